@@ -28,6 +28,8 @@ WITH_LSTM = ('shakespeare', 'stackoverflow_nwp')
 # Tasks whose data are embedded or drawn: they take no files.
 OFFLINE = ('digits', 'digits_skewed', 'least_squares', 'synthetic')
 
+_CLIENT, _SERVER, _TAU = (-1, -1, -1, -1, -1), (-1, -2, -2, -0.5, 0), (-2, -3, -3)
+
 # The authors' published code weighs a client of these tasks by its tokens that are not padding.
 _TOKENS = {'client_weighting': 'tokens'}
 
@@ -42,9 +44,8 @@ class Entry:
     rounds: Number of rounds of a full run.
     clients_per_round: The size of a cohort.
     batch_size: Number of examples in a local step.
-    log10_client_rates: log10 of the client rate in the order of SERVER_OPTIMIZERS.
-    log10_server_rates: log10 of the server rate in the same order.
-    log10_taus: log10 of tau in the order of ADAPTIVE.
+    log10_rates: log10 of the client rate and of the server rate in the order of SERVER_OPTIMIZERS,
+      and of tau in the order of ADAPTIVE.
     client_epochs: Number of local epochs.
     max_examples_per_client: The most examples of a client; None for all.
     extra: Further values that hold for every server optimizer.
@@ -58,9 +59,7 @@ class Entry:
   rounds: int
   clients_per_round: int = 10
   batch_size: int = 20
-  log10_client_rates: tuple[float, ...] = (-1, -1, -1, -1, -1)
-  log10_server_rates: tuple[float, ...] = (-1, -2, -2, -0.5, 0)
-  log10_taus: tuple[float, ...] = (-2, -3, -3)
+  log10_rates: tuple[tuple[float, ...], ...] = (_CLIENT, _SERVER, _TAU)
   client_epochs: int = 1
   max_examples_per_client: int | None = None
   extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -68,25 +67,26 @@ class Entry:
   metric: str = 'accuracy'
 
 
-def _ada_best(description: str, loader: str, weight_decay: float, **more: Any) -> Entry:
+def _ada_best(
+  description: str, weight_decay: float = 1e-4, num_clients: int | None = None
+) -> Entry:
   """Returns an entry of AdaBest, section 4.2; the five server rates were chosen by this project."""
   extra = {'client_schedule': 'round_decay', 'weight_decay': weight_decay, 'fill_last_batch': True}
   sizes: dict[str, Any] = {'rounds': 1200, 'batch_size': 45, 'client_epochs': 5}
-  rates = (-1.5, -2, -2, -0.5, 0)
-  return Entry(description, loader, **sizes, log10_server_rates=rates, extra=extra, **more)
+  sizes |= {'log10_rates': (_CLIENT, (-1.5, -2, -2, -0.5, 0), _TAU), 'num_clients': num_clients}
+  return Entry(description, 'ada_best.load', **sizes, extra=extra)
 
 
 _mnist = functools.partial(
   Entry,
-  loader='images.load_mnist',
+  loader='mnist.load',
   rounds=200,
   batch_size=10,
-  log10_server_rates=(-1.5, -2, -2, -0.5, 0),
+  log10_rates=(_CLIENT, (-1.5, -2, -2, -0.5, 0), _TAU),
 )
 # `flamby/config_*.json`: K = 100 steps of all clients; FedAvgM's rates are FedAvg's.
 _flamby = functools.partial(
   Entry,
-  log10_taus=(-8, -8, -8),
   extra={'local_steps': 100, 'continue_batches': True, 'client_weighting': 'examples'},
 )
 
@@ -107,17 +107,13 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       'EMNIST character recognition by writer, CNN with dropout (FedOpt)',
       'emnist.load_recognition',
       rounds=1500,
-      log10_client_rates=(-1.5, -1.5, -1.5, -1.5, -1),
-      log10_server_rates=(-1, -2.5, -2.5, -0.5, 0),
-      log10_taus=(-2, -4, -4),
+      log10_rates=((-1.5, -1.5, -1.5, -1.5, -1), (-1, -2.5, -2.5, -0.5, 0), (-2, -4, -4)),
     ),
     'emnist_ae': Entry(
       'EMNIST autoencoder with a code of 30 (FedOpt)',
       'emnist.load_autoencoder',
       rounds=3000,
-      log10_client_rates=(1.5, 1, 1, 0.5, 1),
-      log10_server_rates=(-1.5, -1.5, -1.5, 0, 0),
-      log10_taus=(-3, -3, -3),
+      log10_rates=((1.5, 1, 1, 0.5, 1), (-1.5, -1.5, -1.5, 0, 0), (-3, -3, -3)),
       metric='mse',
     ),
     'shakespeare': Entry(
@@ -125,9 +121,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       'shakespeare.load',
       rounds=1200,
       batch_size=4,
-      log10_client_rates=(0, 0, 0, 0, 0),
-      log10_server_rates=(-0.5, -2, -2, -0.5, 0),
-      log10_taus=(-1, -3, -3),
+      log10_rates=((0, 0, 0, 0, 0), (-0.5, -2, -2, -0.5, 0), (-1, -3, -3)),
       extra=_TOKENS,
     ),
     'shakespeare_transformer': Entry(
@@ -136,7 +130,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       batch_size=16,
       rounds=50,
       clients_per_round=8,
-      log10_client_rates=(-1, -1, -1, -1, -0.5),
+      log10_rates=((-1, -1, -1, -1, -0.5), _SERVER, _TAU),
     ),
     'stackoverflow_nwp': Entry(
       'next word in Stack Overflow by user, LSTM (FedOpt)',
@@ -145,9 +139,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       clients_per_round=50,
       batch_size=16,
       max_examples_per_client=1000,
-      log10_client_rates=(-0.5, -0.5, -0.5, -0.5, -0.5),
-      log10_server_rates=(-1.5, -2, -2, 0, 0),
-      log10_taus=(-4, -5, -5),
+      log10_rates=((-0.5, -0.5, -0.5, -0.5, -0.5), (-1.5, -2, -2, 0, 0), (-4, -5, -5)),
       extra=_TOKENS,
       metric='accuracy_without_out_of_vocab_or_end_of_sentence',
     ),
@@ -157,40 +149,27 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       rounds=1500,
       batch_size=100,
       max_examples_per_client=1000,
-      log10_client_rates=(2, 2, 2, 2, 2),
-      log10_server_rates=(1, -0.5, -0.5, 0, 0),
-      log10_taus=(-2, -5, -5),
+      log10_rates=((2, 2, 2, 2, 2), (1, -0.5, -0.5, 0, 0), (-2, -5, -5)),
       metric='recall_at_5',
     ),
     'cifar100': Entry(
       'CIFAR-100 by Pachinko allocation, ResNet-18 with group normalisation (FedOpt)',
       'cifar.load_cifar100',
       rounds=4000,
-      log10_client_rates=(-1, -1.5, -1.5, -1.5, -1),
-      log10_server_rates=(-1, 0, 0, 0, 0.5),
-      log10_taus=(-2, -1, -1),
+      log10_rates=((-1, -1.5, -1.5, -1.5, -1), (-1, 0, 0, 0, 0.5), (-2, -1, -1)),
     ),
     'cifar10': Entry(
       'CIFAR-10 by label Dirichlet 0.1, ResNet-18 with group normalisation (FedOpt)',
       'cifar.load_cifar10',
       rounds=4000,
-      log10_client_rates=(-1.5, -1.5, -1.5, -1.5, -0.5),
+      log10_rates=((-1.5, -1.5, -1.5, -1.5, -0.5), _SERVER, _TAU),
     ),
-    'emnist_letters': _ada_best(
-      'EMNIST letters, MLP 784-100-100-26 (AdaBest)', 'images.load_ada_best', 1e-4
-    ),
-    'cifar10_cnn': _ada_best('CIFAR-10, CNN of two convolutions (AdaBest)', 'cifar.load_cnn', 1e-3),
-    'cifar100_cnn': _ada_best(
-      'CIFAR-100, CNN of two convolutions (AdaBest)', 'cifar.load_cnn', 1e-3
-    ),
-    'mnist_skewed': _ada_best(
-      "MNIST digits in AdaBest's partition, MLP 784-100-100-10", 'images.load_ada_best', 1e-4
-    ),
+    'emnist_letters': _ada_best('EMNIST letters, MLP 784-100-100-26 (AdaBest)'),
+    'cifar10_cnn': _ada_best('CIFAR-10, CNN of two convolutions (AdaBest)', 1e-3),
+    'cifar100_cnn': _ada_best('CIFAR-100, CNN of two convolutions (AdaBest)', 1e-3),
+    'mnist_skewed': _ada_best("MNIST digits in AdaBest's partition, MLP 784-100-100-10"),
     'digits_skewed': _ada_best(
-      "scikit-learn's digits in AdaBest's partition, the same MLP; offline",
-      'images.load_ada_best',
-      1e-4,
-      num_clients=100,
+      "scikit-learn's digits in AdaBest's partition, the same MLP; offline", num_clients=100
     ),
     'mnist_2nn': _mnist('MNIST, 100 clients of 600, two hidden layers of 200 (FedAvg paper)'),
     'mnist_cnn': _mnist('MNIST, 100 clients of 600, CNN of two convolutions (FedAvg paper)'),
@@ -200,8 +179,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       rounds=15,
       batch_size=4,
       clients_per_round=4,
-      log10_client_rates=(-2.5, -2, -2.5, -3, -3),
-      log10_server_rates=(-0.5, -2, -2, 0, 0),
+      log10_rates=((-2.5, -2, -2.5, -3, -3), (-0.5, -2, -2, 0, 0), (-8, -8, -8)),
       num_clients=4,
     ),
     'fed_tcga_brca': _flamby(
@@ -210,8 +188,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       rounds=5,
       batch_size=8,
       clients_per_round=6,
-      log10_client_rates=(-2, -2, -2, -1, -1),
-      log10_server_rates=(0, -1, -1, 0, 0),
+      log10_rates=((-2, -2, -2, -1, -1), (0, -1, -1, 0, 0), (-8, -8, -8)),
       num_clients=6,
       metric='concordance',
     ),
@@ -221,7 +198,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       rounds=200,
       batch_size=10,
       client_epochs=20,
-      log10_client_rates=(-2, -2, -2, -2, -2),
+      log10_rates=((-2, -2, -2, -2, -2), _SERVER, _TAU),
       num_clients=30,
     ),
     'least_squares': Entry(
@@ -255,13 +232,8 @@ def rates(task: str, server_optimizer: str) -> dict[str, float]:
   """Returns the `TUNED` values of a task ('' for a user's own) and one of `SERVER_OPTIMIZERS`."""
   entry = _entry(task)
   position = SERVER_OPTIMIZERS.index(server_optimizer)
-  found = {
-    'client_learning_rate': _power(entry.log10_client_rates[position]),
-    'server_learning_rate': _power(entry.log10_server_rates[position]),
-  }
-  if server_optimizer in ADAPTIVE:
-    found['tau'] = _power(entry.log10_taus[position])
-  return found
+  found = zip(TUNED, entry.log10_rates)  # Tau is none of the last two's.
+  return {name: _power(row[position]) for name, row in found if position < len(row)}
 
 
 def num_clients(task: str, options: Mapping[str, Any]) -> int | None:

@@ -167,29 +167,24 @@ def _converted(what: str, value: Any, annotation: Any) -> Any:
   """Converts a value by its annotation: a type, a union of types, or a Literal of strings."""
   if annotation is inspect.Parameter.empty or annotation is Any:
     return value
-  is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+  is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
   allowed: list[str] = []
-  for kind in typing.get_args(annotation) if is_union else [annotation]:
-    choices = typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
+  for kind in typing.get_args(annotation) or [annotation]:
+    if isinstance(kind, str):  # Of a Literal.
+      allowed.append(repr(kind))
+      if value == kind:
+        return value
+      continue
+    allowed.append(_KINDS.get(kind, f'a {kind}'))
     if kind is types.NoneType and str(value).lower() == 'none':
       return None
-    found = value if value in choices else _as_kind(value, kind)
-    if found is not None:
-      return found
-    allowed += [repr(c) for c in choices] or [_KINDS.get(kind, f'a {kind}')]
+    if kind is int and is_number and abs(value) < 2**63 and value == int(value):
+      return int(value)
+    if kind is float and is_number and (abs(value) < 1e300 or abs(value) == math.inf):
+      return float(value)
+    if kind in (bool, str) and isinstance(value, kind):
+      return value
   raise errors.DataError(f'{what} is {value!r}; it must be ' + ' or '.join(allowed))
-
-
-def _as_kind(value: Any, kind: Any) -> Any:
-  """Converts a value to a type; returns None if it does not have this type."""
-  is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-  if kind is int and is_number and abs(value) < 2**63 and value == int(value):
-    return int(value)
-  if kind is float and is_number and (abs(value) < 1e300 or abs(value) == math.inf):
-    return float(value)
-  if kind in (bool, str) and isinstance(value, kind):
-    return value
-  return None
 
 
 def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tff_adaptive_tasks import errors, own_models, preparation as preparation_lib, task as task_lib
 from tff_adaptive_tasks.data import files
@@ -53,8 +54,7 @@ def from_arrays(
     metrics: For a Keras model, metrics of Keras. The default is the accuracy for classes, and with
       the squared error the mean absolute error.
     threshold: For a model with one output for two classes: an output above it means the second
-      class. The default is that of a `BinaryAccuracy` among the metrics; else 0.5 after a sigmoid,
-      and 0 for scores if `loss` is not given.
+      class. The default is 0.5 after a sigmoid, and 0 for scores if `loss` is not given.
     preparation: The preparation that made x from raw inputs; it is kept in the task.
 
   Returns:
@@ -74,10 +74,7 @@ def from_arrays(
       )
   targets, classes = _targets(y)
   is_pair = isinstance(validation, (tuple, list)) and len(validation) == 2
-  names, owners = np.unique(ids, return_inverse=True)
-  is_held = (
-    np.zeros(len(x), bool) if is_pair else _held_out(owners, validation, validation_by, seed)
-  )
+  is_held = np.zeros(len(x), bool) if is_pair else _held_out(ids, validation, validation_by, seed)
   train_x, held_x, held_y = x[~is_held], x[is_held], targets[is_held]
   if is_pair:
     held_x, held_y = _validation_arrays(validation, x, y, classes)
@@ -97,14 +94,12 @@ def from_arrays(
   )
   x_dtype, y_dtype = (built.input_spec[k].dtype.as_numpy_dtype for k in ('x', 'y'))
   train_x, train_y = train_x.astype(x_dtype), targets[~is_held].astype(y_dtype)
-  order = np.argsort(owners[~is_held], kind='stable')  # Rows keep their order within a client.
-  present, starts = np.unique(owners[~is_held][order], return_index=True)
-  parts = np.split(order, starts[1:])
+  rows_of = pd.Series(0, range(len(train_x))).groupby(ids[~is_held]).indices  # In their order.
   return task_lib.Task(
     name=name,
     build_model=build_model,
     train=task_lib.InMemoryClientData(
-      {str(names[c]): (train_x[rows], train_y[rows]) for c, rows in zip(present, parts)}
+      {str(c): (train_x[rows], train_y[rows]) for c, rows in rows_of.items()}
     ),
     validation=task_lib.example_arrays(held_x.astype(x_dtype), held_y.astype(y_dtype)),
     source=source,
@@ -143,13 +138,14 @@ def from_tff(
   return from_arrays(x, y, owners, **{'source': 'tff ClientData', **options})
 
 
-def _held_out(owners: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
-  """Returns bool [n], which rows are held out."""
+def _held_out(ids: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
+  """Returns bool [n], which rows are held out, from the client id of each row."""
   if not isinstance(share, (int, float)) or not 0 < share < 1:
     raise errors.DataError(
       f'validation is {share!r:.80}; it must be a share such as 0.2, or two arrays (x, y)'
     )
-  rng, count = np.random.default_rng([seed, 17]), int(owners.max()) + 1
+  owners, names = pd.factorize(ids, sort=True)
+  rng, count = np.random.default_rng([seed, 17]), len(names)
   if by == 'clients':
     held = min(max(round(share * count), 1), count - 1)
     return np.isin(owners, rng.permutation(count)[:held])
@@ -190,10 +186,7 @@ def _validation_arrays(
 def _client_ids(clients: Any) -> np.ndarray:
   """Returns ids as strings, at least two; DataError if they are not strings or integers."""
   ids = np.asarray(clients)
-  is_mixed = ids.dtype.kind == 'O'
-  if ids.dtype.kind not in 'iuUO' or (
-    is_mixed and not all(isinstance(value, (str, int, np.integer)) for value in ids.flat)
-  ):
+  if not all(isinstance(value, (str, int, np.integer)) for value in ids.flat):
     raise errors.DataError(f'clients have dtype {ids.dtype}; give texts or whole numbers')
   ids = ids.astype(str)
   if ids.size and (ids == ids.flat[0]).all():

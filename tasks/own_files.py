@@ -14,9 +14,7 @@ from tff_adaptive_tasks.data import files
 
 # What pandas takes for a missing value in a column of numbers.
 _MISSING = ('NA', 'N/A', 'n/a', '#N/A', '#NA', '<NA>', 'NaN', 'nan', 'NULL', 'null', 'None')
-_MOST_COLUMNS = 50_000
 _MODES = {1: 'L', 3: 'RGB'}  # Pillow's, by channels.
-_PACKED = ('.gz', '.bz2', '.xz', '.zip')  # Pandas unpacks; their checksums show damage.
 
 
 def from_csv(
@@ -96,23 +94,20 @@ def from_image_folder(
   folder = os.path.expanduser(folder)
   paths = glob.glob(os.path.join(glob.escape(folder), '*', '*', '*'))
   found = sorted((path.split(os.sep)[-3:], path) for path in paths)
-  x: Any = None
-  for row, (_, path) in enumerate(found):
+  if not found:
+    raise errors.DataError(f'{folder} has no pictures: it must have files CLIENT/CLASS/NAME')
+  pictures: list[np.ndarray] = []
+  for _, path in found:
     with files.border(path, 'remove it, or write it again'):
       image = Image.open(files.existing(path)).convert(_MODES[channels])  # It closes the file.
-      pixels = np.asarray(image if size is None else image.resize(size[::-1]))
-    if x is None:
-      with files.border(folder, 'give a smaller size'):  # Bytes, floats, and what is split of them.
-        files.check_memory(10 * len(found) * pixels.size, f'it has {len(found):,} such pictures')
-      x = np.empty([len(found), *pixels.shape[:2], channels], np.uint8)
-    if pixels.shape[:2] != x.shape[1:3]:
+      pictures.append(np.asarray(image if size is None else image.resize(size[::-1])))
+    height, width = pictures[0].shape[:2]
+    if pictures[-1].shape[:2] != (height, width):
       raise errors.DataError(
-        f'{path} has {list(pixels.shape[:2])} pixels, {found[0][1]} has {list(x.shape[1:3])}: give'
-        ' size=(height, width)'
+        f'{path} has {list(pictures[-1].shape[:2])} pixels, {found[0][1]} has {[height, width]}: '
+        'give size=(height, width)'
       )
-    x[row] = pixels.reshape(x.shape[1:])
-  if x is None:
-    raise errors.DataError(f'{folder} has no pictures: it must have files CLIENT/CLASS/NAME')
+  x = np.stack(pictures).reshape(-1, height, width, channels)
   prepared = preparation_lib.Preparation(deviation=255.0)
   clients, labels, _ = zip(*(parts for parts, _ in found))
   options = {'source': folder, 'preparation': prepared, **options}
@@ -195,17 +190,9 @@ def _from_frame(
     raise errors.DataError(f'{path} has {found}')
   for column in (client, label):
     _check_filled(path, column, table[column])
-  for column in (label, *features):
-    if table[column].dtype.kind == 'O':
-      _check_decimals(path, column, table[column])
-  try:
+  with files.border(path, 'correct the file, or leave columns out'):
     prepared = preparation_lib.Preparation(preparation_lib.columns_of(table, features))
-    inputs = sum(1 if c.categories is None else len(c.categories) for c in prepared.columns or ())
-    # Each part, their concatenation, and what is split of it.
-    files.check_memory(12 * inputs * len(table), f'its columns make {inputs:,} inputs of each row')
     x = prepared(table)
-  except ValueError as error:
-    raise errors.DataError(f'{path}: {error}') from None
   return own_data.from_arrays(
     x,
     table[label].to_numpy(),
@@ -218,15 +205,16 @@ def _check_columns(
   where: str, columns: Sequence[str], client: str, label: str, features: Sequence[str]
 ) -> None:
   """Raises DataError if a column is missing or has two roles."""
-  known, named = {*columns}, set[str]()  # There may be thousands.
+  known = {*columns}
+  if len(known) < len(columns):
+    raise errors.DataError(f'{where} has two columns of one name: rename one of them')
   for column in (client, label, *features):
     if column not in known:
       raise errors.DataError(
         f'{where} has no column {column!r:.80}; it has: {", ".join(columns[:20])}'
       )
-    if column in named:
-      raise errors.DataError(f'{column!r:.80} is named twice among client, label and features')
-    named.add(column)
+  if len({client, label, *features}) < 2 + len(features):
+    raise errors.DataError('a column is named twice among client, label and features')
 
 
 def _check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
@@ -240,24 +228,19 @@ def _check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
 
 
 def _read_csv(path: str, client: str, separator: str) -> pd.DataFrame:
-  if not path.lower().endswith(_PACKED) and not np.memmap(path, np.uint8, 'r').all():
-    raise ValueError('a byte is zero: the file is damaged, or no UTF-8 text')
-  # A text such as NA or None is one: a country's code, a category.
-  reading: dict[str, Any] = dict(sep=separator, skipinitialspace=True)
-  reading |= dict(keep_default_na=False, na_values=[''])
-  # Pandas would give the second of two columns with one name another one.
-  header = pd.read_csv(path, header=None, nrows=1, dtype=str, **reading).iloc[0].dropna()
-  _check_header([name.strip() for name in header])
-  as_texts = {name: str for name in header if name.strip() == client}
+  # A text such as NA or None is one, a country's code or a category, but among numbers.
+  reading: dict[str, Any] = dict(sep=separator, skipinitialspace=True, keep_default_na=False)
+  header = pd.read_csv(path, header=None, nrows=1, dtype=str, **reading).iloc[0].str.strip()
   # A row that is longer than the header is an error: its cells would move to other columns.
   warnings.simplefilter('error', pd.errors.ParserWarning)
-  table = pd.read_csv(path, dtype=as_texts, index_col=False, **reading).rename(columns=str.strip)
+  reading |= dict(header=0, names=list(header), index_col=False, na_values=[''])  # Names differ.
+  table = pd.read_csv(path, dtype={client: str}, **reading)
   for name in table.select_dtypes(object):
     column = table[name].map(lambda c: (c.strip() or np.nan) if isinstance(c, str) else c)
-    missing = column.isin(_MISSING)
-    numbers = pd.to_numeric(column.mask(missing), errors='coerce')
-    is_number = numbers.notna().any() and (numbers.notna() | missing | column.isna()).all()
-    table[name] = numbers if missing.any() and is_number and name != client else column
+    is_missing = column.isna() | column.isin(_MISSING)
+    numbers = pd.to_numeric(column.mask(is_missing), errors='coerce')
+    is_number = numbers.notna().any() and (numbers.notna() | is_missing).all()
+    table[name] = numbers if is_number and name != client else column
   return table
 
 
@@ -265,29 +248,7 @@ def _read_parquet(path: str) -> pd.DataFrame:
   import pyarrow.parquet as pq  # Slow to import and needed here only.
 
   with pq.ParquetFile(path) as file:
-    _check_header(file.schema_arrow.names)
     # In this thread: what a damaged page raises in one of its own ends the process.
     table = file.read(use_threads=False).to_pandas(ignore_metadata=True)
     saved = (file.schema_arrow.pandas_metadata or {}).get('index_columns', ())
   return table.drop(columns=[n for n in saved if isinstance(n, str)])
-
-
-def _check_header(names: Sequence[Any]) -> None:
-  """Raises ValueError if there are too many columns to read in time, or two of one name."""
-  if len(names) > _MOST_COLUMNS:
-    raise ValueError(f'it has {len(names):,} columns; there may be {_MOST_COLUMNS:,}')
-  index = pd.Index(names)
-  if index.has_duplicates:
-    raise ValueError(f'it has two columns {index[index.duplicated()][0]!r:.80}: rename one of them')
-
-
-def _check_decimals(path: str, name: str, column: 'pd.Series[Any]') -> None:
-  """Raises DataError for numbers with decimal commas, which would become categories."""
-  texts = {value for value in column if isinstance(value, str)}
-  commas = sorted(text for text in texts if ',' in text)
-  digits = (text.replace(',', '').replace('.', '') for text in texts)
-  if commas and all(map(preparation_lib.is_number, digits)):
-    raise errors.DataError(
-      f'{path}: the column {name!r} has numbers with commas such as {commas[0]!r:.40}, which would'
-      ' become categories: write decimal points, or texts that are no numbers'
-    )

@@ -116,14 +116,12 @@ def _of_keras(
   if not is_single:
     threshold = None
   elif threshold is None:
-    kind = tf.keras.metrics.BinaryAccuracy
-    found = [float(m.get_config()['threshold']) for m in metrics or () if isinstance(m, kind)]
-    if gives_scores and loss is not None and not found:
+    if gives_scores and loss is not None:
       raise ValueError(
         'the model has one output for two classes: say by threshold= above which it means the'
         ' second, 0.0 for scores and 0.5 for probabilities'
       )
-    threshold = found[0] if found else 0.0 if gives_scores else 0.5
+    threshold = 0.0 if gives_scores else 0.5
   if metrics is None and problem.classes is None:
     metrics = ['mean_absolute_error'] if loss is None else []
   elif metrics is None:

@@ -8,6 +8,7 @@ its users prepare inputs in the same way as in training.
 """
 
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import Mapping, Sequence
@@ -80,12 +81,12 @@ class Preparation(_Saved):
       standardised.
 
     Raises:
-      ValueError: If a column is missing, a number is not finite, a category is unknown, or a row
-        does not have the size of `shape`.
+      ValueError: If a column is missing, a number is not finite, a category is unknown, or the
+        array cannot be divided into inputs of the `shape`.
     """
     x = np.asarray(rows) if self.columns is None else _matrix(self.columns, rows)
     if self.shape is not None:
-      x = _shaped(x, self.shape)
+      x = x.reshape(-1, *self.shape)
     if self.mean is not None:
       x = x.astype(np.float32) - np.asarray(self.mean, np.float32)
     if self.deviation is not None:
@@ -129,24 +130,12 @@ def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
   return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
-def _shaped(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-  """Reshapes rows to a shape; an array of exactly this shape is one row."""
-  size = int(np.prod(shape))
-  is_alone = [d for d in x.shape if d != 1] in ([d for d in shape if d != 1], [size])
-  if not is_alone and (x.ndim == 0 or np.prod(x.shape[1:]) != size):
-    raise ValueError(
-      f'an input has the shape {shape}, {size} numbers; found an array {list(x.shape)}: give'
-      ' [n, ...] with as many numbers in each row'
-    )
-  return x.reshape(-1, *shape)
-
-
 def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, ...]:
   """Returns the columns of a table that are inputs; columns with texts have sorted categories.
 
   Raises:
     ValueError: If a column has neither numbers nor texts, lacks values, or has numbers except for
-      at most one cell in ten.
+      at most one text in ten, or numbers with commas: such cells are not categories.
   """
   found = []
   for name in names:
@@ -154,23 +143,26 @@ def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, 
     if values.dtype.kind in 'biuf':
       found.append(Column(name))
       continue
-    if values.dtype.kind not in 'OU':
-      raise ValueError(f'the column {name!r} has dtype {values.dtype}: give texts or numbers')
-    texts = _texts(name, values)
-    kinds = sorted(set(texts))
-    others = [text for text in kinds if not is_number(text)]
-    if 0 < 10 * len(others) <= len(kinds):  # Cells gone wrong, no categories.
-      row = min(map(texts.index, others))
-      raise ValueError(
-        f'the column {name!r} has numbers but {texts[row]!r:.40} in row {row} (rows count from 0): '
-        'correct it or leave the row out'
-      )
+    is_text = np.array([isinstance(value, str) for value in values])
+    if not is_text.all():
+      raise ValueError(_refusal(name, values, is_text.argmin(), 'give texts, or numbers alone'))
+    kinds = sorted(map(str, set(values)))
+    others = {text for text in kinds if not _is_number(text)}
+    digits = (text.replace(',', '').replace('.', '') for text in kinds)
+    are_decimals = any(',' in text for text in others) and all(map(_is_number, digits))
+    if others and (are_decimals or 10 * len(others) <= len(kinds)):
+      row = [value in others for value in values].index(True)
+      fix = 'others are numbers: correct it, with a decimal point, or leave the row out'
+      raise ValueError(_refusal(name, values, row, fix))
     found.append(Column(name, tuple(kinds)))
   return tuple(found)
 
 
-def is_number(text: str) -> bool:
-  """Whether a text is a finite number."""
+def _refusal(name: str, values: np.ndarray, row: Any, fix: str) -> str:
+  return f'the column {name!r} has {values[row]!r:.40} in row {row} (rows count from 0): {fix}'
+
+
+def _is_number(text: str) -> bool:
   try:
     return bool(np.isfinite(float(text)))
   except ValueError:
@@ -178,55 +170,29 @@ def is_number(text: str) -> bool:
 
 
 def _matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
+  """Returns float32 [n, inputs]; ValueError names the column and row of a bad cell."""
   parts = []
   for column in columns:
     if column.name not in table:
       raise ValueError(f'there is no column {column.name!r}; the inputs need it')
-    make = _numbers if column.categories is None else _indicators
-    parts.append(make(column, np.asarray(table[column.name])))
+    values = np.asarray(table[column.name])
+    if column.categories is None:
+      try:
+        with np.errstate(over='ignore'):  # What overflows is not finite.
+          part = values.astype(np.float32)[:, np.newaxis]
+      except (TypeError, ValueError):
+        raise ValueError(f'the column {column.name!r} has values that are no numbers') from None
+      is_known, fix = np.isfinite(part[:, 0]), 'fill it in or leave the row out'
+    else:
+      positions = {text: i for i, text in enumerate(column.categories)}
+      codes = np.array([positions.get(value, -1) for value in values], int)
+      part = np.zeros([len(codes), len(positions)], np.float32)
+      part[np.arange(len(codes)), codes] = 1
+      is_known, fix = codes >= 0, 'it must be a text that training has seen'
+    if not is_known.all():
+      raise ValueError(_refusal(column.name, values, is_known.argmin(), fix))
+    parts.append(part)
   return np.concatenate(parts, 1)
-
-
-def _numbers(column: Column, values: np.ndarray) -> np.ndarray:
-  try:
-    with np.errstate(over='ignore'):  # What overflows is not finite.
-      numbers = values.astype(np.float32)
-  except (TypeError, ValueError):
-    raise ValueError(f'the column {column.name!r} has values that are no numbers') from None
-  bad = np.flatnonzero(~np.isfinite(numbers))
-  if bad.size:
-    raise ValueError(
-      f'the column {column.name!r} is {values[bad[0]]} in row {bad[0]} (rows count from 0): fill it'
-      ' in or leave the row out'
-    )
-  return numbers[:, np.newaxis]
-
-
-def _texts(name: str, values: np.ndarray) -> list[str]:
-  for row, value in enumerate(values):
-    if not isinstance(value, str):
-      is_missing = value is None or str(value) in ('nan', 'NaT', '<NA>')
-      kind = 'nothing' if is_missing else f'{value!r:.40}'
-      raise ValueError(
-        f'the column {name!r} has texts but {kind} in row {row} (rows count from 0): give texts or '
-        'numbers in the whole column'
-      )
-  return list(map(str, values))
-
-
-def _indicators(column: Column, values: np.ndarray) -> np.ndarray:
-  numbers = {text: i for i, text in enumerate(column.categories or ())}
-  texts = _texts(column.name, values)
-  unknown = set(texts) - set(numbers)
-  if unknown:
-    row = min(map(texts.index, unknown))
-    raise ValueError(
-      f'the column {column.name!r} has the category {texts[row]!r:.40} in row {row} (rows count '
-      'from 0), which training has not seen'
-    )
-  made = np.zeros([len(texts), len(numbers)], np.float32)
-  made[np.arange(len(texts)), [numbers[text] for text in texts]] = 1
-  return made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,10 +228,12 @@ class TextPreparation(_Saved):
       TypeError: If a text is not str or bytes, or a table is given instead of texts.
       ValueError: If a column of bags is missing, or the columns have different lengths.
     """
-    if self.kind == 'bags':
-      sentences, titles = (_column(texts, name) for name in ('tokens', 'title'))
-      return count_words(sentences, titles, self._numbers())
-    return self._sequences(texts)[:, :-1]
+    if self.kind != 'bags':
+      return self._sequences(texts)[:, :-1]
+    numbers, others = self._numbers, len(self.vocabulary)
+    pairs = zip(*(_column(texts, name) for name in ('tokens', 'title')), strict=True)
+    found = [[numbers.get(w, others) for w in (*a.split(), *b.split())] for a, b in pairs]
+    return _counts(found, others + 1, np.uint8)  # The last column is of all other words.
 
   def targets(self, texts: Any) -> np.ndarray:
     """Returns the targets of the model for the same texts.
@@ -274,10 +242,18 @@ class TextPreparation(_Saved):
       int32 like the inputs: the number that follows each one, 0 at the end. For bags, float32 [n,
       classes] of 0 and 1, from the column tags (separated by '|').
     """
+    if self.kind != 'bags':
+      return self._sequences(texts)[:, 1:]
+    numbers = self._tag_numbers
+    found = [[numbers.get(t, -1) for t in tags.split(b'|')] for tags in _column(texts, 'tags')]
+    return _counts(found, len(numbers), np.float32)
+
+  def pairs(self, texts: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Returns inputs and targets of texts."""
     if self.kind == 'bags':
-      numbers = {tag.encode(errors=_ESCAPE): i for i, tag in enumerate(self.classes or ())}
-      return mark_tags(_column(texts, 'tags'), numbers)
-    return self._sequences(texts)[:, 1:]
+      return self(texts), self.targets(texts)
+    sequences = self._sequences(texts)
+    return sequences[:, :-1], sequences[:, 1:]
 
   def labels(self, predictions: Any) -> np.ndarray:
     """Returns the texts of predicted scores [..., classes], or of class numbers [...]."""
@@ -290,13 +266,28 @@ class TextPreparation(_Saved):
 
   def _sequences(self, texts: Any) -> np.ndarray:
     assert self.steps is not None
-    if self.kind == 'words':
-      return word_sequences(_bytes(texts), self._numbers(), self.steps)
-    vocabulary = ''.join(self.vocabulary).encode('latin-1')
-    return character_sequences(_bytes(texts), vocabulary, self.steps)[0].astype(np.int32)
+    if self.kind == 'characters':
+      vocabulary = ''.join(self.vocabulary).encode('latin-1')
+      return character_sequences(_bytes(texts), vocabulary, self.steps)[0].astype(np.int32)
+    # A sentence is cut to `steps` words, begins with a token of its own, ends with another one
+    # where there is room, and is padded with 0.
+    unknown, begin, end = (len(self.vocabulary) + i for i in (1, 2, 3))
+    sentences = _bytes(texts)
+    sequences = np.zeros([len(sentences), self.steps + 1], np.int32)
+    for row, sentence in zip(sequences, sentences):
+      words = sentence.split(b' ')[: self.steps]
+      ids = [begin, *(self._numbers.get(w, unknown - 1) + 1 for w in words)]
+      ids = [*ids, end] if len(ids) <= self.steps else ids
+      row[: len(ids)] = ids
+    return sequences
 
+  @functools.cached_property
   def _numbers(self) -> dict[bytes, int]:
     return {word.encode(errors=_ESCAPE): i for i, word in enumerate(self.vocabulary)}
+
+  @functools.cached_property
+  def _tag_numbers(self) -> dict[bytes, int]:
+    return {tag.encode(errors=_ESCAPE): i for i, tag in enumerate(self.classes or ())}
 
 
 def as_text(words: Sequence[bytes]) -> tuple[str, ...]:
@@ -330,35 +321,6 @@ def character_sequences(
   joined = np.frombuffer(b''.join(texts), np.uint8)
   tokens[np.arange(len(joined)) + np.repeat(shift, lengths)] = numbers[joined]
   return tokens.reshape(-1, steps + 1), counts
-
-
-def word_sequences(sentences: Texts, words: Mapping[bytes, int], steps: int) -> np.ndarray:
-  """Converts sentences to padded sequences of word numbers.
-
-  A sentence is cut to `steps` words. It begins with a special token, ends with another one if there
-  is room, and is padded with 0: int32 [n, steps + 1].
-  """
-  unknown, begin, end = (len(words) + i for i in (1, 2, 3))
-  sequences = np.zeros([len(sentences), steps + 1], np.int32)
-  for row, sentence in zip(sequences, sentences):
-    ids = [begin, *(words.get(w, unknown - 1) + 1 for w in sentence.split(b' ')[:steps])]
-    ids = [*ids, end] if len(ids) <= steps else ids
-    row[: len(ids)] = ids
-  return sequences
-
-
-def count_words(sentences: Texts, titles: Texts, words: Mapping[bytes, int]) -> np.ndarray:
-  """Converts sentences with titles to word counts, uint8 [n, words + 1]; the last is for others."""
-  others = len(words)
-  texts = zip(sentences, titles, strict=True)
-  found = [[words.get(w, others) for w in (*a.split(), *b.split())] for a, b in texts]
-  return _counts(found, len(words) + 1, np.uint8)
-
-
-def mark_tags(joined: Texts, tags: Mapping[bytes, int]) -> np.ndarray:
-  """Converts tags separated by '|' to indicators, float32 [n, tags]; unknown tags are ignored."""
-  found = [[tags.get(t, -1) for t in each.split(b'|')] for each in joined]
-  return _counts(found, len(tags), np.float32)
 
 
 def _counts(found: list[list[int]], width: int, dtype: Any) -> np.ndarray:

@@ -8,6 +8,7 @@ buffer of 50. As in the published code, a client's weight is its number of token
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +37,7 @@ def load(
   padding: language.Padding = 'published',
   lstm: language.Lstm = 'tensorflow',
 ) -> task_lib.Task:
-  """Loads the task. All data are kept in memory, one byte for each character.
+  """Loads the task. All data are kept in memory.
 
   Args:
     data_dir: The folder with `shakespeare.sqlite`; None downloads it.
@@ -91,9 +92,7 @@ def load_transformer(
     )
   parts = np.array_split(order, workers)
   dealt = {str(i): (every['x'][rows], every['y'][rows]) for i, rows in enumerate(parts)}
-  return dataclasses.replace(
-    task, train=task_lib.InMemoryClientData(dealt, _to_int32), unit_starts=None
-  )
+  return dataclasses.replace(task, train=task_lib.InMemoryClientData(dealt), unit_starts=None)
 
 
 def _load(
@@ -104,13 +103,13 @@ def _load(
   features, owner = train.all_features()
   sequences, counts = to_sequences(features['snippets'])
   ends = np.cumsum(np.bincount(owner, weights=counts, minlength=len(train)).astype(np.int64))[:-1]
+  sequences = sequences.astype(np.int32)
   clients = {c: _pair(s) for c, s in zip(train.client_ids, np.split(sequences, ends))}
-  x, y = _to_int32(*_pair(to_sequences(test.all_features()[0]['snippets'])[0]))
   return task_lib.Task(
     name=name,
     build_model=build,
-    train=task_lib.InMemoryClientData(clients, _to_int32),
-    validation=task_lib.example_arrays(x, y),
+    train=task_lib.InMemoryClientData(clients),
+    validation=task_lib.example_arrays(*PREPARATION.pairs(test.all_features()[0]['snippets'])),
     source=f'{path}, splits train and test',
     unit_starts=lambda x: tf.equal(x[:, 0], BEGIN),
     preparation=PREPARATION,
@@ -122,13 +121,10 @@ def _pair(sequences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   return sequences[:, :-1], sequences[:, 1:]
 
 
-def _to_int32(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  return x.astype(np.int32), y.astype(np.int32)
-
-
-def to_sequences(snippets: np.ndarray, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
-  """Converts snippets to padded sequences of token ids; see `preparation.character_sequences`."""
-  return preparation.character_sequences(snippets, VOCABULARY, steps)
+# Snippets to padded sequences of token ids, and how many each gives.
+to_sequences = functools.partial(
+  preparation.character_sequences, vocabulary=VOCABULARY, steps=STEPS
+)
 
 
 def build_model(

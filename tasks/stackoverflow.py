@@ -10,7 +10,7 @@ import functools
 import itertools
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,17 +53,18 @@ def load_words(
     tasks.DataError: If the data cannot be used or an option is out of range.
   """
   words = _words(num_words, data_dir)
+  prepared = preparation.TextPreparation('words', words, STEPS)
   return _load(
     data_dir,
     seed,
     num_validation,
     ('tokens',),
-    functools.partial(to_sequences, words=_ids(words)),
+    lambda features: prepared.pairs(features['tokens']),
     name='stackoverflow_nwp',
     build_model=functools.partial(build_model, len(words), padding, lstm=lstm),
     metric='accuracy_without_out_of_vocab_or_end_of_sentence',
     client_weight=language.num_tokens,
-    preparation=preparation.TextPreparation('words', preparation.as_text(words), STEPS),
+    preparation=prepared,
   )
 
 
@@ -81,18 +82,18 @@ def load_tags(
   """
   errors.check_range('num_tags', num_tags, 1, 1_000_000)
   words = _words(num_words, data_dir)
-  labels = read_tags(_counts_file(_TAG_FILE, data_dir), num_tags)
-  texts = (preparation.as_text(v) for v in (words, labels))
+  tags = preparation.as_text(read_tags(_counts_file(_TAG_FILE, data_dir), num_tags))
+  prepared = preparation.TextPreparation('bags', words, classes=tags)
   return _load(
     data_dir,
     seed,
     num_validation,
     ('tokens', 'title', 'tags'),
-    functools.partial(to_bags, words=_ids(words), tags=_ids(labels)),
+    prepared.pairs,
     name='stackoverflow_lr',
-    build_model=functools.partial(build_tag_model, len(words), len(labels)),
+    build_model=functools.partial(build_tag_model, len(words), len(tags)),
     metric='recall_at_5',
-    preparation=preparation.TextPreparation('bags', next(texts), None, next(texts)),
+    preparation=prepared,
   )
 
 
@@ -115,18 +116,15 @@ def _load(
   )
 
 
-def _words(num_words: int, data_dir: str | None) -> list[bytes]:
+def _words(num_words: int, data_dir: str | None) -> tuple[str, ...]:
   errors.check_range('num_words', num_words, 1, 10_000_000)
-  return read_words(_counts_file(_WORD_FILE, data_dir), num_words)
+  return preparation.as_text(read_words(_counts_file(_WORD_FILE, data_dir), num_words))
 
 
 def _counts_file(name: str, data_dir: str | None) -> str:
   """Returns the path of a file of counts, in the data folder or downloaded by TFF's loader."""
   if data_dir is not None:
-    path = os.path.join(data_dir, 'datasets', name)
-    if not os.path.isfile(path):
-      raise errors.DataError(f'there is no datasets/{name} in {data_dir}; put it there')
-    return path
+    return files.existing(os.path.join(data_dir, 'datasets', name))
   import tensorflow_federated as tff  # Slow to import and needed for a download only.
 
   of_tff = tff.simulation.datasets.stackoverflow
@@ -152,13 +150,8 @@ def read_tags(path: str, num_tags: int) -> list[bytes]:
     ranked = sorted(counts.items(), key=lambda item: -item[1])[:num_tags]
     if not ranked:
       raise ValueError('it is empty')
-    return [
-      tag.encode() for tag, _ in ranked
-    ]  # One that JSON escapes as half a character has no bytes.
-
-
-def _ids(vocabulary: Sequence[bytes]) -> dict[bytes, int]:
-  return {word: i for i, word in enumerate(vocabulary)}
+    # One that JSON escapes as half a character has no bytes.
+    return [tag.encode() for tag, _ in ranked]
 
 
 def _first(clients: tff_sqlite.SqlClientData, count: int, seed: int) -> list[np.ndarray]:
@@ -171,32 +164,6 @@ def _first(clients: tff_sqlite.SqlClientData, count: int, seed: int) -> list[np.
     parts.append({k: v[:missing] for k, v in part.items()})
     missing -= len(parts[-1]['y'])
   return [np.concatenate([p[k] for p in parts]) for k in ('x', 'y')]
-
-
-def to_sequences(
-  features: Mapping[str, np.ndarray], words: Mapping[bytes, int], steps: int = STEPS
-) -> tuple[np.ndarray, np.ndarray]:
-  """Makes next-word pairs from the feature 'tokens', as TFF's baseline task does.
-
-  See `preparation.word_sequences`. Both are int32 [n, steps].
-  """
-  sequences = preparation.word_sequences(features['tokens'], words, steps)
-  return sequences[:, :-1], sequences[:, 1:]
-
-
-def to_bags(
-  features: Mapping[str, np.ndarray], words: Mapping[bytes, int], tags: Mapping[bytes, int]
-) -> tuple[np.ndarray, np.ndarray]:
-  """Converts one client's sentences and titles to word counts, and tags to indicators.
-
-  Counts are bytes, which take a quarter of the memory of shares; the model divides by their sum.
-  See `preparation.count_words` and `mark_tags`.
-
-  Returns:
-    uint8 [n, words + 1] and float32 [n, tags].
-  """
-  x = preparation.count_words(features['tokens'], features['title'], words)
-  return x, preparation.mark_tags(features['tags'], tags)
 
 
 def build_model(

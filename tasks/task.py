@@ -23,7 +23,6 @@ if typing.TYPE_CHECKING:
   from tff_adaptive import models
 
 ExampleArrays = collections.OrderedDict  # OrderedDict(x=array[n, ...], y=array[n, ...])
-Transform = Callable[[Any, Any], tuple[Any, Any]]
 
 
 def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
@@ -107,15 +106,13 @@ class InMemoryClientData(ClientData):
 
   Args:
     arrays: Client id -> (x, y), each an array [n, ...] with n >= 1.
-    transform: A function from (x, y) to the result of `load`, with the same number of examples. The
-      default changes nothing.
 
   Raises:
     DataError: If there is no client, a client has no examples, different numbers of x and y, or
       numbers that are not finite, or two clients have the same id, such as 1 and '1'.
   """
 
-  def __init__(self, arrays: Mapping[str, tuple[Any, Any]], transform: Transform | None = None):
+  def __init__(self, arrays: Mapping[str, tuple[Any, Any]]):
     if not arrays:
       raise errors.DataError('there are no clients: give at least one')
     self._arrays: dict[str, ExampleArrays] = {}
@@ -125,15 +122,10 @@ class InMemoryClientData(ClientData):
       self._arrays[str(client_id)] = examples
     check_ids(list(map(str, arrays)), 'the clients')
     self._ids = sorted(self._arrays)
-    self._transform = transform
 
   @classmethod
   def from_partition(
-    cls,
-    x: np.ndarray,
-    y: np.ndarray,
-    indices: Sequence[np.ndarray],
-    transform: Transform | None = None,
+    cls, x: np.ndarray, y: np.ndarray, indices: Sequence[np.ndarray]
   ) -> 'InMemoryClientData':
     """Builds clients from centralised arrays and one array of row numbers for each client.
 
@@ -141,7 +133,6 @@ class InMemoryClientData(ClientData):
       x: Array [n, ...] of all inputs.
       y: Array [n, ...] of all targets.
       indices: For each client, an int array of row numbers of x and y.
-      transform: See the constructor.
 
     Returns:
       An `InMemoryClientData`. Its ids are the clients' numbers, padded so that they sort.
@@ -152,7 +143,7 @@ class InMemoryClientData(ClientData):
     examples = example_arrays(x, y, 'the data to split')
     width = len(str(len(indices) - 1))
     parts = (tuple(array[rows] for array in examples.values()) for rows in indices)
-    return cls({f'{i:0{width}d}': part for i, part in enumerate(parts)}, transform)
+    return cls({f'{i:0{width}d}': part for i, part in enumerate(parts)})
 
   @property
   def client_ids(self) -> Sequence[str]:
@@ -167,16 +158,7 @@ class InMemoryClientData(ClientData):
     return len(self._find(client_id)['x'])
 
   def load(self, client_id: str) -> ExampleArrays:
-    examples = self._find(client_id)
-    if self._transform is None:
-      return examples.copy()
-    made = example_arrays(*self._transform(*examples.values()), f'client {client_id!r}')
-    if len(made['x']) != len(examples['x']):
-      raise errors.DataError(
-        f'client {client_id!r}: the transform makes {len(made["x"])} examples of '
-        f'{len(examples["x"])}; it must keep their number'
-      )
-    return made
+    return self._find(client_id).copy()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tff_adaptive._utils import archives, memory
-from tff_adaptive.runs import capacity
+from tff_adaptive._utils import archives
 from tff_adaptive_tasks import errors
 
 
@@ -42,30 +41,17 @@ def border(what: str, fix: str = 'correct the file, or fetch it again') -> Itera
     raise errors.DataError(f'{what} cannot be read ({reason}); {fix}') from None
 
 
-def check_memory(needed: int, what: str) -> None:
-  """Raises ValueError if more bytes are needed than are available."""
-  free = memory.available_memory()
-  if needed > free:
-    raise ValueError(
-      f'{what}, which take {capacity.human(needed)} where {capacity.human(free)} of memory are '
-      'available: leave out rows, or columns of names and dates'
-    )
-
-
 def read_npz(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
   """Reads arrays from an .npz file.
 
-  Raises DataError if the file or an array is damaged, missing, larger than the available memory, or
-  contains Python objects.
+  Raises DataError if the file or an array is damaged, missing, or contains Python objects.
   """
+  found = {}
   with border(path), zipfile.ZipFile(path) as archive:
-    sizes = {e.filename.removesuffix('.npy'): e.file_size for e in archive.infolist()}
-    missing = [key for key in keys if key not in sizes]
-    if missing:
-      raise ValueError(f'it lacks {", ".join(missing)}; it has {", ".join(sizes) or "no arrays"}')
-    check_memory(sum(sizes[key] for key in keys), f'it holds {", ".join(keys)}')
-    found = {}
+    names = [name.removesuffix('.npy') for name in archive.namelist()]
     for key in keys:
+      if key not in names:
+        raise ValueError(f'it lacks {key}; it has {", ".join(names) or "no arrays"}')
       with border(f'{path}: {key}'):
         found[key] = archives.read_array(archive, f'{key}.npy')
   return found

@@ -17,15 +17,6 @@ _LEAST_ALPHA, _MOST_ALPHA = 1e-4, 1e6
 _MOST_UNBALANCE = 10.0
 
 
-def _check_sizes(num_examples: int, num_clients: int) -> None:
-  if num_clients < 1:
-    raise errors.DataError(f'num_clients is {num_clients}; it must be at least 1')
-  if num_examples < num_clients:
-    raise errors.DataError(
-      f'{num_examples} examples cannot give each of {num_clients} clients one; use fewer clients'
-    )
-
-
 def client_sizes(
   num_examples: int, num_clients: int, seed: int = 0, unbalance: float = 0.0
 ) -> np.ndarray:
@@ -44,7 +35,7 @@ def client_sizes(
   Raises:
     DataError: If there are too few examples or `unbalance` is out of range.
   """
-  _check_sizes(num_examples, num_clients)
+  errors.check_range('num_clients', num_clients, 1, num_examples)  # One example each, at least.
   errors.check_range('unbalance', unbalance, 0, _MOST_UNBALANCE)
   rng = np.random.default_rng([seed, 1])
   share = np.exp(unbalance * rng.standard_normal(num_clients))
@@ -113,7 +104,7 @@ def label_shards(labels: np.ndarray, num_clients: int, seed: int = 0) -> Partiti
   """
   labels = np.asarray(labels)
   num_shards = 2 * num_clients
-  _check_sizes(len(labels), num_shards)
+  errors.check_range('num_clients', num_clients, 1, len(labels) // 2)  # A shard has an example.
   rng = np.random.default_rng([seed, 4])
   shuffled = rng.permutation(len(labels))
   size = len(labels) // num_shards

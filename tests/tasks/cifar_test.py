@@ -1,4 +1,4 @@
-"""CIFAR: ResNet-18 equal to TFF's, the paper's settings, augmentation, real files."""
+"""CIFAR: ResNet-18 equal to TFF's, the paper's settings, augmentation, embedded files."""
 
 import collections
 import itertools
@@ -11,7 +11,6 @@ from tensorflow_federated.python.simulation.models import resnet_models
 
 import tff_adaptive_tasks as tasks
 from tests.helpers import image_files, task_data
-from tff_adaptive_tasks import cifar
 from tff_adaptive_tasks.models import resnet
 
 X = np.random.default_rng(0).integers(0, 256, [3, 32, 32, 3]).astype(np.uint8)
@@ -67,39 +66,6 @@ def test_training_crops_and_flips_by_the_seed():
   assert len(known) == 162
   assert set(found) <= set(known)
   assert max(found.values()) <= 12
-
-
-def test_the_cnn_of_adabest():
-  model = cifar.build_cnn(1, 100)
-  dense = 1600 * 394 + 394 + 394 * 192 + 192 + 192 * 100 + 100
-  assert model.num_parameters == 75 * 64 + 64 + 25 * 64 * 64 + 64 + dense
-  weights = tuple(map(tf.constant, model.initial_weights[0]))
-  seed = tf.constant([1, 2])
-  plain = model.forward(weights, X, False, seed)
-  assert not np.array_equal(model.forward(weights, X, True, seed), plain)
-
-
-def test_crops_are_filled_with_the_mean_colour():
-  model = cifar.build_cnn(1, 10)
-  mean = np.array(cifar._STATISTICS[10][0]) * 255
-  grey = np.broadcast_to(np.round(mean).astype(np.uint8), [64, 32, 32, 3])
-  weights = tuple(map(tf.constant, model.initial_weights[0]))
-  distorted = model.forward(weights, grey, True, tf.constant([1, 2]))
-  plain = model.forward(weights, grey, False, None)
-  np.testing.assert_allclose(distorted, plain, atol=0.01)  # Any other fill would show an edge.
-  assert np.abs(plain - model.forward(weights, 0 * grey, False, None)).max() > 0.1
-
-
-def test_augmentation_changes_half_of_the_images_each_way():
-  x = tf.constant(np.repeat(X[:1], 600, 0))
-  made = cifar.distort(x, tf.constant([4, 5])).numpy()
-  assert made.dtype == X.dtype
-  plain = np.mean([np.array_equal(m, X[0]) for m in made])
-  mirrored = np.mean([np.array_equal(m, X[0, :, ::-1]) for m in made])
-  # Neither shifted: 1/2 + 1/2 / 81; half of those are mirrored.
-  expected = (0.5 + 0.5 / 81) / 2
-  assert abs(plain - expected) < 0.06
-  assert abs(mirrored - expected) < 0.06
 
 
 def test_centralised_cifar_is_split(tmp_path):

@@ -7,7 +7,7 @@ from tensorflow_federated.python.simulation.baselines.emnist import emnist_model
 
 import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
-from tff_adaptive_tasks import emnist, images
+from tff_adaptive_tasks import emnist, mnist
 
 X = np.random.default_rng(0).uniform(size=[7, 28, 28, 1]).astype(np.float32)
 Y = np.random.default_rng(1).integers(0, 10, 7).astype(np.int32)
@@ -28,11 +28,8 @@ def assert_like_keras(model, keras_model, x, y, keras_loss, to_predictions):
   [
     (emnist.build_cnn(3), emnist_models.create_conv_dropout_model, 1_206_590),
     (emnist.build_2nn(3), emnist_models.create_two_hidden_layer_model, 209_662),
-    (images.build_cnn(3), emnist_models.create_original_fedavg_cnn_model, 1_663_370),
-    (
-      *(images.build_perceptron(3, 'mnist_2nn'), emnist_models.create_two_hidden_layer_model),
-      199_210,
-    ),
+    (mnist.build_cnn(3), emnist_models.create_original_fedavg_cnn_model, 1_663_370),
+    (mnist.build_2nn(3), emnist_models.create_two_hidden_layer_model, 199_210),
   ],
 )
 def test_the_models_of_characters_are_tffs(model, create, parameters):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import tff_adaptive_tasks as tasks
-from tests.helpers import run_folders
 from tff_adaptive_tasks import loading
 
 SETTINGS = {'task': 'digits', 'task_option': ['num_clients=7'], 'data_dir': None, 'seed': 3}
@@ -22,13 +21,6 @@ def test_the_task_has_its_options_and_seed():
 def test_other_data_are_refused(what):
   with pytest.raises(tasks.DataError, match=f'{what} was 6 and is now {DATA[what]}'):
     loading.task_of({'settings': SETTINGS, 'data': {**DATA, what: 6}})
-
-
-def test_a_run_without_a_task_says_what_to_do(tmp_path):
-  run_folders.write_config(tmp_path, {})
-  (tmp_path / 'metrics.csv').write_text('round,validation_loss\n0,1.5\n')
-  with pytest.raises(tasks.DataError, match='names no task: give'):
-    tasks.load_run(str(tmp_path)).task()
 
 
 @pytest.mark.parametrize('missing', ['task', 'task_option', 'data_dir', 'seed'])

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 import tff_adaptive_tasks as tasks
-from tff_adaptive_tasks import own_files
 
 ROWS = 40
 RNG = np.random.default_rng(1)
@@ -89,16 +88,16 @@ def few_numbers(cell):
   [
     ('csv', {}, dict(client='clinic'), "no column 'clinic'; it has: hospital, age"),
     ('csv', {}, dict(features=[]), 'no inputs'),
-    ('csv', {}, dict(label='hospital'), "'hospital' is named twice"),
+    ('csv', {}, dict(label='hospital'), 'a column is named twice'),
     ('csv', {'outcome': [None, *['good', 'poor'] * 19, 'good']}, {}, "'outcome' is empty in row 0"),
     ('csv', {'hospital': [None, *['1', '2'] * 19, '1']}, {}, "'hospital' is empty in row 0"),
-    ('csv', {'dose': [*map(str, range(39)), '1e400']}, {}, "numbers but '1e400' in row 39"),
-    ('csv', {'age': few_numbers('NA')}, {}, "'age' is nan in row 7"),
+    ('csv', {'dose': [*map(str, range(39)), '1e400']}, {}, "'dose' has '1e400' in row 39"),
+    ('csv', {'age': few_numbers('NA')}, {}, "'age' has nan in row 7"),
     ('csv', {'age': few_numbers('NA')}, dict(label='age'), "'age' is empty in row 7"),
-    ('csv', {'age': few_numbers('')}, {}, "'age' is nan in row 7"),
-    ('parquet', {'age': [[1.0, 2.0]] * ROWS}, {}, "'age' has texts but array"),
-    ('parquet', {'age': [decimal.Decimal(1)] * ROWS}, {}, "'age' has texts but Decimal"),
-    ('parquet', {'age': pd.Timestamp(2020, 1, 1)}, {}, "'age' has dtype datetime64"),
+    ('csv', {'age': few_numbers('')}, {}, "'age' has nan in row 7"),
+    ('parquet', {'age': [[1.0, 2.0]] * ROWS}, {}, "'age' has array.* in row 0"),
+    ('parquet', {'age': [decimal.Decimal(1)] * ROWS}, {}, "'age' has Decimal"),
+    ('parquet', {'age': pd.Timestamp(2020, 1, 1)}, {}, "'age' has .*2020-01-01.* in row 0"),
   ],
 )
 def test_tables_that_cannot_be_used_are_refused(tmp_path, ending, change, options, message):
@@ -126,9 +125,8 @@ def test_decimal_commas_are_refused_by_column(tmp_path):
   lines = [f'{i % 4};{i},5;{i};{"ab"[i % 2]}\n' for i in range(12)]
   cells = ''.join(lines).replace('3,5', '3').replace('7,5', '1.007,5e2')
   path.write_text(f'who;x;n;label\n{cells}')
-  for label in ('label', 'x'):
-    with pytest.raises(tasks.DataError, match="column 'x' has numbers with commas such as '0,5'"):
-      tasks.from_csv(str(path), 'who', label, separator=';')
+  with pytest.raises(tasks.DataError, match=r"'x' has '0,5' in row 0 .* with a decimal point"):
+    tasks.from_csv(str(path), 'who', 'label', separator=';')
   assert tasks.from_csv(str(path), 'who', 'label', features='n', separator=';')
 
 
@@ -139,10 +137,9 @@ def rows(*lines, count=12):
 @pytest.mark.parametrize(
   'text, message',
   [
-    (rows('who,x,label,label'), "two columns 'label'"),
+    (rows('who,x,label,label'), 'Duplicate names'),
     (rows('who,x,label').replace('a\n', 'a,7\n').replace('b\n', 'b,8\n'), 'loss of data'),
     (rows('who,x,label', count=0), 'has no rows'),
-    (rows('who,x,label').replace('3.5', '3\0.5'), 'is zero: the file is damaged'),
   ],
 )
 def test_a_text_that_is_no_table_or_would_be_mistaken_is_refused(tmp_path, text, message):
@@ -162,22 +159,8 @@ def test_nullable_numbers_without_nulls_are_numbers(tmp_path):
   assert task.preparation.classes == (0, 1)
 
 
-@pytest.mark.parametrize('ending, load', [('csv', tasks.from_csv), ('parquet', tasks.from_parquet)])
-def test_a_table_has_so_many_columns_at_most(tmp_path, monkeypatch, ending, load):
-  path = write(TABLE, tmp_path, ending)
-  monkeypatch.setattr(own_files, '_MOST_COLUMNS', 5)
-  load(path, 'hospital', 'outcome')
-  monkeypatch.setattr(own_files, '_MOST_COLUMNS', 4)
-  with pytest.raises(tasks.DataError, match='it has 5 columns; there may be 4'):
-    load(path, 'hospital', 'outcome')
-
-
-def test_a_packed_table_is_read_where_its_inputs_have_room(tmp_path, monkeypatch):
+def test_a_packed_table_is_read(tmp_path):
   path = str(tmp_path / 'a.csv.gz')
-  TABLE.assign(sex=[f'name {i}' for i in range(ROWS)]).to_csv(path, index=False)
+  TABLE.to_csv(path, index=False)
   task = tasks.from_csv(path, 'hospital', 'outcome')
   assert len(task.train.load_all()['y']) + len(task.validation['y']) == ROWS
-  # A column of names: each is an input of every row.
-  monkeypatch.setattr(own_files.files.memory, 'available_memory', lambda: 12 * 42 * ROWS - 1)
-  with pytest.raises(tasks.DataError, match='its columns make 42 inputs of each row, which take'):
-    tasks.from_csv(path, 'hospital', 'outcome')

@@ -43,7 +43,6 @@ def test_linear_regression_has_squared_and_absolute_errors():
     ('sigmoid', {'loss': 'binary_crossentropy'}, 0.5),
     (None, {'loss': 'mse', 'threshold': 0.5}, 0.5),
     ('sigmoid', {'threshold': 0.3}, 0.3),
-    ('sigmoid', {'metrics': [keras.metrics.BinaryAccuracy('accuracy', threshold=0.3)]}, 0.3),
   ],
 )
 def test_the_labels_of_one_output_are_those_that_accuracy_counts(activation, options, expected):

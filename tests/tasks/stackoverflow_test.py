@@ -15,7 +15,7 @@ from tensorflow_federated.python.simulation.baselines.stackoverflow import (
 
 import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
-from tff_adaptive_tasks import stackoverflow
+from tff_adaptive_tasks import preparation, stackoverflow
 
 WORDS = [b'the', b'a', b'caf\xc3\xa9', b'x']
 TAGS = [b'r', b'python', b'c++']
@@ -27,8 +27,8 @@ SENTENCES = {
 }
 
 
-def features(**columns):
-  return {k: np.array(v, object) for k, v in columns.items()}
+FEATURES = {name: np.array(column, object) for name, column in SENTENCES.items()}
+OF_WORDS = preparation.TextPreparation('words', preparation.as_text(WORDS), stackoverflow.STEPS)
 
 
 def joined(dataset):
@@ -39,7 +39,7 @@ def joined(dataset):
 def test_sentences_are_cut_as_tff_cuts_them():
   prepare = word_prediction_preprocessing.create_preprocess_fn(SPEC, WORDS)
   expected = joined(prepare(tf.data.Dataset.from_tensor_slices(SENTENCES)))
-  made = stackoverflow.to_sequences(features(**SENTENCES), stackoverflow._ids(WORDS))
+  made = OF_WORDS.pairs(FEATURES['tokens'])
   for a, b in zip(made, expected):
     np.testing.assert_array_equal(a, b)
     assert a.dtype == np.int32
@@ -48,9 +48,8 @@ def test_sentences_are_cut_as_tff_cuts_them():
 def test_bags_are_tffs():
   prepare = tag_prediction_preprocessing.create_preprocess_fn(SPEC, WORDS, TAGS)
   shares, indicators = joined(prepare(tf.data.Dataset.from_tensor_slices(SENTENCES)))
-  x, y = stackoverflow.to_bags(
-    features(**SENTENCES), stackoverflow._ids(WORDS), stackoverflow._ids(TAGS)
-  )
+  words, tags = map(preparation.as_text, (WORDS, TAGS))
+  x, y = preparation.TextPreparation('bags', words, classes=tags).pairs(FEATURES)
   assert x.dtype == np.uint8
   known = x[:, :-1]
   np.testing.assert_allclose(known / np.maximum(known.sum(1, keepdims=True), 1), shares, rtol=1e-6)
@@ -61,14 +60,13 @@ def test_bags_are_tffs():
 
 
 def test_a_word_repeated_very_often_counts_255():
-  sentence = features(tokens=[b'the ' * 300], title=[b''], tags=[b''])
-  x, _ = stackoverflow.to_bags(sentence, {b'the': 0}, {b'r': 0})
-  np.testing.assert_array_equal(x, [[255, 0]])
+  bags = preparation.TextPreparation('bags', ('the',), classes=('r',))
+  np.testing.assert_array_equal(bags({'tokens': ['the ' * 300], 'title': ['']}), [[255, 0]])
 
 
 def test_the_word_model_and_its_losses_are_tffs():
   theirs = word_prediction_models.create_recurrent_model(len(WORDS) + 4)
-  x, y = stackoverflow.to_sequences(features(**SENTENCES), stackoverflow._ids(WORDS))
+  x, y = OF_WORDS.pairs(FEATURES['tokens'])
   cross_entropy = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
   theirs.set_weights(stackoverflow.build_model(len(WORDS), 'tff', 1).initial_weights[0])
   logits = theirs(x)
@@ -80,7 +78,7 @@ def test_the_word_model_and_its_losses_are_tffs():
 
 
 def test_the_accuracies_are_tffs():
-  _, y = stackoverflow.to_sequences(features(**SENTENCES), stackoverflow._ids(WORDS))
+  _, y = OF_WORDS.pairs(FEATURES['tokens'])
   model = stackoverflow.build_model(len(WORDS), 'published', seed=1)
   logits = np.random.default_rng(0).normal(size=[*y.shape, 8]).astype(np.float32)
   ignored = {'accuracy': [0], 'accuracy_without_out_of_vocab': [0, 5]}

@@ -48,19 +48,6 @@ def test_clients_from_a_partition_are_numbered_so_that_they_sort():
   assert data.load('07')['y'] == -7
 
 
-@pytest.mark.parametrize(
-  'transform, named',
-  [
-    (lambda x, y: (x, y[1:]), r"client 'a': x has shape \(3,\) and y \(2,\)"),
-    (lambda x, y: (x[1:], y[1:]), "client 'a': the transform makes 2 examples of 3"),
-  ],
-)
-def test_a_transform_that_loses_examples_is_an_error(transform, named):
-  data = tasks.InMemoryClientData({'a': (np.ones(3), np.ones(3))}, transform)
-  with pytest.raises(tasks.DataError, match=named):
-    data.load('a')
-
-
 @pytest.mark.parametrize('part', ['validation', 'test'])
 @pytest.mark.parametrize(
   'examples, named',

@@ -3,7 +3,7 @@
 import ctypes
 import importlib.util
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive._utils import private_apis
@@ -11,50 +11,37 @@ from tff_adaptive._utils import private_apis
 DEVICES = ('auto', 'cpu', 'gpu')
 _DRIVER = 'libcuda.so.1'
 _FIX = "install NVIDIA's packages of requirements-gpu.lock"
+# What TensorFlow 2.14 (CUDA 11.8) opens, used or not, and the folders of NVIDIA's packages. It
+# registers no GPU if one is missing.
+_LIBRARIES = {
+  'libcudart.so.11.0': 'cuda_runtime',
+  'libcublas.so.11': 'cublas',
+  'libcublasLt.so.11': 'cublas',
+  'libcufft.so.10': 'cufft',
+  'libcusolver.so.11': 'cusolver',
+  'libcusparse.so.11': 'cusparse',
+  'libcudnn.so.8': 'cudnn',
+  _DRIVER: '',
+}
 
 
-def libraries(cuda_version: str, cudnn_version: str) -> dict[str, str]:
-  """Returns the CUDA libraries of a TensorFlow build (CUDA 11 or 12), and NVIDIA's folders.
-
-  TensorFlow opens all of them, and registers no GPU if one is missing.
-  """
-  major = cuda_version.split('.')[0]
-  # NVIDIA numbers each library by itself; these are the numbers of CUDA 11.2 to 11.8 and of 12.
-  versions = {
-    '11': {'cudart': '11.0', 'cublas': '11', 'cufft': '10', 'cusolver': '11', 'cusparse': '11'},
-    '12': {'cudart': '12', 'cublas': '12', 'cufft': '11', 'cusolver': '11', 'cusparse': '12'},
-  }
-  if major not in versions:
-    raise ValueError(f'CUDA {cuda_version} is not known here; 11 and 12 are')
-  numbers = {**versions[major], 'cudnn': cudnn_version.split('.')[0]}
-  found = {f'lib{name}.so.{number}': name for name, number in numbers.items()}
-  found[f'libcublasLt.so.{numbers["cublas"]}'] = 'cublas'
-  found[f'libcudart.so.{numbers["cudart"]}'] = 'cuda_runtime'
-  return found
-
-
-def missing_libraries(
-  build: Mapping[str, Any], can_open: Callable[[str, str], bool] | None = None
-) -> list[str]:
+def missing_libraries() -> list[str]:
   """Returns the libraries, including NVIDIA's driver, that TensorFlow needs but does not find."""
-  wanted = {**libraries(build['cuda_version'], build['cudnn_version']), _DRIVER: ''}
-  return [name for name, folder in wanted.items() if not (can_open or opens)(name, folder)]
+  return [name for name, folder in _LIBRARIES.items() if not opens(name, folder)]
 
 
-def explain(build: Mapping[str, Any], can_open: Callable[[str, str], bool] | None = None) -> str:
+def explain(build: Mapping[str, Any]) -> str:
   """Explains in one line why TensorFlow has no GPU, and what to do.
 
   Args:
     build: `tf.sysconfig.get_build_info()`.
-    can_open: `(name, folder) -> bool`, whether a library can be opened. The default tries to open
-      it.
   """
   if not build.get('is_cuda_build'):
     return (
       'no GPU can be used: the installed TensorFlow is built without CUDA. Install the tensorflow'
       ' of requirements.lock, or take the CPU'
     )
-  missing = missing_libraries(build, can_open)
+  missing = missing_libraries()
   reasons = []
   if _DRIVER in missing:
     missing.remove(_DRIVER)
@@ -63,9 +50,7 @@ def explain(build: Mapping[str, Any], can_open: Callable[[str, str], bool] | Non
       ' its GPUs'
     )
   if missing:
-    reasons.append(
-      f'of CUDA {build["cuda_version"]} these cannot be opened: {", ".join(missing)}: {_FIX}'
-    )
+    reasons.append(f'of CUDA 11.8 these cannot be opened: {", ".join(missing)}: {_FIX}')
   if not reasons:
     visible = os.environ.get('CUDA_VISIBLE_DEVICES')
     reasons.append(
@@ -96,7 +81,7 @@ def open_libraries() -> None:
   build = private_apis.installed_build()
   has_packages = build.get('is_cuda_build') and any(map(os.path.isdir, _nvidia_folders()))
   if has_packages and opens(_DRIVER, ''):
-    missing_libraries(build)
+    missing_libraries()
 
 
 def _nvidia_folders() -> list[str]:
@@ -109,5 +94,5 @@ def _nvidia_folders() -> list[str]:
 def check_libraries() -> None:
   """Refuses a GPU early, before slow imports, if libraries are missing."""
   build = private_apis.installed_build()
-  if not build.get('is_cuda_build') or missing_libraries(build):
+  if not build.get('is_cuda_build') or missing_libraries():
     raise ValueError(explain(build))

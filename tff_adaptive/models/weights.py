@@ -3,7 +3,6 @@
 import copy
 import errno
 import io
-import math
 import os
 import shutil
 import tempfile
@@ -41,13 +40,8 @@ def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...
   if not path.endswith(('.npz', '.keras')):
     raise ValueError(f'{path} ends with neither .keras nor .npz; export the model as one of them')
   own = getattr(model, 'constants', ())
-  # As float64 and twice as many, or 64 MB: what differs in a somewhat larger model can be named.
-  most_bytes = max(1 << 26, 16 * sum(map(np.size, (*model.initial_weights[0], *own))))
   try:
-    if path.endswith('.npz'):
-      found, constants = _read_npz(path, most_bytes), own
-    else:
-      found, constants = _read_keras(path, model, most_bytes)
+    found, constants = (_read_npz(path), own) if path.endswith('.npz') else _read_keras(path, model)
   except Exception as error:  # On damaged bytes the decoders raise a dozen unrelated classes.
     reason = ' '.join(str(error).split())[:200] or type(error).__name__
     raise ValueError(f'{path} cannot be read: {reason}') from None
@@ -62,34 +56,29 @@ def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...
   return weights
 
 
-def _read_npz(path: str, most_bytes: int) -> dict[str, np.ndarray]:
+def _read_npz(path: str) -> dict[str, np.ndarray]:
   with zipfile.ZipFile(path) as archive:
-    total = sum(entry.file_size for entry in archive.infolist())
-    if total > most_bytes:
-      raise ValueError(f'it declares {total:,} bytes; the weights may take {most_bytes:,}')
     names = archive.namelist()
     return {name.removesuffix('.npy'): archives.read_array(archive, name) for name in names}
 
 
 def _read_keras(
-  path: str, model: model_lib.Model, most_bytes: int
+  path: str, model: model_lib.Model
 ) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, ...]]:
   """Reads a .keras file: the trainable weights in the model's order, and the other arrays.
 
   Such a file describes a model by names of Python objects, and has its weights in an HDF5 file.
-  Only the weights are read, at most `most_bytes`; the program builds the model itself.
+  Only the weights are read; the program builds the model itself.
   """
   if not isinstance(model, keras_model.KerasModel):
     raise ValueError(
       'its weights are for a Keras model, which this task has not: give an .npz file, made by '
       'np.savez(FILE, *keras_model.get_weights())'
     )
-  with zipfile.ZipFile(path) as archive:
-    size = archive.getinfo(_WEIGHTS).file_size
-    if size > 2 * most_bytes:
-      raise ValueError(f'its {_WEIGHTS} takes {size:,} bytes; it may take {2 * most_bytes:,}')
-    with h5py.File(io.BytesIO(archive.read(_WEIGHTS)), 'r') as file:
-      count = _num_arrays(file, most_bytes)
+  parts: list[h5py.Group | h5py.Dataset] = []
+  with zipfile.ZipFile(path) as archive, h5py.File(io.BytesIO(archive.read(_WEIGHTS))) as file:
+    file[_LAYERS].visititems(lambda _, part: parts.append(part))
+  count = sum(isinstance(part, h5py.Dataset) for part in parts)
   made = model.to_keras(model.initial_weights[0])
   if count != len(made.weights):
     raise ValueError(f'its layers have {count} arrays, the model has {len(made.weights)}')
@@ -97,23 +86,6 @@ def _read_keras(
   trained = [v.numpy() for v in made.trainable_variables]
   constants = tuple(v.numpy() for v in made.non_trainable_variables)
   return dict(zip(model.weight_names, trained)), constants
-
-
-def _num_arrays(file: h5py.File, most_bytes: int) -> int:
-  """Counts the layers' arrays; ValueError if some are in another file or they are too large."""
-  links: list[tuple[str, Any]] = []
-  file.visititems_links(lambda *link: links.append(link))
-  elsewhere = [name for name, to in links if not isinstance(to, h5py.HardLink)]
-  found: list[h5py.Group | h5py.Dataset] = []
-  file[_LAYERS].visititems(lambda _, part: found.append(part))
-  arrays = [part for part in found if isinstance(part, h5py.Dataset)]
-  elsewhere += [array.name for array in arrays if array.external or array.is_virtual]
-  if elsewhere:
-    raise ValueError(f'its {_WEIGHTS} refers to another file or place at {elsewhere[0]!r:.80}')
-  total = sum(math.prod(array.shape or ()) * array.dtype.itemsize for array in arrays)
-  if total > most_bytes:
-    raise ValueError(f'its arrays take {total:,} bytes; they may take {most_bytes:,}')
-  return len(arrays)
 
 
 def fitted_weights(
@@ -237,10 +209,7 @@ class _Forward(tf.keras.layers.Layer):
 
 
 def _write_npz(model: model_lib.Model, weights: Sequence[np.ndarray], path: str) -> None:
-  with zipfile.ZipFile(path, 'w') as archive:  # As np.savez, which leaves it open on an error.
-    for name, array in zip(weight_names(model), weights):
-      with archive.open(f'{name}.npy', 'w', force_zip64=True) as file:
-        np.lib.format.write_array(file, array, allow_pickle=False)
+  np.savez(path, **dict(zip(weight_names(model), weights)))
 
 
 def _write_keras(model: keras_model.KerasModel, weights: Sequence[np.ndarray], path: str) -> None:

@@ -18,6 +18,6 @@ def test_the_list_of_tasks_is_the_catalogues():
   text = tables.TASKS.read_text(encoding='utf-8')
   assert tables.updated(text) == text, 'run scripts/env/tables.py'
   assert re.findall(r'^### (.*)$', text, re.M) == catalog.names()
-  arguments, described = tables._loader('cifar', 'load_cnn')
-  assert arguments['alpha'] == 0.3
-  assert 'held out' in described['num_clients']  # By reference to another loader.
+  arguments, described = tables._loader('stackoverflow', 'load_tags')
+  assert arguments['num_tags'] == 500
+  assert 'vocabulary' in described['num_words']  # By reference to another loader.

@@ -2,20 +2,17 @@
 
 import sys
 import types
-import urllib.request
 
 import numpy as np
 import pytest
-from etils import epath
 
 from tests.helpers import image_files
 from tff_adaptive_tasks import errors
 from tff_adaptive_tasks.data import image_arrays
 
 
-def load(folder, **options):
-  options = {'num_classes': 10, 'image_shape': (28, 28, 1), **options}
-  return image_arrays.load(str(folder), ['mnist.npz', 'other.npz'], 'mnist', **options)
+def load(folder, **changes):
+  return image_arrays.load(image_arrays.MNIST._replace(**changes), str(folder))
 
 
 def test_both_splits_are_read_with_labels_from_zero(tmp_path):
@@ -51,46 +48,27 @@ def test_both_splits_are_read_with_labels_from_zero(tmp_path):
 )
 def test_a_bad_array_is_named(tmp_path, changes, named):
   image_files.write(tmp_path / 'mnist.npz', **changes)
-  colours = {'image_shape': (32, 32, 3)} if '32, 32, 3' in named else {}
+  colours = {'shape': (32, 32, 3)} if '32, 32, 3' in named else {}
   with pytest.raises(errors.DataError, match=named):
     load(tmp_path, **colours)
 
 
 def test_a_missing_file_is_reported(tmp_path):
   (tmp_path / 'mnist.npz').mkdir()  # A folder is no file.
-  with pytest.raises(errors.DataError, match=r'no mnist.npz or other.npz in'):
+  with pytest.raises(errors.DataError, match=r'no mnist.npz or mnist_digits.npz in'):
     load(tmp_path)
 
 
-def test_tensorflow_datasets_serve_without_a_folder(tmp_path, monkeypatch):
+def test_tensorflow_datasets_serve_without_a_folder(monkeypatch):
   image = np.arange(784, dtype=np.uint8).reshape(1, 28, 28, 1)
   split = {'image': image, 'label': np.array([26])}
-  builder = types.SimpleNamespace(
-    is_prepared=lambda: True,
-    as_dataset=lambda **_: [split, split],
-    download_and_prepare=lambda: None,
-    data_dir_root=epath.Path(tmp_path),
-    url_infos={'https://example.org/a.gz': types.SimpleNamespace(size=3)},
-  )
-  tfds = types.SimpleNamespace(builder=lambda name: builder, as_numpy=lambda part: part)
+  served = [split, split]
+  tfds = types.SimpleNamespace(load=lambda *_, **__: served, as_numpy=list)
   monkeypatch.setitem(sys.modules, 'tensorflow_datasets', tfds)
-  train, _, source = image_arrays.load(None, [], 'emnist/letters', (28, 28, 1), 26, first_label=1)
+  train, _, source = image_arrays.load(image_arrays.EMNIST_LETTERS, None)
   assert source == 'TensorFlow Datasets emnist/letters'
   np.testing.assert_array_equal(train.x[0, :, :, 0], image[0, :, :, 0].T)
   np.testing.assert_array_equal(train.y, [25])
-
-  def fail(url, **_):
-    raise OSError(f'no route to {url}')
-
-  monkeypatch.setattr(urllib.request, 'urlopen', fail)
-  builder.is_prepared = lambda: False  # Nor is a download tried, again and again.
-  archive = tmp_path / 'downloads' / 'a.gz'
-  archive.parent.mkdir()
-  for content in (b'', b'of another set'):
-    archive.write_bytes(content)
-    with pytest.raises(
-      errors.DataError, match=r'\(no route to https://example.org\).* folder that has mnist.npz'
-    ):
-      image_arrays.load(None, ['mnist.npz'], 'mnist', (28, 28, 1), 10)
-  archive.write_bytes(b'all')  # An archive that is there already needs no host.
-  assert image_arrays.load(None, [], 'emnist/letters', (28, 28, 1), 26, first_label=1)
+  served = None
+  with pytest.raises(errors.DataError, match=r'letters of TensorFlow .* that has emnist_let'):
+    image_arrays.load(image_arrays.EMNIST_LETTERS, None)

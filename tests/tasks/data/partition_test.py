@@ -87,13 +87,13 @@ def test_shards_as_in_the_fedavg_paper():
 @pytest.mark.parametrize(
   'call, named',
   [
-    (lambda: partition.iid(3, 5), '3 examples'),
+    (lambda: partition.iid(3, 5), 'num_clients is 5; it must be from 1 to 3'),
     (lambda: partition.iid(3, 0), 'num_clients is 0'),
     (lambda: partition.label_dirichlet(LABELS, 5, 1e-100), r'alpha is 1e-100; .* from 0.0001 to'),
     (lambda: partition.iid(99, 5, unbalance=1e3), 'unbalance is 1000.0; it must be from 0 to 10'),
     (lambda: partition.label_dirichlet(LABELS, 5, float('nan')), 'alpha is nan'),
     (lambda: partition.client_sizes(9, 3, unbalance=-1), 'unbalance is -1'),
-    (lambda: partition.label_shards(LABELS[:9], 5), '9 examples cannot give each of 10'),
+    (lambda: partition.label_shards(LABELS[:9], 5), 'num_clients is 5; it must be from 1 to 4'),
     (lambda: partition.hold_out(10), 'one client in 11'),
   ],
 )

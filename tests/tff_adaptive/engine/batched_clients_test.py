@@ -16,13 +16,13 @@ from tff_adaptive.client import ClientTraining, batching, client_arrays, model_a
 from tff_adaptive.devices import placement
 from tff_adaptive.engine import batched_clients
 from tff_adaptive_tasks import (
+  ada_best,
   catalog,
-  cifar,
   digits,
   emnist,
   flamby,
-  images,
   least_squares,
+  mnist,
   shakespeare,
   stackoverflow,
 )
@@ -244,11 +244,11 @@ MODELS = {
   'stackoverflow_nwp': lambda: stackoverflow.build_model(30, 'published', 0),
   'stackoverflow_lr': lambda: stackoverflow.build_tag_model(40, 8, 0),
   'cifar100': lambda: resnet.build(0, 100),
-  'emnist_letters': lambda: images.build_perceptron(0, 'emnist_letters'),
-  'cifar10_cnn': lambda: cifar.build_cnn(0, 10),
-  'mnist_skewed': lambda: images.build_perceptron(0, 'mnist_skewed'),
-  'mnist_2nn': lambda: images.build_perceptron(0, 'mnist_2nn'),
-  'mnist_cnn': lambda: images.build_cnn(0),
+  'emnist_letters': lambda: ada_best.build_model(0, 'emnist_letters'),
+  'cifar10_cnn': lambda: ada_best.build_cnn(0, 10),
+  'mnist_skewed': lambda: ada_best.build_model(0, 'mnist_skewed'),
+  'mnist_2nn': lambda: mnist.build_2nn(0),
+  'mnist_cnn': lambda: mnist.build_cnn(0),
   'synthetic': lambda: layers.perceptron(0, [60, 10]),
   'fed_heart': lambda: flamby.build_heart_model(0),
   'fed_tcga_brca': lambda: flamby.build_cox_model(0),

@@ -1,4 +1,4 @@
-"""The compiled recurrence against Keras's cell in double precision, and against its definition."""
+"""Both recurrences against Keras's cell in double precision, the compiled one by its definition."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tests.helpers import compiler
 from tff_adaptive.kernels import library, lstm
+from tff_adaptive_tasks.models import lstm as layer
 
 pytestmark = compiler.NEEDED
 
@@ -44,12 +45,19 @@ def distance(found, expected):
   return np.abs(np.asarray(found, np.float64) - expected).max() / np.abs(expected).max()
 
 
+def unrolled(z, r, steps):
+  """The recurrence by TensorFlow's operations, as the tasks' layer has it."""
+  x, width = tf.reshape(z, [steps, -1, z.shape[-1]]), z.shape[-1]
+  h = layer.lstm(x - 0.5, tf.eye(width), r, tf.fill([width], 0.5))
+  return tf.reshape(h, [-1, h.shape[-1]])
+
+
 # Sizes beside and between those of blocks (64 columns), vectors (16 or 8) and rows (4).
+@pytest.mark.parametrize('recurrence', [lstm.recurrence, unrolled])
 @pytest.mark.parametrize(
-  'steps, batch, units',
-  [(1, 1, 1), (3, 2, 5), (4, 4, 33), (5, 5, 64), (2, 9, 20)],
+  'steps, batch, units', [(1, 1, 1), (3, 2, 5), (4, 4, 33), (5, 5, 64), (2, 9, 20)]
 )
-def test_values_and_gradients_are_those_of_keras(steps, batch, units):
+def test_values_and_gradients_are_those_of_keras(recurrence, steps, batch, units):
   z, r = draw(steps * batch, 4 * units), draw(units, 4 * units, scale=units**-0.5)
   upstream = draw(steps * batch, units, seed=1)
   exact = value_and_gradients(
@@ -57,7 +65,7 @@ def test_values_and_gradients_are_those_of_keras(steps, batch, units):
   )
   single = [tf.constant(a, tf.float32) for a in (z, r)]
   found = value_and_gradients(
-    lambda z, r: lstm.recurrence(z, r, steps), single, tf.constant(upstream, tf.float32)
+    lambda z, r: recurrence(z, r, steps), single, tf.constant(upstream, tf.float32)
   )
   for a, b in zip(found, exact):
     if steps == 1 and not np.any(b):

@@ -1,6 +1,5 @@
 """Weights to start from, of files; of runs see run_test.py."""
 
-import os
 import zipfile
 
 import h5py
@@ -111,7 +110,6 @@ def _declared(shape, descr, size):
     ('a.npz', _bytes(b'nothing of the kind'), 'a.npz cannot be read: '),
     ('a.keras', _bytes(b'nothing of the kind'), 'a.keras cannot be read: '),
     ('a.h5', _bytes(b''), 'ends with neither .keras nor .npz'),
-    ('a.npz', _declared((17 << 20,), '<f4', 68 << 20), 'read: .*declares 71,303,296 bytes'),
     ('a.npz', _declared((1,), '<f4', 8), r'read: .*has more bytes than \[1\] of float32 take'),
     ('a.npz', _declared((1,), '|O', 8), 'a.npz cannot be read: .*Object arrays cannot be loaded'),
   ],
@@ -134,36 +132,14 @@ def _dataset(**given):
   return lambda group, shape: group.create_dataset('0', **{'shape': shape, **given})
 
 
-def _virtual(group, shape):
-  layout = h5py.VirtualLayout(shape=shape, dtype='f4')
-  layout[...] = h5py.VirtualSource(os.__file__, 'x', shape=shape)
-  group.create_virtual_dataset('0', layout)
-
-
-def _linked(group, shape):
-  group['0'] = h5py.ExternalLink('/dev/zero', '/x')
-
-
-def _circle(group, shape):
-  group['0'] = group.parent
-
-
 @pytest.mark.parametrize(
   'change, message',
   [
-    (_dataset(shape=(10**7, 10**6), dtype='f4', chunks=(1000, 1000)), 'arrays take 40,000,000,'),
-    # Of any file's bytes weights would be made.
-    (_dataset(dtype='f4', external=[(os.__file__, 0, 80)]), "another file or place at '.*/0'"),
-    (_virtual, "another file or place at '.*/0'"),
-    (_linked, "another file or place at '.*/0'"),
-    (_circle, ''),
     (_dataset(shape=(), data='text'), ''),
     (lambda group, shape: None, 'its layers have 3 arrays, the model has 4'),
   ],
 )
-def test_a_keras_file_of_other_or_endless_arrays_is_refused(
-  parts, model, tmp_path, change, message
-):
+def test_a_keras_file_of_other_arrays_is_refused(parts, model, tmp_path, change, message):
   path, weights = tmp_path / 'm.keras', tmp_path / 'changed.h5'
   weights.write_bytes(parts['model.weights.h5'])
   with h5py.File(weights, 'r+') as file:
@@ -178,8 +154,6 @@ def test_a_keras_file_of_other_or_endless_arrays_is_refused(
 def test_what_a_keras_file_says_of_its_model_is_not_read(parts, model, tmp_path):
   _zip(tmp_path / 'm.keras', {**parts, 'config.json': b'{"module": "os"}'}.items())
   training.initial_weights_from(str(tmp_path / 'm.keras'), model)
-  _zip(tmp_path / 'm.keras', [('model.weights.h5', bytes(129 << 20))])
-  check_refused(tmp_path / 'm.keras', model, 'model.weights.h5 takes 135,266,304 bytes; it may')
 
 
 @pytest.mark.filterwarnings('ignore:BatchNormalization')

@@ -1,0 +1,156 @@
+"""The tasks of "AdaBest": EMNIST letters and CIFAR, and grey digits in the same partition.
+
+Of digits 0 is background and 1 is ink. Letters are standardised by the mean and deviation of all
+training pixels, as in the code of FedDyn, which AdaBest follows (appendix D.1).
+"""
+
+import functools
+import math
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow as tf
+
+from tff_adaptive import models
+from tff_adaptive_tasks import digits, mnist, preparation, task as task_lib
+from tff_adaptive_tasks.data import image_arrays, partition
+from tff_adaptive_tasks.models import layers, resnet
+
+_PAD = 4
+# Mean and standard deviation of the training images' channels in [0, 1].
+_STATISTICS = {
+  10: ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)),
+  100: ((0.507, 0.487, 0.441), (0.268, 0.257, 0.276)),
+}
+
+
+_SETS = {
+  'emnist_letters': image_arrays.EMNIST_LETTERS,
+  'mnist_skewed': image_arrays.MNIST,
+  'cifar10_cnn': image_arrays.CIFAR10,
+  'cifar100_cnn': image_arrays.CIFAR100,
+}
+
+
+def load(
+  name: str,
+  data_dir: str | None = None,
+  seed: int = 0,
+  num_clients: int = 110,
+  alpha: float | None = 0.3,
+  unbalance: float = 0.0,
+  validation: Literal['clients', 'test'] = 'clients',
+) -> task_lib.Task:
+  """Loads images, divided over clients as in AdaBest, section 4.1.
+
+  Args:
+    name: 'emnist_letters', 'cifar10_cnn', 'cifar100_cnn', 'mnist_skewed' or 'digits_skewed'.
+    data_dir: The folder with `emnist_letters.npz` or `letters.npz` (labels 1 to 26), with
+      `cifar10.npz` or `cifar10_lossless.npz`, with `cifar100.npz`, or with `mnist.npz` or
+      `mnist_digits.npz`, as the task needs; None uses TensorFlow Datasets.
+    seed: Seeds the partition and, for scikit-learn's digits, which fifth is the test split.
+    num_clients: Number of clients, of which one in 11 is held out for tuning.
+    alpha: Concentration of the label Dirichlet; inf or none for IID. The paper has 0.03, 0.3 and
+      IID.
+    unbalance: Log-normal spread of the clients' sizes; 0.3 in the paper's unbalanced setting.
+    validation: Examples to evaluate on during training: 'clients', those of the held-out clients;
+      or 'test', the test split, for curves by which nothing is chosen.
+
+  Returns:
+    The task. Its test data are the test split.
+
+  Raises:
+    tasks.DataError: If the data cannot be used or an option is out of range.
+  """
+  prepared = None
+  if name == 'digits_skewed':
+    x, y, held_out, kept = digits.split(seed)
+    train, test = (image_arrays.Split(1 - x[rows], y[rows]) for rows in (kept, held_out))
+    source = digits.SOURCE
+  else:
+    train, test, source = image_arrays.load(_SETS[name], data_dir)
+  if name == 'mnist_skewed':
+    prepared = mnist.INK
+  elif name == 'emnist_letters':
+    labels = tuple(range(1, 27))  # As the files have them.
+    mean, deviation = pixel_statistics(train.x)
+    prepared = preparation.Preparation(mean=mean, deviation=deviation, classes=labels)
+  if prepared is not None:
+    train, test = (image_arrays.Split(prepared(part.x), part.y) for part in (train, test))
+  if alpha is None or alpha == math.inf:
+    indices = partition.iid(len(train.y), num_clients, seed, unbalance)
+  else:
+    indices = partition.label_dirichlet(train.y, num_clients, alpha, seed, unbalance)
+  training, held_out = partition.hold_out(num_clients, seed)
+  rows = np.concatenate([indices[i] for i in held_out])
+  test_examples = task_lib.example_arrays(*test)
+  held_examples = task_lib.example_arrays(train.x[rows], train.y[rows])
+  return task_lib.Task(
+    name=name,
+    build_model=functools.partial(build_model, name=name),
+    train=task_lib.InMemoryClientData.from_partition(*train, [indices[i] for i in training]),
+    validation=test_examples if validation == 'test' else held_examples,
+    test=test_examples,
+    source=source,
+    preparation=prepared,
+  )
+
+
+def pixel_statistics(x: np.ndarray) -> tuple[float, float]:
+  """Returns mean and standard deviation of all pixels of uint8 images; deviation 0 becomes 1."""
+  counts = np.bincount(x.reshape(-1), minlength=256)  # No copy of all in floating point.
+  mean = np.average(np.arange(256), weights=counts)
+  deviation = np.sqrt(np.average((np.arange(256) - mean) ** 2, weights=counts))
+  return float(mean), float(deviation) or 1.0
+
+
+def build_model(seed: int, name: str) -> models.Model:
+  """AdaBest's perceptron of two hidden layers of 100, or its CNN for CIFAR."""
+  classes = _SETS[name].num_classes if name in _SETS else 10
+  if name.startswith('cifar'):
+    return build_cnn(seed, classes)
+  return layers.perceptron(seed, [784, 100, 100, classes], image_arrays.MNIST.shape)
+
+
+def build_cnn(seed: int, num_classes: int) -> models.Model:
+  """Builds AdaBest's CNN: two 5 x 5 convolutions of 64 with pooling, dense 394 and 192."""
+  draw = layers.Initializer(seed)
+  weights = [
+    *(draw.glorot_uniform(5, 5, 3, 64), layers.zeros(64)),
+    *(draw.glorot_uniform(5, 5, 64, 64), layers.zeros(64)),
+  ]
+  for n, m in ((1600, 394), (394, 192), (192, num_classes)):
+    weights += [draw.glorot_uniform(n, m), layers.zeros(m)]
+  mean, deviation = (np.array(s, np.float32) for s in _STATISTICS[num_classes])
+
+  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    # In the weights' dtype, which mixed precision narrows.
+    x = tf.cast((tf.cast(x, tf.float32) / 255 - mean) / deviation, weights[0].dtype)
+    if training and seed is not None:
+      x = distort(x, seed)
+    for kernel, bias in (weights[:2], weights[2:4]):
+      x = layers.max_pool(tf.nn.relu(layers.conv(x, kernel, bias)), 2, 2)
+    h = layers.flatten(x)
+    for i in (4, 6):
+      h = tf.nn.relu(layers.dense(h, weights[i], weights[i + 1]))
+    return layers.dense(h, *weights[8:])
+
+  return layers.classifier(weights, forward, image_arrays.CIFAR10.shape, x_dtype=tf.uint8)
+
+
+def distort(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+  """Flips and shifts images, each with probability 0.5; shifts are up to 4 pixels each way.
+
+  AdaBest names both with their probability (appendix D.1) and follows FedDyn. FedDyn's code pads
+  the standardised image with 4 zeros (the mean colour) and crops it. Images are [B, 32, 32, 3], or
+  [G, B, 32, 32, 3] with a client axis; the seed is int32 [2] or [G, 2].
+  """
+  offsets = 2 * _PAD + 1
+
+  def change(x: tf.Tensor, choice: tf.Tensor) -> tf.Tensor:
+    x = resnet.flip(x, tf.equal(choice[:, 0] % 2, 0))
+    shifted = tf.where(tf.equal(choice[:, 1:2] % 2, 0), choice[:, 2:] % offsets, _PAD)
+    padded = tf.pad(x, [[0, 0], [_PAD, _PAD], [_PAD, _PAD], [0, 0]])
+    return resnet.crop(padded, shifted, x.shape[-2])
+
+  return layers.of_images(change, x, resnet.choices(x, seed, 4, offsets**2 * 4))
