@@ -264,7 +264,8 @@ def batch(model):
   arrays = collections.OrderedDict()
   for key, spec in model.input_spec.items():
     shape = [2, 2, *spec.shape[1:]]
-    most = 256 if len(shape) == 5 else 9  # Pixels; else tokens, counts and labels.
+    # Pixels; else tokens, counts and labels, of which there are as many as last weights.
+    most = 256 if len(shape) == 5 else min([9, *model.initial_weights[0][-1].shape])
     numbers = rng.random(shape) if spec.dtype.is_floating else rng.integers(1, most, shape)
     arrays[key] = tf.constant(numbers.astype(spec.dtype.as_numpy_dtype))
   return arrays
