@@ -3,7 +3,8 @@
 Every builder takes the arguments of `build_drift_corrected`, whose docstring explains them. A
 builder's own docstring explains only the arguments that it adds. A builder that has no argument
 `server_optimizer` uses the one that its name stands for, with the rate `server_learning_rate`. The
-defaults of hyperparameters are those of the registry.
+defaults of hyperparameters and of `client_weighting` are those of the registry: examples count in
+FedAvg, in FedOpt (its variants with a server optimizer) and in FedProx, clients in the others.
 """
 
 from typing import TypeAlias, TypedDict
@@ -30,6 +31,11 @@ class _Common(TypedDict, total=False):
   client_learning_rate: Required[components.Rate]
   training: local_training.ClientTraining | None
   aggregator: components.Aggregator | None
+  client_weighting: components.Weighting
+
+
+def _by_examples(common: _Common) -> _Common:
+  return {'client_weighting': 'examples', **common}
 
 
 def build_drift_corrected(
@@ -118,7 +124,6 @@ def build_fed_avg(
   model: model_adapters.AnyModel,
   *,
   server_learning_rate: components.Rate = 1.0,
-  client_weighting: components.Weighting = 'examples',
   **common: Unpack[_Common],
 ) -> tff.learning.templates.LearningProcess:
   """FedAvg (McMahan et al., 2017): the server takes the mean of the client models.
@@ -127,9 +132,7 @@ def build_fed_avg(
     server_learning_rate: eta of the server's SGD, or a schedule. 1 gives FedAvg.
   """
   server = optimizers.build_sgdm(server_learning_rate)
-  return build_drift_corrected(
-    model, corrections.Correction(), server, client_weighting=client_weighting, **common
-  )
+  return build_drift_corrected(model, corrections.Correction(), server, **_by_examples(common))
 
 
 def build_fed_avgm(
@@ -137,7 +140,6 @@ def build_fed_avgm(
   *,
   server_learning_rate: components.Rate = 1.0,
   momentum: float = _SGDM.default('momentum'),
-  client_weighting: components.Weighting = 'examples',
   **common: Unpack[_Common],
 ) -> tff.learning.templates.LearningProcess:
   """FedAvgM (Hsu et al., 2019): FedAvg with momentum at the server.
@@ -146,9 +148,7 @@ def build_fed_avgm(
     server_learning_rate, momentum: See `optimizers.build_sgdm`.
   """
   server = optimizers.build_sgdm(server_learning_rate, momentum=momentum)
-  return build_drift_corrected(
-    model, corrections.Correction(), server, client_weighting=client_weighting, **common
-  )
+  return build_drift_corrected(model, corrections.Correction(), server, **_by_examples(common))
 
 
 def build_fed_adagrad(
@@ -158,7 +158,6 @@ def build_fed_adagrad(
   tau: float = _ADAGRAD.default('tau'),
   beta1: float = _ADAGRAD.default('beta1'),
   initial_v: float | None = _ADAGRAD.default('initial_v'),
-  client_weighting: components.Weighting = 'examples',
   **common: Unpack[_Common],
 ) -> tff.learning.templates.LearningProcess:
   """FedAdagrad: Algorithm 2 of "Adaptive Federated Optimization" with Adagrad at the server.
@@ -167,9 +166,7 @@ def build_fed_adagrad(
     server_learning_rate, tau, beta1, initial_v: See `optimizers.build_adagrad`.
   """
   server = optimizers.build_adagrad(server_learning_rate, tau=tau, beta1=beta1, initial_v=initial_v)
-  return build_drift_corrected(
-    model, corrections.Correction(), server, client_weighting=client_weighting, **common
-  )
+  return build_drift_corrected(model, corrections.Correction(), server, **_by_examples(common))
 
 
 def build_fed_adam(
@@ -181,7 +178,6 @@ def build_fed_adam(
   beta2: float = _ADAM.default('beta2'),
   bias_correction: bool = _ADAM.default('bias_correction'),
   initial_v: float | None = _ADAM.default('initial_v'),
-  client_weighting: components.Weighting = 'examples',
   **common: Unpack[_Common],
 ) -> tff.learning.templates.LearningProcess:
   """FedAdam: Algorithm 2 of "Adaptive Federated Optimization" with Adam at the server.
@@ -192,9 +188,7 @@ def build_fed_adam(
   """
   values = dict(tau=tau, beta1=beta1, beta2=beta2, bias_correction=bias_correction)
   server = optimizers.build_adam(server_learning_rate, initial_v=initial_v, **values)
-  return build_drift_corrected(
-    model, corrections.Correction(), server, client_weighting=client_weighting, **common
-  )
+  return build_drift_corrected(model, corrections.Correction(), server, **_by_examples(common))
 
 
 def build_fed_yogi(
@@ -206,7 +200,6 @@ def build_fed_yogi(
   beta2: float = _YOGI.default('beta2'),
   bias_correction: bool = _YOGI.default('bias_correction'),
   initial_v: float | None = _YOGI.default('initial_v'),
-  client_weighting: components.Weighting = 'examples',
   **common: Unpack[_Common],
 ) -> tff.learning.templates.LearningProcess:
   """FedYogi: Algorithm 2 of "Adaptive Federated Optimization" with Yogi at the server.
@@ -217,9 +210,7 @@ def build_fed_yogi(
   """
   values = dict(tau=tau, beta1=beta1, beta2=beta2, bias_correction=bias_correction)
   server = optimizers.build_yogi(server_learning_rate, initial_v=initial_v, **values)
-  return build_drift_corrected(
-    model, corrections.Correction(), server, client_weighting=client_weighting, **common
-  )
+  return build_drift_corrected(model, corrections.Correction(), server, **_by_examples(common))
 
 
 def build_fed_prox(
@@ -227,7 +218,6 @@ def build_fed_prox(
   *,
   mu: float = _FED_PROX.default('mu'),
   server_optimizer: tff.learning.optimizers.Optimizer | None = None,
-  client_weighting: components.Weighting = 'examples',
   **common: Unpack[_Common],
 ) -> tff.learning.templates.LearningProcess:
   """FedProx (Li et al., 2020): a proximal term keeps the clients near the model they received.
@@ -236,9 +226,7 @@ def build_fed_prox(
     mu: Weight of the proximal term, >= 0. 0 gives FedAvg.
   """
   correction = corrections.FedProx(mu)
-  return build_drift_corrected(
-    model, correction, server_optimizer, client_weighting=client_weighting, **common
-  )
+  return build_drift_corrected(model, correction, server_optimizer, **_by_examples(common))
 
 
 def build_scaffold(
@@ -247,7 +235,6 @@ def build_scaffold(
   num_clients: int,
   scaffold_option: int = _SCAFFOLD.default('scaffold_option'),
   server_optimizer: tff.learning.optimizers.Optimizer | None = None,
-  client_weighting: components.Weighting = 'uniform',
   **common: Unpack[_Common],
 ) -> stateful_process.StatefulProcess:
   """SCAFFOLD (Karimireddy et al., 2020): clients and server exchange control variates.
@@ -257,9 +244,7 @@ def build_scaffold(
     scaffold_option: The paper's option I (1) or II (2); see `corrections.Scaffold`.
   """
   correction = corrections.Scaffold(num_clients, scaffold_option)
-  return build_drift_corrected(
-    model, correction, server_optimizer, client_weighting=client_weighting, **common
-  )
+  return build_drift_corrected(model, correction, server_optimizer, **common)
 
 
 def build_scaffold_m(
@@ -267,7 +252,6 @@ def build_scaffold_m(
   *,
   num_clients: int,
   server_optimizer: tff.learning.optimizers.Optimizer | None = None,
-  client_weighting: components.Weighting = 'uniform',
   **common: Unpack[_Common],
 ) -> stateful_process.StatefulProcess:
   """SCAFFOLD/m (Varno et al., 2022): SCAFFOLD in which clients send half as much.
@@ -276,9 +260,7 @@ def build_scaffold_m(
     num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
   """
   correction = corrections.ScaffoldM(num_clients)
-  return build_drift_corrected(
-    model, correction, server_optimizer, client_weighting=client_weighting, **common
-  )
+  return build_drift_corrected(model, correction, server_optimizer, **common)
 
 
 def build_fed_dyn(
@@ -288,7 +270,6 @@ def build_fed_dyn(
   mu: float = _FED_DYN.default('mu'),
   mean_examples: float | None = None,
   server_optimizer: tff.learning.optimizers.Optimizer | None = None,
-  client_weighting: components.Weighting = 'uniform',
   **common: Unpack[_Common],
 ) -> stateful_process.StatefulProcess:
   """FedDyn (Acar et al., 2021): dynamic regularisation of the client losses.
@@ -300,9 +281,7 @@ def build_fed_dyn(
       mu_i = mu mean_examples / n_i. None means mu_i = mu.
   """
   correction = corrections.FedDyn(mu, num_clients, mean_examples)
-  return build_drift_corrected(
-    model, correction, server_optimizer, client_weighting=client_weighting, **common
-  )
+  return build_drift_corrected(model, correction, server_optimizer, **common)
 
 
 def build_ada_best(
@@ -314,7 +293,6 @@ def build_ada_best(
   beta_decay: float = _ADA_BEST.default('beta_decay'),
   plateau_rounds: int = 50,
   server_optimizer: tff.learning.optimizers.Optimizer | None = None,
-  client_weighting: components.Weighting = 'uniform',
   **common: Unpack[_Common],
 ) -> stateful_process.StatefulProcess:
   """AdaBest (Varno et al., 2022): drift estimates that fade while a client is away.
@@ -325,6 +303,4 @@ def build_ada_best(
       that has momentum (sgdm, adam, yogi), because the default diverges there.
   """
   correction = corrections.AdaBest(mu, beta, scale_mu, beta_decay, plateau_rounds)
-  return build_drift_corrected(
-    model, correction, server_optimizer, client_weighting=client_weighting, **common
-  )
+  return build_drift_corrected(model, correction, server_optimizer, **common)

@@ -1,7 +1,7 @@
 """Every algorithm, described once, as plain data; see `registry.table`."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tff_adaptive._utils import validation
 from tff_adaptive.registry.entries import Algorithm, Counts, Hyperparameter, by_name
@@ -10,27 +10,19 @@ _FED_OPT = 'Reddi et al., "Adaptive Federated Optimization", ICLR 2021, Algorith
 _ADA_BEST = 'Varno et al., "AdaBest", ECCV 2022, Algorithm 1'
 
 
-def decay(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
-  """Describes a hyperparameter in [0, 1)."""
-  check = validation.in_unit_interval
-  return Hyperparameter(name, float, default, f'{what}, in [0, 1)', check, hint)
+def _number(check: validation.Check, words: str) -> Callable[..., Hyperparameter]:
+  """Returns what describes a number in the range of a check; its help ends in the words."""
+
+  def describe(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
+    return Hyperparameter(name, float, default, what + words, check, hint)
+
+  return describe
 
 
-def above_zero(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
-  """Describes a hyperparameter > 0."""
-  return Hyperparameter(name, float, default, f'{what}, > 0', validation.above_zero, hint)
-
-
-def at_least_zero(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
-  """Describes a hyperparameter >= 0."""
-  return Hyperparameter(name, float, default, f'{what}, >= 0', validation.at_least_zero, hint)
-
-
-def up_to_one(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
-  """Describes a hyperparameter in (0, 1]; `what` names the range."""
-  check = validation.in_half_open_unit_interval
-  return Hyperparameter(name, float, default, what, check, hint)
-
+decay = _number(validation.in_unit_interval, ', in [0, 1)')
+above_zero = _number(validation.above_zero, ', > 0')
+at_least_zero = _number(validation.at_least_zero, ', >= 0')
+up_to_one = _number(validation.in_half_open_unit_interval, '')  # `what` names the range.
 
 # AdaBest, section 4.2: throughout, for FedDyn and AdaBest alike.
 _MU = Hyperparameter(

@@ -77,7 +77,6 @@ def test_every_hyperparameter_is_an_argument_with_the_registrys_default(name):
   if name == 'fed_dyn':  # Scaled where the mean is given.
     del expected['scale_mu']
     expected['mean_examples'] = None
-  expected['client_weighting'] = entry.client_weighting
   for argument, default in expected.items():
     assert arguments[argument].default == default
   general = inspect.signature(algorithms.build_drift_corrected).parameters
