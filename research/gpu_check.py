@@ -16,13 +16,14 @@ import timeit
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from absl import flags as absl_flags
 
 from scripts.cli import command
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import report
 
-from .benchmarks import host, workloads
+from .benchmarks import machine, workloads
 
 # Where rounding turns a ReLU's or a maximum's choice over, a gradient changes by about the square
 # root of the share of such choices: a round's update may differ by so many square roots.
@@ -62,22 +63,16 @@ def logical_devices(kind: str) -> list[str]:
 
 
 def rounds(
-  workload: Any, devices: Sequence[str], together: int, dtype: Any = None, xla: bool = False
+  workload: Any, devices: Sequence[str], together: int, options: Sequence[str] = ()
 ) -> Callable[[], list[Any]]:
   """FedAvg's rounds of a workload's cohort in the graph engine: a call gives the next weights."""
   import tensorflow_federated as tff
 
-  from tff_adaptive import algorithms, engine
-  from tff_adaptive.client import Batching, ClientTraining, client_arrays
-  from tff_adaptive.models import mixed_precision
+  from tff_adaptive import engine
+  from tff_adaptive.client import client_arrays
 
-  model = workloads.build_model(workload)
-  if dtype is not None:
-    model = mixed_precision.convert(model, dtype)
   context = engine.GraphContext(device_names=devices, clients_per_step=together)
-  training = ClientTraining(batching=Batching(workload.batch_size), seed=1, xla=xla)
-  rate = workload.rate
-  process = algorithms.build_fed_avg(model, client_learning_rate=rate, training=training)
+  process = workloads.build_process(workload, options)
   examples = [workloads.synthetic_client(workload, i) for i in range(workload.cohort)]
   cohort = [client_arrays(e['x'], e['y'], i) for i, e in enumerate(examples)]
   state: list[Any] = []
@@ -92,8 +87,6 @@ def rounds(
 
 def distance(found: Sequence[Any], expected: Sequence[Any], start: Sequence[Any]) -> float:
   """How far weights are from those expected, as a part of the update that these had."""
-  import numpy as np
-
   a, b, c = (np.concatenate([np.ravel(w) for w in each]) for each in (found, expected, start))
   return float(np.linalg.norm(a - b) / np.linalg.norm(b - c))
 
@@ -102,7 +95,8 @@ def compare(name: str, devices: Sequence[str]) -> list[dict[str, Any]]:
   """One round of a workload in each variant beside the CPU's: a row for each variant."""
   import tensorflow as tf
 
-  workload = dataclasses.replace(workloads.WORKLOADS[name], cohort=4, examples=12, batch_size=4)
+  sizes: dict[str, Any] = dict(cohort=4, examples=12, batch_size=4, epochs=1)
+  workload = dataclasses.replace(workloads.WORKLOADS[name], **sizes)
   start = workloads.build_model(workload).initial_weights[0]
   wanted = rounds(workload, ['/CPU:0'], 1)()
   rows: list[dict[str, Any]] = []
@@ -113,10 +107,9 @@ def compare(name: str, devices: Sequence[str]) -> list[dict[str, Any]]:
     row: dict[str, Any] = {'workload': name, 'variant': variant, 'bound': bound}
     tf.config.experimental.enable_tensor_float_32_execution(variant == 'tf32')
     together = {'single': 1, 'two devices': 2}.get(variant, 4)
-    dtype = variant if variant.endswith('float16') else None
     try:
       at = devices if variant == 'two devices' else devices[:1]
-      found = rounds(workload, at, together, dtype, variant == 'xla')()
+      found = rounds(workload, at, together, [variant])()
       row['difference'] = distance(found, wanted, start)
     except Exception as error:  # Of whatever kind a driver or a kernel raises.
       row['error'] = f'{type(error).__name__}: {" ".join(str(error).split()):.300}'
@@ -128,7 +121,7 @@ def measure(name: str, device: str, clients: int, times: int) -> dict[str, Any]:
   """Seconds and the device's most memory of a round in which so many clients train together."""
   import tensorflow as tf
 
-  workload = dataclasses.replace(workloads.WORKLOADS[name], cohort=clients)
+  workload = dataclasses.replace(workloads.WORKLOADS[name], cohort=clients, epochs=1)
   tf.config.experimental.enable_tensor_float_32_execution(True)  # As TensorFlow has it.
   if 'GPU' in device:
     tf.config.experimental.reset_memory_stats(device[1:])
@@ -151,7 +144,6 @@ def vmapped(workload: workloads.Workload) -> tuple[str, Callable[[], list[Any]]]
   Batches are in order, and so are those of one batch a client only the same.
   """
   import jax
-  import numpy as np
 
   examples = [workloads.synthetic_client(workload, i) for i in range(workload.cohort)]
   shape = (workload.cohort, -1, workload.batch_size)
@@ -205,7 +197,7 @@ def main(arguments: Sequence[str]) -> int:
 
   physical = tf.config.list_physical_devices(_FLAGS.device.upper())[0]
   details = tf.config.experimental.get_device_details(physical)
-  machine = {**host.describe(), 'tensorflow': tf.__version__, **details}
+  here = {**machine.describe(), 'tensorflow': tf.__version__, **details}
   results: list[dict[str, Any]] = []
   figures: list[dict[str, Any]] = []
   for name in _FLAGS.workload:
@@ -215,10 +207,10 @@ def main(arguments: Sequence[str]) -> int:
       figures += [measure(name, devices[0], count, _FLAGS.rounds) for count in counts]
   text = (
     f'# {details.get("device_name", _FLAGS.device)} beside the CPU\n\nBy `make gpu-check`,'
-    f' TensorFlow {tf.__version__}, {machine["date"]}. A difference is a part of the 2-norm of the'
+    f' TensorFlow {tf.__version__}, {here["date"]}. A difference is a part of the 2-norm of the'
     f' update of a round.\n\n{table(results, _RESULT)}\n{table(figures, _FIGURES)}'
   )
-  found = {'machine': machine, 'results': results, 'figures': figures}
+  found = {'machine': here, 'results': results, 'figures': figures}
   atomic_files.write_json(f'{_FLAGS.output}.json', found)
   atomic_files.write_text(f'{_FLAGS.output}.md', text)
   command.show(text)

@@ -14,11 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from research import vectors
-from research.benchmarks import names
+from research.experiments import frame
 from tests.helpers import oracle
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 LIBRARIES = {
   'tff': ('TFF', 'tensorflow-federated'),
   'flower': ('Flower', 'flwr'),
@@ -118,28 +120,28 @@ def cell(library: str, case: Any, problem: Any, found: list[list[float]]) -> str
 
 def main() -> int:
   """Writes the table into results/peer_vectors.md, below the text that stands there."""
-  to = names.ROOT / 'results' / 'peer_vectors.md'
+  to = ROOT / 'results' / 'peer_vectors.md'
   path = vectors.FOLDER / 'least_squares.json'
   content = json.loads(path.read_text(encoding='utf-8'))
   columns = {'algorithm': {case['name']: f'`{case["name"]}`' for case in content['cases']}}
   for library, (title, package) in LIBRARIES.items():
-    python = pathlib.Path(sys.executable) if library == 'tff' else names.peer_python(library)
+    python = ROOT / '.peers' / library / 'bin' / 'python'
+    python = pathlib.Path(sys.executable) if library == 'tff' else python
     if not python.exists():
       continue
-    script = str(names.ROOT / 'research' / 'peers' / 'vector_rounds.py')
+    script = str(ROOT / 'research' / 'peers' / 'vector_rounds.py')
     said = subprocess.check_output([python, script, library, path], text=True)
     models = json.loads(said.splitlines()[-1])
-    columns[f'{title} {names.peer_version(python, package)}'] = {
+    program = f'import importlib.metadata as m; print(m.version({package!r}))'
+    version = subprocess.check_output([python, '-c', program], text=True).strip()
+    columns[f'{title} {version}'] = {
       case['name']: cell(library, case, content['problem'], models[case['name']])
       for case in content['cases']
       if case['name'] in models
     }
-  rows = [[*columns], ['---'] * len(columns)]
-  rows += [[column.get(name, '') for column in columns.values()] for name in columns['algorithm']]
-  lines = ['| ' + ' | '.join(row) + ' |' for row in rows if any(row[1:])]
-  table = '\n'.join(lines)
+  table = frame.table(pd.DataFrame(columns).dropna(thresh=2).fillna('').set_index('algorithm'))
   head = to.read_text(encoding='utf-8').partition('\n|')[0]
-  to.write_text(f'{head}\n{table}\n', encoding='utf-8')
+  to.write_text(f'{head}\n{table}', encoding='utf-8')
   return 0
 
 

@@ -19,13 +19,14 @@ import asyncio
 import collections
 import contextlib
 import fnmatch
-import gc
-import importlib
 import json
+import multiprocessing
 import os
 import pathlib
+import pickle
 import re
 import runpy
+import shutil
 import signal
 import sys
 import sysconfig
@@ -35,31 +36,39 @@ import traceback
 import types
 import unittest
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 EXPECTED = pathlib.Path(__file__).with_name('tff_suite_expected.json')
 _CONTEXTS = ('native', 'engine', 'native_again')
 _NAMES_TFF = re.compile(r'cpp_execution_context|import tensorflow_federated as tff')
 _CONTEXT_MAKER = re.compile(r'(create|set)_(a?sync)_(local|test)_cpp_execution_context')
-_MOST_NUMBERS = 1000  # Of an array that are compared.
 _OTHER = 'its computations gave other results'
-_WORSE = ('skipped', 'passed', 'failed')  # A later one replaces an earlier one.
+_PROCESSES = multiprocessing.get_context('forkserver')  # It imports TFF once.
 
-Outcomes = dict[str, dict[str, Any]]  # Test -> outcome, message, results.
+
+class Outcome(NamedTuple):
+  """What became of a test."""
+
+  kind: str  # 'passed', 'failed' or 'skipped'.
+  message: str = ''
+  results: Any = ()  # Of its computations, with containers as `engines.plain` has them.
+
+
+Outcomes = dict[str, Outcome]  # By the test's name.
 
 
 def make_overlay(source: pathlib.Path, wheel: pathlib.Path, overlay: pathlib.Path) -> None:
   """Links the wheel's files, and those of the source that it lacks, into one package."""
+
+  def link(path: Any, to: Any) -> None:
+    if not os.path.lexists(to):
+      os.symlink(path, to)
+
   for root in (wheel, source / wheel.name):
-    for path in sorted(root.rglob('*')):
-      link = overlay / wheel.name / path.relative_to(root)
-      if path.is_file() and path.suffix != '.pyc' and not link.is_symlink():
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(path.resolve())
+    if root.is_dir():
+      shutil.copytree(root, overlay / wheel.name, copy_function=link, dirs_exist_ok=True)
   for folder in (source / 'examples').glob('*/'):  # TFF's own tests import them by such names.
-    link = overlay / f'examples{folder.name}'
-    if not link.is_symlink():
-      link.symlink_to(folder.resolve())
+    link(folder, overlay / f'examples{folder.name}')
 
 
 def programs(source: pathlib.Path, only: str) -> list[str]:
@@ -70,95 +79,57 @@ def programs(source: pathlib.Path, only: str) -> list[str]:
   return sorted(name for name in named if re.search(only, name))
 
 
-def summary(value: Any) -> Any:
-  """A result as JSON: its containers, and of each leaf class, dtype, shape and some values."""
-  import numpy as np
-
+def _differ(found: Outcome, expected: Outcome) -> bool:
+  """Whether two outcomes have other results, by more than rounding."""
   from tests.helpers import engines
 
-  def leaf(value: Any) -> list:
-    array = np.asarray(value)
-    flat = array.ravel()[:: array.size // _MOST_NUMBERS + 1]
-    is_number = array.dtype.kind in 'biuf'
-    numbers = flat.astype(float).tolist() if is_number else list(map(repr, flat.tolist()))
-    return [type(value).__name__, str(array.dtype), list(array.shape), numbers]
-
-  def walk(value: Any) -> list:
-    if isinstance(value, engines.Container):
-      return [value.kind, list(value.names), list(map(walk, value.elements))]
-    return leaf(value)
-
-  return walk(engines.plain(value))
-
-
-def same(found: Any, expected: Any) -> bool:
-  """Whether two summaries are equal but for rounding."""
-  if isinstance(found, list) and isinstance(expected, list):
-    return len(found) == len(expected) and all(map(same, found, expected))
-  if isinstance(found, float) and isinstance(expected, float):
-    both_nan = found != found and expected != expected
-    return both_nan or found == expected or abs(found - expected) <= 1e-4 + 1e-3 * abs(expected)
-  return found == expected
+  try:
+    engines.assert_same(found.results, expected.results, rtol=1e-3, atol=1e-4)
+  except AssertionError:
+    return True
+  return False
 
 
 class _Results(unittest.TestResult):
-  """Writes a line for each test as it ends, with the results of its computations."""
+  """Keeps the outcome of each test as it ends, with the results of its computations."""
 
   def __init__(self, path: pathlib.Path):
     super().__init__()
-    self._file = path.open('w', encoding='utf-8')
+    self._file = path.open('wb')
     self.of_computations: list[Any] = []
 
-  def startTest(self, test: Any) -> None:
-    super().startTest(test)
-    self.of_computations.clear()
+  def stopTest(self, test: Any) -> None:
+    super().stopTest(test)
+    bad = self.errors + self.failures  # A subtest has the test that it is a part of.
+    failed = [text for one, text in bad if test is getattr(one, 'test_case', one)]
+    skipped = any(one is test for one, _ in self.skipped)
+    sys.stderr.write('\n'.join(failed))
+    message = failed[0].strip().splitlines()[-1] if failed else ''
+    kind = 'failed' if failed else 'skipped' if skipped else 'passed'
+    self.write(f'{type(test).__name__}.{test._testMethodName}', kind, message)
 
-  def write(self, name: str, outcome: str, message: str = '') -> None:
-    line = dict(name=name, outcome=outcome, message=message, results=self.of_computations)
-    self._file.write(json.dumps(line) + '\n')
+  def write(self, name: str, kind: str, message: str = '') -> None:
+    pickle.dump((name, kind, message[:500], self.of_computations), self._file)
     self._file.flush()
-
-  def _write(self, test: Any, outcome: str, error: Any = None) -> None:
-    name = f'{type(test).__name__}.{getattr(test, "_testMethodName", "setup")}'
-    self.write(name, outcome, f'{error[0].__name__}: {error[1]}'[:500] if error else '')
-
-  def addSuccess(self, test: Any) -> None:
-    self._write(test, 'passed')
-
-  def addExpectedFailure(self, test: Any, err: Any) -> None:
-    self._write(test, 'passed', err)
-
-  def addFailure(self, test: Any, err: Any) -> None:
-    self._write(test, 'failed', err)
-    traceback.print_exception(*err)
-
-  addError = addFailure
-
-  def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
-    del subtest
-    if err:
-      self.addFailure(test, err)
-
-  def addSkip(self, test: Any, reason: str) -> None:
-    del reason
-    self._write(test, 'skipped')
+    self.of_computations.clear()
 
 
 def _record(results: _Results, context_class: type) -> None:
-  """Has each call in contexts of a class leave a summary of its result."""
+  """Has each call in contexts of a class leave its result."""
+  from tests.helpers import engines
+
   invoke = context_class.invoke  # type: ignore[attr-defined]
 
   def recorded(self: Any, comp: Any, arg: Any) -> Any:
     value = invoke(self, comp, arg)
-    if asyncio.iscoroutine(value):
-      return awaited(value)
-    results.of_computations.append(summary(value))
-    return value
+    return awaited(value) if asyncio.iscoroutine(value) else noted(value)
 
   async def awaited(value: Any) -> Any:
-    result = await value
-    results.of_computations.append(summary(result))
-    return result
+    return noted(await value)
+
+  def noted(value: Any) -> Any:
+    results.of_computations.append(engines.plain(value))
+    return value
 
   context_class.invoke = recorded  # type: ignore[attr-defined]
 
@@ -200,7 +171,6 @@ def _run_cells(path: pathlib.Path, folder: str, results: _Results) -> None:
     text = ''.join(cell['source'])
     file = pathlib.Path(folder, f'cell_{i}.py')  # AutoGraph reads it.
     file.write_text(re.sub(r'(?m)^(\s*)[!%].*$', r'\1pass', text), encoding='utf-8')
-    results.of_computations.clear()
     try:
       exec(compile(file.read_text('utf-8'), str(file), 'exec'), module.__dict__)
     except Exception as e:
@@ -257,52 +227,45 @@ def _child(path: pathlib.Path, context: str, output: pathlib.Path) -> None:
 def run(path: pathlib.Path, context: str, output: pathlib.Path, seconds: float) -> str:
   """Runs a file in a process; returns how it ended. Whatever it started ends with it."""
   output.parent.mkdir(parents=True, exist_ok=True)
-  end = time.monotonic() + seconds
-  pid = os.fork()
-  if not pid:
-    _child(path, context, output)
-  ended, how = 0, ''
+  process = _PROCESSES.Process(target=_child, args=(path, context, output))
+  process.start()
   try:
-    while not ended and time.monotonic() < end:
-      ended, status = os.waitpid(pid, os.WNOHANG)
-      time.sleep(0.05)
-    how = f'exit code {os.waitstatus_to_exitcode(status)}' if ended else 'out of time'
+    process.join(seconds)
+    how = 'out of time' if process.exitcode is None else f'exit code {process.exitcode}'
   finally:
     with contextlib.suppress(ProcessLookupError):
-      os.killpg(pid, signal.SIGKILL)
-    if not ended:
-      os.waitpid(pid, 0)
-  lines = output.with_suffix('.new')
-  with lines.open('a', encoding='utf-8') as file:
-    if how != 'exit code 0':
-      file.write(json.dumps(dict(name='file', outcome='failed', message=how, results=[])) + '\n')
-  lines.replace(output)
+      os.killpg(process.pid, signal.SIGKILL)  # type: ignore[arg-type]
+    process.join()
+  found = output.with_suffix('.new')
+  if how != 'exit code 0':
+    with found.open('ab') as file:
+      pickle.dump(('file', 'failed', how), file)
+  found.replace(output)
   return how
 
 
 def read(output: pathlib.Path) -> Outcomes:
-  """Test -> its worst line."""
+  """What was kept of a file."""
   found: Outcomes = {}
-  for line in map(json.loads, output.read_text(encoding='utf-8').splitlines()):
-    old = found.get(line['name'])
-    if not old or _WORSE.index(line['outcome']) >= _WORSE.index(old['outcome']):
-      found[line['name']] = line
+  with output.open('rb') as file, contextlib.suppress(EOFError):
+    while True:
+      name, *outcome = pickle.load(file)
+      found[name] = Outcome(*outcome)
   return found
 
 
 def differences(native: Outcomes, engine: Outcomes, again: Outcomes) -> Iterator[tuple[str, str]]:
   """Tests that the engine alone does not pass, or whose results differ, with what differs."""
   for name, wanted in native.items():
-    found = engine.get(name, dict(outcome='failed', message='it did not run', results=[]))
-    results = wanted['results']
-    if wanted['outcome'] != 'passed':
+    found = engine.get(name, Outcome('failed', 'it did not run'))
+    if wanted.kind != 'passed':
       continue
-    if found['outcome'] != 'passed':
-      yield name, found['message'] or found['outcome']
-    elif same(again.get(name, wanted)['results'], results) and not same(found['results'], results):
+    if found.kind != 'passed':
+      yield name, found.message or found.kind
+    elif _differ(again.get(name, wanted), wanted) < _differ(found, wanted):
       yield name, _OTHER
-  if engine.get('file', {}).get('outcome') == 'failed' and 'file' not in native:
-    yield 'file', engine['file']['message']
+  if 'file' in engine and 'file' not in native:
+    yield 'file', engine['file'].message
 
 
 def reason(name: str, expected: dict[str, str]) -> str:
@@ -314,16 +277,16 @@ def _compared(path: pathlib.Path, name: str, work: pathlib.Path, seconds: float)
   """Runs a file in each context in which it was not run, if there is something to compare."""
   found: list[Outcomes] = [{}, {}, {}]
   for i, context in enumerate(_CONTEXTS):
-    output = work / context / f'{name}.json'
-    nothing_passed = i and all(line['outcome'] != 'passed' for line in found[0].values())
+    output = work / context / f'{name}.pickle'
+    nothing_passed = i and all(one.kind != 'passed' for one in found[0].values())
     if nothing_passed or (i == 2 and not list(differences(*found))):
       break
     start, how = time.monotonic(), 'kept'
     if not output.exists():
       how = run(path, context, output, seconds)
     found[i] = read(output)
-    counts = collections.Counter(line['outcome'] for line in found[i].values())
-    said = ', '.join(f'{counts[outcome]} {outcome}' for outcome in reversed(_WORSE))
+    counts = collections.Counter(one.kind for one in found[i].values())
+    said = ', '.join(f'{counts[kind]} {kind}' for kind in ('failed', 'passed', 'skipped'))
     print(f'{name} {context}: {said}; {how}, {time.monotonic() - start:.0f} s', flush=True)
   return found
 
@@ -345,8 +308,8 @@ def main(argv: list[str] | None = None) -> int:
   wheel = pathlib.Path(sysconfig.get_path('purelib'), 'tensorflow_federated')
   make_overlay(source, wheel, work / 'overlay')
   sys.path[:0] = [str(work / 'overlay'), str(source)]
-  importlib.import_module('tensorflow_federated')  # Once; its threads have not started yet.
-  gc.freeze()
+  os.environ['PYTHONPATH'] = os.pathsep.join(sys.path)  # Of the server that forks.
+  _PROCESSES.set_forkserver_preload(['tensorflow_federated'])
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # What runs ends too.
   expected = json.loads(EXPECTED.read_text(encoding='utf-8'))
   counts: collections.Counter[str] = collections.Counter()
@@ -354,7 +317,7 @@ def main(argv: list[str] | None = None) -> int:
     print(f'{i + 1}/{len(names)} ', end='')
     found = _compared(source / name, name, work, given.seconds)
     for context, outcomes in zip(_CONTEXTS, found[:2]):
-      counts.update(f'{context} {line["outcome"]}' for line in outcomes.values())
+      counts.update(f'{context} {one.kind}' for one in outcomes.values())
     for test, what in differences(*found):
       how = 'results differ' if what == _OTHER else 'failed in the engine alone'
       why = reason(f'{name}::{test}', expected[how])

@@ -1,15 +1,14 @@
-"""The workloads of the benchmark: fixed-seed data and models, or real data where there is some.
-
-W1 to W6 are synthetic and of fixed shape. `digits_real`, `emnist_real` and `shakespeare_real` are
-tasks of this project on the files in --data_dir, next to TFF's own baseline tasks on them.
-"""
+"""The workloads of the benchmark: data of fixed seeds and shapes, and models."""
 
 import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
+
+MLP = (784, 100, 100, 26)  # W4's layers.
+POOL = 100  # Different clients at most: client c has the data of client c % POOL.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,32 +18,13 @@ class Workload:
   name: str  # As on the command line.
   description: str  # One line.
   cohort: int = 10  # Clients a round.
-  examples: int = 100  # Examples a client (synthetic workloads).
+  examples: int = 100  # Examples a client.
   batch_size: int = 20  # B.
   epochs: int = 1  # E.
   population: int = 100  # Registered clients.
   rate: float = 0.01  # Client learning rate.
-  task: str | None = None  # Name of a task with real data, or None.
-  task_options: tuple = ()  # Its options, or those of W3's model.
-
-  @property
-  def is_by_hand(self) -> bool:
-    """Whether there is a program by hand for it: the variant hand."""
-    return not (self.has_lstm or self.task)
-
-  @property
-  def has_lstm(self) -> bool:
-    """Whether its model has LSTMs, which may be compiled operations."""
-    return self.name in ('W3', 'shakespeare_real')
-
-  @property
-  def pool(self) -> int:
-    """How many clients have data of their own: client c has those of client c % pool."""
-    return min(self.population, POOL)
 
 
-MLPS = {'W4': (784, 100, 100, 26), 'W6': (784, 200, 200, 10)}
-POOL = 100  # Different synthetic clients at most.
 WORKLOADS = {
   w.name: w
   for w in (
@@ -56,26 +36,17 @@ WORKLOADS = {
     Workload('W3', 'LSTM of Shakespeare', examples=40, batch_size=4),
     Workload('W4', 'MLP 784-100-100-26', examples=450, batch_size=45, epochs=5, population=1000),
     Workload('W5', "CIFAR-100's ResNet-18 with GroupNorm, 11 M parameters", population=20),
-    Workload(
-      'W6', "EMNIST's 2NN, 784-200-200-10, 50 clients, 5 steps each", cohort=50, population=200
-    ),
-    Workload(
-      'digits_real',
-      'EMNIST digits, real data, the CNN',
-      task='emnist_cr',
-      task_options=(('only_digits', True),),
-      rate=0.1,
-    ),
-    Workload('emnist_real', 'EMNIST, 62 classes, real data, the CNN', task='emnist_cr', rate=0.1),
-    Workload(
-      'shakespeare_real', 'Shakespeare, real data', batch_size=4, task='shakespeare', rate=1.0
-    ),
   )
 }
 
 
+def clients(workload: Workload) -> list[collections.OrderedDict[str, np.ndarray]]:
+  """The arrays of the clients that differ."""
+  return [synthetic_client(workload, c) for c in range(min(workload.population, POOL))]
+
+
 def synthetic_client(workload: Workload, client: int) -> collections.OrderedDict[str, np.ndarray]:
-  """The arrays of a client of W1 to W6."""
+  """The arrays of a client."""
   rng = np.random.default_rng([10_000, client % POOL])
   n = workload.examples
   if workload.name.startswith('W1'):
@@ -89,18 +60,18 @@ def synthetic_client(workload: Workload, client: int) -> collections.OrderedDict
   elif workload.name == 'W5':
     x, y = rng.standard_normal((n, 24, 24, 3), np.float32), rng.integers(0, 100, n)
   else:
-    x, y = rng.random((n, 784), np.float32), rng.integers(0, MLPS[workload.name][-1], n)
+    x, y = rng.random((n, 784), np.float32), rng.integers(0, MLP[-1], n)
   return collections.OrderedDict(x=x, y=y.astype(np.int32))
 
 
-def cohort(workload: Workload, population: int, round_number: int) -> list[int]:
+def cohort(workload: Workload, round_number: int) -> list[int]:
   """The clients of a round, by number."""
   rng = np.random.default_rng([777, round_number])
-  return [int(c) for c in rng.choice(population, workload.cohort, replace=False)]
+  return [int(c) for c in rng.choice(workload.population, workload.cohort, replace=False)]
 
 
-def build_model(workload: Workload) -> Any:
-  """This project's model of a workload without a task."""
+def build_model(workload: Workload, **options: Any) -> Any:
+  """This project's model; the options are those of Shakespeare's."""
   import tensorflow as tf
 
   from tff_adaptive import models
@@ -110,9 +81,9 @@ def build_model(workload: Workload) -> Any:
   if workload.name.startswith('W1'):
     return emnist.build_cnn(1)
   if workload.name == 'W3':
-    return shakespeare.build_model(1, **dict(workload.task_options))
-  if workload.name in MLPS:
-    return layers_lib.perceptron(1, list(MLPS[workload.name]))
+    return shakespeare.build_model(1, **options)
+  if workload.name == 'W4':
+    return layers_lib.perceptron(1, list(MLP))
   if workload.name == 'W5':  # Images that are cropped and standardised already.
     weights = resnet.build(1, 100).initial_weights[0]
     return layers_lib.classifier(weights, lambda w, x, *_: resnet.apply(w, x, 2), [24, 24, 3])
@@ -129,8 +100,22 @@ def build_model(workload: Workload) -> Any:
   )
 
 
+def build_process(workload: Workload, options: Collection[str] = ()) -> Any:
+  """This project's FedAvg; xla, lstm, bfloat16 and float16 of `names.OPTIONS` change it."""
+  from tff_adaptive import algorithms
+  from tff_adaptive.client import Batching, ClientTraining
+  from tff_adaptive.models import mixed_precision
+
+  model = build_model(workload, **({'lstm': 'compiled'} if 'lstm' in options else {}))
+  for dtype in {*options} & {*mixed_precision.DTYPES}:
+    model = mixed_precision.convert(model, dtype)
+  batching = Batching(workload.batch_size, workload.epochs)
+  training = ClientTraining(batching=batching, xla='xla' in options)
+  return algorithms.build_fed_avg(model, client_learning_rate=workload.rate, training=training)
+
+
 def stock_model_fn(workload: Workload) -> Callable[[], Any]:
-  """The Keras model of a synthetic workload, as TFF's users write it."""
+  """The Keras model, as TFF's users write it."""
   import tensorflow as tf
   import tensorflow_federated as tff
 
@@ -145,8 +130,7 @@ def stock_model_fn(workload: Workload) -> Callable[[], Any]:
   def model_fn() -> Any:
     inputs, y = tf.keras.Input([784]), tf.TensorSpec([None], tf.int32)
     loss, metrics = sparse, [accuracy()]
-    *hidden, outputs = MLPS.get(workload.name, (784, 1))[1:]
-    stack = [*(layers.Dense(n, 'relu') for n in hidden), layers.Dense(outputs)]
+    stack = [*(layers.Dense(n, 'relu') for n in MLP[1:-1]), layers.Dense(MLP[-1])]
     if workload.name.startswith('W1'):
       inputs = tf.keras.Input([28, 28, 1])
       stack = [layers.Conv2D(n, 3, activation='relu') for n in (32, 64)]

@@ -34,11 +34,15 @@ def arrays(client: int) -> tuple[np.ndarray, np.ndarray]:
   return np.array(CLIENTS[client]['x']), np.array(CLIENTS[client]['y'])
 
 
-def server(name: str, step: Callable[[np.ndarray, np.ndarray], Any]) -> list[list[float]]:
-  """The models by a server optimizer, (x, D) -> x."""
+def server(
+  name: str, step: Callable[[Any, np.ndarray, np.ndarray], Any], state: Any = None
+) -> list[list[float]]:
+  """The models by a server optimizer, (state, x, D) -> (state, x)."""
   x, seen = START, []
   for one in CASES[name]:
-    x = np.array(step(x, sum(c['weight'] * np.array(c['update']) for c in sent(one))))
+    d = sum(c['weight'] * np.array(c['update']) for c in sent(one))
+    state, new = step(state, x, d)
+    x = np.array(new)
     seen.append(x.tolist())
   return seen
 
@@ -58,14 +62,8 @@ def tff() -> Models:
   )
 
   def optimizer(name: str, made: Any) -> Any:
-    state = made.initialize(tf.TensorSpec(START.shape, tf.float64))
-
-    def step(x: np.ndarray, d: np.ndarray) -> Any:
-      nonlocal state
-      state, new = made.next(state, tf.constant(x), tf.constant(d))
-      return new
-
-    return server(name, step)
+    start = made.initialize(tf.TensorSpec(START.shape, tf.float64))
+    return server(name, lambda s, x, d: made.next(s, tf.constant(x), tf.constant(d)), start)
 
   def whole(name: str, process: Any) -> Any:
     state, seen = process.initialize(), []
@@ -151,16 +149,6 @@ def fedjax() -> Models:
       seen.append(np.array(state.params).tolist())
     return seen
 
-  def optimizer(name: str, made: Any) -> Any:
-    state = made.init(START)
-
-    def step(x: np.ndarray, d: np.ndarray) -> Any:
-      nonlocal state
-      state, new = made.apply(d, state, x)
-      return new
-
-    return server(name, step)
-
   gradient = jax.grad(lambda x, batch, rng: losses(x, batch, rng).mean())
   local, one, base = (optimizers.sgd(*values) for values in ((RATE,), (1.0,), (MIME_RATE, 0.8)))
   padded = client_datasets.PaddedBatchHParams(4)
@@ -177,7 +165,9 @@ def fedjax() -> Models:
     'fed_yogi': optimizers.yogi(RATE, *BETAS, TAU),
   }
   found = {name: whole(name, algorithm) for name, algorithm in algorithms.items()}
-  return found | {name: optimizer(name, made) for name, made in servers.items()}
+  for name, made in servers.items():
+    found[name] = server(name, lambda s, x, d, made=made: made.apply(d, s, x), made.init(START))
+  return found
 
 
 def pfl() -> Models:
@@ -237,10 +227,10 @@ def pfl() -> Models:
     weights = torch.nn.Parameter(torch.tensor(START))
     made = kind([weights], *values)
 
-    def step(x: np.ndarray, d: np.ndarray) -> Any:
+    def step(state: None, x: np.ndarray, d: np.ndarray) -> Any:
       weights.data[:], weights.grad = torch.tensor(x), torch.tensor(d)
       made.step()
-      return weights.detach().numpy()
+      return state, weights.detach().numpy()
 
     return server(name, step)
 

@@ -1,9 +1,8 @@
 #!/bin/sh
-# Makes an environment in .peers/ for each toolkit that research/benchmark.py (pfl) and
-# research/peer_vectors.py (all of them) compare with.
+# Makes an environment in .peers/ for each toolkit that research/peer_vectors.py compares with.
 # They cannot share the project's own: each pins other versions of what it builds on.
 #
-# usage: sh scripts/env/setup_peers.sh [pfl] [flower] [fedjax]   (pfl without a name)
+# usage: sh scripts/env/setup_peers.sh [pfl] [flower] [fedjax]   (all without a name)
 set -eu
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3.11}
@@ -17,7 +16,7 @@ make_one() {
 }
 
 mkdir -p .peers
-[ "$#" -gt 0 ] || set -- pfl
+[ "$#" -gt 0 ] || set -- pfl flower fedjax
 for peer in "$@"; do
   case "$peer" in
     pfl) make_one pfl torch==2.13.0 pfl==0.6.0 ;;

@@ -1,23 +1,17 @@
 """Kills a run at random instants, resumes it until it is done, and compares it with one in peace.
 
-    python -m tests.faults.kills --tries=200 --seed=1
-    python -m tests.faults.kills --tries=50 --store=shards
-
-A try is a whole run of 60 rounds, killed again and again. At the end rows, server state and client
-states must be equal to the bit, and nothing temporary may be left in the folder.
+At the end rows, server state and client states must be equal to the bit, and nothing temporary may
+be left in the folder.
 
 The kernel ends the run by a timer that the run itself has set, as SIGKILL would and at any
 instruction, once it has done some rounds: a quick machine and a slow one are alike.
 """
 
-import argparse
 import glob
 import multiprocessing
 import os
 import random
 import signal
-import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -28,6 +22,7 @@ from tff_adaptive import training
 # Its processes are forked from one that has imported this: an import takes longer than a run.
 PROCESSES = multiprocessing.get_context('forkserver')
 PROCESSES.set_forkserver_preload([__name__])
+ROUNDS, _MOST_KILLS = 60, 5
 LEFT = [*('checkpoints', 'config.json', 'curves.png', 'metrics.csv', 'summary.json', 'tensorboard')]
 
 
@@ -49,33 +44,17 @@ class _Death(training.Callback):
       signal.setitimer(signal.ITIMER_REAL, four_rounds * self._part + 1e-6)
 
 
-def train_and_die(folder: str, rounds: int, store: str, after: float) -> None:
+def train_and_die(folder: str, store: str, after: float) -> None:
   """Trains or resumes the run in a folder, and ends without a word after so many rounds."""
   signal.signal(signal.SIGALRM, signal.SIG_DFL)
-  small_run.train(folder, rounds, store=store, callbacks=[_Death(after)])
+  small_run.train(folder, ROUNDS, store=store, callbacks=[_Death(after)])
 
 
-def kill_until_done(
-  folder: str,
-  rng: random.Random,
-  longest: float,
-  most: int = 1000,
-  store: str = 'disk',
-  rounds: int = 60,
-) -> int:
-  """Starts the run again and again and kills it after random times; returns how many kills.
-
-  Args:
-    folder: The run's folder.
-    rng: Draws the times.
-    longest: Rounds after which the run is killed at the latest, but for a few.
-    most: After so many kills it is left in peace.
-    store: Where the run keeps its client states.
-    rounds: Of the run.
-  """
-  for kills in range(most + 1):
-    after = rng.uniform(1, longest) if kills < most else rounds + 2  # It never comes.
-    process = PROCESSES.Process(target=train_and_die, args=(folder, rounds, store, after))
+def kill_until_done(folder: str, rng: random.Random, store: str) -> int:
+  """Starts the run again and again, and kills it at random times; returns how often."""
+  for kills in range(_MOST_KILLS + 1):
+    after = rng.uniform(1, ROUNDS / 10) if kills < _MOST_KILLS else ROUNDS + 2  # It never comes.
+    process = PROCESSES.Process(target=train_and_die, args=(folder, store, after))
     process.start()
     process.join()
     if process.exitcode == -signal.SIGALRM:
@@ -97,32 +76,3 @@ def check(folder: str, whole: tuple) -> None:
     shards = [f'client_states/shard-{i:02d}.sqlite' for i in range(small_run.SHARDS)]
     others = ['client_states', 'client_states/shards.json', 'client_states/staged']
     assert sorted(of_shards) == sorted([*shards, *others]), of_shards
-
-
-def main() -> int:
-  """Runs the command; exit code 1 if a run ended otherwise."""
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--tries', type=int, default=50)
-  parser.add_argument('--seed', type=int, default=0)
-  parser.add_argument('--longest', type=float, default=20.0, help='rounds')
-  parser.add_argument('--store', choices=['disk', 'shards'], default='disk')
-  given = parser.parse_args()
-  rng, kills, wrong = random.Random(given.seed), 0, 0
-  with tempfile.TemporaryDirectory() as folder:
-    whole = os.path.join(folder, 'whole')
-    small_run.train(whole, 60, store=given.store)
-    expected = small_run.outcome(whole)
-    for i in range(given.tries):
-      name = os.path.join(folder, str(i))
-      try:
-        kills += kill_until_done(name, rng, given.longest, store=given.store)
-        check(name, expected)
-      except AssertionError as error:
-        wrong += 1
-        sys.stdout.write(f'{error}\n')
-  sys.stdout.write(f'{given.tries} runs, {kills} kills, {wrong} ended otherwise\n')
-  return int(wrong > 0)
-
-
-if __name__ == '__main__':
-  sys.exit(main())

@@ -1,18 +1,22 @@
-"""A run killed five times, as `kills` does it by the hundred."""
+"""Runs that are killed five times each, one for each of some seeds.
 
+`TRIES=200 SEED=1 python -m pytest tests/faults/kills_test.py` kills so many of each store.
+"""
+
+import os
 import random
 
 import pytest
 
 from tests.faults import kills, small_run
 
+TRIES, SEED = int(os.environ.get('TRIES', '1')), int(os.environ.get('SEED', '2'))
 
+
+@pytest.mark.parametrize('seed', range(SEED, SEED + TRIES))
 @pytest.mark.parametrize('store', ['disk', 'shards'])
-def test_a_run_that_was_killed_and_resumed_equals_one_in_peace(tmp_path, store):
-  rounds = 60
-  small_run.train(str(tmp_path / 'whole'), rounds, store=store)
-  whole = small_run.outcome(str(tmp_path / 'whole'))
+def test_a_run_that_was_killed_and_resumed_equals_one_in_peace(tmp_path, store, seed):
+  small_run.train(str(tmp_path / 'whole'), kills.ROUNDS, store=store)
   folder = str(tmp_path / 'killed')
-  attacked = kills.kill_until_done(folder, random.Random(2), rounds / 10, 5, store, rounds)
-  assert attacked >= 3  # A busy machine may spare it the others.
-  kills.check(folder, whole)
+  assert kills.kill_until_done(folder, random.Random(seed), store) >= 3  # A busy machine spares it.
+  kills.check(folder, small_run.outcome(str(tmp_path / 'whole')))

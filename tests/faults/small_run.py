@@ -1,13 +1,16 @@
-"""The run that the tools of this folder attack: quick, stateful, with client states on disk."""
+"""What the tests of this folder share: damage, and a quick, stateful run with states on disk."""
 
 import hashlib
 import os
+import random
 from unittest import mock
 
 from tests.helpers import fakes
 from tff_adaptive import training
 from tff_adaptive.runs import sharded_store
 
+KINDS = ('bit', 'cut', 'zeros', 'gone')
+LINES = ('line gone', 'line twice', 'lines exchanged')
 SHARDS = 3  # Each costs the run a commit at a checkpoint.
 
 
@@ -50,3 +53,23 @@ def contents(folder: str) -> dict[str, str]:
         with open(os.path.join(path, name), 'rb') as file:
           found[os.path.join(path, name)] = hashlib.sha256(file.read()).hexdigest()
   return found
+
+
+def damaged(content: bytes, kind: str, rng: random.Random) -> bytes | None:
+  """Returns a file's content after a damage; None: there is no file."""
+  out, lines = bytearray(content), content.splitlines(keepends=True)
+  where, i = rng.randrange(len(out)), rng.randrange(max(1, len(lines) - 1))
+  if kind == 'bit':
+    out[where] ^= 1 << rng.randrange(8)
+  elif kind == 'cut':
+    del out[where:]
+  elif kind == 'zeros':
+    out[where : where + 200] = bytes(200)
+  elif kind != 'gone':
+    lines[i : i + 2] = {
+      'line gone': lines[i + 1 : i + 2],
+      'line twice': [lines[i], *lines[i : i + 2]],
+      'lines exchanged': [lines[i + 1], lines[i]],
+    }[kind]
+    return b''.join(lines)
+  return bytes(out) if kind != 'gone' else None

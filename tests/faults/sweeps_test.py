@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip('optuna')
 from scripts import sweep
 from scripts.cli import study, worker
+from tests.faults import small_run
 from tests.helpers import sweep_pool
 
 COMMANDS = {
@@ -22,7 +23,6 @@ COMMANDS = {
     ' --range=client_learning_rate=0.01,1,log -- --rounds=4 --rounds_per_evaluation=1'
   ),
 }
-KINDS = ('bit', 'cut', 'zeros', 'gone', 'line gone', 'line twice', 'lines exchanged')
 
 
 @pytest.fixture
@@ -41,36 +41,16 @@ def command(tmp_path, monkeypatch, capsys):
   return run
 
 
-def harmed(content, kind, rng):
-  """Returns a journal's content after a damage."""
-  out, lines = bytearray(content), content.splitlines(keepends=True)
-  where, i = rng.randrange(len(out)), rng.randrange(len(lines) - 1)
-  if kind == 'bit':
-    out[where] ^= 1 << rng.randrange(8)
-  elif kind == 'cut':
-    del out[where:]
-  elif kind == 'zeros':
-    out[where : where + 200] = bytes(200)
-  elif kind != 'gone':
-    lines[i : i + 2] = {
-      'line gone': lines[i + 1 : i + 2],
-      'line twice': [lines[i], *lines[i : i + 2]],
-      'lines exchanged': [lines[i + 1], lines[i]],
-    }[kind]
-    return b''.join(lines)
-  return bytes(out) if kind != 'gone' else None
-
-
 @pytest.mark.parametrize('of', [*COMMANDS])
 def test_a_damaged_journal_is_refused_or_the_table_is_the_same(of, tmp_path, command):
   code, runs, _, table = command(of)
   assert (code, runs >= 5) == (0, True)
   kept, rng = shutil.copytree(tmp_path / 'sweep', tmp_path / 'kept'), random.Random(of)
-  for kind in 2 * KINDS:
+  for kind in 2 * (*small_run.KINDS, *small_run.LINES):
     shutil.rmtree(tmp_path / 'sweep')
     shutil.copytree(kept, tmp_path / 'sweep')
     journal = tmp_path / 'sweep' / study.JOURNAL
-    content = harmed(journal.read_bytes(), kind, rng)
+    content = small_run.damaged(journal.read_bytes(), kind, rng)
     os.remove(journal) if content is None else journal.write_bytes(content)
     code, runs, line, found = command(of)
     if code == 2:

@@ -12,7 +12,8 @@ from research import gpu_check
 from research.benchmarks import workloads
 
 CPU = ['/CPU:0', '/CPU:0']
-W4 = dataclasses.replace(workloads.WORKLOADS['W4'], cohort=2, examples=6, batch_size=6)
+SIZES = dict(cohort=2, examples=6, batch_size=6, epochs=1)
+W4 = dataclasses.replace(workloads.WORKLOADS['W4'], **SIZES)
 
 
 @pytest.mark.skipif(bool(tf.config.list_physical_devices('GPU')), reason='there is a GPU')

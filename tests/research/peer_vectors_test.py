@@ -11,18 +11,13 @@ CONTENT = json.loads((vectors.FOLDER / 'least_squares.json').read_text(encoding=
 CASES = {case['name']: case for case in CONTENT['cases']}
 
 
-def test_models_that_agree_have_their_largest_deviation():
-  models = [one['server']['x'] for one in CASES['fed_avg']['rounds']]
-  models[4] = np.add(models[4], 1e-6 * np.max(np.abs(models[4])))
-  cell = peer_vectors.cell('flower', CASES['fed_avg'], CONTENT['problem'], models)
-  assert cell == '1e-06'
-
-
-def test_models_that_are_not_finite_depart():
-  models = [one['server']['x'] for one in CASES['fed_avg']['rounds']]
+def test_a_cell_has_the_largest_deviation_or_the_round_in_which_a_library_departs():
+  models = [np.array(one['server']['x']) for one in CASES['fed_avg']['rounds']]
+  models[4] = models[4] + 1e-6 * np.max(np.abs(models[4]))
+  assert peer_vectors.cell('flower', CASES['fed_avg'], CONTENT['problem'], models) == '1e-06'
   models[2:] = [[np.nan] * 5] * 8
-  cell = peer_vectors.cell('flower', CASES['fed_avg'], CONTENT['problem'], models)
-  assert cell == 'round 3 (nan)'
+  found = peer_vectors.cell('flower', CASES['fed_avg'], CONTENT['problem'], models)
+  assert found == 'round 3 (nan)'
 
 
 @pytest.mark.parametrize('library, name', peer_vectors.FORMS)

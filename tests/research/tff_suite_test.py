@@ -1,12 +1,10 @@
 """research/tff_suite.py, on a made-up tree that is a little like TFF's."""
 
-import collections
 import json
 import subprocess
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from research import tff_suite
 from tests.helpers import fresh
@@ -70,7 +68,7 @@ def test_programs_and_notebooks_run_in_both_contexts_and_results_are_kept(tmp_pa
   first, again = (process.stdout for process in said)
   differing = [line.split('::')[1] for line in first.splitlines() if line.startswith('UNEXPECTED')]
   assert differing == [
-    'Some.test_fails_in_the_engine: AssertionError: ',
+    'Some.test_fails_in_the_engine: AssertionError',
     'Some.test_gives_another_number: its computations gave other results',
   ]
   assert '1/2 note.ipynb native: 1 failed, 2 passed, 0 skipped; exit code 0' in first
@@ -107,36 +105,16 @@ def test_the_overlay_is_the_wheel_and_what_it_lacks(tmp_path):
   assert (overlay / 'examplessimple/c.py').read_text() == 'example'
 
 
-def test_summaries_differ_in_containers_dtypes_shapes_and_numbers():
-  one = collections.OrderedDict(a=np.float32([1, 2]), b=(np.int32(3), b'x'))
-  summary = tff_suite.summary(one)
-  assert json.loads(json.dumps(summary)) == summary
-  assert tff_suite.same(tff_suite.summary({**one, 'a': np.float32([1, 2.0001])})[1:], summary[1:])
-  for key, value in (
-    ('a', np.float32([1, 2.1])),
-    ('a', np.float64([1, 2])),
-    ('a', np.float32([[1, 2]])),
-    ('a', np.float32([1, np.nan])),
-    ('a', tf.constant([1.0, 2.0])),
-    ('b', [np.int32(3), b'x']),
-    ('b', (np.int32(3), b'y')),
-  ):
-    changed = collections.OrderedDict({**one, key: value})
-    assert not tff_suite.same(tff_suite.summary(changed), summary), (key, value)
-
-
 def outcomes(**lines):
-  return {
-    name: dict(outcome=outcome, message='', results=[float(number)])
-    for name, (outcome, number) in lines.items()
-  }
+  return {name: tff_suite.Outcome(kind, '', [number]) for name, (kind, number) in lines.items()}
 
 
 def test_differences_are_what_the_engine_alone_does_not_pass_and_other_results():
-  native = outcomes(a=('passed', 1), b=('passed', 1), c=('failed', 1), d=('passed', 1))
-  engine = outcomes(a=('passed', 1), b=('failed', 1), c=('failed', 2), d=('passed', 2))
+  one, two, three = map(np.float32, (1, 2, 3))
+  native = outcomes(a=('passed', one), b=('passed', one), c=('failed', one), d=('passed', one))
+  engine = outcomes(a=('passed', one), b=('failed', one), c=('failed', two), d=('passed', two))
   assert [name for name, _ in tff_suite.differences(native, engine, {})] == ['b', 'd']
-  again = outcomes(d=('passed', 3))  # It is random.
+  again = outcomes(d=('passed', three))  # It is random.
   assert [name for name, _ in tff_suite.differences(native, engine, again)] == ['b']
   del engine['a']
   assert [name for name, _ in tff_suite.differences(native, engine, again)] == ['a', 'b']

@@ -1,6 +1,7 @@
 """Clients do a computation together where that is declared, with the numbers of each alone."""
 
 import collections
+import dataclasses
 import gc
 import weakref
 
@@ -126,43 +127,22 @@ SIZES = (23, 40, 7, 9, 31)  # Unequal, and none a multiple of the batch size.
 
 
 def build_model(client_axis, shapes=None):
-  """A model of two layers, which appends the shapes of its inputs to `shapes`."""
-  rng = np.random.default_rng(1)
+  """A model of two layers with dropout, which appends the shapes of its inputs to `shapes`."""
+  plain = layers.perceptron(1, [20, 8, 5])
 
   def forward(weights, x, training, seed):
     if shapes is not None:
       shapes.append(x.shape.as_list())
-    hidden = tf.nn.relu(tf.matmul(x, weights[0]) + weights[1][..., tf.newaxis, :])
-    hidden = models.dropout(hidden, 0.3, seed, 1)
-    return tf.matmul(hidden, weights[2]) + weights[3][..., tf.newaxis, :]
+    return plain.forward(weights, models.dropout(x, 0.3, seed, 1), training, seed)
 
-  return models.Model(
-    initial_weights=(
-      0.3 * rng.standard_normal((20, 8)).astype(np.float32),
-      np.zeros(8, np.float32),
-      0.3 * rng.standard_normal((8, 5)).astype(np.float32),
-      np.zeros(5, np.float32),
-    ),
-    forward=forward,
-    example_loss=models.sparse_cross_entropy,
-    metrics={'accuracy': models.accuracy},
-    x_spec=tf.TensorSpec([None, 20]),
-    y_spec=tf.TensorSpec([None], tf.int32),
-    client_axis=client_axis,
-  )
+  return dataclasses.replace(plain, forward=forward, client_axis=client_axis)
 
 
-def cohort_of():
-  rng = np.random.default_rng(2)
-  cohort = []
-  for i, n in enumerate(SIZES):
-    x = rng.standard_normal((n, 20)).astype(np.float32)
-    y = rng.integers(0, 5, n).astype(np.int32)
-    cohort.append(client_arrays(x, y, i))
-  return cohort
-
-
-COHORT = cohort_of()
+_rng = np.random.default_rng(2)
+COHORT = [
+  client_arrays(_rng.standard_normal((n, 20)).astype('f'), _rng.integers(0, 5, n).astype('i'), i)
+  for i, n in enumerate(SIZES)
+]
 
 
 def rounds(process, clients_per_step, cohort=COHORT):

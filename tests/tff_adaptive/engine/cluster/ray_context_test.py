@@ -30,13 +30,13 @@ pytestmark = pytest.mark.xdist_group('ray')  # In one process of pytest, which h
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
-    ({'workers': 0}, 'workers is 0; it must be a whole number'),
-    ({'cpus_per_worker': 0}, 'cpus_per_worker is 0'),
+    ({'workers': 0}, 'workers must be at least 1, found 0'),
+    ({'cpus_per_worker': 0}, 'cpus_per_worker must be at least 1'),
     ({'gpus_per_worker': 1.5}, 'gpus_per_worker is 1.5; it must be a fraction of 1'),
     ({'gpus_per_worker': math.nan}, 'gpus_per_worker is nan; it must be a fraction of 1'),
-    ({'memory_per_worker': -1}, 'memory_per_worker is -1'),
-    ({'subrounds': 0}, 'subrounds is 0'),
-    ({'patience': 0}, 'patience is 0'),
+    ({'memory_per_worker': -1}, 'memory_per_worker must be finite and at least 0, found -1'),
+    ({'subrounds': 0}, 'subrounds must be at least 1'),
+    ({'patience': 0}, 'patience must be finite and above 0'),
   ],
 )
 def test_arguments_are_checked_before_a_cluster_is_joined(options, message, monkeypatch):
@@ -87,23 +87,6 @@ def test_datasets_may_be_summed(ray_workers):
   assert ray_workers.invoke(total, [1.0, 2.0, 3.0, 4.0]) == 20
 
 
-def _train(context, clients, folder, store='shards'):
-  """A run of AdaBest: the server state's values."""
-  config = training.TrainingConfig(
-    rounds=4, clients_per_round=5, rounds_per_checkpoint=2, client_state_store=store
-  )
-  with tff.framework.get_context_stack().install(context):
-    result = training.train(
-      _build('ada_best'),
-      clients,
-      lambda weights: {},
-      config,
-      output_dir=str(folder),
-      show_progress=False,
-    )
-  return [np.asarray(value) for value in tf.nest.flatten(result.state)]
-
-
 @pytest.fixture(scope='module')
 def clients():
   arrays = small_problem.clients(num_examples=[20 * n for n in small_problem.NUM_EXAMPLES])
@@ -114,9 +97,11 @@ def test_only_ids_travel_and_results_are_those_of_one_process(
   ray_workers, graph, clients, tmp_path
 ):
   in_one = engine.SubroundContext(4, server=graph)
-  alone = _train(in_one, clients, tmp_path / 'alone', store='memory')
+  process, train = _build('ada_best'), subrounds_test.trained
+  alone = train(process, in_one, 4, tmp_path / 'alone', clients, client_state_store='memory')
   before = ray_workers.counters()
-  trained = _train(ray_workers, clients, tmp_path / 'workers')
+  shards = {'client_state_store': 'shards', 'rounds_per_checkpoint': 2}
+  trained = train(process, ray_workers, 4, tmp_path / 'workers', clients, **shards)
   after = ray_workers.counters()
   np.testing.assert_equal(trained, alone)
   per_round = (after['bytes_to_workers'] - before['bytes_to_workers']) / 4

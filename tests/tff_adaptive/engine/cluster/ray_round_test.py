@@ -22,7 +22,6 @@ def _of_clients(*keys):
     stage=types.SimpleNamespace(input_types=[type_spec]),
     parts=[list(range(len(keys)))],
   )
-  a_round._key = a_round._stage = a_round._common = None
   lines, a_round.submitted = [], []
   a_round._pool = types.SimpleNamespace(
     say=lines.append,
@@ -56,26 +55,16 @@ def test_a_late_call_is_given_again_and_given_up_at_last(monkeypatch):
     a_round._begin_again(again)
 
 
-@pytest.mark.parametrize(
-  'error', [ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError]
-)
-def test_a_client_that_ends_its_workers_is_named(error, monkeypatch):
+def test_the_clients_of_a_call_that_ended_its_workers_are_named(monkeypatch):
   a_round = _of_clients('ann', 'bob')
-  a_round._work = lambda parts, stored: parts[0][0]
-  a_round._pool.remote = lambda function, name, max_retries: lambda *given: (None, None, given[-1])
-  call = ray_round.Call((0, 0), range(1), None, 5.0)
-  a_round._calls = {'both': (call, [None, None, 'both'])}
+  a_round._calls = {'x': (ray_round.Call((0, 0), range(1), None, 5.0), [None, None, 'x'])}
 
-  def get(reference, timeout=None):
-    if reference in ('both', 1):
-      raise error('it ended')
+  def get(reference):
+    raise ray.exceptions.WorkerCrashedError
 
   monkeypatch.setattr('ray.get', get)
-  monkeypatch.setattr('ray.wait', lambda references, **_: (references, []))
-  with pytest.raises(
-    errors.WorkersLost, match=r'\(clients ann, bob\) ended .* on both.*; alone, too, client bob'
-  ):
-    a_round._end_call('both')
+  with pytest.raises(errors.WorkersLost, match=r'\(clients ann, bob\) ended all .* given on x'):
+    a_round._end_call('x')
 
 
 def _merging(get):

@@ -57,15 +57,16 @@ def train_backwards(workload):
   return subrounds.train(workload)
 
 
-def trained(process, context, rounds, folder=None):
+def trained(process, context, rounds, folder=None, clients=None, **options):
   """The state after `training.train`, which goes on with what is in the folder."""
   arrays = {f'c{i}': pair for i, pair in enumerate(small_problem.clients())}
+  config = {'rounds': rounds, 'clients_per_round': 5, 'rounds_per_checkpoint': 1, **options}
   with tff.framework.get_context_stack().install(context):
     result = training_lib.train(
       process,
-      tasks.InMemoryClientData(arrays),
+      clients or tasks.InMemoryClientData(arrays),
       lambda weights: {},
-      training_lib.TrainingConfig(rounds=rounds, clients_per_round=5, rounds_per_checkpoint=1),
+      training_lib.TrainingConfig(**config),
       output_dir=folder and str(folder),
       show_progress=False,
     )

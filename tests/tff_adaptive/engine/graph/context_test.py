@@ -104,7 +104,7 @@ def test_groups_are_not_larger_than_the_cohort(traces):
   'name, value', [('parallel_clients', 0), ('clients_per_step', 0), ('default_num_clients', -1)]
 )
 def test_options_out_of_range_are_refused(name, value):
-  with pytest.raises(ValueError, match=f'{name} is {value}; it must be at least {value + 1}'):
+  with pytest.raises(ValueError, match=f'{name} must be at least {value + 1}, found {value}'):
     engine.GraphContext(**{name: value})
 
 
@@ -126,21 +126,6 @@ def test_several_threads_share_a_context(graph):
     work = [(c, numbers) for c in made for numbers in cohorts]
     found = list(pool.map(lambda pair: doubled_sum(*pair), work))
   assert found == [2 * sum(numbers) for _, numbers in work]
-
-
-def test_results_do_not_depend_on_parallel_clients_to_the_bit():
-  process, outputs = processes.own('scaffold', num_clients=9), []
-  cohort = processes.whole(*((i, 3 + 5 * i % 7) for i in range(8)))
-  for parallel_clients in (1, 4):
-    context = engine.GraphContext(parallel_clients)
-    state = engines.run(context, process.initialize)
-    client_states = [process.initial_client_state] * len(cohort)
-    for _ in range(2):
-      state, client_states, metrics = engines.run(
-        context, process.next, state, client_states, cohort
-      )
-    outputs.append((state, list(client_states), metrics))
-  engines.assert_same(*outputs, rtol=0, atol=0)
 
 
 def test_an_unknown_intrinsic_is_named(graph):

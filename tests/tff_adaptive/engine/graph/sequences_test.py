@@ -13,7 +13,6 @@ NUMBERS = computations.NUMBERS
 PAIR = collections.OrderedDict(b=np.int32, a=np.float32)  # Not in the order of the names.
 PAIRS = [[dict(b=1, a=2.0), dict(b=3, a=0.5)], [dict(b=1, a=-2.0)], []]
 
-square = tff.tensorflow.computation(lambda x: x * x, np.int32)
 digits = tff.tensorflow.computation(lambda total, x: 10 * total + x, np.int32, np.int32)
 weigh = tff.tensorflow.computation(
   lambda total, e: total / 2 + tf.cast(e['b'], tf.float32) * e['a'], np.float32, PAIR
@@ -40,14 +39,6 @@ def test_reduce_is_as_in_the_native_context(native, graph):
 
 
 # TFF's own worker (0.87) runs none of these.
-def test_map_and_sum(graph):
-  def sum_of_squares(s):
-    return tff.sequence_sum(tff.sequence_map(square, s))
-
-  computation = at_each_client(sum_of_squares, NUMBERS)
-  assert list(engines.run(graph, computation, [[1, 2, 3], [], [4]])) == [14, 0, 16]
-
-
 def test_elements_keep_their_fields(graph):
   def weighted(s):
     total = tff.sequence_reduce(tff.sequence_map(swap_sign, s), 0.0, weigh)
@@ -58,16 +49,13 @@ def test_elements_keep_their_fields(graph):
   assert [(int(s['b']), float(s['a'])) for _, s in results] == [(4, 2.5), (1, -2.0), (0, 0)]
 
 
-@pytest.mark.parametrize('placement', ['server', 'none'])
-def test_sequences_elsewhere(graph, placement):
-  if placement == 'none':
-    computation = tff.federated_computation(tff.sequence_sum, NUMBERS)
-  else:
-    local = tff.federated_computation(tff.sequence_sum, NUMBERS)
-    computation = tff.federated_computation(
-      lambda x: tff.federated_map(local, x), computations.at_server(NUMBERS)
-    )
-  assert int(engines.run(graph, computation, [1, 2, 3])) == 6
+def test_sequences_elsewhere(graph):
+  local = tff.federated_computation(tff.sequence_sum, NUMBERS)
+  at_server = tff.federated_computation(
+    lambda x: tff.federated_map(local, x), computations.at_server(NUMBERS)
+  )
+  for computation in (local, at_server):
+    assert int(engines.run(graph, computation, [1, 2, 3])) == 6
 
 
 @pytest.mark.parametrize('select', [tff.federated_select, tff.federated_secure_select])
