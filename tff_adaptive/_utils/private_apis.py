@@ -204,6 +204,11 @@ def graph_def(message: Any) -> Any:
   return graph
 
 
+def all_nodes(graph: Any) -> list[Any]:
+  """Returns the nodes of a graph and of its functions."""
+  return [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+
+
 def initialize_op(message: Any) -> str:
   """Returns the name of the op that must run before a `TensorFlow` message's graph, or ''."""
   return message.initialize_op

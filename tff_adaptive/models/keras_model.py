@@ -238,7 +238,7 @@ class KerasModel(model_lib.Model):
       names = ', '.join(v.name for v in graph.variables)
       raise ValueError(f'{where}: it reads {names}; {hint}')
     definition = graph.as_graph_def()
-    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    nodes = private_apis.all_nodes(definition)
     impure = sorted({f'{n.name} ({n.op})' for n in nodes if _IMPURE.match(n.op)})
     if impure:
       raise ValueError(f'{where}: {", ".join(impure[:3])}; {hint}')

@@ -1,13 +1,12 @@
 """Runs the clients of TFF computations in the workers of a Ray cluster."""
 
 import atexit
-import math
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow_federated as tff
 
-from tff_adaptive._utils import client_references
+from tff_adaptive._utils import client_references, validation
 from tff_adaptive.devices import placement, threads
 from tff_adaptive.engine.cluster import joining, ray_worker, schedule, subrounds as subrounds_lib
 from tff_adaptive.engine.graph import context
@@ -68,22 +67,16 @@ class RayContext(subrounds_lib.SubroundContext):
     """
     if subrounds is None:
       subrounds = max(schedule.DEFAULT_SUBROUNDS, workers or 0)
-    for name, number in (
-      ('workers', 1 if workers is None else workers),
-      ('cpus_per_worker', cpus_per_worker),
-      ('subrounds', subrounds),
-    ):
-      if number < 1 or number != int(number):
-        raise ValueError(f'{name} is {number}; it must be a whole number, at least 1')
+    validation.count('workers', 1 if workers is None else workers, 'leave it out for all')
+    validation.count('cpus_per_worker', cpus_per_worker, 'give 1, say')
+    validation.count('subrounds', subrounds, 'give 4, say')
+    validation.at_least_zero('memory_per_worker', memory_per_worker, 'give GB such as 4')
+    validation.above_zero('patience', patience, 'give 60 seconds, say')
     is_whole = gpus_per_worker > 1 and float(gpus_per_worker).is_integer()
     if not (0 <= gpus_per_worker <= 1 or is_whole):
       raise ValueError(
         f'gpus_per_worker is {gpus_per_worker}; it must be a fraction of 1, or a whole number'
       )
-    if not 0 <= memory_per_worker < math.inf:
-      raise ValueError(f'memory_per_worker is {memory_per_worker}; it must be GB, at least 0')
-    if patience <= 0:
-      raise ValueError(f'patience is {patience}; it must be above 0 seconds: give 60, say')
     room = workers or max(1, threads.num_processors() // cpus_per_worker)
     if gpus_per_worker:
       server = server or context.GraphContext(device='cpu')  # It would take the workers' memory.

@@ -229,15 +229,15 @@ class RayPool:
     needed = f'{cpus} CPUs and {gpus:g} GPUs{with_memory}'
     raise errors.WorkersLost(self.line(f'no worker is left: no node of the cluster has {needed}'))
 
-  def remote(self, function: Callable[..., Any], name: str, **options: Any) -> Callable[..., Any]:
+  def remote(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Returns a function that submits calls to Ray and returns references of their results.
 
     Ray shows the task as 'train: round 7: subround 3', for example.
     """
-    name = ': '.join(filter(None, [function.__name__, self.occasion, name]))
+    options = {'name': ': '.join(filter(None, [function.__name__, self.occasion, name]))}
     if self._left_out:
       options['label_selector'] = {'ray.io/node-id': f'!in({",".join(sorted(self._left_out))})'}
-    remote: Callable[..., Any] = self._remote[function].options(name=name, **options).remote
+    remote: Callable[..., Any] = self._remote[function].options(**options).remote
     return remote
 
   def leave_out(self, error: Exception, then: str) -> bool:

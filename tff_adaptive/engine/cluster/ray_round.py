@@ -22,7 +22,6 @@ _ENDED = (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError)
 
 _NAMED = 8  # So many clients a line names.
 _MOST_COPIES = 4  # Of a call that does not end; then the round is given up.
-_ALONE_SECONDS = 60.0  # In which it is found which client ends its worker.
 
 
 @dataclasses.dataclass(eq=False)
@@ -96,16 +95,15 @@ class Round:
     while busy < workers and self._waiting:
       node = self._waiting.take(workers, self._pool.worthwhile(self._key))
       subrounds = self._tree.leaves(node)
-      work = self._work([self._workload.parts[part] for part in subrounds], self._workload.stored)
-      self._submit(Call(node, subrounds, work, time.monotonic()))
+      self._submit(Call(node, subrounds, self._work(subrounds), time.monotonic()))
       busy += 1
 
-  def _work(self, parts: Sequence[list[int]], stored: dict[int, int]) -> ray_worker.Subrounds:
-    """Returns the inputs of a call for some parts of the cohort."""
-    divided = [self._divided(part) for part in parts]
+  def _work(self, subrounds: range) -> ray_worker.Subrounds:
+    """Returns the inputs of a call for some subrounds."""
+    divided = [self._divided(self._workload.parts[i]) for i in subrounds]
     present = [rows for of_subround in divided for rows in of_subround if rows is not None]
     self._pool.counters['bytes_to_workers'] += sum(map(ray_worker.num_bytes, present))
-    return ray_worker.Subrounds(divided, stored, self._sources)
+    return ray_worker.Subrounds(divided, self._workload.stored, self._sources)
 
   def _divided(self, part: list[int]) -> list[Any]:
     """Returns each input's values for a subround's clients, or their keys; see `Subrounds`."""
@@ -120,12 +118,9 @@ class Round:
     return divided
 
   def _submit(self, call: Call) -> None:
-    references = self._train(str(call), call.work)
+    train = self._pool.remote(ray_worker.train, str(call))
+    references = train(self._pool.settings, self._key, self._stage, self._common, call.work)
     self._calls[references[2]] = call, references
-
-  def _train(self, name: str, work: ray_worker.Subrounds | None, **options: Any) -> list[Any]:
-    train = self._pool.remote(ray_worker.train, name, **options)
-    return train(self._pool.settings, self._key, self._stage, self._common, work)
 
   def _begin_again(self, call: Call) -> None:
     pool, copies = self._pool, call.copies + 1
@@ -154,9 +149,8 @@ class Round:
         self._submit(dataclasses.replace(call, began=time.monotonic()))
         return
       why = ' (no memory is left)' if is_memory else ''
-      deadly = self._deadly(call)
       where = self._pool.on_nodes([reference])
-      line = f'{self._named(call)} ended all workers that it was given{where}{why}{deadly}'
+      line = f'{self._named(call)} ended all workers that it was given{where}{why}'
       raise errors.WorkersLost(self._pool.line(line)) from None
     self._pool.note(call, info)
     others = [other for other, (c, _) in self._calls.items() if c.node == call.node]
@@ -167,24 +161,6 @@ class Round:
     self._pool.note_pace(self._key, info.seconds / self._waiting.cost(call.node))
     self._trained_sums[call.node] = sums
     self._know(call.node, sums)
-
-  def _deadly(self, call: Call) -> str:
-    """Names the clients of a call that end their worker even when it trains only them."""
-    name = f'clients of {call}, one by one'
-    calls = {
-      place: self._train(name, self._work([[place]], {}), max_retries=0)[2]
-      for place in self._places(call)
-    }
-    ray.wait(list(calls.values()), num_returns=len(calls), timeout=_ALONE_SECONDS)
-    found = []
-    for place, reference in calls.items():
-      try:
-        ray.get(reference, timeout=0)
-      except _ENDED:
-        found.append(place)
-      except ray.exceptions.RayError:  # Not done in time, or something else.
-        pass
-    return f'; alone, too, {self._clients(found)} did' if found else ''
 
   def _places(self, call: Call) -> list[int]:
     return [i for part in call.subrounds for i in self._workload.parts[part]]

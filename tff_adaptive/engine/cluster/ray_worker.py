@@ -130,15 +130,14 @@ def _for_clients(
   """Returns the value of each of the stage's inputs for the clients of a subround."""
   from tff_adaptive.engine.cluster import wire
 
-  def clients(rows: Any, type_spec: Any) -> list[Any]:
+  inputs = []
+  for value, rows, t in zip(shared, divided, stage.input_types):
     if isinstance(rows, wire.Keys):
-      return _loaded(opened(rows.source, sources), pickle.loads(rows.pickled))
-    return wire.decode(rows, type_spec)
-
-  return [
-    clients(rows, t) if wire.is_divided(t) else value
-    for value, rows, t in zip(shared, divided, stage.input_types)
-  ]
+      value = _loaded(opened(rows.source, sources), pickle.loads(rows.pickled))
+    elif wire.is_divided(t):
+      value = wire.decode(rows, t)
+    inputs.append(value)
+  return inputs
 
 
 class OpenSource:

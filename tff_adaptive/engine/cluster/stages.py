@@ -47,17 +47,17 @@ class Stage:
   @functools.cached_property
   def input_types(self) -> list[tff.types.Type]:
     """The types of the inputs."""
-    return _types(self.comp.type_signature.parameter)
+    return list(self.comp.type_signature.parameter)
 
   @functools.cached_property
   def result_types(self) -> list[tff.types.Type]:
     """The types of the results except accumulators."""
-    types = _types(self.comp.type_signature.result)
+    types = list(self.comp.type_signature.result)
     return types[: len(types) - self.num_aggregates]
 
   @functools.cached_property
   def _sum_types(self) -> list[tff.types.Type]:
-    return _types(self.comp.type_signature.result)[len(self.result_types) :]
+    return list(self.comp.type_signature.result)[len(self.result_types) :]
 
   def octets(self) -> Octets:
     """Serializes a clients' stage for other processes."""
@@ -146,7 +146,7 @@ class _Splitter:
     path: list[int] = []
     root = block
     while isinstance(root, _framework.Selection):
-      path.insert(0, _index(root))
+      path.insert(0, root.as_index())
       root = root.source
     if not isinstance(root, _framework.Reference) or root.name != self._parameter:
       return block, False
@@ -227,7 +227,7 @@ class _Splitter:
     """Builds computations that merge and report all accumulators of a stage at once."""
     if not calls:
       return None, None
-    functions = [[f for _, f in tff.structure.iter_elements(call.argument)] for call in calls]
+    functions = [list(call.argument) for call in calls]
     for _, _, _, merge, report in functions:
       if self._names(merge) or self._names(report):
         raise NotImplementedError('an aggregate whose merge or report depends on other values')
@@ -257,10 +257,6 @@ def _resolved(block: Block, known: Mapping[str, Any]) -> Any:
   return known[block.name]
 
 
-def _types(struct: tff.types.StructType) -> list[tff.types.Type]:
-  return [t for _, t in values.children(struct)]
-
-
 def _draws(call: Block) -> bool:
   """Whether a call is stateful, such as a random draw; it then runs once, at the server."""
   if not isinstance(call, _framework.Call):
@@ -269,8 +265,7 @@ def _draws(call: Block) -> bool:
   if not isinstance(function, _framework.CompiledComputation):
     return False
   graph_def = private_apis.graph_def(private_apis.tensorflow_of(function))
-  nodes = [*graph_def.node, *(n for f in graph_def.library.function for n in f.node_def)]
-  return any(private_apis.is_stateful(node.op) for node in nodes)
+  return any(private_apis.is_stateful(node.op) for node in private_apis.all_nodes(graph_def))
 
 
 def _is_aggregate(call: Block) -> bool:
@@ -278,20 +273,11 @@ def _is_aggregate(call: Block) -> bool:
   return isinstance(function, _framework.Intrinsic) and function.uri == _AGGREGATE
 
 
-def _index(selection: Block) -> int:
-  if selection.index is not None:
-    return selection.index
-  names = [name for name, _ in tff.structure.iter_elements(selection.source.type_signature)]
-  return names.index(selection.name)
-
-
 def _with_identity_report(call: Block) -> Block:
   """Returns an aggregate's call that reports its accumulator."""
-  *arguments, _ = [a for _, a in tff.structure.iter_elements(call.argument)]
+  *arguments, _ = call.argument
   # Of the intrinsic, not of its arguments: a value equal at all clients is one of each client's.
-  *types, report = [
-    t for _, t in tff.structure.iter_elements(call.function.type_signature.parameter)
-  ]
+  *types, report = call.function.type_signature.parameter
   identity = _framework.Lambda(
     'accumulator', report.parameter, _framework.Reference('accumulator', report.parameter)
   )

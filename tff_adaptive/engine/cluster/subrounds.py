@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive._utils import client_references
+from tff_adaptive._utils import client_references, validation
 from tff_adaptive.engine.cluster import schedule, stages, wire
 from tff_adaptive.engine.graph import context, feeds, values
 
@@ -83,8 +83,7 @@ class SubroundContext(tff.framework.SyncContext):
     Raises:
       ValueError: If `subrounds` is below 1.
     """
-    if subrounds < 1:
-      raise ValueError(f'subrounds is {subrounds}; it must be at least 1: give 4, say')
+    validation.count('subrounds', subrounds, 'give 4, say')
     self._subrounds = subrounds
     self._server = server or context.GraphContext()
     self._train = train

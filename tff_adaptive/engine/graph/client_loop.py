@@ -4,6 +4,7 @@ Accumulators are loop variables. Therefore memory holds only the clients that ar
 trace does not depend on the size of the cohort.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,13 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive.devices import placement
-from tff_adaptive.engine.graph import feeds, nodes as nodes_lib, permits, stacking, values
+from tff_adaptive.engine.graph import (
+  feeds,
+  nodes as nodes_lib,
+  permits as permits_lib,
+  stacking,
+  values,
+)
 
 
 class Frame:
@@ -34,25 +41,22 @@ class Frame:
 
   def resolve(self, value: Any) -> Any:
     """Replaces every node inside a value by its value."""
-    return nodes_lib.map_nodes(self.value, value)
+    return tff.structure.map_structure(
+      lambda leaf: self.value(leaf) if isinstance(leaf, nodes_lib.Node) else leaf, value
+    )
 
   def know(self, node: nodes_lib.Node, value: Any) -> None:
     """Records the value of a node that was computed elsewhere."""
     self._known[node] = value
 
 
+@dataclasses.dataclass
 class Grouping:
-  """How many clients train together.
+  """How many clients train together."""
 
-  Attributes:
-    asked: The requested number, at most the cohort; None if none was requested.
-    batched: The default number for computations made of batched operations.
-    matters: After tracing, whether another number would give another graph.
-  """
-
-  def __init__(self, asked: int | None, batched: int = 1):
-    self.asked, self.batched = asked, batched
-    self.matters = False
+  asked: int | None  # The requested number, at most the cohort; None if none was requested.
+  batched: int = 1  # The default number for computations made of batched operations.
+  matters: bool = False  # After tracing, whether another number would give another graph.
 
   def size(self, groups: list[nodes_lib.Grouped]) -> int:
     """Returns how many clients compute the grouped nodes together."""
@@ -62,24 +66,20 @@ class Grouping:
     return self.batched if all(how.group.is_batched for how in groups) else 1
 
 
+@dataclasses.dataclass
 class ClientLoop:
   """The loop over the cohort, or over the share of one device."""
 
-  def __init__(
-    self,
-    device: str | None,
-    num_clients: tf.Tensor,
-    share: tf.Tensor | None,
-    server: Frame,
-    parallel_clients: int,
-    grouping: Grouping,
-    permits_handle: tf.Tensor | None = None,
-  ):
-    self._permits = permits_handle  # None: only the loop's window limits them.
-    self._device, self._num_clients, self._share = device, num_clients, share
-    self._server, self._parallel_clients = server, parallel_clients
-    self._frame = server if share is None else Frame(server)
-    self._grouping = grouping
+  device: str | None
+  num_clients: tf.Tensor
+  share: tf.Tensor | None  # The numbers of the clients; None: all.
+  server: Frame
+  parallel_clients: int
+  grouping: Grouping
+  permits: tf.Tensor | None = None  # None: only the loop's window limits them.
+
+  def __post_init__(self) -> None:
+    self._frame = self.server if self.share is None else Frame(self.server)
     self._parameters: dict[nodes_lib.Node, feeds.ClientParameter] = {}
     self._stacked: dict[nodes_lib.Node, list[tf.Tensor]] = {}
 
@@ -89,31 +89,28 @@ class ClientLoop:
 
   def run(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]) -> list[Any]:
     """Runs all clients once; returns the folds' accumulators. For the outputs see `stacked`."""
-    with placement.on(self._device):
-      return self._run(folds, outputs)
-
-  def _run(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]) -> list[Any]:
     one_pass = _Pass(folds, outputs)
-    self._bring_here(one_pass.wanted)
-    start = one_pass.start(self._frame, self._num_clients, self._device is not None)
-    size, grouped = self._grouped_nodes(one_pass.wanted)
-    if size == 1:
-      _, accumulators, arrays = self._loop_over_clients(one_pass, start)
-    else:
-      _, accumulators, arrays = self._loop_over_groups(one_pass, start, size, grouped)
-    self._stacked.update(one_pass.stacked(arrays))
-    return one_pass.packed(accumulators)
+    with placement.on(self.device):
+      self._bring_here(one_pass.wanted)
+      start = one_pass.start(self._frame, self.num_clients, self.device is not None)
+      size, grouped = self._grouped_nodes(one_pass.wanted)
+      if size == 1:
+        _, accumulators, arrays = self._loop_over_clients(one_pass, start)
+      else:
+        _, accumulators, arrays = self._loop_over_groups(one_pass, start, size, grouped)
+      self._stacked.update(one_pass.stacked(arrays))
+      return one_pass.packed(accumulators)
 
   def _bring_here(self, wanted: list[nodes_lib.Node]) -> None:
     """Copies the values that the loop reads to the device, once and outside the loop."""
     for node in nodes_lib.reachable(wanted):
       if isinstance(node.compute, feeds.ClientParameter):
         if node not in self._parameters:
-          is_named = self._device is not None
-          self._parameters[node] = node.compute.share(self._share) if is_named else node.compute
+          is_named = self.device is not None
+          self._parameters[node] = node.compute.share(self.share) if is_named else node.compute
       elif node.placement is not nodes_lib.CLIENTS:
-        value = self._server.value(node)  # Outside the loop: it is the same for all clients.
-        if self._frame is not self._server:
+        value = self.server.value(node)  # Outside the loop: it is the same for all clients.
+        if self._frame is not self.server:
           self._frame.know(node, _copy(value))
 
   def _client_frame(self, wanted: list[nodes_lib.Node], i: tf.Tensor) -> Frame:
@@ -133,26 +130,25 @@ class ClientLoop:
     nodes = [(n, n.grouped) for n in reachable if n.grouped and n not in self._stacked]
     if not nodes or not all(nodes_lib.is_free(d) for n, _ in nodes for d in n.deps):
       return 1, []
-    return self._grouping.size([how for _, how in nodes]), nodes
+    return self.grouping.size([how for _, how in nodes]), nodes
 
   def _loop_over_clients(self, one_pass: '_Pass', start: '_Variables') -> '_Variables':
-    window = self._parallel_clients
-    if self._permits is not None:
-      window = permits.window([node.type for node in one_pass.wanted], self._parallel_clients)
+    window = self.parallel_clients
+    if self.permits is not None:
+      window = permits_lib.window([node.type for node in one_pass.wanted], self.parallel_clients)
 
     def body(i: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
-      with placement.on(self._device):
-        if self._permits is None:
+      with placement.on(self.device):
+        taken = [] if self.permits is None else permits_lib.take(self.permits)
+        with tf.control_dependencies(taken):
           client = self._client_frame(one_pass.wanted, i)
-        else:
-          with tf.control_dependencies(permits.take(self._permits)):
-            client = self._client_frame(one_pass.wanted, i)
-            results = one_pass.results(client)
-          permits.give_back(self._permits, after=results)
+          results = one_pass.results(client)
+        if self.permits is not None:
+          permits_lib.give_back(self.permits, after=results)
         return one_pass.step(client, i, accumulators, arrays)
 
     return tf.while_loop(
-      lambda i, *_: i < self._num_clients,
+      lambda i, *_: i < self.num_clients,
       body,
       start,
       shape_invariants=one_pass.invariants(),
@@ -169,9 +165,9 @@ class ClientLoop:
     """Like the loop over clients, but computes the grouped nodes for `size` clients at once."""
 
     def group_body(first: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
-      with placement.on(self._device):
+      with placement.on(self.device):
         # A last group that is not full repeats its last client; what comes of it is not used.
-        last = self._num_clients - 1
+        last = self.num_clients - 1
         members = [
           self._client_frame(one_pass.wanted, tf.minimum(first + j, last)) for j in range(size)
         ]
@@ -181,14 +177,14 @@ class ClientLoop:
           results[node] = values.flatten(together, node.type)
 
         def member_body(i: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
-          with placement.on(self._device):
+          with placement.on(self.device):
             client = self._client_frame(one_pass.wanted, i)
             for node, stacked in results.items():
               client.know(node, stacking.read_stacked(stacked, node.type, i - first))
             return one_pass.step(client, i, accumulators, arrays)
 
         return tf.while_loop(
-          lambda i, *_: i < tf.minimum(first + size, self._num_clients),
+          lambda i, *_: i < tf.minimum(first + size, self.num_clients),
           member_body,
           (first, accumulators, arrays),
           shape_invariants=one_pass.invariants(),
@@ -196,11 +192,11 @@ class ClientLoop:
         )
 
     return tf.while_loop(
-      lambda i, *_: i < self._num_clients,
+      lambda i, *_: i < self.num_clients,
       group_body,
       start,
       shape_invariants=one_pass.invariants(),
-      parallel_iterations=self._parallel_clients,
+      parallel_iterations=self.parallel_clients,
     )
 
 
@@ -257,15 +253,8 @@ class _Pass:
 
   def packed(self, accumulators: Sequence[tf.Tensor]) -> list[Any]:
     """Packs flat accumulators into one value for each fold."""
-    leaves = iter(accumulators)
-    packed = []
-    for fold in self._folds:
-      flat = [
-        values.Sequence(variant=leaf) if isinstance(t, tff.types.SequenceType) else leaf
-        for t, leaf in zip(values.leaf_types(fold.accumulator_type), leaves)
-      ]
-      packed.append(values.pack(flat, fold.accumulator_type))
-    return packed
+    leaves = iter([values.sequence_or_tensor(tensor) for tensor in accumulators])
+    return [values.pack(leaves, fold.accumulator_type) for fold in self._folds]
 
   def stacked(self, arrays: list[tf.TensorArray]) -> dict[nodes_lib.Node, list[tf.Tensor]]:
     """Returns the leaves of each output, stacked over the clients."""

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive._utils import private_apis
+from tff_adaptive._utils import private_apis, validation
 from tff_adaptive.devices import placement, threads
 from tff_adaptive.engine.graph import (
   buffers,
@@ -94,8 +94,8 @@ class GraphContext(tff.program.FederatedContext):
       ('clients_per_step', clients_per_step, 1),
       ('default_num_clients', default_num_clients, 0),
     ):
-      if value is not None and value < least:
-        raise ValueError(f'{name} is {value}; it must be at least {least}')
+      if value is not None:
+        validation.whole_number(name, value, least, 'leave it out for the default')
     if results not in ('numpy', 'tensors'):
       raise ValueError(f"results is {results!r}; it must be 'numpy' or 'tensors'")
     self._as_numpy = results == 'numpy'

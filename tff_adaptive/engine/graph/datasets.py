@@ -7,7 +7,6 @@ second time, its elements are read once and kept as whole tensors as long as the
 """
 
 import itertools
-import threading
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -44,41 +43,28 @@ class DatasetCache:
   """Keeps the elements of datasets that are given a second time, up to a limit of memory."""
 
   def __init__(self, max_bytes: int = MAX_BYTES):
-    self._max_bytes, self._num_bytes = max_bytes, 0
-    self._lock = threading.RLock()  # A dataset may die while the lock is held.
-    # By the dataset's id: its elements (None: not read) and their bytes, while it lives.
-    self._entries: dict[int, tuple[Any, tf.Tensor | None, int]] = {}
+    self._max_bytes = max_bytes
+    # By dataset: the variant of its elements if they are kept, and their bytes; -1: they cannot be.
+    self._entries: Any = weakref.WeakKeyDictionary()
 
   def find(self, dataset: tf.data.Dataset) -> tf.Tensor | None:
     """Returns the variant of a dataset's elements if they are kept."""
-    with self._lock:
-      entry = self._entries.get(id(dataset))
-      return entry[1] if entry else None
+    return self._entries.get(dataset, (None, 0))[0]
 
   def offer(self, dataset: tf.data.Dataset, variant: tf.Tensor) -> tf.Tensor:
     """Reads a dataset that was given again, if it can be kept; returns its elements' variant."""
-    key = id(dataset)
-    with self._lock:
-      is_new = key not in self._entries
-      self._entries.setdefault(key, (weakref.ref(dataset, lambda _: self._drop(key)), None, 0))
-      room = self._max_bytes - self._num_bytes
-      refused = self._entries[key][2] < 0
-    if is_new or refused or room <= 0:
+    is_new = dataset not in self._entries
+    _, size = self._entries.setdefault(dataset, (None, 0))
+    room = self._max_bytes - sum(max(size, 0) for _, size in list(self._entries.values()))
+    if is_new or size < 0 or room <= 0:
       return variant
     rows = _read(variant, dataset, room) if _repeats(variant) else None
     if rows is None:
-      held, size = None, -1
-    else:
-      held, size = tf.data.experimental.to_variant(from_rows(rows)), _num_bytes(rows)
-    with self._lock:
-      if key in self._entries and self._entries[key][1] is None:
-        self._entries[key] = (self._entries[key][0], held, size)
-        self._num_bytes += max(size, 0)
-    return variant if held is None else held
-
-  def _drop(self, key: int) -> None:
-    with self._lock:
-      self._num_bytes -= max(self._entries.pop(key)[2], 0)
+      self._entries[dataset] = None, -1
+      return variant
+    held = tf.data.experimental.to_variant(from_rows(rows))
+    self._entries[dataset] = held, _num_bytes(rows)
+    return held
 
 
 def graph_of(variant: tf.Tensor) -> tf.compat.v1.GraphDef:
@@ -134,8 +120,7 @@ def _repeats(variant: tf.Tensor) -> bool:
   except tf.errors.OpError:  # It holds what cannot be written down, such as a table.
     return False
   constants = {node.name: node for node in graph.node if node.op == 'Const'}
-  functions = [node for function in graph.library.function for node in function.node_def]
-  return all(_node_repeats(node, constants) for node in (*graph.node, *functions))
+  return all(_node_repeats(node, constants) for node in private_apis.all_nodes(graph))
 
 
 def _node_repeats(node: Any, constants: dict[str, Any]) -> bool:

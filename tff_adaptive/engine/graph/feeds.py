@@ -127,8 +127,7 @@ class Layout:
       tensors = [feeds.pop(0) for leaf in mine for _ in leaf.specs()]
       compute: Callable[[Any], Any] = ClientParameter(mine, tensors, member)
       if placement is None or type_spec.all_equal:
-        flat = [values.Sequence(variant=t) if t.dtype == tf.variant else t for t in tensors]
-        value = values.pack(flat, member)
+        value = values.pack(map(values.sequence_or_tensor, tensors), member)
         if placement is None:
           return value
         compute = lambda frame: value  # noqa: E731
@@ -137,29 +136,25 @@ class Layout:
     return build(self.parameter_type), num_clients
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class ClientParameter:
   """The `compute` of a client-placed parameter's node."""
 
-  def __init__(
-    self,
-    leaves: Sequence[Leaf],
-    tensors: Sequence[tf.Tensor],
-    type_spec: tff.types.Type,
-    host: str | None = None,
-  ):
-    self._leaves, self._tensors, self._type = leaves, tensors, type_spec
-    self._host = host
+  leaves: Sequence[Leaf]
+  tensors: Sequence[tf.Tensor]
+  type: tff.types.Type
+  host: str | None = None
 
   def share(self, clients: tf.Tensor | None = None) -> 'ClientParameter':
     """Returns the parameter of some clients (None for all) on the current device."""
-    flat = list(self._tensors)
-    tensors = [tensor for leaf in self._leaves for tensor in leaf.share(flat, clients)]
-    return ClientParameter(self._leaves, tensors, self._type, placement.HOST)
+    flat = list(self.tensors)
+    tensors = [tensor for leaf in self.leaves for tensor in leaf.share(flat, clients)]
+    return ClientParameter(self.leaves, tensors, self.type, placement.HOST)
 
   def read(self, i: tf.Tensor) -> Any:
     """Returns the parameter of client `i`."""
-    flat = list(self._tensors)
-    return values.pack([leaf.read(flat, i, self._host) for leaf in self._leaves], self._type)
+    flat = list(self.tensors)
+    return values.pack([leaf.read(flat, i, self.host) for leaf in self.leaves], self.type)
 
   def __call__(self, frame: Any) -> Any:
     raise AssertionError('a client parameter is read inside the loop over the clients')

@@ -2,7 +2,6 @@
 
 import collections
 import hashlib
-from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -33,17 +32,15 @@ class ImportedGraph:
 
   def __init__(self, message: Any):
     graph_def = private_apis.graph_def(message)
-    library.load_for(node.op for node in _all_nodes(graph_def))
+    library.load_for(node.op for node in private_apis.all_nodes(graph_def))
     _name_functions_apart(graph_def)
     loops.set_apart(graph_def)
     self.group = batched_clients.find(message)
     self._parameter = private_apis.tensor_names(message.parameter)
-    result = private_apis.tensor_names(message.result)
-    self._result_is_sequence = [is_sequence for _, is_sequence in result]
     whole_reads = _whole_reads(graph_def, self._parameter)
     self._whole_reads: dict[str, list[list[tf.TensorSpec]]] = {}  # Of each reader.
     loops.replace_reductions(graph_def)
-    for node in _all_nodes(graph_def):
+    for node in private_apis.all_nodes(graph_def):
       _make_private(node)
     handles = []
     if initialize_op := private_apis.initialize_op(message):
@@ -63,7 +60,9 @@ class ImportedGraph:
           feeds.extend(reads)
       else:
         feeds.append(graph.get_tensor_by_name(name))
-    fetches = [graph.get_tensor_by_name(name) for name, _ in result]
+    fetches = [
+      graph.get_tensor_by_name(name) for name, _ in private_apis.tensor_names(message.result)
+    ]
     self._initialize = None
     if handles:
       ready = [graph.get_tensor_by_name(f'{name}/initialized:0') for name in handles]
@@ -86,10 +85,7 @@ class ImportedGraph:
       flat.extend(self._initialize(*flat))
     results = self._main(*flat)
     results = list(results) if isinstance(results, (list, tuple)) else [results]
-    return [
-      values.Sequence(variant=r) if is_seq else r
-      for r, is_seq in zip(results, self._result_is_sequence)
-    ]
+    return [values.sequence_or_tensor(result) for result in results]
 
 
 def _name_functions_apart(graph_def: tf.compat.v1.GraphDef) -> None:
@@ -101,29 +97,16 @@ def _name_functions_apart(graph_def: tf.compat.v1.GraphDef) -> None:
   digest = hashlib.sha256(graph_def.SerializeToString(deterministic=True)).hexdigest()[:16]
   names = {f.signature.name: f'{f.signature.name}_{digest}' for f in graph_def.library.function}
 
-  def rename(function: Any) -> None:
-    if function.name in names:
-      function.name = names[function.name]
-
-  for node in _all_nodes(graph_def):
+  for node in private_apis.all_nodes(graph_def):
     node.op = names.get(node.op, node.op)
     for attr in node.attr.values():
-      if attr.HasField('func'):
-        rename(attr.func)
-      for function in attr.list.func:
-        rename(function)
+      for function in [attr.func] if attr.HasField('func') else attr.list.func:
+        function.name = names.get(function.name, function.name)
   for function in graph_def.library.function:
     function.signature.name = names[function.signature.name]
   for gradient in graph_def.library.gradient:
     gradient.function_name = names.get(gradient.function_name, gradient.function_name)
     gradient.gradient_func = names.get(gradient.gradient_func, gradient.gradient_func)
-
-
-def _all_nodes(graph_def: tf.compat.v1.GraphDef) -> Iterator[Any]:
-  """Yields the nodes of a graph and of its functions."""
-  yield from graph_def.node
-  for function in graph_def.library.function:
-    yield from function.node_def
 
 
 def _make_private(node: Any) -> None:

@@ -96,21 +96,13 @@ class Interpreter:
     raise NotImplementedError(_unknown(f'a building block of kind {type(block).__name__}'))
 
   def _select(self, block: Any, scope: dict[str, Any]) -> Any:
-    source = self.evaluate(block.source, scope)
-    if isinstance(source, Node):
-      member = source.type[block.index if block.index is not None else block.name]
-      return _lazy(
-        source.placement,
-        member,
-        source,
-        lambda frame: _element(frame.value(source), block),
-        free=True,
-      )
-    return _element(source, block)
-
-
-def _element(struct: Any, block: Any) -> Any:
-  return struct[block.index] if block.index is not None else getattr(struct, block.name)
+    source, index = self.evaluate(block.source, scope), block.as_index()
+    if not isinstance(source, Node):
+      return source[index]
+    member = source.type[index]
+    return _lazy(
+      source.placement, member, source, lambda frame: frame.value(source)[index], free=True
+    )
 
 
 def _unknown(what: str) -> str:

@@ -153,12 +153,7 @@ def _types(node: Any, attribute: str) -> list[tf.DType]:
 def set_apart(graph_def: tf.compat.v1.GraphDef) -> None:
   """Moves each loop body with a gradient of max pooling into a function that is not inlined."""
   functions = {f.signature.name: f for f in graph_def.library.function}
-  loops = [
-    node
-    for nodes in (graph_def.node, *(f.node_def for f in functions.values()))
-    for node in nodes
-    if node.op in _CALLS
-  ]
+  loops = [node for node in private_apis.all_nodes(graph_def) if node.op in _CALLS]
   for name, call in {loop.attr['body'].func.name: _CALLS[loop.op] for loop in loops}.items():
     if _is_slow_inlined(name, functions):
       _call_apart(functions[name], call, graph_def.library)

@@ -73,11 +73,6 @@ def reachable(roots: list[Node]) -> list[Node]:
   return list(seen)
 
 
-def map_nodes(fn: Callable[[Node], Any], value: Any) -> Any:
-  """Replaces every node inside a (nested) value by `fn(node)`."""
-  return tff.structure.map_structure(lambda v: fn(v) if isinstance(v, Node) else v, value)
-
-
 def is_free(node: Node) -> bool:
   """Whether a node depends, at the clients, only on parameters and messages."""
   if node.placement is not CLIENTS:

@@ -2,7 +2,7 @@
 
 import functools
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -51,6 +51,11 @@ def children(type_spec: tff.types.StructType) -> list[tuple[str | None, tff.type
 def variant_or_tensor(leaf: Any) -> Any:
   """Returns a leaf as one tensor."""
   return leaf.variant() if isinstance(leaf, Sequence) else leaf
+
+
+def sequence_or_tensor(tensor: tf.Tensor) -> Any:
+  """Inverts `variant_or_tensor`."""
+  return Sequence(variant=tensor) if tensor.dtype == tf.variant else tensor
 
 
 def leaf_types(type_spec: tff.types.Type) -> list[tff.types.Type]:
@@ -103,15 +108,11 @@ def flatten(value: Any, type_spec: tff.types.Type) -> list[Any]:
   return flat
 
 
-def pack(flat: list[Any], type_spec: tff.types.Type) -> Any:
+def pack(flat: Iterable[Any], type_spec: tff.types.Type) -> Any:
   """Inverts `flatten`; containers are `tff.structure.Struct`."""
-  return _pack(iter(flat), type_spec)
-
-
-def _pack(leaves: Iterator[Any], type_spec: tff.types.Type) -> Any:
-  # No closure that refers to itself: it would keep the leaves until the garbage is collected.
+  leaves = iter(flat)  # Itself, where it is an iterator.
   if isinstance(type_spec, tff.types.StructType):
-    return tff.structure.Struct([(n, _pack(leaves, child)) for n, child in children(type_spec)])
+    return tff.structure.Struct([(n, pack(leaves, child)) for n, child in children(type_spec)])
   return next(leaves)
 
 
