@@ -45,10 +45,12 @@ def check(
   for flag in (*known, 'seeds'):
     if not given[flag].value:
       raise ValueError(f'--{flag}= is empty: give one value or more, or leave it out.')
-  for flag, seeds in (('seeds', given.seeds), ('tuning_seed', [given.tuning_seed])):
-    for seed in seeds:
-      if not seed.isdecimal():
-        raise ValueError(f'--{flag}={seed}: give whole numbers from 0 on, such as 0,1,2.')
+  for flag, seed in (
+    *(('seeds', seed) for seed in given.seeds),
+    ('tuning_seed', given.tuning_seed),
+  ):
+    if not seed.isdecimal():
+      raise ValueError(f'--{flag}={seed}: give whole numbers from 0 on, such as 0,1,2.')
   if given.tuning_seed in given.seeds:
     raise ValueError(f'--tuning_seed={given.tuning_seed} is one of --seeds: give another.')
   for task, names in {} if given.report_only else files.items():
@@ -95,17 +97,6 @@ def table(lines: pd.DataFrame) -> str:
 def paragraph(text: str) -> str:
   """Returns a text on one line."""
   return ' '.join(text.split()) + '\n'
-
-
-def origin(command: str, members: Sequence[run_lib.Run]) -> str:
-  """The command, the machine, the dates and the versions of some runs."""
-  dates = sorted({run.config['started'][:10] for run in members})
-  revisions = sorted({str(run.config.get('git_revision'))[:10] for run in members})
-  seconds = sum(run.summary()['seconds_training'] for run in members)
-  versions = ', '.join(f'{name} {v}' for name, v in members[0].config['versions'].items())
-  text = f'{len(members)} runs, {seconds / 60:.0f} minutes of training'
-  more = f'; revision {", ".join(revisions)}; {versions}'
-  return made_by(command, text, ' to '.join(dict.fromkeys((dates[0], dates[-1]))) + more)
 
 
 def made_by(command: str, what: str, day: str | None = None) -> str:

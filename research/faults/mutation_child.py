@@ -11,15 +11,9 @@ import resource
 import signal
 import sys
 import tempfile
-import time
 import types
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-import psutil
-
-_STUCK_SECONDS = 180  # Without progress; `_PROGRESS` seconds of a processor count as some.
-_PROGRESS = 0.5
 
 
 class Target(NamedTuple):
@@ -83,6 +77,7 @@ def _run_tests(target: Target, text: str, folder: str, kills: collections.Counte
   code = 1
   try:
     flags = ['-xq', '-pno:cacheprovider', '-n0', '-mnot slow and not xdist_group']
+    flags += ['--timeout=180', '--timeout-method=thread']  # A mistake may make a test wait.
     plugin = _Plugin(kills, os.path.join(folder, 'by'))
     code = int(pytest.main([*flags, f'--basetemp={folder}/tmp', *target.tests], plugins=[plugin]))
   finally:
@@ -96,7 +91,6 @@ class Child:
   def __init__(self, target: Target, text: str, seconds: int, kills: collections.Counter[str]):
     """Starts it."""
     self._folder = tempfile.TemporaryDirectory(prefix='mutant')
-    self._progress, self._idle, self._polled = 0.0, 0.0, time.monotonic()
     self._pid = os.fork()
     if not self._pid:
       os.setsid()
@@ -107,34 +101,19 @@ class Child:
   def poll(self) -> tuple[str, float, str] | None:
     """Returns result, processor seconds and the first failure's name, or None while it runs.
 
-    The result is 'survived', 'killed', 'timeout' (too many processor seconds) or 'stuck'.
+    The result is 'survived', 'killed' or 'timeout' (too many processor seconds).
     """
     pid, status, used = os.wait4(self._pid, os.WNOHANG)
-    if pid:
-      ran_out = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
-      result = 'survived' if status == 0 else 'timeout' if ran_out else 'killed'
-    elif self._is_stuck():
-      result = 'stuck'
-    else:
+    if not pid:
       return None
+    ran_out = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
+    result = 'survived' if status == 0 else 'timeout' if ran_out else 'killed'
     # Also what the tests started.
     with contextlib.suppress(ProcessLookupError):
       os.killpg(self._pid, signal.SIGKILL)
-    if not pid:
-      _, _, used = os.wait4(self._pid, 0)
     by = self._read('by') or ' '.join(self._read('log').splitlines()[-1:])
     self._folder.cleanup()
     return result, round(used.ru_utime + used.ru_stime, 1), by if result != 'survived' else ''
-
-  def _is_stuck(self) -> bool:
-    """Whether the child has done nothing for long; time in which this process stood still aside."""
-    now = time.monotonic()
-    self._idle += min(now - self._polled, 1.0)
-    self._polled = now
-    used = sum(psutil.Process(self._pid).cpu_times()[:4])
-    if used > self._progress + _PROGRESS:
-      self._progress, self._idle = used, 0.0
-    return self._idle > _STUCK_SECONDS
 
   def _read(self, name: str) -> str:
     path = pathlib.Path(self._folder.name, name)
