@@ -45,12 +45,9 @@ def check(
   for flag in (*known, 'seeds'):
     if not given[flag].value:
       raise ValueError(f'--{flag}= is empty: give one value or more, or leave it out.')
-  for flag, seed in (
-    *(('seeds', seed) for seed in given.seeds),
-    ('tuning_seed', given.tuning_seed),
-  ):
+  for seed in (*given.seeds, given.tuning_seed):
     if not seed.isdecimal():
-      raise ValueError(f'--{flag}={seed}: give whole numbers from 0 on, such as 0,1,2.')
+      raise ValueError(f'--seeds, --tuning_seed: {seed}: give whole numbers from 0 on, 0,1,2 say.')
   if given.tuning_seed in given.seeds:
     raise ValueError(f'--tuning_seed={given.tuning_seed} is one of --seeds: give another.')
   for task, names in {} if given.report_only else files.items():
