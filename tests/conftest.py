@@ -27,7 +27,7 @@ def pytest_configure(config):
 
 
 @pytest.hookimpl(tryfirst=True)  # Before pytest-xdist looks at the groups.
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
   """Compares versions first, for with others much fails; then runs what takes long.
 
   One worker runs a file: what its tests share is made once. First comes what one worker must run
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items):
     )
   )
   for item in items:
-    if item.get_closest_marker('xdist_group') is None:
+    if hasattr(config, 'workerinput') and item.get_closest_marker('xdist_group') is None:
       item.add_marker(pytest.mark.xdist_group(item.nodeid.partition('::')[0]))
 
 
