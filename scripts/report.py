@@ -9,8 +9,8 @@ repetitions: tables and figures give their mean and standard deviation.
       prints the table and writes it to results/digits.md, the figure to results/digits.png and the
       curves' means and standard deviations to results/digits.csv.
   python scripts/report.py runs --form=rates --output=results/rates --formats=md,png,pdf,html
-      maps by client and server rate, one for each optimizer, and the best server rate by client
-      rate, as in "Adaptive Federated Optimization".
+      maps by client and server rate, one for each optimizer, as in "Adaptive Federated
+      Optimization", and a table of the best server rate by client rate.
   python scripts/report.py runs --form=tasks --output=results/table --formats=md,tex
       tasks by optimizers, the best bold, the paper's figures beside on the benchmark's data.
   python scripts/report.py runs --form=crossed --rows=algorithm --columns=tau --output=results/tau
@@ -167,8 +167,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _build(found: Sequence[run_lib.Run], levels: dict[str, float]) -> report.Report:
   form, title, label_by = _FLAGS.form, _FLAGS.title, _FLAGS.label_by
-  if form in ('tasks', 'crossed'):
-    found = scores.evaluated(found)
+  if form != 'clients':
+    found = scores.evaluated(found, _FLAGS.metric and _FLAGS.metric[0])
   if form == 'tasks':
     return cross_tables.tasks(found, title=title)
   metrics = _FLAGS.metric or [tables.default_metric(found)]
@@ -179,7 +179,6 @@ def _build(found: Sequence[run_lib.Run], levels: dict[str, float]) -> report.Rep
     metric = metrics[0].removeprefix('validation_')
     return client_distribution.build(groups, metric, _FLAGS.clients, title=title)
   if form == 'rates':
-    found = scores.evaluated(found, metrics[0])
     return tuning.by_rates(found, metrics[0], label_by=label_by, title=title)
   return tables.comparison(
     groups_lib.group(found, label_by),

@@ -27,7 +27,7 @@ if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
 from tff_adaptive._utils import atomic_files, user_code, validation
-from tff_adaptive.reports import tables
+from tff_adaptive.reports import scores, tables
 from tff_adaptive.runs import config, groups, run as run_lib, summary
 from tff_adaptive_tasks import catalog
 
@@ -89,7 +89,8 @@ def main(arguments: Sequence[str]) -> int:
 def _show(folders: Iterable[str], failed: Sequence[str]) -> None:
   """Shows and writes a table of the runs that have begun, if there are any."""
   begun = [folder for folder in folders if os.path.exists(os.path.join(folder, config.FILE))]
-  if found := run_lib.load_begun(begun):
+  if begun:
+    found = scores.evaluated(run_lib.find_runs(begun))
     grouped = groups.group(found)
     table = tables.comparison_table(grouped, tables.default_metric(found)).markdown()
     if failed:
@@ -139,7 +140,7 @@ def _runs() -> dict[str, config.Record]:
       own_values = {'optimizer': optimizer, 'learning_rate': rate, 'output_dir': folder}
       own_values['tau'] = _FLAGS.tau if optimizer in _ADAPTIVE else None
       found[folder] = config.Record(
-        common | own_values, settings.CHANGE_NO_NUMBER, files, prefix='--', place='--output_dir'
+        common | own_values, settings.CHANGE_NO_NUMBER, files, prefix='--'
       )
   return found
 

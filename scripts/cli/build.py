@@ -8,7 +8,7 @@ import tff_adaptive_tasks as tasks
 from tff_adaptive import algorithms, costs, models, population as population_lib, training
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
-from tff_adaptive.runs import capacity, serialization, sharded_store
+from tff_adaptive.runs import capacity, serialization, sharded_store, state_file
 from tff_adaptive.training import callbacks, cohorts
 
 from . import command as command_lib, records, settings as settings_lib
@@ -191,14 +191,13 @@ def _say_how_large(
   """Reports how large the client states may grow; ValueError if they cannot fit."""
   if not hasattr(process, 'initial_client_state'):
     return
-  path = config.checkpoint_path(folder)
+  path = state_file.path(folder)
   command_lib.say(
     capacity.plan(
       min(num_clients, config.rounds * config.clients_per_round),
       serialization.Packer(process.initial_client_state).size,
       sharded_store.kind(path, config.client_state_store),
       path,
-      keep_checkpoints=config.keep_checkpoints,
       num_staged=min(config.rounds, config.rounds_per_checkpoint) * config.clients_per_round,
     )
   )

@@ -2,7 +2,7 @@
 
 import os
 
-from tff_adaptive.runs import config, errors, state_file
+from tff_adaptive.runs import config, errors
 from tff_adaptive.training import initial_weights
 
 from . import command, settings as settings_lib
@@ -40,7 +40,6 @@ def of(run: settings_lib.Settings) -> config.Record:
       'subrounds': ' (a run keeps its subrounds, with --ray and without)',
     },
     prefix='--',
-    place='--output_dir',
   )
 
 
@@ -48,9 +47,6 @@ def check_folder(folder: str, record: config.Record) -> None:
   """Refuses a folder that is not usable, or belongs to another run than `record` describes."""
   command.check_writable(folder, f'output_dir={folder}')
   found = record.check(folder)
-  states = record.settings.get('client_state_dir')
-  if found is None and states and os.path.exists(os.path.join(states, state_file.STATE_FILE)):
-    raise errors.ResumeError(f'--client_state_dir={states} is of another run: name a new folder.')
   # What a start that was killed left behind of config.json is hidden.
   if found is None and os.path.isdir(folder) and any(n[0] != '.' for n in os.listdir(folder)):
     raise errors.ResumeError(

@@ -30,9 +30,8 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
     if name not in values:
       raise ValueError(suggestions.unknown('flag', name, values))
   values.update({name: command.expanded(value) for name, value in given.items()})
-  for name in ('client_state_dir', 'data_dir'):
-    if values[name]:  # config.json has it, and is read from other folders too.
-      values[name] = os.path.abspath(values[name])
+  if values['data_dir']:  # config.json has it, and is read from other folders too.
+    values['data_dir'] = os.path.abspath(values['data_dir'])
   what.check_task(values['task'])
   for field in settings.FIELDS:
     fields.check(field, values[field.name])

@@ -54,9 +54,6 @@ def check(settings: settings_lib.Settings) -> None:
   """Checks the folders and a run in them. Imports no TensorFlow and writes nothing."""
   output.check_data_dir(settings.what.task, settings.output.data_dir)
   settings.what.check_files()
-  if settings.clients.client_state_dir is not None:
-    folder = settings.clients.client_state_dir
-    command_lib.check_writable(folder, f'client_state_dir={folder}')
   settings.population.build(settings.given)
   records.check_folder(settings.output.output_dir, records.of(settings))
 

@@ -53,10 +53,11 @@ def rank(rows: Rows, plan: plan_lib.Plan) -> Ranking | None:
   if not every:
     return None
   metric = plan.metric or tables.default_metric(every)
-  groups = {label: [r for r in runs if r.curve(metric)] for label, runs in begun.items()}
-  groups = {label: runs for label, runs in groups.items() if runs}
-  trained = {label: [r for r in runs if max(r.curve(metric))] for label, runs in groups.items()}
-  if not any(trained.values()):
+  evaluated = {
+    label: [r for r in runs if max(r.curve(metric), default=0)] for label, runs in begun.items()
+  }
+  groups = {label: runs for label, runs in evaluated.items() if runs}
+  if not groups:
     if 'done' in states.values():
       raise scores.no_values(every[0], metric)
     return None
@@ -64,7 +65,7 @@ def rank(rows: Rows, plan: plan_lib.Plan) -> Ranking | None:
   cells = dict(zip(groups, table.rows))
 
   ranks = {
-    label: (-STATES.index(states[label]), *scores.rank(trained.get(label, ()), metric))
+    label: (-STATES.index(states[label]), *scores.rank(groups.get(label, ()), metric))
     for label in rows
   }
   ordered = sorted(rows, key=ranks.__getitem__, reverse=True)

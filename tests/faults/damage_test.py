@@ -38,7 +38,7 @@ def damage(path: str, kind: str, rng: random.Random) -> None:
 class Attack:
   """A finished run, to be damaged again and again."""
 
-  def __init__(self, folder: str, store: str = 'disk'):
+  def __init__(self, folder: str, store: str = 'memory'):
     """Trains the run, and the undisturbed longer one, below `folder`."""
     self._folder, self._store = folder, store
     self._run = os.path.join(folder, 'run')
@@ -84,12 +84,12 @@ class Attack:
 
 @pytest.fixture(scope='module')
 def attacks(tmp_path_factory):
-  return {kind: Attack(str(tmp_path_factory.mktemp(kind)), kind) for kind in ('disk', 'shards')}
+  return {kind: Attack(str(tmp_path_factory.mktemp(kind)), kind) for kind in ('memory', 'shards')}
 
 
 @pytest.mark.parametrize('kind', small_run.KINDS)
 @pytest.mark.parametrize(
-  'store, name', [('disk', STATE), ('disk', METRICS), ('shards', STATE), ('shards', SHARD)]
+  'store, name', [('memory', STATE), ('memory', METRICS), ('shards', STATE), ('shards', SHARD)]
 )
 def test_a_damaged_file_is_refused_or_makes_no_difference(attacks, store, name, kind):
   rng = random.Random(f'{SEED} {name} {kind}')
@@ -98,7 +98,7 @@ def test_a_damaged_file_is_refused_or_makes_no_difference(attacks, store, name, 
 
 
 def test_a_bit_of_the_server_state_is_noticed_and_the_previous_checkpoint_helps(attacks):
-  attack = attacks['disk']
+  attack = attacks['memory']
   weights = small_run.outcome(os.path.join(attack._folder, 'run'))[2]
 
   def flip(path):

@@ -14,7 +14,7 @@ TRIES, SEED = int(os.environ.get('TRIES', '1')), int(os.environ.get('SEED', '2')
 
 
 @pytest.mark.parametrize('seed', range(SEED, SEED + TRIES))
-@pytest.mark.parametrize('store', ['disk', 'shards'])
+@pytest.mark.parametrize('store', ['memory', 'shards'])
 def test_a_run_that_was_killed_and_resumed_equals_one_in_peace(tmp_path, store, seed):
   small_run.train(str(tmp_path / 'whole'), kills.ROUNDS, store=store)
   folder = str(tmp_path / 'killed')

@@ -1,4 +1,4 @@
-"""What the tests of this folder share: damage, and a quick, stateful run with states on disk."""
+"""What the tests of this folder share: damage, and a quick, stateful run."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ SHARDS = 3  # Each costs the run a commit at a checkpoint.
 
 
 def train(
-  folder: str, rounds: int, resume_from: str = 'latest', store: str = 'disk', callbacks=()
+  folder: str, rounds: int, resume_from: str = 'latest', store: str = 'memory', callbacks=()
 ) -> training.TrainingResult:
   """Trains the run in a folder to a round, or resumes it."""
   with mock.patch.object(sharded_store, 'NUM_SHARDS', SHARDS):

@@ -107,7 +107,7 @@ def test_an_algorithm_of_a_users_file_trains_costs_resumes_as_it_was_and_is_repo
   assert _train(halves, *flags, '--rounds=5') == 2
   error = capsys.readouterr().err.splitlines()[-1]
   assert f"the file of --algorithm, '{path}', was changed since" in error
-  assert 'another --output_dir' in error
+  assert 'another folder' in error
   assert _config(halves)['settings']['rounds'] == 4
   (tmp_path / 'moved').mkdir()
   moved = _write(tmp_path, 'moved/mine.py', ALGORITHM)

@@ -44,7 +44,7 @@ def test_centralised_runs_learn_and_resume_to_the_same_numbers(tmp_path, capsys)
     assert _centralized(whole, '--epochs=3', flag) == 2
     captured = capsys.readouterr()
     assert words in captured.err
-    assert 'another --output_dir' in captured.err
+    assert 'another folder' in captured.err
     assert captured.out == ''
 
 

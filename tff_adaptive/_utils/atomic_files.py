@@ -48,6 +48,19 @@ def write_json(path: str, value: Any, place: Place | None = None) -> None:
   write_text(path, json.dumps(value, indent=2, allow_nan=True) + '\n', place)
 
 
+def place_new(temporary: str, path: str) -> None:
+  """Gives a file its name; FileExistsError if there is one, which stays: unlike with a renaming.
+
+  Where files cannot have links, it is replaced.
+  """
+  try:
+    os.link(temporary, path)
+  except FileExistsError:
+    raise
+  except OSError:
+    os.replace(temporary, path)
+
+
 def remove_leftovers(folder: str, names: Iterable[str]) -> None:
   """Removes temporary files of killed processes from a folder."""
   # `tempfile` puts eight characters in the middle of a name.

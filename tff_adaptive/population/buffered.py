@@ -165,23 +165,11 @@ class BufferedSimulation(rounds.Simulation):
   def most_versions(self, num_rounds: int) -> int:
     """Returns the most older models that the run keeps at a time, at least 1.
 
-    It simulates all server steps, and `note` then reports clients that do not arrive during the
-    run.
+    It simulates all server steps.
     """
-    most, oldest = 1, 0
-    for number in range(1, num_rounds + 1):
-      plan: Any = self.plan(number)
-      most, oldest = max(most, plan.store + 1), max(oldest, int(plan.staleness.max()))
-    begun = [c.version for c in self._queue if num_rounds - c.version > 2 * max(oldest, 5)]
-    if begun:
-      line = (
-        f'{len(begun)} of the {len(self._queue)} clients that train at the end began at server step'
-        f' {max(begun)} or before, and do not arrive in the {num_rounds} steps of the run: a'
-        ' round_deadline lets others train in their place.'
-      )
-      self.note = line if self.note is None else f'{self.note} {line}'
+    plans: list[Any] = [self.plan(number) for number in range(1, num_rounds + 1)]
     self._restart()
-    return most
+    return max(1, *(plan.store + 1 for plan in plans))
 
   def _restart(self) -> None:
     super()._restart()

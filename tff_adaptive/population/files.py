@@ -24,9 +24,8 @@ def read_trace(path: str) -> dict[str, list[tuple[float, float]]]:
     ValueError: If the file cannot be read; the error names the line. `Trace` checks the times.
   """
   found: dict[str, list[tuple[float, float]]] = {}
-  for line, row in _rows(path, TRACE_COLUMNS, ()):
-    begin, end = (_number(path, line, name, row[name]) for name in TRACE_COLUMNS[1:])
-    found.setdefault(row['client'], []).append((begin, end))
+  for client, row in _rows(path, TRACE_COLUMNS, ()):
+    found.setdefault(client, []).append((row['from'], row['until']))
   return found
 
 
@@ -46,24 +45,18 @@ def read_profiles(path: str) -> dict[str, dict[str, float]]:
       check the values.
   """
   found: dict[str, dict[str, float]] = {}
-  lines: dict[str, int] = {}
-  for line, row in _rows(path, ('client',), PROFILE_COLUMNS):
-    client = row.pop('client')
-    if client in lines:
-      raise ValueError(
-        f'{path}, line {line}: client {client!r} has line {lines[client]} already: give one line a'
-        ' client.'
-      )
-    lines[client] = line
-    for name, text in row.items():
-      found.setdefault(name, {})[client] = _number(path, line, name, text)
+  for client, row in _rows(path, ('client',), PROFILE_COLUMNS):
+    for name, value in row.items():
+      if client in found.setdefault(name, {}):
+        raise ValueError(f'{path}: client {client!r} has two lines: give one line a client.')
+      found[name][client] = value
   return found
 
 
 def _rows(
   path: str, needed: Sequence[str], optional: Sequence[str]
-) -> Iterator[tuple[int, dict[str, str]]]:
-  """Yields line numbers and rows; ValueError if the file has another form."""
+) -> Iterator[tuple[str, dict[str, float]]]:
+  """Yields clients and their numbers by column; ValueError if the file has another form."""
   try:
     with open(path, encoding='utf-8-sig', newline='') as file:
       reader = csv.reader(file, strict=True)
@@ -86,7 +79,8 @@ def _rows(
       raise ValueError(
         f'{path}, line {line}: give {len(columns)} values, for {", ".join(columns)}.'
       )
-    yield line, dict(zip(columns, row))
+    cells = dict(zip(columns, row))
+    yield cells.pop('client'), {n: _number(path, line, n, text) for n, text in cells.items()}
 
 
 def _number(path: str, line: int, name: str, text: str) -> float:

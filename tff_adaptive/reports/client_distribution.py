@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive.reports import report, scores, style
+from tff_adaptive.reports import figures, report, scores
 from tff_adaptive.runs import names, run as run_lib
 
-FOLDER = run_lib.CLIENT_EVALUATIONS
+FOLDER = 'client_evaluations'  # In a run's.
 _LOSS = 'validation_loss'  # By which a run has diverged, whatever is measured on clients.
 STATISTICS = ('by_examples', 'mean', 'std', 'p10', 'p50', 'p90', 'worst_tenth')
 _SHOWN = STATISTICS[1:]  # In reports.
@@ -76,17 +76,19 @@ def build(
   """
   rows: list[list[str]] = []
   data: list[list[Any]] = []
-  drawn: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+  drawn: list[figures.Curve] = []
   for label, members in groups.items():
     values = {run.folder: _of_run(run, metric, clients) for run in members}
     text, shown = scores.without_diverged(label, members, _LOSS)
-    is_diverged = any(scores.is_left_out(run, _LOSS) for run in members)
+    is_diverged = any(scores.has_diverged(run, _LOSS) for run in members)
     cells = ['diverged'] * len(_SHOWN) if is_diverged else _cells([*values.values()], metric)
     rows.append([label, *cells])
     ordered = np.sort(np.concatenate([values[run.folder] for run in shown]))
-    points = ordered, np.arange(1, len(ordered) + 1) / len(ordered)
-    drawn[text if is_diverged else label] = points
-    data += [[text if is_diverged else label, *point] for point in zip(*points)]
+    shares = np.arange(1, len(ordered) + 1) / len(ordered)
+    text = text if is_diverged else label
+    if len(ordered):
+      drawn.append(figures.Curve(text, text, shares, ordered, shares, np.zeros_like(shares)))
+    data += [[text, *point] for point in zip(ordered, shares)]
   table = report.Table(
     ['', *(name.replace('_', ' ') for name in _SHOWN)],
     rows,
@@ -94,12 +96,16 @@ def build(
     note=scores.note({}, [run for members in groups.values() for run in members]),
   )
   text = report.csv_text([['label', 'value', 'share_of_clients'], *data])
-  return report.Report([table], text, _figure(drawn, metric, title), title)
+  by_panel = {'share of clients at or below': drawn}
+  figure = figures.comparison(by_panel, axis=metric.replace('_', ' '), title=title)
+  return report.Report([table], text, figure, title)
 
 
 def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
   """Returns the metric of each client of a group that has one."""
-  paths = sorted(glob.glob(os.path.join(glob.escape(run.folder), FOLDER, 'round_*.csv')))
+  last = f'round_{int(run.rows[-1]["round"]):06d}.csv'  # A run that goes on may have later ones.
+  every = sorted(glob.glob(os.path.join(glob.escape(run.folder), FOLDER, 'round_*.csv')))
+  paths = [path for path in every if os.path.basename(path) <= last]
   if not paths:
     raise ValueError(f'{run.folder} has no evaluations by client ({FOLDER}/round_....csv).')
   try:
@@ -121,14 +127,3 @@ def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:
   own = metric.removeprefix('inference_').removeprefix('personalized_')
   each = [describe(np.stack([v, np.ones_like(v)], 1), own) for v in found]
   return [report.spread([of_run[name] for of_run in each]) for name in _SHOWN]
-
-
-def _figure(drawn: Mapping[str, tuple[np.ndarray, np.ndarray]], metric: str, title: str) -> object:
-  figure, ((axes,),) = style.figure(1, 1, title=title)
-  lines = []
-  for number, (label, points) in enumerate(drawn.items()):
-    lines += axes.step(*points, where='post', label=label, **style.line(number))
-  axes.set(xlabel=metric.replace('_', ' '), ylabel='share of clients at or below', ylim=(0, 1))
-  axes.grid(alpha=0.3)
-  style.legend(figure, lines, list(drawn))
-  return figure

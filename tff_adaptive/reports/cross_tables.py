@@ -3,11 +3,11 @@
 import functools
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tff_adaptive.reports import report, scores, style, tables
+from tff_adaptive.reports import figures, report, scores, tables
 from tff_adaptive.runs import names, run as run_lib
 
 # What is not a setting by itself, but follows from some.
@@ -67,9 +67,9 @@ def build(
   """Builds a table with a row for each value of some settings and a column for each of another.
 
   A cell has the mean over the last rounds of a column of metrics.csv, or the accuracy on the test
-  data after the last round. It gives mean and sample standard deviation over the seeds, and how
-  many runs diverged at the end or in some round. The best cell of a row is bold. If the columns are
-  numbers, the figure has a line for each row.
+  data after the last round. It gives mean and sample standard deviation over the seeds, or how many
+  runs diverged. The best cell of a row is bold. If the columns are numbers, the figure has a line
+  for each row.
 
   Args:
     runs: The runs. If runs of a cell differ in other settings than the seed, the setting with the
@@ -90,27 +90,23 @@ def build(
   column = metric or by_validation
   places = split(runs, lambda run: tuple(_value(run, name) for name in rows))
   shown = report.in_order(list(dict.fromkeys(_value(run, columns) for run in runs)))
-  made = [
-    _row(
-      place,
-      _best(places[place], lambda run: _value(run, columns), by_validation, column),
-      column,
-      _with_diverged,
-    )
-    for place in report.in_order([*places], ' '.join)
-  ]
-  when = f'mean over the {scores.last_rounds(runs)}'
-  parts = names.metric(column), 'after the last round' if column == scores.TEST else when
-  what = ', '.join(filter(None, (*parts, scores.unit(column)[1])))
+  made = []
+  for place in report.in_order([*places], ' '.join):
+    cells = split(places[place], lambda run: _value(run, columns))
+    found = {name: scores.best(cell, by_validation, column) for name, cell in cells.items()}
+    made.append(_row(place, found, column))
   heading = [name.replace('_', ' ') for name in rows]
-  table = _table(heading, shown, made, runs, title or what.capitalize(), column)
+  table = _table(
+    heading, shown, made, runs, title or scores.heading(column, runs).capitalize(), column
+  )
   figure, numbers = None, [text for text in shown if text != 'none']
   if len(numbers) > 1 and all(report.number_key(text)[0] == '#' for text in numbers):
-    lines = {
-      ', '.join(of.place): {float(c): of.found[c] for c in numbers if c in of.found} for of in made
-    }
-    lines = {label: line for label, line in lines.items() if line}
-    figure = _draw_lines(lines, column, columns.replace('_', ' '), what, title)
+    curves = [_line(', '.join(row.place), numbers, row.found) for row in made]
+    drawn = {column: [curve for curve in curves if len(curve.x)]}
+    figure = figures.comparison(drawn, axis=columns.replace('_', ' '), title=title)
+    values = [float(text) for text in numbers]
+    if min(values) > 0 and max(values) / min(values) >= 10:
+      figure.axes[0].set_xscale('log')
   return report.Report([table], table.csv(), figure, title)
 
 
@@ -143,10 +139,12 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
       label += f' ({metric}{f" x {factor:g}" if factor not in (1, 100) else ""})'
     show = functools.partial(scores.text, digits=digits, factor=factor)
     place = [label + (f' ({options})' if options else '')]
-    rows.append(_row(place, _best(own, algorithm, column), column, show, _WITHIN))
-    if entry and is_published and {_size(run) for run in own} == {entry.data}:
-      figures = zip(OPTIMIZERS, entry.figures)
-      rows.append(_Row(['published'], {}, {name: f'{n:.{digits}f}' for name, n in figures}))
+    best = {name: scores.best(cell, column) for name, cell in split(own, algorithm).items()}
+    rows.append(_row(place, best, column, show, _WITHIN))
+    sizes = {tuple(run.config['data'].get(n) for n in ('clients', 'examples')) for run in own}
+    if entry and is_published and sizes == {entry.data}:
+      published = zip(OPTIMIZERS, entry.figures)
+      rows.append(_Row(['published'], {}, {name: f'{n:.{digits}f}' for name, n in published}))
   found = dict.fromkeys(map(algorithm, runs))
   shown = sorted(found, key=[*OPTIMIZERS, *found].index)  # Those of the paper in its order.
   caption = title or f'Validation, mean over the {scores.last_rounds(runs)}'
@@ -164,21 +162,11 @@ def split(
   return found
 
 
-def _best(
-  runs: Iterable[run_lib.Run],
-  key: Callable[[run_lib.Run], K],
-  by: str,
-  column: str | None = None,
-) -> dict[K, scores.Score]:
-  """Returns the best score for each value of a property of the runs; see `scores.best`."""
-  return {name: scores.best(cell, by, column) for name, cell in split(runs, key).items()}
-
-
 def _row(
   place: Sequence[str],
   found: Mapping[str, scores.Score],
   column: str,
-  show: Callable[[scores.Score, str], str],
+  show: Callable[[scores.Score, str], str] = scores.text,
   within: float = 0.0,
 ) -> _Row:
   """Formats a row of scores; the best, and those `within` of it, are bold."""
@@ -229,49 +217,15 @@ def _participation(run: run_lib.Run) -> float:
   return float(run.settings['clients_per_round'] / run.config['data']['clients'])
 
 
-def _size(run: run_lib.Run) -> tuple[int | None, int | None]:
-  """Returns the number of training clients and of their examples."""
-  data = run.config.get('data', {})
-  return data.get('clients'), data.get('examples')
-
-
 def _task(run: run_lib.Run) -> tuple[str, str]:
   if 'task' not in run.settings or 'algorithm' not in run.settings:
     raise ValueError(f'{run.folder} names no task and algorithm in config.json.')
   return str(run.settings['task']), ', '.join(run.settings.get('task_option') or [])
 
 
-def _with_diverged(score: scores.Score, column: str) -> str:
-  """Formats a cell with diverged runs: '50.00 (1 of 3 diverged)' or 'diverged (1 of 3)'."""
-  cell = scores.text(score, column)
-  count = sum(map(scores.is_diverged, score.runs))
-  if not count:
-    return cell
-  return f'{cell} ({count} of {len(score.runs)}{"" if cell == "diverged" else " diverged"})'
-
-
-def _draw_lines(
-  lines: Mapping[str, Mapping[float, scores.Score]], column: str, name: str, what: str, title: str
-) -> Any:
-  """Draws a line for each row over the numbers of the columns."""
-  figure, ((axes,),) = style.figure(1, 1, 6.0, 3.8, title=title)
-  factor, _ = scores.unit(column)
-  shown: list[float] = []
-  values = sorted({value for line in lines.values() for value in line})
-  for number, (label, line) in enumerate(lines.items()):
-    finite = {v: s for v, s in sorted(line.items()) if s.is_finite}
-    means = factor * np.array([s.mean for s in finite.values()])
-    stds = factor * np.array([s.std for s in finite.values()])
-    errors = stds if stds.any() else None
-    look = style.marked(number)
-    axes.errorbar(list(finite), means, yerr=errors, label=label, capsize=2, **look)
-    shown += [*(means - stds), *(means + stds)]
-  if values[0] > 0 and values[-1] / values[0] >= 10:
-    axes.set_xscale('log')
-  limits = style.limits(shown, margin=0.08)
-  if limits is not None:
-    axes.set_ylim(*limits)
-  axes.grid(alpha=0.3)
-  axes.set(xlabel=name, ylabel=what.replace(', mean', ',\nmean'))
-  style.legend(figure, *axes.get_legend_handles_labels())
-  return figure
+def _line(label: str, columns: Sequence[str], found: Mapping[str, scores.Score]) -> figures.Curve:
+  """Returns the line of a row over the numbers of the columns, without cells that diverged."""
+  points = sorted((float(c), found[c].mean, found[c].std) for c in columns if c in found)
+  points = [point for point in points if np.isfinite(point[1])]
+  x, mean, std = np.reshape(points, (-1, 3)).T
+  return figures.Curve(label, label, x, x, mean, std)

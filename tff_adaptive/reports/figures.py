@@ -16,13 +16,12 @@ _AXES = {
   'seconds': 'seconds of training',
   'virtual_seconds': 'virtual seconds',
 }
-# The end is shown enlarged where it takes less than this part of the whole range.
-_SMALL = 0.25
+_FEW = 20  # So many points of a line are marked.
 
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-  """The mean curve of a group's runs that did not diverge, or of all runs if all diverged.
+  """A line of a figure: the mean of a group's runs that did not diverge, or of all if all diverged.
 
   Attributes:
     group: The group's label.
@@ -33,8 +32,6 @@ class Curve:
     mean: float64 [R].
     std: float64 [R], sample standard deviation over the runs; 0 for one.
     diverged: Whether all runs of the group diverged.
-    learned: Whether the runs did not diverge, and the curve ends better than it began (if it is
-      known which values are good).
   """
 
   group: str
@@ -43,8 +40,7 @@ class Curve:
   x: np.ndarray
   mean: np.ndarray
   std: np.ndarray
-  diverged: bool
-  learned: bool
+  diverged: bool = False
 
 
 def mean_curves(
@@ -76,10 +72,8 @@ def _curve(group: str, members: Sequence[run_lib.Run], column: str, axis: str) -
   x = np.mean([[run.progress(axis)[t] for t in rounds] for run in shown], axis=0)
   if rounds[-1] < max(t for curve in found for t in curve):
     label += f', to round {rounds[-1]}'
-  diverged = scores.is_left_out(shown[0], column)
-  improved = scores.sign(column) * (mean[-1] - mean[0]) > 0 or len(mean) == 1
-  learned = not diverged and (improved or not scores.has_direction(column))
-  return Curve(group, label, np.array(rounds), x, mean, std, diverged, learned)
+  diverged = scores.has_diverged(shown[0], column)
+  return Curve(group, label, np.array(rounds), x, mean, std, diverged)
 
 
 def curves_table(by_column: Mapping[str, Sequence[Curve]], axis: str = 'round') -> str:
@@ -117,27 +111,17 @@ def draw_run(path: str, rows: Sequence[Mapping[str, float]]) -> None:
     path: The picture to write atomically. Its extension gives the format.
     rows: Column -> number for each round, without empty cells.
   """
-  panels: dict[str, list[str]] = {}
+  panels: dict[str, list[Curve]] = {}
   for column in dict.fromkeys(name for row in rows for name in row):
     kind, _, metric = column.partition('_')
     if kind in ('train', *_EVALUATED):
-      panels.setdefault(metric, []).append(column)
-  # What is measured in training only has nothing to be compared with.
-  panels = {m: c for m, c in panels.items() if any(k.startswith(_EVALUATED) for k in c)}
-  figure, (all_axes,) = style.figure(1, max(1, len(panels)))
-  kinds = ['train', *_EVALUATED]
-  lines = {}
-  for axes, (metric, columns) in zip(all_axes, panels.items()):
-    for column in columns:
-      kind = column.partition('_')[0]
       points = [(row['round'], row[column]) for row in rows if column in row]
-      faint = {'alpha': 0.5, 'linewidth': 1} if kind == 'train' else {}
-      look = {**style.line(kinds.index(kind)), **faint}
-      (lines[kind],) = axes.plot(*zip(*points), label=kind, **look)
-    axes.set(xlabel='round', ylabel=metric.replace('_', ' '))
-    axes.grid(alpha=0.3)
-  style.legend(figure, list(lines.values()), list(lines))
-  style.write(figure, path)
+      x, values = np.transpose(points)
+      curve = Curve(kind, kind, x, x, values, np.zeros_like(values))
+      panels.setdefault(metric, []).append(curve)
+  # What is measured in training only has nothing to be compared with.
+  panels = {m: c for m, c in panels.items() if any(curve.group in _EVALUATED for curve in c)}
+  style.write(comparison(panels), path)
 
 
 def comparison(
@@ -150,13 +134,12 @@ def comparison(
 ) -> Any:
   """Draws curves side by side: their means, and bands of one standard deviation.
 
-  A panel's limits come from the runs that learned, so the curve of a run that diverged may leave
-  it. If curves end close to each other, their second half is also shown enlarged, with the
-  deviations at the end side by side instead of bands.
+  A panel's limits come from the runs that did not diverge, so the curve of a run that diverged may
+  leave it. If a curve has few points, they are marked.
 
   Args:
     by_column: Column of metrics.csv -> its curves.
-    axis: The horizontal axis, a name in `runs.run.AXES`.
+    axis: The horizontal axis, a name in `runs.run.AXES`, or its label.
     title: The title of the figure.
     levels: Name -> value of a horizontal line, such as a published result.
     log_scale: The columns whose axis is logarithmic.
@@ -170,36 +153,23 @@ def comparison(
   for column in log_scale:
     if column not in by_column:
       raise ValueError(f'{column!r} is to be logarithmic but is not drawn.')
-  ends = {c: None if c in log_scale else _end(curves) for c, curves in by_column.items()}
-  if any(ends.values()):  # A row for each column, the end next to the whole.
-    figure, grid = style.figure(len(by_column), 2, title=title)
-    panels = [(column, is_end) for column in by_column for is_end in (False, True)]
-  else:
-    figure, grid = style.figure(1, len(by_column), title=title)
-    panels = [(column, False) for column in by_column]
+  figure, (grid,) = style.figure(1, max(1, len(by_column)), title=title)
   lines: dict[str, Any] = {}
-  for axes, (column, is_end) in zip(grid.flat, panels):
-    if is_end and ends[column] is None:
-      axes.set_axis_off()
-      continue
-    curves = by_column[column]
+  for axes, (column, curves) in zip(grid, by_column.items()):
     if column in log_scale:
       axes.set_yscale('log')
-    lines |= _draw(axes, curves, levels or {}, bands=not is_end)
-    if is_end:
-      last = max(float(c.x[-1]) for c in curves)
-      beside = [last * (1.02 + 0.01 * number) for number in range(len(curves))]
-      for number, (x, curve) in enumerate(zip(beside, curves)):
-        color = style.line(number)['color']
-        axes.errorbar(x, curve.mean[-1], curve.std[-1], fmt='none', ecolor=color, elinewidth=1.4)
-      axes.set(xlim=(last / 2, beside[-1] + 0.01 * last), ylim=ends[column])
-    else:
-      axes.set_ylim(_limits(column, curves, [*(levels or {}).values()], column in log_scale))
-    axes.set_xlabel(_AXES[axis])
+    lines |= _draw(axes, curves, levels or {})
+    axes.set_xlabel(_AXES.get(axis, axis))
     if axis == 'round':
       axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_ylabel(names.metric(column) + (', the end' if is_end else ''))
-  labels = _in_order(by_column, lines)
+    axes.set_ylabel(names.metric(column))
+  # The best first, by the first column that has a curve.
+  ends = {
+    c.label: float(-scores.sign(column) * c.mean[-1])
+    for column, curves in reversed([*by_column.items()])
+    for c in curves
+  }
+  labels = sorted(lines, key=lambda n: ends[n] if np.isfinite(ends.get(n, np.inf)) else np.inf)
   style.legend(figure, [lines[label] for label in labels], labels)
   return figure
 
@@ -240,59 +210,20 @@ def draw_partition(
   style.write(figure, path)
 
 
-def _draw(axes: Any, curves: Sequence[Curve], levels: Mapping[str, float], bands: bool) -> dict:
+def _draw(axes: Any, curves: Sequence[Curve], levels: Mapping[str, float]) -> dict[str, Any]:
   """Draws all curves; returns their lines by label."""
-  lines = {}
-  for number, curve in enumerate(curves):
-    (lines[curve.label],) = axes.plot(curve.x, curve.mean, **style.line(number))
-    if bands and curve.std.any():
+  lines = {
+    f'{name} = {level:g}': axes.axhline(level, color='0.4', linestyle=':', linewidth=1)
+    for name, level in levels.items()
+  }
+  all_diverged = all(curve.diverged for curve in curves)
+  for number, curve in sorted(enumerate(curves), key=lambda found: found[1].diverged):
+    if curve.diverged and not all_diverged:
+      axes.set_ylim(axes.get_ylim())  # It leaves the panel, and does not stretch it.
+    look = (style.marked if len(curve.x) < _FEW else style.line)(number)
+    (lines[curve.label],) = axes.plot(curve.x, curve.mean, **look)
+    if curve.std.any():
       low, high = curve.mean - curve.std, curve.mean + curve.std
-      axes.fill_between(
-        curve.x, low, high, color=style.line(number)['color'], alpha=0.15, linewidth=0
-      )
-  for name, level in levels.items():
-    lines[f'{name} = {level:g}'] = axes.axhline(level, color='0.4', linestyle=':', linewidth=1)
+      axes.fill_between(curve.x, low, high, color=look['color'], alpha=0.15, linewidth=0)
   axes.grid(alpha=0.3)
   return lines
-
-
-def _limits(
-  column: str, curves: Sequence[Curve], levels: Sequence[float], is_log: bool
-) -> tuple[float, float] | None:
-  """Returns a panel's limits from the curves that learned; a loss's are not above its start."""
-  # A logarithmic axis has room for what got worse and for spikes; there mean - std may be below 0.
-  shown = [c for c in curves if (not c.diverged if is_log else c.learned)] or list(curves)
-  parts = (c.mean + k * c.std for c in shown for k in ((0,) if is_log else (-1, 1)))
-  values = np.concatenate(list(parts))
-  values = values[np.isfinite(values)]
-  if is_log:
-    values = values[values > 0]
-    return (values.min() / 1.2, values.max() * 1.2) if len(values) else None
-  if not scores.has_direction(column):
-    return style.limits(values)
-  if scores.sign(column) < 0:
-    values = values[values <= max(float(c.mean[0] + c.std[0]) for c in shown)]
-  return style.limits([*values, *levels])
-
-
-def _end(curves: Sequence[Curve]) -> tuple[float, float] | None:
-  """Returns the limits of the curves' second half if it deserves a panel of its own, else None."""
-  shown = [c for c in curves if c.learned]
-  if len(shown) < 2:
-    return None
-  last = max(float(c.x[-1]) for c in shown)
-  late = [c.mean[c.x >= last / 2] for c in shown]
-  whole = style.limits(np.concatenate([c.mean for c in shown]))
-  end = style.limits(np.concatenate(late), margin=0.1)
-  if end is None or whole is None or min(map(len, late)) < 2:
-    return None
-  return end if end[1] - end[0] < _SMALL * (whole[1] - whole[0]) else None
-
-
-def _in_order(by_column: Mapping[str, Sequence[Curve]], lines: Mapping[str, Any]) -> list[str]:
-  """Returns the labels, if possible sorted by the last value of the first column, best first."""
-  column, curves = next(iter(by_column.items()))
-  if not scores.has_direction(column):
-    return list(lines)
-  ends = {c.label: float(-scores.sign(column) * c.mean[-1]) for c in curves}
-  return sorted(lines, key=lambda n: ends[n] if np.isfinite(ends.get(n, np.inf)) else np.inf)

@@ -35,12 +35,10 @@ class Score:
   Attributes:
     values: Each run's mean of a column over its last rounds; not finite if the run diverged.
     label: The settings, if they were chosen as the best of several.
-    runs: The runs.
   """
 
   values: Sequence[float]
   label: str = ''
-  runs: Sequence[run_lib.Run] = ()
 
   @property
   def mean(self) -> float:
@@ -63,11 +61,6 @@ class Score:
 def sign(column: str) -> int:
   """Returns -1 if the column's name is that of a loss or an error, else 1."""
   return -1 if names.is_error(column) else 1
-
-
-def has_direction(column: str) -> bool:
-  """Whether it is known which values of a column are good, as for a loss but not for a norm."""
-  return names.is_error(column) or unit(column)[1] == '%'
 
 
 def unit(column: str) -> tuple[float, str]:
@@ -154,26 +147,18 @@ def value_on_test(run: run_lib.Run) -> float:
 
 
 def has_diverged(run: run_lib.Run, column: str) -> bool:
-  """Whether a column's last value is not finite, or is a loss far above its first value."""
-  values = list(run.curve(column).values())
-  if not values:
-    return False
-  is_worse = sign(column) < 0 and values[-1] > _FAR * values[0] > 0
-  return not math.isfinite(values[-1]) or is_worse
+  """Whether a run has diverged, by a column, its validation loss or the updates of its clients.
 
-
-def is_diverged(run: run_lib.Run) -> bool:
-  """Whether the validation loss diverged, or any update of any round was not finite."""
-  return has_diverged(run, 'validation_loss') or any(
-    row.get('non_finite_clients') for row in run.rows
-  )
-
-
-def ends_diverged(run: run_lib.Run) -> bool:
-  """Whether the validation loss diverged, or no update of the last round was finite."""
+  The last value of the column or the loss is not finite, or is a loss far above its first value; or
+  no update of the last round was finite.
+  """
+  for name in (column, 'validation_loss'):
+    values = list(run.curve(name).values()) or [0.0]
+    is_worse = sign(name) < 0 and values[-1] > _FAR * values[0] > 0
+    if is_worse or not math.isfinite(values[-1]):
+      return True
   last = run.rows[-1]
-  lost = last.get('non_finite_clients') or 0
-  return has_diverged(run, 'validation_loss') or 0 < lost >= last.get('clients', 1)
+  return bool(0 < last.get('non_finite_clients', 0) >= last.get('clients', 1))
 
 
 def without_diverged(
@@ -181,20 +166,15 @@ def without_diverged(
 ) -> tuple[str, Sequence[run_lib.Run]]:
   """Returns the label of a mean curve, 'FedAvg (n = 2, 1 diverged)', and the runs in it.
 
-  The runs are those that did not diverge (see `is_left_out`), or all if all did.
+  The runs are those that did not diverge, or all if all did.
   """
-  healthy = [run for run in members if not is_left_out(run, column)]
+  healthy = [run for run in members if not has_diverged(run, column)]
   if not healthy:
     every = f'all {len(members)} ' if len(members) > 1 else ''
     return f'{label} ({every}diverged)', members
   if len(healthy) < len(members):
     return f'{label} (n = {len(healthy)}, {len(members) - len(healthy)} diverged)', healthy
   return (label if len(members) == 1 else f'{label} (n = {len(members)})'), healthy
-
-
-def is_left_out(run: run_lib.Run, column: str) -> bool:
-  """Whether mean curves omit a run, because the column diverged or `ends_diverged` holds."""
-  return has_diverged(run, column) or ends_diverged(run)
 
 
 def no_values(run: run_lib.Run, column: str) -> ValueError:
@@ -224,10 +204,12 @@ def score(members: Sequence[run_lib.Run], column: str, label: str = '') -> Score
     value = math.nan if column == TEST else mean_of_last(run, column)
     if value is None:
       raise no_values(run, column)
-    if column == TEST and not ends_diverged(run):
+    if has_diverged(run, column):
+      value = math.nan
+    elif column == TEST:
       value = value_on_test(run)
-    found.append(math.nan if ends_diverged(run) else value)
-  return Score(found, label, members)
+    found.append(value)
+  return Score(found, label)
 
 
 def rank(members: Sequence[run_lib.Run], column: str) -> tuple[bool, bool, float]:
@@ -288,14 +270,15 @@ def is_best(scores: Mapping[K, Score], column: str, within: float = 0.0) -> set[
 
 
 def text(found: Score | None, column: str, digits: int = 2, factor: float | None = None) -> str:
-  """Formats a score as a cell of a table: 'mean ± deviation' in its unit, or 'diverged'.
+  """Formats a score as a cell of a table: 'mean ± deviation' in its unit, or 'diverged (1 of 3)'.
 
   Percentages, and values with a given factor, have `digits` decimals; others have four.
   """
   if found is None:
     return ''
   if not found.is_finite:
-    return 'diverged'
+    lost, number = sum(not math.isfinite(v) for v in found.values), len(found.values)
+    return 'diverged' if number == 1 else f'diverged ({lost} of {number})'
   if factor is None:
     factor, symbol = unit(column)
     digits = digits if symbol else 4
@@ -304,8 +287,8 @@ def text(found: Score | None, column: str, digits: int = 2, factor: float | None
 
 def heading(column: str, members: Sequence[run_lib.Run]) -> str:
   """Formats a heading: 'validation accuracy, %, mean of the last 100 rounds'."""
-  parts = names.metric(column), unit(column)[1], f'mean of the {last_rounds(members)}'
-  return ', '.join(filter(None, parts))
+  when = 'after the last round' if column == TEST else f'mean of the {last_rounds(members)}'
+  return ', '.join(filter(None, (names.metric(column), unit(column)[1], when)))
 
 
 def note(
@@ -318,7 +301,7 @@ def note(
   Args:
     chosen: Cell -> the settings that were the best by validation, for cells with several settings.
     members: The runs of the table. The note gives their client weighting, which may differ by
-      algorithm, and names runs that are not complete.
+      algorithm, and names runs that diverged or are not complete.
     column: The column of the table. `TEST` uses another model than the choice of settings.
   """
   cells: dict[str, list[str]] = {}
@@ -332,8 +315,9 @@ def note(
     for run in members
     if not run.is_complete
   ]
-  unfinished = _named('Not complete', begun, len(members))
-  return ' '.join(filter(None, (best_of, of_models, weighting(members), unfinished)))
+  lost = [run.folder for run in members if has_diverged(run, column)]
+  of_runs = (_named('Diverged', lost, len(members)), _named('Not complete', begun, len(members)))
+  return ' '.join(filter(None, (best_of, of_models, weighting(members), *of_runs)))
 
 
 def weighting(members: Sequence[run_lib.Run]) -> str:
@@ -345,12 +329,6 @@ def weighting(members: Sequence[run_lib.Run]) -> str:
       found.setdefault(weighting, []).append(names.algorithm(algorithm))
   parts = [f'{w} ({", ".join(dict.fromkeys(of))})' for w, of in found.items()]
   return f'client_weighting: {", ".join(parts if len(parts) > 1 else found)}.' if parts else ''
-
-
-def diverged_note(members: Sequence[run_lib.Run], column: str) -> str:
-  """Names the runs that diverged (see `is_left_out`); '' if none did."""
-  found = [run.folder for run in members if is_left_out(run, column)]
-  return _named('Diverged', found, len(members))
 
 
 def _named(what: str, runs: Sequence[str], number: int) -> str:

@@ -4,8 +4,6 @@ import io
 import os
 from typing import Any
 
-import numpy as np
-
 from tff_adaptive._utils import atomic_files
 
 # Okabe and Ito's colours, which readers with any colour vision tell apart, without yellow, which is
@@ -77,17 +75,6 @@ def svg(made: Any) -> str:
   _save(made, file, 'svg')
   text = file.getvalue().decode()
   return text[text.index('<svg') :]
-
-
-def limits(values: Any, margin: float = 0.04) -> tuple[float, float] | None:
-  """Returns the limits of an axis that shows the finite ones of these values."""
-  values = np.asarray(values, np.float64)
-  values = values[np.isfinite(values)]
-  if not len(values):
-    return None
-  low, high = float(values.min()), float(values.max())
-  space = margin * (high - low) or 0.01 * max(abs(high), 1e-6)
-  return low - space, high + space
 
 
 def _save(made: Any, file: Any, kind: str) -> None:

@@ -61,7 +61,7 @@ def comparison_table(
   """Returns a table with a row for each group of runs.
 
   Args:
-    groups: Label -> runs that differ in their seed.
+    groups: Label -> runs that differ in their seed and have values after round 0.
     column: The column of metrics.csv to compare by.
     target: If given, the rounds needed to reach this value are reported too.
     columns: The names in `COLUMNS` to show, in this order. The default is all.
@@ -69,8 +69,7 @@ def comparison_table(
   Returns:
     A table with the numbers of runs and rounds, the mean over the evaluations in the last rounds
     (`scores.window`), the last value, and the median seconds per round. Values are mean ± sample
-    standard deviation over the seeds, or NaN if a run diverged. The note names runs that diverged
-    or are not complete.
+    standard deviation over the seeds, or NaN if a run diverged. The note is that of `scores.note`.
 
   Raises:
     ValueError: If a run has no values of the column, or `columns` has an unknown one.
@@ -81,65 +80,43 @@ def comparison_table(
       raise ValueError(
         f'{chosen!r:.80} is no column: give some of {known} (reached with a target).'
       )
-  name = names.metric(column)
-  every = {label: [run.summary() for run in members] for label, members in groups.items()}
+  summaries = {label: [run.summary() for run in runs] for label, runs in groups.items()}
   all_runs = [run for members in groups.values() for run in members]
   averaged = ''
   if column.startswith(summary_lib.EVALUATED):
     # A run that is seldom evaluated has few of them, or one.
     counts = {len(scores.last_values(run, column)) for run in all_runs}
     averaged = f' ({scores.span(counts)} evaluation{"" if counts == {1} else "s"})'
-  last = scores.last_rounds(all_runs)
-  is_evaluated = any(t > 0 for run in all_runs for t in run.curve(column))
   rows = []
   for label, members in groups.items():
-    summaries = every[label]
-    for run, found in zip(members, summaries):
-      if column not in found['last']:
-        raise scores.no_values(run, column)
-    lasts = [_last(run, column, is_evaluated) for run in members]
-    means = [scores.mean_of_last(run, column) for run in members]
-    seconds = [m for s in summaries if (m := s['seconds_per_round_median']) is not None]
-    unfinished = '' if all(s['is_complete'] for s in summaries) else ' (not complete)'
+    means = scores.score(members, column).values
+    lasts = [
+      math.nan if scores.has_diverged(run, column) else found['last'][column]
+      for run, found in zip(members, summaries[label])
+    ]
+    seconds = [m for s in summaries[label] if (m := s['seconds_per_round_median']) is not None]
     row = {
       'label': label,
       'runs': str(len(members)),
-      'rounds': scores.span(s['rounds'] for s in summaries) + unfinished,
-      'mean': _over_runs(members, column, means),
-      'last': _over_runs(members, column, lasts),
+      'rounds': scores.span(s['rounds'] for s in summaries[label]),
+      'mean': report.spread(means),
+      'last': report.spread(lasts),
       'seconds': report.spread([statistics.fmean(seconds)] if seconds else []),
     }
     if target is not None:
       row['reached'] = _reached(members, column, target)
     rows.append(row)
+  name = names.metric(column)
   headings = {
-    'mean': f'{name}, mean of {last}{averaged}',
+    'mean': f'{name}, mean of {scores.last_rounds(all_runs)}{averaged}',
     'last': f'{name}, last',
     'reached': '' if target is None else f'rounds to {target:g}',
     'seconds': 's a round',
   }
   shown = columns or [c for c in COLUMNS if c != 'reached' or target is not None]
-  note = ' '.join(filter(None, (scores.diverged_note(all_runs, column), scores.note({}, all_runs))))
   heading = ['', *(headings.get(c, c) for c in shown)]
-  return report.Table(heading, [[row[c] for c in ('label', *shown)] for row in rows], note=note)
-
-
-def _last(run: run_lib.Run, column: str, is_evaluated: bool) -> float | None:
-  """Returns a run's last value; the value of round 0 counts only if there is no later one."""
-  curve = run.curve(column)
-  end = max(curve)
-  return curve[end] if end > 0 or not is_evaluated else None
-
-
-def _over_runs(members: Sequence[run_lib.Run], column: str, values: Sequence[float | None]) -> str:
-  """Formats the spread of a value over runs, with the number of runs if some have no value."""
-  shown = [
-    math.nan if v is not None and math.isfinite(v) and scores.is_left_out(run, column) else v
-    for run, v in zip(members, values)
-  ]
-  known = [value for value in shown if value is not None]
-  of = f' ({len(known)} of {len(members)} runs)' if 0 < len(known) < len(members) else ''
-  return report.spread(known) + of
+  cells = [[row[c] for c in ('label', *shown)] for row in rows]
+  return report.Table(heading, cells, note=scores.note({}, all_runs, column))
 
 
 def default_metric(runs: Sequence[run_lib.Run]) -> str:

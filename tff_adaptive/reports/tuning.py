@@ -12,7 +12,6 @@ from tff_adaptive.runs import groups as groups_lib, run as run_lib
 CLIENT, SERVER = 'client_learning_rate', 'server_learning_rate'
 _DIGITS, _DATA_DIGITS = 3, 6  # Of a rate in tables, and of others; more where two would be alike.
 _PANELS_IN_A_ROW = 3
-_MOST_LEVEL = 8  # Client rates below a map whose labels do not run into each other.
 # Colours span the better part of the cells: one that learned nothing would take them all.
 _FIRST_QUANTILE = 0.25
 
@@ -30,7 +29,7 @@ def by_rates(
   """Returns a report with maps by client and server rate.
 
   It has the form of Figures 2 and 6 of "Adaptive Federated Optimization" (Reddi et al., 2021): a
-  map of the mean over the last rounds for each optimizer, and next to it the best server rate by
+  map of the mean over the last rounds for each optimizer. A table has the best server rate by
   client rate.
 
   Args:
@@ -118,11 +117,11 @@ def _best_table(maps: Maps, column: str, what: str, note: str) -> report.Table:
 
 def _draw_maps(maps: Maps, column: str, what: str, title: str) -> Any:
   clients, servers = _axes_of(maps)
-  columns = min(_PANELS_IN_A_ROW, len(maps) + 1)
-  rows = math.ceil((len(maps) + 1) / columns)
+  columns = min(_PANELS_IN_A_ROW, len(maps))
+  rows = math.ceil(len(maps) / columns)
   width, height = max(3.2, 0.4 * len(clients) + 1.2), max(2.8, 0.32 * len(servers) + 1.2)
   figure, grid = style.figure(rows, columns, width, height, title=title)
-  for axes in grid.flat[len(maps) + 1 :]:
+  for axes in grid.flat[len(maps) :]:
     axes.set_axis_off()
   is_high, limits = scores.sign(column) > 0, _color_limits(maps, column)
   for (label, cells), axes in zip(maps.items(), grid.flat):
@@ -135,16 +134,15 @@ def _draw_maps(maps: Maps, column: str, what: str, title: str) -> Any:
     )
     for (client, server), s in cells.items():
       _write_cell(image, clients.index(client), servers.index(server), s, column)
-    rotation = 90 if len(clients) > _MOST_LEVEL else 0
-    axes.set_xticks(range(len(clients)), _logs(clients), rotation=rotation)
-    axes.set_yticks(range(len(servers)), _logs(servers))
-    axes.set(xlabel='client rate (log10)', ylabel='server rate (log10)', title=label)
+    x, y = (report.distinct(rates, _DIGITS).values() for rates in (clients, servers))
+    axes.set_xticks(range(len(clients)), x, rotation=90)
+    axes.set_yticks(range(len(servers)), y)
+    axes.set(xlabel='client rate', ylabel='server rate', title=label)
     axes.title.set_parse_math(False)
   diverged = any(not s.is_finite for cells in maps.values() for s in cells.values())
   about = what.replace(', mean', ',\nmean') + ('; x: diverged' if diverged else '')
   extend = 'min' if is_high else 'max'
   figure.colorbar(image, ax=grid, extend=extend, label=about, shrink=0.8)
-  _draw_best(grid.flat[len(maps)], maps, column)
   return figure
 
 
@@ -172,27 +170,3 @@ def _write_cell(image: Any, x: int, y: int, score: scores.Score, column: str) ->
   text = f'{value:.1f}' if scores.unit(column)[1] else f'{value:.3g}'
   color = 'w' if is_dark else 'k'
   image.axes.text(x, y, text, ha='center', va='center', fontsize=7, color=color)
-
-
-def _draw_best(axes: Any, maps: Maps, column: str) -> None:
-  """Draws the best server rate over the client rate, both logarithmic."""
-  for number, (label, cells) in enumerate(maps.items()):
-    best = {c: s for c, s in _best_servers(cells, column).items() if c > 0 and s > 0}
-    shift = 0.03 * (number - (len(maps) - 1) / 2)  # So that no line hides another.
-    if best:
-      x, y = [math.log10(c) + shift for c in best], [math.log10(s) for s in best.values()]
-      axes.plot(x, y, label=label, alpha=0.9, **style.marked(number))
-  axes.grid(alpha=0.3)
-  title = 'best server rate'
-  axes.set(xlabel='client rate (log10)', ylabel=f'{title} (log10)', title=title)
-  if axes.get_legend_handles_labels()[0]:
-    made = axes.legend(fontsize='x-small', frameon=False, loc='upper left', bbox_to_anchor=(1, 1))
-    for text in made.get_texts():
-      text.set_parse_math(False)
-
-
-def _logs(rates: Sequence[float]) -> list[str]:
-  """Returns the logarithms of rates, as in the papers' figures."""
-  logs = [math.log10(rate) if rate > 0 else -math.inf for rate in rates]
-  texts = report.distinct(logs, _DIGITS)
-  return [texts[log] for log in logs]

@@ -20,13 +20,6 @@ _CONTENT = {
   **{'run_id': str, 'settings': dict, 'change_no_number': list, 'files': dict, 'data': dict},
   **{'num_parameters': int, 'versions': dict, 'changes': list},
 }
-# Of what need not be there, of settings and data too; a program records what it likes besides.
-_KINDS: Mapping[str, Any] = {
-  **dict.fromkeys((*REFERENCES, 'data_dir', 'client_state_dir'), str),
-  **dict.fromkeys((*(f'{name}_option' for name in REFERENCES), 'change_no_number'), list),
-  **dict.fromkeys(('seed', 'clients_per_round', 'clients'), int),
-  **dict.fromkeys(('client_learning_rate', 'server_learning_rate'), (int, float, str)),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +36,6 @@ class Record:
     may_go_on: Whether a resumed run may have another number of `rounds`.
     hints: Setting -> text that is added to the error if a resumed run changes it.
     prefix: The prefix of settings' names in messages, such as '--'.
-    place: The name of the folder in messages.
   """
 
   settings: Mapping[str, Any]
@@ -54,12 +46,12 @@ class Record:
   may_go_on: bool = True
   hints: Mapping[str, str] = dataclasses.field(default_factory=dict)
   prefix: str = ''
-  place: str = 'folder'
 
   def refused_changes(self, config: Mapping[str, Any]) -> list[str]:
     """Returns the differences from a config.json that matter, each with both values."""
     now, found = {'settings': self.settings, 'files': self.files}, []
-    may_change = {*self.change_no_number, *(['rounds'] if self.may_go_on else [])}
+    may_change = {*self.change_no_number, *config['change_no_number']}
+    may_change |= {'rounds'} if self.may_go_on else set()
     for name in {**config['settings'], **self.settings}:
       if name in may_change or identity(config, name) == identity(now, name):
         continue
@@ -88,7 +80,7 @@ class Record:
     if refused:
       raise ResumeError(
         f'the run in {folder} has other settings: {"; ".join(refused)}. Give the former, or another'
-        f' {self.place}.'
+        ' folder.'
       )
     return config
 
@@ -131,7 +123,7 @@ class Record:
       with saving(path):
         os.makedirs(folder, exist_ok=True)
         with contextlib.suppress(FileExistsError):
-          atomic_files.write_json(path, config, _name)
+          atomic_files.write_json(path, config, atomic_files.place_new)
           return config
       config = self.check(folder)  # Another start of the same command came first.
       assert config is not None
@@ -182,45 +174,17 @@ def read(folder: str) -> dict[str, Any]:
   path = os.path.join(folder, FILE)
   with reading(path), open(path, encoding='utf-8') as file:
     config = dict(json.load(file))
-    if 'format' not in config and 'settings' in config:
-      raise ValueError('it is of an earlier version, which revision e20f8c7 is the last to read')
-    if config['format'] != FORMAT:
-      raise ValueError(f'its format is {config["format"]!r}, known is {FORMAT}')
+    if config.get('format') != FORMAT:
+      found = config.get('format')
+      raise ValueError(
+        f'its format is {found!r}, known is {FORMAT}; the last that reads others is e20f8c7'
+      )
     for name, kind in _CONTENT.items():
       if not isinstance(config[name], kind):
         raise TypeError(f'its {name} is {config[name]!r:.80}')
     if type(config['settings']['rounds']) is not int:
       raise TypeError('its settings have no number of rounds')
-    optional: dict[str, Any] = {**config['settings'], **config, **config['data']}
-    for name, kind in _KINDS.items():
-      value: Any = optional.get(name)
-      texts = value if kind is list and isinstance(value, list) else ()
-      if (value is not None and not isinstance(value, kind)) or not all(
-        isinstance(text, str) for text in texts
-      ):
-        raise TypeError(f'its {name} is {value!r:.80}')
-    for name, of_user in config['files'].items():
-      if not isinstance(of_user['path'] + of_user['sha256'], str):
-        raise TypeError(f'its file of {name} is {of_user!r:.80}')
   return config
-
-
-def _name(temporary: str, path: str) -> None:
-  """Gives a file its final name; if that exists, raises FileExistsError and changes nothing.
-
-  On a file system without links, a process that is killed at this moment may leave an empty file.
-  """
-  try:
-    os.link(temporary, path)
-  except FileExistsError:
-    raise
-  except OSError:  # A file system without links: whoever makes an empty file may fill it.
-    open(path, 'xb').close()
-    try:
-      os.replace(temporary, path)
-    except BaseException:
-      os.unlink(path)
-      raise
 
 
 def _made_with() -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,8 +9,7 @@ from tff_adaptive._utils import option_values
 from tff_adaptive.runs import config as config_lib, names
 from tff_adaptive.runs.run import Run
 
-# A setting that a search has drawn, in a label.
-_LONG_NUMBER = re.compile(r'(?<==)-?\d+\.\d{8,}(e[+-]?\d+)?(?![\w.])')
+_LONG = 9  # Longer numbers, which a search has drawn, have four digits in labels.
 
 
 def where(runs: Sequence[Run], conditions: Sequence[tuple[str, str]]) -> list[Run]:
@@ -55,13 +53,11 @@ def group(
     for run in members:
       other = by_seed.setdefault(run.settings.get('seed'), run)
       if other is not run:
-        advice = 'They differ in no setting that could be a label: name one of their folders only.'
-        differing = [] if label_by is None else _distinguishing([other, run])
-        if differing:
-          advice = f'Label the runs by {" or ".join(differing)} too.'
+        differing = _distinguishing([other, run]) if label_by else []
+        advice = f'Label the runs by {" or ".join(differing)} too, or name' if differing else 'Name'
         raise ValueError(
           f'two runs of {label!r} have the same seed and are no repetitions: {other.folder} and'
-          f' {run.folder}. {advice}'
+          f' {run.folder}. {advice} one of their folders only.'
         )
   return groups
 
@@ -78,11 +74,13 @@ def partition(
   for name in label_by:
     if not any(name in run.settings for run in runs):
       raise ValueError(f'no run has a setting called {name!r}.')
-  by_key: dict[str, list[Run]] = {}
-  for run in runs:
-    by_key.setdefault(_key(run, label_by, with_server), []).append(run)
+  by_key: dict[tuple[str, str], list[Run]] = {}
+  for run in runs:  # A label may be that of two files, or of two numbers.
+    values = [config_lib.identity(run.config, name) or None for name in label_by] or run.folder
+    key = _label(run, label_by, with_server), json.dumps(values)
+    by_key.setdefault(key, []).append(run)
   groups: dict[str, list[Run]] = {}
-  labels = [_label(members[0], label_by, with_server) for members in by_key.values()]
+  labels = [label for label, _ in by_key]
   for label, members in zip(labels, by_key.values()):
     if labels.count(label) > 1:
       label = _full_label(members[0], label_by)
@@ -91,34 +89,16 @@ def partition(
       digests = (f'sha256 {files[name]["sha256"][:8]}' for name in label_by if name in files)
       label = f'{label} ({", ".join(digests)})'
     groups.setdefault(label, []).extend(members)
-  short = [_LONG_NUMBER.sub(lambda m: f'{float(m[0]):.4g}', label) for label in groups]
-  if len(set(short)) == len(groups):
-    groups = dict(zip(short, groups.values()))
-  renamed = [members[0].renamed.get(label, label) for label, members in groups.items()]
-  return dict(zip(renamed, groups.values())) if len(set(renamed)) == len(groups) else groups
-
-
-def _key(run: Run, label_by: Sequence[str], with_server: bool) -> str:
-  """Returns the key of a run's group; unlike labels, keys of different files always differ."""
-  if not label_by:  # A program's runs of which it says nothing: each is one of its own.
-    return os.path.abspath(run.folder)
-  parts = {name: _part(name, run, label_by, with_server) for name in label_by}
-  # With a server's, the part of the algorithm names both.
-  also = [*config_lib.REFERENCES[2:]] if with_server and 'algorithm' in label_by else []
-  files = {
-    name: config_lib.identity(run.config, name)
-    for name in [*label_by, *also]
-    if name in run.config['files']
-    or (name in config_lib.REFERENCES and os.sep in str(run.settings.get(name)))
-  }
-  return json.dumps([{n: part for n, part in parts.items() if part}, files], sort_keys=True)
+  return groups
 
 
 def _label(run: Run, label_by: Sequence[str], with_server: bool) -> str:
-  if not label_by:
+  if not label_by:  # A program's runs of which it says nothing: each is one of its own.
     return os.path.basename(os.path.abspath(run.folder))
-  parts = (_part(name, run, label_by, with_server) for name in label_by)
-  return ', '.join(filter(None, dict.fromkeys(parts))) or '(defaults)'
+  texts = (_text(name, run.shown, label_by, with_server) for name in label_by)
+  parts = dict.fromkeys(run.renamed.get(text, text) for text in texts)
+  label = ', '.join(filter(None, parts)) or '(defaults)'
+  return run.renamed.get(label, label)
 
 
 def _full_label(run: Run, label_by: Sequence[str]) -> str:
@@ -153,15 +133,10 @@ def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[st
   return chosen
 
 
-def _part(name: str, run: Run, label_by: Sequence[str], with_server: bool) -> str:
-  """Returns a setting's part of a label; names need no setting before them."""
-  text = _text(name, run.shown, label_by, with_server)
-  return run.renamed.get(text, text)
-
-
 def _text(
   name: str, settings: Mapping[str, Any], label_by: Sequence[str], with_server: bool
 ) -> str:
+  """What a setting adds to a label: names stand for themselves."""
   value = settings.get(name)
   if value is None or value == []:
     return ''
@@ -174,7 +149,8 @@ def _text(
     return os.path.basename(str(value))  # Of a user's FILE.py:NAME too.
   if name.endswith('_option'):
     return ', '.join(map(str, value)) if isinstance(value, list) else f'{name}={value}'
-  return f'{name}={value}'
+  is_long = isinstance(value, float) and len(str(value)) > _LONG
+  return f'{name}={value:.4g}' if is_long else f'{name}={value}'
 
 
 def _has(value: Any, wanted: str) -> bool:

@@ -1,8 +1,6 @@
 """Writes and reads metrics.csv, which has one row a round and can be read during the run."""
 
-import dataclasses
 import errno
-import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,30 +17,8 @@ _WRAPPERS = frozenset(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Table:
-  """The rows of a run as they are in the file.
-
-  Attributes:
-    columns: The names of the columns, `round` first; none if the file has no header yet.
-    cells: The cells of each row, as many as there are columns; '' for a missing value.
-  """
-
-  columns: Sequence[str]
-  cells: Sequence[Sequence[str]]
-
-  @property
-  def rounds(self) -> list[int]:
-    """The round of each row."""
-    return [int(row[0]) for row in self.cells]
-
-  def rows(self) -> list[dict[str, float]]:
-    """Returns the rows as numbers, without empty cells."""
-    return [{k: float(v) for k, v in zip(self.columns, row) if v} for row in self.cells]
-
-
-def read(path: str) -> Table:
-  """Reads a metrics.csv.
+def read(path: str) -> list[dict[str, float]]:
+  """Returns the rows of a metrics.csv as numbers, without their empty cells, `round` first.
 
   A last line without a line break is left out, because it is still being written, or was when the
   run was killed.
@@ -51,58 +27,50 @@ def read(path: str) -> Table:
     FileNotFoundError: If there is no such file.
     RunFileError: If it cannot be read, or is not a table of numbers by round.
   """
+  rows: list[dict[str, float]] = []
   with errors.reading(path):
-    with open(path, newline='', encoding='utf-8') as file:
+    with open(path, encoding='utf-8') as file:
       lines = [line[:-1].split(',') for line in file if line.endswith('\n')]
-    columns, cells = (lines[0], lines[1:]) if lines else ([], [])
-    if columns and (columns[0] != 'round' or not all(map(str.isprintable, columns))):
-      raise ValueError("line 1 is not a header that begins with 'round'")
-    if len({*columns, ''}) <= len(columns):
-      raise ValueError('line 1 has a column twice, or one without a name')
-    for number, row in enumerate(cells, 2):
-      if len(row) != len(columns):
-        raise ValueError(f'line {number} has {len(row)} cells, the header {len(columns)}')
-      if not (row[0].isascii() and row[0].isdigit()):
-        raise ValueError(f'line {number} has no round number')
-      for name, cell in zip(columns, row):
-        try:
-          float(cell or 0)
-        except ValueError:
-          raise ValueError(f'line {number}, {name}: {cell[:40]!r} is not a number') from None
-    table = Table(columns, cells)
-    for number, (one, other) in enumerate(itertools.pairwise(table.rounds), 3):
-      if other <= one:
-        raise ValueError(
-          f'line {number} is of round {other}, after round {one}: rows twice or mixed'
-        )
-  return table
+    columns = lines[0] if lines else ['round']
+    if columns[0] != 'round' or len({*columns, ''}) <= len(columns):
+      raise ValueError("line 1 is not a header of different names that begins with 'round'")
+    for number, cells in enumerate(lines[1:], 2):
+      if len(cells) != len(columns):
+        raise ValueError(f'line {number} has {len(cells)} cells, the header {len(columns)}')
+      try:
+        row = {name: _number(cell) for name, cell in zip(columns, cells) if cell}
+        if type(row['round']) is not int or row['round'] <= (rows[-1]['round'] if rows else -1):
+          raise ValueError(f'round {row["round"]} is not after the one before')
+      except (ValueError, KeyError) as error:
+        raise ValueError(f'line {number}: {error}') from None
+      rows.append(row)
+  return rows
 
 
 class MetricsLog:
-  """The rows of a run in a CSV file, or in memory.
+  """The rows of a run, in memory and in a CSV file.
 
-  A row is a mapping from column to number. Missing columns are left empty. Floats are written by
+  A row is a mapping from column to number. Missing columns are left empty. Numbers are written by
   `repr`, so that reading them gives the same bits. Rows are appended. If a row has a new column,
-  the whole file is rewritten atomically. Rows in a file are not kept in memory.
+  the whole file is rewritten atomically.
   """
 
-  def __init__(self, path: str | None, *, kept: Table | None = None):
+  def __init__(self, path: str | None, *, kept: Sequence[Mapping[str, float]] = ()):
     """Opens the file.
 
     Args:
       path: The file; None keeps the rows in memory only.
-      kept: The rows of an earlier part of the run, with which the file begins. None starts a new
-        file.
+      kept: The rows of an earlier part of the run, with which the file begins.
 
     Raises:
       SaveError: If the file cannot be written.
     """
     self._path = path
-    self._columns: list[str] = list(kept.columns) if kept else []
-    self._rows: list[dict[str, float]] = []  # Without a file.
+    self._rows = [dict(row) for row in kept]
+    self._columns = list(dict.fromkeys(name for row in kept for name in row))
     self._file: Any = None
     if path is not None:
-      self._rewrite(kept.cells if kept else [])
+      self._rewrite(path)
 
   @property
   def columns(self) -> list[str]:
@@ -110,8 +78,8 @@ class MetricsLog:
     return list(self._columns)
 
   def rows(self) -> list[dict[str, float]]:
-    """Returns the rows as numbers, without empty cells."""
-    return list(self._rows) if self._path is None else self._table().rows()
+    """Returns the rows, without empty cells."""
+    return list(self._rows)
 
   def append(self, row: Mapping[str, Any]) -> None:
     """Writes a row; `round` is the first of its columns.
@@ -119,22 +87,18 @@ class MetricsLog:
     Raises:
       SaveError: If it cannot be written, or the file is no longer where it was.
     """
+    numbers = {name: np.asarray(value).item() for name, value in row.items()}
+    self._rows.append({k: v if isinstance(v, float) else int(v) for k, v in numbers.items()})
     new = [name for name in row if name not in self._columns]
-    columns = self._columns + new
-    cells = [_text(row[name]) if name in row else '' for name in columns]
-    if self._path is None:
-      self._rows += Table(columns, [cells]).rows()
-    elif new:
-      before = [[*line, *[''] * len(new)] for line in self._table().cells]
-      self._columns = columns
-      self._rewrite([*before, cells])
-    else:
-      self._check_place()
+    self._columns += new
+    if self._path is not None and new:
+      self._rewrite(self._path)
+    elif self._path is not None:
+      self._check_place(self._path)
       with errors.saving(self._path):
-        data = _line(cells).encode()
+        data = self._line(self._rows[-1]).encode()
         while data:  # An unbuffered file may take a part at a time.
           data = data[self._file.write(data) :]
-    self._columns = columns
 
   def sync(self) -> None:
     """Flushes all rows to the disk.
@@ -142,38 +106,31 @@ class MetricsLog:
     Raises:
       SaveError: If they cannot be written, or the file is no longer where it was.
     """
-    if self._file is not None:
-      self._check_place()
-      with errors.saving(self._path or ''):
+    if self._path is not None:
+      self._check_place(self._path)
+      with errors.saving(self._path):
         os.fsync(self._file.fileno())
 
   def close(self) -> None:
     """Closes the file."""
     if self._file is not None:
       self._file.close()
-      self._file = None
 
-  def _table(self) -> Table:
-    assert self._path is not None
-    try:
-      return read(self._path)
-    except (FileNotFoundError, errors.RunFileError) as error:
-      raise errors.SaveError(f'{error} It was whole before: the run cannot go on.') from error
-
-  def _check_place(self) -> None:
+  def _check_place(self, path: str) -> None:
     """Raises SaveError unless the open file is still the one at the path."""
-    with errors.saving(self._path or ''):
-      assert self._path is not None
-      if not os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
+    with errors.saving(path):
+      if not os.path.samestat(os.stat(path), os.fstat(self._file.fileno())):
         raise FileNotFoundError(errno.ENOENT, 'replaced')
 
-  def _rewrite(self, cells: Sequence[Sequence[str]]) -> None:
-    assert self._path is not None
+  def _rewrite(self, path: str) -> None:
     self.close()
-    lines = [self._columns, *cells] if self._columns else []
-    with errors.saving(self._path):
-      atomic_files.write_text(self._path, ''.join(map(_line, lines)))
-      self._file = open(self._path, 'ab', buffering=0)  # noqa: SIM115
+    heading = [','.join(self._columns) + '\n'] if self._columns else []
+    with errors.saving(path):
+      atomic_files.write_text(path, ''.join([*heading, *map(self._line, self._rows)]))
+      self._file = open(path, 'ab', buffering=0)  # noqa: SIM115
+
+  def _line(self, row: Mapping[str, float]) -> str:
+    return ','.join(repr(row[name]) if name in row else '' for name in self._columns) + '\n'
 
 
 def flatten(metrics: Any) -> dict[str, Any]:
@@ -184,10 +141,10 @@ def flatten(metrics: Any) -> dict[str, Any]:
 
   Returns:
     Column -> Python float or int. A column's name is the path to the value, joined by '_', without
-    the parts that only name the place in the process. Values that are not scalars have no column.
+    the parts that only name the place in the process, unless an earlier column has that name.
+    Values that are not scalars have no column.
   """
   flat: dict[str, Any] = {}
-  full: dict[str, Any] = {}
 
   def visit(value: Any, path: tuple[str, ...]) -> None:
     if hasattr(value, '_asdict'):
@@ -200,18 +157,16 @@ def flatten(metrics: Any) -> dict[str, Any]:
     elif value is not None:
       array = np.asarray(value)
       if array.shape == () and array.dtype.kind in 'fiub':
-        full['_'.join(path)] = array.item()
-        name = '_'.join(part for part in path if part not in _WRAPPERS) or '_'.join(path)
-        flat[name] = array.item()
+        whole = '_'.join(path)
+        name = '_'.join(part for part in path if part not in _WRAPPERS) or whole
+        flat[whole if name in flat else name] = array.item()
 
   visit(metrics, ())
-  return flat if len(flat) == len(full) else full
+  return flat
 
 
-def _text(value: Any) -> str:
-  value = np.asarray(value).item()
-  return repr(float(value)) if isinstance(value, float) else str(int(value))
-
-
-def _line(cells: Sequence[str]) -> str:
-  return ','.join(cells) + '\n'
+def _number(cell: str) -> float:
+  try:
+    return int(cell)
+  except ValueError:
+    return float(cell)

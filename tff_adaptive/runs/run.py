@@ -7,7 +7,6 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,16 +23,13 @@ from tff_adaptive.runs.errors import StateError
 if TYPE_CHECKING:
   import pandas as pd
 
-CLIENT_EVALUATIONS = 'client_evaluations'  # The folder of the evaluations by client.
 # What a curve may run along: each is the sum over the rounds of these columns of metrics.csv.
-AXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-  {
-    'round': (),
-    'megabytes': ('megabytes_down', 'megabytes_up'),
-    'seconds': ('seconds_round',),
-    'virtual_seconds': ('virtual_seconds',),
-  }
-)
+AXES: Mapping[str, tuple[str, ...]] = {
+  'round': (),
+  'megabytes': ('megabytes_down', 'megabytes_up'),
+  'seconds': ('seconds_round',),
+  'virtual_seconds': ('virtual_seconds',),
+}
 _WEIGHTS = {'theta': 'validation', 'theta_bar': 'inference'}  # And their columns of metrics.csv.
 
 
@@ -195,8 +191,7 @@ class Run:
 
   @functools.cached_property
   def _state(self) -> tuple[int, Mapping[str, np.ndarray]]:
-    folder = self.settings.get('client_state_dir') or os.path.join(self.folder, 'checkpoints')
-    return state_file.read_last(os.path.join(folder, state_file.STATE_FILE))
+    return state_file.read_last(state_file.path(self.folder))
 
   def _weights(self, model: str) -> tuple[np.ndarray, ...]:
     """Returns the trainable weights of a model in the server state."""
@@ -233,23 +228,12 @@ def load_run(folder: str, load_task: Callable[[Mapping[str, Any]], Any] | None =
     reason = f'it has no {config_lib.FILE}' if os.path.isdir(folder) else 'there is no such folder'
     raise ValueError(f'{folder} is not the folder of a run: {reason}.') from None
   try:
-    rows = metrics_lib.read(os.path.join(folder, metrics_lib.FILE)).rows()
+    rows = metrics_lib.read(os.path.join(folder, metrics_lib.FILE))
   except FileNotFoundError:
     rows = []
   if not rows:
     raise NoRoundsError(f'{folder} has no rounds yet.')
   return Run(folder, config, rows, load_task)
-
-
-def load_begun(folders: Iterable[str]) -> list[Run]:
-  """Loads the runs in `folders`; runs without rounds are left out and reported."""
-  found = []
-  for folder in folders:
-    try:
-      found.append(load_run(folder))
-    except NoRoundsError as error:
-      sys.stderr.write(f'Left out: {error}\n')
-  return found
 
 
 def find_runs(folders: Iterable[str]) -> list[Run]:
@@ -272,7 +256,12 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
       raise ValueError(f'there is no run in {folder}: no folder in it holds a config.json.')
     for path in holding:
       below.setdefault(os.path.realpath(path), path)
-  found = load_begun(below.values())
+  found = []
+  for path in below.values():
+    try:
+      found.append(load_run(path))
+    except NoRoundsError as error:
+      sys.stderr.write(f'Left out: {error}\n')
   if not found:
     raise NoRoundsError('none of the runs has rounds yet.')
   return found

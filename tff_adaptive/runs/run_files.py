@@ -1,7 +1,6 @@
 """Opens and saves a run's folder, and refuses folders that cannot be resumed."""
 
 import contextlib
-import glob
 import os
 from typing import Any, Literal, TypeAlias
 
@@ -9,14 +8,13 @@ from tff_adaptive._utils import atomic_files, client_references
 from tff_adaptive.runs import (
   config as config_file,
   metrics as metrics_lib,
-  run as run_lib,
   serialization,
   sharded_store,
   state_file,
   state_store,
   summary,
 )
-from tff_adaptive.runs.errors import ResumeError, RunFileError, StateError, saving
+from tff_adaptive.runs.errors import ResumeError, StateError, saving
 
 CURVES = 'curves.png'
 ResumeFrom: TypeAlias = Literal['latest', 'previous']
@@ -67,8 +65,7 @@ class RunFiles:
         self.store = state_store.ClientStateStore(None, client_state)
         self.log = metrics_lib.MetricsLog(None)
       else:
-        path = config.checkpoint_path(output_dir)
-        _check_places(output_dir, path)
+        path = state_file.path(output_dir)
         if not os.path.exists(path) or not os.path.getsize(path):
           _refuse_results_without_checkpoint(output_dir, path)
         for needed in (output_dir, os.path.dirname(path)):
@@ -79,11 +76,7 @@ class RunFiles:
             os.close(os.open(path, os.O_CREAT, 0o600))  # Its journal has the mode of the file.
             os.chmod(path, 0o600)
         self.store = sharded_store.open_store(
-          path,
-          client_state,
-          config.client_state_store,
-          keep_checkpoints=config.keep_checkpoints,
-          workers=workers,
+          path, client_state, config.client_state_store, workers=workers
         )
         stack.callback(self.store.close)
         kept = self._resume(output_dir, path, config.rounds, resume_from)
@@ -114,9 +107,10 @@ class RunFiles:
 
   def _resume(
     self, folder: str, path: str, rounds: int, resume_from: ResumeFrom
-  ) -> metrics_lib.Table | None:
+  ) -> list[dict[str, float]]:
     """Restores a checkpoint if there is one; returns the rows before it."""
-    checkpoint, kept = self.store.restore(self.state, resume_from), None
+    checkpoint = self.store.restore(self.state, resume_from)
+    kept: list[dict[str, float]] = []
     if checkpoint is None:
       _refuse_results_without_checkpoint(folder, path)
     else:
@@ -131,14 +125,6 @@ class RunFiles:
         )
       kept = _rows_behind(os.path.join(folder, metrics_lib.FILE), self.round_number)
       self.store.forget_later(self.round_number)
-    # Reports take the last evaluation by client in the folder, perhaps of a round that is to be
-    # trained again.
-    pattern = os.path.join(glob.escape(folder), run_lib.CLIENT_EVALUATIONS, 'round_*.csv')
-    for evaluation in glob.glob(pattern):
-      number = os.path.basename(evaluation)[len('round_') : -len('.csv')]
-      if number.isdecimal() and int(number) > self.round_number:
-        with saving(evaluation, ResumeError):
-          os.unlink(evaluation)
     return kept
 
 
@@ -149,17 +135,6 @@ def _has_noise(server_state: Any) -> bool:
   return any('query_state' in name.split('/') for name in names)
 
 
-def _check_places(folder: str, checkpoint_path: str) -> None:
-  """Raises ResumeError if a folder has the name of one of the run's files, or the reverse."""
-  files = [os.path.join(folder, name) for name in _FILES]
-  for path in (*files, checkpoint_path):
-    if os.path.isdir(path):
-      raise ResumeError(f'{path} is a folder where a file of the run belongs: move it away.')
-  for path in (folder, os.path.dirname(checkpoint_path), os.path.join(folder, 'tensorboard')):
-    if os.path.lexists(path) and not os.path.isdir(path):
-      raise ResumeError(f'{path} is a file where a folder of the run belongs: move it away.')
-
-
 def _refuse_results_without_checkpoint(folder: str, path: str) -> None:
   """Raises ResumeError if a folder has rows but its checkpoint at `path` is missing."""
   results = (os.path.join(folder, name) for name in (metrics_lib.FILE, summary.FILE))
@@ -167,34 +142,24 @@ def _refuse_results_without_checkpoint(folder: str, path: str) -> None:
   found = next((p for p in results if os.path.exists(p) and os.path.getsize(p)), None)
   if found is None:
     return
-  way_out = 'bring it back, or start in a new folder'
-  now = os.path.dirname(path)
-  with contextlib.suppress(FileNotFoundError, RunFileError):
-    was = config_file.read(folder)['settings'].get('client_state_dir')
-    was = was or os.path.join(folder, 'checkpoints')
-    if os.path.abspath(was) != os.path.abspath(now):
-      way_out = (
-        f'client_state_dir was {was!r} and is now {now!r}: give the former, or move'
-        f' {state_file.STATE_FILE} and what lies beside it there'
-      )
   raise ResumeError(
-    f'{found} has the results of a run, but its checkpoint, {path}, is gone: {way_out}.'
+    f'{found} has the results of a run, but its checkpoint, {path}, is gone: bring it back, or'
+    ' start in a new folder.'
   )
 
 
-def _rows_behind(metrics: str, last_round: int) -> metrics_lib.Table | None:
+def _rows_behind(metrics: str, last_round: int) -> list[dict[str, float]]:
   """Returns the rows up to round `last_round`, the checkpoint's; ResumeError if one is missing."""
   try:
-    table = metrics_lib.read(metrics)
+    rows = metrics_lib.read(metrics)
   except FileNotFoundError:
-    table = metrics_lib.Table([], [])
-  kept = [row for t, row in zip(table.rounds, table.cells) if t <= last_round]
-  if not kept and last_round == 0:
-    return None  # Killed between the first checkpoint and the first row.
-  missing = set(range(last_round + 1)).difference(table.rounds)
-  if missing:
+    rows = []
+  kept = [row for row in rows if row['round'] <= last_round]
+  missing = set(range(last_round + 1)).difference(row['round'] for row in kept)
+  # There may be none: killed between the first checkpoint and the first row.
+  if missing and (kept or last_round):
     raise ResumeError(
       f'{metrics} lacks round {min(missing)}; the checkpoint has rounds 0 to {last_round} behind'
       ' it: restore the file, or start in a new folder.'
     )
-  return metrics_lib.Table(table.columns, kept)
+  return kept

@@ -2,8 +2,8 @@
 
 Between checkpoints, new client states are staged. Each subround writes one file, whole, with a name
 that depends on its clients and the round's sequence number, so a subround that is trained twice has
-one file. The file is removed when all of its clients have newer states. Staged files are not
-synced: after a power failure these rounds are repeated. The run's process knows only the places.
+one file. Staged files are not synced: after a power failure these rounds are repeated. The run's
+process knows only the places.
 
 A checkpoint folds the staged states into shards, SQLite files chosen by a hash of the client's id.
 The checkpoint in the run's state file says which round counts, and has the digest of all shards.
@@ -11,7 +11,6 @@ One process writes a shard in one transaction. It needs a token, which each star
 anew.
 """
 
-import collections
 import contextlib
 import hashlib
 import os
@@ -190,12 +189,10 @@ class StateSource:
         with open(temporary, 'wb') as file:
           file.writelines(states)
         try:
-          os.link(temporary, path)  # Unlike a renaming, it replaces nothing.
+          atomic_files.place_new(temporary, path)
         except FileExistsError:
           with open(path, 'rb') as file:  # What the other call has counted, or will.
             states = [file.read(len(state)) for state in states]
-        except OSError:  # A file system without links.
-          os.replace(temporary, path)
       finally:
         with contextlib.suppress(OSError):
           os.unlink(temporary)
@@ -243,7 +240,6 @@ class ShardedStateStore(ClientStateStore):
     self.each: Each = lambda function, arguments, _: [function(a) for a in arguments]
     self._sequence = 0
     self._staged: dict[str, tuple[int, Place]] = {}  # Since the last checkpoint.
-    self._newest: collections.Counter[str] = collections.Counter()  # Of each file.
 
   def get(self, client_ids: Sequence[str]) -> list[Any]:
     """See `ClientStateStore.get`; returns references to the states if `by_reference`."""
@@ -262,11 +258,7 @@ class ShardedStateStore(ClientStateStore):
     self._own()
     if not all(isinstance(state, Place) for state in states):
       states = self.source.store(self._keys(client_ids), states)
-    self._newest.update(place.name for place in states)
-    for client_id, place in zip(client_ids, states):
-      if client_id in self._staged:
-        self._supersede(self._staged[client_id][1].name)
-      self._staged[client_id] = made, place
+    self._staged.update((c, (made, place)) for c, place in zip(client_ids, states))
     self._sequence += 1
 
   def commit(
@@ -276,7 +268,6 @@ class ShardedStateStore(ClientStateStore):
     super().commit(round_number, server_state, metadata)
     if self._staged:
       self._staged.clear()
-      self._newest.clear()
       self._clear_folder()
 
   def forget_later(self, round_number: int) -> None:
@@ -327,14 +318,6 @@ class ShardedStateStore(ClientStateStore):
       os.makedirs(os.path.join(self.folder, STAGED), exist_ok=True)
       self._clear_folder()
 
-  def _supersede(self, name: str) -> None:
-    """Counts one state of a staged file as outdated; the last one removes the file."""
-    self._newest[name] -= 1
-    if not self._newest[name]:
-      del self._newest[name]
-      with contextlib.suppress(OSError):
-        os.unlink(os.path.join(self.folder, STAGED, name))
-
   def _clear_folder(self) -> None:
     """Removes all staged files, whose states are in a checkpoint or belong to lost rounds."""
     staged = os.path.join(self.folder, STAGED)
@@ -374,7 +357,6 @@ def open_store(
   client_state: Any,
   wanted: str,
   *,
-  keep_checkpoints: int = 2,
   workers: client_references.WorkerContext | None = None,
 ) -> ClientStateStore:
   """Opens the store of a run, in the form in which it began or that its settings ask for.
@@ -382,21 +364,19 @@ def open_store(
   Args:
     path: The state file.
     client_state: A client's state before its first round; `()` for none.
-    wanted: The kind of store of a new run: 'memory', 'disk' or 'shards'.
-    keep_checkpoints: Number of checkpoints that the file keeps, >= 1.
+    wanted: The kind of store of a new run: 'memory' or 'shards'.
     workers: The workers that train, if they can load and store client states themselves.
 
   Raises:
     StateError: See `ClientStateStore`. Other files have not been changed then.
   """
-  signature = serialization.Packer(client_state).signature
   # Its lock comes first: it also keeps others off the folder of the shards.
-  file = StateFile(path, signature=signature, keep_checkpoints=keep_checkpoints)
+  file = StateFile(path, signature=serialization.Packer(client_state).signature)
   try:
     # A start that was lost before its first checkpoint decides nothing.
     may_begin = not file.rounds and wanted == 'shards' and bool(tree.flatten(client_state))
     if not (file.is_sharded or may_begin):
-      return ClientStateStore(file, client_state, in_memory=wanted != 'disk')
+      return ClientStateStore(file, client_state)
     store = ShardedStateStore(file, client_state)
     if workers is not None:
       store.let_work(workers)

@@ -24,9 +24,9 @@ import numpy as np
 
 from tff_adaptive.runs.errors import SaveError, StateError
 
-STATE_FILE = 'state.sqlite'  # Its name in a run's folder of checkpoints.
 MEMORY = ':memory:'  # SQLite's own name.
 FORMAT = 'tff-adaptive-3'
+KEPT = 2  # Checkpoints: the previous one is there if the latest is damaged.
 _CHECKSUM_BYTES = 16
 _SETTINGS = 'CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL)'
 _TABLES = (
@@ -44,8 +44,7 @@ _TABLES = (
 # with zeros, as some builds of SQLite do. A file of somebody else may not call functions.
 _PRAGMAS = ('trusted_schema=OFF', 'page_size=16384', 'synchronous=FULL', 'secure_delete=OFF')
 # Of a run's own file, not of its many shards: pages changed since the last commit are in memory.
-PAGE_CACHE_BYTES = 256 << 20
-_OF_RUN = ('locking_mode=EXCLUSIVE', f'cache_size=-{PAGE_CACHE_BYTES >> 10}')
+_OF_RUN = ('locking_mode=EXCLUSIVE', f'cache_size=-{256 << 10}')  # KiB.
 
 
 class Count(NamedTuple):
@@ -84,14 +83,7 @@ class StateFile:
   seconds = 1.0
   locked = 'another process is using it; wait for that run to end'
 
-  def __init__(
-    self,
-    path: str,
-    *,
-    is_writer: bool = False,
-    signature: str | None = None,
-    keep_checkpoints: int = 2,
-  ):
+  def __init__(self, path: str, *, is_writer: bool = False, signature: str | None = None):
     """Opens the file.
 
     Args:
@@ -99,13 +91,12 @@ class StateFile:
       is_writer: Whether to create the file if it does not exist, and to begin a transaction.
       signature: The layout of a client state. If it is given, this is the file of a run, which
         writes to it and locks it against other processes until it is closed.
-      keep_checkpoints: Number of checkpoints that the run keeps, >= 1.
 
     Raises:
       StateError: If the file cannot be opened, is damaged or in use, or has another format or
         signature.
     """
-    self.path, self._keep, self._is_held = path, keep_checkpoints, signature is not None
+    self.path, self._is_held = path, signature is not None
     is_writer = is_writer or self._is_held
     self._counted = Count()
     self._failure: SaveError | None = None
@@ -319,7 +310,7 @@ class StateFile:
 
   def _kept(self) -> list[int]:
     """Returns the rounds of the checkpoints that stay when the next one is made."""
-    return self.rounds[1 - self._keep :] if self._keep > 1 else []
+    return self.rounds[1 - KEPT :]
 
   def _read_settings(self) -> dict[str, str]:
     """Returns the file's settings, if it has the tables of this format and nothing else."""
@@ -403,6 +394,11 @@ class StateFile:
         f'{self.path}: the checkpoint of round {round_number} is damaged ({error}).'
         f' {self._way_out(round_number)}'
       ) from None
+
+
+def path(folder: str) -> str:
+  """Returns the path of the state file of the run in a folder."""
+  return os.path.join(folder, 'checkpoints', 'state.sqlite')
 
 
 def read_last(path: str) -> tuple[int, dict[str, np.ndarray]]:

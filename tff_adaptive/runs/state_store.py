@@ -27,9 +27,9 @@ class Checkpoint:
 class ClientStateStore:
   """Client states by client id, which are checkpointed with the server state.
 
-  A client that was never seen has `initial_state` and takes no space. States put since the last
-  `commit` are in memory or in the file's open transaction. In both cases all of them are lost if
-  the process ends before the next `commit`. After a failed write every call raises the same error.
+  A client that was never seen has `initial_state` and takes no space. States stay in memory once
+  they were read or put. States put since the last `commit` are lost if the process ends before the
+  next. After a failed write every call raises the same error.
 
   Use it from one thread only, and from one process at a time (the file is locked).
 
@@ -41,37 +41,25 @@ class ClientStateStore:
     self,
     path: str | StateFile | None,
     initial_state: Any,
-    *,
-    in_memory: bool = True,
-    keep_checkpoints: int = 2,
   ):
     """Opens the file at `path`, or creates it.
 
     Args:
-      path: The SQLite file, whose folder must exist, or an open file with its own
-        `keep_checkpoints`, which the store closes. None keeps everything in memory and saves
-        nothing.
+      path: The SQLite file, whose folder must exist, or an open file, which the store closes. None
+        keeps everything in memory and saves nothing.
       initial_state: A client's state before its first round: a structure (nested tuples, lists,
         mappings) of arrays or tensors of fixed shape; `()` for none.
-      in_memory: Whether client states stay in memory once they were read or put. Otherwise only
-        SQLite's page cache is in memory.
-      keep_checkpoints: Number of checkpoints that the file keeps, >= 1.
 
     Raises:
       StateError: If the file is damaged, in use by another process, or holds states of
         another structure.
-      ValueError: If a number is out of its range.
     """
-    if keep_checkpoints < 1:
-      raise ValueError(f'keep_checkpoints is {keep_checkpoints}; it must be at least 1.')
     self.notes: list[str] = []
     self._packer = serialization.Packer(initial_state)
-    self._in_memory = in_memory
-    self._known: dict[str, bytes] = {}  # Client id -> its state, in memory.
+    self._known: dict[str, bytes] = {}  # Client id -> its state.
     self._dirty: dict[str, int] = {}  # Client id -> the round of its state that only memory has.
     if not isinstance(path, StateFile):
-      signature = self._packer.signature
-      path = StateFile(path or MEMORY, signature=signature, keep_checkpoints=keep_checkpoints)
+      path = StateFile(path or MEMORY, signature=self._packer.signature)
     self._file = path
     self._last_round = max(self._file.rounds, default=-1)
 
@@ -118,12 +106,8 @@ class ClientStateStore:
         than the last checkpoint's.
     """
     made = self._check_put(client_ids, states, round_number)
-    packed = [self._packer.pack(state) for state in states]
-    for client_id, blob in zip(client_ids, packed):
-      if self._in_memory:
-        self._dirty[client_id], self._known[client_id] = made, blob
-      else:
-        self._file.put_client(client_id, made, blob)
+    self._known.update(zip(client_ids, [self._packer.pack(state) for state in states]))
+    self._dirty.update(dict.fromkeys(client_ids, made))
 
   def commit(
     self, round_number: int, server_state: Any, metadata: Mapping[str, Any] | None = None
@@ -239,6 +223,6 @@ class ClientStateStore:
     if client_id in self._known:
       return self._known[client_id]
     blob = self._file.read_client(client_id)
-    if blob is not None and self._in_memory:
+    if blob is not None:
       self._known[client_id] = blob
     return blob

@@ -1,18 +1,11 @@
 """Callbacks that observe a run and may add columns to its rows."""
 
-import collections
 import dataclasses
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
   from tff_adaptive.training.loop import TrainingResult
-
-_ROUNDS_OF_RATE = 50
-_SECONDS_BETWEEN_LINES = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,14 +47,6 @@ class Callback:
 
     Args:
       row: Column -> number, with the evaluation's columns if the round was evaluated.
-    """
-
-  def client_values(self, number: int, values: Mapping[str, np.ndarray]) -> None:
-    """Called with the values of each client after an evaluation by client.
-
-    Args:
-      number: The number of rounds done.
-      values: Name -> float64 [clients]; NaN for a client without a value.
     """
 
   def checkpoint(self, round_number: int) -> None:
@@ -131,7 +116,7 @@ class RayCallback(Callback):
   """Tells workers the number of the round, and adds their counters to the row.
 
   The columns are seconds_waiting (for workers), bytes_to_workers, bytes_from_workers and
-  subrounds_retried. From time to time a line reports the number of workers and their speed.
+  subrounds_retried.
   """
 
   def __init__(self, context: Any):
@@ -139,12 +124,11 @@ class RayCallback(Callback):
     self._context = context
     self._before: Mapping[str, float] = {}
     self._say: Callable[[str], None] = print
-    self._rounds: collections.deque[tuple[float, float]] = collections.deque(maxlen=_ROUNDS_OF_RATE)
-    self._last_line = time.monotonic()
 
   def begin(self, run: RunInfo) -> None:
     self._say = run.say
-    run.say(f'Starting {self._workers()}.')
+    count = self._context.workers
+    run.say(f'Starting {count} worker{"" if count == 1 else "s"}.')
 
   def round_begin(self, number: int) -> None:
     self._before = self._context.counters()
@@ -152,16 +136,3 @@ class RayCallback(Callback):
 
   def columns(self) -> Mapping[str, float]:
     return {name: now - self._before[name] for name, now in self._context.counters().items()}
-
-  def round_end(self, row: Mapping[str, Any]) -> None:
-    if not row.get('seconds_round'):
-      return
-    self._rounds.append((row['clients'], row['seconds_round']))
-    if time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES:
-      self._last_line = time.monotonic()
-      clients, seconds = map(sum, zip(*self._rounds))
-      self._say(f'{self._workers()}, {clients / seconds:.1f} clients/s')
-
-  def _workers(self) -> str:
-    count = self._context.workers
-    return f'{count} worker{"" if count == 1 else "s"}'

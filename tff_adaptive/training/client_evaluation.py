@@ -47,12 +47,10 @@ class ClientReport:
   Attributes:
     columns: Column -> number: `clients_GROUP_METRIC_STATISTIC`, `clients_GROUP_inference_...` for
       theta-bar, `clients_GROUP_personalized_...` after fine-tuning.
-    values: `clients_GROUP_METRIC` and so on -> float64 [C], the clients' values.
     table: A CSV text with a line for each client.
   """
 
   columns: dict[str, float]
-  values: dict[str, np.ndarray]
   table: str
 
 
@@ -108,7 +106,8 @@ class ClientEvaluation:
     weight_sets = {'': rounds.trainable(state.global_model_weights)}
     if inference := getattr(state, 'inference_weights', None):
       weight_sets['inference'] = rounds.trainable(inference)
-    report, lines = ClientReport({}, {}, ''), []
+    columns: dict[str, float] = {}
+    lines: list[dict[str, Any]] = []
     for name, group in self._groups.items():
       ids = self._ids[name]
       of_group: list[dict[str, Any]] = []
@@ -121,15 +120,14 @@ class ClientEvaluation:
         for i, metric in enumerate(self._metrics):
           own = '_'.join(filter(None, (model, metric)))
           values = client_distribution.of_clients(sums[:, i])
-          report.values[f'clients_{name}_{own}'] = values
           for statistic, value in client_distribution.describe(sums[:, i], metric).items():
-            report.columns[f'clients_{name}_{own}_{statistic}'] = value
+            columns[f'clients_{name}_{own}_{statistic}'] = value
           for line, value in zip(of_group, values):
             line[own] = repr(float(value))
       lines += of_group
     import pandas as pd  # Slow to import and needed here only.
 
-    return dataclasses.replace(report, table=pd.DataFrame(lines).to_csv(index=False))
+    return ClientReport(columns, pd.DataFrame(lines).to_csv(index=False))
 
   def _personalized(
     self, weights: Any, group: Group, ids: Sequence[str], number: int

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ from tff_adaptive import costs
 from tff_adaptive._utils import validation
 from tff_adaptive.population import rounds as population_rounds
 from tff_adaptive.population.buffered import Buffered
-from tff_adaptive.runs import capacity, config as config_file, state_file
+from tff_adaptive.runs import capacity, config as config_file
 
 
 def _whole(default: Any, least: int, hint: str, *, changes_numbers: bool = True) -> Any:
@@ -45,14 +44,9 @@ class TrainingConfig:
       seconds, above 0. It needs a `population`.
     rounds_per_checkpoint: The number of rounds between checkpoints, >= 1. The last round is saved
       too.
-    keep_checkpoints: The number of checkpoints that the file keeps, >= 1. An earlier one helps if
-      the latest is damaged.
     client_state_store: Where a stateful algorithm's client states are between checkpoints: in
-      'memory' or on 'disk' of this process, or in 'shards', files beside the checkpoint that
-      workers which see the folder read and write themselves. A resumed run keeps the store with
-      which it began.
-    client_state_dir: The folder of the checkpoint file. None means `checkpoints` in the run's
-      folder.
+      'memory' of this process, or in 'shards', files beside the checkpoint that workers which see
+      the folder read and write themselves. A resumed run keeps the store with which it began.
     metric: The metric shown on the progress line.
     cost_model: If given, metrics.csv and summary.json report the costs of rounds.
     population: If given, it determines availability, speed and failures of clients, and each
@@ -76,9 +70,7 @@ class TrainingConfig:
     None, validation.above_zero, 'give 60, say, or None'
   )
   rounds_per_checkpoint: int = _whole(50, 1, 'give 50, say', changes_numbers=False)
-  keep_checkpoints: int = _whole(2, 1, 'give 2, say', changes_numbers=False)
   client_state_store: str = _field('memory')
-  client_state_dir: str | None = _field(None)
   metric: str = _field('accuracy')
   cost_model: costs.CostModel | None = None
   population: population_rounds.Population | None = None
@@ -121,12 +113,6 @@ class TrainingConfig:
     """Whether clients get a maximum number of steps."""
     return self.population is not None and self.population.limits_steps
 
-  def checkpoint_path(self, output_dir: str) -> str:
-    """Returns the path of the checkpoint file of a run in `output_dir`."""
-    return os.path.join(
-      self.client_state_dir or os.path.join(output_dir, 'checkpoints'), state_file.STATE_FILE
-    )
-
   def record(self, settings: Mapping[str, Any] | None = None) -> config_file.Record:
     """Returns the settings that config.json records for a run of a program.
 
@@ -143,15 +129,8 @@ class TrainingConfig:
       if name in found:
         raise ValueError(f'settings has {name!r}, which `config` says already: leave it out.')
     del found['metric'], found['cost_model']
-    if self.client_state_dir is not None:  # The file is read from other folders too.
-      found['client_state_dir'] = os.path.abspath(self.client_state_dir)
     found['population'] = self.population and self.population.record()
-    if self.virtual_seconds_per_evaluation is None:  # Records stay as they were.
-      del found['virtual_seconds_per_evaluation']
-    if self.synchrony is None:
-      del found['synchrony']
-    else:
-      found['synchrony'] = dataclasses.asdict(self.synchrony)
+    found['synchrony'] = self.synchrony and dataclasses.asdict(self.synchrony)
     if self.population is not None and self.cost_model is not None:
       # Who finishes in time depends on it; without a population it only counts.
       model = dataclasses.asdict(self.cost_model)

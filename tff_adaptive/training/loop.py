@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tff_adaptive._utils import atomic_files, client_references
-from tff_adaptive.reports import figures, summaries
+from tff_adaptive.reports import figures
 from tff_adaptive.runs import config as config_file, run_files, summary as summary_lib
 from tff_adaptive.runs.errors import NonFiniteWeightsError, saving
 from tff_adaptive.training import (
@@ -24,8 +24,6 @@ from tff_adaptive.training import (
   tensorboard_log,
 )
 from tff_adaptive.training.config import TrainingConfig
-
-_MOST_COUNTED = 100_000  # Of more clients the examples are not counted: one by one it takes long.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +136,8 @@ def train(
       loader.by_reference = workers.accepts(loader.source)
     if output_dir is not None:
       _write_config(output_dir, record, run_id, clients, files.state.global_model_weights)
-    audience, say = list(callbacks), _warn
+    audience: list[callbacks_lib.Callback] = list(callbacks)
+    say: Any = warnings.warn
     if output_dir is not None:
       audience.append(tensorboard_log.EventLog(os.path.join(output_dir, 'tensorboard')))
     if show_progress:
@@ -244,7 +243,7 @@ class _Run:
     return result
 
   def _of_clients(self, state: Any, number: int) -> dict[str, float]:
-    """Returns the columns of an evaluation by client if one is due, and passes its values on."""
+    """Returns the columns of an evaluation by client if one is due, and writes its file."""
     evaluation = self._client_evaluation
     if evaluation is None or not evaluation.is_due(number, self._config.rounds):
       return {}
@@ -256,8 +255,6 @@ class _Run:
       with saving(path):
         os.makedirs(folder, exist_ok=True)
         atomic_files.write_text(path, report.table)
-    for callback in self._callbacks:
-      callback.client_values(number, report.values)
     return {**report.columns, 'seconds_client_evaluation': time.perf_counter() - began}
 
   def _report(self, row: Mapping[str, Any]) -> None:
@@ -278,7 +275,7 @@ class _Run:
     config = self._config
     if not config.stop_at_target or config.target is None:
       return False
-    found = summaries.reached(rows, config.metric, config.target)
+    found = summary_lib.reached(rows, config.metric, config.target)
     return any(isinstance(first, dict) for first in found.values())
 
   def _summarize(self, test_fn: protocols.EvaluateFn | None) -> TrainingResult:
@@ -290,9 +287,9 @@ class _Run:
     if is_reached:
       summary['stopped_at_target'] = True
     if self._config.target is not None:
-      summary['to_target'] = summaries.reached(rows, self._config.metric, self._config.target)
+      summary['to_target'] = summary_lib.reached(rows, self._config.metric, self._config.target)
     if self._config.population is not None:
-      summary['population'] = summaries.of_population(rows, self._config.clients_per_round)
+      summary['population'] = summary_lib.of_population(rows, self._config.clients_per_round)
     # Of this process since it began: kilobytes, on Linux.
     summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     summary['state_megabytes'] = self._trainer.state_megabytes(files.state)
@@ -318,13 +315,8 @@ def _write_config(
   if os.path.exists(os.path.join(folder, config_file.FILE)):
     record.note_changes(folder)
     return
-  data: dict[str, Any] = {'clients': len(clients.client_ids)}
-  if data['clients'] <= _MOST_COUNTED:
-    data['examples'] = sum(int(clients.num_examples(client_id)) for client_id in clients.client_ids)
+  ids = clients.client_ids
+  data = {'clients': len(ids), 'examples': sum(int(clients.num_examples(name)) for name in ids)}
   weights = rounds.trainable(model)
   size = sum(int(w.size if hasattr(w, 'size') else w.shape.num_elements()) for w in weights)
   record.open(folder, data, size, run_id)
-
-
-def _warn(line: str) -> None:
-  warnings.warn(line, stacklevel=2)

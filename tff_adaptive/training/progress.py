@@ -17,8 +17,7 @@ from tff_adaptive.training import callbacks
 
 _SECONDS_BETWEEN_LINES = 10.0
 _ROUNDS_OF_RATE = 50  # The speed shown is that of the last so many rounds.
-_WIDE = 110  # Columns of a terminal that has room for a bar and whole words.
-_SHORT = {'accuracy': 'acc', 'validation': 'val', ' rounds/s': '/s'}  # For a narrow one.
+_WIDE = 110  # Columns of a terminal that has room for a bar.
 
 
 class Progress(callbacks.Callback):
@@ -38,19 +37,16 @@ class Progress(callbacks.Callback):
     self._last_line = -math.inf
     self._validation = ''
     self._bar: rich.progress.Progress | None = None
-    self._words: Mapping[str, str] = {}
 
   def begin(self, run: callbacks.RunInfo) -> None:
     """Begins to show the rounds of a run."""
     self._rounds, self._start = run.rounds, max(0, run.first_round - 1)
     if self._stream.isatty():
       console = rich.console.Console(file=self._stream)
-      is_wide = console.width >= _WIDE
-      self._words = {} if is_wide else _SHORT
       whole = rich.table.Column(no_wrap=True, min_width=len(f'round {run.rounds}/{run.rounds}'))
       self._bar = rich.progress.Progress(
         rich.progress.TextColumn('round {task.completed}/{task.total}', table_column=whole),
-        *([rich.progress.BarColumn(bar_width=12)] if is_wide else []),
+        *([rich.progress.BarColumn(bar_width=12)] if console.width >= _WIDE else []),
         rich.progress.TextColumn('{task.fields[text]}'),
         console=console,
       )
@@ -93,19 +89,16 @@ class Progress(callbacks.Callback):
       parts.append(f'loss {row["train_loss"]:.4f}')
     train, validation = f'train_{self._metric}', f'validation_{self._metric}'
     if train in row:
-      parts.append(f'{self._word(self._metric)} {row[train]:.4f}')
+      parts.append(f'{self._metric} {row[train]:.4f}')
     if validation in row:
-      self._validation = f'{self._word("validation")} {row[validation]:.4f}'
+      self._validation = f'val {row[validation]:.4f}'
     if self._validation:
       parts.append(self._validation)
     if round_number > self._start:
       self._times.append(time.monotonic())
     if len(self._times) > 1:  # The first round is traced too, and has no speed to show.
       rate = (len(self._times) - 1) / max(self._times[-1] - self._times[0], 1e-9)
-      parts.append(f'{rate:.2f}{self._word(" rounds/s")}')
+      parts.append(f'{rate:.2f}/s')
       left = datetime.timedelta(seconds=int((self._rounds - round_number) / rate + 0.5))
       parts.append(f'{left} left')
     return '  '.join(parts)
-
-  def _word(self, word: str) -> str:
-    return self._words.get(word, word)

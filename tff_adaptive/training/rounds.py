@@ -193,20 +193,11 @@ def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> No
       'build it with ClientTraining(batching=tff_adaptive.Batching(20)), say'
     )
   synchrony, limits = config.synchrony, config.limits_steps
-  versions = 'training.older_models(config, clients)' if synchrony else '0'
   mixing = synchrony is not None and synchrony.mixing
-  for entry, is_needed, what, way_out in (
-    ('version', synchrony is not None, 'older models', f'versions={versions}'),
-    ('mixed', mixing, 'mixing', f'mixing={mixing}'),
-    (
-      'max_steps',
-      limits,
-      'step limits',
-      f'batching=tff_adaptive.Batching(20, step_limits={limits})',
-    ),
-  ):
-    if hasattr(element, entry) != is_needed:
-      raise ValueError(
-        f'the process was built with{"out" if is_needed else ""} {what}, which this run'
-        f' {"needs" if is_needed else "has not"}: build it with ClientTraining({way_out}), say'
-      )
+  needed = {'version': synchrony is not None, 'mixed': mixing, 'max_steps': limits}
+  if any(hasattr(element, entry) != is_needed for entry, is_needed in needed.items()):
+    versions = 'training.older_models(config, clients)' if synchrony else '0'
+    raise ValueError(
+      f'the process was built for other rounds than these: build it with ClientTraining(versions='
+      f'{versions}, mixing={mixing}, batching=tff_adaptive.Batching(20, step_limits={limits})), say'
+    )

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer import record_writer
 
@@ -15,7 +14,6 @@ from tff_adaptive.runs.errors import saving
 from tff_adaptive.training import callbacks
 
 _GROUPS = ('train', 'validation', 'inference', 'clients', 'seconds')
-_BUCKETS = 30
 
 
 class EventLog(callbacks.Callback):
@@ -39,24 +37,18 @@ class EventLog(callbacks.Callback):
     self._write(event_pb2.Event(step=run.first_round, session_log=start))
 
   def round_end(self, row: Mapping[str, Any]) -> None:
-    """Writes one row; its `round` is the step."""
-    self._values(
-      int(row['round']), {k: {'simple_value': float(v)} for k, v in row.items() if k != 'round'}
-    )
-
-  def client_values(self, number: int, values: Mapping[str, np.ndarray]) -> None:
-    """Writes a histogram of each value."""
-    finite = {name: array[np.isfinite(array)] for name, array in values.items()}
-    self._values(number, {k: {'histo': _histogram(v)} for k, v in finite.items() if len(v)})
+    """Writes one round's row; `round` is the step."""
+    values = [
+      summary_pb2.Summary.Value(tag=tag(name), simple_value=float(value))
+      for name, value in row.items()
+      if name != 'round'
+    ]
+    self._write(event_pb2.Event(step=int(row['round']), summary=summary_pb2.Summary(value=values)))
 
   def close(self) -> None:
     """Closes the file."""
     if self._file is not None:
       self._file.close()
-
-  def _values(self, step: int, values: Mapping[str, Mapping[str, Any]]) -> None:
-    found = [summary_pb2.Summary.Value(tag=tag(name), **value) for name, value in values.items()]
-    self._write(event_pb2.Event(step=step, summary=summary_pb2.Summary(value=found)))
 
   def _write(self, event: event_pb2.Event) -> None:
     event.wall_time = time.time()
@@ -65,19 +57,6 @@ class EventLog(callbacks.Callback):
     with saving(self._path):
       os.stat(self._path)  # It may have been removed: an open file would not notice.
       self._file.write(record.getvalue())
-
-
-def _histogram(values: np.ndarray) -> summary_pb2.HistogramProto:
-  counts, edges = np.histogram(values, bins=_BUCKETS)
-  return summary_pb2.HistogramProto(
-    min=values.min(),
-    max=values.max(),
-    num=len(values),
-    sum=values.sum(),
-    sum_squares=np.square(values).sum(),
-    bucket_limit=edges[1:],
-    bucket=counts,
-  )
 
 
 def tag(column: str) -> str:

@@ -35,11 +35,6 @@ class Output(fields.Group):
     instead_of='rounds_per_evaluation',
   )
   rounds_per_checkpoint: int = fields.count('Rounds between checkpoints.', 50)
-  keep_checkpoints: int = fields.count(
-    'How many checkpoints to keep: an earlier one is used if the latest is damaged.',
-    2,
-    high=100,
-  )
   log_to: tuple[str, ...] = fields.flag(
     'Also log the run to mlflow or wandb (Weights & Biases); may be repeated. Their variables'
     ' say where: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, WANDB_MODE, WANDB_PROJECT.',

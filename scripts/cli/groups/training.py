@@ -8,8 +8,6 @@ from tff_adaptive_tasks import catalog
 
 from .. import fields, options
 
-_STATEFUL = ('client_state_store', 'client_state_dir')
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Training(fields.Group):
@@ -154,14 +152,10 @@ class Clients(fields.Group):
     'Clips local gradients to this 2-norm. Default none.', validation.above_zero, 10
   )
   client_state_store: str | None = fields.flag(
-    'Where the client states of a stateful algorithm are during training: memory or disk of this'
-    ' process, or shards: files beside the checkpoint that the workers use themselves. Default'
-    ' memory; with --ray on several machines that see output_dir, shards.',
-    choices=('memory', 'disk', 'shards'),
-    changes_numbers=False,
-  )
-  client_state_dir: str | None = fields.flag(
-    'Folder of the checkpoint file with the client states. Default: in output_dir.',
+    'Where the client states of a stateful algorithm are during training: memory of this process,'
+    ' or shards: files beside the checkpoint that the workers use themselves. Default memory; with'
+    ' --ray on several machines that see output_dir, shards.',
+    choices=('memory', 'shards'),
     changes_numbers=False,
   )
 
@@ -173,10 +167,9 @@ class Clients(fields.Group):
     fields.check_name('client_weighting', self.client_weighting, valid)
     algorithm = settings.what.algorithm_entry
     keeps = algorithm.is_stateful or settings.what.client_optimizer_state == 'keep'
-    for name in _STATEFUL:
-      if getattr(self, name) is not None and not keeps:
-        stateful = [a.name for a in registry.ALGORITHMS.values() if a.is_stateful]
-        raise ValueError(
-          f'--{name} has no meaning for --algorithm {algorithm.name}; leave it out (it belongs to'
-          f' {", ".join(stateful)}, and to --client_optimizer_state=keep).'
-        )
+    if self.client_state_store is not None and not keeps:
+      stateful = [a.name for a in registry.ALGORITHMS.values() if a.is_stateful]
+      raise ValueError(
+        f'--client_state_store has no meaning for --algorithm {algorithm.name}; leave it out (it'
+        f' belongs to {", ".join(stateful)}, and to --client_optimizer_state=keep).'
+      )

@@ -37,10 +37,9 @@ def test_a_run_may_begin_on_a_cluster_and_go_on_without_one_and_the_reverse():
   )
 
 
-def test_folders_of_data_and_of_client_states_are_recorded_absolute(tmp_path, monkeypatch):
+def test_the_folder_of_data_is_recorded_absolute(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  now = record(algorithm='scaffold', client_state_dir='cs', task='emnist_cr', data_dir='data')
-  assert now.settings['client_state_dir'] == str(tmp_path / 'cs')
+  now = record(task='emnist_cr', data_dir='data')
   assert now.settings['data_dir'] == str(tmp_path / 'data')
 
 
@@ -53,10 +52,6 @@ def test_folders_that_cannot_be_used_are_refused_and_not_made(tmp_path):
   (tmp_path / 'file').write_text('x')
   with pytest.raises(ValueError, match=r'not empty and holds no config\.json'):
     records.check_folder(str(tmp_path), record)
-  (tmp_path / 'state.sqlite').write_text('')
-  states = config.Record({'rounds': 1, 'client_state_dir': str(tmp_path)})
-  with pytest.raises(ValueError, match=f'--client_state_dir={tmp_path} is of another run'):
-    records.check_folder(str(tmp_path / 'run'), states)
   for folder in (f'{tmp_path}/file/run', '/proc/run'):
     with pytest.raises(ValueError, match=f'--output_dir={folder} cannot be written to'):
       records.check_folder(folder, record)

@@ -35,10 +35,10 @@ def test_a_hyperparameter_counts_where_the_registry_has_it():
 
 
 def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
-  given = {'tau': 0.5, 'rounds': 3, 'client_state_store': 'disk'}
+  given = {'tau': 0.5, 'rounds': 3, 'client_state_store': 'shards'}
   found = Space({'algorithm': ['fed_avg', 'fed_adam', 'scaffold']}, given).grid('x')
   assert [run.server.get('tau') for run in found] == [None, 0.5, None]
-  assert [run.clients.client_state_store for run in found] == [None, None, 'disk']
+  assert [run.clients.client_state_store for run in found] == [None, None, 'shards']
   assert {run.training.rounds for run in found} == {3}
 
 

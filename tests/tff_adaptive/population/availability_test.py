@@ -18,10 +18,6 @@ def masks(availability, rounds, seconds_a_round=60.0, seed=0, ids=IDS):
   return np.array([mask(t, (t - 1) * seconds_a_round) for t in range(1, rounds + 1)])
 
 
-def test_always_is_always():
-  assert masks(population.Always(), 3).all()
-
-
 def test_independent_clients_are_there_as_often_as_their_probability_says():
   p = dict(zip(IDS, (0.0, 0.1, 0.3, 0.5, 0.9, 1.0)))
   found = masks(population.Independent(p), 4000)

@@ -102,17 +102,6 @@ def test_bad_settings_are_refused(chosen, synchrony, message):
   assert '\n' not in str(raised.value)
 
 
-def test_clients_that_do_not_arrive_in_the_run_are_said():
-  run = simulation(people(1, 2, 5000, 2000), buffered.Buffered(4), 1, [2] * 4)
-  run.most_versions(10)  # They may arrive yet.
-  assert run.note is None
-  run.most_versions(40)
-  assert run.note.startswith('2 of the 2 clients that train at the end began at server step 0 or')
-  alike = simulation(people(1, 2, 4), buffered.Buffered(3), 1)
-  alike.most_versions(200)
-  assert alike.note is None
-
-
 def test_a_step_that_never_comes_is_said(monkeypatch):
   monkeypatch.setattr(buffered, '_MOST_IN_VAIN', 50)
   slow = simulation(people(1, 50, 50, round_deadline=20.0), buffered.Buffered(3), 2)

@@ -50,7 +50,7 @@ def test_traces_are_read_by_client_and_profiles_by_column(tmp_path, read, text, 
     (PROFILES, 'client\na\n', 'and one or more of probability, phase'),
     (PROFILES, 'client,speed\na,1\n', 'and one or more of probability, phase'),
     (PROFILES, 'client,uplink,uplink\na,1,1\n', "has the columns 'client', 'uplink'"),
-    (PROFILES, 'client,uplink\na,1\na,2\n', "'a' has line 2 already"),
+    (PROFILES, 'client,uplink\na,1\na,2\n', "'a' has two lines"),
     (PROFILES, 'client,uplink\na,inf\n', 'give a finite number'),
   ],
 )

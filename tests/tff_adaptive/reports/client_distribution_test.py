@@ -21,7 +21,7 @@ def make(folder, values, seed=0, **settings):
   """A run whose clients have these accuracies at the end."""
   run = run_folders.make(folder, [0.1, 0.2], seed=seed, **settings)
   os.makedirs(folder / client_distribution.FOLDER)
-  for number, shift in ((5, 0.5), (10, 0.0)):
+  for number, shift in ((0, 0.5), (1, 0.0), (2, 0.25)):
     lines = [f'unseen,"c,{i}",4,1.0,{value + shift}\n' for i, value in enumerate(values)]
     text = ''.join(['group,client,examples,loss,accuracy\n', 'train,a,4,1.0,0.25\n', *lines])
     path = folder / client_distribution.FOLDER / f'round_{number:06d}.csv'
@@ -29,7 +29,7 @@ def make(folder, values, seed=0, **settings):
   return run
 
 
-def test_it_is_of_the_last_evaluation_of_each_run(tmp_path):
+def test_it_is_of_the_last_evaluation_of_each_run_up_to_its_last_row(tmp_path):
   found = [
     make(tmp_path / 'a', [0.2, 0.4], seed=0, algorithm='fed_avg'),
     make(tmp_path / 'b', [0.4, 0.6], seed=1, algorithm='fed_avg'),
@@ -61,7 +61,10 @@ def test_runs_that_diverged_or_are_not_complete_are_said_to_be(tmp_path):
   (table,) = made.tables
   assert table.rows[0] == ['FedAvg', *['diverged'] * 6]
   assert table.rows[1][1] == '0.7000'
-  assert table.note.startswith(f'Not complete: 1 of 3 runs: {tmp_path / "c"} (')
+  assert table.note == (
+    f'Diverged: 1 of 3 runs: {tmp_path / "b"}.'
+    f' Not complete: 1 of 3 runs: {tmp_path / "c"} (1 of 99 rounds).'
+  )
   assert made.data.splitlines()[1:] == [
     '"FedAvg (n = 1, 1 diverged)",0.2,0.5',
     '"FedAvg (n = 1, 1 diverged)",0.4,1',
@@ -79,12 +82,12 @@ def test_runs_that_diverged_or_are_not_complete_are_said_to_be(tmp_path):
 )
 def test_what_a_file_lacks_is_named(tmp_path, metric, clients, end, error):
   run = make(tmp_path / 'a', [0.2, 0.4])
-  path = tmp_path / 'a' / client_distribution.FOLDER / 'round_000010.csv'
+  path = tmp_path / 'a' / client_distribution.FOLDER / 'round_000001.csv'
   path.write_text(path.read_text().replace('4,1.0,0.4', end or '4,1.0,0.4'))
-  with pytest.raises(ValueError, match=rf'round_000010\.csv cannot be used: .*{error}'):
+  with pytest.raises(ValueError, match=rf'round_000001\.csv cannot be used: .*{error}'):
     client_distribution.build({'mine': [run]}, metric, clients)
   path.unlink()
-  path.with_name('round_000005.csv').unlink()
+  path.with_name('round_000000.csv').unlink()
   with pytest.raises(ValueError, match='has no evaluations by client'):
     client_distribution.build({'mine': [run]}, metric, clients)
 

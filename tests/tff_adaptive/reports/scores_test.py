@@ -22,8 +22,7 @@ def test_a_run_ends_diverged_when_all_clients_of_its_last_round_were_left_out(
   run.rows[-1]['clients'] = float(clients)
   if lost is not None:
     run.rows[-1]['non_finite_clients'] = float(lost)
-  assert scores.ends_diverged(run) == expected
-  assert scores.is_diverged(run)  # At some time.
+  assert scores.has_diverged(run, 'validation_accuracy') == expected
   value = scores.score([run], 'validation_accuracy').values[0]
   assert math.isnan(value) == expected
 
@@ -111,14 +110,13 @@ def test_runs_of_which_only_the_initial_model_was_evaluated_are_left_out(tmp_pat
 def test_theta_bar_is_taken_where_it_was_evaluated(tmp_path):
   test = {'test_accuracy': 0.5, 'test_inference_accuracy': 0.6}
   assert scores.value_on_test(run_folders.make(tmp_path / 'a', [0.1, 0.2], test=test)) == 0.6
-  with pytest.raises(ValueError, match='has no accuracy on test data'):
-    scores.value_on_test(run_folders.make(tmp_path / 'b', [0.1, 0.2]))
 
 
-@pytest.mark.parametrize('rounds, number', [(4000, 1), (2, 1), (1, 2)])
-def test_the_summary_of_fewer_rounds_is_not_that_of_the_last(tmp_path, rounds, number):
-  """Of a run that was complete, was begun again with more rounds, and has not ended yet."""
-  made = run_folders.make(tmp_path / 'a', [0.1, 0.2], test={'test_accuracy': 0.5}, rounds=rounds)
+@pytest.mark.parametrize('rounds, number, test', [(4000, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 0)])
+def test_test_data_are_those_of_the_last_round(tmp_path, rounds, number, test):
+  """Not of a run that was complete, was begun again with more rounds, and has not ended yet."""
+  test = {'test_accuracy': 0.5} if test else None
+  made = run_folders.make(tmp_path / 'a', [0.1, 0.2], test=test, rounds=rounds)
   made.rows[-1]['round'] = number
   with pytest.raises(ValueError, match=f'summary.json after {number} of {rounds} rounds'):
     scores.value_on_test(made)

@@ -26,16 +26,15 @@ def _seeds(folder, curves, column=COLUMN, rounds=4):
   return [dataclasses.replace(run, window=rounds) for run in found]
 
 
-def test_the_initial_model_is_the_last_of_no_run_where_others_were_evaluated(tmp_path):
-  runs = _seeds(tmp_path, [[0.1, 0.4, 0.8], [0.1, 0.6, 0.6], [0.1]])
-  assert _table(runs) == (
-    '0.6000 ± 0.0000 (2 of 3 runs)',
-    '0.7000 ± 0.1414 (2 of 3 runs)',
-    f'Not complete: 1 of 3 runs: {tmp_path / "2"} (0 of 4 rounds).',
+def test_a_run_that_is_not_complete_is_named_and_one_without_values_refused(tmp_path):
+  runs = _seeds(tmp_path, [[0.1, 0.4, 0.8], [0.1, 0.4], [0.1]])
+  assert _table(runs[:2]) == (
+    '0.5000 ± 0.1414',
+    '0.6000 ± 0.2828',
+    f'Not complete: 1 of 2 runs: {tmp_path / "1"} (2 of 4 rounds).',
   )
-  assert _table(runs[2:])[:2] == ('', '0.1000')
-  made = tables.comparison_table({'a': runs[:2], 'b': runs[2:]}, COLUMN)
-  assert [row[4] for row in made.rows] == ['0.7000 ± 0.1414', '']
+  with pytest.raises(ValueError, match=r'/2 has no values of .* after round 0'):
+    _table(runs)
 
 
 @pytest.mark.parametrize('end', [math.nan, math.inf, 500.0])
@@ -126,23 +125,9 @@ def test_the_legend_says_which_curve_ends_early(tmp_path):
   for runs, label in ((found, 'a (n = 3), to round 1'), (found[::2], 'a (n = 2)')):
     made = tables.comparison({'a': runs}, [COLUMN])
     assert [text.get_text() for text in made.figure.legends[0].get_texts()] == [label]
-  for run, t in zip(found, (0, 1)):
+  for run, t in zip(found[::2], (1, 2)):
     run.rows[:] = run.rows[t : t + 1]
   with pytest.raises(
     ValueError, match=r"the runs of 'a' have no round with a value of .* in common"
   ):
-    tables.comparison({'a': found}, [COLUMN])
-
-
-def test_a_run_whose_loss_diverged_is_left_out_of_the_curve_of_its_accuracy(tmp_path):
-  ends = [(value, {'seed': seed}) for seed, value in enumerate((0.2, 0.4, 0.9))]
-  found = run_folders.each(tmp_path, ends)
-  found[2].rows[-1]['validation_loss'] = math.nan
-  made = tables.comparison({'a': found, 'b': found[2:]}, [COLUMN])
-  shown = {text.get_text() for text in made.figure.legends[0].get_texts()}
-  assert shown == {'a (n = 2, 1 diverged)', 'b (diverged)'}
-  assert made.data.splitlines()[2:] == [
-    'a,1,0.3,0.141421',
-    'b (diverged),0,0.1,0',
-    'b (diverged),1,0.9,0',
-  ]
+    tables.comparison({'a': found[::2]}, [COLUMN])

@@ -16,16 +16,14 @@ def test_the_plan_says_how_large_it_may_grow_and_refuses_with_the_way_out(tmp_pa
   line = capacity.plan(100, 1000, 'memory', path)
   assert line.startswith('Client states: 100 clients may take part and each keeps 1.0 kB: up to')
   assert '151.2 kB of memory and 635.0 kB of disk' in line
-  monkeypatch.setattr(capacity, 'PAGE_CACHE_BYTES', 10**4)
-  assert 'to 10.0 kB of memory' in capacity.plan(10_000, 1000, 'disk', path)
   assert 'to 0 bytes of memory' in capacity.plan(10_000, 1000, 'shards', path)
-  staged = [capacity.plan(100, 1000, s, path, num_staged=500) for s in ('memory', 'shards')]
+  staged = [capacity.plan(100, 1000, s, path, 500) for s in ('memory', 'shards')]
   assert '635.0 kB of disk' in staged[0]
   assert '1.1 MB of disk' in staged[1]
-  with pytest.raises(ValueError, match="use client_state_store='disk'"):
+  with pytest.raises(ValueError, match="use client_state_store='shards'"):
     capacity.plan(10_000, 1000, 'memory', path)
-  with pytest.raises(ValueError, match=r'1\.0 GB are available: name a client_state_dir on'):
-    capacity.plan(10**6, 1000, 'disk', path)
+  with pytest.raises(ValueError, match=r'1\.0 GB are available: let `checkpoints` in'):
+    capacity.plan(10**6, 1000, 'shards', path)
   # What a run has on the disk already is no obstacle to going on.
   own = tmp_path / 's'
   own.write_bytes(bytes(10**6))

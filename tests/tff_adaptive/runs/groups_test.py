@@ -106,7 +106,7 @@ def test_conditions_are_met_by_options_truth_values_and_numbers(tmp_path, condit
 
 def test_a_copy_of_a_run_is_refused_with_what_helps(tmp_path):
   found = [_settings(tmp_path / name, seed=0, tau=tau) for name, tau in (('a', 1), ('b', 1))]
-  with pytest.raises(ValueError, match=r'/a and .*/b\. .* name one of their folders only'):
+  with pytest.raises(ValueError, match=r'/a and .*/b\. Name one of their folders only'):
     groups_lib.group(found)
   found.append(_settings(tmp_path / 'c', seed=0, tau=2))
   with pytest.raises(ValueError, match='Label the runs by tau too'):

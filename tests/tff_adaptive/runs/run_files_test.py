@@ -108,20 +108,6 @@ def test_a_torn_last_line_is_left_out_even_where_it_looks_whole(run, done):
   assert small_run.outcome(str(run)) == done[1]
 
 
-@pytest.mark.parametrize(
-  'name', ['metrics.csv', 'summary.json', 'curves.png', STATE, 'checkpoints', 'tensorboard']
-)
-def test_a_folder_in_the_place_of_a_file_is_refused_and_a_file_in_that_of_a_folder(run, name):
-  if (run / name).is_dir():
-    shutil.rmtree(run / name)
-    (run / name).write_text('')
-    _refused(run, 'is a file where a folder of the run belongs')
-  else:
-    (run / name).unlink()
-    (run / name).mkdir()
-    _refused(run, 'is a folder where a file of the run belongs')
-
-
 def _train(run, **options):
   return fakes.train(run, 10, rounds_per_evaluation=1, **options)
 

@@ -201,24 +201,6 @@ def test_whoever_had_the_run_before_can_neither_fold_nor_stage_for_it(path):
     assert _values(store, IDS[:2]) == [0, 0]
 
 
-def test_a_staged_file_goes_when_all_of_its_clients_have_newer_states(path):
-  with _open(path) as store:
-    folder = f'{store.folder}/staged'
-    _train(store, 1, IDS[:3])
-    (first,) = os.listdir(folder)
-    _train(store, 2, IDS[2:5])
-    assert len(os.listdir(folder)) == 2
-    _train(store, 3, IDS[:2])
-    assert len(os.listdir(folder)) == 2
-    assert first not in os.listdir(folder)
-    assert _values(store, IDS[:6]) == [3, 3, 2, 1, 1, -1]
-    _train(store, 4, IDS[:5])
-    assert len(os.listdir(folder)) == 1
-    store.commit(4, SERVER)
-    _train(store, 5, IDS[:5])
-    assert _values(store, IDS[:5]) == [12, 12, 11, 10, 10]
-
-
 def test_damage_of_what_is_staged_is_found(path):
   with _open(path) as store:
     keys, source = _stage(store.source, 7, ['a', 'b', 'é'], 1), store.source
@@ -333,7 +315,6 @@ def test_a_run_has_the_store_that_it_began_with(path, tmp_path_factory):
   with _open(plain, 'memory') as store:
     _saved(store)
   assert sharded_store.kind(plain, 'shards') == 'memory'
-  assert sharded_store.kind(plain, 'disk') == 'disk'
   store, _ = _resumed(plain)
   with store:
     assert not isinstance(store, sharded_store.ShardedStateStore)

@@ -1,4 +1,4 @@
-"""The state file: what is put is got, a checkpoint is all or nothing, memory is bounded."""
+"""The state file: what is put is got, a checkpoint is all or nothing."""
 
 import collections
 from unittest import mock
@@ -29,10 +29,9 @@ def _equal(a, b):
   assert a['h'][1].dtype == np.float64
 
 
-@pytest.mark.parametrize('in_memory', [True, False])
-def test_what_is_put_is_got_after_a_commit_and_a_restart(tmp_path, in_memory):
+def test_what_is_put_is_got_after_a_commit_and_a_restart(tmp_path):
   path = str(tmp_path / 's.sqlite')
-  with state_store.ClientStateStore(path, INITIAL, in_memory=in_memory) as store:
+  with state_store.ClientStateStore(path, INITIAL) as store:
     assert store.restore(SERVER) is None
     for i in range(30):
       store.put([str(i), f'other {i}'], [_state(i), _state(-i)])
@@ -41,7 +40,7 @@ def test_what_is_put_is_got_after_a_commit_and_a_restart(tmp_path, in_memory):
     server = {**SERVER, 'w': [np.arange(4, dtype=np.float32)], 'round': 12}
     store.commit(5, server, {'run_id': 'a'})
     store.put(['8', 'new'], [_state(1000), _state(1000)])  # Not committed.
-  with state_store.ClientStateStore(path, INITIAL, in_memory=in_memory) as store:
+  with state_store.ClientStateStore(path, INITIAL) as store:
     checkpoint = store.restore(SERVER)
     assert checkpoint.round_number == 5
     assert checkpoint.metadata == {'run_id': 'a'}
@@ -89,8 +88,6 @@ def test_rounds_go_forward_from_0_and_two_checkpoints_are_kept(tmp_path):
           store.put(['a'], [_state(1)], wrong)
       store.commit(last + 1, SERVER)
     assert store._file.rounds == [2, 3]
-  with pytest.raises(ValueError, match='keep_checkpoints is 0'):
-    state_store.ClientStateStore(None, INITIAL, keep_checkpoints=0)
 
 
 def test_what_is_collected_in_a_server_state_may_grow(tmp_path):
@@ -107,22 +104,19 @@ def test_what_is_collected_in_a_server_state_may_grow(tmp_path):
         store.restore(other)
 
 
-@pytest.mark.parametrize('in_memory', [True, False])
-def test_states_in_memory_are_read_once_and_written_once_at_a_commit(tmp_path, in_memory):
+def test_states_are_read_once_and_written_once_at_a_commit(tmp_path):
   path = str(tmp_path / 's.sqlite')
-  with state_store.ClientStateStore(path, INITIAL, in_memory=in_memory) as store:
+  with state_store.ClientStateStore(path, INITIAL) as store:
     file = store._file
-    assert file.rows('PRAGMA cache_size') == [(-256 * 1024,)]  # KiB; of a shard it is SQLite's own.
     with mock.patch.object(file, 'put_client', wraps=file.put_client) as write:
       store.put(['a', 'b'], [_state(1), _state(2)])
-      assert write.call_count == (0 if in_memory else 2)  # Others are written at once.
+      assert not write.called
       store.commit(1, [])
-      store.put(['b'], [_state(3)])
       store.commit(2, [])
-    assert [call.args[:2] for call in write.call_args_list] == [('a', 0), ('b', 0), ('b', 2)]
-  with state_store.ClientStateStore(path, INITIAL, in_memory=in_memory) as store:
+    assert [call.args[:2] for call in write.call_args_list] == [('a', 0), ('b', 0)]
+  with state_store.ClientStateStore(path, INITIAL) as store:
     file = store._file
     with mock.patch.object(file, 'read_client', wraps=file.read_client) as read:
       for _ in range(2):
         _equal(store.get(['a'])[0], _state(1))
-    assert read.call_count == (1 if in_memory else 2)
+    assert read.call_count == 1

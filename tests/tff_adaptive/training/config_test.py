@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 import tff_adaptive
-from tests.helpers import fakes
+from tests.helpers import fakes, run_folders
 from tff_adaptive import costs, population, registry, runs, training
 from tff_adaptive.runs import config as config_lib
-from tff_adaptive.training import loop
 
 COUNTS = (
   *('rounds', 'clients_per_round', 'rounds_per_evaluation', 'rounds_per_checkpoint'),
-  *('keep_checkpoints', 'max_examples_per_client'),
+  'max_examples_per_client',
 )
 
 
@@ -24,11 +23,9 @@ def record(settings=None, **options):
   )
 
 
-def test_a_programs_run_serves_load_run(tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
+def test_a_programs_run_serves_load_run(tmp_path):
   settings = {'algorithm': 'scaffold', 'client_learning_rate': 0.3}
-  result = fakes.train(tmp_path / 'run', 2, settings=settings, client_state_dir='states')
-  monkeypatch.chdir('/')  # The folder of client states is recorded absolute.
+  result = fakes.train(tmp_path / 'run', 2, settings=settings)
   run = tff_adaptive.load_run(str(tmp_path / 'run'))
   np.testing.assert_array_equal(run.weights[0], result.state.global_model_weights[0])
   assert run.settings['client_learning_rate'] == 0.3
@@ -60,16 +57,14 @@ def test_what_changes_no_number_may_change():
   harmless = dict(
     rounds_per_evaluation=1,
     rounds_per_checkpoint=1,
-    keep_checkpoints=1,
-    client_state_store='disk',
-    client_state_dir='/elsewhere',
+    client_state_store='shards',
     target=0.5,
     stop_at_target=True,
   )
-  before = {'settings': record().settings, 'files': {}}
+  before = run_folders.config(record().settings)
   assert record(rounds=9, metric='loss', **harmless).refused_changes(before) == []
   assert len(record(max_examples_per_client=3).refused_changes(before)) == 1
-  assert set(record().change_no_number) == set(harmless)
+  assert set(record().change_no_number) == {*harmless, 'virtual_seconds_per_evaluation'}
 
 
 def test_what_cannot_be_recorded_is_refused_before_anything_is_written(tmp_path):
@@ -93,7 +88,11 @@ def test_another_population_or_with_one_another_cost_model_is_another_run():
 
   assert 'cost_model' not in record(cost_model=model(2)).settings  # It only counts.
   clients = population.Population(round_deadline=60.0)
-  before = {'settings': record(population=clients, cost_model=model(2)).settings, 'files': {}}
+  before = {
+    'settings': record(population=clients, cost_model=model(2)).settings,
+    'files': {},
+    'change_no_number': [],
+  }
   assert before['settings']['cost_model']['batch_size'] == 2
   same = record(population=clients, cost_model=model(np.int64(2)))
   assert same.refused_changes(before) == []
@@ -121,17 +120,10 @@ def test_numpys_numbers_are_recorded_as_pythons():
     ('virtual_seconds_per_evaluation', 0, 'must be finite and above 0, found 0: give'),
     ('virtual_seconds_per_evaluation', 60, 'is given without a population'),
     ('target', 'high', "must be a number, found 'high': give"),
-    ('client_state_store', 'tape', "is 'tape'; it must be one of memory, disk, shards"),
+    ('client_state_store', 'tape', "is 'tape'; it must be one of memory, shards"),
   ],
 )
 def test_numbers_are_checked_by_their_fields(name, value, error):
   with pytest.raises((TypeError, ValueError)) as caught:
     record(**{name: value})
   assert str(caught.value).startswith(f'{name} {error}')
-
-
-def test_examples_of_very_many_clients_are_not_counted(tmp_path, monkeypatch):
-  for most, data in ((19, {'clients': 20}), (20, {'clients': 20, 'examples': 80})):
-    monkeypatch.setattr(loop, '_MOST_COUNTED', most)
-    loop._write_config(str(tmp_path / str(most)), record(), '', fakes.Clients(), [np.zeros(3)])
-    assert config_lib.read(str(tmp_path / str(most)))['data'] == data

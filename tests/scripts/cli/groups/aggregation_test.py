@@ -3,7 +3,7 @@
 import pytest
 
 from scripts.cli import build, records, resolve as resolve_lib
-from tests.helpers import small_problem
+from tests.helpers import run_folders, small_problem
 from tff_adaptive import aggregation, training
 
 
@@ -52,7 +52,7 @@ def test_noise_has_a_seed_only_where_one_is_given(monkeypatch, seed):
 
 def test_a_run_with_a_target_keeps_its_number_of_rounds():
   given = {'aggregator': 'dp_tree', 'target_epsilon': 5.0, 'output_dir': 'x'}
-  before = {'settings': resolve_lib.resolve(given, rounds=20).flat(), 'files': {}}
+  before = run_folders.config(resolve_lib.resolve(given, rounds=20).flat())
   (refused,) = records.of(resolve_lib.resolve(given, rounds=30)).refused_changes(before)
   assert '--rounds was 20 and is now 30, on which the noise' in refused
   assert records.of(resolve_lib.resolve(given, rounds=20)).refused_changes(before) == []

@@ -32,7 +32,7 @@ def test_defaults():
     ([], 'memory'),
     (['--ray=local'], 'memory'),
     (['--ray=auto'], 'shards'),
-    (['--ray=auto', '--client_state_store=disk'], 'disk'),
+    (['--ray=auto', '--client_state_store=memory'], 'memory'),
     (['--ray=local', '--client_state_store=shards'], 'shards'),
   ],
 )
