@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import re
 
 import numpy as np
 import pytest
@@ -230,7 +229,7 @@ def test_waves_and_subrounds_give_the_same_bits():
   _assert_same(one, parts)
 
 
-def test_what_has_no_meaning_is_refused(capfd):
+def test_what_has_no_meaning_is_refused():
   training_options = ClientTraining(batching=Batching(4), versions=2)
   with pytest.raises(ValueError, match='mime has the clients of a round send something before'):
     algorithms.build_drift_corrected(
@@ -253,5 +252,3 @@ def test_what_has_no_meaning_is_refused(capfd):
   private = training.PrivacyCallback(aggregation.SampledGaussian(N, 2, 1.0), 1e-3, 1)
   with pytest.raises(ValueError, match='supposes rounds drawn from all clients'):
     training.train(process, CLIENTS, lambda w: {}, config, callbacks=[private])
-  said = capfd.readouterr().err
-  assert re.search(r'Older models: at most \d at a time, 0\.0 MB, in memory and each check', said)
