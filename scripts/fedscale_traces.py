@@ -19,12 +19,12 @@ traces of devices have different lengths. Each is repeated up to the end of the 
 which train.py repeats all of them together.
 """
 
+import contextlib
 import dataclasses
 import itertools
-import math
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 if not __package__:  # Run as a file.
@@ -33,6 +33,7 @@ if not __package__:  # Run as a file.
 import numpy as np
 import pandas as pd
 
+from tff_adaptive import population
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.population import files as population_files
 
@@ -69,12 +70,13 @@ def main(arguments: Sequence[str]) -> int:
     raise ValueError('give --output, and --capacity, --behaviour or both.')
   devices = {name: _devices(path) for name, path in files.items() if path}
   task = flags.load_task(_FLAGS, task_options)
-  clients = task.train.client_ids
-  tables = {}
-  if _FLAGS.capacity:
-    tables['profiles'] = profiles(clients, devices['profiles'], _FLAGS.batch_size)
-  if _FLAGS.behaviour:
-    tables['availability'] = availability(clients, devices['availability'])
+  clients, tables = task.train.client_ids, {}
+  for name, found in devices.items():
+    with _about(files[name]):
+      if name == 'profiles':
+        tables[name] = profiles(clients, found, _FLAGS.batch_size)
+      else:
+        tables[name] = availability(clients, found)
   command.check_output('output', _FLAGS.output)
   for name, table in tables.items():
     path = f'{_FLAGS.output}.{name}.csv'
@@ -84,61 +86,45 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def profiles(clients: Sequence[str], devices: Mapping[Any, Any], batch_size: int) -> pd.DataFrame:
-  """Returns the rows of a --client_profiles file, from FedScale's device capacities.
-
-  Raises:
-    ValueError: If a device lacks one of the numbers.
-  """
-  rows = []
-  for client, (key, device) in zip(clients, itertools.cycle(devices.items())):
-    milliseconds, kilobits = (_number(key, device, n) for n in ('computation', 'communication'))
-    bandwidth = kilobits * _BYTES_OF_KILOBIT / 1e6
-    rows.append((client, batch_size * _STEP_OVER_INFERENCE * milliseconds, bandwidth, bandwidth))
-  return pd.DataFrame(rows, columns=['client', 'seconds_per_step', 'downlink', 'uplink'])
+  """Returns the rows of a --client_profiles file, from FedScale's device capacities."""
+  known = pd.DataFrame([*devices.values()])
+  used = known.iloc[np.arange(len(clients)) % len(known)].reset_index()
+  bandwidth = used['communication'] * _BYTES_OF_KILOBIT / 1e6
+  seconds = batch_size * _STEP_OVER_INFERENCE * used['computation']
+  columns = {'seconds_per_step': seconds, 'downlink': bandwidth, 'uplink': bandwidth}
+  population.Speed(profiles={n: dict(zip(clients, v)) for n, v in columns.items()})  # Checks them.
+  return pd.DataFrame({'client': clients, **columns})
 
 
 def availability(clients: Sequence[str], devices: Mapping[Any, Any]) -> pd.DataFrame:
-  """Returns the rows of an --availability file in seconds, from FedScale's activity traces.
-
-  Raises:
-    ValueError: If a device lacks its times.
-  """
-  used = [(c, *_intervals(*d)) for c, d in zip(clients, itertools.cycle(devices.items()))]
-  end = max(length for *_, length in used)
-  rows = [
-    (client, begin + again, min(until + again, end))
-    for client, intervals, length in used
-    for again in np.arange(0, end, length).tolist()
-    for begin, until in intervals
-    if begin + again < min(until + again, end)
-  ]
+  """Returns the rows of an --availability file in seconds, from FedScale's activity traces."""
+  used = [*zip(clients, itertools.cycle(devices.values()))]
+  end = max(device['finish_time'] for _, device in used)
+  found = {
+    client: [
+      (begin + again, min(until + again, end))
+      for again in np.arange(0, end, device['finish_time']).tolist()
+      for begin, until in _intervals(device)
+      if begin + again < min(until + again, end)
+    ]
+    for client, device in used
+  }
+  population.Trace({client: times for client, times in found.items() if times})  # Checks them.
+  rows = [(client, *times) for client, own in found.items() for times in own]
   if not rows:
-    raise ValueError('no device is ever active.')
+    raise ValueError('no device is ever active')
   return pd.DataFrame(rows, columns=list(population_files.TRACE_COLUMNS))
 
 
-def _intervals(key: Any, device: Any) -> tuple[list[tuple[float, float]], float]:
-  """Returns the intervals in which a device is active, and the length of its trace."""
-  length = _number(key, device, 'finish_time')
-  times = [device.get(name) for name in ('active', 'inactive')]
-  if any(not isinstance(t, list | tuple) for t in times) or len({len(t) for t in times}) != 1:
-    raise ValueError(f"device {key!r} has no lists 'active' and 'inactive' of one length.")
-  if not all(isinstance(t, int | float) and 0 <= t < math.inf for t in itertools.chain(*times)):
-    raise ValueError(f'device {key!r}: active and inactive must be numbers, at least 0.')
+def _intervals(device: Mapping[str, Any]) -> list[tuple[float, float]]:
+  """Returns the intervals in which a device is active, up to the length of its trace."""
   found = []
-  for begin, until in zip(*times):
+  for begin, until in zip(device['active'], device['inactive'], strict=True):
     if begin <= until:
       found.append((begin, until))
     else:  # Active when its trace begins anew.
-      found += [(0, until), (begin, length)]
-  return sorted(found), length
-
-
-def _number(key: Any, device: Any, name: str) -> float:
-  value = device.get(name) if isinstance(device, Mapping) else None
-  if not isinstance(value, int | float) or not 0 < value < math.inf:
-    raise ValueError(f'device {key!r}: {name} is {value!r:.50}; it must be a number above 0.')
-  return value
+      found += [(0, until), (begin, device['finish_time'])]
+  return sorted(found)
 
 
 class _Plain(pickle.Unpickler):
@@ -149,17 +135,21 @@ class _Plain(pickle.Unpickler):
 
 
 def _devices(path: str) -> dict[Any, Any]:
-  """Returns the devices in one of FedScale's files; ValueError if it has another form."""
+  """Returns the devices in one of FedScale's files."""
+  with _about(path), open(command.expanded(path), 'rb') as file:
+    found = _Plain(file).load()
+    if not isinstance(found, dict) or not found:
+      raise ValueError('it holds no dictionary of devices')
+    return found
+
+
+@contextlib.contextmanager
+def _about(path: Any) -> Iterator[None]:
+  """Turns any error of its block into a ValueError of one line that names the file."""
   try:
-    with open(command.expanded(path), 'rb') as file:
-      found = _Plain(file).load()
-  except OSError as error:
-    raise ValueError(f'{path} cannot be read ({error.strerror}).') from None
+    yield
   except Exception as error:  # A damaged pickle raises anything.
-    raise ValueError(f"{path} is no file of FedScale's ({error}).") from None
-  if not isinstance(found, dict) or not found:
-    raise ValueError(f"{path} is no file of FedScale's: it holds no dictionary of devices.")
-  return found
+    raise ValueError(f"{path} is no file of FedScale's ({error!r:.200}).") from None
 
 
 if __name__ == '__main__':

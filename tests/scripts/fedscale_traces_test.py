@@ -53,13 +53,14 @@ class Hostile:
   [
     ('capacity', Hostile(), 'posix.mkdir, which is no plain data'),
     ('capacity', [], 'no dictionary of devices'),
-    ('capacity', {3: {'computation': -1, 'communication': 1}}, 'device 3: computation is -1'),
-    ('behaviour', {3: {'finish_time': 9, 'active': [1], 'inactive': []}}, 'of one length'),
+    ('capacity', {3: {'computation': -1, 'communication': 1}}, '-0.06'),
+    ('capacity', {3: {'computation': 1}}, "KeyError('communication')"),
+    ('behaviour', {3: {'finish_time': 9, 'active': [1], 'inactive': []}}, 'zip() argument 2'),
     ('behaviour', {3: {'finish_time': 9, 'active': [], 'inactive': []}}, 'ever active'),
-    ('behaviour', {3: {'finish_time': 9, 'active': ['1'], 'inactive': [2]}}, 'must be numbers'),
-    ('behaviour', {3: {'finish_time': 9, 'active': [-1], 'inactive': [2]}}, 'at least 0'),
+    ('behaviour', {3: {'finish_time': 9, 'active': ['1'], 'inactive': [2]}}, 'TypeError'),
+    ('behaviour', {3: {'finish_time': 9, 'active': [-1], 'inactive': [2]}}, 'from -1 until 2'),
   ],
-  ids=range(7),
+  ids=range(8),
 )
 def test_what_is_no_trace_is_refused(tmp_path, monkeypatch, capsys, kind, value, words):
   monkeypatch.chdir(tmp_path)
