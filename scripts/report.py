@@ -28,15 +28,11 @@ which.
 """
 
 import dataclasses
-import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
-
-from absl import flags as absl_flags
 
 from tff_adaptive.reports import (
   client_distribution,
@@ -49,88 +45,83 @@ from tff_adaptive.reports import (
 )
 from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
-from .cli import command
+from .cli import command, fields, flags
 
-# What a form makes use of besides --where, --title, --output and --formats.
-_FORMS = {
-  'comparison': ('metric', 'window', 'label_by', 'target', 'level', 'log_scale', 'x', 'columns'),
-  'rates': ('metric', 'window', 'label_by'),
-  'tasks': ('window',),
-  'crossed': ('metric', 'window', 'rows', 'columns'),
-  'clients': ('metric', 'label_by', 'clients'),
-}
-_FLAGS = absl_flags.FlagValues()
-V = TypeVar('V')
-_text, _list, _several, _one_of = (
-  functools.partial(define, flag_values=_FLAGS)
-  for define in (
-    absl_flags.DEFINE_string,
-    absl_flags.DEFINE_list,
-    absl_flags.DEFINE_multi_string,
-    absl_flags.DEFINE_enum,
+_COMPARISON = 'form=comparison'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Report(fields.Group):
+  """Its flags; those of several values take them separated by commas."""
+
+  TITLE = 'Report'
+
+  form: str = fields.flag(
+    'What is reported: comparison, rates, tasks, crossed or clients.',
+    'comparison',
+    choices=('comparison', 'rates', 'tasks', 'crossed', 'clients'),
   )
-)
-_one_of('form', 'comparison', [*_FORMS], 'What is reported.')
-_list(
-  'metric',
-  None,
-  'Columns of metrics.csv: a table and a panel of the figure each; one for other forms.'
-  " Default: the metric of the runs' task on the validation data. Small values are good where a"
-  ' word of the name is that of a loss or an error (docs/guide/reports.md has the list).',
-)
-_list(
-  'label_by',
-  None,
-  'Settings that distinguish lines or maps; by default as many of those that differ as it takes.',
-)
-_several(
-  'where',
-  [],
-  'Only runs with this setting, NAME=VALUE; may be repeated: runs that have all of them.',
-)
-_several(
-  'rename',
-  [],
-  'What tables and legends say instead of a label or a part of one, OLD=NEW; may be repeated.',
-)
-_one_of('x', 'round', [*run_lib.AXES], 'What curves run along.')
-_list(
-  'rows',
-  None,
-  'The settings of the rows of --form=crossed, such as client_schedule or correction.',
-)
-_text(
-  'columns',
-  None,
-  'That of its columns, such as algorithm, tau or beta. Of --form=comparison the columns of'
-  f' its table, some of {",".join(tables.COLUMNS)}. Default: all.',
-)
-_one_of(
-  'clients',
-  'heldout',
-  ['train', 'heldout', 'unseen'],
-  'The clients of --form=clients: those that train, on what they train on (train) or on what is'
-  ' held out of it (heldout), or those that never train (unseen).',
-)
-absl_flags.DEFINE_float(
-  'target', None, 'Report the rounds needed to reach this value of the metric.', flag_values=_FLAGS
-)
-absl_flags.DEFINE_integer(
-  'window',
-  None,
-  'Means are over so many of the last rounds. Default: the last tenth, and at most 100.',
-  1,
-  flag_values=_FLAGS,
-)
-_several('level', [], 'A horizontal line in the figure, NAME=VALUE; may be repeated.')
-_list('log_scale', [], 'Those of the metrics whose axis is logarithmic.')
-_text('title', '', 'Title of the figure and of the tables: their caption in LaTeX.')
-_text('output', None, 'Where to write: OUTPUT.md and so on. Default: print only.')
-_list(
-  'formats',
-  list(report.DEFAULT_FORMATS),
-  'What to write: ' + '; '.join(f'{name}, {text}' for name, text in report.FORMATS.items()) + '.',
-)
+  metric: str | None = fields.flag(
+    'Columns of metrics.csv: a table and a panel of the figure each; one for other forms.'
+    " Default: the metric of the runs' task on the validation data. Small values are good where a"
+    ' word of the name is that of a loss or an error (docs/guide/reports.md has the list).',
+    needs=f'{_COMPARISON} or rates or crossed or clients',
+  )
+  label_by: str | None = fields.flag(
+    'Settings that distinguish lines or maps; by default as many of those that differ as it takes.',
+    needs=f'{_COMPARISON} or rates or clients',
+  )
+  where: tuple[str, ...] = fields.flag(
+    'Only runs with this setting, NAME=VALUE; may be repeated: runs that have all of them.', []
+  )
+  rename: tuple[str, ...] = fields.flag(
+    'What tables and legends say instead of a label or a part of one, OLD=NEW; may be repeated.', []
+  )
+  x: str = fields.flag(
+    f'What curves run along: {", ".join(run_lib.AXES)}.',
+    'round',
+    choices=tuple(run_lib.AXES),
+    needs=_COMPARISON,
+  )
+  rows: str | None = fields.flag(
+    'The settings of the rows of --form=crossed, such as client_schedule or correction.',
+    needs='form=crossed',
+  )
+  columns: str | None = fields.flag(
+    'That of its columns, such as algorithm, tau or beta. Of --form=comparison the columns of'
+    f' its table, some of {",".join(tables.COLUMNS)}. Default: all.',
+    needs=f'{_COMPARISON} or crossed',
+  )
+  clients: str = fields.flag(
+    'The clients of --form=clients: those that train, on what they train on (train) or on what is'
+    ' held out of it (heldout), or those that never train (unseen).',
+    'heldout',
+    choices=('train', 'heldout', 'unseen'),
+    needs='form=clients',
+  )
+  target: float | None = fields.flag(
+    'Report the rounds needed to reach this value of the metric.', needs=_COMPARISON
+  )
+  window: int | None = fields.count(
+    'Means are over so many of the last rounds. Default: the last tenth, and at most 100.',
+    needs=f'{_COMPARISON} or rates or tasks or crossed',
+  )
+  level: tuple[str, ...] = fields.flag(
+    'A horizontal line in the figure, NAME=VALUE; may be repeated.', [], needs=_COMPARISON
+  )
+  log_scale: str | None = fields.flag(
+    'Those of the metrics whose axis is logarithmic.', needs=_COMPARISON
+  )
+  title: str = fields.flag('Title of the figure and of the tables: their caption in LaTeX.', '')
+  output: str | None = fields.flag('Where to write: OUTPUT.md and so on. Default: print only.')
+  formats: str = fields.flag(
+    'What to write: ' + '; '.join(f'{name}, {text}' for name, text in report.FORMATS.items()) + '.',
+    ','.join(report.DEFAULT_FORMATS),
+    needs='output',
+  )
+
+
+_FLAGS = flags.define(flags.of_group(_Report))
 
 
 @command.entry('report.py')
@@ -141,88 +132,86 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   if not folders:
     raise ValueError("give at least one run's folder.")
-  _check_flags()
-  levels = dict(_pairs('level', str.rpartition, float, 'NUMBER, such as paper=0.85'))
-  conditions = _pairs('where', str.partition, str, 'VALUE, such as task=digits')
-  renamed = dict(_pairs('rename', str.rpartition, str, 'OTHER, such as FedYogi=Yogi'))
+  given: _Report = flags.check(_FLAGS, _Report)
+  formats, metrics = given.formats.split(','), _listed(given.metric)
+  if not {*formats} <= {*report.FORMATS}:
+    known = ', '.join(report.FORMATS)
+    raise ValueError(f'--formats={given.formats}: give one or more of {known}.')
+  if given.form == 'crossed' and not (given.rows and given.columns):
+    raise ValueError('--form=crossed needs --rows and --columns, such as algorithm and tau.')
+  if given.form != 'comparison' and len(metrics) > 1:
+    raise ValueError(f'--form={given.form} takes one --metric.')
+  levels = {}
+  for name, value in _pairs('level', given.level):
+    try:
+      levels[name] = float(value)
+    except ValueError:
+      raise ValueError(f'--level={name}={value}: give a number, such as paper=0.85.') from None
+  renamed = dict(_pairs('rename', given.rename))
   found = [
-    dataclasses.replace(run, window=_FLAGS.window, renamed=renamed)
+    dataclasses.replace(run, window=given.window, renamed=renamed)
     for run in run_lib.find_runs(folders)
   ]
-  if conditions:
-    found = groups_lib.where(found, conditions)
-  made = _build(found, levels)
+  if given.where:
+    found = groups_lib.where(found, _pairs('where', given.where, str.partition))
+  made = _build(given, found, metrics, levels)
   cells = {cell for table in made.tables for row in [table.heading, *table.rows] for cell in row}
   for old, new in renamed.items():
     if not any(new in text for text in (*cells, *(table.title for table in made.tables))):
       raise ValueError(f'--rename={old}={new}: no label has the part {old!r}.')
-  if made.figure is None and set(_FLAGS.formats) <= set(style.FORMATS):
-    raise ValueError(f'--formats={",".join(_FLAGS.formats)}: this report has tables only.')
-  if _FLAGS.output is not None:
-    command.check_output('output', _FLAGS.output)
-    made.write(_FLAGS.output, _FLAGS.formats)
+  if made.figure is None and {*formats} <= {*style.FORMATS}:
+    raise ValueError(f'--formats={given.formats}: this report has tables only.')
+  if given.output is not None:
+    command.check_output('output', given.output)
+    made.write(given.output, formats)
   command.show(made.markdown())
   return command.DONE
 
 
-def _build(found: Sequence[run_lib.Run], levels: dict[str, float]) -> report.Report:
-  form, title, label_by = _FLAGS.form, _FLAGS.title, _FLAGS.label_by
+def _build(
+  given: _Report, found: Sequence[run_lib.Run], metrics: Sequence[str], levels: dict[str, float]
+) -> report.Report:
+  form, title, label_by = given.form, given.title, _listed(given.label_by)
   if form != 'clients':
-    found = scores.evaluated(found, _FLAGS.metric and _FLAGS.metric[0])
+    found = scores.evaluated(found, metrics[0] if metrics else None)
   if form == 'tasks':
     return cross_tables.tasks(found, title=title)
-  metrics = _FLAGS.metric or [tables.default_metric(found)]
+  metrics = metrics or [tables.default_metric(found)]
   if form == 'crossed':
-    return cross_tables.build(found, _FLAGS.rows, _FLAGS.columns, metrics[0], title)
+    return cross_tables.build(found, _listed(given.rows), given.columns or '', metrics[0], title)
   if form == 'clients':
-    groups = groups_lib.group(found, label_by)
+    groups = groups_lib.group(found, label_by or None)
     metric = metrics[0].removeprefix('validation_')
-    return client_distribution.build(groups, metric, _FLAGS.clients, title=title)
+    return client_distribution.build(groups, metric, given.clients, title=title)
   if form == 'rates':
-    return tuning.by_rates(found, metrics[0], label_by=label_by, title=title)
+    return tuning.by_rates(found, metrics[0], label_by=label_by or None, title=title)
   return tables.comparison(
-    groups_lib.group(found, label_by),
+    groups_lib.group(found, label_by or None),
     metrics,
-    axis=_FLAGS.x,
-    target=_FLAGS.target,
+    axis=given.x,
+    target=given.target,
     title=title,
     levels=levels,
-    log_scale=_FLAGS.log_scale,
-    columns=_FLAGS.columns.split(',') if _FLAGS.columns else (),
+    log_scale=_listed(given.log_scale),
+    columns=_listed(given.columns),
   )
 
 
-def _check_flags() -> None:
-  """Raises ValueError if a flag is invalid, or has no effect on the form."""
-  form = _FLAGS.form
-  if not _FLAGS.formats or not {*_FLAGS.formats} <= {*report.FORMATS}:
-    given, known = ','.join(_FLAGS.formats), ', '.join(report.FORMATS)
-    raise ValueError(f'--formats={given}: give one or more of {known}.')
-  if _FLAGS['formats'].present and _FLAGS.output is None:
-    raise ValueError('--formats says what --output writes: give --output=PATH too.')
-  for flag in {name for names in _FORMS.values() for name in names} - {*_FORMS[form]}:
-    if _FLAGS[flag].present:
-      raise ValueError(f'--{flag} has no effect on --form={form}: leave it out.')
-  for flag in ('rows', 'columns'):
-    if form == 'crossed' and not _FLAGS[flag].value:
-      raise ValueError(f'--form=crossed needs --{flag}: {_FLAGS[flag].help}')
-  if form != 'comparison' and len(_FLAGS.metric or []) > 1:
-    raise ValueError(f'--form={form} takes one --metric.')
+def _listed(text: str | None) -> list[str]:
+  """Returns the values of a flag that takes several."""
+  return text.split(',') if text else []
 
 
 def _pairs(
-  flag: str, divide: Callable[[str, str], Sequence[str]], convert: Callable[[str], V], form: str
-) -> list[tuple[str, V]]:
+  flag: str, texts: Sequence[str], divide: Callable[[str, str], Sequence[str]] = str.rpartition
+) -> list[tuple[str, str]]:
   """Returns the names and values of a flag's NAME=VALUE texts."""
   found = []
-  for pair in _FLAGS[flag].value:
-    name, is_pair, value = divide(pair, '=')
-    try:
-      found.append((name, convert(value)))
-    except ValueError:
-      name = ''
+  for text in texts:
+    name, is_pair, value = divide(text, '=')
     if not (name and is_pair):
-      raise ValueError(f'--{flag}={pair}: write it as NAME={form}.')
+      raise ValueError(f'--{flag}={text}: write it as NAME=VALUE.')
+    found.append((name, value))
   return found
 
 

@@ -171,13 +171,13 @@ def test_the_form_of_clients_is_of_the_tasks_metric_and_any_labels(tmp_path, cap
     (['--metric=validation_acuracy'], 'did you mean validation_accuracy?'),
     (['--log_scale=loss'], "'loss' is to be logarithmic"),
     (['--output=/proc/x'], '--output=/proc/x cannot be written to (No such file or directory)'),
-    (['--form=bars'], '--form=bars: value should be one of <comparison|'),
+    (['--form=bars'], "--form: unknown form 'bars'. Choose one of: comparison, rates"),
     (['--where=seed=0', '--where=seed=1'], 'runs has seed=0 and seed=1'),
     (['--formats=md,doc'], '--formats=md,doc: give one or more of md,'),
-    (['--form=tasks', '--target=1'], '--target has no effect on --form=tasks'),
+    (['--form=tasks', '--target=1'], '--target is for --form=comparison: give it too, or'),
     (['--form=crossed'], 'needs --rows'),
     (['--form=rates', '--metric=a,b'], 'takes one --metric'),
-    (['--rename=AdaBest'], 'write it as NAME=OTHER'),
+    (['--rename=AdaBest'], 'write it as NAME=VALUE'),
     (['--rename=AdaBset=Ours'], "--rename=AdaBset=Ours: no label has the part 'AdaBset'"),
     (['--x=virtual_seconds'], "no column 'virtual_seconds'"),
   ],
@@ -193,7 +193,10 @@ def test_bad_flags_are_refused_in_one_line(folder, tmp_path, capsys, flags, word
 def test_folders_and_an_output_for_formats_are_needed(folder, capsys):
   for arguments, words in (
     ([], "give at least one run's folder"),
-    ([folder, '--formats=pdf,svg'], '--formats says what --output writes: give --output=PATH'),
+    (
+      [folder, '--formats=pdf,svg'],
+      '--formats is for --output: give it too, or leave this one out',
+    ),
   ):
     assert report.main(['report.py', *arguments]) == 2
     assert words in capsys.readouterr().err
