@@ -18,7 +18,8 @@ Thirty points drawn near good ones (TPE); at 10, 30 and 90 rounds the best third
 Each run has a folder in DIR, like one of train.py. DIR/logs/ has what it prints. The same command
 again skips complete runs and goes on with the rest. Several commands, also on machines that share
 DIR, divide the trials. Ctrl-C saves and ends. The table at the end is also in DIR/sweep.md, the
-best first. `tensorboard --logdir=DIR` compares trials (HParams).
+best first. `tensorboard --logdir=DIR` shows their curves, `optuna-dashboard DIR/study.journal` the
+trials.
 """
 
 import dataclasses
@@ -54,14 +55,14 @@ def main(arguments: Sequence[str]) -> int:
   try:
     rest = command.parse(_FLAGS, __doc__, own)
   except ValueError as error:
-    unknown = 'Unknown command line flag' in str(error)
-    raise ValueError(f'{error}; {hint}' if unknown else str(error)) from None
+    raise ValueError(f'{error} {hint}') from None
   if rest is None:
     return command.DONE
   if rest:
     raise ValueError(f'unexpected argument {rest[0]!r}; {hint}')
   plan: plan_lib.Plan = flags.check(_FLAGS, plan_lib.Plan)
-  if not plan.output_dir:
+  folder = plan.output_dir
+  if not folder:
     raise ValueError('--output_dir is missing.')
   axes: dict[str, Any] = search_space.read(plan.grid, plan.range)
   _check_fixed(fixed, [*axes])
@@ -73,16 +74,16 @@ def main(arguments: Sequence[str]) -> int:
   apart = plan.is_grid and plan.prune is None
   seeds = () if apart else axes.pop('seed', ())
   space = search_space.Space(axes, given, seeds)
-  run = space.grid(plan.output_dir)[0] if plan.is_grid else space.check()
+  run = space.grid(folder)[0] if plan.is_grid else space.check()
   rung = _first_rung(plan, run.training.rounds, run.output.rounds_per_evaluation)
   _check_metric(plan, axes.get('task', ()))
   plan = dataclasses.replace(plan, first_rung=rung)
   if not plan.dry_run:
-    return _search(space, plan)
+    return _search(folder, space, plan)
   from .cli import study
 
   for number, point in enumerate(space.points() if plan.is_grid else study.preview(plan, space)):
-    for run in space.runs(os.path.join(plan.output_dir, plan.folder(number, point)), point):
+    for run in space.runs(os.path.join(folder, plan.folder(number, point)), point):
       command.show(' '.join(['train.py', *flags.command_line(run.given)]) + '\n')
   return command.DONE
 
@@ -134,11 +135,10 @@ def _first_rung(plan: plan_lib.Plan, rounds: int, every: int) -> int | None:
   return rung if plan.prune else None
 
 
-def _search(space: search_space.Space, plan: plan_lib.Plan) -> int:
-  """Runs the trials and shows the table."""
-  from .cli import hparams, study, trial_table, worker
+def _search(folder: str, space: search_space.Space, plan: plan_lib.Plan) -> int:
+  """Runs the trials, shows and writes the table; returns the exit code."""
+  from .cli import study, trial_table, worker
 
-  folder = str(plan.output_dir)
   trials = study.Study(folder, space, plan)
   gone = trials.gone()
   failed: list[str] = []  # Of what was done, is gone and cannot be done again.
@@ -158,14 +158,12 @@ def _search(space: search_space.Space, plan: plan_lib.Plan) -> int:
     return code
   views = trials.views()
   rows = trial_table.rows(views, plan.is_grid)
-  found = trial_table.rank(rows, plan)
-  if found is not None:
-    text = found.table.markdown()
-    atomic_files.write_text(os.path.join(folder, 'sweep.md'), text)
-    command.show(text)
-    hparams.write(folder, found.metric, [run for view in views for run in view.folders])
-    if found.best is not None:
-      command.show(f'Best: {found.best}, in {rows[found.best][0].folders[0][0]}\n')
+  if found := trial_table.rank(rows, plan):
+    table, best = found
+    atomic_files.write_text(os.path.join(folder, 'sweep.md'), table.markdown())
+    command.show(table.markdown())
+    if best is not None:
+      command.show(f'Best: {best}, in {rows[best][0].folders[0][0]}\n')
   if failed or any(view.state == 'failed' for view in views):
     return command.FAILED
   return command.DONE

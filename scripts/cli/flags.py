@@ -10,23 +10,6 @@ from absl import flags as absl_flags
 from . import command, fields, hyperparameters, options, settings
 from .groups import output, what
 
-# What people try, and what it is here.
-_TRIED = {
-  'lr': 'client_learning_rate and --server_learning_rate',
-  'learning_rate': 'client_learning_rate and --server_learning_rate',
-  'client_lr': 'client_learning_rate',
-  'server_lr': 'server_learning_rate',
-  'epochs': 'client_epochs; how long it trains is --rounds',
-  'local_epochs': 'client_epochs',
-  'num_rounds': 'rounds',
-  'total_rounds': 'rounds',
-  'batch': 'batch_size',
-  'client_batch_size': 'batch_size',
-  'optimizer': 'algorithm, or --server_optimizer of one that takes any',
-  'dataset': 'task',
-  'num_clients': 'clients_per_round; those there are: --task_option=num_clients=NUMBER',
-  'out': 'output_dir',
-}
 _OF_TASK = ('task', 'task_option', 'seed', 'data_dir')
 absl_flags.disclaim_key_flags()  # They are of the script that asks for them.
 
@@ -80,7 +63,7 @@ def check_with_task(values: absl_flags.FlagValues, own: type[fields.Group]) -> d
   """Refuses invalid values of such a command; returns the task's options by name."""
   what.check_task(values.task)
   check(values, own)
-  settings.check('seed', values.seed)
+  fields.check(next(f for f in settings.FIELDS if f.name == 'seed'), values.seed)
   output.check_data_dir(values.task, values.data_dir)
   return options.parse('task_option', values.task_option)
 
@@ -114,10 +97,6 @@ def parse(
 
   Raises ValueError with one line that says what cannot be parsed.
   """
-  for argument in arguments[1:]:
-    name = argument.lstrip('-').partition('=')[0]
-    if argument.startswith('-') and name in _TRIED:
-      raise ValueError(f'there is no --{name}: give --{_TRIED[name]}.')
   values = define()
   if not command.read(values, help_text, arguments):
     return None

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tff_adaptive.reports import report, scores, tables
 from tff_adaptive.runs import run as run_lib
@@ -18,14 +18,6 @@ STATES = ('done', 'running', 'pruned', 'waiting', 'diverged', 'failed')
 Rows = Mapping[str, Sequence['study.View']]  # What is varied, and how -> the trials with that.
 
 
-class Ranking(NamedTuple):
-  """The table of a search, its metric, and the label of the best row (if any is done)."""
-
-  table: report.Table
-  metric: str
-  best: str | None
-
-
 def rows(views: Iterable['study.View'], is_grid: bool) -> Rows:
   """Returns trials as rows; trials of a grid that differ only in their seed share a row."""
   found: dict[str, list[study.View]] = {}
@@ -36,12 +28,15 @@ def rows(views: Iterable['study.View'], is_grid: bool) -> Rows:
   return found
 
 
-def rank(rows: Rows, plan: plan_lib.Plan) -> Ranking | None:
+def rank(rows: Rows, plan: plan_lib.Plan) -> tuple[report.Table, str | None] | None:
   """Reads the runs and ranks the rows, as reports do; None before the first evaluation.
 
   Args:
     rows: The rows.
     plan: The plan, which has the metric by which trials are compared.
+
+  Returns:
+    The table, and the label of the best row, if any is done.
 
   Raises:
     ValueError: If no run has values of the metric, or the tasks' metrics differ.
@@ -80,16 +75,12 @@ def rank(rows: Rows, plan: plan_lib.Plan) -> Ranking | None:
     ]
     for label in ordered
   ]
-  made = report.Table([*table.heading, ''], texts, note=scores.weighting(every))
-  return Ranking(made, metric, best)
+  return report.Table([*table.heading, ''], texts, note=scores.weighting(every)), best
 
 
 def _state(row: Sequence['study.View']) -> str:
-  """Returns the worst state of a row's trials, or that of a row that is still running."""
-  states = {view.state for view in row}
-  if {'running', 'waiting'} & states and states != {'waiting'}:
-    return 'running'
-  return max(states, key=STATES.index)
+  """Returns the worst state of a row's trials."""
+  return max((view.state for view in row), key=STATES.index)
 
 
 def _result(row: Sequence['study.View']) -> str:

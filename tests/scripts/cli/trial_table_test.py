@@ -42,9 +42,9 @@ def _rows(tmp_path):
 
 
 def test_the_order_and_what_is_said(rows):
-  found = trial_table.rank(rows, PLAN)
-  assert (found.best, found.metric) == ('high', 'validation_accuracy')
-  text = found.table.markdown()
+  table, best = trial_table.rank(rows, PLAN)
+  assert best == 'high'
+  text = table.markdown()
   cells = [line[2:-1].split(' | ') for line in text.splitlines()[2:-2]]  # Before the note.
   assert [(row[0], row[-1].strip()) for row in cells] == [
     ('high', 'best'),
@@ -58,16 +58,16 @@ def test_the_order_and_what_is_said(rows):
   ]
   assert cells[1][3] == '0.3750 ± 0.1768'
   assert '| validation accuracy, mean of last 1 round (1 evaluation) |' in text.splitlines()[0]
-  assert found.table.note == 'client_weighting: examples (FedAvg), uniform (SCAFFOLD).'
+  assert table.note == 'client_weighting: examples (FedAvg), uniform (SCAFFOLD).'
 
 
 @pytest.mark.parametrize('window, best', [(None, 'b'), (10, 'a')])
 def test_the_best_is_so_over_the_window(tmp_path, window, best):
   curves = {'a': [0.0, *[0.9] * 9, 0.1], 'b': [0.0, *[0.5] * 10]}
   rows = {n: _row((run_folders.make(tmp_path / n, c).folder, 'done')) for n, c in curves.items()}
-  found = trial_table.rank(rows, plan.Plan(window=window))
-  assert found.best == best
-  assert f'mean of last {window or 1} round' in found.table.heading[3]
+  table, found = trial_table.rank(rows, plan.Plan(window=window))
+  assert found == best
+  assert f'mean of last {window or 1} round' in table.heading[3]
 
 
 def test_the_best_is_that_of_the_reports_by_any_metric(tmp_path):
@@ -80,17 +80,17 @@ def test_the_best_is_that_of_the_reports_by_any_metric(tmp_path):
     rows[name] = _row((run.folder, 'done'))
   runs = run_lib.find_runs([str(tmp_path)])
   for metric, order in (('validation_accuracy', 'cba'), ('validation_loss', 'bca')):
-    found = trial_table.rank(rows, plan.Plan(metric=metric))
-    assert [row[0] for row in found.table.rows] == [*order]
+    table, found = trial_table.rank(rows, plan.Plan(metric=metric))
+    assert [row[0] for row in table.rows] == [*order]
     _, (best,) = scores.best_runs(runs, metric)
-    assert best.settings['algorithm'] == found.best
+    assert best.settings['algorithm'] == found
 
 
 def test_what_all_is_at_work_or_not_finite_has_no_best(rows, tmp_path):
   shown_by_another_metric = _row((run_folders.make(tmp_path / 'n', [0, math.nan]).folder, 'done'))
-  assert trial_table.rank({'done': shown_by_another_metric}, PLAN).best is None
+  assert trial_table.rank({'done': shown_by_another_metric}, PLAN)[1] is None
   done = ('low', 'high')
-  assert trial_table.rank({n: row for n, row in rows.items() if n not in done}, PLAN).best is None
+  assert trial_table.rank({n: row for n, row in rows.items() if n not in done}, PLAN)[1] is None
   assert trial_table.rank({'failed': rows['failed']}, PLAN) is None  # Nothing is there to be shown.
 
 
