@@ -46,11 +46,8 @@ def main(arguments: Sequence[str]) -> int:
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   task_options = flags.check_with_task(_FLAGS, _Report)
-  if _FLAGS.output:
-    command.check_output('output', _FLAGS.output, makes=False)
   task = flags.load_task(_FLAGS, task_options)
   text, labels, names = describe(task)
-  command.show(text)
   if _FLAGS.output:
     command.check_output('output', _FLAGS.output)
     atomic_files.write_text(f'{_FLAGS.output}.md', text)
@@ -58,6 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     figures.draw_partition(
       f'{_FLAGS.output}.png', sizes, labels[: _FLAGS.clients], task.name, names
     )
+  command.show(text)
   return command.DONE
 
 

@@ -2,11 +2,14 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
-from .cli import command, flags, help_text, resolve, result_table, run
+from .cli import command, flags, help_text, resolve, run
+
+_SHOWN = ('train_', 'validation_', 'inference_')  # What columns of these names say.
 
 
 @command.entry('train.py', 'interrupted; rounds that were done are saved.')
@@ -21,10 +24,39 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   settings = resolve.resolve(given)
   outcome = run.run(settings, arguments)
-  weighting = settings.clients.client_weighting
-  result_table.show(outcome.result, settings.output.output_dir, weighting)
+  _show(outcome.result, settings.output.output_dir, settings.clients.client_weighting)
   run.check_result(outcome.result)
   return outcome.exit_code
+
+
+def _show(result: Any, folder: str, client_weighting: str) -> None:
+  """Writes a short table of a result, and where the files are."""
+  import pandas as pd
+
+  summary = result.summary
+  rounds, count = summary['rounds'], summary['evaluations_averaged']
+  shown = {n: v for n, v in summary['last'].items() if n.startswith(_SHOWN)}
+  mean = f'mean of the last {min(100, rounds)} rounds ({_counted(count, "evaluation")})'
+  table = pd.Series({**shown, **summary.get('test', {})}).to_frame('last')
+  table[mean] = pd.Series(summary['mean_last_100_rounds']).reindex(table.index)
+  lines = [
+    f'{_counted(rounds, "round")}, {summary["seconds_training"]:.0f} s of training'
+    f'{"" if result.is_complete else " (not complete)"}; client_weighting: {client_weighting}',
+    table.to_string(float_format='%.4f', na_rep=''),
+    f'In {folder}: metrics.csv, summary.json, curves.png, config.json, tensorboard/, checkpoints/',
+  ]
+  if found := summary.get('population'):
+    counts = (f'{name.replace("_", " ")} {value:,.0f}' for name, value in found.items())
+    lines.append(f'The clients that were drawn: {", ".join(counts)}.')
+  if summary['non_finite_clients']:
+    lines.append(f'{summary["non_finite_clients"]} client updates not finite: left out.')
+  if not result.is_complete:
+    lines.append('The same command goes on from here.')
+  command.show('\n'.join(lines) + '\n')
+
+
+def _counted(number: int, what: str) -> str:
+  return f'{number} {what}{"" if number == 1 else "s"}'
 
 
 if __name__ == '__main__':

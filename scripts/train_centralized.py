@@ -20,13 +20,13 @@ of Stack Overflow do not fit on most machines.
 import dataclasses
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
-from tff_adaptive._utils import atomic_files, user_code, validation
+from tff_adaptive._utils import atomic_files, option_values, user_code, validation
 from tff_adaptive.reports import scores, tables
 from tff_adaptive.runs import config, groups, run as run_lib, summary
 from tff_adaptive_tasks import catalog
@@ -53,7 +53,7 @@ class _Baselines(fields.Group):
     + ', which are not tuned for any task.'
   )
   tau: float = fields.number(
-    'Degree of adaptivity of adagrad, adam, yogi; > 0.', validation.above_zero, 0.001, 1e-3
+    'Degree of adaptivity of adagrad, adam, yogi; > 0.', validation.above_zero, 1e-3
   )
   epochs: int = fields.count('Passes over the training data.', 100)
   batch_size: int | None = fields.count("Examples a step. Default: the task's.")
@@ -78,25 +78,17 @@ def main(arguments: Sequence[str]) -> int:
   pending = {at: r for at, r in runs.items() if not summary.is_complete(at, _FLAGS.epochs)}
   failed, stopped = _train_all(pending, options, arguments) if pending else ([], 0)
   if stopped:
+    command.say('Stopped; the same command goes on from here.')
     return stopped
-  try:
-    _show(runs, failed)
-  except (ValueError, OSError) as error:
-    raise ValueError(f'the runs are saved, but there is no table: {error}') from None
-  return command.FAILED if failed else command.DONE
-
-
-def _show(folders: Iterable[str], failed: Sequence[str]) -> None:
-  """Shows and writes a table of the runs that have begun, if there are any."""
-  begun = [folder for folder in folders if os.path.exists(os.path.join(folder, config.FILE))]
+  begun = [folder for folder in runs if os.path.exists(os.path.join(folder, config.FILE))]
   if begun:
     found = scores.evaluated(run_lib.find_runs(begun))
-    grouped = groups.group(found)
-    table = tables.comparison_table(grouped, tables.default_metric(found)).markdown()
+    table = tables.comparison_table(groups.group(found), tables.default_metric(found)).markdown()
     if failed:
       table += f'\nDiverged: {", ".join(failed)}\n'
     atomic_files.write_text(os.path.join(os.path.dirname(begun[0]), 'centralized.md'), table)
     command.show(table)
+  return command.FAILED if failed else command.DONE
 
 
 def _runs() -> dict[str, config.Record]:
@@ -125,22 +117,19 @@ def _runs() -> dict[str, config.Record]:
   found: dict[str, config.Record] = {}
   for optimizer in optimizers:
     rates = str(_RATES[optimizer]) if _FLAGS.learning_rate is None else _FLAGS.learning_rate
-    for text in rates.split(','):
-      try:
-        rate = float(text)
-      except ValueError:
-        raise ValueError(f'--learning_rate={text}: give numbers such as 0.01,0.1.') from None
-      validation.above_zero('--learning_rate', rate, 'give a rate such as 0.1')
+    for value in map(option_values.value, rates.split(',')):
+      with fields.about('learning_rate'):
+        rate = validation.above_zero('--learning_rate', value, 'give rates such as 0.01,0.1')
       folder = os.path.join(parent, f'{optimizer}_{rate:g}')
       if folder in found:
         raise ValueError(
           f'two runs would share the folder {folder}: give each optimizer once, and rates that'
           ' differ in their first six digits.'
         )
-      own_values = {'optimizer': optimizer, 'learning_rate': rate, 'output_dir': folder}
-      own_values['tau'] = _FLAGS.tau if optimizer in _ADAPTIVE else None
+      tau = _FLAGS.tau if optimizer in _ADAPTIVE else None
+      varied = dict(optimizer=optimizer, learning_rate=rate, output_dir=folder, tau=tau)
       found[folder] = config.Record(
-        common | own_values, settings.CHANGE_NO_NUMBER, files, prefix='--'
+        common | varied, settings.CHANGE_NO_NUMBER, files, prefix='--'
       )
   return found
 
@@ -174,10 +163,9 @@ def _train_all(
       except (runs.NonFiniteWeightsError, command.DivergedError) as error:
         failed.append(folder)
         command.complain('train_centralized.py', error)
-        continue
-      if not result.is_complete:
-        command.say('Stopped; the same command goes on from here.')
-        return failed, stop.exit_code
+      else:
+        if not result.is_complete:
+          return failed, stop.exit_code
   return failed, 0
 
 
@@ -195,24 +183,22 @@ def _train(record: config.Record, task: Any, clients: Any, stop: Any) -> Any:
     optimizer_state='keep',  # From epoch to epoch.
     seed=_FLAGS.seed,
   )
-  process = algorithms.build_drift_corrected(
-    model, corrections.Correction(), client_learning_rate=job['learning_rate'], training=how
-  )
-  train_config = training.TrainingConfig(
-    rounds=_FLAGS.epochs,
-    clients_per_round=1,
-    seed=_FLAGS.seed,
-    rounds_per_evaluation=_FLAGS.epochs_per_evaluation,
-    rounds_per_checkpoint=1,
-    metric=task.metric,
-  )
   data = {'source': task.source, 'examples': clients.num_examples('all')}
   data['validation_examples'] = len(task.validation['y'])
   return training.train(
-    process,
+    algorithms.build_drift_corrected(
+      model, corrections.Correction(), client_learning_rate=job['learning_rate'], training=how
+    ),
     clients,
     build.build_evaluation(model, task.validation),
-    train_config,
+    training.TrainingConfig(
+      rounds=_FLAGS.epochs,
+      clients_per_round=1,
+      seed=_FLAGS.seed,
+      rounds_per_evaluation=_FLAGS.epochs_per_evaluation,
+      rounds_per_checkpoint=1,
+      metric=task.metric,
+    ),
     output_dir=job['output_dir'],
     run_id=record.open(job['output_dir'], data, model.num_parameters)['run_id'],
     stop=stop,

@@ -22,9 +22,6 @@ TUNED = ('client_learning_rate', 'server_learning_rate', 'tau')
 
 _SIZES = ('clients_per_round', 'batch_size', 'rounds', 'client_epochs', 'max_examples_per_client')
 
-# Tasks whose models have LSTMs, and so the option `lstm`.
-WITH_LSTM = ('shakespeare', 'stackoverflow_nwp')
-
 # Tasks whose data are embedded or drawn: they take no files.
 OFFLINE = ('digits', 'digits_skewed', 'least_squares', 'synthetic')
 

@@ -37,8 +37,6 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
       "--engine=native: TFF's worker listens on all network interfaces, and runs what anybody sends"
       ' it, while this run goes on: keep others off its ports.'
     )
-  if hint := settings.runtime.lstm_hint(chosen.task, chosen.task_options):
-    command_lib.say(hint)
   record = dataclasses.replace(records.of(settings), command=command, metric=task.metric)
   cohort = settings.training.cohort(data['clients'])
   own = dataclasses.replace(settings.training, clients_per_round=cohort)
@@ -127,13 +125,10 @@ def _check_data(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, 
   what.check_cohort(settings.training.cohort(len(ids)), len(ids), settings.what.algorithm_entry)
   if settings.clients.client_weighting == 'tokens' and task.client_weight is None:
     raise ValueError(f'--client_weighting=tokens: the task {task.name} has no client_weight.')
-  sizes = {client_id: task.train.num_examples(client_id) for client_id in ids}
-  if empty := [client_id for client_id, size in sizes.items() if size < 1]:
-    raise ValueError(f'client {empty[0]!r} has no examples: leave it out of the data.')
   return {
     'source': task.source,
     'clients': len(ids),
-    'examples': sum(sizes.values()),
+    'examples': sum(map(task.train.num_examples, ids)),
     'validation_examples': len(task.validation['y']),
   }
 

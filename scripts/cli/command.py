@@ -21,13 +21,6 @@ from . import tensorflow_start
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 _HELP = ('-h', '-help', '--help', '--helpfull', '-?')
 _SECTION = '--help='  # Of a long help: that part of it.
-# What a flag takes, by its kind, and what to give.
-_KINDS = {
-  'int': ('a whole number', 'give one such as 10'),
-  'float': ('a number', 'give one such as 0.1'),
-  'bool': ('true or false', 'give one of them'),
-}
-
 Main = Callable[[Sequence[str]], int]
 
 
@@ -148,22 +141,10 @@ def parse(
     reason: Any = error.__context__  # An OSError.
     raise ValueError(f'--flagfile={reason.filename}: {reason.strerror}; name a file.') from None
   except absl_flags.Error as error:
-    raise ValueError(_explained(flags, str(error))) from None
-  except RecursionError:  # Of absl's search for names like it.
-    raise ValueError('there is no flag with a name of hundreds of characters.') from None
+    raise ValueError(f'{error}; see --help.') from None
   for name in flags:
     flags[name].value = expanded(flags[name].value)
   return rest
-
-
-def _explained(flags: absl_flags.FlagValues, error: str) -> str:
-  """Returns absl's error for a bad command line, in the words of our other errors."""
-  words = 'invalid literal|could not convert|Non-boolean'
-  found = re.match(rf'flag --(\w+)=(.*?): .*(?:{words})', error, re.S)
-  kind = found and _KINDS.get(flags[found[1]].flag_type())
-  if not found or not kind:
-    return error
-  return f'--{found[1]} must be {kind[0]}, found {found[2]!r:.80}: {kind[1]}.'
 
 
 def expanded(value: Any) -> Any:
@@ -171,14 +152,13 @@ def expanded(value: Any) -> Any:
   return os.path.expanduser(value) if isinstance(value, str) else value
 
 
-def check_output(flag: str, output: str, *, makes: bool = True) -> None:
+def check_output(flag: str, output: str) -> None:
   """Creates the folder of files OUTPUT.*; ValueError if none can be written there."""
   if not os.path.basename(output):
     raise ValueError(f'--{flag}={output} is a folder: name the files in it, {output}report, say.')
   folder = os.path.dirname(os.path.abspath(output))
   check_writable(folder, f'{flag}={output}')
-  if makes:
-    os.makedirs(folder, exist_ok=True)
+  os.makedirs(folder, exist_ok=True)
 
 
 def check_writable(folder: str, given: str) -> None:

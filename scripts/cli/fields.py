@@ -72,11 +72,9 @@ def count(
   return flag(text, default, check, **more)
 
 
-def number(
-  text: str, check: validation.Check, example: float, default: Any = None, **more: Any
-) -> Any:
-  """Declares a flag of numbers like the example; `check` refuses others."""
-  hint = f'give a number such as {example:g}'
+def number(text: str, check: validation.Check, default: Any = None, **more: Any) -> Any:
+  """Declares a flag of numbers; `check` refuses those outside of its range."""
+  hint = 'give such a number, or leave it out'
   return flag(text, default, lambda name, value: check(name, value, hint), **more)
 
 

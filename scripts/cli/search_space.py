@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 # These say which of the others have a meaning.
 _FIRST = ('task', 'algorithm', 'server_optimizer')
-# Of a folder's name: 255 are a file's on most file systems, and NAME.log is one.
-_MOST_BYTES = 255 - len('.log')
 Point = Mapping[str, str]  # Flag -> its value, as text.
 
 
@@ -60,7 +58,7 @@ class Space:
     """Returns each combination once; the last flag varies fastest.
 
     Raises:
-      ValueError: If two combinations have folders of the same name, or a name is too long.
+      ValueError: If two combinations have folders of the same name.
     """
     found = self._combinations(self.axes)
     if len({label(point) for point in found}) < len(found):
@@ -68,12 +66,6 @@ class Space:
         f'--grid: two runs would share a folder, in whose name {os.sep} is _ and an algorithm of'
         ' your own has its name: rename one of them.'
       )
-    for name in map(label, found):
-      if len(os.fsencode(name)) > _MOST_BYTES:
-        raise ValueError(
-          f'--grid: the folder {name[:40]}... has a name of {len(os.fsencode(name))} bytes, at most'
-          f' {_MOST_BYTES} are allowed: vary fewer flags, or give shorter values or paths.'
-        )
     return found
 
   def draw(self, trial: 'optuna.Trial') -> Point:

@@ -115,8 +115,3 @@ FIELDS = tuple(field for _, field in _OF_GROUPS)
 CHANGE_NO_NUMBER = tuple(
   f.name for g, f in _OF_GROUPS if not (g.CHANGES_NUMBERS and f.metadata['changes_numbers'])
 )
-
-
-def check(name: str, value: Any) -> None:
-  """Refuses a value that a flag does not accept; raises ValueError with one line."""
-  fields.check(next(f for f in FIELDS if f.name == name), value)

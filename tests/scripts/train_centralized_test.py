@@ -91,7 +91,7 @@ def test_a_centralised_baseline_of_a_task_without_accuracy_says_no_more_than_its
     ('--task=digit', 'did you mean'),
     ('--optimizer=adamw', 'adam'),
     ('--optimizer=', "unknown optimizer ''"),
-    ('--learning_rate=', '--learning_rate=: give numbers'),
+    ('--learning_rate=', "--learning_rate must be a number, found ''"),
     ('--learning_rate=0.1,0.10', 'share the folder'),
     ('--epochs=0', '1 or more'),
     ('--optimizer=sgd,sgdm --tau=0.1', 'no meaning for --optimizer=sgd,sgdm: leave it out'),

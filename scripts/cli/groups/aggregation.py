@@ -42,13 +42,11 @@ class Aggregation(fields.Group):
     'For dp_gaussian and dp_tree: use the least noise with which all rounds together meet this'
     ' epsilon at --delta.',
     validation.above_zero,
-    8,
     needs=_PRIVATE,
   )
   delta: float | None = fields.number(
     'delta of the epsilon that is reported. Default N^-1.1, N the number of clients.',
     validation.in_unit_interval,
-    1e-5,
     needs=_PRIVATE,
   )
   noise_seed: int | None = fields.count(

@@ -23,13 +23,11 @@ class ClientEvaluation(fields.Group):
   heldout_clients: float = fields.number(
     'Share of the clients that never train; at least one client if above 0.',
     validation.in_unit_interval,
-    0.1,
     0.0,
   )
   heldout_examples: float = fields.number(
     "Share of each client's examples that it does not train on.",
     validation.in_unit_interval,
-    0.2,
     0.0,
   )
   rounds_per_client_evaluation: int | None = fields.count(
@@ -76,7 +74,7 @@ class ClientEvaluation(fields.Group):
     self, settings: 'fields.Settings', task: Any, model: Any, parts: 'tasks.ClientSplit'
   ) -> 'client_evaluation.ClientEvaluation | None':
     """Returns the evaluation by client; None if it was not requested."""
-    from tff_adaptive.training import client_evaluation
+    from tff_adaptive.training import client_evaluation, personalization
 
     if self.rounds_per_client_evaluation is None:
       return None
@@ -91,19 +89,15 @@ class ClientEvaluation(fields.Group):
     ):
       if clients is not None:
         groups[name] = client_evaluation.Group(clients, own, max_tuning_examples=trained)
+    personalize = None
+    if self.personalization_epochs is not None:
+      training = settings.client_training(task, self.personalization_epochs)
+      personalize = personalization.build_personalization(model, training, settings.rates.client)
     return client_evaluation.ClientEvaluation(
       model,
       groups,
       rounds_per_evaluation=self.rounds_per_client_evaluation,
       most_clients=_MOST_CLIENTS if most is None else most or None,
-      personalize=self._personalize(settings, task, model),
+      personalize=personalize,
       seed=settings.what.seed,
     )
-
-  def _personalize(self, settings: 'fields.Settings', task: Any, model: Any) -> Any:
-    if self.personalization_epochs is None:
-      return None
-    from tff_adaptive.training import personalization
-
-    training = settings.client_training(task, self.personalization_epochs)
-    return personalization.build_personalization(model, training, settings.rates.client)

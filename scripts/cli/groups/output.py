@@ -31,7 +31,6 @@ class Output(fields.Group):
     'Evaluate by the virtual clock, not by rounds: after the first round that ends at or after'
     ' each multiple of so many virtual seconds. For runs with a population.',
     validation.above_zero,
-    60,
     instead_of='rounds_per_evaluation',
   )
   rounds_per_checkpoint: int = fields.count('Rounds between checkpoints.', 50)
@@ -49,7 +48,6 @@ class Output(fields.Group):
     "summary.json says when the task's validation metric first reached this value: the round,"
     ' megabytes and virtual seconds.',
     validation.real,
-    0.9,
   )
   stop_at_target: bool | None = fields.flag(
     'End the run at the evaluation that reaches the target. The run is then complete.',

@@ -49,28 +49,24 @@ class Population(fields.Group):
   seconds_per_step: float | None = fields.number(
     'Median virtual seconds of a local step over the clients. Default 0.1.',
     validation.above_zero,
-    1,
   )
   speed_sigma: float | None = fields.number(
     'Sigma of the log-normal spread of the seconds per step over clients. Default 0: no spread.',
     validation.at_least_zero,
-    0,
   )
   downlink: float | None = fields.number(
     'Median bandwidth to a client, in 10^6 bytes a virtual second. Default 10.',
     validation.above_zero,
-    1,
   )
   uplink: float | None = fields.number(
-    'Median bandwidth from a client, in the same unit. Default 1.', validation.above_zero, 1
+    'Median bandwidth from a client, in the same unit. Default 1.', validation.above_zero
   )
   bandwidth_sigma: float | None = fields.number(
     'Sigma of the log-normal spread of both bandwidths. Default 0: no spread.',
     validation.at_least_zero,
-    0,
   )
   round_deadline: float | None = fields.number(
-    'Virtual seconds after which a round closes. Default none.', validation.above_zero, 60
+    'Virtual seconds after which a round closes. Default none.', validation.above_zero
   )
   stragglers: str | None = fields.flag(
     'What to do with a client that cannot take all its steps before the deadline: drop leaves it'
@@ -82,12 +78,10 @@ class Population(fields.Group):
     'Factor by which more clients are drawn than --clients_per_round. The round closes when'
     ' --clients_per_round have finished. Default 1.',
     validation.at_least_one,
-    1.3,
   )
   dropout_rate: float | None = fields.number(
     'Probability that a drawn client fails at a random step. Default 0.',
     validation.in_unit_interval,
-    0.3,
   )
 
   @classmethod

@@ -3,14 +3,12 @@
 import dataclasses
 import importlib.util
 import re
-import shutil
 from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive._utils import validation
 from tff_adaptive.devices import cuda, threads
 from tff_adaptive.engine.cluster import schedule
-from tff_adaptive_tasks import catalog
 
 from .. import fields
 
@@ -28,12 +26,6 @@ def check_address(name: str, address: str) -> None:
     raise ValueError(f'{name} must be local, auto or host:port, found {address!r}.')
   if importlib.util.find_spec('ray') is None:
     raise ValueError(f'{name}: Ray is not installed: pip install tff-adaptive[ray]')
-
-
-def check_gpus(name: str, gpus: float) -> None:
-  """Raises ValueError for a number of GPUs that Ray cannot give to a worker."""
-  if not (0 <= gpus <= 1 or (gpus > 1 and gpus.is_integer())):
-    raise ValueError(f'{name} must be from 0 to 1, or a whole number, found {gpus}.')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,14 +87,12 @@ class Runtime(fields.Group):
   gpus_per_worker: float | None = fields.flag(
     "GPUs of a worker; with 0.25 four share one. The server's part stays on"
     ' processors. Default 0: workers use processors only.',
-    check=check_gpus,
     needs='ray',
   )
   memory_per_worker: float | None = fields.number(
     'GB of memory that Ray reserves for a worker: a node gets no more workers than it has memory'
     ' for. Default: only processors and GPUs are counted.',
     validation.above_zero,
-    2,
     needs='ray',
     changes_numbers=False,
   )
@@ -134,12 +124,19 @@ class Runtime(fields.Group):
         )
     if self.device == 'gpu':
       self._check_device()
-    flag = self._against_lstm()
-    if settings.what.task_options.get('lstm') == 'compiled' and flag is not None:
-      raise ValueError(
-        f'--task_option=lstm=compiled does not go with {flag}: it is an operation of float32, for'
-        ' the graph engine on a CPU. Leave one of them out.'
-      )
+    is_compiled = settings.what.task_options.get('lstm') == 'compiled'
+    for flag, is_given in (
+      ('--engine=native', self.engine != 'graph'),
+      ('--device=gpu', self.device == 'gpu'),
+      ('--gpus_per_worker', self.gpus_per_worker),
+      ('--mixed_precision', self.mixed_precision),
+      ('--xla', self.xla),
+    ):
+      if is_compiled and is_given:
+        raise ValueError(
+          f'--task_option=lstm=compiled does not go with {flag}: it is an operation of float32, for'
+          ' the graph engine on a CPU. Leave one of them out.'
+        )
 
   def _check_device(self) -> None:
     if self.engine != 'graph':
@@ -166,25 +163,6 @@ class Runtime(fields.Group):
         f'--subrounds must be at least {workers}, the number of workers, found'
         f' {self.subrounds}: some workers would be idle.'
       )
-
-  def lstm_hint(self, task: str, task_options: Mapping[str, Any]) -> str | None:
-    """Returns a hint for users who train LSTMs without the compiled operation, or None."""
-    if task not in catalog.WITH_LSTM or 'lstm' in task_options or self._against_lstm():
-      return None
-    if shutil.which('g++') is None:
-      return None
-    return 'Hint: --task_option=lstm=compiled trains LSTMs 1.6 times as fast on a CPU.'
-
-  def _against_lstm(self) -> str | None:
-    """Returns a given flag with which the compiled LSTM does not work, or None."""
-    given = {
-      '--engine=native': self.engine != 'graph',
-      '--device=gpu': self.device == 'gpu',
-      '--gpus_per_worker': self.gpus_per_worker,
-      '--mixed_precision': self.mixed_precision,
-      '--xla': self.xla,
-    }
-    return next((flag for flag, is_given in given.items() if is_given), None)
 
   def build(self, cohort: int, *, is_compiled: bool = False) -> Any:
     """Sets the engine for TFF computations; called before TensorFlow's first operation.

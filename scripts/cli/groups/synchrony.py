@@ -58,10 +58,6 @@ class Synchrony(fields.Group):
     size = settings.training.buffer_size
     if size is not None and settings.training.participation is not None:
       raise ValueError('--buffer_size stands in place of --participation: leave one of them out.')
-    if size is not None and size > made.concurrency:
-      raise ValueError(
-        f'--concurrency is {made.concurrency}; it must be at least --buffer_size, {size}.'
-      )
 
   def build(self) -> buffered.Buffered | None:
     """Returns the settings of a server that does not wait; None for synchronous rounds."""

@@ -20,7 +20,6 @@ class Training(fields.Group):
   participation: float | None = fields.number(
     'Share of the clients that is drawn each round, in place of --clients_per_round.',
     validation.in_half_open_unit_interval,
-    0.1,
     instead_of='clients_per_round',
   )
   buffer_size: int | None = fields.count(
@@ -96,12 +95,10 @@ class Rates(fields.Group):
   client_learning_rate: float = fields.number(
     'Client rate eta_l. Default: the rate tuned for the task and the server optimizer.',
     validation.at_least_zero,
-    0.1,
   )
   server_learning_rate: float = fields.number(
     'Server rate eta. Default: the tuned rate; 1 for a correction with SGD at the server.',
     validation.at_least_zero,
-    0.1,
   )
   client_schedule: str = fields.flag("Schedule of the client rate by round. Default the task's.")
   client_schedule_option: tuple[str, ...] = fields.flag(
@@ -146,10 +143,10 @@ class Clients(fields.Group):
     " the task's; uniform if the algorithm's paper weighs clients so."
   )
   weight_decay: float = fields.number(
-    "Weight decay of the clients. Default the task's.", validation.at_least_zero, 0
+    "Weight decay of the clients. Default the task's.", validation.at_least_zero
   )
   clip_norm: float | None = fields.number(
-    'Clips local gradients to this 2-norm. Default none.', validation.above_zero, 10
+    'Clips local gradients to this 2-norm. Default none.', validation.above_zero
   )
   client_state_store: str | None = fields.flag(
     'Where the client states of a stateful algorithm are during training: memory of this process,'

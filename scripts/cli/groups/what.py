@@ -55,7 +55,6 @@ class What(fields.Group):
     'rho of sharpness-aware minimization at the clients, with every correction; 0 for none. The'
     ' default is 0 except for FedSAM and similar algorithms.',
     validation.at_least_zero,
-    0.05,
   )
   task_option: tuple[str, ...] = fields.flag(
     "A task's own option, NAME=VALUE, such as only_digits=true or alpha=0.3; may be repeated.", []
@@ -107,13 +106,10 @@ class What(fields.Group):
     """Refuses more clients in a round than the task has, and a client optimizer that does not go
     with the algorithm.
     """
-    self._check_client()
+    algorithm = self.algorithm_entry
     clients = catalog.num_clients(self.known_task, self.task_options)
     if clients is not None:
-      check_cohort(settings.training.cohort(clients), clients, self.algorithm_entry)
-
-  def _check_client(self) -> None:
-    algorithm = self.algorithm_entry
+      check_cohort(settings.training.cohort(clients), clients, algorithm)
     for name in ('client_optimizer', 'client_optimizer_state', 'sam_rho'):
       fixed, value = algorithm.settings.get(name), getattr(self, name)
       if fixed is not None and value != fixed and (name != 'sam_rho' or not value):
@@ -154,13 +150,9 @@ class What(fields.Group):
 
 
 def check_task(task: str) -> None:
-  """Refuses a task that is neither in the catalogue nor FILE.py:FUNCTION."""
+  """Refuses a task that is not in the catalogue; loading refuses a bad FILE.py:FUNCTION."""
   if not user_code.is_reference(task):
     fields.check_name('task', task, catalog.names())
-    return
-  path, _, name = task.rpartition(':')
-  if not name.isidentifier() or not os.path.isfile(path):
-    raise ValueError(f'--task={task}: write FILE.py:FUNCTION, a function of a file that there is.')
 
 
 def check_cohort(cohort: int, clients: int, algorithm: registry.Algorithm) -> None:

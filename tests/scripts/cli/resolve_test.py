@@ -168,7 +168,6 @@ BY_CLIENT = '--rounds_per_client_evaluation=5'
     ('--participation=0.1 --clients_per_step=7', 'must be at most 6, the clients of a round'),
     # What is known without the data.
     ('--clients_per_round=61', '--clients_per_round must be from 1 to 60, the clients there are;'),
-    ('--task=mine.py:load', '--task=mine.py:load: write FILE.py:FUNCTION, a function of a file'),
     # What cannot be parsed.
     ('--round=3', "'round'. Did you mean"),
     ('digits', "unexpected argument 'digits'; flags are written --name=value"),
@@ -184,7 +183,6 @@ BY_CLIENT = '--rounds_per_client_evaluation=5'
     ('--ray=local --memory_per_worker=0', '--memory_per_worker must be finite and above 0'),
     ('--ray=local --parallel_clients=2', '--parallel_clients does not go with --ray: --cpus'),
     ('--ray=local --clients_per_step=2', '--clients_per_step does not go with --ray'),
-    ('--ray=local --gpus_per_worker=1.5', '--gpus_per_worker must be from 0 to 1, or a whole'),
     ('--ray=local --ray_workers=5 --subrounds=4', '--subrounds must be at least 5'),
     # Aggregation and privacy.
     ('--aggregator=meen', "--aggregator: unknown aggregator 'meen'. Did you mean mean?"),

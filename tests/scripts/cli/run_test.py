@@ -31,7 +31,7 @@ def test_a_run_goes_on_as_it_would_have_and_says_what_became_of_the_clients(tmp_
   found = summary['population']
   assert found['partial'] > 0 < found['dropped']
   assert found['selected'] == found['finished'] + found['partial'] + found['dropped']
-  assert f'of {found["selected"]} clients drawn {found["finished"]} finished' in out
+  assert f'selected {found["selected"]}, finished {found["finished"]}' in out
   assert 'are available, of 10 that a round is to have' in err
   assert summary['to_target']['validation_accuracy']['round'] == 0
   for number in (2, 3):

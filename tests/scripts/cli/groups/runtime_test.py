@@ -1,7 +1,5 @@
 """Engine, devices and workers: defaults, and when the compiled LSTM is recommended."""
 
-import shutil
-
 import pytest
 
 from scripts.cli import flags, resolve
@@ -61,18 +59,3 @@ def test_without_ray_the_hint_is_to_install_it(monkeypatch):
   monkeypatch.setattr(runtime.importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(ValueError, match=r'pip install tff-adaptive\[ray\]'):
     _resolve('--ray=auto')
-
-
-def hint(task='shakespeare', **given):
-  settings = resolve.resolve(task=task, algorithm='fed_avg', **given)
-  return settings.runtime.lstm_hint(task, settings.what.task_options)
-
-
-def test_who_trains_lstms_on_a_cpu_is_shown_the_faster_way(monkeypatch):
-  monkeypatch.setattr(shutil, 'which', lambda name: '/usr/bin/' + name)
-  for task in ('shakespeare', 'stackoverflow_nwp'):
-    assert 'lstm=compiled' in hint(task)
-  for given in ({'task': 'digits'}, {'task_option': ('lstm=tensorflow',)}, {'engine': 'native'}):
-    assert hint(**given) is None
-  monkeypatch.setattr(shutil, 'which', lambda name: None)  # No compiler.
-  assert hint() is None
