@@ -51,15 +51,11 @@ def main(arguments: Sequence[str]) -> int:
   arguments = list(arguments)
   split = arguments.index('--') if '--' in arguments else len(arguments)
   own, fixed = arguments[:split], arguments[split + 1 :]
-  hint = "train.py's flags go after ' -- '."
   try:
-    rest = command.parse(_FLAGS, __doc__, own)
+    if not command.read(_FLAGS, __doc__, own):
+      return command.DONE
   except ValueError as error:
-    raise ValueError(f'{error} {hint}') from None
-  if rest is None:
-    return command.DONE
-  if rest:
-    raise ValueError(f'unexpected argument {rest[0]!r}; {hint}')
+    raise ValueError(f"{error} train.py's flags go after ' -- '.") from None
   plan: plan_lib.Plan = flags.check(_FLAGS, plan_lib.Plan)
   folder = plan.output_dir
   if not folder:

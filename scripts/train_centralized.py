@@ -128,9 +128,7 @@ def _runs() -> dict[str, config.Record]:
         )
       tau = _FLAGS.tau if optimizer in _ADAPTIVE else None
       varied = dict(optimizer=optimizer, learning_rate=rate, output_dir=folder, tau=tau)
-      found[folder] = config.Record(
-        common | varied, settings.CHANGE_NO_NUMBER, files, prefix='--'
-      )
+      found[folder] = config.Record(common | varied, settings.CHANGE_NO_NUMBER, files, prefix='--')
   return found
 
 

@@ -78,30 +78,23 @@ def number(text: str, check: validation.Check, default: Any = None, **more: Any)
   return flag(text, default, lambda name, value: check(name, value, hint), **more)
 
 
-def check_others(
-  field: dataclasses.Field, values: Mapping[str, Any], given: Container[str]
-) -> None:
-  """Refuses a flag that has no meaning together with the others; raises ValueError."""
-  name, needs, other = field.name, field.metadata['needs'], field.metadata['instead_of']
+def check(field: dataclasses.Field, values: Mapping[str, Any], given: Container[str]) -> None:
+  """Refuses a value that a flag does not accept, alone or with the others; raises ValueError."""
+  name, value, meta = field.name, values[field.name], field.metadata
+  if value is not None:
+    if meta['choices']:
+      check_name(name, value, meta['choices'])
+    if meta['check'] is not None:
+      with about(name):
+        meta['check'](f'--{name}', value)
   if name not in given:
     return
+  needs, other = meta['needs'], meta['instead_of']
   needed, _, wanted = needs.partition('=')
   if needs and (values[needed] is None or (wanted and values[needed] not in wanted.split(' or '))):
     raise ValueError(f'--{name} is for --{needs}: give it too, or leave this one out.')
   if other in given:
     raise ValueError(f'--{name} stands in place of --{other}: leave one of them out.')
-
-
-def check(field: dataclasses.Field, value: Any) -> None:
-  """Refuses a value that a flag does not accept; raises ValueError with one line."""
-  if value is None:
-    return
-  choices, check_value = field.metadata['choices'], field.metadata['check']
-  if choices:
-    check_name(field.name, value, choices)
-  if check_value is not None:
-    with about(field.name):
-      check_value(f'--{field.name}', value)
 
 
 @contextlib.contextmanager

@@ -54,8 +54,7 @@ def check(values: absl_flags.FlagValues, own: type[fields.Group]) -> Any:
   given = {name for name in values if values[name].present}
   found = {field.name: values[field.name].value for field in dataclasses.fields(own)}  # type: ignore[arg-type]
   for field in dataclasses.fields(own):  # type: ignore[arg-type]
-    fields.check(field, found[field.name])
-    fields.check_others(field, found, given)
+    fields.check(field, found, given)
   return own(**found)
 
 
@@ -63,7 +62,8 @@ def check_with_task(values: absl_flags.FlagValues, own: type[fields.Group]) -> d
   """Refuses invalid values of such a command; returns the task's options by name."""
   what.check_task(values.task)
   check(values, own)
-  fields.check(next(f for f in settings.FIELDS if f.name == 'seed'), values.seed)
+  seed = next(f for f in settings.FIELDS if f.name == 'seed')
+  fields.check(seed, {'seed': values.seed}, ())
   output.check_data_dir(values.task, values.data_dir)
   return options.parse('task_option', values.task_option)
 

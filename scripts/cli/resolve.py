@@ -34,8 +34,7 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
     values['data_dir'] = os.path.abspath(values['data_dir'])
   what.check_task(values['task'])
   for field in settings.FIELDS:
-    fields.check(field, values[field.name])
-    fields.check_others(field, values, given)
+    fields.check(field, values, given)
   algorithm, server = what.entries(values)
   values['server_optimizer'] = values['server_optimizer'] or algorithm.server_optimizer or 'sgd'
   _refuse_hyperparameters_of_others(values, algorithm, server)

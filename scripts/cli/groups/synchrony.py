@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from tff_adaptive._utils import suggestions, validation
+from tff_adaptive._utils import suggestions
 from tff_adaptive.population import buffered
 
 from .. import fields, options
@@ -67,10 +67,9 @@ class Synchrony(fields.Group):
       raise ValueError('--synchrony=buffered: give --concurrency, 50 say, the clients that train.')
     with fields.about('staleness_option'):
       given: dict[str, Any] = options.parse('staleness_option', self.staleness_option)
-      for name, value in given.items():
+      for name in given:
         if name not in _OPTIONS:
           raise ValueError(suggestions.unknown('option of the staleness', name, _OPTIONS))
-        validation.real(name, value, 'give a number such as 0.5')
       return buffered.Buffered(
         self.concurrency,
         self.staleness or 'polynomial',
