@@ -2,11 +2,11 @@
 
 usage: python scripts/export.py RUN [--flag=value ...]
 
-RUN is the folder of a run. Writes the folder OUTPUT with
+RUN is the folder of a run. The command writes the folder OUTPUT with
 
-  model.keras, model/ or model.npz   the model, with the weights that were evaluated best
-  preparation.json, preparation.py   how its inputs are made of raw ones, if they are prepared
-  export.json                        the run that it is from, and its metrics
+  model.keras, model/ or model.npz   the model, with the weights that were better
+  preparation.json, preparation.py   the preparation of raw inputs, if the task has one
+  export.json                        the run and its metrics
 
   python scripts/export.py runs/digits_fed_yogi --format=keras --output=digits_model
 """

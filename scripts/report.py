@@ -2,7 +2,7 @@
 
 usage: python scripts/report.py [--flag=value ...] FOLDER [FOLDER ...]
 
-A folder is a run's, or one that holds runs' folders. Runs that differ in their seed only are
+FOLDER is the folder of a run, or holds folders of runs. Runs that differ only in their seed are
 repetitions: tables and figures give their mean and standard deviation.
 
   python scripts/report.py runs --output=results/digits --target=0.95
@@ -12,19 +12,19 @@ repetitions: tables and figures give their mean and standard deviation.
       maps by client and server rate, one for each optimizer, as in "Adaptive Federated
       Optimization", and a table of the best server rate by client rate.
   python scripts/report.py runs --form=tasks --output=results/table --formats=md,tex
-      tasks by optimizers, the best bold, the paper's figures beside on the benchmark's data.
+      tasks by optimizers, the best in bold; with the benchmark's data also the paper's figures.
   python scripts/report.py runs --form=crossed --rows=algorithm --columns=tau --output=results/tau
-      any settings by any other; correction and server_optimizer too, as papers call them. Where the
-      columns are numbers, the figure has a line for each row.
+      any settings by any other, also correction and server_optimizer, by their names in papers. If
+      the columns are numbers, the figure has a line for each row.
   python scripts/report.py runs --form=crossed --rows=participation,task,task_option \\
       --columns=algorithm --metric=test_accuracy
       AdaBest's table: participation and heterogeneity by algorithm, on the test data.
   python scripts/report.py runs --form=clients --clients=unseen --metric=accuracy
-      the distribution of a metric over clients by algorithm, from the last evaluation of each
-      client by itself; also inference_accuracy and personalized_accuracy.
+      the distribution of a metric over clients by algorithm, from the last evaluation by client;
+      other metrics are inference_accuracy and personalized_accuracy.
 
-Where runs of a cell differ in other settings, tasks and crossed take the best by validation and say
-which.
+If the runs of a cell differ in other settings, tasks and crossed take the settings with the best
+validation data, and name them.
 """
 
 import dataclasses
@@ -52,33 +52,33 @@ _COMPARISON = 'form=comparison'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Report(fields.Group):
-  """Its flags; those of several values take them separated by commas."""
+  """The flags of this command; several values of a flag are separated by commas."""
 
   TITLE = 'Report'
 
   form: str = fields.flag(
-    'What is reported: comparison, rates, tasks, crossed or clients.',
+    'The form of the report: comparison, rates, tasks, crossed or clients.',
     'comparison',
     choices=('comparison', 'rates', 'tasks', 'crossed', 'clients'),
   )
   metric: str | None = fields.flag(
-    'Columns of metrics.csv: a table and a panel of the figure each; one for other forms.'
-    " Default: the metric of the runs' task on the validation data. Small values are good where a"
-    ' word of the name is that of a loss or an error (docs/guide/reports.md has the list).',
+    'Columns of metrics.csv. Each has a table and a panel of the figure; other forms take one.'
+    " Default: the metric of the runs' task on the validation data. Small values are good if the"
+    ' name has a word for a loss or an error (docs/guide/reports.md has the list).',
     needs=f'{_COMPARISON} or rates or crossed or clients',
   )
   label_by: str | None = fields.flag(
-    'Settings that distinguish lines or maps; by default as many of those that differ as it takes.',
+    'Settings that distinguish lines or maps. Default: as few as are needed to tell them apart.',
     needs=f'{_COMPARISON} or rates or clients',
   )
   where: tuple[str, ...] = fields.flag(
-    'Only runs with this setting, NAME=VALUE; may be repeated: runs that have all of them.', []
+    'Only runs with this setting, NAME=VALUE. May be repeated; a run must have all settings.', []
   )
   rename: tuple[str, ...] = fields.flag(
-    'What tables and legends say instead of a label or a part of one, OLD=NEW; may be repeated.', []
+    'Replace a label, or a part of one, in tables and legends: OLD=NEW. May be repeated.', []
   )
   x: str = fields.flag(
-    f'What curves run along: {", ".join(run_lib.AXES)}.',
+    f'The horizontal axis of curves: {", ".join(run_lib.AXES)}.',
     'round',
     choices=tuple(run_lib.AXES),
     needs=_COMPARISON,
@@ -88,13 +88,13 @@ class _Report(fields.Group):
     needs='form=crossed',
   )
   columns: str | None = fields.flag(
-    'That of its columns, such as algorithm, tau or beta. Of --form=comparison the columns of'
-    f' its table, some of {",".join(tables.COLUMNS)}. Default: all.',
+    'The setting of the columns of --form=crossed, such as algorithm, tau or beta. For'
+    f' --form=comparison columns of its table, of {",".join(tables.COLUMNS)}; default: all.',
     needs=f'{_COMPARISON} or crossed',
   )
   clients: str = fields.flag(
-    'The clients of --form=clients: those that train, on what they train on (train) or on what is'
-    ' held out of it (heldout), or those that never train (unseen).',
+    'The clients of --form=clients: those that train, on their training examples (train) or on'
+    ' their held-out ones (heldout), or those that never train (unseen).',
     'heldout',
     choices=('train', 'heldout', 'unseen'),
     needs='form=clients',
@@ -103,17 +103,19 @@ class _Report(fields.Group):
     'Report the rounds needed to reach this value of the metric.', needs=_COMPARISON
   )
   window: int | None = fields.count(
-    'Means are over so many of the last rounds. Default: the last tenth, and at most 100.',
+    'Number of last rounds over which means are taken. Default: the last tenth, at most 100.',
     needs=f'{_COMPARISON} or rates or tasks or crossed',
   )
   level: tuple[str, ...] = fields.flag(
     'A horizontal line in the figure, NAME=VALUE; may be repeated.', [], needs=_COMPARISON
   )
-  log_scale: str | None = fields.flag(
-    'Those of the metrics whose axis is logarithmic.', needs=_COMPARISON
+  log_scale: str | None = fields.flag('The metrics whose axis is logarithmic.', needs=_COMPARISON)
+  title: str = fields.flag(
+    'Title of the figure and of the tables, which is their caption in LaTeX.', ''
   )
-  title: str = fields.flag('Title of the figure and of the tables: their caption in LaTeX.', '')
-  output: str | None = fields.flag('Where to write: OUTPUT.md and so on. Default: print only.')
+  output: str | None = fields.flag(
+    'Path of the files without extension, as in OUTPUT.md. Default: print only.'
+  )
   formats: str = fields.flag(
     'What to write: ' + '; '.join(f'{name}, {text}' for name, text in report.FORMATS.items()) + '.',
     ','.join(report.DEFAULT_FORMATS),

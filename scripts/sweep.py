@@ -10,16 +10,16 @@ A hyperparameter counts only if the algorithm has it (FedAvg has no tau and is r
   python scripts/sweep.py --output_dir=runs/taus --grid=algorithm=fed_avg,fed_adam \\
       --grid=tau=1e-4,1e-3,1e-2 -- --rounds=100
 
-Thirty points drawn near good ones (TPE); at 10, 30 and 90 rounds the best third goes on:
+Thirty points drawn near good ones (TPE); at 10, 30 and 90 rounds the best third continues:
   python scripts/sweep.py --output_dir=runs/tuned --search=tpe --trials=30 --prune=asha \\
       --first_rung=10 --range=client_learning_rate=0.001,1,log \\
       --range=server_learning_rate=0.001,1,log -- --algorithm=fed_yogi --rounds=270
 
-Each run has a folder in DIR, like one of train.py. DIR/logs/ has what it prints. The same command
-again skips complete runs and goes on with the rest. Several commands, also on machines that share
-DIR, divide the trials. Ctrl-C saves and ends. The table at the end is also in DIR/sweep.md, the
-best first. `tensorboard --logdir=DIR` shows their curves, `optuna-dashboard DIR/study.journal` the
-trials.
+Each run has a folder in DIR, like a run of train.py. DIR/logs/ has the output of the runs. Ctrl-C
+saves the runs and ends them. The same command skips complete runs and continues the others. Several
+commands, also on machines that share DIR, divide the trials. The table at the end, with the best
+trial first, is also in DIR/sweep.md. `tensorboard --logdir=DIR` shows the curves of the runs, and
+`optuna-dashboard DIR/study.journal` the trials.
 """
 
 import dataclasses

@@ -6,8 +6,8 @@ This is the baseline for federated results (the row "centralised" of "Adaptive F
 Optimization"). Every optimizer is trained with every learning rate, each in a folder in
 --output_dir. The table at the end is also in OUTPUT_DIR/centralized.md. The optimizers are those of
 Algorithm 2, applied to minibatch gradients. A round in the files is an epoch of one client, which
-has all examples and keeps the optimizer's state. The same command again skips complete runs and
-goes on with the rest. Ctrl-C saves and ends.
+has all examples and keeps the optimizer's state. Ctrl-C saves the runs and ends them. The same
+command skips complete runs and continues the others.
 
   python scripts/train_centralized.py --optimizer=adam --epochs=20
   python scripts/train_centralized.py --task=emnist_cr --data_dir=DIR \\

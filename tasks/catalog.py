@@ -122,7 +122,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       extra=_TOKENS,
     ),
     'shakespeare_transformer': Entry(
-      'the same by a transformer of 1.3 million weights; workers=8 deals the text out (DiLoCo)',
+      'the same with a transformer of 1.3 million weights; workers=8 divides the text (DiLoCo)',
       'shakespeare.load_transformer',
       batch_size=16,
       rounds=50,

@@ -13,11 +13,12 @@ from . import flags, hyperparameters
 
 _INTRODUCTION = """\
 Trains a federated optimizer on a task: a client correction, times a server optimizer, times a
-schedule. What is not given is what the task's paper used.
+schedule. The defaults are those of the task's paper.
 
 usage: python scripts/train.py [--flag=value ...] [--flagfile=FILE]
-       python scripts/train.py --help=SECTION, such as --help=rates or --help=algorithms, shows the
-       sections whose headings have that word.
+       python scripts/train.py --help=WORD
+
+--help=rates, for example, shows only the sections with that word in their headings.
 """
 
 _EXAMPLES = """\
@@ -32,9 +33,9 @@ Examples:
   python scripts/train.py --algorithm=mine.py:Damped --algorithm_option=strength=0.1
       A correction of your own: a frozen dataclass in mine.py that subclasses Correction.
   python scripts/train.py --flagfile=scripts/configs/digits.flags --seed=1
-      Flags from a file, one a line; those after it win.
+      Flags from a file, one on each line. Later flags override them.
 
-Ctrl-C ends after saving, and the same command again goes on where it ended.
+Ctrl-C saves the run and ends it. The same command resumes it.
 """
 
 
@@ -90,7 +91,7 @@ _SIZES = {
 def _brought() -> str:
   """Returns the defaults that tasks set, except for rates."""
   heads = '  '.join(_SIZES.values())
-  lines = [f"\nA task's own values, where a flag does not say otherwise:\n  {'':18} {heads}  and\n"]
+  lines = [f"\nA task's own values, unless a flag changes them:\n  {'':18} {heads}  and\n"]
   for name in (*catalog.names(), ''):
     brought = catalog.sizes(name)
     sizes = '  '.join(f'{brought.pop(key):>{len(head)}}' for key, head in _SIZES.items())

@@ -35,7 +35,7 @@ class Named:
 
   def help(self) -> str:
     """Returns the flag's help: its meaning, its owners and its default."""
-    text = f'{self.first.help}; of {", ".join(self.owners)}.'
+    text = f'{self.first.help}. Used by {", ".join(self.owners)}.'
     by_default = _whose({owner: h.default for owner, h in self.owners.items()})
     if list(by_default) == [None]:
       return text

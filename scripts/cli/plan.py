@@ -1,4 +1,4 @@
-"""How a sweep searches: the flags of sweep.py, and what they decide."""
+"""The flags of sweep.py, and the parts of a search that follow from them."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ def _check_metric_name(name: str, metric: str) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan(fields.Group):
-  """The flags of sweep.py; those after ' -- ' are of train.py."""
+  """The flags of sweep.py; flags after ' -- ' are those of train.py."""
 
   TITLE = 'Sweep'
 
@@ -30,12 +30,12 @@ class Plan(fields.Group):
     [],
   )
   range: tuple[str, ...] = fields.flag(
-    'A number of train.py for random and tpe to draw: FLAG=LOW,HIGH, or FLAG=LOW,HIGH,log. May be'
-    ' repeated.',
+    'A flag of train.py, for random and tpe, whose values are drawn between bounds: FLAG=LOW,HIGH'
+    ' or FLAG=LOW,HIGH,log. May be repeated.',
     [],
     needs=_DRAWN,
   )
-  output_dir: str | None = fields.flag("Folder in which the runs' folders are made.")
+  output_dir: str | None = fields.flag('Folder for the folders of the runs.')
   search: str = fields.flag(
     'grid: every combination; random: random points; tpe: points near good ones, by the'
     " tree-structured Parzen estimator (Optuna's).",
@@ -46,18 +46,18 @@ class Plan(fields.Group):
     'Number of trials of random and tpe. A later command may ask for more.', needs=_DRAWN
   )
   search_seed: int = fields.count(
-    'Seeds what random and tpe draw.', 0, zero='the default', needs=_DRAWN
+    'Seed of the draws of random and tpe.', 0, zero='the default', needs=_DRAWN
   )
   prune: str | None = fields.flag(
     'asha: asynchronous successive halving. Trials are compared at --first_rung rounds and then at'
-    ' --reduction_factor times as many each; the best of them go on with their runs.',
+    ' --reduction_factor times as many each; the best of them continue their runs.',
     choices=('asha',),
   )
   first_rung: int | None = fields.count(
     'Rounds before trials are pruned. Default: a ninth of --rounds.', needs='prune'
   )
   reduction_factor: int = fields.count(
-    'One of this number of trials goes on from a rung to the next, 2 or more.',
+    'One of this number of trials, 2 or more, continues from a rung to the next.',
     3,
     low=2,
     needs='prune',
@@ -77,11 +77,11 @@ class Plan(fields.Group):
 
   @property
   def is_grid(self) -> bool:
-    """Whether every combination is tried."""
+    """Whether the search tries every combination."""
     return self.search == 'grid'
 
   def rungs(self, rounds: int) -> list[int]:
-    """The rounds at which a trial is compared, and the last."""
+    """Returns the rounds at which a trial is compared, and the last round."""
     found = []
     rung = self.first_rung or rounds
     while rung < rounds:
@@ -90,14 +90,14 @@ class Plan(fields.Group):
     return [*found, rounds]
 
   def folder(self, number: int, point: search_space.Point) -> str:
-    """The name of a trial's folder."""
+    """Returns the name of a trial's folder."""
     return search_space.label(point) if self.is_grid else f'trial={number}'
 
   def read(self, folder: str, rounds: int) -> run_lib.Run:
-    """Reads the first rounds of a run.
+    """Reads the first `rounds` rounds of a run.
 
     Raises:
-      ValueError: If it cannot be read or lacks a row: of the rest a mean would be another.
+      ValueError: If it cannot be read or lacks a row, which would change the mean.
     """
     try:
       found = run_lib.load_run(folder)

@@ -67,7 +67,7 @@ class Claim:
     If a signal to the command stopped a run, the trial is left as it is.
 
     Args:
-      train: Does a run.
+      train: A function that trains a run.
 
     Raises:
       ValueError: If a run has no values of the metric.
@@ -286,14 +286,14 @@ class Study:
 
 
 def preview(plan: plan_lib.Plan, space: search_space.Space) -> list[search_space.Point]:
-  """Returns the first points that would be drawn; of tpe those that no result decides."""
+  """Returns the first points of the search; for tpe, those that depend on no result."""
   optuna.logging.set_verbosity(optuna.logging.ERROR)
   number = min(plan.trials or 0, _STARTUP) if plan.search == 'tpe' else plan.trials or 0
   return [space.draw(optuna.create_study(sampler=_sampler(plan, n)).ask()) for n in range(number)]
 
 
 def _sampler(plan: plan_lib.Plan, number: int) -> optuna.samplers.BaseSampler:
-  """What draws trial `number`, from a seed of its own: resumed, a search draws the same."""
+  """Returns trial `number`'s sampler with its own seed, so that a resumed search draws the same."""
   seed = np.random.SeedSequence([plan.search_seed, number]).generate_state(1).item()
   if plan.search == 'tpe':
     return optuna.samplers.TPESampler(n_startup_trials=_STARTUP, seed=seed, constant_liar=True)

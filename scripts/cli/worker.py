@@ -41,19 +41,19 @@ Train = Callable[[settings.Settings, int | None], Answer]
 
 
 def share(tasks: Iterator[Callable[[Train], None]], jobs: int) -> int:
-  """Does tasks, several at a time, until all have ended.
+  """Works on several tasks at a time until all have ended.
 
-  A signal ends the runs after their round, saved. A second signal ends them at once.
+  A signal ends the runs after their round, which is saved. A second signal ends them at once.
 
   Args:
-    tasks: The tasks, each called with `train`; one is asked for when another has ended.
-    jobs: How many are done at a time.
+    tasks: The tasks, which are called with `train`. The next one is taken when another has ended.
+    jobs: The number of tasks at a time.
 
   Returns:
-    128 + the number of the signal that ended it; 0 if none did.
+    128 + the number of the signal that ended the runs; 0 without a signal.
 
   Raises:
-    Exception: What a task raised first; the runs of the others are saved.
+    Exception: The first error of a task. The runs of the others are saved.
   """
   lock = threading.Lock()
 
@@ -77,7 +77,7 @@ def share(tasks: Iterator[Callable[[Train], None]], jobs: int) -> int:
 
 
 def train(run: settings.Settings, last_round: int | None, stop: protocols.Stop) -> Answer:
-  """Does a run, unless it is complete or `stop` asks for the end; says what went wrong."""
+  """Trains a run unless it is complete or `stop` is requested; returns its outcome."""
   where = run.output.output_dir
   if stop.requested:
     return Answer('stopped')
@@ -97,9 +97,9 @@ def train(run: settings.Settings, last_round: int | None, stop: protocols.Stop) 
 
 
 def in_process(run: settings.Settings, last_round: int | None, stop: protocols.Stop) -> Answer:
-  """Does a run in a process of its own; what it prints is appended to logs/NAME.log beside it.
+  """Trains a run in its own process; its output is appended to logs/NAME.log beside its folder.
 
-  The process is sent SIGTERM where `stop` asks for the end, and where this process ends.
+  The process gets SIGTERM if `stop` is requested, or if this process ends.
   """
   parent, name = os.path.split(os.path.abspath(run.output.output_dir))
   log = os.path.join(parent, 'logs', f'{name}.log')
@@ -139,7 +139,7 @@ def _start(process: Any) -> None:
 
 
 def _ended_with(code: int) -> Answer:
-  """The answer for a process that ended without one, by its exit code."""
+  """Returns the answer for a process that ended without one, from its exit code."""
   if code >= 0:
     return Answer('failed', f'its process ended with exit code {code}.')
   reason = f'its process was ended by {signal.Signals(-code).name}'

@@ -41,13 +41,13 @@ class DefaultValues(griffe.Extension):
   """Replaces the defaults of arguments and of classes' fields by their values."""
 
   def on_function_instance(self, *, func: griffe.Function, **others: Any) -> None:
-    """Griffe calls this for each function that it has read."""
+    """Called by griffe for each function that it has read."""
     for parameter in func.parameters:
       if parameter.default is not None:
         parameter.default = value(parameter.default, func.module.path)
 
   def on_attribute_instance(self, *, attr: griffe.Attribute, **others: Any) -> None:
-    """Griffe calls this for each assignment that it has read."""
+    """Called by griffe for each assignment that it has read."""
     is_field = 'class-attribute' in attr.labels and attr.annotation
     if is_field and attr.value is not None:
       attr.value = value(attr.value, attr.module.path)

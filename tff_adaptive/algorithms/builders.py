@@ -26,7 +26,7 @@ _FED_PROX, _SCAFFOLD, _FED_DYN, _ADA_BEST = map(
 
 
 class _Common(TypedDict, total=False):
-  """Arguments that all named builders share; see `build_drift_corrected`."""
+  """The arguments that all named builders share; see `build_drift_corrected`."""
 
   client_learning_rate: Required[components.Rate]
   training: local_training.ClientTraining | None

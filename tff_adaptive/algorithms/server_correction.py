@@ -224,7 +224,7 @@ def _describe_drift(
 
 
 def _cosine(h: corrections.Weights, g_bar: corrections.Weights) -> tf.Tensor:
-  """The cosine between h and g-bar; 0 if one is zero, or h has not the form of the weights.
+  """The cosine between h and g-bar; 0 if one is zero, or h does not have the form of the weights.
 
   FedDyn's h shrinks only in rounds in which it is small enough (AdaBest, Theorem 3.1).
   """

@@ -83,7 +83,7 @@ def _pair(correction: base.Correction, method: str, found: Any, what: str) -> An
 
 
 def _like(correction: base.Correction, method: str, found: Any, what: str, wanted: Any) -> Any:
-  """What is found in the containers of what is wanted; TypeError if it is of another form."""
+  """Returns `found` in the containers of `wanted`; TypeError if it has another form."""
   where = f'{type(correction).__name__}.{method} must return {what}'
   if _structure(found) != _structure(wanted):
     raise TypeError(f'{where} of the form {_structure(wanted)}, found {_structure(found)}.')

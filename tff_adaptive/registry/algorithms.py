@@ -197,7 +197,7 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
   Algorithm(
     'fed_exp',
     'FedExP',
-    "a server step from how much the clients' updates disagree",
+    "a server step that grows as the clients' updates disagree",
     'Jhunjhunwala et al., "FedExP", ICLR 2023, Algorithm 1',
     'tff_adaptive.corrections.fed_exp:FedExP',
     hyperparameters=(
@@ -211,7 +211,7 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
     client_weighting='uniform',
     uploads='the norm of its update',
   ),
-  _mime('mime_lite', 'MimeLite', "the server's statistics in the clients' steps"),
+  _mime('mime_lite', 'MimeLite', "clients use the server's optimizer statistics in their steps"),
   _mime('mime', 'Mime', 'MimeLite with variance-reduced local gradients, two exchanges a round'),
   Algorithm(
     'delta_sgd',

@@ -20,7 +20,7 @@ _PRIVATE = 'aggregator=' + ' or '.join(a.name for a in table.AGGREGATORS.values(
 
 @dataclasses.dataclass(frozen=True)
 class PrivacyPlan:
-  """The plan for privacy: an accountant, which computes epsilon by rounds, and delta."""
+  """The accountant of a private run, and the delta of the epsilon that is reported."""
 
   accountant: 'accounting.Accountant'
   delta: float

@@ -25,18 +25,20 @@ class Output(fields.Group):
   output_dir: str = fields.flag(
     "The run's folder. A run in it is resumed. Default runs/TASK_ALGORITHM.",
   )
-  data_dir: str | None = fields.flag("Folder with the task's files. Default: TFF downloads them.")
+  data_dir: str | None = fields.flag(
+    "Folder with the task's files. Default: TFF or TensorFlow Datasets downloads them."
+  )
   rounds_per_evaluation: int = fields.count('Rounds between evaluations.', 10)
   virtual_seconds_per_evaluation: float | None = fields.number(
     'Evaluate by the virtual clock, not by rounds: after the first round that ends at or after'
-    ' each multiple of so many virtual seconds. For runs with a population.',
+    ' each multiple of this number of virtual seconds. For runs with a population.',
     validation.above_zero,
     instead_of='rounds_per_evaluation',
   )
   rounds_per_checkpoint: int = fields.count('Rounds between checkpoints.', 50)
   log_to: tuple[str, ...] = fields.flag(
-    'Also log the run to mlflow or wandb (Weights & Biases); may be repeated. Their variables'
-    ' say where: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, WANDB_MODE, WANDB_PROJECT.',
+    'Also log the run to mlflow or wandb (Weights & Biases); may be repeated. These variables say'
+    ' where: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, WANDB_MODE, WANDB_PROJECT.',
     [],
   )
   resume_from: str = fields.flag(
@@ -45,7 +47,7 @@ class Output(fields.Group):
     choices=('latest', 'previous'),
   )
   target: float | None = fields.number(
-    "summary.json says when the task's validation metric first reached this value: the round,"
+    "Record in summary.json when the task's validation metric first reached this value: the round,"
     ' megabytes and virtual seconds.',
     validation.real,
   )

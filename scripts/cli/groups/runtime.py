@@ -46,27 +46,27 @@ class Runtime(fields.Group):
     needs='engine=graph',
   )
   parallel_clients: int | None = fields.count(
-    'Clients that train at the same time, each on a thread, in the graph engine. Default: the'
-    ' processors, at most 4 and the clients of a round; memory grows with it. With as many as'
-    ' processors, TensorFlow takes one thread an operation, unless TF_NUM_INTRAOP_THREADS is set.',
+    'Clients that train at the same time, each on a thread, in the graph engine. Memory grows with'
+    ' it. Default: the number of processors, but at most 4 and the clients of a round. If it'
+    ' is at least the number of processors, TensorFlow uses one thread for each operation, unless'
+    ' TF_NUM_INTRAOP_THREADS is set.',
     needs='engine=graph',
     changes_numbers=False,
   )
   device: str | None = fields.flag(
     'Device of the graph engine: auto, cpu or gpu. Several GPUs divide the clients. Default auto: a'
-    ' GPU if TensorFlow has one. Written for GPUs, but never run on one.',
+    ' GPU if TensorFlow has one. This has never run on a GPU.',
     choices=cuda.DEVICES,
   )
   mixed_precision: str | None = fields.flag(
-    'bfloat16 or float16: clients compute predictions and gradients in this type. Weights and all'
-    ' else stay float32. Gradients differ by some percent. float16 computes'
-    ' gradients 1024 times as large, and a client in which they overflow counts as diverged.'
-    ' Default: float32 throughout.',
+    'bfloat16 or float16: clients compute predictions and gradients in this type; everything else'
+    ' stays float32. Gradients differ by some percent. With float16 gradients are scaled by 1024,'
+    ' and a client in which they overflow counts as diverged. Default: float32 throughout.',
     choices=('bfloat16', 'float16'),
   )
   xla: bool | None = fields.flag(
     'Compile the local step by XLA, for GPUs. On a CPU it was faster for an MLP and twice as slow'
-    ' for a CNN. Dropout draws other numbers. Default no.'
+    ' for a CNN. Dropout then draws different numbers. Default no.'
   )
   ray: str | None = fields.flag(
     'Train clients on a Ray cluster: local, a cluster of this machine that ends with the command;'
@@ -80,7 +80,7 @@ class Runtime(fields.Group):
     'The most workers. Default: as many as there is room for.', needs='ray', changes_numbers=False
   )
   cpus_per_worker: int | None = fields.count(
-    'Processors of a worker, which trains as many clients at once. Default 1.',
+    'Processors of a worker, and the number of clients that it trains at once. Default 1.',
     needs='ray',
     changes_numbers=False,
   )

@@ -46,8 +46,8 @@ class Training(fields.Group):
     'Draw each example of a batch from all examples of the client.'
   )
   continue_batches: bool | None = fields.flag(
-    'Begin a round with the batch after the last one of the round before, in the same pass over a'
-    " client's data, as FLamby does. Default the task's.",
+    'Begin a round with the batch after the last one of the previous round, in the same pass over'
+    " a client's data, as FLamby does. Default the task's.",
     needs='local_steps',
   )
   batch_size: int = fields.count(
@@ -60,7 +60,7 @@ class Training(fields.Group):
     " Default the task's."
   )
   max_examples_per_client: int = fields.count(
-    "The most examples of a client, the first ones; 0 for all. Default the task's.",
+    "The most examples of a client, from the first on; 0 for all. Default the task's.",
     zero='all',
   )
 
@@ -140,7 +140,7 @@ class Clients(fields.Group):
 
   client_weighting: str = fields.flag(
     'Weight of a client: examples, uniform, or tokens (shakespeare and stackoverflow_nwp). Default'
-    " the task's; uniform if the algorithm's paper weighs clients so."
+    " the task's, or uniform if the algorithm's paper has it."
   )
   weight_decay: float = fields.number(
     "Weight decay of the clients. Default the task's.", validation.at_least_zero
@@ -149,9 +149,9 @@ class Clients(fields.Group):
     'Clips local gradients to this 2-norm. Default none.', validation.above_zero
   )
   client_state_store: str | None = fields.flag(
-    'Where the client states of a stateful algorithm are during training: memory of this process,'
-    ' or shards: files beside the checkpoint that the workers use themselves. Default memory; with'
-    ' --ray on several machines that see output_dir, shards.',
+    'Where the client states of a stateful algorithm are during training: in memory of this'
+    ' process, or in shards, files beside the checkpoint that the workers use themselves. Default'
+    ' memory; with --ray on several machines that see output_dir, shards.',
     choices=('memory', 'shards'),
     changes_numbers=False,
   )

@@ -22,7 +22,7 @@ ALGORITHM = 'fed_yogi'  # By default.
 class What(fields.Group):
   """The settings of task and algorithm; see `--help`."""
 
-  TITLE = 'What'
+  TITLE = 'What is trained'
 
   task: str = fields.flag('The task: one of the list above, or FILE.py:FUNCTION.', 'digits')
   algorithm: str = fields.flag(

@@ -22,7 +22,7 @@ def test_help_teaches_and_imports_no_tensorflow():
   assert max(map(len, done.stdout.splitlines())) <= 100
   # A hyperparameter's help names its owners and its default.
   text = ' '.join(done.stdout.split())
-  assert 'of ada_best. Default 0.96; with sgdm, adam, yogi 0.2; with adagrad 0.8.' in text
+  assert 'by ada_best. Default 0.96; with sgdm, adam, yogi 0.2; with adagrad 0.8.' in text
   assert 'Default 0 (adagrad), 0.9 (adam, yogi, lamb, lion).' in text
   # A task's own values are shown, and flags whose defaults they are say so.
   assert 'shakespeare 1200 10 1 4 client_weighting=tokens' in text

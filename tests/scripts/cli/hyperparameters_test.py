@@ -41,7 +41,7 @@ def test_a_new_entry_is_a_flag_with_check_default_and_help(damped):
     resolve.resolve(strength=1.0)
   text = ' '.join(help_text.text().split())
   assert 'damped a pull towards the past; clients keep a state' in text
-  assert '--strength Weight of the pull; of damped. Default 0.5.' in text
+  assert '--strength Weight of the pull. Used by damped. Default 0.5.' in text
 
 
 def test_a_name_means_one_thing():

@@ -138,7 +138,7 @@ class Layout:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ClientParameter:
-  """The `compute` of a client-placed parameter's node."""
+  """A client-placed parameter, which the loop over the clients reads client by client."""
 
   leaves: Sequence[Leaf]
   tensors: Sequence[tf.Tensor]
