@@ -169,7 +169,7 @@ def _converted(what: str, value: Any, annotation: Any) -> Any:
     return value
   is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
   allowed: list[str] = []
-  for kind in typing.get_args(annotation) or [annotation]:
+  for kind in _kinds(annotation):
     if isinstance(kind, str):  # Of a Literal.
       allowed.append(repr(kind))
       if value == kind:
@@ -185,6 +185,13 @@ def _converted(what: str, value: Any, annotation: Any) -> Any:
     if kind in (bool, str) and isinstance(value, kind):
       return value
   raise errors.DataError(f'{what} is {value!r}; it must be ' + ' or '.join(allowed))
+
+
+def _kinds(annotation: Any) -> list[Any]:
+  """Returns the types of a union and the texts of a Literal; other annotations are one type."""
+  if typing.get_origin(annotation) not in (typing.Union, types.UnionType, typing.Literal):
+    return [annotation]
+  return [kind for part in typing.get_args(annotation) for kind in _kinds(part)]
 
 
 def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

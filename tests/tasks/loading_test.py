@@ -129,10 +129,11 @@ def _load(
   kind: typing.Literal['a', 'b'] = 'a',
   limit: int | None = 3,
   mixed: int | str = 1,
+  either: typing.Literal['a', 'b'] | None = None,
   older: typing.Optional[float] = None,  # noqa: UP045
   free='x',
 ):
-  del data_dir, seed, size, rate, kind, limit, mixed, older, free
+  del data_dir, seed, size, rate, kind, limit, mixed, either, older, free
 
 
 @pytest.mark.parametrize(
@@ -144,6 +145,7 @@ def _load(
     ('limit', 'none', None),
     ('mixed', 'many', 'many'),
     ('mixed', 2, 2),
+    ('either', 'b', 'b'),
     ('older', 'None', None),
     ('free', [1], [1]),
   ],
@@ -159,10 +161,11 @@ def test_a_value_becomes_what_the_annotation_says(option, value, found):
   [
     ('kind', 'c', "is 'c'; it must be 'a' or 'b'"),
     ('mixed', 1.5, 'is 1.5; it must be a whole number or a word'),
+    ('either', 'c', "is 'c'; it must be 'a' or 'b' or none"),
     ('limit', 'x', "is 'x'; it must be a whole number or none"),
     ('size', 2**63, 'it must be a whole number'),
     ('rate', True, 'it must be a number'),
-    ('seed', 3, "the task 'mine' has no option seed; it has: free, kind, limit"),
+    ('seed', 3, "the task 'mine' has no option seed; it has: either, free, kind"),
   ],
 )
 def test_another_value_is_refused_with_what_is_allowed(option, value, words):
