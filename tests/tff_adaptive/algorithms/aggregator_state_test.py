@@ -24,12 +24,6 @@ def leaves(state):
   return [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
 
 
-def assert_equal(found, expected):
-  assert len(found) == len(expected)
-  for one, other in zip(found, expected):
-    np.testing.assert_array_equal(one, other)
-
-
 def factory(name, **options):
   is_weighted = not name.startswith('dp')
   weights = [np.zeros(3, np.float32), np.float32(0)]
@@ -56,7 +50,7 @@ def test_a_round_of_nobody_leaves_the_norms_as_they_were(graph, name):
   options = {'clipping': False} if name == 'secure' else {}  # Half as slow.
   process = components.build_aggregator(factory(name, **options), *TYPES)
   norms, _ = rounds(graph, process, FULL, [], OUTLIER, FULL)
-  assert_equal(norms[1], norms[0])
+  engines.assert_same(norms[1], norms[0], rtol=0, atol=0)
   assert any(np.any(one != other) for one, other in zip(norms[2], norms[1]))
   assert all(np.isfinite(leaf).all() for state in norms for leaf in state)
 
@@ -76,8 +70,8 @@ def test_training_goes_on_after_rounds_of_nobody(graph):
   norms = [leaves(state.aggregator) for state in states]
   weights = [leaves(state.global_model_weights) for state in states]
   for t in (1, 2):  # Of nobody, and of one without examples.
-    assert_equal(norms[t], norms[0])
-    assert_equal(weights[t], weights[0])
+    engines.assert_same(norms[t], norms[0], rtol=0, atol=0)
+    engines.assert_same(weights[t], weights[0], rtol=0, atol=0)
   assert any(np.any(a != b) for a, b in zip(weights[3], weights[2]))
   assert all(np.isfinite(leaf).all() for leaf in (*weights[3], *norms[3]))
 
@@ -108,7 +102,7 @@ def test_of_tffs_own_noise_within_zeroing_only_the_zeroing_norm_is_kept(graph):
 
   first, empty = engines.run(graph, rounds)
   assert isinstance(empty, collections.OrderedDict)
-  assert_equal(leaves(empty['zeroing_norm']), leaves(first['zeroing_norm']))
+  engines.assert_same(leaves(empty['zeroing_norm']), leaves(first['zeroing_norm']), rtol=0, atol=0)
   clip = 'numerator_state.sum_state.l2_norm_clip'
   found = [_of(state['inner_agg'].query_state, clip) for state in (first, empty)]
   assert np.isfinite(found).all()

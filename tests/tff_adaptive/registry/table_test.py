@@ -84,13 +84,6 @@ def test_a_server_optimizers_entry_is_that_of_its_function(name):
     assert found == entry.values({})
 
 
-@pytest.mark.parametrize('name', registry.CLIENT_OPTIMIZERS)
-def test_a_client_optimizers_entry_is_that_of_its_function(name):
-  entry = registry.client_optimizer(name)
-  arguments = inspect.signature(entries.resolve(entry.build)).parameters
-  assert {'learning_rate', *entry.values({})} <= set(arguments)
-
-
 @pytest.mark.parametrize('name', registry.SCHEDULES)
 def test_a_schedules_entry_is_that_of_its_class(name):
   entry = registry.schedule(name)
