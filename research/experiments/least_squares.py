@@ -121,7 +121,10 @@ def main(arguments: Sequence[str]) -> int:
       shown = ', '.join(f'{value:.2g}' for value in point)
       lines.setdefault(f'{kind}: client rate, server rate, tau', {})[name] = shown
       lines.setdefault(f'{kind}: f - f*', {})[name] = f'{loss(name, *point):.1e}'
-  tables = frame.table(ends.map('{:.6g}'.format)), frame.table(pd.DataFrame(lines))
+  tables = (
+    frame.table(ends.map('{:.6g}'.format)),
+    frame.table(pd.DataFrame(lines).rename_axis('server')),
+  )
   made_by = frame.made_by('experiments.least_squares', f'{_FLAGS.rounds} rounds')
   frame.write(_FLAGS.results, [_INTRODUCTION, *tables, made_by])
   return command.DONE
