@@ -14,7 +14,7 @@ that a change of the machine's speed meets all alike. Examples:
 import multiprocessing
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent import futures
 from typing import Any
 
@@ -110,7 +110,11 @@ def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns 0, 1 if something failed, 2 for bad input."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
-  for flag, known in (('workloads', workloads.WORKLOADS), ('variants', names.VARIANTS)):
+  choices: dict[str, Collection[str]] = {
+    'workloads': workloads.WORKLOADS,
+    'variants': names.VARIANTS,
+  }
+  for flag, known in choices.items():
     if not _FLAGS[flag].value:
       raise ValueError(f'--{flag}= is empty: give some of {", ".join(known)}.')
   if unknown := [name for name in _FLAGS.workloads if name not in workloads.WORKLOADS]:

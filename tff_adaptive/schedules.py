@@ -166,7 +166,7 @@ def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
       returns a number, its first `TABLE_ROUNDS` rates become a table in the graph, and later rounds
       fail. If it returns a tensor, or fails for an int, it is called with a tensor.
   """
-  function: Callable[[Any], Any] = schedule if callable(schedule) else Constant(schedule)
+  function: Any = schedule if callable(schedule) else Constant(schedule)
   rates: list[Any] = []  # The table, made once for all graphs that the rate is computed in.
 
   def rate(t: Any) -> Any:

@@ -165,8 +165,12 @@ def fedjax() -> Models:
     'fed_yogi': optimizers.yogi(RATE, *BETAS, TAU),
   }
   found = {name: whole(name, algorithm) for name, algorithm in algorithms.items()}
+
+  def step(made: Any) -> Any:
+    return lambda s, x, d: made.apply(d, s, x)
+
   for name, made in servers.items():
-    found[name] = server(name, lambda s, x, d, made=made: made.apply(d, s, x), made.init(START))
+    found[name] = server(name, step(made), made.init(START))
   return found
 
 

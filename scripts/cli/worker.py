@@ -86,7 +86,10 @@ def train(run: settings.Settings, last_round: int | None, stop: protocols.Stop) 
       command.say(f'{where}: complete already')
     return Answer('done')
   command.say(where if last_round is None else f'{where} to round {last_round}')
-  answer = in_process(run, last_round, stop)
+  return _reported(where, in_process(run, last_round, stop), stop)
+
+
+def _reported(where: str, answer: Answer, stop: protocols.Stop) -> Answer:
   if stop.requested:  # A run that had not begun ends without saving.
     return answer if answer.kind in ('done', 'diverged') else Answer('stopped')
   if answer.kind == 'stopped':

@@ -7,7 +7,7 @@ defaults of hyperparameters and of `client_weighting` are those of the registry:
 FedAvg, in FedOpt (its variants with a server optimizer) and in FedProx, clients in the others.
 """
 
-from typing import TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 import tensorflow_federated as tff
 from typing_extensions import Required, Unpack
@@ -186,7 +186,7 @@ def build_fed_adam(
     server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: See
       `optimizers.build_adam`.
   """
-  values = dict(tau=tau, beta1=beta1, beta2=beta2, bias_correction=bias_correction)
+  values: dict[str, Any] = dict(tau=tau, beta1=beta1, beta2=beta2, bias_correction=bias_correction)
   server = optimizers.build_adam(server_learning_rate, initial_v=initial_v, **values)
   return build_drift_corrected(model, corrections.Correction(), server, **_by_examples(common))
 
@@ -208,7 +208,7 @@ def build_fed_yogi(
     server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: See
       `optimizers.build_yogi`.
   """
-  values = dict(tau=tau, beta1=beta1, beta2=beta2, bias_correction=bias_correction)
+  values: dict[str, Any] = dict(tau=tau, beta1=beta1, beta2=beta2, bias_correction=bias_correction)
   server = optimizers.build_yogi(server_learning_rate, initial_v=initial_v, **values)
   return build_drift_corrected(model, corrections.Correction(), server, **_by_examples(common))
 

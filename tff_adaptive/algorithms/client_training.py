@@ -186,7 +186,7 @@ def _declare(
   def stateless(message: Any, weights: Any, data: Any) -> Any:
     return stateful(message, weights, (), data)
 
-  client: Callable[..., Any] = stateful if has_state else stateless
+  client: Any = stateful if has_state else stateless
   types = [message_type, weights_type, *([client_state_type] if has_state else []), data_type]
   if not local_training.can_group(recipe.model, recipe.training):
     return tff.tensorflow.computation(*types)(client)

@@ -234,7 +234,9 @@ class RayPool:
 
     Ray shows the task as 'train: round 7: subround 3', for example.
     """
-    options = {'name': ': '.join(filter(None, [function.__name__, self.occasion, name]))}
+    options: dict[str, Any] = {
+      'name': ': '.join(filter(None, [function.__name__, self.occasion, name]))
+    }
     if self._left_out:
       options['label_selector'] = {'ray.io/node-id': f'!in({",".join(sorted(self._left_out))})'}
     remote: Callable[..., Any] = self._remote[function].options(**options).remote
