@@ -43,7 +43,7 @@ def path(
 
   training = client.ClientTraining(batching=client.Batching(None, epochs=steps))
   options |= {'client_learning_rate': rate, 'client_weighting': 'uniform', 'training': training}
-  process: Any = algorithms.build_process(name, model, **options)
+  process: Any = getattr(algorithms, f'build_{name}')(model, **options)
   data = [client.client_arrays(x, y, i) for i, (x, y) in enumerate(zip(a, b))]
   state = process.initialize()
   found = [state.global_model_weights.trainable[0]]

@@ -45,7 +45,7 @@ def build_process(
       from the algorithm's entry if they have their default values here (see
       `registry.Algorithm.settings`).
     server_optimizer: A TFF optimizer, such as one of `build_server_optimizer`. None means SGD with
-      rate 1.
+      rate 1, where the algorithm's name stands for no other.
     client_weighting: See `build_drift_corrected`. None means the algorithm's default.
 
   Returns:
@@ -56,6 +56,11 @@ def build_process(
     TypeError: If an argument has the wrong type.
   """
   entry = registry.algorithm(algorithm)
+  if server_optimizer is None and entry.server_optimizer not in (None, 'sgd'):
+    raise ValueError(
+      f'{entry.title} has a server optimizer, whose rate has no default: give'
+      f" server_optimizer=algorithms.build_server_optimizer('{entry.server_optimizer}', 0.01), say."
+    )
   correction = entries.resolve(entry.correction).configure(entry.values(values), clients)
   return builders.build_drift_corrected(
     model,

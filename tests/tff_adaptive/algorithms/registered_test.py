@@ -96,7 +96,10 @@ def test_a_name_stands_for_how_clients_train_where_nothing_is_said(monkeypatch):
     ('fed_avg', {}, {}),
   ):
     training = dataclasses.replace(COMMON['training'], **said)
-    algorithms.build_process(name, None, client_learning_rate=0.1, training=training)
+    server = optimizers.build_sgdm(1.0)
+    algorithms.build_process(
+      name, None, server_optimizer=server, client_learning_rate=0.1, training=training
+    )
     found, wanted = vars(seen.pop()), vars(dataclasses.replace(training, **own))
     assert vars(found.pop('optimizer')) == vars(wanted.pop('optimizer'))
     assert found == wanted
@@ -107,6 +110,7 @@ def test_wrong_names_and_values_are_refused(users):
     ('adabest', {}, "unknown algorithm 'adabest'. Did you mean ada_best"),
     ('ada_best', {'values': {'betta': 1}}, "unknown hyperparameter of ada_best 'betta'"),
     ('fed_avg', {'client_weighting': ''}, "client_weighting is ''; it must be one of"),
+    ('fed_adam', {}, 'FedAdam has a server optimizer, whose rate has no default'),
   ):
     with pytest.raises(ValueError, match=f'^{words}'):
       algorithms.build_process(name, small_problem.model(), **options, **COMMON)
