@@ -220,7 +220,7 @@ def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
     return y.astype(np.float32), None
   if y.dtype.kind not in 'biuU':
     raise errors.DataError(
-      f'labels have dtype {y.dtype}, of which no loss is known: give texts or whole numbers for '
+      f'labels have dtype {y.dtype}, for which there is no loss: give texts or whole numbers for '
       'classes, or floating-point numbers to predict'
     )
   if y.ndim > 1:

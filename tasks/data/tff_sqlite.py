@@ -149,7 +149,7 @@ class SqlClientData(task_lib.ClientData):
     self.__dict__.update(state, _local=threading.local())
 
   def _query(self, sql: str, *parameters: Any, most: int | None = None) -> list[tuple]:
-    """Returns the rows of a query, text as bytes; a damaged file gives at most `most` rows."""
+    """Returns the rows of a query, text as bytes, but at most `most` (default: the file size)."""
     with files.border(self._path, _AGAIN):
       if not hasattr(self._local, 'connection'):
         # Immutable: nothing is written next to the file, so that its folder may be read-only.

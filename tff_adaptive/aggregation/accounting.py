@@ -186,7 +186,7 @@ def noise_multiplier_for(
   while excess(high) > 0:
     low, high = high, high + math.log(4)
     if high > math.log(1e6):
-      raise ValueError(f'no noise gives epsilon {epsilon:g} at delta {delta:g} in {rounds} rounds.')
+      raise ValueError(f'no noise reaches epsilon {epsilon:g}, delta {delta:g} in {rounds} rounds.')
   if excess(low) <= 0:
     return math.exp(low)
   z = math.exp(optimize.brentq(excess, low, high, xtol=1e-5))

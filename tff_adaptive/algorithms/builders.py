@@ -101,8 +101,8 @@ def build_drift_corrected(
     )
   if training.versions and correction.overrides('exchange'):
     raise ValueError(
-      f'{correction.name} has the clients of a round send something before any of them trains, for '
-      'which rounds that do not wait have no moment: give versions=0, or another correction.'
+      f'{correction.name} exchanges values before clients train, which rounds that do not wait '
+      'cannot do: give versions=0, or another correction.'
     )
   if training.mixing and correction.overrides('update'):
     raise ValueError(

@@ -144,7 +144,7 @@ def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff
   if training.batching is not None:
     if not isinstance(element, collections.abc.Mapping) or set(element) != {'x', 'y'}:
       raise ValueError(
-        f'local batching wants a model with an input_spec of x and y, found {element}; leave '
+        f'local batching needs a model with an input_spec of x and y, found {element}; leave '
         'batching=None and give batched datasets instead'
       )
     element = collections.OrderedDict(element, client=tf.TensorSpec([], tf.int32))

@@ -49,8 +49,8 @@ def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...
   if len(constants) != len(own) or not all(map(np.array_equal, constants, own)):
     raise ValueError(
       f'{path} has arrays that are not trained, such as moving means and variances or frozen '
-      f'layers ({len(constants)}; the model has {len(own)}), and the model has others, which only '
-      'its trained weights would not fit: let the function that builds the model load the file, '
+      f'layers ({len(constants)}; the model has {len(own)}), and they differ from those of the '
+      'model: let the function that builds the model load the file with '
       'tf.keras.models.load_model, instead of starting from it'
     )
   return weights

@@ -178,7 +178,7 @@ class Trace:
     if not rows:
       known, found = next(iter(client_ids), None), next(iter(self.intervals), None)
       raise ValueError(
-        f'the trace has an interval of none of the {len(client_ids)} clients: its first client is'
+        f'the trace has no interval of any of the {len(client_ids)} clients: its first client is'
         f' {found!r}, theirs is {known!r}.'
       )
     last = max(end for pairs in self.intervals.values() for _, end in pairs)

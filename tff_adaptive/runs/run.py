@@ -201,7 +201,8 @@ class Run:
     found = tuple(next(filter(None, by_prefix), ()))
     if sum(leaf.size for leaf in found) != expected:
       raise StateError(
-        f'{self.folder}: {model} of the checkpoint has not {expected:,} parameters as config.json.'
+        f'{self.folder}: {model} of the checkpoint does not have the {expected:,} parameters of'
+        ' config.json.'
       )
     return found
 

@@ -37,7 +37,7 @@ def build_personalization(
   local = model_adapters.wrap(model)
   if training.batching is None:
     raise ValueError(
-      'fine-tuning wants whole arrays: give ClientTraining(batching=tff_adaptive.Batching(20)), say'
+      'fine-tuning needs whole arrays: give ClientTraining(batching=tff_adaptive.Batching(20)), say'
     )
   # Fine-tuning is whole: its element has no `max_steps`, however the run's clients are batched.
   batching = dataclasses.replace(training.batching, step_limits=False)

@@ -91,11 +91,11 @@ class Aggregation(fields.Group):
       return
     if self.delta == 0:
       raise ValueError(
-        '--delta must be above 0, found 0: noise of a Gaussian gives no epsilon then.'
+        '--delta must be above 0, found 0: Gaussian noise has no finite epsilon for delta 0.'
       )
     if (chosen['noise_multiplier'] is None) == (self.target_epsilon is None):
       raise ValueError(
-        f'--aggregator={entry.name} wants either --target_epsilon or'
+        f'--aggregator={entry.name} needs either --target_epsilon or'
         ' --aggregator_option=noise_multiplier=VALUE: give one of them.'
       )
     for flags, is_given in (

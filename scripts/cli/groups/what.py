@@ -159,7 +159,7 @@ def check_cohort(cohort: int, clients: int, algorithm: registry.Algorithm) -> No
   """Raises ValueError for more clients in a round than exist, or fewer than the algorithm needs."""
   if cohort < clients and 'participation' in algorithm.settings:
     raise ValueError(
-      f'--algorithm {algorithm.name} wants all {clients} clients in every round, found {cohort}:'
+      f'--algorithm {algorithm.name} needs all {clients} clients in every round, found {cohort}:'
       ' its h_i are renewed by the model of the very next round; give --participation=1, or take'
       ' another algorithm, such as scaffold.'
     )

@@ -131,7 +131,7 @@ BY_CLIENT = '--rounds_per_client_evaluation=5'
   [
     ('--task=digit', "unknown task 'digit'. Did you mean digits"),
     ('--algorithm=FedYogi', "unknown algorithm 'FedYogi'. Did you mean fed_yogi"),
-    ('--algorithm=scaffnew --clients_per_round=9', 'wants all 60 clients in every round, found 9'),
+    ('--algorithm=scaffnew --clients_per_round=9', 'needs all 60 clients in every round, found 9'),
     ('--server_optimizer=addam', "--server_optimizer: unknown server optimizer 'addam'. Did you m"),
     ('--engine=gpu', "--engine: unknown engine 'gpu'. Choose one of: graph, native"),
     ('--client_learning_rate=-0.1', '--client_learning_rate must be finite and at least 0, found'),
@@ -191,7 +191,7 @@ BY_CLIENT = '--rounds_per_client_evaluation=5'
     ('--aggregator=clipping --algorithm=scaffold', '--aggregator: clipping does not clip'),
     (f'{TREE} --client_weighting=examples', 'weighs no clients'),
     ('--aggregator=secure --engine=native', 'does not go with --engine=native: '),
-    ('--aggregator=dp_tree', 'wants either --target_epsilon or'),
+    ('--aggregator=dp_tree', 'needs either --target_epsilon or'),
     (f'{TREE} --target_epsilon=3', 'give one of them'),
     ('--aggregator=dp_tree --target_epsilon=0', '--target_epsilon must be finite and above 0'),
     (f'{TREE} --delta=0', '--delta must be above 0'),

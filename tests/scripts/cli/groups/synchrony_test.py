@@ -30,7 +30,7 @@ def test_flags_make_a_buffer_and_without_them_rounds_are_synchronous():
     (['--synchrony=synchronous', '--concurrency=9'], '--concurrency is for --synchrony=buffered'),
     ([*_GIVEN, '--clients_per_round=5'], '--buffer_size stands in place of --clients_per_round'),
     ([*_GIVEN, '--participation=0.2'], '--buffer_size stands in place of --participation'),
-    ([*_GIVEN, '--algorithm=scaffnew'], 'wants all 60 clients in every round, found 5'),
+    ([*_GIVEN, '--algorithm=scaffnew'], 'needs all 60 clients in every round, found 5'),
     ([*_GIVEN, '--over_select=1.3'], '--over_select has no meaning'),
     ([*_GIVEN, '--staleness_option=z=1'], "unknown option of the staleness 'z'"),
     ([*_GIVEN, '--aggregator=dp_gaussian', '--target_epsilon=8'], 'does not go with --synchrony'),
