@@ -1,6 +1,6 @@
 """Writes README.md's table of algorithms and the guide's list of tasks, between their markers.
 
-.venv/bin/python scripts/env/tables.py
+.venv/bin/python docs/tools/tables.py
 """
 
 import ast

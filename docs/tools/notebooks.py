@@ -1,6 +1,6 @@
 """Runs the notebooks of the documentation and stores their outputs.
 
-.venv/bin/python scripts/env/notebooks.py [NOTEBOOK ...]
+.venv/bin/python docs/tools/notebooks.py [NOTEBOOK ...]
 
 Each notebook runs from its first cell in a temporary folder. It is written again with its outputs:
 texts, tables and pictures, but no messages to standard error.

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from scripts.env import notebook_pages, notebooks
+from docs.tools import notebook_pages, notebooks
 
 
 @pytest.fixture(scope='module')
@@ -46,7 +46,7 @@ def test_the_pages_of_the_documentation_are_what_was_shown():
     notebook = nbformat.read(notebooks.FOLDER / f'{name}.ipynb', as_version=4)
     again = copy.deepcopy(notebook)
     notebooks.tidy(again)
-    assert again == notebook, f'run scripts/env/notebooks.py {name}'
+    assert again == notebook, f'run docs/tools/notebooks.py {name}'
     shown = [cell['outputs'] for cell in notebook.cells if cell.cell_type == 'code']
     assert any(shown)
     assert '/tmp' not in json.dumps(shown)
