@@ -188,14 +188,13 @@ class _Killer(training.Callback):
       raise _Killed
 
 
-@pytest.mark.parametrize('name', ['scaffold', 'fed_cm'])
-def test_killed_and_resumed_in_steps_equals_one_go(tmp_path, name):
-  whole = _run(name, _unsteady(14), tmp_path / 'whole')[1]
+def test_killed_and_resumed_in_steps_equals_one_go(tmp_path):
+  whole = _run('scaffold', _unsteady(14), tmp_path / 'whole')[1]
   config = _unsteady(3, rounds_per_checkpoint=2)
   with pytest.raises(_Killed):
-    _run(name, config, tmp_path / 'parts', callbacks=[_Killer()])
+    _run('scaffold', config, tmp_path / 'parts', callbacks=[_Killer()])
   for rounds in (3, 14):  # A longer run may need more room for older models.
-    parts = _run(name, _unsteady(rounds), tmp_path / 'parts')[1]
+    parts = _run('scaffold', _unsteady(rounds), tmp_path / 'parts')[1]
   assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')
   _assert_same(parts, whole)
 
