@@ -79,7 +79,6 @@ setuptools.setup(
       'tff-adaptive-partition-report=tff_adaptive_scripts._entry:partition_report',
       'tff-adaptive-train-centralized=tff_adaptive_scripts._entry:train_centralized',
       'tff-adaptive-export=tff_adaptive_scripts._entry:export',
-      'tff-adaptive-fedscale-traces=tff_adaptive_scripts._entry:fedscale_traces',
     ]
   },
 )

@@ -15,7 +15,7 @@ from typing import Any
 
 INTERRUPTED = 128 + signal.SIGINT
 # The names that pip installs, by the module that each starts.
-_MODULES = 'train sweep report partition_report train_centralized export fedscale_traces'
+_MODULES = 'train sweep report partition_report train_centralized export'
 NAMES = {module: f'tff-adaptive-{module.replace("_", "-")}' for module in _MODULES.split()}
 started_as: str | None = None  # The name of these by which this process was started, if any.
 exit_code: int | None = None  # With which the command has ended, once it has.
