@@ -1,7 +1,6 @@
 """Clients do a computation together where that is declared, with the numbers of each alone."""
 
 import collections
-import dataclasses
 import gc
 import weakref
 
@@ -135,7 +134,15 @@ def build_model(client_axis, shapes=None):
       shapes.append(x.shape.as_list())
     return plain.forward(weights, models.dropout(x, 0.3, seed, 1), training, seed)
 
-  return dataclasses.replace(plain, forward=forward, client_axis=client_axis)
+  return models.Model(
+    initial_weights=plain.initial_weights[0],
+    forward=forward,
+    example_loss=models.sparse_cross_entropy,
+    metrics={'accuracy': models.accuracy},
+    x_spec=tf.TensorSpec([None, 20]),
+    y_spec=tf.TensorSpec([None], tf.int32),
+    client_axis=client_axis,
+  )
 
 
 _rng = np.random.default_rng(2)
