@@ -43,7 +43,7 @@ format: env  ## Format, and fix what ruff can.
 	$(PY) -m ruff format .
 
 size: env  ## Count the lines of the rooms, and compare with what they may have.
-	@$(PY) scripts/env/size.py
+	@$(PY) tests/helpers/size.py
 
 docs: env  ## Build the documentation site into site/; warnings are errors.
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict $(ARGS)

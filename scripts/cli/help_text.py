@@ -61,7 +61,7 @@ def _heading(section: str) -> str:
 def _sections() -> list[str]:
   """Returns the sections with their headings."""
   parts = [_listed('Tasks', {n: entry.description for n, entry in catalog.TASKS.items()})]
-  parts.append(_brought())
+  parts[0] += '  A task sets its rates, rounds, clients a round, ...: docs/guide/task_list.md has them.\n'
   for title, entries in (
     ('Algorithms', registry.ALGORITHMS),
     ('Server optimizers', registry.SERVER_OPTIMIZERS),
@@ -80,26 +80,6 @@ def _sections() -> list[str]:
   return parts
 
 
-_SIZES = {
-  'rounds': 'rounds',
-  'clients_per_round': 'clients a round',
-  'client_epochs': 'epochs',
-  'batch_size': 'batch',
-}
-
-
-def _brought() -> str:
-  """Returns the defaults that tasks set, except for rates."""
-  heads = '  '.join(_SIZES.values())
-  lines = [f"\nA task's own values, unless a flag changes them:\n  {'':18} {heads}  and\n"]
-  for name in (*catalog.names(), ''):
-    brought = catalog.sizes(name)
-    sizes = '  '.join(f'{brought.pop(key):>{len(head)}}' for key, head in _SIZES.items())
-    also = [key if v is True else f'{key}={v}' for key, v in brought.items() if v is not None]
-    lines.append(_entry(name or 'FILE.py:FUNCTION', f'{sizes}  {" ".join(also)}', 19, hang=41))
-  return ''.join(lines)
-
-
 def _described(entry: Any) -> str:
   """Returns an entry's description, and its options if they are not flags."""
   text: str = entry.description
@@ -115,6 +95,6 @@ def _listed(title: str, entries: Mapping[str, str]) -> str:
   return f'\n{title}:\n' + ''.join(_entry(name, text, 19) for name, text in entries.items())
 
 
-def _entry(name: str, text: str, width: int, hang: int = 0) -> str:
-  first, others = f'  {name:<{width - 1}} ', ' ' * (width + 2 + hang)
+def _entry(name: str, text: str, width: int) -> str:
+  first, others = f'  {name:<{width - 1}} ', ' ' * (width + 2)
   return textwrap.fill(text, 98, initial_indent=first, subsequent_indent=others) + '\n'

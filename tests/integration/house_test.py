@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator
 
-from scripts.env import size
+from tests.helpers import size
 
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGES = ('tff_adaptive', 'tasks', 'scripts', 'research')

@@ -3,9 +3,9 @@
 import os
 import shutil
 
+import psutil
 from rich.filesize import decimal as size
 
-from tff_adaptive._utils import memory as memory_lib
 from tff_adaptive.runs.state_file import KEPT
 
 STORES = ('memory', 'shards')
@@ -17,6 +17,14 @@ _WAYS_OUT = {
   'memory': "use client_state_store='shards', or a machine with more memory",
   'disk': 'let `checkpoints` in its folder be a link to a larger disk',
 }
+
+_CGROUP_LIMITS = (
+  ('/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/memory.current'),
+  (
+    '/sys/fs/cgroup/memory/memory.limit_in_bytes',
+    '/sys/fs/cgroup/memory/memory.usage_in_bytes',
+  ),
+)
 
 
 def plan(num_clients: int, state_bytes: int, store: str, path: str, num_staged: int = 0) -> str:
@@ -44,7 +52,7 @@ def plan(num_clients: int, state_bytes: int, store: str, path: str, num_staged: 
   while not os.path.isdir(folder):
     folder = os.path.dirname(folder)
   taken = os.path.getsize(path) if os.path.exists(path) else 0
-  free = {'memory': memory_lib.available_memory(), 'disk': shutil.disk_usage(folder).free + taken}
+  free = {'memory': available_memory(), 'disk': shutil.disk_usage(folder).free + taken}
   for what, needed in (('memory', memory), ('disk', disk)):
     if needed > free[what]:
       raise ValueError(
@@ -56,3 +64,15 @@ def plan(num_clients: int, state_bytes: int, store: str, path: str, num_staged: 
     f'Client states: {num_clients:,} clients may take part and each keeps {size(state_bytes)}: up'
     f' to {size(memory)} of memory and {size(disk)} of disk (client_state_store={store!r}).'
   )
+
+
+def available_memory() -> int:
+  """Returns the bytes of memory that this process may still use, within its control groups."""
+  available = psutil.virtual_memory().available
+  for limit_file, usage_file in _CGROUP_LIMITS:
+    try:
+      with open(limit_file) as limit, open(usage_file) as usage:
+        available = min(available, max(0, int(limit.read()) - int(usage.read())))
+    except (OSError, ValueError):  # no such control group, or its limit is 'max'
+      continue
+  return available

@@ -1,6 +1,6 @@
 """Prints the lines of Python in the rooms of the house, and how many there may be.
 
-usage: python scripts/env/size.py
+usage: python tests/helpers/size.py
 """
 
 import pathlib
