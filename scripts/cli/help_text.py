@@ -61,7 +61,9 @@ def _heading(section: str) -> str:
 def _sections() -> list[str]:
   """Returns the sections with their headings."""
   parts = [_listed('Tasks', {n: entry.description for n, entry in catalog.TASKS.items()})]
-  parts[0] += '  A task sets its rates, rounds, clients a round, ...: docs/guide/task_list.md has them.\n'
+  parts[0] += (
+    '  A task sets its rates, rounds, clients a round, ...: docs/guide/task_list.md has them.\n'
+  )
   for title, entries in (
     ('Algorithms', registry.ALGORITHMS),
     ('Server optimizers', registry.SERVER_OPTIMIZERS),

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -228,9 +229,9 @@ def test_waves_and_subrounds_give_the_same_bits():
   _assert_same(one, parts)
 
 
-def test_what_has_no_meaning_is_refused():
+def test_what_has_no_meaning_is_refused(capfd):
   training_options = ClientTraining(batching=Batching(4), versions=2)
-  with pytest.raises(ValueError, match='mime has the clients of a round send something before'):
+  with pytest.raises(ValueError, match='mime exchanges values before clients train'):
     algorithms.build_drift_corrected(
       _model(), corrections.Mime(), client_learning_rate=RATE, training=training_options
     )
@@ -251,3 +252,5 @@ def test_what_has_no_meaning_is_refused():
   private = training.PrivacyCallback(aggregation.SampledGaussian(N, 2, 1.0), 1e-3, 1)
   with pytest.raises(ValueError, match='supposes rounds drawn from all clients'):
     training.train(process, CLIENTS, lambda w: {}, config, callbacks=[private])
+  said = capfd.readouterr().err
+  assert re.search(r'Older models: at most \d, 0\.0 MB, in memory and each checkpoint\.', said)

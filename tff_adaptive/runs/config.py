@@ -3,17 +3,22 @@
 import contextlib
 import dataclasses
 import datetime
+import functools
+import importlib.metadata
 import json
 import os
+import platform
+import subprocess
 import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tff_adaptive._utils import atomic_files, provenance
+from tff_adaptive._utils import atomic_files
 from tff_adaptive.runs.errors import ResumeError, reading, saving
 
 FILE = 'config.json'
 FORMAT = 1
+_PACKAGES = ('tff-adaptive', 'tensorflow', 'tensorflow-federated', 'numpy')
 # They may be FILE.py:NAME of a user's.
 REFERENCES = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
 _CONTENT = {
@@ -188,8 +193,41 @@ def read(folder: str) -> dict[str, Any]:
 
 
 def _made_with() -> dict[str, Any]:
-  return {'versions': provenance.versions(), 'git_revision': provenance.git_revision()}
+  return {'versions': _versions(), 'git_revision': _git_revision()}
 
 
 def _now() -> str:
   return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec='seconds')
+
+
+def _versions() -> dict[str, str]:
+  """Returns the versions of Python and of the packages on which numbers depend."""
+  found = {'python': platform.python_version()}
+  for package in _PACKAGES:
+    try:
+      found[package] = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+      found[package] = 'not installed'
+  return found
+
+
+@functools.cache
+def _git_revision() -> str | None:
+  """Returns the revision of this checkout, with '+' if files differ; None outside of git.
+
+  It is read once in a process, because the process continues with the code that it began with.
+  """
+  root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+  if not os.path.exists(os.path.join(root, '.git')):
+    return None
+
+  def git(*arguments: str) -> str:
+    command = ['git', '-C', root, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+
+  try:
+    revision = git('rev-parse', 'HEAD').strip()
+    differs = git('status', '-s', '-uno').strip()
+  except (OSError, subprocess.SubprocessError):
+    return None
+  return revision + ('+' if differs else '')

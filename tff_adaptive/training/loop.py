@@ -148,6 +148,9 @@ def train(
     trainer = rounds.Trainer(process, loader, files.store, config, say)
     run = _Run(trainer, files, evaluate_fn, config, audience, client_evaluation)
     run.begin(stack, say)
+    if needed and config.cost_model is not None and show_progress:
+      size = needed * config.cost_model.bytes_of_client[0] / 1e6
+      say(f'Older models: at most {needed}, {size:,.1f} MB, in memory and each checkpoint.')
     if simulation is not None and simulation.note is not None:
       say(simulation.note)
     result = run.to_the_end(stop, test_fn)

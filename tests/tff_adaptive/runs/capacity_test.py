@@ -2,6 +2,7 @@
 
 import collections
 
+import psutil
 import pytest
 
 from tff_adaptive.runs import capacity
@@ -11,7 +12,7 @@ DiskUsage = collections.namedtuple('DiskUsage', 'free')
 
 def test_the_plan_says_how_large_it_may_grow_and_refuses_with_the_way_out(tmp_path, monkeypatch):
   path = str(tmp_path / 'no' / 'such' / 's')
-  monkeypatch.setattr(capacity.memory_lib, 'available_memory', lambda: 10**6)
+  monkeypatch.setattr(capacity, 'available_memory', lambda: 10**6)
   monkeypatch.setattr(capacity.shutil, 'disk_usage', lambda _: DiskUsage(free=10**9))
   line = capacity.plan(100, 1000, 'memory', path)
   assert line.startswith('Client states: 100 clients may take part and each keeps 1.0 kB: up to')
@@ -31,3 +32,15 @@ def test_the_plan_says_how_large_it_may_grow_and_refuses_with_the_way_out(tmp_pa
   capacity.plan(10, 1000, 'memory', str(own))
   with pytest.raises(ValueError, match=r'1\.0 kB are available'):
     capacity.plan(10, 1000, 'memory', path)
+
+
+def test_a_control_group_limits_it(tmp_path, monkeypatch):
+  limit, usage = tmp_path / 'max', tmp_path / 'current'
+  monkeypatch.setattr(capacity, '_CGROUP_LIMITS', [(limit, usage)])
+  usage.write_text('400\n')
+  assert capacity.available_memory() <= psutil.virtual_memory().total  # There is no such group.
+  for text, available in (('1000\n', 600), ('300\n', 0)):
+    limit.write_text(text)
+    assert capacity.available_memory() == available
+  limit.write_text('max\n')
+  assert capacity.available_memory() > 1000

@@ -110,3 +110,10 @@ def test_a_damaged_file_is_one_line_that_names_it(tmp_path, text, words):
     config.read(str(tmp_path))
   assert str(caught.value).startswith(f'{tmp_path}/config.json cannot be read (')
   assert str(caught.value).endswith('restore the file, or name another folder.')
+
+
+def test_where_git_fails_there_is_no_revision(tmp_path, monkeypatch):
+  (tmp_path / 'git').write_text('#!/bin/sh\nexit 1\n')
+  (tmp_path / 'git').chmod(0o755)
+  monkeypatch.setenv('PATH', str(tmp_path))
+  assert config._git_revision.__wrapped__() is None
