@@ -1,6 +1,7 @@
 """The Python examples of README.md and of the guide run; the README states facts."""
 
 import pathlib
+import pickle
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ import yaml
 import tff_adaptive
 import tff_adaptive_tasks as tasks
 from tests.helpers import small_problem
-from tff_adaptive import algorithms, client, engine, registry
+from tff_adaptive import algorithms, client, engine, population, registry
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = ROOT / 'README.md'
@@ -124,8 +125,22 @@ def test_every_algorithm_and_optimizer_has_its_formula():
   }
 
 
-def test_a_population():
-  scope = run_blocks(GUIDE / 'population.md', 1)
+def test_a_population(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  devices = {1: {'computation': 20.0, 'communication': 8000.0}}
+  traces = {1: {'active': [0, 90], 'inactive': [10, 5]}, 2: {'active': [3], 'inactive': [4]}}
+  files = {'client_device_capacity': devices, 'client_behave_trace': traces}  # FedScale's.
+  for name, content in files.items():
+    pathlib.Path(name).write_bytes(pickle.dumps(content))
+  scope = run_blocks(GUIDE / 'population.md', 2)
+  profiles = population.read_profiles('profiles.csv')
+  assert {name: own['07'] for name, own in profiles.items()} == {
+    'seconds_per_step': 1.2,
+    'downlink': 1.024,
+    'uplink': 1.024,
+  }
+  trace = population.read_trace('availability.csv')
+  assert (trace['00'], trace['59']) == ([(0, 10)], [(3, 4)])
   assert scope['config'].population.limits_steps
   assert scope['config'].population.availability.unit == 'hours'
 

@@ -160,7 +160,7 @@ def test_a_checkpoint_that_is_gone_or_cut_or_of_another_model_is_refused(statefu
   folder, path = copied(stateful[0], tmp_path)
   run_folders.write_config(folder, {'rounds': 3}, num_parameters=8)
   for spoil, match in (
-    (lambda: None, 'has not 8 parameters'),
+    (lambda: None, 'does not have the 8 parameters'),
     (lambda: os.truncate(path, 5000), r'cannot be read|damaged'),
     (lambda: os.truncate(path, 0), 'holds no checkpoint yet'),
     (path.unlink, 'there is no checkpoint'),
