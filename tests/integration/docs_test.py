@@ -91,3 +91,30 @@ def test_pages_are_short_and_have_headings(folder, most):
   assert {
     name for name, text in pages.items() if longest_section(text) > MOST_IN_A_SECTION
   } == set()
+
+
+# Beginnings of sentences that readers had to read three times.
+UNCLEAR = (
+  'Of a step: so much more than the deadline',
+  'What a node waits for that would else belong',
+  "None for all of the client's examples (one step an epoch), which",
+  'So many times an even share a part may cost',
+  'Bytes of states a second: who folds fewer',
+  'Slots: so many clients are in work at once',
+  'Whether outputs are predicted numbers themselves',
+  'It does not look whether the tensors are what',
+  "A round's Python takes half a millisecond less",
+  'What a round lasts that has neither a client',
+)
+
+
+def test_no_unclear_sentence_comes_again():
+  folders = ('tff_adaptive', 'tasks', 'scripts', 'research', 'docs')
+  paths = [path for folder in folders for path in (ROOT / folder).rglob('*.*')]
+  found = {}
+  for path in paths:
+    if path.suffix in ('.py', '.pyi', '.md'):
+      words = ' '.join(path.read_text('utf-8').replace('#', ' ').split())
+      found[str(path)] = [sentence for sentence in UNCLEAR if sentence in words]
+  assert len(found) > 300
+  assert not any(found.values()), {path: own for path, own in found.items() if own}
