@@ -184,7 +184,7 @@ def build_finish(
       inference = tff.learning.models.ModelWeights(inference, non_trainable)
     metrics = _describe_updates(totals)
     if not recipe.is_plain:
-      metrics.update(_describe_drift(totals, tuple(g_bar), theta, own, updated.h_cosine))
+      metrics.update(_describe_drift(totals, tuple(g_bar), theta, own), h_cosine=updated.h_cosine)
     return tff.learning.models.ModelWeights(theta, non_trainable), inference, metrics
 
   return finish
@@ -202,11 +202,7 @@ def _describe_updates(totals: Any) -> collections.OrderedDict:
 
 
 def _describe_drift(
-  totals: Any,
-  g_bar: corrections.Weights,
-  theta: corrections.Weights,
-  own_state: Any,
-  h_cosine: tf.Tensor,
+  totals: Any, g_bar: corrections.Weights, theta: corrections.Weights, own_state: Any
 ) -> collections.OrderedDict:
   """Metrics of drift; the spread of the g_i is sqrt(mean ||g_i||^2 - ||g-bar||^2)."""
   drift = totals.drift
@@ -217,7 +213,6 @@ def _describe_drift(
     aggregate_norm=corrections.norm(g_bar),
     theta_norm=corrections.norm(theta),
     h_norm=corrections.norm(corrections.estimate(own_state)),
-    h_cosine=h_cosine,
     h_i_norm_mean=tf.math.divide_no_nan(drift['h_i_norm'], totals.used),
     first_time_clients=drift['first_time_clients'],
   )

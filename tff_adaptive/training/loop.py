@@ -25,6 +25,8 @@ from tff_adaptive.training import (
 )
 from tff_adaptive.training.config import TrainingConfig
 
+_MOST_COUNTED = 100_000  # Clients whose examples are counted, one by one: more would take long.
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainingResult:
@@ -314,7 +316,9 @@ def _write_config(
     record.note_changes(folder)
     return
   ids = clients.client_ids
-  data = {'clients': len(ids), 'examples': sum(int(clients.num_examples(name)) for name in ids)}
+  data = {'clients': len(ids)}
+  if len(ids) <= _MOST_COUNTED:
+    data['examples'] = sum(int(clients.num_examples(name)) for name in ids)
   weights = rounds.trainable(model)
   size = sum(int(w.size if hasattr(w, 'size') else w.shape.num_elements()) for w in weights)
   record.open(folder, data, size, run_id)

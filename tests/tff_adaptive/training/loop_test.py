@@ -12,7 +12,7 @@ from tests.faults import kills
 from tests.helpers import fakes
 from tff_adaptive import costs, registry, runs
 from tff_adaptive.runs import state_file
-from tff_adaptive.training import cohorts
+from tff_adaptive.training import cohorts, loop
 
 
 def _tensorboard_steps(folder):
@@ -233,3 +233,12 @@ def test_what_a_round_costs_is_counted_from_the_cohorts_own_sizes(tmp_path):
   assert result.summary['totals'] == pytest.approx(totals)
   # Of the fake: three weights for inference and a round's number; h and a round's number.
   assert result.summary['state_megabytes'] == pytest.approx({'server': 16e-6, 'client': 16e-6})
+
+
+def test_examples_of_very_many_clients_are_not_counted_one_by_one(tmp_path, monkeypatch):
+  found = []
+  for most in (20, 19):  # There are 20.
+    monkeypatch.setattr(loop, '_MOST_COUNTED', most)
+    fakes.train(tmp_path / str(most), 1)
+    found.append(runs.load_run(str(tmp_path / str(most))).config['data'])
+  assert found == [{'clients': 20, 'examples': sum(2 + i % 5 for i in range(20))}, {'clients': 20}]
