@@ -56,8 +56,10 @@ def _imported(folder: str, ending: str) -> dict[pathlib.Path, set[str]]:
   for path in sorted(pathlib.Path(folder).rglob(f'*{ending}')):
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
-      if isinstance(node, ast.ImportFrom) and node.module:
-        names |= {node.module, *(f'{node.module}.{alias.name}' for alias in node.names)}
+      if isinstance(node, ast.ImportFrom):
+        inside = module_name(path.parents[node.level - 1] / '__init__.py') if node.level else ''
+        module = '.'.join(filter(None, (inside, node.module)))
+        names |= {module, *(f'{module}.{alias.name}' for alias in node.names)}
       elif isinstance(node, ast.Import):
         names |= {alias.name for alias in node.names}
     found[path] = names

@@ -97,6 +97,8 @@ def _walk(node: Any, alike: Mapping[str, str]) -> Iterator[tuple[Any, Mapping[st
 
   With each come the parameters of the function that it is in that have another of their type.
   """
+  if isinstance(node, ast.If) and ast.unparse(node.test) == 'TYPE_CHECKING':
+    return  # Nothing of it runs.
   if hasattr(node, 'lineno'):
     yield node, alike
   if isinstance(node, (ast.JoinedStr, ast.Import, ast.ImportFrom)):

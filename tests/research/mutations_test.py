@@ -19,6 +19,8 @@ def h(x: float, y: float):
   if x < 0.5:
     return math.floor(x), ', '.join(a)
   return x * y / 3
+if TYPE_CHECKING:
+  import i
 '''
 
 
@@ -101,3 +103,5 @@ def test_a_modules_tests_are_near_it_or_of_what_uses_it():
   found = mutations.tests_of(pathlib.Path('tff_adaptive/corrections/probe.py'))
   users, beside = 'algorithms/registered_test.py', 'corrections/base_test.py'
   assert found.index(f'tests/tff_adaptive/{users}') < found.index(f'tests/tff_adaptive/{beside}')
+  found = mutations.tests_of(pathlib.Path('scripts/cli/build.py'))
+  assert 'tests/scripts/cli/run_test.py' in found  # Of what imports it by `from . import build`.

@@ -22,6 +22,19 @@ def test_pixels_that_do_not_deviate_have_the_deviation_1():
   assert ada_best.pixel_statistics(np.full([7, 28, 28, 1], 9, np.uint8)) == (9, 1)
 
 
+# Of the training images in [0, 1], to four digits.
+@pytest.mark.parametrize(
+  'classes, means, deviations',
+  [
+    (10, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    (100, (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+  ],
+)
+def test_cifar_is_standardised_by_its_channels(classes, means, deviations):
+  for ours, known in zip(ada_best._STATISTICS[classes], (means, deviations), strict=True):
+    np.testing.assert_allclose(ours, known, atol=6e-4)
+
+
 def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
   image_files.write_classes(tmp_path / 'letters.npz', 26, first_label=1)
   task = tasks.load('emnist_letters', str(tmp_path), num_clients=22, seed=3)

@@ -1,5 +1,8 @@
 """Flags come from Settings and the registry; what cannot be parsed is reported in one line."""
 
+import types
+
+import tff_adaptive_tasks as tasks
 from scripts.cli import flags, resolve, settings
 
 
@@ -18,6 +21,14 @@ def test_a_command_line_gives_what_was_parsed():
   assert {'--seed=2', '--xla=false', '--task_option=a=1', '--task_option=b=x'} <= {*line}
   assert flags.parse(['', *line]) == given
   assert (given['xla'], given['fill_last_batch']) == (False, True)
+
+
+def test_a_task_is_loaded_with_what_the_flags_say(monkeypatch):
+  seen = {}
+  monkeypatch.setattr(tasks, 'load', lambda name, **given: seen.update(given, name=name))
+  values = types.SimpleNamespace(task='digits', data_dir='here', seed=7)
+  flags.load_task(values, {'alpha': 0.5})
+  assert seen == {'name': 'digits', 'data_dir': 'here', 'seed': 7, 'alpha': 0.5}
 
 
 def test_every_name_is_one_flag():

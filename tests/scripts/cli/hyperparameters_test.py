@@ -44,6 +44,11 @@ def test_a_new_entry_is_a_flag_with_check_default_and_help(damped):
   assert '--strength Weight of the pull. Used by damped. Default 0.5.' in text
 
 
+def test_options_without_a_default_are_listed_by_name():
+  entry = registry.SERVER_OPTIMIZERS['adagrad']
+  assert hyperparameters.listed(entry) == 'tau=0.001, beta1=0, initial_v'
+
+
 def test_a_name_means_one_thing():
   corrections = {h.name for a in registry.ALGORITHMS.values() for h in a.hyperparameters}
   servers = {h.name for s in registry.SERVER_OPTIMIZERS.values() for h in s.hyperparameters}

@@ -16,3 +16,9 @@ def test_pairs_are_what_parse_reads():
 def test_what_is_no_pair_is_refused(pair):
   with pytest.raises(ValueError, match=f'--task_option={pair}: write it as NAME=VALUE'):
     options.parse('task_option', [pair])
+
+
+def test_only_a_tasks_options_may_not_be_those_of_flags():
+  with pytest.raises(ValueError, match='--task_option=seed=3: no option of a task'):
+    options.parse('task_option', ['seed=3'])
+  assert options.parse('staleness_option', ['seed=3']) == {'seed': 3}
