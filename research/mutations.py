@@ -22,12 +22,13 @@ text now, or `--again=survived` asks for it.
 import argparse
 import ast
 import collections
+import fcntl
 import functools
 import gc
 import hashlib
 import json
 import math
-import os
+import multiprocessing
 import pathlib
 import random
 import sys
@@ -39,6 +40,7 @@ from research.faults.mutation_child import Child, Target
 
 PRODUCT = ('tff_adaptive', 'tasks', 'scripts')
 _MOST_FILES = 6  # Of tests, for a mutant.
+_FORK = multiprocessing.get_context('fork')
 _FIRST_LIMIT = 300  # Processor seconds of a mutant, before what its tests take is known.
 _RESULTS = ('survived', 'killed', 'timeout', 'stuck')
 
@@ -85,11 +87,13 @@ def tests_of(path: pathlib.Path) -> tuple[str, ...]:
 class Record:
   """The results so far, in a JSON file that is written after each."""
 
-  def __init__(self, path: str | None):
+  def __init__(self, path: pathlib.Path):
     self._path = path
-    self.results: dict[str, dict[str, Any]] = {}  # 'path:mutant' -> result, seconds, by, text.
-    if path and os.path.exists(path):
-      self.results = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
+    self.results = self.read()  # 'path:mutant' -> result, seconds, by, text.
+
+  def read(self) -> dict[str, dict[str, Any]]:
+    """The results in the file."""
+    return json.loads(self._path.read_text(encoding='utf-8')) if self._path.exists() else {}
 
   def has(self, name: str, text: str, again: str) -> bool:
     """Whether a mutant of the present text of a module was run, and need not be again."""
@@ -99,13 +103,15 @@ class Record:
   def add(self, name: str, outcome: tuple[str, float, str], text: str) -> None:
     """Adds what a mutant came to."""
     result, seconds, by = outcome
-    self.results[name] = dict(result=result, seconds=seconds, by=by, text=text)
-    sys.stdout.write(f'{name}: {result} {seconds} {by}\n')
-    sys.stdout.flush()
-    if self._path:
+    with open(f'{self._path}.lock', 'w') as lock:
+      fcntl.flock(lock, fcntl.LOCK_EX)
+      self.results = {**self.results, **self.read()}  # With those of the other processes.
+      self.results[name] = dict(result=result, seconds=seconds, by=by, text=text)
       new = pathlib.Path(f'{self._path}.new')
       new.write_text(json.dumps(self.results, indent=1, sort_keys=True), encoding='utf-8')
       new.replace(self._path)
+    sys.stdout.write(f'{name}: {result} {seconds} {by}\n')
+    sys.stdout.flush()
 
 
 def draw(modules: list[str], sample: int, seed: int) -> list[tuple[pathlib.Path, mutants.Mutant]]:
@@ -121,17 +127,10 @@ def draw(modules: list[str], sample: int, seed: int) -> list[tuple[pathlib.Path,
   return every
 
 
-def _wait(children: dict[str, Child], most: int) -> list[tuple[str, tuple[str, float, str]]]:
-  """Waits until fewer than `most` children run; returns what the others came to."""
-  ended = []
-  while True:
-    for name, child in list(children.items()):
-      if outcome := child.poll():
-        ended.append((name, outcome))
-        del children[name]
-    if len(children) < most:
-      return ended
+def _wait(child: Child) -> tuple[str, float, str]:
+  while not (outcome := child.poll()):
     time.sleep(0.05)
+  return outcome
 
 
 class _Module:
@@ -158,7 +157,7 @@ class _Module:
     if by not in self._pass:
       test = by.partition('[')[0]  # The mistake may have changed what its parameters are called.
       one = self.target._replace(tests=(test,)) if '::' in by else self.target
-      ((_, (without, seconds, other)),) = _wait({'': Child(one, self.source, 1800, self.kills)}, 1)
+      without, seconds, other = _wait(Child(one, self.source, 1800, self.kills))
       self._pass[by] = without == 'survived' and seconds < self.limit
       if not self._pass[by]:
         sys.stdout.write(f'{name}: fails without a mistake too, or takes as long: {other}\n')
@@ -166,23 +165,18 @@ class _Module:
     return outcome if self._pass[by] else None
 
 
-def attack(path: pathlib.Path, chosen: list[mutants.Mutant], record: Record, jobs: int) -> bool:
+def attack(path: pathlib.Path, chosen: list[mutants.Mutant], record: Record) -> bool:
   """Runs mutants of a module; returns whether its tests pass without one."""
   module = _Module(path)
-  if not module.target.tests:
-    for one in chosen:
-      record.add(f'{path}:{one.name}', ('survived', 0.0, 'no tests'), module.text)
-    return True
-  children: dict[str, Child] = {}
   sound = True
-  todo: list[mutants.Mutant | None] = [*chosen, None]
-  for mutant in todo:
-    for name, outcome in _wait(children, jobs if mutant else 1):
-      if judged := module.judge(name, outcome):
-        record.add(name, judged, module.text)
-      sound &= judged is not None
-    if mutant:
-      children[f'{path}:{mutant.name}'] = module.start(mutant)
+  for mutant in chosen:
+    name = f'{path}:{mutant.name}'
+    outcome = ('survived', 0.0, 'no tests')
+    if module.target.tests:
+      outcome = module.judge(name, _wait(module.start(mutant)))
+    if outcome:
+      record.add(name, outcome, module.text)
+    sound &= outcome is not None
   return sound
 
 
@@ -203,6 +197,11 @@ def _import_the_slow_ones() -> None:
   assert not own, f'{own} would not be read again'
 
 
+def _part(modules: list[tuple[Any, Any]], record: Record) -> None:
+  """What a process does; its exit code counts the modules whose tests fail without a mistake."""
+  sys.exit(sum(not attack(path, some, record) for path, some in modules))
+
+
 def main() -> int:
   """Runs the command; exit code 1 if a mutant survived or a module was left out."""
   parser = argparse.ArgumentParser(description=__doc__)
@@ -210,7 +209,7 @@ def main() -> int:
   parser.add_argument('--sample', type=int, default=0, help='mutants in all; 0 for all')
   parser.add_argument('--seed', type=int, default=1)
   parser.add_argument('--jobs', type=int, default=1)
-  parser.add_argument('--record')
+  parser.add_argument('--record', type=pathlib.Path, default=pathlib.Path('mutants.json'))
   parser.add_argument('--again', choices=('', 'survived'), default='')
   given = parser.parse_args()
   record, drawn = Record(given.record), draw(given.modules.split(','), given.sample, given.seed)
@@ -220,7 +219,13 @@ def main() -> int:
     text = _digest(path.read_text(encoding='utf-8'))
     if not record.has(f'{path}:{mutant.name}', text, given.again):
       by_path.setdefault(path, []).append(mutant)
-  left_out = [path for path, some in by_path.items() if not attack(path, some, record, given.jobs)]
+  parts = [[*by_path.items()][i :: given.jobs] for i in range(given.jobs)]
+  processes = [_FORK.Process(target=_part, args=(part, record)) for part in parts]
+  for process in processes:
+    process.start()
+  for process in processes:
+    process.join()
+  record.results = record.read()
   names = [f'{path}:{mutant.name}' for path, mutant in drawn]
   results = {name: record.results[name]['result'] for name in names if name in record.results}
   counts = collections.Counter(results.values())
@@ -229,7 +234,7 @@ def main() -> int:
   share = 100 * (1 - counts['survived'] / max(1, len(results)))
   found = ', '.join(f'{counts[result]} {result}' for result in _RESULTS)
   sys.stdout.write(f'{len(results)} of {len(drawn)} run: {found}; {share:.1f} % noticed\n')
-  return int(counts['survived'] > 0 or bool(left_out))
+  return int(counts['survived'] > 0 or any(process.exitcode for process in processes))
 
 
 if __name__ == '__main__':

@@ -74,7 +74,7 @@ def test_a_larger_sample_of_the_whole_product_holds_a_smaller_one():
   assert names[0] < names[1]
 
 
-def test_a_test_that_fails_without_a_mistake_kills_nothing(monkeypatch):
+def test_a_test_that_fails_without_a_mistake_kills_nothing(monkeypatch, tmp_path):
   ends = [('killed', 'a::b[1]'), ('survived', ''), ('killed', 'c::d'), ('killed', 'c::d')]
   texts = []
 
@@ -86,12 +86,12 @@ def test_a_test_that_fails_without_a_mistake_kills_nothing(monkeypatch):
       return (ends[len(texts) - 1][0], 1.0, ends[len(texts) - 1][1])
 
   monkeypatch.setattr(mutations, 'Child', Child)
-  path, record = pathlib.Path('tff_adaptive/schedules.py'), mutations.Record(None)
+  path, record = pathlib.Path('tff_adaptive/schedules.py'), mutations.Record(tmp_path / 'm.json')
   source = path.read_text(encoding='utf-8')
   one, two, *_ = mutants.mutants(source)
   tests = mutations.tests_of(path)
   assert tests[0] == 'tests/tff_adaptive/schedules_test.py'
-  assert not mutations.attack(path, [one, two], record, 1)
+  assert not mutations.attack(path, [one, two], record)
   assert texts == [
     *((one.source, tests), (source, ('a::b',))),
     *((two.source, tests), (source, ('c::d',))),
