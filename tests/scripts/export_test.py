@@ -6,6 +6,7 @@ import pathlib
 import re
 import runpy
 import subprocess
+import tempfile
 
 import numpy as np
 import pandas as pd
@@ -68,7 +69,9 @@ def test_the_guides_python_block_runs(run, monkeypatch):
   assert scope['run'].evaluate()['accuracy'] > 0.5
 
 
-def test_the_weights_that_were_asked_for_are_exported(run):
+def test_the_weights_that_were_asked_for_are_exported(run, monkeypatch):
+  # Nothing is moved from another file system.
+  monkeypatch.setattr(tempfile, 'tempdir', '/no/such/folder')
   folder, output = str(run / 'runs' / 'visits'), run / 'npz'
   flags = ['--format=npz', f'--output={output}', '--weights=theta']
   assert export.main(['export.py', folder, *flags]) == 0

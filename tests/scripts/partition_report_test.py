@@ -20,14 +20,15 @@ def test_partition_report_of_classes_and_of_numbers(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-  'option, output, words',
+  'flag, output, words',
   [
-    ('alpha=0', 'new/digits', 'alpha is 0'),
-    ('alpha=1', 'new/', 'new/ is a folder: name'),
+    ('--task_option=alpha=0', 'new/digits', 'alpha is 0'),
+    ('--task_option=alpha=1', 'new/', 'new/ is a folder: name'),
+    ('--seed=-1', 'new/digits', '--seed must be'),
   ],
 )
-def test_what_is_refused_leaves_nothing_behind(tmp_path, capsys, option, output, words):
-  flags = ['--task=digits', f'--task_option={option}', f'--output={tmp_path}/{output}']
+def test_what_is_refused_leaves_nothing_behind(tmp_path, capsys, flag, output, words):
+  flags = ['--task=digits', flag, f'--output={tmp_path}/{output}']
   assert partition_report.main(['x', *flags]) == 2
   shown, error = capsys.readouterr()
   assert (words in error, shown) == (True, '')

@@ -21,6 +21,10 @@ def prepared(names=('age', 'colour', 'is_old')):
   return preparation.Preparation(preparation.columns_of(TABLE, names))
 
 
+def test_columns_are_values():
+  assert len({preparation.Column('age'), preparation.Column('age')}) == 1
+
+
 def test_a_table_becomes_a_matrix_in_the_order_of_the_columns():
   x = prepared()(TABLE)
   assert x.dtype == np.float32

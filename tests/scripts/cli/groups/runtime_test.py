@@ -55,6 +55,18 @@ def test_what_runs_computations_is_set(flags, expected, monkeypatch):
   assert found == expected
 
 
+def test_a_worker_is_asked_for_a_processor_and_no_more(monkeypatch):
+  seen = {}
+  monkeypatch.setattr(engine, 'set_graph_context', lambda **given: None)
+  monkeypatch.setattr(engine, 'set_ray_context', lambda address, **given: seen.update(given))
+  _resolve('--ray=local', '--ray_workers=2').runtime.build(5)
+  assert {name: seen[name] for name in seen if name.endswith('per_worker')} == {
+    'cpus_per_worker': 1,
+    'gpus_per_worker': 0,
+    'memory_per_worker': 0,
+  }
+
+
 def test_without_ray_the_hint_is_to_install_it(monkeypatch):
   monkeypatch.setattr(runtime.importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(ValueError, match=r'pip install tff-adaptive\[ray\]'):
