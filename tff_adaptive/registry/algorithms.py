@@ -262,7 +262,7 @@ ALGORITHMS: Mapping[str, Algorithm] = by_name(
       'fed_speed',
       'FedSpeed',
       'fed_dyn',
-      "Sun et al., ICLR 2023; in the form of FL-Simulator, with FedDyn's server",
+      "Sun et al., ICLR 2023; as in the authors' code FL-Simulator, with FedDyn's server",
       0.1,
     ),
     hyperparameters=(dataclasses.replace(_MU, default=0.1), _SCALE_MU),
@@ -286,7 +286,7 @@ ALGORITHMS: Mapping[str, Algorithm] = by_name(
   Algorithm(
     'fed_ada2',
     'FedAda2',
-    'Adagrad at the clients, from zero in each round; Adam on the server',
+    'Adagrad at the clients, with its sums reset in each round; Adam on the server',
     'Lee et al., "Efficient Adaptive Federated Optimization", 2024',
     server_optimizer='adam',
     settings={'client_optimizer': 'adagrad'},
@@ -294,7 +294,7 @@ ALGORITHMS: Mapping[str, Algorithm] = by_name(
   Algorithm(
     'fed_lalr',
     'FedLALR',
-    'AMSGrad at the clients, whose state the server averages',
+    'AMSGrad at the clients; the server averages the AMSGrad states',
     'Sun et al., "FedLALR: Client-Specific Adaptive Learning Rates ...", 2023',
     server_optimizer='sgd',
     settings={'client_optimizer': 'amsgrad', 'client_optimizer_state': 'average'},
