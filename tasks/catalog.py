@@ -37,18 +37,17 @@ class Entry:
 
   Attributes:
     description: A description in one line.
-    loader: The module of `tasks` and its function that loads the task.
+    loader: 'MODULE.FUNCTION', the function of `tasks` that loads the task.
     rounds: Number of rounds of a full run.
     clients_per_round: The size of a cohort.
     batch_size: Number of examples in a local step.
     log10_rates: log10 of the client rate and of the server rate in the order of SERVER_OPTIMIZERS,
       and of tau in the order of ADAPTIVE.
     client_epochs: Number of local epochs.
-    max_examples_per_client: The most examples of a client; None for all.
-    extra: Further values that hold for every server optimizer.
-    num_clients: Number of training clients, if it is known without the data and the option
-      num_clients is not given.
-    metric: The task's metric.
+    max_examples_per_client: The most examples used of a client; None for all.
+    extra: Defaults of further flags, by name; the same for every server optimizer.
+    num_clients: Default number of training clients; None if only the data tell.
+    metric: Name of the metric to report, such as accuracy.
   """
 
   description: str

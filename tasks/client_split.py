@@ -1,8 +1,8 @@
-"""Divides a task's clients into those that train and those that never train, and their examples.
+"""Divides a task's clients into those that train and those that never train; holds out examples.
 
-As in "What Do We Mean by Generalization in Federated Learning?" (Yuan et al., 2022), there are
-clients that train, examples of theirs that are held out, and clients that never train. The choice
-depends only on the seed and the client.
+As in "What Do We Mean by Generalization in Federated Learning?" (Yuan et al., 2022), some clients
+never train, and a share of each client's examples can be held out. The draw depends on the seed,
+the number of clients, and a client's index among them.
 """
 
 import dataclasses
@@ -54,9 +54,6 @@ def split_clients(
     heldout_examples: The share of each client's examples that is held out, in [0, 1), rounded down.
       This includes clients that never train.
     unit_starts: See `Task`. Examples of one unit stay together.
-
-  Returns:
-    The split.
 
   Raises:
     DataError: If no client would be left to train, or no client has an example to hold out.

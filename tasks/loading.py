@@ -38,9 +38,6 @@ def load(name: str, data_dir: str | None = None, seed: int = 0, **options: Any) 
       weights is an argument of `Task.build_model`.
     **options: The task's own options, which its loader (named in `catalog`) describes.
 
-  Returns:
-    The task.
-
   Raises:
     DataError: If the name or an option is unknown, the data cannot be used, or a user's function
       fails or does not return a task.

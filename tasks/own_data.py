@@ -119,9 +119,6 @@ def from_tff(
     label: The name of the target in a mapping.
     **options: See `from_arrays`.
 
-  Returns:
-    The task.
-
   Raises:
     DataError: If examples have another form, or `from_arrays` raises it.
   """

@@ -134,9 +134,6 @@ def from_huggingface(
     **options: Arguments of `from_arrays`: model, validation, validation_by, standardise, seed,
       name, loss, metrics, threshold.
 
-  Returns:
-    The task.
-
   Raises:
     DataError: If it is not a `Dataset`, a column is missing, or `from_arrays` raises it.
   """

@@ -46,9 +46,6 @@ def load_words(
     padding: 'published' counts padded steps as the authors' code does; 'tff' leaves them out.
     lstm: 'tensorflow', or 'compiled' for the project's own operations, 1.6 times as fast on a CPU.
 
-  Returns:
-    The task.
-
   Raises:
     tasks.DataError: If the data cannot be used or an option is out of range.
   """

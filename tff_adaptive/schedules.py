@@ -217,9 +217,6 @@ def build(name: str, base_rate: float, **options: Any) -> Schedule:
     **options: The schedule's hyperparameters in the registry: `warmup_rounds` for all; `factor` and
       `every` for exp_decay; `factor` for round_decay; `kappa` and `local_steps` for diminishing.
 
-  Returns:
-    The schedule.
-
   Raises:
     TypeError: If an argument is not a number.
     ValueError: If the name or an option is unknown, or a value is out of its range.

@@ -65,7 +65,8 @@ def build(
 
   Args:
     recipe: The parts of the process.
-    weights_type: Type W of the model's weights, or <W, older> of a process with older models.
+    weights_type: Type W of the model's weights. With `training.versions`, <W, older>: the present
+      weights, and the stack of older messages and weights, see `versions.build_stack`.
     message_type: Type M of a `local_training.Message`.
     client_state_type: Type C of a client's state; None if clients keep no state.
 

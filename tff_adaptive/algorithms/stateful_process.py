@@ -45,12 +45,13 @@ class StatefulProcess(tff.templates.IterativeProcess):
   """An iterative process whose clients keep a state between the rounds they take part in.
 
   `next(server_state, client_states, client_data) -> (server_state, client_states, metrics)`, type
-  `(<S@SERVER, {C}@CLIENTS, {D*}@CLIENTS> -> <S@SERVER, {C}@CLIENTS, M@SERVER>)`.
+  `(<S@SERVER, {C}@CLIENTS, {D*}@CLIENTS> -> <S@SERVER, {C}@CLIENTS, M@SERVER>)`: S is the server's
+  state, C a client's state, D* a client's data, and M the metrics.
 
   Attributes:
-    initial_client_state: A client's state before its first round: a structure of NumPy arrays.
-      Building it calls the model function once more, so a model that draws its weights at random
-      has other weights here.
+    initial_client_state: A client's state before its first round: a structure of NumPy arrays. It
+      is made with a further call of the model function. If the model draws its initial weights at
+      random, those in this state differ from those of `initialize()`.
   """
 
   def __init__(

@@ -48,7 +48,16 @@ class _Arrays:
 
 
 class WholeArrays(_Arrays):
-  """A client given as one element of whole arrays; batches are drawn inside the graph."""
+  """A client given as arrays of all its examples, from which each step gathers its batch.
+
+  Args:
+    model: The model.
+    batching: How the examples are divided into batches.
+    seed: With the round's and the client's number it determines the order of the examples.
+    element: The arrays 'x' and 'y', [n, ...] each; the client's number 'client'; and 'max_steps',
+      the most local steps, if `batching.step_limits`.
+    round_number: int32, counted from 1.
+  """
 
   def __init__(
     self,

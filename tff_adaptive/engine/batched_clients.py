@@ -50,9 +50,6 @@ def computation(group: Group, *types: Any) -> Callable[[Callable[..., Any]], tff
   Args:
     group: The implementation for groups.
     *types: The types of the arguments.
-
-  Returns:
-    The decorator.
   """
 
   def declare(function: Callable[..., Any]) -> tff.Computation:

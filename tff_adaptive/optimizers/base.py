@@ -48,7 +48,13 @@ class At(NamedTuple):
   t: tf.Tensor
 
   def average(self, beta: str, slot: str, new: tf.Tensor) -> tf.Tensor:
-    """Returns a slot's new moving average; a decay of 0 may be missing in the hyperparameters."""
+    """Returns the moving average beta * slot + (1 - beta) * new.
+
+    Args:
+      beta: The name of the decay among the hyperparameters; the decay is 0 if it is not there.
+      slot: The name of the slot.
+      new: The value to average in, of the weight's shape.
+    """
     decay = self.h.get(beta, 0.0)
     return decay * self.slots[slot] + (1 - decay) * new
 

@@ -99,10 +99,18 @@ def build_lamb(
   tau: float = _LAMB.default('tau'),
   decay: float = _LAMB.default('decay'),
 ) -> tff.learning.optimizers.Optimizer:
-  """LAMB: x <- x - eta (||x|| / ||r||) r for each tensor, where r is AdamW's direction.
+  """LAMB: x <- x - eta (||x|| / ||r||) r for each tensor, r = m^ / (sqrt(v^) + tau) + decay x.
 
-  You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", ICLR 2020,
-  Algorithm 2, with phi(z) = z. As in the authors' code, the factor is 1 if one of the norms is 0.
+  m^ and v^ are as in `build_adamw`. You et al., "Large Batch Optimization for Deep Learning:
+  Training BERT in 76 minutes", ICLR 2020, Algorithm 2, with phi(z) = z. As in the authors' code,
+  the quotient is 1 if one of the norms is 0.
+
+  Args:
+    learning_rate: eta, >= 0, or a function of the round.
+    beta1: Decay of the moving average of g, in [0, 1).
+    beta2: Decay of the moving average of g^2, in [0, 1).
+    tau: Adam's epsilon, > 0.
+    decay: Factor of the decoupled weight decay, >= 0.
   """
   values = dict(beta1=beta1, beta2=beta2, tau=tau, decay=decay)
   return base.build(_LAMB, _lamb, learning_rate, _MV, keeps_m=True, **values)

@@ -67,10 +67,10 @@ class Counts:
   """What a client receives, sends and computes in a round; see `tff_adaptive.costs`.
 
   Attributes:
-    down: What it receives, in multiples of the n parameters. 1 is the model alone.
+    down: What it receives, as a multiple of the model's size. 1 is the model alone.
     up: What it sends, in the same unit. 1 is the update alone.
-    gradients: Gradients of a batch's loss in a local step.
-    full_gradients: Gradients over all of the client's examples in a round.
+    gradients: Number of batch gradients that a local step computes.
+    full_gradients: Number of gradients over all of the client's examples in a round.
   """
 
   down: float = 1

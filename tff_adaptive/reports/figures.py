@@ -144,9 +144,6 @@ def comparison(
     levels: Name -> value of a horizontal line, such as a published result.
     log_scale: The columns whose axis is logarithmic.
 
-  Returns:
-    The `matplotlib.figure.Figure`.
-
   Raises:
     ValueError: If `log_scale` has a column that is not drawn.
   """

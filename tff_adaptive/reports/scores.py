@@ -302,7 +302,8 @@ def note(
     chosen: Cell -> the settings that were the best by validation, for cells with several settings.
     members: The runs of the table. The note gives their client weighting, which may differ by
       algorithm, and names runs that diverged or are not complete.
-    column: The column of the table. `TEST` uses another model than the choice of settings.
+    column: The column that the table shows. For `TEST` the note adds that settings were chosen by
+      the global model, theta, while test accuracy is of theta-bar, the mean of the client models.
   """
   cells: dict[str, list[str]] = {}
   for cell, label in chosen.items():

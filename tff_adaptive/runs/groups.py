@@ -13,9 +13,9 @@ _LONG = 9  # Longer numbers, which a search has drawn, have four digits in label
 
 
 def where(runs: Sequence[Run], conditions: Sequence[tuple[str, str]]) -> list[Run]:
-  """Returns the runs whose settings have all the given values, as (setting, printed value).
+  """Returns the runs that fulfil all conditions, each the name of a setting and its value as text.
 
-  If a setting has several values, one of them has to match.
+  If a run's value is a list, one of its elements has to match.
 
   Raises:
     ValueError: If no run is left.

@@ -22,12 +22,12 @@ _FILES = (metrics_lib.FILE, summary.FILE, CURVES, config_file.FILE)
 
 
 class RunFiles:
-  """The checkpoints and the rows of one run. Without a folder nothing is written to disk.
+  """The checkpoints, client states and metrics.csv of one run, in its folder or only in memory.
 
   Attributes:
-    output_dir: The folder.
-    store: The client states, and the checkpoints.
-    log: metrics.csv.
+    output_dir: The folder; None for a run that writes nothing to disk.
+    store: The `ClientStateStore` of the client states and checkpoints.
+    log: The `MetricsLog` that writes metrics.csv.
     state: The server state to continue from.
     round_number: The number of rounds done.
     saved_round: The round of the last checkpoint; -1 if there is none.

@@ -57,12 +57,19 @@ class Place(NamedTuple):
 
 
 class Key(NamedTuple):
-  """A key for a client's state, and for the place of the state that replaces it."""
+  """A reference to one client's stored state, which workers receive instead of the state itself.
+
+  Attributes:
+    client_id: The client.
+    sequence: The number of calls of `put` since the run was opened; it names the next staged file.
+    checkpoint: The round of the last checkpoint; -1 before the first.
+    place: Where the client's state is staged; None if it is in a shard.
+  """
 
   client_id: str
-  sequence: int  # The present round's number among those since the run was opened.
-  checkpoint: int  # The round of the last checkpoint; -1 before the first.
-  place: Place | None  # Where it is staged; None: in its shard.
+  sequence: int
+  checkpoint: int
+  place: Place | None
 
 
 class Fold(NamedTuple):

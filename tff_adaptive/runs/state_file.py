@@ -219,7 +219,7 @@ class StateFile:
     return Count(not versions, int.from_bytes(checksum, 'big') - int.from_bytes(before, 'big'))
 
   def count(self, round_number: int) -> Count:
-    """Returns the number of client states that a checkpoint counts here, and their digest."""
+    """Counts the clients with a state in this file by a round, and sums their newest checksums."""
     clients, digest = 0, 0
     with self._border(StateError, 'read'):  # Row by row: there may be millions.
       for _, _, checksum in self._file.execute(

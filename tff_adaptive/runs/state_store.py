@@ -172,7 +172,7 @@ class ClientStateStore:
     return Checkpoint(round_number, server_state, metadata)
 
   def forget_later(self, round_number: int) -> None:
-    """Drops checkpoints and client states of rounds later than a checkpoint's for good.
+    """Permanently deletes the checkpoints and client states of all rounds after the given one.
 
     Args:
       round_number: The round of the checkpoint that `restore` returned.

@@ -68,10 +68,10 @@ def train(
   run that was interrupted at any time and resumed.
 
   Args:
-    process: A `tff.learning.templates.LearningProcess`, or a stateful process:
-      `next(server_state, client_states, cohort) -> (server_state, client_states, metrics)`
-      with `initial_client_state`, one client's state before its first round. Server states
-      have `global_model_weights`, stateful ones `inference_weights` too.
+    process: A `tff.learning.templates.LearningProcess`, or a stateful process: `next(server_state,
+      client_states, cohort) -> (server_state, client_states, metrics)` with `initial_client_state`,
+      one client's state before its first round. Server states have `global_model_weights`, stateful
+      ones `inference_weights` too.
     clients: An object with `client_ids` (sorted list of str), `num_examples(client_id)` and
       `load(client_id)`, which returns `OrderedDict(x=array[n, ...], y=array[n, ...])`.
     evaluate_fn: A function from trainable weights (a sequence of tensors) to metric name -> float.
@@ -93,9 +93,6 @@ def train(
       bool or list, such as algorithm='fed_yogi' or client_learning_rate=0.03. Reports name and
       group runs by them, and a run with other settings is not resumed. A `runs.config.Record`
       replaces all of this.
-
-  Returns:
-    A `TrainingResult`.
 
   Raises:
     NonFiniteWeightsError: If the model diverged; the last checkpoint stays.

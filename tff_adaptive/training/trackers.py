@@ -116,7 +116,13 @@ class MlflowCallback(_Tracker):
 
 
 class WandbCallback(_Tracker):
-  """Logs a run to Weights & Biases. A resumed run has the same id there."""
+  """Logs a run to Weights & Biases. A run that is resumed continues its run there.
+
+  Args:
+    run_id: The id of the Weights & Biases run.
+    name: Its name.
+    parameters: The values to log as its config, by name; values of None are left out.
+  """
 
   service = 'Weights & Biases'
 

@@ -76,12 +76,12 @@ class Stage:
     return self._elements(self.comp, tff.structure.Struct.unnamed(*inputs) if inputs else None)
 
   def train(self, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Runs the stage for some clients; returns flat accumulators, and the other results."""
+    """Trains some clients; returns a flat accumulator for each aggregate, and the other results."""
     outputs, count = self.run(inputs), len(self.result_types)
     return self._flat(outputs[count:]), outputs[:count]
 
   def merged(self, one: list[Any], other: list[Any]) -> list[Any]:
-    """Merges the flat accumulators of two calls; a stage may have none."""
+    """Merges the accumulators returned by two calls of `train`; [] if there are no aggregates."""
     if self.merge is None:
       return []
     sides = tff.structure.Struct.unnamed(self._decode(one), self._decode(other))

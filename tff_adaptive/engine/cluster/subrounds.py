@@ -31,7 +31,8 @@ class Outcome(NamedTuple):
 
   Attributes:
     sums: The flat accumulators of all clients, merged in the order of `schedule.MergeTree`.
-    results: The other results of each subround; for results that a source stores, the receipts.
+    results: For each subround, the list of the results that are not summed. A result in
+      `Workload.stored` is replaced by what the source's `store` returned for it.
   """
 
   sums: list[Any]

@@ -19,7 +19,7 @@ def box(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
 
 
 def unbox(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
-  """The inverse of `box`."""
+  """Returns what `box` wrapped, a tensor or (for a sequence type) a dataset; others unchanged."""
   if isinstance(type_spec, tff.types.SequenceType):
     if tf.inside_function():
       return values.Sequence(variant=value)

@@ -49,12 +49,12 @@ def children(type_spec: tff.types.StructType) -> list[tuple[str | None, tff.type
 
 
 def variant_or_tensor(leaf: Any) -> Any:
-  """Returns a leaf as one tensor."""
+  """Returns a `Sequence` as a variant tensor, and a tensor unchanged."""
   return leaf.variant() if isinstance(leaf, Sequence) else leaf
 
 
 def sequence_or_tensor(tensor: tf.Tensor) -> Any:
-  """Inverts `variant_or_tensor`."""
+  """Returns a variant tensor as a `Sequence`, and any other tensor unchanged."""
   return Sequence(variant=tensor) if tensor.dtype == tf.variant else tensor
 
 
