@@ -1,8 +1,7 @@
 """The tasks of "AdaBest": EMNIST letters and CIFAR, and grey digits in the same partition.
 
-In the images of digits, pixel value 0 is background and 1 is ink. Letters are standardised by the
-mean and deviation of all training pixels, as in the code of FedDyn, which AdaBest follows (appendix
-D.1).
+In images of digits, 0 is background and 1 is ink. Letters are standardised by the mean and
+deviation of all training pixels, as in the code of FedDyn, which AdaBest follows (appendix D.1).
 """
 
 import functools

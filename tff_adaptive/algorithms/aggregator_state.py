@@ -12,7 +12,7 @@ _WITH_NOISE = frozenset({'query_state', 'agg_state'})
 def kept_without_updates(
   process: tff.templates.AggregationProcess,
 ) -> tff.templates.AggregationProcess:
-  """Returns the process with its state kept in a round whose weights add up to 0.
+  """Returns a process that keeps its state in a round in which the weights add up to 0.
 
   Adapted norms for clipping and zeroing follow TFF's estimate of a quantile, which divides by the
   number of clients in the round. A round without clients would make this estimate NaN for good, and

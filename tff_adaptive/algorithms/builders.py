@@ -2,7 +2,7 @@
 
 Every builder takes the arguments of `build_drift_corrected`, whose docstring explains them. A
 builder's own docstring explains only the arguments that it adds. A builder that has no argument
-`server_optimizer` uses the one that its name stands for, with the rate `server_learning_rate`. The
+`server_optimizer` uses the server optimizer in its name, with the rate `server_learning_rate`. The
 defaults of hyperparameters and of `client_weighting` are those of the registry: examples count in
 FedAvg, in FedOpt (its variants with a server optimizer) and in FedProx, clients in the others.
 """
@@ -55,9 +55,9 @@ def build_drift_corrected(
       that returns a new `tff.learning.models.VariableModel`.
     correction: The client correction. `corrections.Correction()` corrects nothing, which gives
       FedOpt, Algorithm 1 of "Adaptive Federated Optimization" (Reddi et al., 2021).
-    server_optimizer: Descends along the aggregated pseudo-gradient (plus h, where the correction
-      says so). Its rate may be a schedule. None means SGD with rate 1, which gives the published
-      drift-corrected algorithms.
+    server_optimizer: A TFF optimizer that descends along the aggregated pseudo-gradient, plus the
+      server's drift estimate h if the correction has one. Its rate may be a schedule. None means
+      SGD with rate 1, which gives the published drift-corrected algorithms.
     client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
     training: How a client trains: optimizer, batches, weight decay, clipping, seed, XLA. None: SGD
       on datasets of batches.

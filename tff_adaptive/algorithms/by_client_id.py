@@ -34,7 +34,7 @@ class ClientStates(_Serializable):
     return len(self._leaves)
 
   def get(self, client_id: str, initial: Any) -> Any:
-    """Returns a client's state in the structure of `initial`; before its first round `initial`."""
+    """Returns a client's state, structured like `initial`, or `initial` before its first round."""
     found = self._leaves.get(client_id)
     return initial if found is None else tree.unflatten_as(initial, found)
 

@@ -27,7 +27,7 @@ class Totals(NamedTuple):
     diverged: 1 for a client with numbers that are not finite, else 0.
     norm: The update's norm.
     squared_norm: The update's squared norm.
-    drift: Statistics of the drift estimates, see `_drift`; () if the recipe `is_plain`.
+    drift: Name -> float32, sums for the metrics of drift estimates; () if the recipe `is_plain`.
   """
 
   upload: Any

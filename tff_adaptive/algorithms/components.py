@@ -31,7 +31,7 @@ class Recipe(NamedTuple):
   client_weighting: Weighting
 
   def client_state(self, weights: corrections.Weights) -> Any:
-    """A client's state before its first round: the correction's, and that of a kept optimizer."""
+    """Returns a client's first state: the correction's, and the client optimizer's if kept."""
     own = self.correction.client_state(weights)
     if self.training.optimizer_state != 'keep':
       return own
@@ -39,7 +39,7 @@ class Recipe(NamedTuple):
     return collections.OrderedDict(correction=own, optimizer=slots)
 
   def server_state(self, weights: corrections.Weights) -> Any:
-    """The server's state: the correction's, and that of an averaged client optimizer."""
+    """Returns the first server state: the correction's, and the client optimizer's if averaged."""
     own = self.correction.server_state(weights)
     if self.training.optimizer_state != 'average':
       return own
@@ -47,7 +47,7 @@ class Recipe(NamedTuple):
     return collections.OrderedDict(correction=own, optimizer=slots)
 
   def split(self, server_state: Any) -> tuple[Any, Any]:
-    """Splits `server_state` into the correction's and the optimizer's part, () if not averaged."""
+    """Splits a server state into the correction's and the client optimizer's part, or () for it."""
     if self.training.optimizer_state != 'average':
       return server_state, ()
     return server_state['correction'], tuple(server_state['optimizer'])
@@ -76,7 +76,7 @@ def check_weighting(client_weighting: Weighting) -> None:
 
 
 def client_weight(client_weighting: Weighting, trained: local_training.Trained) -> tf.Tensor:
-  """A client's weight in the mean of updates: n_i, 1, or a function of metrics; 0 if unused."""
+  """A client's weight in the mean of updates: n_i, 1, or a function of metrics; 0 if left out."""
   if callable(client_weighting):
     # Of a client that is not used the metrics are sums over nothing: 0 times a NaN is one.
     weight = tf.cast(client_weighting(trained.metrics), tf.float32)

@@ -1,4 +1,4 @@
-"""The server's part of a correction, as TFF computations."""
+"""The server's part of a correction, as TFF computations; `compose` names the types H, M, W, ..."""
 
 import collections
 from typing import Any, NamedTuple
@@ -18,14 +18,13 @@ class ServerUpdate(NamedTuple):
 
   Attributes:
     correction: The new server state; see `components.Recipe.server_state`.
-    direction: The direction that the server optimizer descends along. It is NaN in a round without
-      a usable update, and the finalizer refuses it.
+    direction: The direction that the server optimizer descends along. In a round without a usable
+      update it is NaN, so that the finalizer refuses it.
     factor: float32, multiplies the server optimizer's step; () for 1.
     theta_bar: The mean of the client models; in a round without a usable update, the previous model
       to use. () if the global model is the one to use.
     round_number: int32, the number of rounds done.
-    h_cosine: float32, of the angle between h^{t-1} and g-bar^t, see `_cosine`; () if nothing
-      corrects.
+    h_cosine: float32, cosine of the angle between h^{t-1} and g-bar^t; () if the recipe `is_plain`.
   """
 
   correction: Any

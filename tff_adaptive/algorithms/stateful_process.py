@@ -21,13 +21,13 @@ class ServerState(NamedTuple):
   """The state of the server.
 
   Attributes:
-    global_model_weights: theta^t, the cloud model.
+    global_model_weights: theta^t, the global model.
     inference_weights: The model to use, such as theta-bar^t, the mean of the client models. () if
-      it is the cloud model.
+      it is the global model.
     correction: The correction's state at the server, such as h.
     round_number: int32, the number of rounds done.
-    distributor: State of the distributor, or older models (see `versions`): before a step, those
-      that it needs; after it, the model with which it began.
+    distributor: State of the distributor. With older models (see `versions`) it has, before a step,
+      the models that the clients began with, and after it the model before the step.
     aggregator: State of the aggregator.
     finalizer: State of the server optimizer.
   """
@@ -63,7 +63,7 @@ class StatefulProcess(tff.templates.IterativeProcess):
   def get_model_weights(self, server_state: Any) -> tff.learning.models.ModelWeights:
     """Returns the model to use, such as theta-bar, the mean of the client models.
 
-    theta, the cloud model that clients receive, is `server_state.global_model_weights`.
+    theta, the global model that clients receive, is `server_state.global_model_weights`.
 
     Args:
       server_state: A state returned by `initialize` or `next`, or loaded by a program state
@@ -76,7 +76,7 @@ class StatefulProcess(tff.templates.IterativeProcess):
 
 
 def model_to_use(server_state: Any) -> tff.learning.models.ModelWeights:
-  """Returns the model to use of a `ServerState`."""
+  """Returns the `inference_weights` of a `ServerState`, or its global model if there are none."""
   weights = server_state.inference_weights or server_state.global_model_weights
   return tff.learning.models.ModelWeights(weights.trainable, weights.non_trainable)
 
@@ -87,7 +87,7 @@ def compose(
   """Composes a correction with local training, an aggregator and a server optimizer.
 
   The types are: W the weights, H the server state, M the message to clients, C a client's state, D*
-  its data, G an update, T what else is summed, I the model to use:
+  its data, G an update, T the other sums, I the model to use:
 
       state --> message (H -> M) --> (exchange) --+
                                                   +--> train (M, W, C, D* -> C, G, T)
@@ -99,7 +99,7 @@ def compose(
                        finish (H, W, W, G, T -> W, I, metrics) --+--> new state
 
   Returns:
-    A `LearningProcess` if clients keep no state.
+    A `LearningProcess` if clients keep no state, else a `StatefulProcess`.
   """
   parts = _build_parts(recipe)
   initialize = _build_initialize(parts)

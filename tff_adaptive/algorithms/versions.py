@@ -1,8 +1,8 @@
 """Older models that clients train from while the server moves on; see `training.Buffered`.
 
 A server step receives a stack of the models, and their messages, with which its clients began. It
-returns its own model in their place. A client's element names the row of the model that it began
-with. The client's update is discounted by its staleness.
+returns its own model in their place. A client's data have the number `version` of the model's row
+in the stack. The client's update is multiplied by a factor that depends on its staleness.
 """
 
 from typing import Any
@@ -41,13 +41,13 @@ def select(element: Any, message: Any, weights: Any, older: Any) -> tuple[Any, A
 def discounted(
   trained: local_training.Trained, element: Any, moved: corrections.Weights | None
 ) -> local_training.Trained:
-  """Discounts a client's update; with `moved`, first measures it from the present model.
+  """Multiplies a client's update by its factor for staleness.
 
   Args:
     trained: The result of its training.
-    element: The client's data.
-    moved: The present model minus the one that the client began with. None if the update is
-      measured from the latter.
+    element: The client's data, with its factor: 'discount', or 'mixed' with `moved`.
+    moved: The present model minus the one that the client began with. It is added to the update,
+      which then is the present model minus the client's. None: it is not added.
   """
   update, factor = trained.update, element['discount' if moved is None else 'mixed']
   if moved is not None:

@@ -1,8 +1,8 @@
 """Sources of the batches for a client's local steps.
 
-There are three sources: a client given as a dataset of batches (`Batches`), a client given as whole
-arrays (`WholeArrays`), and a group of such clients (`GroupOfArrays`). In a group every tensor of a
-client has a leading axis G.
+There are three sources: a client given as a dataset of batches (`Batches`), a client given as
+arrays of all its examples (`WholeArrays`), and a group of such clients (`GroupOfArrays`). In a
+group every tensor of a client has a leading axis G.
 
 They share an interface: `num_examples`, float32 [] or [G]; `count_examples()`, which goes through
 the batches if `num_examples` is not known; `run(step, state) -> (state, steps, seen)`, with
@@ -128,7 +128,7 @@ class WholeArrays(_Arrays):
 
 
 class GroupOfArrays(_Arrays):
-  """G clients given as whole arrays, whose local steps are taken together."""
+  """G clients, each given as arrays of all its examples, that take their local steps together."""
 
   def __init__(
     self,

@@ -1,4 +1,4 @@
-"""Clients given as whole arrays, and the batches of their local steps."""
+"""Clients given as arrays of all their examples, and the batches of their local steps."""
 
 import collections
 import dataclasses
@@ -17,12 +17,12 @@ _INT32_MAX = 2**31 - 1
 def client_arrays(
   x: Any, y: Any, client: int, max_steps: int | None = None, **more: Any
 ) -> list[collections.OrderedDict]:
-  """Returns a client's data for a process built with `batching`: a dataset of one element.
+  """Returns a client's data for a process built with `batching`: one element with all examples.
 
   Args:
     x: Inputs [n, ...] of the model's dtype, n >= 0.
     y: Labels [n, ...].
-    client: The client's number, int32. Its shuffling and dropout depend on it.
+    client: The client's index among all clients, int32. Its shuffling and dropout depend on it.
     max_steps: The most local steps that the client takes, int32, >= 0, for a process built with
       `Batching(..., step_limits=True)`. None for other processes.
     **more: Scalars for further entries; see `ClientTraining.versions`.
@@ -52,18 +52,18 @@ def client_arrays(
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-  """Batches for clients given as whole arrays. All randomness comes from a seed, none from tf.data.
+  """The batches of clients that are given as arrays of all their examples; see `client_arrays`.
 
   Attributes:
-    batch_size: B, the examples in one step. None takes all of the client's examples in one step.
-      A large B would not do: a step costs as much as B examples even if the client has fewer.
+    batch_size: B, the examples in one step. None takes all of the client's examples in one step. A
+      large B is no substitute: a step costs as much as B examples even if the client has fewer.
     epochs: E, passes over the client's examples in a round.
     shuffle: Whether each epoch goes through the examples in a new order.
     fill_last: Whether the last batch of an epoch is filled up with examples that are drawn again
-      from the client's own, as in AdaBest's experiments. Otherwise the batch is smaller.
+      from the client's own, as in AdaBest's experiments. If False, the batch is smaller.
     unit_starts: A function x [n, ...] -> bool [n] that marks where a unit of examples begins.
       Shuffling keeps a unit (the pieces of one text, say) in order. None: each example is a unit.
-    step_limits: Whether a client's element has a third entry, `max_steps` (int32). The client stops
+    step_limits: Whether a client's data have a further entry, `max_steps` (int32). The client stops
       after this number of its K local steps; the batches of these steps do not change. This is for
       clients that do not always finish; see `tff_adaptive.population`.
     local_steps: K, the local steps of every client that has examples, instead of E epochs. The
@@ -109,7 +109,7 @@ class Batching:
       )
 
   def drawn_steps(self, round_seed: tf.Tensor | None) -> tf.Tensor:
-    """K of a round, int32, if `local_steps` gives it; at most 20 times its mean."""
+    """Returns the K of a round, int32, if `local_steps` gives it; at most 20 times its mean."""
     mean = self.local_steps or 1
     if not self.random_local_steps or mean == 1:
       return tf.constant(mean)
@@ -151,7 +151,7 @@ def plan(
   """Draws a client's batches for one round.
 
   Args:
-    batching: How to batch.
+    batching: How the examples are divided into batches.
     x: The client's inputs [n, ...].
     seed: int32 [2], depends on the client and the round.
     round_seed: int32 [2], the same for all clients, for `random_local_steps`.
@@ -171,7 +171,7 @@ def continued(batching: Batching, x: tf.Tensor, seed: tf.Tensor, round_number: t
   """Draws a client's batches for a round that continues the passes of earlier rounds.
 
   Args:
-    batching: How to batch, with `continue_batches`.
+    batching: How the examples are divided into batches, with `continue_batches`.
     x: The client's inputs [n, ...].
     seed: int32 [2], depends on the client and is the same in each round.
     round_number: t, int32, from 1.

@@ -21,7 +21,7 @@ class ClientOptimizer:
   """A TFF optimizer whose constants (learning rate, momentum ...) stay outside the loop.
 
   Attributes:
-    slots: The part of one client's state that changes, before the first step.
+    slots: The part of a client's optimizer state that changes, as it is before the first step.
     is_sgd: Whether the optimizer is SGD without momentum.
   """
 

@@ -31,24 +31,25 @@ class ClientTraining:
       'reset' begins anew in each round. With 'keep' each client keeps its own state, as in DiLoCo.
       With 'average' the server averages the cohort's states, with the weights of the updates, and
       sends the mean to the next cohort.
-    sam_rho: rho of sharpness-aware minimization, or 0 for none. Before it is corrected, the
-      gradient is taken at theta + rho g / ||g|| on the same batch ("Generalized Federated Learning
-      via Sharpness Aware Minimization", Qu et al., 2022, Algorithm 1). The same holds for
+    sam_rho: rho of sharpness-aware minimization, or 0 for none. The gradient is taken at theta +
+      rho g / ||g|| on the same batch, and then corrected ("Generalized Federated Learning via
+      Sharpness Aware Minimization", Qu et al., 2022, Algorithm 1). The same holds for
       `ClientRound.gradient_at`. With FedCM this is MoFedSAM, with SCAFFOLD FedGamma, with FedDyn
       FedSpeed.
-    batching: How whole-array clients are batched. None means TFF's convention: each element of a
-      client's dataset is one batch and one step.
-    weight_decay: Multiple of the weights that is added to the (clipped) gradient, >= 0.
+    batching: How clients given as arrays (`client_arrays`) form batches. None means TFF's
+      convention: each element of a client's dataset is one batch and one step.
+    weight_decay: The factor of the weights that are added to the (clipped) gradient, >= 0.
     clip_norm: If given, the corrected gradient is scaled down to this 2-norm.
     seed: Seed of shuffling and dropout, from 0 to 2^62 - 1.
     xla: Whether XLA compiles the local step. Meant for GPUs, and only for models of this project.
     versions: Number of older models that are kept for clients that began with them (see
       `training.Buffered`); 0 for synchronous rounds. `distributor` in the server state then has a
       stack of the models of a step's clients. After the step it has the model with which the step
-      began, which the caller keeps. A client's element has two more entries: `version` (int32), the
-      row of its model, or -1 for the present one, and `discount` (float32), a factor of its update.
-      Clients are not trained in groups.
-    mixing: Whether such updates are measured from the present model; see `training.Buffered`.
+      began, which the caller keeps. A client's data have two more entries: `version` (int32), the
+      row of its model in the stack, or -1 for the present model, and `discount` (float32), a factor
+      of its update. Clients are not trained in groups.
+    mixing: Whether such an update is the present model minus the client's, as in FedAsync; the
+      factor is then called `mixed`. See `training.Buffered`.
 
   Raises:
     ValueError: If a number is out of its range.
@@ -98,9 +99,9 @@ class Message(NamedTuple):
   Attributes:
     t: The number of the round, int32, counted from 1.
     rate: eta_l of this round, float32.
-    broadcast: What the correction broadcasts.
+    broadcast: The result of `Correction.broadcast`.
     optimizer: The client optimizer's averaged state; () if it is not averaged.
-    exchanged: The mean of what the cohort sent before training; () if it sent nothing.
+    exchanged: The cohort's mean of the values sent before training; () if there are none.
   """
 
   t: tf.Tensor
@@ -114,13 +115,13 @@ class Trained(NamedTuple):
   """The result of a client's training in a round.
 
   Attributes:
-    update: What goes to the aggregator: g_i = theta^{t-1} - theta_i, or what the correction returns
-      instead. Zero if it is not used.
+    update: The value to aggregate: the result of `Correction.update`, by default g_i = theta^{t-1}
+      - theta_i. Zero if it is not used.
     client_state: The client's new state; unchanged if the update is not used.
-    upload: What the correction uploads; zero if the update is not used.
+    upload: The upload of `Correction.client_update`; zero if the update is not used.
     optimizer: The optimizer's state. () if it is not averaged; zero if the update is not used.
-    num_examples: Number of examples, float32: n_i for whole arrays, counted once however many
-      epochs; all examples of the dataset for batches.
+    num_examples: Number of examples, float32. With `batching` this is n_i, whatever the epochs;
+      else the examples of all elements of the dataset.
     is_used: float32: 1 if the client took a step and its results are finite, else 0.
     diverged: float32: 1 if it took a step and its update, state or upload is not finite, else 0.
     squared_norm: The update's squared norm, 0 if not used.
@@ -139,7 +140,7 @@ class Trained(NamedTuple):
 
 
 def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff.types.SequenceType:
-  """Returns the type of a client's data; see `ClientTraining.batching`."""
+  """Returns the type of a client's data, which `ClientTraining.batching` determines."""
   element = model.input_spec
   if training.batching is not None:
     if not isinstance(element, collections.abc.Mapping) or set(element) != {'x', 'y'}:
@@ -175,7 +176,7 @@ def start(
   client_state: Any,
   message: Message,
 ) -> tuple[Any, corrections.ClientRound]:
-  """Returns a client's source of batches, and what it knows before it trains; see `train`."""
+  """Returns a client's source of batches, and the facts it knows at the start; see `train`."""
   source: Any
   if training.batching is None:
     source = batch_sources.Batches(model, training.seed, data, message.t)
@@ -207,9 +208,9 @@ def exchange(
   client_state: Any,
   message: Message,
 ) -> tuple[Any, tf.Tensor]:
-  """Returns what a client (or each of a group) sends before it trains, and its n_i; see `train`.
+  """Returns the result of `Correction.exchange`, and n_i; see `train` for the arguments.
 
-  Both are zero if the client has no examples, or if it would send a number that is not finite.
+  Both are zero if the client has no examples, or if a number is not finite.
   """
   size = len(data) if isinstance(data, list) else None
   state = client_state['correction'] if training.optimizer_state == 'keep' else client_state
@@ -239,7 +240,7 @@ def train(
     weights: theta^{t-1}.
     data: The client's data, of type `data_type`; for a group, the list of the clients' elements.
     client_state: The client's state; for a group, every tensor has a leading axis G.
-    message: What the server sent in addition to the weights.
+    message: The values that the server sent in addition to the weights.
 
   Returns:
     The result; for a group, every tensor has a leading axis G.

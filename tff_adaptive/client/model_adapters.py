@@ -26,7 +26,7 @@ class LocalStep(NamedTuple):
   """The inputs of a local step.
 
   Attributes:
-    batch: The examples.
+    batch: The examples, such as `OrderedDict(x, y)`.
     weighting: None, or `(shares [B], size)` for a model that `is_masked`: each example's share in
       the mean (0 for padding) and the number of examples that count. For a group [G, B] and [G].
     seed: int32 [2] for dropout, or [G, 2]; None for no dropout.
@@ -59,15 +59,15 @@ def wrap(model: AnyModel) -> 'LocalModel':
 
 
 class LocalModel:
-  """A model as the loop of local steps uses it.
+  """The interface of models for the loop of local steps.
 
   Attributes:
-    input_spec: The specs of a batch.
+    input_spec: The specs of a batch's tensors.
     is_masked: Whether `gradients` takes per-example weights.
-    has_client_axis: Whether groups train by batched operations throughout.
+    has_client_axis: Whether its operations also take a leading axis of clients.
     has_penalty: Whether the loss has a term that does not depend on the examples.
     couples_examples: Whether an example's loss depends on the other examples of its batch.
-    metric_finalizers: For `tff.learning.metrics.sum_then_finalize`.
+    metric_finalizers: The argument of `tff.learning.metrics.sum_then_finalize`.
   """
 
   input_spec: Any
@@ -90,7 +90,7 @@ class LocalModel:
     raise NotImplementedError(f'{type(self).__name__} trains one client at a time')
 
   def without_metrics(self) -> 'LocalModel':
-    """Returns a model for gradients at other weights, which do not enter the metrics."""
+    """Returns the model without metrics, for gradients at weights other than the local ones."""
     return self
 
   def gradients(
@@ -99,15 +99,15 @@ class LocalModel:
     """Returns the gradients of a batch's mean loss, and the metrics with this batch added.
 
     Args:
-      weights: Trainable weights.
-      non_trainable: Other weights.
+      weights: Trainable weights, a tuple of tensors.
+      non_trainable: The other weights, a tuple of tensors.
       step: The batch.
       metrics: The result of `start`, or of the previous step.
     """
     raise NotImplementedError
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
-    """Returns the metrics to sum over clients; zero for a client that does not count."""
+    """Returns the metrics to sum over clients; zero if the client is left out."""
     zero = self.start()
     return tf.cond(is_used, lambda: metrics, lambda: zero)
 

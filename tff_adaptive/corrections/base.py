@@ -107,9 +107,9 @@ class Correction:
 
   @property
   def needs_num_examples(self) -> bool:
-    """Whether `gradient` uses `ClientRound.num_examples`; by default if there is `mean_examples`.
+    """Whether `gradient` uses `ClientRound.num_examples`; default: if it has a `mean_examples`.
 
-    This number is known before training only for clients given as whole arrays.
+    This number is known before training only with `ClientTraining.batching`.
     """
     return getattr(self, 'mean_examples', None) is not None
 
@@ -167,13 +167,13 @@ class Correction:
   def exchange(self, client: ClientRound) -> Any:
     """Returns what a client sends before it trains; () for nothing.
 
-    All clients of the cohort receive the mean as `client.exchanged`; it has the weights of the
-    updates. A client whose numbers are not finite does not count.
+    All clients of the cohort receive the mean as `client.exchanged`, weighted like the updates. A
+    client whose numbers are not finite is left out.
     """
     return ()
 
   def local_state(self, client: ClientRound) -> Any:
-    """Returns what is carried from local step to local step, before the first; () for nothing."""
+    """Returns the first value of a state that each local step passes to the next; () for none."""
     return ()
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
@@ -185,7 +185,7 @@ class Correction:
     return g
 
   def update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
-    """Returns what goes through the aggregator in place of g_i; see `client_update`."""
+    """Returns the value to aggregate instead of g_i; `client_update` explains the arguments."""
     return g_i
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:

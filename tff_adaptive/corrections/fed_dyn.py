@@ -24,8 +24,9 @@ class FedDyn(base.Correction):
   Algorithm 1.
 
   With `ClientTraining.sam_rho` this is FedSpeed (Sun et al., 2023) with alpha = 1, lambda = 1 / mu.
-  As in the authors' code, the perturbation is normalised, and h is the mean of the duals of all
-  clients. The paper's Algorithm 1 instead has rho g and the cohort's mean.
+  As in the authors' code, the perturbation is normalised, and h is the mean of all h_i, the dual
+  variables. The paper's Algorithm 1 instead has the perturbation rho g, and the mean over the
+  cohort.
 
   Attributes:
     mu: Weight of the regulariser, finite and >= 0.

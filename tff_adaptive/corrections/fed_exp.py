@@ -22,7 +22,7 @@ class FedExP(base.Correction):
   paper's formula does not.
 
   Attributes:
-    eps: Added to the squared norm of the mean, >= 0.
+    eps: Added to ||g-bar||^2, >= 0.
   """
 
   eps: float = _ENTRY.default('eps')

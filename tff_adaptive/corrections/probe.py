@@ -12,10 +12,11 @@ class Traced(NamedTuple):
   """What a client computes and sends in a round besides the local steps' own gradients.
 
   Attributes:
-    gradients: Gradients at other weights in a local step; see `ClientRound.gradient_at`.
-    full_gradients: Gradients over all of the client's examples in a round.
-    bytes_down: Bytes that it receives besides the weights, including the mean of the exchange.
-    bytes_up: Bytes that it sends besides its update.
+    gradients: Number of gradients at other weights in a local step (`ClientRound.gradient_at`).
+    full_gradients: Number of gradients over all of the client's examples in a round.
+    bytes_down: Number of bytes that it receives besides the weights, including the mean of the
+      exchange.
+    bytes_up: Number of bytes that it sends besides its update.
   """
 
   gradients: int

@@ -43,7 +43,7 @@ def client_update(
 def server_update(
   correction: base.Correction, server_state: Any, server: base.ServerRound
 ) -> tuple[Any, base.Weights, Any]:
-  """Calls `Correction.server_update`; a missing factor is (). TypeError as in `client_update`."""
+  """Calls `Correction.server_update`; a missing factor is (). Raises as `client_update` does."""
   found: Any = correction.server_update(server_state, server)
   factor: Any = ()
   if isinstance(found, tuple) and len(found) == 3:
@@ -59,7 +59,7 @@ def server_update(
 def check_numbers(
   correction: base.Correction, method: str, found: Any, what: str, is_scalar: bool = False
 ) -> None:
-  """Raises TypeError unless the result is numbers in tensors of known shapes, or one scalar."""
+  """Raises TypeError unless the result has numbers in tensors of known shapes, or is one scalar."""
   for leaf in [found] if is_scalar else tf.nest.flatten(found):
     array = leaf if tf.is_tensor(leaf) else np.asarray(leaf)  # Of None it is one of objects.
     dtype, shape = tf.as_dtype(array.dtype), tf.TensorShape(array.shape)

@@ -18,7 +18,7 @@ _Measure = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # (y_true, y_pred) -> [B
 def example_loss(
   loss: Any, y_spec: tf.TensorSpec, output_shape: tf.TensorShape
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-  """Converts a loss of Keras (see `from_keras`) for `Model`: `(predictions, y) -> [B]`."""
+  """Converts a Keras loss (see `from_keras`) to `(predictions, y) -> [B]` for `Model`."""
   # `call` gives the examples' losses, `__call__` their mean.
   found = tf.keras.losses.get(loss)
   what, is_of_keras = f'the loss {_name(found)!r}', _is_of_keras(found)
@@ -43,9 +43,9 @@ def example_loss(
 def metric_fns(
   metrics: Sequence[Any], y_spec: tf.TensorSpec, output_shape: tf.TensorShape
 ) -> dict[str, model_lib.MetricFn]:
-  """Converts metrics of Keras (see `from_keras`) for `Model`.
+  """Converts Keras metrics (see `from_keras`) to the `metrics` of a `Model`, by name.
 
-  'accuracy' becomes the accuracy of Keras that fits the shapes of targets and output.
+  'accuracy' becomes the Keras accuracy that fits the shapes of targets and output.
   """
   found: dict[str, model_lib.MetricFn] = {}
   for metric in metrics:

@@ -66,8 +66,8 @@ class KerasModel(model_lib.Model):
   While it runs, the weights' tensors replace the layers' variables, which are restored afterwards.
 
   Attributes:
-    weight_names: The trainable weights' names, such as 'dense/kernel', in order. They do not have
-      Keras's layer counters, so they are the same each time the model is built.
+    weight_names: The trainable weights' names, such as 'dense/kernel', in order. They are without
+      Keras's layer counters, so that they are the same each time the model is built.
     constants: The arrays that are not trained, in Keras's order.
   """
 
@@ -116,13 +116,10 @@ class KerasModel(model_lib.Model):
     )
 
   def to_keras(self, weights: Sequence[Any]) -> tf.keras.Model:
-    """Returns a new Keras model with these trainable weights, to predict with, save or train.
+    """Returns a new Keras model, not compiled, with these trainable weights.
 
     Args:
       weights: Arrays or tensors with the shapes of `initial_weights[0]`.
-
-    Returns:
-      A model built by `build_fn`, not compiled.
     """
     made = self._build_fn()
     for variable, value in zip(made.trainable_variables, weights):

@@ -17,11 +17,11 @@ def convert(model: models.Model, dtype: str) -> models.Model:
 
   `forward` gets floating-point weights and inputs cast to 16 bits, and its predictions are cast
   back to the weights' dtype. Losses, metrics, the penalty and the resulting gradients have that
-  dtype. With float16, gradients are scaled by 1024 inside the model; a client in which they
+  dtype. With float16, gradients are scaled by 1024 inside the model; a client whose gradients
   overflow counts as diverged.
 
   Args:
-    model: The model. Its `forward` must accept weights of this dtype.
+    model: The model. Its `forward` must accept weights of the 16-bit dtype.
     dtype: 'bfloat16' or 'float16'.
 
   Returns:

@@ -15,13 +15,13 @@ MetricFn: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tenso
 
 
 def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, salt: int) -> tf.Tensor:
-  """Inverted dropout whose mask is a pure function of the seed.
+  """Applies inverted dropout with a mask that is a pure function of the seed.
 
   Args:
     x: Activations, float, [B, ...], or [G, B, ...] when `seed` is [G, 2].
     rate: Probability in [0, 1) that an activation is dropped.
     seed: int32 [2], or [G, 2] with one seed for each client, or None for no dropout.
-    salt: Distinguishes the dropout layers of one model.
+    salt: An integer that differs between the dropout layers of one model.
 
   Returns:
     A tensor like `x`. Kept activations are scaled by 1 / (1 - rate).
@@ -38,7 +38,7 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, salt: int) -> tf.
 
 
 def salted(seed: tf.Tensor, salt: int) -> tf.Tensor:
-  """Derives the seed, int32 [2], of one of several draws."""
+  """Derives from a seed, int32 [2], another one for each integer `salt`."""
   return tf.stack([seed[0], seed[1] ^ (0x5BD1E995 & (salt * 0x9E3779B1))])
 
 
@@ -75,18 +75,18 @@ class Model(tff.learning.models.FunctionalModel):
 
     Args:
       initial_weights: Trainable weights, float arrays of any shapes.
-      forward: `(weights, x, training, seed) -> predictions`. `weights` is a tuple of tensors,
-        `x` is [B, ...], `seed` an int32 [2] tensor or None.
+      forward: `(weights, x, training, seed) -> predictions`. `weights` is a tuple of tensors, `x`
+        is [B, ...], `seed` an int32 [2] tensor or None.
       example_loss: `(predictions, y) -> [B]`, one loss for each example.
       x_spec: Spec of a batch of features, leading dimension None.
       y_spec: Spec of a batch of labels, leading dimension None.
       metrics: name -> `(predictions, y) -> (numerator [B], denominator [B])`. The metric is the sum
-        of the numerators divided by the sum of the denominators; None stands for a denominator of
-        1. The metric 'loss' always exists.
+        of the numerators divided by the sum of the denominators; A denominator of None means 1. The
+        metric 'loss' always exists.
       penalty: Optional `weights -> scalar`, such as an L2 term, which is added to the training
         loss.
-      client_axis: Whether all of the above also take a leading axis of clients G: weights
-        [G, ...], x [G, B, ...], seed [G, 2], losses [G, B], penalty [G].
+      client_axis: Whether all of the above also take a leading axis of clients G: weights [G, ...],
+        x [G, B, ...], seed [G, 2], losses [G, B], penalty [G].
       couples_examples: Whether an example's loss or metric depends on the other examples of its
         batch, as Cox's partial likelihood does. `example_loss` and the metrics then take a third
         argument, bool [B] (or [G, B]), which is False for padding. Evaluation takes all examples,
@@ -152,19 +152,16 @@ class Model(tff.learning.models.FunctionalModel):
 
   @property
   def num_parameters(self) -> int:
-    """Number of trainable scalars."""
+    """The number of trainable scalars."""
     return int(sum(np.size(w) for w in self.initial_weights[0]))
 
   def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
-    """Returns the loss of a batch without the penalty: here the mean. Models may override it.
+    """Returns the loss of a batch without the penalty, in the shape of `mean_loss`: here the mean.
 
     Args:
       mean_loss: The mean of the examples' losses, [], or [G] with a client axis.
       y: Labels [B, ...], or [G, B, ...].
       shares: As in `loss_and_metrics`.
-
-    Returns:
-      A tensor like `mean_loss`.
     """
     del y, shares
     return mean_loss
@@ -263,7 +260,7 @@ def sparse_cross_entropy(logits: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 
 def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any], dict[str, float]]:
-  """Builds the centralised evaluation of a model on whole arrays.
+  """Builds the centralised evaluation of a model on arrays of examples.
 
   Args:
     model: The model.

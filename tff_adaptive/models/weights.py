@@ -94,7 +94,7 @@ def fitted_weights(
   """Puts weights in a model's order and dtypes: by name if both have names, else by order.
 
   Args:
-    where: The source of the weights, for error messages.
+    where: The file or object that has the weights, for error messages.
     found: Name or number -> array.
     model: The model.
 
@@ -151,7 +151,7 @@ def with_initial_weights(model: model_lib.Model, weights: Sequence[Any]) -> mode
 
 
 def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format: str) -> str:
-  """Writes a trained model; on failure nothing is left.
+  """Writes a trained model and returns the path; after a failure no file is left.
 
   Args:
     model: The model.
@@ -160,9 +160,6 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
     file_format: 'keras' writes what `tf.keras.models.load_model` loads: PATH.keras for a model of
       `from_keras`, else the folder PATH. 'saved_model' writes the folder PATH with a signature
       `serving_default(x) -> predictions`. 'npz' writes PATH.npz, weights by name.
-
-  Returns:
-    The path that was written.
 
   Raises:
     ValueError: If the format is unknown, the weights do not fit, or the path exists.

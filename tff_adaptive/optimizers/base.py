@@ -145,8 +145,8 @@ def build(
     formula: The step of one tensor; see `PerCoordinate`.
     learning_rate: eta, or a function of the round.
     slots: See `PerCoordinate`.
-    keeps_m: Whether the slot m is kept even if its decay is the number 0.
-    **values: The hyperparameters that belong to the state.
+    keeps_m: Whether the state has the slot m even if `beta1` or `momentum` is 0.
+    **values: The values of the other hyperparameters.
   """
   schedule = None
   if callable(learning_rate):

@@ -1,10 +1,7 @@
 """Optimizers for clients, some of them also for servers, in their published forms.
 
 Each is a formula for one weight tensor x with gradient g. `tff_adaptive.optimizers.adaptive` says
-what all optimizers of this package have in common. `learning_rate` is eta, >= 0 or a
-function of the round. The other arguments are numbers: `momentum`, `beta1` and `beta2` in [0, 1);
-`tau` > 0, which is added to a root and which papers call epsilon; and `decay` >= 0, the decoupled
-weight decay lambda.
+what all optimizers of this package have in common, and `build_adamw` explains the arguments.
 """
 
 import tensorflow as tf
@@ -35,7 +32,7 @@ def build_nesterov(
   """SGD with Nesterov momentum: m <- momentum m + g, x <- x - eta (g + momentum m).
 
   Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013,
-  in the form of `torch.optim.SGD(nesterov=True)`. This is DiLoCo's outer optimizer.
+  as in `torch.optim.SGD(nesterov=True)`. This is DiLoCo's outer optimizer. `momentum` is in [0, 1).
   """
   return base.build(_NESTEROV, _nesterov, learning_rate, _M, keeps_m=True, momentum=momentum)
 
@@ -54,6 +51,13 @@ def build_adamw(
   2015, Algorithm 1; Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019,
   Algorithm 2, where the decay is multiplied by the rate too, as in PyTorch. TFF's Adam and AdamW
   add their epsilon before the bias correction.
+
+  Args:
+    learning_rate: eta, >= 0, or a function of the round.
+    beta1: Decay of the moving average of g, in [0, 1).
+    beta2: Decay of the moving average of g^2, in [0, 1).
+    tau: The papers' epsilon, > 0, which is added to a root.
+    decay: The decoupled weight decay, >= 0.
   """
   values = dict(beta1=beta1, beta2=beta2, tau=tau, decay=decay)
   return base.build(_ADAMW, _adamw, learning_rate, _MV, keeps_m=True, **values)
@@ -68,7 +72,8 @@ def build_amsgrad(
 ) -> tff.learning.optimizers.Optimizer:
   """AMSGrad: Adam whose v never falls, without bias correction.
 
-  v_max <- max(v_max, v), x <- x - eta m / (sqrt(v_max) + tau). Reddi, Kale and Kumar, "On the
+  v_max <- max(v_max, v), x <- x - eta m / (sqrt(v_max) + tau), where m and v are the moving
+  averages of g and g^2. The arguments are those of `build_adamw`. Reddi, Kale and Kumar, "On the
   Convergence of Adam and Beyond", ICLR 2018, Algorithm 2, which has no tau. PyTorch's AMSGrad
   corrects the bias.
   """
@@ -85,7 +90,8 @@ def build_lion(
 ) -> tff.learning.optimizers.Optimizer:
   """Lion: x <- x - eta (sign(beta1 m + (1 - beta1) g) + decay x), m <- beta2 m + (1 - beta2) g.
 
-  Chen et al., "Symbolic Discovery of Optimization Algorithms", NeurIPS 2023, Algorithm 2.
+  Chen et al., "Symbolic Discovery of Optimization Algorithms", NeurIPS 2023, Algorithm 2. See
+  `build_adamw` for the arguments.
   """
   values = dict(beta1=beta1, beta2=beta2, decay=decay)
   return base.build(_LION, _lion, learning_rate, _M, keeps_m=True, **values)
@@ -101,16 +107,9 @@ def build_lamb(
 ) -> tff.learning.optimizers.Optimizer:
   """LAMB: x <- x - eta (||x|| / ||r||) r for each tensor, r = m^ / (sqrt(v^) + tau) + decay x.
 
-  m^ and v^ are as in `build_adamw`. You et al., "Large Batch Optimization for Deep Learning:
-  Training BERT in 76 minutes", ICLR 2020, Algorithm 2, with phi(z) = z. As in the authors' code,
-  the quotient is 1 if one of the norms is 0.
-
-  Args:
-    learning_rate: eta, >= 0, or a function of the round.
-    beta1: Decay of the moving average of g, in [0, 1).
-    beta2: Decay of the moving average of g^2, in [0, 1).
-    tau: Adam's epsilon, > 0.
-    decay: Factor of the decoupled weight decay, >= 0.
+  m^, v^ and the arguments are those of `build_adamw`. You et al., "Large Batch Optimization for
+  Deep Learning: Training BERT in 76 minutes", ICLR 2020, Algorithm 2, with phi(z) = z. As in the
+  authors' code, the quotient is 1 if one of the norms is 0.
   """
   values = dict(beta1=beta1, beta2=beta2, tau=tau, decay=decay)
   return base.build(_LAMB, _lamb, learning_rate, _MV, keeps_m=True, **values)
@@ -132,7 +131,7 @@ def build_muon(
   (arXiv 2502.16982), section 2.2, whose factor gives O the size of AdamW's steps. A tensor with
   more than two axes, such as a convolution's kernel, is reshaped to a matrix whose columns are its
   last axis. Embeddings and the last layer, for which the authors use AdamW, are treated as
-  matrices.
+  matrices. `momentum` is in [0, 1); see `build_adamw` for the other arguments.
   """
   values = dict(momentum=momentum, beta2=beta2, tau=tau, decay=decay)
   return base.build(_MUON, _muon, learning_rate, _MV, keeps_m=True, **values)

@@ -154,9 +154,6 @@ class RayPool:
       arguments: The arguments.
       seconds: How long a call may take.
 
-    Returns:
-      The results.
-
     Raises:
       WorkersLost: If no worker is left, or if no call ends within the longest of `seconds`,
         `patience` and ten times the duration of recent subrounds. A line reports it.
