@@ -28,7 +28,7 @@ _CGROUP_LIMITS = (
 
 
 def plan(num_clients: int, state_bytes: int, store: str, path: str, num_staged: int = 0) -> str:
-  """Describes in one line how large the client states may grow; refuses what cannot fit.
+  """Describes in a line how large the client states may grow; raises an error if they cannot fit.
 
   Args:
     num_clients: Number of clients that may take part: the smaller of all clients and rounds times

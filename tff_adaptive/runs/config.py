@@ -53,7 +53,7 @@ class Record:
   prefix: str = ''
 
   def refused_changes(self, config: Mapping[str, Any]) -> list[str]:
-    """Returns the differences from a config.json that matter, each with both values."""
+    """Describes the differences from a config.json that a resumed run may not have."""
     now, found = {'settings': self.settings, 'files': self.files}, []
     may_change = {*self.change_no_number, *config['change_no_number']}
     may_change |= {'rounds'} if self.may_go_on else set()
@@ -73,7 +73,7 @@ class Record:
     """Returns the config.json of the run to resume in a folder, or None if there is none.
 
     Raises:
-      ResumeError: If it belongs to another run, or a setting that matters has changed.
+      ResumeError: If it belongs to another run, or a setting has changed that must not.
     """
     try:
       config = read(folder)
@@ -99,8 +99,8 @@ class Record:
 
     Args:
       folder: The run's folder.
-      data: A description of the data to record. Its numbers must not change; other data with the
-        same numbers are not noticed.
+      data: A description of the data, such as the numbers of clients and examples. A resumed run
+        must have the same values, except for `source`.
       num_parameters: Number of parameters of the model.
       run_id: The id of a new run; by default a random one.
 
@@ -141,7 +141,7 @@ class Record:
     return config
 
   def note_changes(self, folder: str) -> None:
-    """Notes in config.json what a resumed run changes; the caller holds the checkpoint's lock.
+    """Adds the settings that a resumed run changes to config.json, which nobody else may write now.
 
     Raises ResumeError if the run there has other settings, or the file cannot be written.
     """
@@ -162,7 +162,7 @@ class Record:
 
 
 def identity(config: Mapping[str, Any], name: str) -> Any:
-  """Returns what distinguishes a setting's values; for a user's own file, its contents."""
+  """Returns a setting's value, or the name and hash of a user's own file, to compare two runs."""
   value, file = config['settings'].get(name), config['files'].get(name)
   if file is None:
     return value

@@ -140,9 +140,9 @@ def flatten(metrics: Any) -> dict[str, Any]:
     metrics: Nested mappings, tuples or lists of scalars (NumPy, TensorFlow or Python).
 
   Returns:
-    Column -> Python float or int. A column's name is the path to the value, joined by '_', without
-    the parts that only name the place in the process, unless an earlier column has that name.
-    Values that are not scalars have no column.
+    Column -> Python float or int. A column's name is the path to the value, joined by '_'. TFF's
+    names for parts of a process are left out, unless an earlier column has the shorter name. Values
+    that are not scalars have no column.
   """
   flat: dict[str, Any] = {}
 

@@ -52,7 +52,7 @@ def algorithm(name: Any) -> str:
 
 
 def composition(settings: Mapping[str, Any]) -> str:
-  """Returns what a run trained with: 'FedYogi', 'AdaBest', 'AdaBest x Yogi'.
+  """Returns the name of a run's algorithm and options: 'FedYogi', 'AdaBest', 'AdaBest x Yogi'.
 
   Args:
     settings: A run's settings in the form of `shown`: `algorithm`, and if present
@@ -97,7 +97,7 @@ def _title(table: Mapping[str, Any], name: Any) -> str:
 
 
 def metric(column: str) -> str:
-  """Returns a column in words, such as 'validation recall at 5'; it marks theta-bar's columns."""
+  """Returns a column in words, such as 'validation recall at 5', and whether it is of theta-bar."""
   kind, _, rest = column.partition('_')
   if kind == 'inference':
     return f'validation {rest} (mean of the client models)'.replace('_', ' ')
@@ -107,8 +107,8 @@ def metric(column: str) -> str:
 def is_error(name: str) -> bool:
   """Whether small values of a metric are good, as for 'test_loss', 'mse' and 'LogCoshError'.
 
-  A metric is an error if its name has one of the words above, or a word that ends in 'loss'. High
-  values of all other metrics are good.
+  A metric is an error if its name has a word such as 'error' or 'perplexity', or one that ends in
+  'loss'. High values of all other metrics are good.
 
   Args:
     name: The name of a metric or of its column. '_', other signs and capitals separate its words.

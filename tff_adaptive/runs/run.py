@@ -46,7 +46,7 @@ class Run:
     config: The contents of config.json.
     rows: The rows of metrics.csv, one for each round: column -> number, without empty cells.
     load_task: A function that loads a task from a config.json; see `load_run`.
-    window: Number of last rounds over which reports average. For None see `reports.scores.window`.
+    window: Number of last rounds over which reports average; None: see `reports.scores.window`.
     renamed: Label -> text that tables and legends show instead.
   """
 
@@ -81,7 +81,7 @@ class Run:
     return bool(done >= asked or summary_lib.is_complete(self.folder, asked, done))
 
   def summary(self) -> dict[str, Any]:
-    """The run's summary after the rounds that were done."""
+    """The content of summary.json, made from the rows."""
     return summary_lib.summarize(self.rows, self.is_complete)
 
   def curve(self, column: str) -> dict[int, float]:
@@ -89,10 +89,10 @@ class Run:
     return {int(row['round']): row[column] for row in self.rows if column in row}
 
   def progress(self, axis: str) -> dict[int, float]:
-    """Returns round -> position of the run on an axis after this round.
+    """Returns round -> the total of rounds, megabytes or seconds after this round, for plots.
 
     Args:
-      axis: A name in `AXES`.
+      axis: 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
 
     Raises:
       ValueError: If the run has no such columns.

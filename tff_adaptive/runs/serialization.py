@@ -12,7 +12,7 @@ from tff_adaptive.runs.errors import StateError
 
 
 class Packer:
-  """Converts states of one structure to bytes and back.
+  """Converts states with the structure of `initial_state` to bytes and back.
 
   Attributes:
     size: The number of bytes of a state.

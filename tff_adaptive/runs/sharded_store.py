@@ -1,14 +1,13 @@
 """Stores client states in shards, files that workers read and write themselves.
 
-Between checkpoints, new client states are staged. Each subround writes one file, whole, with a name
-that depends on its clients and the round's sequence number, so a subround that is trained twice has
-one file. Staged files are not synced: after a power failure these rounds are repeated. The run's
-process knows only the places.
+Between checkpoints, new client states are staged: each subround writes one file with the states of
+its clients. The file's name depends on these clients and the round's sequence number, so a subround
+that is trained twice has one file. Staged files are not synced: after a power failure these rounds
+are repeated. The run's process knows only where each state is staged.
 
-A checkpoint folds the staged states into shards, SQLite files chosen by a hash of the client's id.
-The checkpoint in the run's state file says which round counts, and has the digest of all shards.
-One process writes a shard in one transaction. It needs a token, which each start of the run draws
-anew.
+A checkpoint moves the staged states to shards, SQLite files chosen by a hash of the client's id.
+The checkpoint in the run's state file says which round counts, and has the digest of all shards. A
+shard is written by one process in one transaction, with a token that each start of the run draws.
 """
 
 import contextlib
@@ -35,7 +34,7 @@ _SLOWEST = 5 * 10**6  # Bytes of states per second. A slower worker has been sto
 
 
 class Shard(StateFile):
-  """An open shard of a folder."""
+  """The open shard with a number from 0 to NUM_SHARDS - 1, in a folder of shards."""
 
   seconds = 60.0
   locked = (
@@ -49,7 +48,7 @@ class Shard(StateFile):
 
 
 class Place(NamedTuple):
-  """The place where a client's state is staged."""
+  """Where a client's state is staged: a file, the state's row in it, and its checksum."""
 
   name: str  # The file.
   row: int  # Which state of it.
@@ -73,7 +72,7 @@ class Key(NamedTuple):
 
 
 class Fold(NamedTuple):
-  """The states of a checkpoint that go into one shard."""
+  """The work of `fold`: the states of a checkpoint that go into one shard."""
 
   folder: str
   shard: int
@@ -102,7 +101,7 @@ def fold(work: Fold) -> Count:
   """Writes a checkpoint's states to a shard. Repeating it changes nothing.
 
   Returns:
-    The change of the count since the checkpoint before.
+    The change of the shard's `Count` since the previous checkpoint.
 
   Raises:
     StateError: If a state is damaged, or another start of the run has taken over.
@@ -179,7 +178,7 @@ class StateSource:
     return [self._packer.unpack(found[key.client_id]) for key in keys]
 
   def store(self, keys: Sequence[Key], values: Sequence[Any]) -> list[Place]:
-    """Stages a subround's states unless that was done already; returns their places.
+    """Stages a subround's states unless that was done already; returns a `Place` for each.
 
     Raises:
       SaveError: If they cannot be written.
@@ -227,11 +226,11 @@ class ShardedStateStore(ClientStateStore):
     folder: The folder of the shards.
     source: The source of the client states.
     by_reference: Whether `get` returns references to the source.
-    each: A function that calls another one with each argument, in this process or in workers.
+    each: `(function, arguments, seconds) -> results`: calls the function here or in workers.
   """
 
   def __init__(self, file: StateFile, initial_state: Any):
-    """Creates the folder `client_states` beside the open state file of a run, which it owns."""
+    """Creates the folder `client_states` beside a run's open state file, which it will close."""
     super().__init__(file, initial_state)
     self.folder = os.path.join(os.path.dirname(os.path.abspath(file.path)), FOLDER)
     with saving(self.folder):

@@ -1,14 +1,13 @@
 """SQLite files of a run's states: checkpoints of the server state, versions of client states.
 
-A run has one such file. Shards of its client states are further files of this kind. For each client
-a file has the newest state that each checkpoint counts, with the round in which it was made. A
-client's state at a checkpoint is its newest one that is not from a later round.
+A run has one such file. Shards of its client states are further files of this kind. A client's
+state at a checkpoint is its newest one that is not from a later round. A file has these states for
+each of its checkpoints, with the rounds in which they were made.
 
-A checkpoint is one transaction over everything. If the process is killed at any time, the file
-stays as of its last checkpoint, because SQLite rolls back uncommitted changes when the file is
-opened again. Each client state has a checksum over its client's id, its round and its bytes. A
-checkpoint has a checksum over its round, its metadata, the server state's named leaves, and the
-number and the digest of the client states that it counts.
+A checkpoint is one transaction. If the process is killed at any time, the file stays as of its last
+checkpoint, because SQLite rolls back uncommitted changes when the file is opened again. Each client
+state has a checksum over its client's id, its round and its bytes. A checkpoint has a checksum over
+its round, its metadata, the server state's named leaves, and the `Count` of the client states.
 """
 
 import contextlib
@@ -77,7 +76,7 @@ class StateFile:
     settings: The settings in the file; empty before anything was written.
     rounds: The rounds of its checkpoints.
     seconds: How long to wait for another process to release the file.
-    locked: The text of the error if it does not.
+    locked: The text of the error if it is not released.
   """
 
   seconds = 1.0
@@ -196,9 +195,9 @@ class StateFile:
   def write_client(
     self, client_id: str, round_number: int, state: bytes, kept: Sequence[int]
   ) -> Count:
-    """Adds a client's newest state and removes states that no checkpoint counts.
+    """Adds a client's newest state, and removes those that no checkpoint in `kept` (rounds) needs.
 
-    The checkpoints of the rounds `kept` stay. Returns the change of the count.
+    Returns the change of the count.
     """
     checksum = client_checksum(client_id, round_number, state)
     versions = self.rows(
@@ -253,7 +252,7 @@ class StateFile:
       }
 
   def begin_from(self, round_number: int, elsewhere: Count) -> None:
-    """Makes the client states of a checkpoint the current ones.
+    """Makes the client states of a checkpoint the current ones; `elsewhere` counts those in shards.
 
     Raises:
       StateError: If they are not the states with which the checkpoint was made.
@@ -266,7 +265,7 @@ class StateFile:
     self._counted = found
 
   def add(self, more: Count) -> None:
-    """Counts client states that were written to other files."""
+    """Adds client states that were written to other files to the count."""
     self._counted = self._counted.plus(more)
 
   def put_client(self, client_id: str, round_number: int, state: bytes) -> None:
@@ -297,7 +296,7 @@ class StateFile:
     self.rounds = [r for r in self.rounds if r >= oldest] + [round_number]
 
   def drop_after(self, round_number: int) -> None:
-    """Drops checkpoints and states of rounds later than a checkpoint's for good.
+    """Permanently deletes the checkpoints and client states of all rounds after the given one.
 
     This also removes the journal of a killed process, because SQLite removes it with its own.
     """

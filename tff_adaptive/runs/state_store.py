@@ -15,7 +15,7 @@ class Checkpoint:
 
   Attributes:
     round_number: The number of rounds done.
-    server_state: The server state in the structure that `restore` got.
+    server_state: The server state, in the structure of the argument of `restore`.
     metadata: The run's metadata, as given to `commit`.
   """
 
@@ -27,14 +27,14 @@ class Checkpoint:
 class ClientStateStore:
   """Client states by client id, which are checkpointed with the server state.
 
-  A client that was never seen has `initial_state` and takes no space. States stay in memory once
-  they were read or put. States put since the last `commit` are lost if the process ends before the
-  next. After a failed write every call raises the same error.
+  A client that has not taken part has the state `initial_state`, and takes no space. States stay in
+  memory once they were read or put. States put since the last `commit` are lost if the process ends
+  before the next. After a failed write every call raises the same error.
 
   Use it from one thread only, and from one process at a time (the file is locked).
 
   Attributes:
-    notes: Lines for the user.
+    notes: Messages for the user, such as that workers cannot read the states.
   """
 
   def __init__(
@@ -144,9 +144,6 @@ class ClientStateStore:
         the structure. The stored state must have its shapes and dtypes, but a dimension of 0 may
         have grown.
       which: The checkpoint, 'latest' or 'previous'.
-
-    Returns:
-      A `Checkpoint`, or None.
 
     Raises:
       StateError: If the checkpoint is damaged, its server state has another structure, shape or

@@ -61,7 +61,7 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
 
 
 def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> dict[str, Any]:
-  """Returns what it took to reach a target, for summary.json.
+  """Returns the rounds and megabytes that it took to reach a target, for summary.json.
 
   Args:
     rows: Column -> number for each round, round 0 first.

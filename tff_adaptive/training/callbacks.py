@@ -16,7 +16,7 @@ class RunInfo:
     output_dir: The run's folder; None for a run that writes nothing.
     first_round: The first round to be recorded: 0, the initial model, for a new run.
     rounds: Number of rounds of the whole run.
-    say: A function that shows the user a line.
+    say: A function that shows a line of text to the user.
   """
 
   output_dir: str | None
@@ -53,7 +53,7 @@ class Callback:
     """Called after the state of a round has been saved."""
 
   def summary(self, rounds: int) -> Mapping[str, Any]:
-    """Returns further entries of the summary, after `round_number` rounds."""
+    """Returns further entries of the summary, after the given number of rounds."""
     del rounds
     return {}
 

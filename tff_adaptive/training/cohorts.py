@@ -30,7 +30,7 @@ class Cohort:
       client's number is its position among all ids.
     client_examples: The number of examples of each client.
     plan: The plan of the round, in a run with a population.
-    client_steps: K_i of each client, in a run with a population.
+    client_steps: The number of local steps of each client, in a run with a population.
   """
 
   client_ids: Sequence[str]
@@ -114,9 +114,8 @@ def _check_size(cohort_size: int, num_clients: int) -> None:
 def working_order(sizes: Sequence[int]) -> list[int]:
   """Returns the order in which an engine that trains a few clients at once gets them.
 
-  Large clients come early, so that small ones fill the processors at the end. The largest of the
-  first four comes last among them: sums are made in this order, and the others need not wait for
-  it.
+  Large clients come early, so that small ones fill the processors at the end. The largest one comes
+  fourth: sums are made in this order, and those of the first three need not wait for it.
 
   Returns:
     Positions in `sizes`: the four largest in rising order, then the others in falling order.

@@ -44,9 +44,9 @@ class TrainingConfig:
       seconds, above 0. It needs a `population`.
     rounds_per_checkpoint: The number of rounds between checkpoints, >= 1. The last round is saved
       too.
-    client_state_store: Where a stateful algorithm's client states are between checkpoints: in
-      'memory' of this process, or in 'shards', files beside the checkpoint that workers which see
-      the folder read and write themselves. A resumed run keeps the store with which it began.
+    client_state_store: Where client states are kept between checkpoints: 'memory', the memory of
+      this process, or 'shards', files beside the checkpoint, which workers read and write
+      themselves if they see the folder. A resumed run keeps the kind with which it began.
     metric: The metric shown on the progress line.
     cost_model: If given, metrics.csv and summary.json report the costs of rounds.
     population: If given, it determines availability, speed and failures of clients, and each

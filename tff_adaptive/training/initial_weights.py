@@ -43,7 +43,7 @@ def file_of(path: str) -> str:
 
 
 def sha256(path: str) -> str:
-  """Returns the SHA-256, in hex, of what `initial_weights_from` reads. Loads no TensorFlow.
+  """Returns the SHA-256, in hex, of weights for `initial_weights_from`. Loads no TensorFlow.
 
   Args:
     path: A run's folder, whose weights are hashed, or a file, whose bytes are hashed.

@@ -30,7 +30,7 @@ _MOST_COUNTED = 100_000  # Clients whose examples are counted, one by one: more 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingResult:
-  """The result of `train`; the files of the run are its other result.
+  """The result of `train`, besides the files of the run.
 
   Attributes:
     state: The server state after `round_number` rounds.
@@ -75,12 +75,12 @@ def train(
     clients: An object with `client_ids` (sorted list of str), `num_examples(client_id)` and
       `load(client_id)`, which returns `OrderedDict(x=array[n, ...], y=array[n, ...])`.
     evaluate_fn: A function from trainable weights (a sequence of tensors) to metric name -> float.
-    config: How to train.
+    config: The run's configuration.
     output_dir: The run's folder: config.json, metrics.csv, tensorboard/, checkpoints/, curves.png
       and summary.json go there. None writes nothing.
     run_id: An id that is stored in the checkpoint. A checkpoint with another id is refused.
     callbacks: Called in this order; see `Callback`.
-    stop: Is asked between rounds whether to end early. By default the run never ends early. Ctrl-C
+    stop: A request to end early, which is checked between rounds. By default there is none. Ctrl-C
       in a program raises KeyboardInterrupt after the last whole round has been saved.
     test_fn: Like `evaluate_fn`, on test data. It is called once, at the end, for `test` in the
       summary.

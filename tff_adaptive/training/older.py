@@ -1,4 +1,4 @@
-"""Stores the older models of a run that does not wait between its steps.
+"""Stores the older models of a run with `synchrony`, each in a numbered slot.
 
 Each model is stored separately, so that none is copied when another comes or goes. A step gets only
 the models that its clients began with. In a checkpoint they are stacked.
@@ -43,7 +43,7 @@ def together(state: Any) -> Any:
 
 
 def given(state: Any, needed: Sequence[int]) -> Any:
-  """Returns the server state for a step, with a stack of the models in some slots."""
+  """Returns the server state for a step, with a stack of the models in the needed slots."""
 
   def stacked(leaf: Slots) -> Any:
     rows = [leaf.rows[slot] for slot in needed]
@@ -55,7 +55,7 @@ def given(state: Any, needed: Sequence[int]) -> Any:
 
 
 def kept(state: Any, older: Any, slot: int) -> Any:
-  """Returns the state after a step with all older models; the step's own goes into `slot`."""
+  """Returns the state after a step with all older models; the model before it goes to `slot`."""
 
   def put(leaf: Slots, row: Any) -> Slots:
     rows = leaf.rows

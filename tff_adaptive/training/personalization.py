@@ -26,7 +26,7 @@ def build_personalization(
 
   Args:
     model: The model.
-    training: How a client trains on whole arrays. `step_limits` and XLA are ignored.
+    training: How a client trains; it needs a `batching`. `step_limits` and XLA are ignored.
     learning_rate: A function from the number of rounds done to the client rate of the run.
 
   Returns:

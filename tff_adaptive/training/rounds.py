@@ -23,9 +23,9 @@ class Round:
 
   Attributes:
     server_state: The new server state.
-    client_ids: The cohort.
+    client_ids: The ids of the cohort.
     client_states: The cohort's new states; None if clients keep no state.
-    row: The round's row of metrics.
+    row: The round's row of metrics.csv.
     passes: Whether an evaluation is due by the virtual clock.
   """
 
@@ -177,7 +177,7 @@ def check_client_data(clients: Any) -> None:
 
 
 def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> None:
-  """Checks that a process takes whole arrays and fits the run, as far as its types show it.
+  """Checks that a process takes arrays of examples and fits the run, as far as its types show it.
 
   Raises:
     ValueError: If it takes datasets of batches, or was built for another kind of rounds.

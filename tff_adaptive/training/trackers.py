@@ -79,7 +79,7 @@ class _Tracker(callbacks.Callback):
 
 
 class MlflowCallback(_Tracker):
-  """Logs a run to MLflow. A resumed run continues the MLflow run that it began."""
+  """Logs a run to MLflow; a resumed run continues its run there. Arguments: see `WandbCallback`."""
 
   service = 'MLflow'
 
@@ -119,9 +119,9 @@ class WandbCallback(_Tracker):
   """Logs a run to Weights & Biases. A run that is resumed continues its run there.
 
   Args:
-    run_id: The id of the Weights & Biases run.
-    name: Its name.
-    parameters: The values to log as its config, by name; values of None are left out.
+    run_id: The run's id, by which a resumed run finds what it logged before.
+    name: The run's name in the tracker.
+    parameters: The run's parameters by name, to log as its config; those of None are left out.
   """
 
   service = 'Weights & Biases'
