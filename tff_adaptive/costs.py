@@ -17,14 +17,14 @@ COLUMNS = ('megabytes_down', 'megabytes_up', 'local_steps', 'gradients')
 class CostModel:
   """The costs of an algorithm on a model, for cohorts of any size.
 
-  SCAFFOLD/m and FedCM count n numbers sent up, as published. Here a client adds both g_i and the
-  quotient g_i / (K_i eta_l) to sums, because with unequal K_i the mean of the quotients does not
-  follow from the mean of the g_i. A server that sees each client's update needs only g_i and K_i. A
-  server that sees only sums needs 2n numbers, like SCAFFOLD. As published, AdaBest's numbers of
-  examples are not counted.
+  For SCAFFOLD/m and FedCM, n numbers are counted as sent up, as published. Here a client adds both
+  g_i and the quotient g_i / (K_i eta_l) to sums, because with unequal K_i the mean of the quotients
+  does not follow from the mean of the g_i. A server that sees each client's update needs only g_i
+  and K_i. A server that sees only sums needs 2n numbers, like SCAFFOLD. As published, AdaBest's
+  numbers of examples are not counted.
 
   Attributes:
-    counts: What a client sends and computes: `algorithms.counts(name, model)`.
+    counts: What a client sends and computes, the result of `algorithms.counts`.
     num_parameters: n, the number of the model's parameters, >= 1.
     batch_size: B, the examples in a local step; None for all of a client's examples.
     epochs: E, the passes over a client's examples.

@@ -196,12 +196,12 @@ def noise_multiplier_for(
 
 
 def count_stddev(clients_per_round: int, given: float | None = None) -> float:
-  """Returns the noise on the count of unclipped updates; the default is m/20 for a cohort of m."""
+  """Returns the standard deviation of a count's noise: `given`, or a twentieth of the cohort."""
   return clients_per_round / 20 if given is None else given
 
 
 def update_noise_multiplier(noise_multiplier: float, stddev: float) -> float:
-  """Returns the noise on updates that, with the noise on the count, amounts to z.
+  """Returns the noise multiplier of updates; with the count's noise the total is the given one.
 
   "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021), theorem 1. The
   count is that of unclipped updates; stddev is the standard deviation of its noise.

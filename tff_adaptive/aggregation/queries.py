@@ -94,7 +94,7 @@ class _State(NamedTuple):
 class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
   """`tff.aggregators.DifferentiallyPrivateFactory` of a sum divided by the size of the cohort.
 
-  Its state does not have the event of the last round, which contains strings;
+  Its state lacks the privacy event that TFF keeps in it and that contains strings;
   `aggregation.accounting` computes epsilon instead. Parts that grow from round to round, the nodes
   of a tree, are empty at first.
   """

@@ -115,10 +115,10 @@ def check(
   client_weighting: str,
   client_optimizer_state: str = 'reset',
 ) -> None:
-  """Checks that an aggregator keeps its promise with an algorithm.
+  """Checks that an aggregator acts on everything that moves the model.
 
-  An aggregator acts on the updates only. If a client sends something else that moves the model,
-  clipping, noise or a secure sum of the updates alone does not keep the promise.
+  An aggregator acts on the updates only. If a client also sends something else that moves the
+  model, clipping, noise or a secure sum of the updates does not limit or hide its influence.
 
   Args:
     entry: The aggregator.
@@ -128,7 +128,7 @@ def check(
     client_optimizer_state: See `ClientTraining.optimizer_state`.
 
   Raises:
-    ValueError: If it does not, with a message of one line.
+    ValueError: If it does not, or cannot weigh clients that have weights.
   """
   if not entry.is_weighted and client_weighting != 'uniform':
     raise ValueError(

@@ -92,7 +92,7 @@ def _nvidia_folders() -> list[str]:
 
 
 def check_libraries() -> None:
-  """Refuses a GPU early, before slow imports, if libraries are missing."""
+  """Raises an error if a GPU's libraries are missing, early, before slow imports."""
   build = private_apis.installed_build()
   if not build.get('is_cuda_build') or missing_libraries():
     raise ValueError(explain(build))

@@ -44,7 +44,9 @@ class Placement:
 
 
 def check(device: str) -> None:
-  """Refuses a device that is not in `cuda.DEVICES` or not available; the error says what lacks."""
+  """Raises ValueError for a device that is not in `cuda.DEVICES`, or not available, with the
+  reason.
+  """
   if device not in cuda.DEVICES:
     raise ValueError(f'device is {device!r}; it must be one of {", ".join(cuda.DEVICES)}')
   if device != 'cpu':

@@ -17,13 +17,13 @@ _LATEST_BEGIN = 1e8
 
 
 class Availability(Protocol):
-  """The interface of all availabilities."""
+  """The interface of classes that say which clients can be drawn."""
 
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
-    """Returns the mask of available clients as a function of round and virtual seconds.
+    """Returns `(round, virtual seconds) -> bool [N]`, which is True for available clients.
 
     Args:
-      client_ids: The N clients; a mask has their order.
+      client_ids: The ids of the N clients.
       seed: The run's seed.
 
     Raises:
@@ -168,7 +168,7 @@ class Trace:
     )
 
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
-    """See `Availability.bind`. Of other clients only the last `until` counts."""
+    """See `Availability.bind`. Clients that are not in the run count only for the last `until`."""
     del seed
     rows = [
       (position, begin, end)

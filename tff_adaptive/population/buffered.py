@@ -1,4 +1,4 @@
-"""Rounds that do not wait: which clients arrive for each server step, and how old they are.
+"""Buffered rounds: which clients arrive for each server step, and how stale their updates are.
 
 They follow FedBuff ("Federated Learning with Buffered Asynchronous Aggregation", Nguyen et al.,
 2022) and, with a buffer of one, FedAsync ("Asynchronous Federated Optimization", Xie et al., 2019).
@@ -37,9 +37,9 @@ class Buffered:
     b: The b of 'hinge', at least 0.
     c: The c of 'constant', in (0, 1].
     max_staleness: An update with a larger tau is dropped when it arrives; None keeps all.
-    mixing: Whether an update is measured from the present model x, as x - theta_i. With SGD of rate
-      alpha at the server this is FedAsync's average x <- (1 - alpha s) x + alpha s theta_i. If
-      False, an update is measured from the model that the client began with, as in FedBuff.
+    mixing: Whether an update is x - theta_i, with the present model x. With SGD of rate alpha at
+      the server this is FedAsync's average x <- (1 - alpha s) x + alpha s theta_i. If False, x in
+      an update is the model that the client began with, as in FedBuff.
 
   Raises:
     ValueError: If a number is out of its range.
@@ -86,11 +86,12 @@ class Arrivals(rounds.RoundPlan):
   Attributes:
     staleness: int64 [B], tau of each client.
     factors: float32 [B], s(tau) of each client.
-    slots: int64 [B], the slot of the model that each client began with; -1 for the present model.
+    slots: int64 [B], the slot of `training.older` with the model that each client began with; -1
+      for the present model.
     store: The slot in which the present model is kept after the step; -1 if nobody trains from it.
     staleness_dropped: The largest tau that was dropped because of its age; 0 if none was.
     under_way: Number of clients that are still training.
-    versions: Number of models that they need, which may include the present one.
+    versions: Number of models that these clients began with, which may include the present one.
   """
 
   staleness: np.ndarray
@@ -118,7 +119,8 @@ class Arrivals(rounds.RoundPlan):
     }
 
   def of_client(self, i: int, mixing: bool) -> dict[str, Any]:
-    """Returns further entries of the i-th client's element; see `ClientTraining.versions`."""
+    """Returns further entries of the i-th client's data; see `ClientTraining.versions`, `mixing`.
+    """
     return {
       'version': np.int32(self.needed.index(slot) if (slot := self.slots[i]) >= 0 else -1),
       'mixed' if mixing else 'discount': np.float32(self.factors[i]),
@@ -163,10 +165,7 @@ class BufferedSimulation(rounds.Simulation):
       raise ValueError('over_select has no meaning with a buffer: leave it out.')
 
   def most_versions(self, num_rounds: int) -> int:
-    """Returns the most older models that the run keeps at a time, at least 1.
-
-    It simulates all server steps.
-    """
+    """Simulates all server steps; returns the most older models kept at a time, at least 1."""
     plans: list[Any] = [self.plan(number) for number in range(1, num_rounds + 1)]
     self._restart()
     return max(1, *(plan.store + 1 for plan in plans))

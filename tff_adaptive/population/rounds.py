@@ -32,7 +32,7 @@ class Population:
     availability: Which clients can be drawn at which time.
     speed: How fast the clients compute and transfer.
     round_deadline: Virtual seconds after which a round closes, above 0. None waits for all.
-    over_select: Factor >= 1 by which more than `clients_per_round` clients are drawn. The round
+    over_select: Factor >= 1: this multiple of `clients_per_round` clients is drawn. The round
       closes when `clients_per_round` have finished; the others count as dropped.
     stragglers: How a client is treated that cannot take all its steps before the deadline. 'drop'
       leaves it out; 'partial' lets it take the steps that fit, as in FedProx's variable work.
@@ -64,7 +64,7 @@ class Population:
 
   @property
   def limits_steps(self) -> bool:
-    """Whether a client may take fewer steps than its examples make."""
+    """Whether a client may take fewer local steps than a full round has."""
     return self.stragglers == 'partial'
 
   def record(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class Simulation:
       cohort_size: Number of clients in a round, 1 to N.
       bytes_down: Bytes that a client receives in a round.
       bytes_up: Bytes that a client sends in a round.
-      draw: Draws clients without repetition.
+      draw: A function like `training.cohorts.sample`, which draws clients.
 
     Raises:
       ValueError: If the population does not fit the clients, or no client could ever finish.

@@ -35,7 +35,7 @@ class Speed:
     downlink: Median bandwidth to a client, 10^6 bytes a second, above 0.
     uplink: Median bandwidth from a client, 10^6 bytes a second, above 0.
     speed_sigma: sigma of the seconds per step, in [0, 10]. With 0 all clients are equal.
-    bandwidth_sigma: sigma of both bandwidths, in [0, 10]. Both have the client's same z_i.
+    bandwidth_sigma: sigma of both bandwidths, in [0, 10]. A client's z_i is the same in both.
     profiles: A mapping from 'seconds_per_step', 'downlink' or 'uplink' to values above 0 by client
       id. They replace the median and sigma.
   """

@@ -22,7 +22,7 @@ class Hyperparameter:
     help: One sentence that explains it, without the default and the algorithms that have it.
     check: The check from `_utils.validation`. None checks that a float is finite and an int is at
       least 0.
-    hint: What to give instead of a refused value.
+    hint: The advice in the error for a refused value, such as 'give 0 for none'.
     choices: The allowed values, if there are only a few.
     default_with: Server optimizer -> its default with this optimizer, if that differs.
   """
@@ -204,8 +204,8 @@ class Aggregator(Named):
   Attributes:
     is_weighted: Whether it can weigh clients. If not, all count the same.
     is_private: Whether it adds noise for differential privacy.
-    promise: A verb for what it does to everything that moves the model, as in 'does not NOISE what
-      ...'. '' if it promises nothing about a client.
+    promise: The verb in the error of `aggregation.table.check`, such as 'clip': what it has to do
+      to everything that a client sends. '' for an aggregator without such a claim.
   """
 
   is_weighted: bool = True

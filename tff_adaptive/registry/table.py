@@ -200,7 +200,7 @@ def server_optimizer(spec: str | ServerOptimizer) -> ServerOptimizer:
   Args:
     spec: A name in `SERVER_OPTIMIZERS`, or 'FILE.py:NAME'. NAME is a `ServerOptimizer`, or a
       function of the learning rate and options that returns a `tff.learning.optimizers.Optimizer`.
-      The hyperparameters of such a function are its arguments after the first (name, annotation,
+      The arguments of such a function after the first are its hyperparameters (name, annotation,
       default).
 
   Raises:
@@ -223,8 +223,8 @@ def _found(kind: str, spec: Any, table: Mapping[str, Any], of_user: Callable[[st
 def takes(algorithm: Algorithm, server_optimizer: str | None) -> bool:
   """Whether an algorithm accepts a server optimizer, given by name, as FILE.py:NAME, or as None.
 
-  An algorithm whose name fixes another optimizer does not. The exception is FedAvg: its mean of the
-  models also accepts the optimizers after which no algorithm is named, which gives Algorithm 2.
+  An algorithm whose name fixes another optimizer does not. The exception is FedAvg, which also
+  accepts the optimizers that no algorithm has in its name.
   """
   if algorithm.server_optimizer in (None, server_optimizer) or not server_optimizer:
     return True

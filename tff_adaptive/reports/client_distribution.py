@@ -63,7 +63,7 @@ def build(
     groups: Label -> runs that differ in their seed.
     metric: A metric of the files by client, such as accuracy, inference_accuracy or
       personalized_accuracy.
-    clients: The group of clients: train, heldout or unseen.
+    clients: The group of clients: train, heldout, unseen or test.
     title: The title of the figure.
 
   Returns:

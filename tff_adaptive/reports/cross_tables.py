@@ -72,8 +72,8 @@ def build(
   for each row.
 
   Args:
-    runs: The runs. If runs of a cell differ in other settings than the seed, the setting with the
-      best validation data counts.
+    runs: The runs. If runs of a cell differ in other settings than the seed, the settings with the
+      best validation metric are shown.
     rows: Names of settings. 'algorithm', 'correction' and 'server_optimizer' give the names in
       papers, and 'participation' the share of the clients in a round.
     columns: The setting of the columns.
@@ -118,8 +118,8 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
   examples as the benchmark, the paper's row stands below.
 
   Args:
-    runs: Runs of any tasks and algorithms. Runs that differ only in their seed are averaged. Of
-      other settings the best counts.
+    runs: Runs of any tasks and algorithms. Runs that differ only in their seed are averaged. If
+      other settings differ, those with the best metric are shown.
     title: The title of the table.
 
   Raises:

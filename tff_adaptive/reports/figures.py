@@ -29,7 +29,7 @@ class Curve:
       are longer.
     rounds: int [R], the rounds that all runs have.
     x: float64 [R], the mean position of the runs on the axis after these rounds.
-    mean: float64 [R].
+    mean: float64 [R], the mean of the column over the runs.
     std: float64 [R], sample standard deviation over the runs; 0 for one.
     diverged: Whether all runs of the group diverged.
   """
@@ -51,7 +51,7 @@ def mean_curves(
   Args:
     groups: Label -> runs that differ in their seed.
     column: A column of metrics.csv.
-    axis: The horizontal axis, a name in `runs.run.AXES`.
+    axis: The horizontal axis: 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
 
   Raises:
     ValueError: If runs of a group have no round in common with a value, or no value of the axis.
@@ -139,7 +139,7 @@ def comparison(
 
   Args:
     by_column: Column of metrics.csv -> its curves.
-    axis: The horizontal axis, a name in `runs.run.AXES`, or its label.
+    axis: The horizontal axis, as in `mean_curves`, or its label.
     title: The title of the figure.
     levels: Name -> value of a horizontal line, such as a published result.
     log_scale: The columns whose axis is logarithmic.

@@ -142,10 +142,10 @@ class Report:
 
     Args:
       output: The path of the files without their extensions.
-      formats: Names in `FORMATS`.
+      formats: Names in `FORMATS`, such as 'md', 'tex' or 'png'.
 
     Returns:
-      The paths of the files. If there is no figure, they have no paths of figures.
+      The paths of the files. Without a figure, none is of a picture.
     """
     paths = []
     for ending in formats:
@@ -212,7 +212,7 @@ def number_key(text: str) -> tuple[str, tuple[float, ...]]:
 
 
 def in_order(items: Sequence[T], text: Callable[[T], str] = str) -> list[T]:
-  """Sorts items whose texts differ only in numbers by these; other items keep their order."""
+  """Sorts items by the numbers in their texts if only these differ; others keep their order."""
   keys = {item: number_key(text(item)) for item in items}
   first = list(dict.fromkeys(words for words, _ in keys.values()))
   return sorted(items, key=lambda item: (first.index(keys[item][0]), keys[item][1]))

@@ -70,7 +70,7 @@ def unit(column: str) -> tuple[float, str]:
 
 
 def window(run: run_lib.Run) -> int:
-  """Returns the number of last rounds of a run's score: `Run.window`, or a tenth, at most 100."""
+  """Returns the number of last rounds in a run's score: `Run.window`, or a tenth, at most 100."""
   rounds = int(run.rows[-1]['round'])
   return min(rounds, run.window or min(summary_lib.WINDOW, -(-rounds // 10)))
 
@@ -250,7 +250,7 @@ def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[r
 
 
 def best(runs: Sequence[run_lib.Run], by: str, column: str | None = None) -> Score:
-  """Returns the score of `best_runs`, in the column that chose them or in another one."""
+  """Returns the score of `best_runs` in the column that chose them, or in another one."""
   label, members = best_runs(runs, by)
   return score(members, column or by, label)
 
@@ -301,7 +301,7 @@ def note(
   Args:
     chosen: Cell -> the settings that were the best by validation, for cells with several settings.
     members: The runs of the table. The note gives their client weighting, which may differ by
-      algorithm, and names runs that diverged or are not complete.
+      algorithm, and names the runs that diverged or are not complete.
     column: The column that the table shows. For `TEST` the note adds that settings were chosen by
       the global model, theta, while test accuracy is of theta-bar, the mean of the client models.
   """

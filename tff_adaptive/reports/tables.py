@@ -28,7 +28,7 @@ def comparison(
   Args:
     groups: Label -> runs that differ in their seed.
     metrics: Columns of metrics.csv. Each has a table and a panel.
-    axis: The horizontal axis, a name in `runs.run.AXES`.
+    axis: The horizontal axis: 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
     target: If given, the rounds needed to reach this value are reported too.
     title: The title of the figure and of each table; with several metrics a table adds its metric.
     levels: Name -> value of a horizontal line, such as a published result.
