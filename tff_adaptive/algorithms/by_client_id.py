@@ -23,11 +23,7 @@ class ClientStates(_Serializable):
   """
 
   def __init__(self, leaves: Mapping[str, tuple[np.ndarray, ...]] | None = None):
-    """Creates the mapping.
-
-    Args:
-      leaves: Client id -> the arrays of its state, in the order of `tree.flatten`.
-    """
+    """Creates the mapping: client id -> its state's arrays in the order of `tree.flatten`."""
     self._leaves = dict(leaves or {})
 
   def __len__(self) -> int:

@@ -51,7 +51,6 @@ class WholeArrays(_Arrays):
   """A client given as arrays of all its examples, from which each step gathers its batch.
 
   Args:
-    model: The model.
     batching: How the examples are divided into batches.
     seed: With the round's and the client's number it determines the order of the examples.
     element: The arrays 'x' and 'y', [n, ...] each; the client's number 'client'; and 'max_steps',

@@ -31,11 +31,7 @@ def missing_libraries() -> list[str]:
 
 
 def explain(build: Mapping[str, Any]) -> str:
-  """Explains in one line why TensorFlow has no GPU, and what to do.
-
-  Args:
-    build: `tf.sysconfig.get_build_info()`.
-  """
+  """Explains why TensorFlow has no GPU, and what to do, from `tf.sysconfig.get_build_info()`."""
   if not build.get('is_cuda_build'):
     return (
       'no GPU can be used: the installed TensorFlow is built without CUDA. Install the tensorflow'

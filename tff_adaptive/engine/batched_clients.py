@@ -68,7 +68,7 @@ def computation(group: Group, *types: Any) -> Callable[[Callable[..., Any]], tff
 
 
 def keep(comp: tff.Computation, *held: Any) -> None:
-  """Keeps groups, or the computations that hold them, alive as long as `composed`."""
+  """Keeps groups, or the computations that hold them, alive as long as `comp`."""
   private_apis.attach(comp, _MARK, *held)
 
 

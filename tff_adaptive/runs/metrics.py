@@ -101,11 +101,7 @@ class MetricsLog:
           data = data[self._file.write(data) :]
 
   def sync(self) -> None:
-    """Flushes all rows to the disk.
-
-    Raises:
-      SaveError: If they cannot be written, or the file is no longer where it was.
-    """
+    """Flushes all rows to the disk; SaveError if this fails, or if the file was replaced."""
     if self._path is not None:
       self._check_place(self._path)
       with errors.saving(self._path):

@@ -171,11 +171,7 @@ class StateFile:
     self.settings[key] = value
 
   def read_client(self, client_id: str, round_number: int = 2**62) -> bytes | None:
-    """Returns a client's state at a round, by default the newest; None if it has none.
-
-    Raises:
-      StateError: If it is damaged.
-    """
+    """Returns a client's state at a round (default: the newest) or None; StateError if damaged."""
     rows = self.rows(
       'SELECT round, checksum, CAST(state AS BLOB) FROM client_state'
       ' WHERE id = ? AND round <= ? ORDER BY round DESC LIMIT 1',
@@ -230,11 +226,7 @@ class StateFile:
     return Count(clients, digest)
 
   def read_checkpoint(self, round_number: int) -> tuple[Any, dict[str, np.ndarray]]:
-    """Returns a checkpoint's metadata, and its server state's leaves by name.
-
-    Raises:
-      StateError: If they are damaged.
-    """
+    """Returns a checkpoint's metadata, and its server state by name; StateError if damaged."""
     rows = self.rows(
       'SELECT metadata, clients, digest, checksum FROM checkpoint WHERE round = ?', round_number
     )

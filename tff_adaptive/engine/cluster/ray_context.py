@@ -44,11 +44,11 @@ class RayContext(subrounds_lib.SubroundContext):
         the one that RAY_ADDRESS names or that runs here. 'host:port' joins that one. If this
         process has already joined a cluster (`ray.init`), this cluster is used and the address is
         ignored.
-      workers: The most workers. The default is as many as there is room for.
+      workers: The most workers. The default is as many as the cluster's resources allow.
       cpus_per_worker: Processors of a worker. It trains this number of clients at once, each on a
         thread.
-      gpus_per_worker: GPUs of a worker. With a fraction several workers share one, and its memory
-        as needed.
+      gpus_per_worker: GPUs of a worker. With a fraction several workers share a GPU, of which each
+        takes memory as needed.
       memory_per_worker: GB of memory that Ray reserves for a worker, so that a node gets no more
         workers than it has memory for. With 0 only processors and GPUs are counted.
       subrounds: Number of parts into which a cohort is divided. The default is 4, or the number of
@@ -57,12 +57,11 @@ class RayContext(subrounds_lib.SubroundContext):
       server: The engine of the server's part. The default is a `GraphContext`, on a CPU if the
         workers have GPUs.
       patience: Seconds after which a call is late, if it also takes ten times as long as recent
-        calls. A late call is given to another worker too. A cluster may be without workers for the
-        same time.
+        calls. A late call is given to another worker too. If the cluster has no worker, the context
+        waits for the same time.
 
     Raises:
-      ValueError: If a number is out of its range, or a local cluster shall have GPUs and the
-        machine has none.
+      ValueError: If a number is out of its range, or GPUs are requested of a machine that has none.
       WorkerError: If Ray is not installed, or the cluster cannot be joined.
     """
     if subrounds is None:
@@ -95,7 +94,7 @@ class RayContext(subrounds_lib.SubroundContext):
 
   @property
   def workers(self) -> int:
-    """The number of workers that there is room for and that are used."""
+    """The number of workers that are used, as far as the cluster's resources allow."""
     return self._ray_pool.size
 
   def announce(self, occasion: str, report: Callable[[str], None] | None = None) -> None:
@@ -103,8 +102,7 @@ class RayContext(subrounds_lib.SubroundContext):
 
     Args:
       occasion: The text, such as 'round 7'.
-      report: A function that takes the lines. The default keeps the last one; the first gives
-        warnings.
+      report: A function that takes each line. None keeps the former one; the first one warns.
     """
     self._ray_pool.occasion = occasion
     if report is not None:
@@ -151,9 +149,6 @@ def set_ray_context(address: str = 'local', **options: Any) -> RayContext:
   Args:
     address: 'local', 'auto' or 'host:port'; see `RayContext`.
     **options: The other arguments of `RayContext`.
-
-  Returns:
-    The context.
 
   Raises:
     ValueError: See `RayContext`.

@@ -29,7 +29,7 @@ _CALL_SECONDS = 0.25  # Of training for which a call, of some 10 ms, is worth it
 
 
 class RayPool:
-  """The workers of a cluster that `ray.init` has joined.
+  """The workers of a cluster that `ray.init` has joined; for the arguments see `RayContext`.
 
   Attributes:
     settings: The settings of each worker.
@@ -71,7 +71,7 @@ class RayPool:
       self._remote[ray_worker.warm_up].remote(settings)
 
   def ask_for_room(self, workers: int) -> None:
-    """Asks an autoscaling cluster for room for some workers, until the next such request."""
+    """Asks an autoscaling cluster for the resources of some workers, until the next such call."""
     if ray.is_initialized():
       with contextlib.suppress(errors.WorkersLost):  # Ray would wait for a head that is lost.
         self._check_processes()
@@ -79,7 +79,7 @@ class RayPool:
 
   @property
   def size(self) -> int:
-    """The number of workers that there is room for and that are used."""
+    """The number of workers that are used, as far as the cluster's resources allow."""
     return self._room if self._workers is None else min(self._workers, self._room)
 
   def run(self, workload: Workload) -> Outcome:
@@ -147,12 +147,9 @@ class RayPool:
   def each(
     self, function: Callable[[Any], Any], arguments: Sequence[Any], seconds: float = 0.0
   ) -> list[Any]:
-    """Calls a function in workers with each argument; a call that Ray retries runs again.
+    """Calls a function in workers with each argument; returns the results.
 
-    Args:
-      function: The function.
-      arguments: The arguments.
-      seconds: How long a call may take.
+    If Ray retries a call, the function runs again.
 
     Raises:
       WorkersLost: If no worker is left, or if no call ends within the longest of `seconds`,

@@ -22,11 +22,17 @@ _sources: Any = cachetools.LRUCache(4)  # By name. A run has two: examples and s
 
 
 class Settings(NamedTuple):
-  """The resources and options of a worker."""
+  """The resources and options of a worker.
 
-  cpus: int = 1  # How many clients it trains at once, each operation in one thread.
-  gpus: float = 0  # Its share of GPUs; 0: it is kept off them.
-  memory: int = 0  # Bytes that Ray keeps for it; 0: it does not count them.
+  Attributes:
+    cpus: The number of clients that it trains at once, with one thread for each operation.
+    gpus: Its share of GPUs; 0 hides them from it.
+    memory: The bytes of memory that Ray reserves for it; 0 reserves none.
+  """
+
+  cpus: int = 1
+  gpus: float = 0
+  memory: int = 0
 
   def resources(self) -> dict[str, float]:
     """Returns the resources that a worker takes on a node, by Ray's names."""
@@ -35,12 +41,19 @@ class Settings(NamedTuple):
 
 
 class Info(NamedTuple):
-  """What a call reports about itself."""
+  """A report of a call.
 
-  attempt: int  # How many calls before it were lost with their worker.
-  where: str  # The worker: 'process 123 on 10.0.0.2'.
-  versions: str  # See `versions`.
-  seconds: float  # How long it took.
+  Attributes:
+    attempt: The number of earlier attempts, which were lost with their worker.
+    where: The worker, such as 'process 123 on 10.0.0.2'.
+    versions: The result of `versions` in the worker.
+    seconds: The duration of the call.
+  """
+
+  attempt: int
+  where: str
+  versions: str
+  seconds: float
 
 
 def versions() -> str:

@@ -1,4 +1,4 @@
-"""Divides a cohort into subrounds, orders merges, and counts the room for workers.
+"""Divides a cohort into subrounds, orders merges, and counts the workers of a node.
 
 The first two depend on the cohort only, so speed and loss of workers change no bit of a result.
 """
@@ -59,7 +59,7 @@ def divide(costs: Sequence[float], subrounds: int) -> list[list[int]]:
 
 
 class MergeTree:
-  """The binary tree by which the sums of neighbouring subrounds are merged.
+  """The binary tree by which the sums of neighbouring subrounds are merged; `leaves` counts them.
 
   A node is (level, position). The leaves, (0, subround), are the subrounds' sums.
   """
@@ -102,7 +102,7 @@ class MergeTree:
 
 
 class Waiting:
-  """The subrounds that no worker trains yet, as nodes of the merge tree.
+  """The subrounds that no worker trains yet (`costs` has one for each), as nodes of the tree.
 
   A worker gets a node, trains the subrounds below it one after another, and returns one sum. Large
   nodes come first and small ones last, so that all workers end at about the same time.

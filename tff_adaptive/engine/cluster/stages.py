@@ -88,7 +88,7 @@ class Stage:
     return self._flat(self._elements(self.merge, sides))
 
   def reported(self, sums: list[Any]) -> list[Any]:
-    """Returns the values of the aggregates."""
+    """Returns the values of the aggregates, given their accumulators."""
     return self._elements(self.report, self._decode(sums)) if self.report else []
 
   def _elements(self, comp: Any, argument: Any) -> list[Any]:

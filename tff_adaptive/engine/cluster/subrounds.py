@@ -17,13 +17,21 @@ from tff_adaptive.engine.graph import context, feeds, values
 
 
 class Workload(NamedTuple):
-  """A clients' stage and its cohort."""
+  """A clients' stage and its cohort.
+
+  Attributes:
+    stage: The stage.
+    inputs: A value for each input of the stage; for inputs divided among clients, a list by client.
+    parts: The clients' positions in the cohort, for each subround.
+    costs: The cost of each subround, in examples.
+    stored: Position of each result that the source of an input stores -> position of this input.
+  """
 
   stage: stages.Stage
-  inputs: list[Any]  # A value for each of the stage's; of those divided among clients a list.
-  parts: list[list[int]]  # The clients' positions in the cohort, for each subround.
-  costs: list[float]  # What each subround costs.
-  stored: dict[int, int]  # Position of each result that an input's source keeps -> the input's.
+  inputs: list[Any]
+  parts: list[list[int]]
+  costs: list[float]
+  stored: dict[int, int]
 
 
 class Outcome(NamedTuple):

@@ -17,7 +17,7 @@ from tff_adaptive.engine.graph import datasets, values
 
 
 class Keys(NamedTuple):
-  """References to clients' values."""
+  """References to clients' values: the name of their source, and the pickled list of their keys."""
 
   source: str  # The name of their source.
   pickled: bytes  # The list of their keys.
@@ -81,7 +81,7 @@ def as_tensors(flat: list[Any]) -> list[Any]:
 
 
 def decode(flat: list[Any], type_spec: tff.types.Type) -> Any:
-  """Inverts `encode`; the result is an argument for the graph engine."""
+  """Returns the value that was given to `encode`, as an argument for the graph engine."""
   if is_divided(type_spec):
     return [decode(row, type_spec.member) for row in flat]
   type_spec = member(type_spec)

@@ -1,4 +1,4 @@
-"""The loop over the clients of one device, which folds each client's values at once.
+"""The loop over the clients of one device, which adds each client's values to the sums at once.
 
 Accumulators are loop variables. Therefore memory holds only the clients that are in work, and the
 trace does not depend on the size of the cohort.
@@ -23,7 +23,7 @@ from tff_adaptive.engine.graph import (
 
 
 class Frame:
-  """The values of nodes while tracing, for a round or for one client inside the loop."""
+  """The values of nodes while tracing, for a round or for one client (`outer` is the round's)."""
 
   def __init__(self, outer: 'Frame | None' = None):
     self._outer = outer
@@ -52,11 +52,17 @@ class Frame:
 
 @dataclasses.dataclass
 class Grouping:
-  """How many clients train together."""
+  """How many clients train together.
 
-  asked: int | None  # The requested number, at most the cohort; None if none was requested.
-  batched: int = 1  # The default number for computations made of batched operations.
-  matters: bool = False  # After tracing, whether another number would give another graph.
+  Attributes:
+    asked: The requested number, at most the cohort; None if none was requested.
+    batched: The default number for computations made of batched operations.
+    matters: After tracing, whether another number would give another graph.
+  """
+
+  asked: int | None
+  batched: int = 1
+  matters: bool = False
 
   def size(self, groups: list[nodes_lib.Grouped]) -> int:
     """Returns how many clients compute the grouped nodes together."""
@@ -68,7 +74,7 @@ class Grouping:
 
 @dataclasses.dataclass
 class ClientLoop:
-  """The loop over the cohort, or over the share of one device."""
+  """The loop over the cohort, or over the `share` of it (numbers of clients) of a device."""
 
   device: str | None
   num_clients: tf.Tensor
@@ -88,7 +94,7 @@ class ClientLoop:
     return self._stacked[node]
 
   def run(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]) -> list[Any]:
-    """Runs all clients once; returns the folds' accumulators. For the outputs see `stacked`."""
+    """Runs all clients once; returns the accumulators of `folds`. For `outputs` see `stacked`."""
     one_pass = _Pass(folds, outputs)
     with placement.on(self.device):
       self._bring_here(one_pass.wanted)

@@ -72,9 +72,9 @@ class GraphContext(tff.program.FederatedContext):
         processors, at most 4. On a CPU results of finished clients are held too, until those before
         them are added (at most 16 clients and 256 MiB, or one client).
       clients_per_step: Number of clients that train together in batched operations, at most the
-        cohort. This works for computations that define it, such as this project's for whole-array
-        clients. The default on a GPU is the cohort, at most 32, if the model has a client axis;
-        else it is 1.
+        cohort. This works for computations that define it, such as this project's with
+        `ClientTraining.batching`. The default on a GPU is the cohort, at most 32, if the model has
+        a client axis; else it is 1.
       device: 'cpu', 'gpu', or 'auto', which takes a GPU if TensorFlow has one. With several GPUs
         the server uses the first, and the clients are divided among all.
       device_names: TensorFlow's names of the devices to use instead, such as ['/GPU:1'].
@@ -272,11 +272,7 @@ def set_graph_context(**options: Any) -> None:
 def graph_context(**options: Any) -> Iterator[None]:
   """`with graph_context(): ...` runs TFF computations in the graph engine.
 
-  Args:
-    **options: The arguments of `GraphContext`.
-
-  Raises:
-    ValueError: See `GraphContext`.
+  The options are the arguments of `GraphContext`, which may raise ValueError.
   """
   with tff.framework.get_context_stack().install(GraphContext(**options)):
     yield

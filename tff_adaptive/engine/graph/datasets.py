@@ -1,4 +1,4 @@
-"""Sequences as dataset variants; the elements of datasets that are given again are kept.
+"""Converts sequences to dataset variants; keeps the elements of datasets that come again.
 
 A pipeline of tf.data (shuffle, batch, map) costs several times the local steps of a small model.
 TFF serializes a dataset for each call, so its shuffles begin anew in each call. If all its random
@@ -40,7 +40,7 @@ _OF_FILES = ('ReadFile', 'MatchingFiles', 'ImmutableConst')  # Stateless by name
 
 
 class DatasetCache:
-  """Keeps the elements of datasets that are given a second time, up to a limit of memory."""
+  """Keeps the elements of datasets that are given a second time, up to `max_bytes` in all."""
 
   def __init__(self, max_bytes: int = MAX_BYTES):
     self._max_bytes = max_bytes

@@ -32,7 +32,7 @@ from tff_adaptive.engine.graph import (
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-  """One leaf of the parameter: its type and the way in which it is fed."""
+  """One leaf of the parameter: its type, and the form (see above) in which it is fed."""
 
   type: tff.types.Type
   form: str  # Above; or not at the clients: 'tensor', 'variant'.
@@ -138,7 +138,7 @@ class Layout:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ClientParameter:
-  """A client-placed parameter, which the loop over the clients reads client by client."""
+  """A client-placed parameter, which the loop reads client by client; `host` holds datasets."""
 
   leaves: Sequence[Leaf]
   tensors: Sequence[tf.Tensor]

@@ -24,7 +24,7 @@ _RESOURCES = ('VarHandleOp', *_ANONYMOUS_TABLES.values())
 
 
 class ImportedGraph:
-  """A `tff.tensorflow.computation` that is imported once and can be called any number of times.
+  """A `tff.tensorflow.computation`, given as a message, that is imported once for many calls.
 
   It takes and returns flat lists of tensors in the order of `values.flatten`. A `tff.SequenceType`
   is a `values.Sequence`.

@@ -18,16 +18,27 @@ CLIENTS = tff.CLIENTS
 
 @dataclasses.dataclass(eq=False)
 class Node:
-  """A value that becomes known only while a round is traced."""
+  """A value that becomes known only while a round is traced.
 
-  placement: Any  # `tff.SERVER`, `tff.CLIENTS`, or None for an unplaced value.
-  type: tff.types.Type  # Of the value (of one client's value, at the clients).
-  deps: list['Node']  # Nodes that `compute` asks for.
-  compute: Callable[[Any], Any] | None  # Takes a `client_loop.Frame`; None for an aggregate.
-  level: int  # Aggregations that come before.
-  free: bool = False  # Whether evaluating it again costs nothing.
-  aggregate: Optional['Aggregate'] = None  # What to fold.
-  grouped: Optional['Grouped'] = None  # How several clients compute it together, if they can.
+  Attributes:
+    placement: `tff.SERVER`, `tff.CLIENTS`, or None for an unplaced value.
+    type: The type of the value; at the clients, of one client's value.
+    deps: The nodes that `compute` needs.
+    compute: A function of a `client_loop.Frame` that returns the value; None for an aggregate.
+    level: The number of aggregations that must end before.
+    free: Whether evaluating it again costs nothing.
+    aggregate: The aggregation of which it is the result, if it is one.
+    grouped: How several clients compute it together, if they can.
+  """
+
+  placement: Any
+  type: tff.types.Type
+  deps: list['Node']
+  compute: Callable[[Any], Any] | None
+  level: int
+  free: bool = False
+  aggregate: Optional['Aggregate'] = None
+  grouped: Optional['Grouped'] = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ _MOST_BYTES = 2**28  # Of the results of clients that wait for their turn in the
 
 
 class Permits:
-  """The permits of an engine. Each call has its own, so that no call waits for another."""
+  """The permits of an engine: `count` for each call, so that no call waits for another."""
 
   def __init__(self, count: int):
     self._count = count

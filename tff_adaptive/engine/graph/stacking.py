@@ -10,7 +10,7 @@ from tff_adaptive.engine.graph import values
 
 
 def box(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
-  """Wraps a tensor whose shape differs from client to client; returns others unchanged."""
+  """Wraps a tensor whose shape differs by client in a dataset; returns others unchanged."""
   if isinstance(value, values.Sequence):
     return value.variant()
   if values.tensor_shape(type_spec).is_fully_defined():
@@ -48,7 +48,7 @@ def read_stacked(stacked: list[tf.Tensor], type_spec: tff.types.Type, i: tf.Tens
 
 
 def share(device: int, num_devices: int, num_clients: tf.Tensor) -> tf.Tensor:
-  """Returns the clients of one of several devices. Clients alternate, because sizes are sorted."""
+  """Returns the numbers of a device's clients. Clients alternate, because sizes are sorted."""
   return tf.range(device, tf.maximum(num_clients, device), num_devices)
 
 

@@ -109,7 +109,7 @@ def flatten(value: Any, type_spec: tff.types.Type) -> list[Any]:
 
 
 def pack(flat: Iterable[Any], type_spec: tff.types.Type) -> Any:
-  """Inverts `flatten`; containers are `tff.structure.Struct`."""
+  """Returns the value with these leaves, as `flatten` orders them, in `tff.structure.Struct`s."""
   leaves = iter(flat)  # Itself, where it is an iterator.
   if isinstance(type_spec, tff.types.StructType):
     return tff.structure.Struct([(n, pack(leaves, child)) for n, child in children(type_spec)])
