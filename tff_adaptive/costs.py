@@ -76,8 +76,7 @@ class CostModel:
     Args:
       client_examples: n_i of each client of the cohort: the examples that it trains on.
       client_steps: K_i of each client, if clients may stop early; None if all take all their steps.
-      downloads: Number of clients that received the model, which includes the cohort. None means
-        the cohort.
+      downloads: Number of clients that received the model, by default the cohort.
     """
     bytes_down, bytes_up = self.bytes_of_client
     if client_steps is None:

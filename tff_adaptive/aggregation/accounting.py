@@ -41,8 +41,7 @@ class SampledGaussian:
     Args:
       num_clients: Number of clients.
       clients_per_round: Number of clients drawn in a round.
-      noise_multiplier: z, the ratio of noise to clipping norm, which includes the noise on counts;
-        > 0.
+      noise_multiplier: z > 0, the ratio of noise to clipping norm, with the noise on counts.
     """
     self.noise_multiplier = _checked_noise(noise_multiplier)
     validation.count('num_clients', num_clients, 'give the number of all clients')

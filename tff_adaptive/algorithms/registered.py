@@ -159,8 +159,7 @@ def build_server_optimizer(
 
   Raises:
     ValueError: If there is no such optimizer or hyperparameter, or a value is out of its range.
-    TypeError: If an argument has the wrong type, or a user's function does not return a TFF
-      optimizer.
+    TypeError: If an argument has the wrong type, or a user's function returns no TFF optimizer.
   """
   entry = registry.server_optimizer(server_optimizer)
   options = {name: value for name, value in entry.values(values).items() if value is not None}
@@ -184,8 +183,7 @@ def build_client_optimizer(
 
   Args:
     client_optimizer: An entry, or an argument of `registry.client_optimizer`.
-    values: Hyperparameter -> value. Missing ones have their defaults. The rate is set in each
-      round.
+    values: Hyperparameter -> value. Missing ones have their defaults. Each round sets the rate.
 
   Raises:
     ValueError: If there is no such optimizer or hyperparameter, or a value is out of its range.

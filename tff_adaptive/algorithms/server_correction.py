@@ -67,8 +67,7 @@ def build_message(recipe: components.Recipe, server_type: tff.Type) -> tff.Compu
 def build_exchanged(message_type: tff.Type, sums_type: tff.Type) -> tff.Computation:
   """Builds `(<Message, <E, float32>> -> Message)`, which adds the mean of the exchanges.
 
-  E is the sum of the exchanged values times the clients' weights; the float32 is the sum of the
-  weights.
+  E is the sum of the exchanged values times the clients' weights; the float32 is their sum.
   """
 
   @tff.tensorflow.computation(message_type, sums_type)

@@ -66,8 +66,7 @@ class StatefulProcess(tff.templates.IterativeProcess):
     theta, the global model that clients receive, is `server_state.global_model_weights`.
 
     Args:
-      server_state: A state returned by `initialize` or `next`, or loaded by a program state
-        manager.
+      server_state: A state from `initialize`, `next` or a program state manager.
 
     Returns:
       The weights, for `tff.learning.models` and evaluation processes.

@@ -28,8 +28,7 @@ def client_arrays(
     **more: Scalars for further entries; see `ClientTraining.versions`.
 
   Returns:
-    `[OrderedDict(x=x, y=y, client=client)]`, with `max_steps` if it is given, and the other
-    entries.
+    `[OrderedDict(x=x, y=y, client=client)]`, with `max_steps` and other entries if they are given.
 
   Raises:
     ValueError: If x and y have different lengths, or a number is out of its range.

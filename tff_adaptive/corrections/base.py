@@ -221,8 +221,7 @@ class Correction:
       theta_bar: theta^{t-1} - g_bar, the mean of the client models.
 
     Returns:
-      By default theta-bar if clients keep a state, because h moves theta away from the clients'
-      models.
+      By default theta-bar if clients keep a state, because h moves theta away from it.
     """
     return theta_bar if self.keeps_client_state() else None
 

@@ -25,8 +25,7 @@ class FedDyn(base.Correction):
 
   With `ClientTraining.sam_rho` this is FedSpeed (Sun et al., 2023) with alpha = 1, lambda = 1 / mu.
   As in the authors' code, the perturbation is normalised, and h is the mean of all h_i, the dual
-  variables. The paper's Algorithm 1 instead has the perturbation rho g, and the mean over the
-  cohort.
+  variables. The paper's Algorithm 1 has the perturbation rho g, and the mean over the cohort.
 
   Attributes:
     mu: Weight of the regulariser, finite and >= 0.

@@ -24,8 +24,7 @@ class MimeLite(base.Correction):
   - adam: m as above and U = m / (eps + sqrt(v)), V: v <- beta2 v + (1 - beta2) c^2;
   - adagrad: U = g / (eps + sqrt(v)), V: v <- v + c^2.
 
-  c is the mean full gradient. v is frozen in U. The means of gradients have the weights of the
-  updates.
+  c is the mean full gradient. v is frozen in U. The means are weighted like the updates.
 
   Attributes:
     base_optimizer: 'sgdm', 'adam' or 'adagrad'.

@@ -14,8 +14,7 @@ class Traced(NamedTuple):
   Attributes:
     gradients: Number of gradients at other weights in a local step (`ClientRound.gradient_at`).
     full_gradients: Number of gradients over all of the client's examples in a round.
-    bytes_down: Number of bytes that it receives besides the weights, including the mean of the
-      exchange.
+    bytes_down: Number of bytes that it receives besides the weights, with the mean of the exchange.
     bytes_up: Number of bytes that it sends besides its update.
   """
 

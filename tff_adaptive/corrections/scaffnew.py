@@ -19,8 +19,7 @@ class Scaffnew(base.Correction):
   published algorithm if all clients take part in every round. With smaller cohorts it diverges,
   because theta^t then includes the change of several rounds. In the paper one coin decides for all
   clients after each step; here `Batching(local_steps=..., random_local_steps=True)` draws the
-  number of steps. p is one over the mean number of local steps, or over K_i if `local_steps` is not
-  given.
+  number of steps. p is one over the mean number of local steps, or over K_i without `local_steps`.
   """
 
   name = 'scaffnew'

@@ -3,8 +3,7 @@
 TFF 0.87 leaves its worker running when the program ends. The worker keeps the program's standard
 output open, so a pipe that reads it never closes. `set_native_context` and `remember_workers` make
 the worker end with the program. A function at exit kills it. If the program is killed itself, a
-watchdog does so: a shell that waits for the end of a pipe from the program. Other programs do not
-change.
+watchdog does so: a shell that waits for the end of a pipe from the program.
 """
 
 import atexit

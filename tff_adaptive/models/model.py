@@ -83,8 +83,7 @@ class Model(tff.learning.models.FunctionalModel):
       metrics: name -> `(predictions, y) -> (numerator [B], denominator [B])`. The metric is the sum
         of the numerators divided by the sum of the denominators; A denominator of None means 1. The
         metric 'loss' always exists.
-      penalty: Optional `weights -> scalar`, such as an L2 term, which is added to the training
-        loss.
+      penalty: Optional `weights -> scalar`, such as an L2 term, which the training loss includes.
       client_axis: Whether all of the above also take a leading axis of clients G: weights [G, ...],
         x [G, B, ...], seed [G, 2], losses [G, B], penalty [G].
       couples_examples: Whether an example's loss or metric depends on the other examples of its

@@ -47,8 +47,7 @@ def build_sgdm(learning_rate: Rate, momentum: float = 0.0) -> tff.learning.optim
 
   With rate 1 and no momentum this is FedAvg's server optimizer, and with momentum 0.9 FedAvgM's
   (Hsu et al. 2019, https://arxiv.org/abs/1909.06335). It equals
-  `tff.learning.optimizers.build_sgdm`, which does not accept float64 or 16-bit weights with a
-  momentum.
+  `tff.learning.optimizers.build_sgdm`, which with momentum accepts no float64 or 16-bit weights.
 
   Args:
     learning_rate: eta, >= 0, or a function of the round.

@@ -134,8 +134,7 @@ class Trace:
   Attributes:
     intervals: Client id -> its intervals (from, until) in virtual seconds since the run's
       beginning, with 0 <= from < until; `until` is exclusive. A client without intervals is never
-      available. The first interval must begin before 10^8 seconds, which excludes calendar
-      timestamps.
+      available. The first interval must begin before 10^8 seconds, which excludes Unix times.
   """
 
   intervals: Mapping[str, Sequence[tuple[float, float]]]

@@ -188,8 +188,7 @@ def algorithm(spec: str | Algorithm) -> Algorithm:
       the clients. Its costs are traced; an `Algorithm` may have its own `counts`.
 
   Raises:
-    ValueError: If there is no such name, or the file has no such algorithm. The message has one
-      line.
+    ValueError: If there is no such name, or the file has no such algorithm.
   """
   return _found('algorithm', spec, ALGORITHMS, user_entries.algorithm)
 
@@ -200,8 +199,7 @@ def server_optimizer(spec: str | ServerOptimizer) -> ServerOptimizer:
   Args:
     spec: A name in `SERVER_OPTIMIZERS`, or 'FILE.py:NAME'. NAME is a `ServerOptimizer`, or a
       function of the learning rate and options that returns a `tff.learning.optimizers.Optimizer`.
-      The arguments of such a function after the first are its hyperparameters (name, annotation,
-      default).
+      Its arguments after the first are the hyperparameters (name, annotation, default).
 
   Raises:
     ValueError: See `algorithm`.

@@ -25,8 +25,7 @@ class Curve:
 
   Attributes:
     group: The group's label.
-    label: The group's label, with the number of runs, and with the end of the curve if some runs
-      are longer.
+    label: The group's label, with the number of runs, and the curve's end if a run is longer.
     rounds: int [R], the rounds that all runs have.
     x: float64 [R], the mean position of the runs on the axis after these rounds.
     mean: float64 [R], the mean of the column over the runs.

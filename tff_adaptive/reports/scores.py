@@ -223,8 +223,7 @@ def rank(members: Sequence[run_lib.Run], column: str) -> tuple[bool, bool, float
     column: A column of metrics.csv.
 
   Returns:
-    Whether no run diverged, whether all are complete, and the mean, which is negated for a loss or
-    an error.
+    Whether no run diverged, whether all are complete, and the mean, negated for losses and errors.
 
   Raises:
     ValueError: If a run has no values of the column.

@@ -51,8 +51,7 @@ class Count(NamedTuple):
 
   Attributes:
     clients: The number of clients that have a state.
-    digest: The sum of the states' checksums, which a round can update from the states that it
-      changed.
+    digest: The sum of the states' checksums, which a round can update from its states.
   """
 
   clients: int = 0
@@ -92,8 +91,7 @@ class StateFile:
         writes to it and locks it against other processes until it is closed.
 
     Raises:
-      StateError: If the file cannot be opened, is damaged or in use, or has another format or
-        signature.
+      StateError: If the file cannot be opened, is damaged, in use, or has another layout.
     """
     self.path, self._is_held = path, signature is not None
     is_writer = is_writer or self._is_held

@@ -51,8 +51,7 @@ class ClientStateStore:
         mappings) of arrays or tensors of fixed shape; `()` for none.
 
     Raises:
-      StateError: If the file is damaged, in use by another process, or holds states of
-        another structure.
+      StateError: If the file is damaged, in use by another process, or of another structure.
     """
     self.notes: list[str] = []
     self._packer = serialization.Packer(initial_state)

@@ -131,8 +131,7 @@ def simulate(
 
   Raises:
     ValueError: If there are fewer clients than `clients_per_round`, or the population does not fit
-      them. Fewer clients may be available in a round, and `over_select` may ask for more than there
-      are.
+      them. In a round fewer may be available, or `over_select` may ask for more.
   """
   _check_size(config.clients_per_round, len(clients.client_ids))
   population, costs = config.population, config.cost_model
@@ -189,7 +188,7 @@ class CohortLoader:
 
     Args:
       clients: All clients, a `protocols.ClientData`.
-      config: The run's configuration. With `limits_steps` each client gets its maximum number of
+      config: The run's configuration. With `limits_steps` clients get their maximum number of
         steps.
       simulation: The simulation of the population. With None all clients are available and finish.
 

@@ -42,7 +42,7 @@ class TrainingConfig:
     virtual_seconds_per_evaluation: If given, it replaces `rounds_per_evaluation`: the model is
       evaluated after the first round that ends at or after each multiple of this number of virtual
       seconds, above 0. It needs a `population`.
-    rounds_per_checkpoint: The number of rounds between checkpoints, >= 1. The last round is saved
+    rounds_per_checkpoint: The number of rounds between checkpoints, >= 1; the last one is saved
       too.
     client_state_store: Where client states are kept between checkpoints: 'memory', the memory of
       this process, or 'shards', files beside the checkpoint, which workers read and write
@@ -55,8 +55,7 @@ class TrainingConfig:
     synchrony: If given, the server does not wait for all clients: a round is a server step, and
       `clients_per_round` is the size of its buffer. It needs a `population`, and a process built
       with `ClientTraining(versions=older_models(...))`.
-    target: If given, summary.json says when `metric` on the validation data first reached this
-      value.
+    target: If given, summary.json says when `metric` on validation data first reached it.
     stop_at_target: Whether the run ends with the evaluation in which the global model, or the one
       for inference, reaches the target. The run is then complete.
   """

@@ -82,8 +82,7 @@ def train(
     callbacks: Called in this order; see `Callback`.
     stop: A request to end early, which is checked between rounds. By default there is none. Ctrl-C
       in a program raises KeyboardInterrupt after the last whole round has been saved.
-    test_fn: Like `evaluate_fn`, on test data. It is called once, at the end, for `test` in the
-      summary.
+    test_fn: Like `evaluate_fn`, on test data. It is called at the end, for `test` in the summary.
     client_evaluation: Evaluates the models on each client. Its columns are added to the rows, and
       the clients' values are written to a file each time.
     show_progress: Whether to write progress to standard error.

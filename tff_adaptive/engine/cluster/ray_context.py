@@ -42,11 +42,9 @@ class RayContext(subrounds_lib.SubroundContext):
     Args:
       address: 'local' starts a cluster on this machine, which ends with this process. 'auto' joins
         the one that RAY_ADDRESS names or that runs here. 'host:port' joins that one. If this
-        process has already joined a cluster (`ray.init`), this cluster is used and the address is
-        ignored.
+        process has joined a cluster already (`ray.init`), the address is ignored.
       workers: The most workers. The default is as many as the cluster's resources allow.
-      cpus_per_worker: Processors of a worker. It trains this number of clients at once, each on a
-        thread.
+      cpus_per_worker: Processors of a worker. It trains as many clients at once.
       gpus_per_worker: GPUs of a worker. With a fraction several workers share a GPU, of which each
         takes memory as needed.
       memory_per_worker: GB of memory that Ray reserves for a worker, so that a node gets no more

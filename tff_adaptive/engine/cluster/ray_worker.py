@@ -89,10 +89,9 @@ def train(
   Args:
     settings: The worker's settings.
     key: The stage's digest.
-    reference: A list with the reference of its `Stage.octets`, for workers that do not have the
-      stage.
-    common: For each input of the stage the result of `wire.encode`; None for those divided among
-      clients.
+    reference: A list with the reference of its `Stage.octets`, for workers that lack the stage.
+    common: For each input of the stage the result of `wire.encode`; None for inputs that are
+      divided.
     subrounds: The subrounds.
 
   Returns:

@@ -48,8 +48,7 @@ class GraphContext(tff.program.FederatedContext):
   The function is traced once for each computation and form of its arguments, whatever the number of
   clients. If clients train together, it is traced once for each size of a group (see
   `clients_per_step`). Results are NumPy values, as TFF's contract demands
-  (`tff.program.MaterializedValue`). Those of the server share TensorFlow's memory and are
-  read-only.
+  (`tff.program.MaterializedValue`). Those of the server are read-only.
 
   Attributes:
     parallel_clients: Number of clients that may train at once on a device.
