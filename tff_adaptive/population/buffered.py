@@ -119,8 +119,7 @@ class Arrivals(rounds.RoundPlan):
     }
 
   def of_client(self, i: int, mixing: bool) -> dict[str, Any]:
-    """Returns further entries of the i-th client's data; see `ClientTraining.versions`, `mixing`.
-    """
+    """Returns the further entries of the i-th client's data; see `ClientTraining`."""
     return {
       'version': np.int32(self.needed.index(slot) if (slot := self.slots[i]) >= 0 else -1),
       'mixed' if mixing else 'discount': np.float32(self.factors[i]),
