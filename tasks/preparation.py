@@ -36,8 +36,7 @@ class Column:
 
   Attributes:
     name: The column's name.
-    categories: The texts of the column; each becomes an input that is 0 or 1. None for a column of
-      numbers.
+    categories: The texts of the column; each becomes an input that is 0 or 1. None for numbers.
   """
 
   name: str
@@ -50,10 +49,8 @@ class Preparation(_Saved):
 
   Attributes:
     columns: The columns that a table must have, in the order of the inputs; None for arrays.
-    mean: A number, or one for each input, that is subtracted from the inputs. None subtracts
-      nothing.
-    deviation: A number, or one for each input, by which the inputs are then divided. None divides
-      by nothing.
+    mean: A number, or one for each input, that is subtracted from the inputs, or None for 0.
+    deviation: A number, or one for each input, by which the inputs are then divided, or None for 1.
     classes: The label of each class number; None if targets are numbers.
     shape: The shape of an input, to which rows are reshaped. None if they have it already.
     threshold: For a model with one output for two classes: an output above it means the second

@@ -54,8 +54,7 @@ def flag(
     choices: The allowed names, if there are no others.
     needs: The flag, FLAG=VALUE or VALUE without which this flag has no meaning.
     instead_of: The flag that this one replaces. Only one of them may be given.
-    changes_numbers: Whether it changes the trained model. A resumed run may change flags that do
-      not.
+    changes_numbers: Whether it changes the trained model. A resumed run may change the others.
   """
   metadata = dict(help=text, default=default, check=check, choices=choices)
   metadata |= dict(needs=needs, instead_of=instead_of, changes_numbers=changes_numbers)

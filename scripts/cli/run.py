@@ -68,8 +68,7 @@ def run(
   Args:
     settings: The settings of the run.
     command: The command line for config.json. The default is one that gives the same settings.
-    last_round: The round after which to stop for now, as after a signal. The default is the last
-      one.
+    last_round: The round after which to stop for now, as after a signal. Default: the last one.
 
   Raises:
     ValueError: If the run cannot begin: bad data, or a folder in use or of another run.

@@ -185,8 +185,7 @@ class Study:
     """Returns the runs of finished trials of which a folder was deleted.
 
     Raises:
-      ValueError: If folders hold other runs, or rows of a run are damaged, which would change its
-        mean.
+      ValueError: If folders hold other runs, or rows are damaged, which would change its mean.
     """
     found: list[settings.Settings] = []
     for view in self.views():

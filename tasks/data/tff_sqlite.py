@@ -38,8 +38,7 @@ Preprocess = Callable[[Mapping[str, np.ndarray]], tuple[np.ndarray, np.ndarray]]
 def check_complete(path: str) -> None:
   """Refuses a file that is missing, is not SQLite, or is incomplete.
 
-  SQLite's header has the number of pages, so the size shows whether a file was downloaded
-  completely.
+  SQLite's header has the number of pages, so the size shows whether a download is complete.
   """
   path = files.existing(path)
   with files.border(path, 'delete it and fetch it again'), open(path, 'rb') as f:

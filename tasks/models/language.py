@@ -64,8 +64,7 @@ class TokenMeanModel(models.Model):
   """A model whose training loss is the mean over all tokens of a batch.
 
   This is the loss of TFF 0.87's baseline tasks, in which examples with more padding count less. The
-  metric 'loss' is still the mean of the examples' losses, which is smaller by the share of padded
-  steps.
+  metric 'loss' is still the mean of the examples' losses, smaller by the share of padded steps.
   """
 
   def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
@@ -109,8 +108,7 @@ def build_model(
   Args:
     weights: Initial weights. The first is the embedding [vocabulary, size].
     run: A function (weights without the embedding, embedded [..., T, B, size], LSTM layer) ->
-      logits [..., T, B, vocabulary]. The LSTM layer is a function of its input and its three
-      weights.
+      logits [..., T, B, vocabulary]. The LSTM layer is a function of input and three weights.
     steps: T, the length of a sequence.
     metrics: Accuracies by name, each with the targets it ignores.
     padding: See `token_weights`. 'tff' also takes the mean over a batch's tokens.

@@ -48,6 +48,10 @@ class StatefulProcess(tff.templates.IterativeProcess):
   `(<S@SERVER, {C}@CLIENTS, {D*}@CLIENTS> -> <S@SERVER, {C}@CLIENTS, M@SERVER>)`: S is the server's
   state, C a client's state, D* a client's data, and M the metrics.
 
+  Args:
+    initialize_fn: The computation of the server state before the first round.
+    next_fn: The computation of a round.
+
   Attributes:
     initial_client_state: A client's state before its first round: a structure of NumPy arrays. It
       is made with a further call of the model function. If the model draws its initial weights at

@@ -26,11 +26,10 @@ class Group:
   """How G clients run a computation together.
 
   Attributes:
-    together: Takes the list of the G clients' arguments (each a tuple of Python containers, one
-      for each type, with each sequence as its only element) and returns the computation's result
-      with a leading axis G on each tensor.
-    is_batched: Whether `together` is made of batched operations throughout, so that a large G
-      fills a GPU.
+    together: Takes the list of the G clients' arguments (each a tuple of Python containers, one for
+      each type, with each sequence as its only element) and returns the computation's result with a
+      leading axis G on each tensor.
+    is_batched: Whether `together` has batched operations only, so that a large G fills a GPU.
     num_arguments: The number of the computation's types; `computation` fills it in.
   """
 

@@ -188,8 +188,7 @@ class Model(tff.learning.models.FunctionalModel):
 
     Returns:
       `(loss, means)`: the scalar `batch_loss` plus the penalty, and float32 [2 M], the mean
-      numerator and the mean denominator of each of the M metrics. With a client axis, [G] and [G, 2
-      M].
+      numerator and the mean denominator of each of the M metrics. For a group: [G] and [G, 2 M].
     """
     predictions = self.forward(tuple(weights), x, training, seed if training else None)
     known = (
@@ -267,8 +266,7 @@ def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any]
 
   Returns:
     `(weights, data) -> {metric: float}`. `weights` are the trainable weights (tensors or arrays).
-    `data` is an `OrderedDict(x, y)` of arrays with equal leading dimension, which are cast to the
-    model's types.
+    `data` is an `OrderedDict(x=array[n, ...], y=array[n, ...])`; it is cast to the model's types.
   """
 
   weight_specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])

@@ -2,8 +2,7 @@
 
 The weights may be any structure that `tf.nest` knows, of floating-point tensors. For 16-bit weights
 the state and the step are float32, because with 8 bits of precision a moving average would lose
-most of what is added to it. If a gradient is None, its weight and its part of the state do not
-change.
+most of what is added to it. If a gradient is None, its weight and state do not change.
 
 The state is an `OrderedDict`. It has the hyperparameters, then `step` (int32, the number of steps
 done), then the slots of the formula, such as m and v, each in the structure of the weights.

@@ -128,8 +128,7 @@ class Trace:
   """Clients are available in recorded intervals of virtual time.
 
   The trace repeats: time is taken modulo the end of the last interval of any client. If no client
-  is available when a round begins, the round lasts until the next interval of one of the run's
-  clients.
+  is available when a round begins, the round lasts until the next interval of a client of the run.
 
   Attributes:
     intervals: Client id -> its intervals (from, until) in virtual seconds since the run's

@@ -22,8 +22,7 @@ def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
 
   Args:
     sums: float64 [C, 2], the numerator and the denominator of each client's metric. The denominator
-      is the number of its examples or, for example, of their words. Clients with a denominator of 0
-      are left out.
+      is the number of its examples or, for example, of their words. Clients with 0 are left out.
     metric: The metric's name, which says whether small values are good; see `runs.names`.
 
   Returns:
@@ -61,8 +60,7 @@ def build(
 
   Args:
     groups: Label -> runs that differ in their seed.
-    metric: A metric of the files by client, such as accuracy, inference_accuracy or
-      personalized_accuracy.
+    metric: A metric by client, such as accuracy, inference_accuracy or personalized_accuracy.
     clients: The group of clients: train, heldout, unseen or test.
     title: The title of the figure.
 

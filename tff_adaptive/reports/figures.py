@@ -178,8 +178,7 @@ def draw_partition(
   Args:
     path: The picture to write atomically. Its extension gives the format.
     sizes: The number of examples of each client.
-    counts: int [clients shown, classes], the number of examples by label. If it is empty, this
-      panel is left out.
+    counts: int [clients shown, classes], the examples by label. If empty, the panel is left out.
     title: The title of the figure.
     names: The names of the classes; by default their numbers.
   """

@@ -36,8 +36,7 @@ def comparison(
     columns: See `comparison_table`.
 
   Raises:
-    ValueError: If a run has no values of a metric or of the axis, or `log_scale` has an unknown
-      metric.
+    ValueError: If a run has no values of a metric or of the axis, or `log_scale` has another one.
   """
   groups = {label: groups[label] for label in report.in_order([*groups])}
   made: list[report.Table] = []

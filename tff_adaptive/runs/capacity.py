@@ -31,11 +31,9 @@ def plan(num_clients: int, state_bytes: int, store: str, path: str, num_staged: 
   """Describes in a line how large the client states may grow; raises an error if they cannot fit.
 
   Args:
-    num_clients: Number of clients that may take part: the smaller of all clients and rounds times
-      clients a round.
+    num_clients: Number of clients that may take part: all, or rounds times clients a round if less.
     state_bytes: Bytes of one client's state.
-    store: 'memory' (all states in memory, and on disk at checkpoints) or 'shards' (nothing in this
-      process's memory).
+    store: 'memory' (all states in memory, and on disk at checkpoints) or 'shards' (only on disk).
     path: The checkpoint file, which need not exist yet. The space that a resumed run already takes
       counts as available.
     num_staged: Number of states that clients return between two checkpoints; 'shards' stages them.

@@ -94,8 +94,7 @@ class Record:
   ) -> dict[str, Any]:
     """Returns the config.json of the run in a folder; writes it for a new run.
 
-    An existing file is not changed, so that a command that is refused later changes nothing; see
-    `note_changes`.
+    An existing file is not changed, because the command may still be refused; see `note_changes`.
 
     Args:
       folder: The run's folder.

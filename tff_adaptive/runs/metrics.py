@@ -20,8 +20,7 @@ _WRAPPERS = frozenset(
 def read(path: str) -> list[dict[str, float]]:
   """Returns the rows of a metrics.csv as numbers, without their empty cells, `round` first.
 
-  A last line without a line break is left out, because it is still being written, or was when the
-  run was killed.
+  A last line without a line break is left out, because it has not been written completely.
 
   Raises:
     FileNotFoundError: If there is no such file.

@@ -72,15 +72,25 @@ class Key(NamedTuple):
 
 
 class Fold(NamedTuple):
-  """The work of `fold`: the states of a checkpoint that go into one shard."""
+  """The work of `fold`: the states of a checkpoint that go into one shard.
+
+  Attributes:
+    folder: The folder of the shards.
+    shard: The number of the shard.
+    token: The token of this start of the run.
+    size: The number of bytes of a state.
+    rows: For each state the client's id, the round, and where it is staged.
+    last: The round of the previous checkpoint.
+    kept: The rounds of earlier checkpoints whose states stay.
+  """
 
   folder: str
   shard: int
-  token: str  # Of this start of the run.
-  size: int  # Bytes of a state.
-  rows: list[tuple[str, int, Place]]  # Client id, round, and where the state is.
-  last: int  # The round of the checkpoint before.
-  kept: list[int]  # Rounds of the checkpoints before whose states stay.
+  token: str
+  size: int
+  rows: list[tuple[str, int, Place]]
+  last: int
+  kept: list[int]
 
 
 def read_marker(folder: str) -> str:

@@ -133,8 +133,7 @@ def read(folder: str) -> dict[str, Any]:
 def is_complete(folder: str, rounds: int, done: float | None = None) -> bool:
   """Whether the run in a folder has done all requested rounds, or has stopped at its target.
 
-  If `done` is given, the summary must have this number of rounds, because it may be older than the
-  rows.
+  If `done` is given, the summary must be of this round, because it may be older than the rows.
   """
   try:
     summary = read(folder)

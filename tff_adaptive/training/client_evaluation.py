@@ -26,8 +26,7 @@ class Group:
   """A group of clients that is evaluated.
 
   Attributes:
-    clients: An object with `client_ids` and `load(client_id)`, which returns the examples to
-      evaluate on.
+    clients: An object with `client_ids`, and `load(client_id)` for the examples to evaluate on.
     fine_tuned_on: An object with the same clients and the examples to fine-tune on. None for no
       personalization.
     max_examples: The most examples of a client, taken from the beginning; None for all.
@@ -76,8 +75,7 @@ class ClientEvaluation:
       rounds_per_evaluation: The number of rounds between evaluations, >= 1. Round 0 and the last
         round are evaluated too.
       most_clients: The most clients of a group, the same ones each time; None for all.
-      personalize: A function that fine-tunes, see `build_personalization`. None for no
-        personalization.
+      personalize: A function that fine-tunes, see `build_personalization`; None for none.
       seed: The seed for the choice of the clients.
       batch_size: Examples evaluated at once.
     """

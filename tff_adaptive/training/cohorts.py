@@ -83,8 +83,7 @@ class ClientSource:
 def sample(seed: int, round_number: int, num_clients: int, cohort_size: int) -> np.ndarray:
   """Draws a round's clients uniformly, without replacement within the round.
 
-  The draw depends on the arguments only. A resumed run therefore draws the same clients as an
-  uninterrupted one.
+  The draw depends on the arguments only. A resumed run therefore draws the same clients.
 
   Args:
     seed: The run's seed, >= 0.
@@ -160,8 +159,7 @@ def simulate(
 def older_models(config: TrainingConfig, clients: protocols.ClientData) -> int:
   """Returns how many older models a run needs at a time, for `ClientTraining(versions=...)`.
 
-  This simulates the whole run on the virtual clock and loads no client. It is 0 for synchronous
-  rounds.
+  This simulates the whole run and loads no client. It is 0 for synchronous rounds.
 
   Raises:
     ValueError: See `simulate`.
@@ -188,8 +186,7 @@ class CohortLoader:
 
     Args:
       clients: All clients, a `protocols.ClientData`.
-      config: The run's configuration. With `limits_steps` clients get their maximum number of
-        steps.
+      config: The run's configuration. With `limits_steps` a client gets its maximum of steps.
       simulation: The simulation of the population. With None all clients are available and finish.
 
     Raises:

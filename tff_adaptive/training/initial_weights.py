@@ -16,8 +16,7 @@ def initial_weights_from(path: str, model: 'models.Model') -> tuple[np.ndarray, 
 
   Args:
     path: A run's folder, a .keras or .npz file, or the folder in which scripts/export.py wrote one.
-      Of a run it takes theta or theta-bar, whichever was better at the last evaluation by the run's
-      metric.
+      Of a run it takes theta or theta-bar, whichever had the better last value of its metric.
     model: The model that starts from the weights. If both have names, weights are matched by name.
       Otherwise they must have the model's shapes in the model's order.
 
@@ -26,8 +25,7 @@ def initial_weights_from(path: str, model: 'models.Model') -> tuple[np.ndarray, 
 
   Raises:
     ValueError: If there is no such run or file, if its weights do not fit (the message names the
-      first difference), or if the arrays of a .keras file that are not trained differ from the
-      model's.
+      first difference), or if arrays of a .keras file that are not trained differ.
   """
   path = file_of(path)
   if os.path.isdir(path):

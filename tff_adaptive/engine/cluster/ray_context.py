@@ -45,8 +45,7 @@ class RayContext(subrounds_lib.SubroundContext):
         process has joined a cluster already (`ray.init`), the address is ignored.
       workers: The most workers. The default is as many as the cluster's resources allow.
       cpus_per_worker: Processors of a worker. It trains as many clients at once.
-      gpus_per_worker: GPUs of a worker. With a fraction several workers share a GPU, of which each
-        takes memory as needed.
+      gpus_per_worker: GPUs of a worker. With a fraction several workers share one.
       memory_per_worker: GB of memory that Ray reserves for a worker, so that a node gets no more
         workers than it has memory for. With 0 only processors and GPUs are counted.
       subrounds: Number of parts into which a cohort is divided. The default is 4, or the number of

@@ -26,14 +26,23 @@ _MOST_COPIES = 4  # Of a call that does not end; then the round is given up.
 
 @dataclasses.dataclass(eq=False)
 class Call:
-  """Subrounds that a worker trains; a late call is given to a second worker."""
+  """Subrounds that a worker trains; a late call is given to a second worker.
 
-  node: Node  # Whose sum it makes, in the `schedule.MergeTree`.
-  subrounds: range  # Those that it trains.
-  work: ray_worker.Subrounds | None  # What they are given.
-  began: float  # When it was given; `time.monotonic`.
-  is_late: bool = False  # Whether it was given again.
-  copies: int = 0  # How often it had been given before.
+  Attributes:
+    node: The node of the `schedule.MergeTree` whose sum the call makes.
+    subrounds: The numbers of the subrounds.
+    work: Their inputs.
+    began: The `time.monotonic()` at which the call was given.
+    is_late: Whether it was given again.
+    copies: How often it had been given before.
+  """
+
+  node: Node
+  subrounds: range
+  work: ray_worker.Subrounds | None
+  began: float
+  is_late: bool = False
+  copies: int = 0
 
   def __str__(self) -> str:
     first, last = self.subrounds[0] + 1, self.subrounds[-1] + 1
@@ -41,7 +50,7 @@ class Call:
 
 
 class Round:
-  """The subrounds of one stage, and the merges of their sums."""
+  """Runs the subrounds of a workload in the workers of a pool, and the merges of their sums."""
 
   def __init__(self, pool: 'RayPool', workload: Workload):
     self._pool, self._workload = pool, workload

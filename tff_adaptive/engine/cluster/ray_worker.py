@@ -72,13 +72,18 @@ def warm_up(settings: Settings) -> None:
 
 
 class Subrounds(NamedTuple):
-  """The inputs of some subrounds that differ from call to call."""
+  """The inputs of some subrounds that differ from call to call.
 
-  # For each subround, and each of the stage's inputs, what `wire.encode` gives for each client, or
-  # the `wire.Keys` of its values; None for those not divided among clients.
+  Attributes:
+    divided: For each subround, and each input of the stage, the results of `wire.encode` by client,
+      or the `wire.Keys` of the values; None for an input that is not divided among clients.
+    stored: See `subrounds.Workload`.
+    sources: Name -> a list with the reference of a source.
+  """
+
   divided: list[list[Any]]
-  stored: dict[int, int]  # See `subrounds.Workload`.
-  sources: dict[str, list[Any]]  # Name -> a list with the reference of a source.
+  stored: dict[int, int]
+  sources: dict[str, list[Any]]
 
 
 def train(
@@ -156,7 +161,7 @@ class OpenSource:
   """A source of clients' values that is open in this worker, with a cache of recent values."""
 
   def __init__(self, source: Any, cache_bytes: int = CACHE_BYTES):
-    """Creates the cache of an opened `client_references.Source`.
+    """Creates a cache of at most `cache_bytes` for an opened `client_references.Source`.
 
     A `StoringSource` has no cache, because its keys change in each round.
     """

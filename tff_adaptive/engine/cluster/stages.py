@@ -32,17 +32,26 @@ class Stage:
   """The calls of the server, or of the clients, between two exchanges, and their engine.
 
   In a worker, which reads the stage from bytes, `report`, `inputs` and `outputs` are not set.
+
+  Attributes:
+    engine: The engine that runs the computations.
+    comp: The computation `<inputs> -> <outputs>`.
+    merge: `<accumulators, accumulators> -> accumulators`; None without aggregates.
+    report: `accumulators -> values of the aggregates`; None without aggregates.
+    num_aggregates: The number of aggregates. Their accumulators are the last outputs.
+    at_clients: Whether the calls are the clients'.
+    inputs: The names of the elements of the computation's parameter.
+    outputs: The names of the elements of its result.
   """
 
   engine: context.GraphContext
-  comp: tff.framework.ConcreteComputation  # `<inputs> -> <outputs>`.
-  # `<accumulators, accumulators> -> accumulators`, and `accumulators -> values of the aggregates`.
+  comp: tff.framework.ConcreteComputation
   merge: tff.framework.ConcreteComputation | None = None
   report: tff.framework.ConcreteComputation | None = None
   num_aggregates: int = 0
   at_clients: bool = True
-  inputs: tuple[str, ...] = ()  # What its parameter's elements are.
-  outputs: tuple[str, ...] = ()  # What its result's are; of aggregates, the last, accumulators.
+  inputs: tuple[str, ...] = ()
+  outputs: tuple[str, ...] = ()
 
   @functools.cached_property
   def input_types(self) -> list[tff.types.Type]:
@@ -104,11 +113,17 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-  """A computation as a sequence of stages."""
+  """A computation as a sequence of stages.
+
+  Attributes:
+    stages: The stages in the order in which they run.
+    passed_on: The names of the parts of the argument that are parts of the result too.
+    result: A function from the values by name to the result.
+  """
 
   stages: tuple[Stage, ...]
-  passed_on: tuple[str, ...]  # The parts of the argument of which the result is made.
-  result: Callable[[Mapping[str, Any]], Any]  # From values by name to its result.
+  passed_on: tuple[str, ...]
+  result: Callable[[Mapping[str, Any]], Any]
 
 
 def split(comp: tff.framework.ConcreteComputation, engine: context.GraphContext) -> Program:

@@ -74,15 +74,25 @@ class Grouping:
 
 @dataclasses.dataclass
 class ClientLoop:
-  """The loop over the cohort, or over the `share` of it (numbers of clients) of a device."""
+  """The loop over the cohort, or over the share of it that a device has.
+
+  Attributes:
+    device: The device; None lets TensorFlow choose.
+    num_clients: The number of clients in the loop, int32.
+    share: The numbers of these clients in the cohort, int32; None for all.
+    server: The values of the server's nodes.
+    parallel_clients: Number of clients that may train at once.
+    grouping: How many clients train together.
+    permits: The handle of the permits that limit them; None if only the loop's window does.
+  """
 
   device: str | None
   num_clients: tf.Tensor
-  share: tf.Tensor | None  # The numbers of the clients; None: all.
+  share: tf.Tensor | None
   server: Frame
   parallel_clients: int
   grouping: Grouping
-  permits: tf.Tensor | None = None  # None: only the loop's window limits them.
+  permits: tf.Tensor | None = None
 
   def __post_init__(self) -> None:
     self._frame = self.server if self.share is None else Frame(self.server)

@@ -101,7 +101,13 @@ def _whole_leaf(type_spec: tff.types.TensorType) -> Leaf:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """The way in which a parameter is fed, leaf by leaf. It is part of the key of a trace."""
+  """The way in which a parameter is fed, leaf by leaf. It is part of the key of a trace.
+
+  Attributes:
+    parameter_type: The type of the parameter; None without a parameter.
+    leaves: The leaves of all its parts, in order.
+    has_clients: Whether a part is client-placed.
+  """
 
   parameter_type: Any
   leaves: tuple[Leaf, ...]

@@ -18,8 +18,7 @@ _shared: dict[int, tuple[tf.Tensor, 'weakref.ref[np.ndarray]']] = {}
 class Sequence:
   """A `tff.SequenceType` value inside a graph: a dataset variant, or its only element.
 
-  Each form is derived from the other at each use, because uses may be in different graphs, such as
-  a loop's body.
+  Each form is derived from the other at each use, because uses may be in different graphs.
   """
 
   def __init__(self, *, variant: tf.Tensor | None = None, element: list | None = None):
