@@ -105,7 +105,7 @@ def pixel_statistics(x: np.ndarray) -> tuple[float, float]:
 
 
 def build_model(seed: int, name: str) -> models.Model:
-  """AdaBest's perceptron of two hidden layers of 100, or its CNN for CIFAR."""
+  """Builds AdaBest's perceptron with two hidden layers of 100, or its CNN for CIFAR."""
   classes = _SETS[name].num_classes if name in _SETS else 10
   if name.startswith('cifar'):
     return build_cnn(seed, classes)

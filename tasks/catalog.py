@@ -218,14 +218,14 @@ def names() -> list[str]:
 def sizes(task: str) -> dict[str, Any]:
   """Returns the values of a task that do not depend on the server optimizer; '' for a user's own.
 
-  These are `_SIZES` and further values of the task's paper, such as client_schedule.
+  These are numbers of rounds, clients and so on, and others of its paper, such as client_schedule.
   """
   entry = _entry(task)
   return {**{name: getattr(entry, name) for name in _SIZES}, **entry.extra}
 
 
 def rates(task: str, server_optimizer: str) -> dict[str, float]:
-  """Returns the `TUNED` values of a task ('' for a user's own) and one of `SERVER_OPTIMIZERS`."""
+  """Returns the tuned rates and tau of a task ('' for a user's own) with a server optimizer."""
   entry = _entry(task)
   position = SERVER_OPTIMIZERS.index(server_optimizer)
   found = zip(TUNED, entry.log10_rates)  # Tau is none of the last two's.

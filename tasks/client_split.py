@@ -20,7 +20,7 @@ UnitStarts = Callable[[Any], Any]
 
 @dataclasses.dataclass(frozen=True)
 class ClientSplit:
-  """Three parts of the clients.
+  """The parts of the clients.
 
   Attributes:
     train: The clients that train, with the examples that they train on.

@@ -42,7 +42,7 @@ def load(seed: int = 0, num_clients: int = 60, alpha: float = 0.5) -> task_lib.T
 
 
 def split(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-  """Returns all images and labels, and the rows of a fifth of them and of the others."""
+  """Returns all images, all labels, and the row numbers of a fifth of them and of the others."""
   from sklearn import datasets  # Slow to import and needed here only.
 
   data = datasets.load_digits()

@@ -34,7 +34,7 @@ def load_recognition(
   only_digits: bool = False,
   model: Literal['cnn_dropout', '2nn'] = 'cnn_dropout',
 ) -> task_lib.Task:
-  """Character recognition.
+  """Loads the task of character recognition.
 
   Args:
     data_dir: The folder with `emnist_all.sqlite`; None downloads it.

@@ -50,7 +50,7 @@ def load(
 
 
 def build_2nn(seed: int) -> models.Model:
-  """The FedAvg paper's perceptron with two hidden layers of 200 (199,210 parameters)."""
+  """Builds the FedAvg paper's perceptron with two hidden layers of 200 (199,210 parameters)."""
   return layers.perceptron(seed, [784, 200, 200, 10], image_arrays.MNIST.shape)
 
 

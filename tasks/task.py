@@ -67,7 +67,7 @@ def check_ids(ids: Sequence[str], where: str) -> None:
 
 
 class ClientData(abc.ABC):
-  """The interface of clients' examples, loaded client by client as whole arrays."""
+  """The interface of clients' examples, which are loaded as arrays, client by client."""
 
   @property
   @abc.abstractmethod

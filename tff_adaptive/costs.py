@@ -1,6 +1,6 @@
-"""What a round costs: bytes sent, local steps and gradients. No TensorFlow.
+"""The costs of a round: bytes sent, local steps and gradients. No TensorFlow.
 
-`algorithms.counts` returns what an algorithm sends and computes. For the package's algorithms the
+`algorithms.counts` counts what an algorithm sends and computes. For the package's algorithms the
 bytes are the published ones, for example of table 5 of "AdaBest" (Varno et al., 2022).
 """
 
@@ -24,7 +24,7 @@ class CostModel:
   numbers of examples are not counted.
 
   Attributes:
-    counts: What a client sends and computes, the result of `algorithms.counts`.
+    counts: A client's communication and computation, the result of `algorithms.counts`.
     num_parameters: n, the number of the model's parameters, >= 1.
     batch_size: B, the examples in a local step; None for all of a client's examples.
     epochs: E, the passes over a client's examples.

@@ -74,7 +74,7 @@ class Settings:
     return self.training.cohort(known or fields.INT31)
 
   def client_training(self, task: Any, epochs: int | None = None) -> Any:
-    """Returns how a client trains, a `client.ClientTraining`, by default for a round's epochs."""
+    """Returns the `client.ClientTraining`, by default for the epochs of a round."""
     from tff_adaptive import algorithms, client
 
     own = self.training

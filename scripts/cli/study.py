@@ -107,7 +107,7 @@ class Claim:
     self.close()
 
   def should_prune(self, rounds: int, worth: float) -> bool:
-    """Whether other trials, at the present state of knowledge, leave no room on the next rung."""
+    """Whether the results of other trials so far keep this one from the next rung."""
     frozen = self._trial.study.get_trials(deepcopy=False)[self.number]
     if rounds not in frozen.intermediate_values:
       self._trial.report(worth, rounds)
@@ -123,7 +123,7 @@ class Study:
     Args:
       folder: The sweep's folder.
       space: The space to search.
-      plan: How to search it.
+      plan: The plan of the search.
 
     Raises:
       ValueError: If the folder holds another search, or a damaged one.

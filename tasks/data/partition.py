@@ -133,7 +133,7 @@ def counts_by_client(labels: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def report_of_sizes(sizes: Sequence[int]) -> dict[str, float]:
-  """Returns the numbers of clients and examples, and the clients' smallest to mean size."""
+  """Returns the numbers of clients and examples, and the clients' extreme, median and mean size."""
   return {
     'clients': len(sizes),
     'examples': int(np.sum(sizes)),

@@ -1,4 +1,4 @@
-"""How the server combines updates: aggregators by name, and the privacy that noise gives."""
+"""Aggregators, by which the server combines updates, and the accounting of their privacy."""
 
 import lazy_loader
 

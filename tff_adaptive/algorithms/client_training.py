@@ -124,10 +124,10 @@ def build_exchange(
   message_type: tff.Type,
   client_state_type: tff.Type | None = None,
 ) -> tff.Computation:
-  """Builds what a client sends before training: `(<M, W, C, D*> -> <E, float32>)`; see `build`.
+  """Builds `(<M, W, C, D*> -> <E, float32>)`: the values that a client sends before training.
 
   E is the correction's `exchange` times the client's weight, and the float32 is this weight. The
-  cohort's mean is the sum of the former divided by the sum of the latter.
+  cohort's mean is the sum of E divided by the sum of the weights. See `build` for the types.
   """
   model, training, correction = recipe.model, recipe.training, recipe.correction
 

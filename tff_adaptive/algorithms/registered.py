@@ -81,7 +81,7 @@ def counts(
   clients: corrections.RegisteredClients | None = None,
   training: local_training.ClientTraining | None = None,
 ) -> registry.Counts:
-  """Returns what a client receives, sends and computes in a round, for `costs.CostModel`.
+  """Counts a client's communication and computation in a round, for `costs.CostModel`.
 
   The counts are found by tracing the correction's functions. Published costs in the registry
   replace the traced bytes. The averaged state of a client optimizer is counted in both directions.

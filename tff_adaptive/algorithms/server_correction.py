@@ -14,7 +14,7 @@ from tff_adaptive.corrections import base as corrections, results
 
 
 class ServerUpdate(NamedTuple):
-  """What the correction computes at the server in a round.
+  """The results of the correction at the server in a round.
 
   Attributes:
     correction: The new server state; see `components.Recipe.server_state`.

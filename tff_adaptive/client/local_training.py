@@ -22,7 +22,7 @@ OPTIMIZER_STATES = ('reset', 'keep', 'average')
 
 @dataclasses.dataclass(frozen=True)
 class ClientTraining:
-  """How a client trains in a round.
+  """The settings of a client's training in a round.
 
   Attributes:
     optimizer: The client optimizer. The default is SGD, which the corrections' formulas assume.
@@ -94,7 +94,7 @@ class ClientTraining:
 
 
 class Message(NamedTuple):
-  """What a client receives in addition to the weights.
+  """The values that a client receives in addition to the weights.
 
   Attributes:
     t: The number of the round, int32, counted from 1.
@@ -235,8 +235,8 @@ def train(
 
   Args:
     model: The model.
-    training: How to train.
-    correction: How the local gradient is corrected.
+    training: The settings of the training.
+    correction: The client correction.
     weights: theta^{t-1}.
     data: The client's data, of type `data_type`; for a group, the list of the clients' elements.
     client_state: The client's state; for a group, every tensor has a leading axis G.

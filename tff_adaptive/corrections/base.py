@@ -19,7 +19,7 @@ class ClientRound(NamedTuple):
     theta_0: theta^{t-1}, the weights that it received.
     client_state: Its state from the last round in which it took part (see
       `Correction.client_state`).
-    broadcast: What the server sent in addition to the weights (see `Correction.broadcast`).
+    broadcast: The values that the server sent besides the weights (see `Correction.broadcast`).
     t: Number of the round, float32, counted from 1.
     eta_l: The client learning rate of this round, float32.
     num_examples: n_i, float32.
@@ -161,11 +161,11 @@ class Correction:
     return ()
 
   def broadcast(self, server_state: Any) -> Any:
-    """Returns what the server sends to the clients in addition to the weights."""
+    """Returns the values that the server sends to the clients in addition to the weights."""
     return ()
 
   def exchange(self, client: ClientRound) -> Any:
-    """Returns what a client sends before it trains; () for nothing.
+    """Returns the values that a client sends before it trains; () for none.
 
     All clients of the cohort receive the mean as `client.exchanged`, weighted like the updates. A
     client whose numbers are not finite is left out.
@@ -189,7 +189,7 @@ class Correction:
     return g_i
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
-    """Returns the client's new state, and what it uploads in addition to its model.
+    """Returns the client's new state, and the values that it uploads in addition to its model.
 
     Args:
       client: The values that the client knew during the round.

@@ -9,7 +9,7 @@ from tff_adaptive.corrections import base, results
 
 
 class Traced(NamedTuple):
-  """What a client computes and sends in a round besides the local steps' own gradients.
+  """The costs of a client's round besides the local steps' own gradients.
 
   Attributes:
     gradients: Number of gradients at other weights in a local step (`ClientRound.gradient_at`).

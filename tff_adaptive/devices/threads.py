@@ -1,4 +1,4 @@
-"""How many threads TensorFlow uses. Imports TensorFlow only in functions that need it."""
+"""The number of threads that TensorFlow uses. Imports TensorFlow only in functions that need it."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""How a TFF computation runs: as one TensorFlow graph, on a Ray cluster, or in TFF's runtime."""
+"""Runs TFF computations as one TensorFlow graph, on a Ray cluster, or in TFF's runtime."""
 
 import lazy_loader
 

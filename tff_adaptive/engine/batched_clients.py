@@ -1,8 +1,8 @@
 """Computations that a group of clients can run together, as batched operations.
 
-A `tff.tensorflow.computation` says what one client does. If there is a faster implementation for G
-clients at once, the builder of the computation declares it here. The graph engine finds it by the
-computation's graph and uses it; other runtimes ignore it.
+A `tff.tensorflow.computation` describes the work of one client. If there is a faster implementation
+for G clients at once, the builder of the computation declares it here. The graph engine finds it by
+the computation's graph and uses it; other runtimes ignore it.
 """
 
 import dataclasses

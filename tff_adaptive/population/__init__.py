@@ -1,7 +1,7 @@
 """Availability, speed and failures of clients, on a virtual clock. Pure NumPy.
 
-The modules say which clients a round can draw, what each of them finishes and when, and which of
-them count. `training` then trains those that count.
+The modules determine which clients a round can draw, how many local steps each of them takes until
+when, and whose updates count. `training` then trains these clients.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Which clients can be drawn, by round and virtual time."""
+"""The clients that can be drawn, by round and virtual time."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

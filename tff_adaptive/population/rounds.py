@@ -26,7 +26,7 @@ Draw: TypeAlias = Callable[[int, int, int, int], np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Population:
-  """How the clients of a run behave, and how the server deals with it.
+  """The behaviour of a run's clients, and the way in which the server waits for them.
 
   Attributes:
     availability: Which clients can be drawn at which time.
@@ -34,7 +34,7 @@ class Population:
     round_deadline: Virtual seconds after which a round closes, above 0. None waits for all.
     over_select: Factor >= 1: this multiple of `clients_per_round` clients is drawn. The round
       closes when `clients_per_round` have finished; the others count as dropped.
-    stragglers: How a client is treated that cannot take all its steps before the deadline. 'drop'
+    stragglers: The treatment of a client that cannot take all its steps before the deadline. 'drop'
       leaves it out; 'partial' lets it take the steps that fit, as in FedProx's variable work.
     dropout_rate: Probability in [0, 1) that a drawn client fails, at a random step.
   """
@@ -97,7 +97,7 @@ class RoundPlan:
     finished: Number of clients that count and took all their steps.
     partial: Number of clients that count and took fewer steps.
     dropped: Number of clients that failed, were late, or came when enough had finished.
-    virtual_seconds: How long the round takes.
+    virtual_seconds: The duration of the round.
     begins: Virtual seconds from the start of the run to that of the round.
   """
 
@@ -146,7 +146,7 @@ class Simulation:
     """Creates the simulation.
 
     Args:
-      population: How clients behave.
+      population: The behaviour of the clients.
       client_ids: The N clients.
       steps: K_i of each client, all its local steps of a round; 0 for a client without examples.
       seed: The run's seed, >= 0.

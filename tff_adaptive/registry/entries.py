@@ -64,11 +64,11 @@ class Hyperparameter:
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-  """What a client receives, sends and computes in a round; see `tff_adaptive.costs`.
+  """The communication and computation of a client in a round; see `tff_adaptive.costs`.
 
   Attributes:
-    down: What it receives, as a multiple of the model's size. 1 is the model alone.
-    up: What it sends, in the same unit. 1 is the update alone.
+    down: The data that it receives, as a multiple of the model's size. 1 is the model alone.
+    up: The data that it sends, in the same unit. 1 is the update alone.
     gradients: Number of batch gradients that a local step computes.
     full_gradients: Number of gradients over all of the client's examples in a round.
   """
@@ -132,7 +132,7 @@ class Algorithm(_WithHyperparameters):
     client_weighting: 'examples' or 'uniform': how the paper weighs clients.
     counts: A function from the hyperparameters by name to the published costs. None takes the
       traced costs; see `algorithms.counts`.
-    uploads: What else a client sends that moves the model, besides its update; '' for nothing.
+    uploads: Words for further values that a client sends and that move the model; '' for none.
     source: The user's file with the algorithm; None for an algorithm of this package.
   """
 
@@ -199,7 +199,7 @@ class Schedule(Named):
 
 @dataclasses.dataclass(frozen=True)
 class Aggregator(Named):
-  """How the server combines updates. `build` maps (values, cohort) to a TFF aggregation factory.
+  """A way to combine updates. `build` maps (values, cohort) to a TFF aggregation factory.
 
   Attributes:
     is_weighted: Whether it can weigh clients. If not, all count the same.

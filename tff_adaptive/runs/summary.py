@@ -88,7 +88,7 @@ def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> 
 
 
 def of_population(rows: Sequence[Mapping[str, float]], clients_per_round: int) -> dict[str, Any]:
-  """Summarises what happened to the clients that were drawn.
+  """Counts the outcomes for the clients that were drawn in a run.
 
   Args:
     rows: Column -> number for each round of a run with a population, round 0 first.

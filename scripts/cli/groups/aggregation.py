@@ -75,7 +75,7 @@ class Aggregation(fields.Group):
       return self.entry.values(options.parse('aggregator_option', self.aggregator_option))
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses an aggregator that does not go with the other settings."""
+    """Refuses an aggregator that cannot be combined with the other settings."""
     entry, chosen = self.entry, self.chosen
     weighting = settings.clients.client_weighting
     with fields.about('aggregator'):

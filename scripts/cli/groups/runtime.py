@@ -112,7 +112,7 @@ class Runtime(fields.Group):
     return {'cpus_per_worker': 1, 'gpus_per_worker': 0.0, 'subrounds': subrounds}
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses settings that do not go together, and devices that are not available."""
+    """Refuses settings that cannot be combined, and devices that are not available."""
     cohort = settings.most_clients
     if self.ray is not None:
       self._check_ray()

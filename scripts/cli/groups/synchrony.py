@@ -13,7 +13,7 @@ _OPTIONS = ('a', 'b', 'c')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Synchrony(fields.Group):
-  """The settings of rounds that do not wait; all are None for synchronous rounds."""
+  """The settings of buffered rounds; all are None for synchronous rounds."""
 
   TITLE = 'Rounds that do not wait (buffered: a round is a server step)'
 
@@ -60,7 +60,7 @@ class Synchrony(fields.Group):
       raise ValueError('--buffer_size stands in place of --participation: leave one of them out.')
 
   def build(self) -> buffered.Buffered | None:
-    """Returns the settings of a server that does not wait; None for synchronous rounds."""
+    """Returns the settings of buffered rounds; None for synchronous rounds."""
     if self.synchrony != 'buffered':
       return None
     if self.concurrency is None:

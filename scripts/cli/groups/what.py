@@ -103,9 +103,7 @@ class What(fields.Group):
     return '' if user_code.is_reference(self.task) else self.task
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses more clients in a round than the task has, and a client optimizer that does not go
-    with the algorithm.
-    """
+    """Refuses cohorts larger than the task, and client optimizers that the algorithm refuses."""
     algorithm = self.algorithm_entry
     clients = catalog.num_clients(self.known_task, self.task_options)
     if clients is not None:
