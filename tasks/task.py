@@ -26,15 +26,12 @@ ExampleArrays = collections.OrderedDict  # OrderedDict(x=array[n, ...], y=array[
 
 
 def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
-  """Combines inputs and targets.
+  """Combines inputs and targets to `OrderedDict(x=array, y=array)`.
 
   Args:
     x: Array [n, ...], the inputs.
     y: Array [n, ...], the targets.
     where: A description of the arrays for error messages.
-
-  Returns:
-    OrderedDict(x=array, y=array).
 
   Raises:
     DataError: If they have different numbers of examples, or none.

@@ -131,7 +131,7 @@ def max_pool(x: tf.Tensor, size: int, stride: int, padding: str = 'VALID') -> tf
 
 
 def of_images(function: Callable, x: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
-  """Applies function(images [n, height, width, channels], *others [n, k]), also over clients."""
+  """Applies function(images [n, height, width, channels], *others [n, k]) with any axes for n."""
   x = tf.convert_to_tensor(x)
   if x.shape.rank == 4:
     return function(x, *others)

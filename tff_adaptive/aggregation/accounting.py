@@ -169,8 +169,8 @@ def noise_multiplier_for(
   Args:
     epsilon: The target, > 0.
     make: A function from a noise multiplier to an accountant.
-    rounds: Rounds of the run.
-    delta: In (0, 1).
+    rounds: Number of rounds of the run.
+    delta: The delta of this epsilon, in (0, 1).
 
   Raises:
     ValueError: If no noise multiplier up to 10^6 is enough, or an argument is out of its range.

@@ -71,31 +71,31 @@ def build_aggregator(
 
 
 def mean(values: Values, cohort: Cohort) -> None:
-  """The mean, which the algorithms use by default."""
+  """Returns None, which stands for the mean of the updates."""
   del values, cohort
 
 
 def clipping(values: Values, cohort: Cohort) -> Factory:
-  """The mean of updates clipped to a 2-norm, which is fixed or adapted as TFF does."""
+  """Builds the mean of updates clipped to a 2-norm, which is fixed or adapted as TFF does."""
   if values['norm'] is not None:
     return tff.aggregators.clipping_factory(values['norm'], _mean(cohort))
   return _robust(cohort, zeroing=False)
 
 
 def zeroing(values: Values, cohort: Cohort) -> Factory:
-  """The mean of updates; those with a coordinate beyond a fixed or adapted norm count as zero."""
+  """Builds the mean of updates; one with a coordinate beyond a fixed or adapted norm is zero."""
   if values['norm'] is not None:
     return tff.aggregators.zeroing_factory(values['norm'], _mean(cohort))
   return _robust(cohort, clipping=False)
 
 
 def robust(values: Values, cohort: Cohort) -> Factory:
-  """`tff.learning.robust_aggregator`."""
+  """Builds `tff.learning.robust_aggregator`; for the arguments see `build_aggregator`."""
   return _robust(cohort, **values)
 
 
 def compression(values: Values, cohort: Cohort) -> Factory:
-  """`tff.learning.compression_aggregator`, for any number of bits and any threshold."""
+  """Builds `tff.learning.compression_aggregator`, for any number of bits and any threshold."""
   encoded = tff.aggregators.EncodedSumFactory.quantize_above_threshold(
     quantization_bits=values['bits'], threshold=values['threshold']
   )
@@ -105,12 +105,12 @@ def compression(values: Values, cohort: Cohort) -> Factory:
 
 
 def secure(values: Values, cohort: Cohort) -> Factory:
-  """`tff.learning.secure_aggregator`."""
+  """Builds `tff.learning.secure_aggregator`; for the arguments see `build_aggregator`."""
   return tff.learning.secure_aggregator(weighted=cohort.is_weighted, **values)
 
 
 def dp_gaussian(values: Values, cohort: Cohort) -> Factory:
-  """`tff.aggregators.DifferentiallyPrivateFactory.gaussian_...` with noise from a seed.
+  """Builds `tff.aggregators.DifferentiallyPrivateFactory.gaussian_...` with noise from a seed.
 
   "Learning Differentially Private Recurrent Language Models" (McMahan et al., 2018); adaptive
   clipping: "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021).
@@ -135,7 +135,7 @@ def dp_gaussian(values: Values, cohort: Cohort) -> Factory:
 
 
 def dp_tree(values: Values, cohort: Cohort) -> Factory:
-  """`tff.aggregators.DifferentiallyPrivateFactory.tree_aggregation`.
+  """Builds `tff.aggregators.DifferentiallyPrivateFactory.tree_aggregation`.
 
   "Practical and Private (Deep) Learning without Sampling or Shuffling" (Kairouz et al., 2021).
   """

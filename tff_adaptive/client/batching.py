@@ -57,7 +57,7 @@ class Batching:
     batch_size: B, the examples in one step. None takes all of the client's examples in one step. A
       large B is no substitute: a step costs as much as B examples even if the client has fewer.
     epochs: E, passes over the client's examples in a round.
-    shuffle: Whether each epoch goes through the examples in a new order.
+    shuffle: Whether each epoch goes through the examples in a new order, which the seed draws.
     fill_last: Whether the last batch of an epoch is filled up with examples that are drawn again
       from the client's own, as in AdaBest's experiments. If False, the batch is smaller.
     unit_starts: A function x [n, ...] -> bool [n] that marks where a unit of examples begins.

@@ -152,7 +152,7 @@ class Correction:
   def client_state(self, weights: Weights) -> Any:
     """Returns a client's state before its first round, from the initial weights.
 
-    If a model function draws its weights at random, the weights here are drawn anew.
+    If a model function draws its weights at random, `weights` are another draw than the server's.
     """
     return ()
 

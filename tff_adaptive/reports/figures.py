@@ -53,7 +53,7 @@ def mean_curves(
     axis: The horizontal axis: 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
 
   Raises:
-    ValueError: If runs of a group have no round in common with a value, or no value of the axis.
+    ValueError: If the runs of a group have no common round with a value, or no values of the axis.
   """
   return [_curve(label, members, column, axis) for label, members in groups.items()]
 

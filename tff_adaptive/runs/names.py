@@ -1,4 +1,4 @@
-"""The names of algorithms, server optimizers and metrics in papers, and the words for errors."""
+"""Names of algorithms, server optimizers and metrics in papers, and which metrics are errors."""
 
 import os
 import re

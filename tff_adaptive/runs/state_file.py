@@ -51,7 +51,7 @@ class Count(NamedTuple):
 
   Attributes:
     clients: The number of clients that have a state.
-    digest: The sum of the states' checksums, which a round can update from its states.
+    digest: The sum of the states' checksums. A round updates it by its changes.
   """
 
   clients: int = 0

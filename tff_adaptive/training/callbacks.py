@@ -58,7 +58,7 @@ class Callback:
     return {}
 
   def end(self, result: 'TrainingResult') -> None:
-    """Called once the summary is written; not after an error."""
+    """Called after the summary is written, but not after an error."""
 
   def close(self) -> None:
     """Called last, after an error too, if `begin` was called."""

@@ -67,8 +67,8 @@ class Stop:
   Attributes:
     requested: Whether the run should end after the current round, which is saved.
     exit_code: The exit code of the process.
-    announce: A function that takes a line for the user, or None.
-    on_abort: A function that is called if the process ends at once.
+    announce: A function that shows a line of text to the user, or None.
+    on_abort: Functions that are called if the process ends at once.
   """
 
   def __init__(self) -> None:

@@ -33,7 +33,7 @@ class RayPool:
 
   Attributes:
     settings: The settings of each worker.
-    report: A function that takes a line for the user. The default gives a warning.
+    report: A function that shows a line of text to the user. The default gives a warning.
     occasion: A text such as 'round 7', with which lines and errors begin.
     counters: See `ray_context.RayContext.counters`.
   """

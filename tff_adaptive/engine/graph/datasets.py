@@ -48,7 +48,7 @@ class DatasetCache:
     self._entries: Any = weakref.WeakKeyDictionary()
 
   def find(self, dataset: tf.data.Dataset) -> tf.Tensor | None:
-    """Returns the variant of a dataset's elements if they are kept."""
+    """Returns the variant of a dataset's elements if they are kept, else None."""
     return self._entries.get(dataset, (None, 0))[0]
 
   def offer(self, dataset: tf.data.Dataset, variant: tf.Tensor) -> tf.Tensor:

@@ -43,7 +43,13 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Grouped:
-  """A node at the clients that a group of clients can compute together; see `batched_clients`."""
+  """A node at the clients that a group of clients can compute together; see `batched_clients`.
+
+  Attributes:
+    group: The implementation for groups.
+    argument: The argument of the computation, which may contain nodes.
+    parameter: The type of the argument.
+  """
 
   group: batched_clients.Group
   argument: Any

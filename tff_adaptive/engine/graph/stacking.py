@@ -19,7 +19,7 @@ def box(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
 
 
 def unbox(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
-  """Returns what `box` wrapped, a tensor or (for a sequence type) a dataset; others unchanged."""
+  """Returns the tensor or dataset that `box` wrapped; returns other tensors unchanged."""
   if isinstance(type_spec, tff.types.SequenceType):
     if tf.inside_function():
       return values.Sequence(variant=value)
