@@ -30,7 +30,7 @@ _IN_COLUMNS = {
 class Population(fields.Group):
   """The settings of a population; all are None for a run without one."""
 
-  TITLE = 'Clients as they are (without these flags every drawn client finishes)'
+  TITLE = 'Unavailable, slow and failing clients (by default every drawn client finishes)'
 
   availability: str | None = fields.flag(
     'When clients are available: always; independent, with a probability; diurnal, a part of each'
