@@ -45,16 +45,16 @@ def load(
 
   Args:
     name: 'emnist_letters', 'cifar10_cnn', 'cifar100_cnn', 'mnist_skewed' or 'digits_skewed'.
-    data_dir: The folder with `emnist_letters.npz` or `letters.npz` (labels 1 to 26), with
-      `cifar10.npz` or `cifar10_lossless.npz`, with `cifar100.npz`, or with `mnist.npz` or
-      `mnist_digits.npz`, as the task needs; None uses TensorFlow Datasets.
+    data_dir: The folder with the file for emnist_letters (`emnist_letters.npz` or `letters.npz`,
+      labels 1 to 26), cifar10_cnn (`cifar10.npz` or `cifar10_lossless.npz`), cifar100_cnn
+      (`cifar100.npz`) or mnist_skewed (`mnist.npz` or `mnist_digits.npz`); None uses TensorFlow
+      Datasets.
     seed: Seeds the partition and, for scikit-learn's digits, which fifth is the test split.
     num_clients: Number of clients, of which one in 11 is held out for tuning.
-    alpha: Concentration of the label Dirichlet; inf or none for IID. The paper has 0.03, 0.3 and
-      IID.
+    alpha: Concentration of the label Dirichlet; inf or none for IID (paper: 0.03, 0.3, IID).
     unbalance: Log-normal spread of the clients' sizes; 0.3 in the paper's unbalanced setting.
-    validation: Examples to evaluate on during training: 'clients', those of the held-out clients;
-      or 'test', the test split, for curves by which nothing is chosen.
+    validation: Examples to evaluate on during training: 'clients', the examples of the held-out
+      clients; or 'test', the test split, for curves that are not used to choose settings.
 
   Returns:
     The task. Its test data are the test split.

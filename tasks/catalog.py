@@ -121,7 +121,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       extra=_TOKENS,
     ),
     'shakespeare_transformer': Entry(
-      'the same with a transformer of 1.3 million weights; workers=8 divides the text (DiLoCo)',
+      'next character in Shakespeare by role, transformer of 1.3 million weights (DiLoCo)',
       'shakespeare.load_transformer',
       batch_size=16,
       rounds=50,
@@ -165,7 +165,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     'cifar100_cnn': _ada_best('CIFAR-100, CNN of two convolutions (AdaBest)', 1e-3),
     'mnist_skewed': _ada_best("MNIST digits in AdaBest's partition, MLP 784-100-100-10"),
     'digits_skewed': _ada_best(
-      "scikit-learn's digits in AdaBest's partition, the same MLP; offline", num_clients=100
+      "scikit-learn's digits in AdaBest's partition, MLP 784-100-100-10; offline", num_clients=100
     ),
     'mnist_2nn': _mnist('MNIST, 100 clients of 600, two hidden layers of 200 (FedAvg paper)'),
     'mnist_cnn': _mnist('MNIST, 100 clients of 600, CNN of two convolutions (FedAvg paper)'),

@@ -89,8 +89,8 @@ def load_brca(data_dir: str | None = None) -> task_lib.Task:
   """Loads the survival of 1,088 patients with breast cancer in six regions; 866 of them train.
 
   Args:
-    data_dir: The folder with `brca.csv` (39 features, E and T) and `train_test_split.csv`, which
-      leaves 8 of its patients out.
+    data_dir: The folder with `brca.csv` (39 features, the event indicator E and the time T) and
+      `train_test_split.csv`. 8 patients of `brca.csv` are not in the split.
 
   Returns:
     The task. y is [n, 2]: whether death was seen, and the days until death or until the patient was

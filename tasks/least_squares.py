@@ -28,8 +28,8 @@ def load(
   Args:
     seed: Seeds the problem.
     num_clients: Number of clients.
-    rows: Rows of every A_k, a client's examples. A batch of this size is full gradient descent.
-    columns: The dimension of x.
+    rows: Number of examples of each client. With a batch of this size a step uses all of them.
+    columns: Number of weights.
     unlikeness: How far the clients' own solutions lie apart.
     dtype: 'float32' or 'float64'.
 

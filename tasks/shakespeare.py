@@ -65,9 +65,9 @@ def load_transformer(
 
   Args:
     data_dir: The folder with `shakespeare.sqlite`; None downloads it.
-    workers: All training sequences are dealt out evenly to so many clients, as in DiLoCo; None for
-      a client a role.
-    seed: The seed by which sequences are dealt out.
+    workers: Number of clients over which all training sequences are divided evenly, as in DiLoCo.
+      None: each role is a client.
+    seed: The seed of this division.
 
   Returns:
     The task. Its loss is the mean over a batch's tokens that are not padding. Its validation data

@@ -28,11 +28,11 @@ def load(
   Args:
     seed: The seed of all draws.
     alpha: How much the clients' models differ.
-    beta: How much their inputs differ.
-    iid: Whether all clients have the same W and b, of mean 0, and v_k = 0. Then alpha and beta have
-      no effect, as in the published code.
-    num_clients: Number of clients. Each has 50 examples and a log-normal number more (of mean 4
-      and deviation 2).
+    beta: How much the clients' inputs differ.
+    iid: Whether all clients have the same true model and inputs of the same distribution. Then
+      alpha and beta have no effect, as in the published code.
+    num_clients: Number of clients. Each has 50 examples plus a log-normal number, whose logarithm
+      has mean 4 and deviation 2.
 
   Returns:
     The task. Nine tenths of each client's examples are for training. `test_clients` has the others,

@@ -73,7 +73,9 @@ def _task(name: str, description: str, module: str, function: str) -> str:
       raise ValueError(f'tasks/{module}.py: describe {key} in the docstring of {function}')
   data = 'none needed.'
   if name not in catalog.OFFLINE:
-    data = help_of['data_dir'].replace('; None', '; without it the task')
+    # Of a folder for several tasks: 'with the file for TASK (FILES), TASK (FILES); None ...'.
+    files = re.sub(rf'the file for .*?\b{name} \((.*?)\).*;', r'\1;', help_of['data_dir'])
+    data = files.replace('; None', '; without it the task')
     data = data[0].lower() + data[1:]
   text = f'### {name}\n\n{description[0].upper()}{description[1:]}. Data: {data}'
   rows = [f'| `{key}` | {_value(value)} | {help_of[key]} |' for key, value in options.items()]
