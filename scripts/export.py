@@ -79,16 +79,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def export(run: Any, file_format: str, output: str, which: str = 'best') -> dict[str, Any]:
-  """Writes a run's model; on failure nothing is left.
+  """Writes a run's model, and returns the contents of export.json; on failure nothing is left.
 
   Args:
     run: A run loaded by `tasks.load_run`.
     file_format: One of `FORMATS`.
     output: The folder to create.
     which: One of `WEIGHTS`.
-
-  Returns:
-    The contents of export.json.
 
   Raises:
     ValueError: If the run has no checkpoint or no such weights, or its data cannot be loaded.

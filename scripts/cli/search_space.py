@@ -178,14 +178,11 @@ def label(point: Point) -> str:
 
 
 def read(grids: Sequence[str], ranges: Sequence[str]) -> dict[str, Sequence[str] | Range]:
-  """Parses the flags that say what is varied.
+  """Parses the flags that say what is varied to the axes of a `Space`.
 
   Args:
     grids: Texts FLAG=VALUE,VALUE.
     ranges: Texts FLAG=LOW,HIGH or FLAG=LOW,HIGH,log.
-
-  Returns:
-    The axes of a `Space`.
 
   Raises:
     ValueError: If a text has another form, or its flag is unknown or occurs twice.

@@ -20,7 +20,7 @@ _MOST_UNBALANCE = 10.0
 def client_sizes(
   num_examples: int, num_clients: int, seed: int = 0, unbalance: float = 0.0
 ) -> np.ndarray:
-  """Returns the clients' numbers of examples, each at least 1, which sum to `num_examples`.
+  """Returns int64 [num_clients], the sizes of clients, each >= 1, which sum to `num_examples`.
 
   Args:
     num_examples: Number of examples to divide.
@@ -28,9 +28,6 @@ def client_sizes(
     seed: Seed of the log-normal draws.
     unbalance: Standard deviation of the logarithm of the sizes, 0 to 10. AdaBest (section 4.4) has
       0.3 for unbalanced clients. With 0 sizes are equal up to one example.
-
-  Returns:
-    int64 [num_clients].
 
   Raises:
     DataError: If there are too few examples or `unbalance` is out of range.

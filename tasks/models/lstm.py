@@ -29,7 +29,7 @@ def lstm(
   bias: tf.Tensor,
   is_compiled: bool = False,
 ) -> tf.Tensor:
-  """Runs an LSTM from zero state over a sequence.
+  """Runs an LSTM from zero state over a sequence; returns the outputs h_t, [T, B, H].
 
   All arguments may have a leading client axis, and T is static. The compiled recurrence needs
   float32 and a CPU.
@@ -40,9 +40,6 @@ def lstm(
     recurrent: R, [H, 4 H].
     bias: b, [4 H].
     is_compiled: Whether the recurrence is the compiled operation.
-
-  Returns:
-    The outputs h_t, [T, B, H].
   """
   steps, units = x.shape[-3], recurrent.shape[-2]
   # The inputs' share of z for all time steps in one product.

@@ -46,15 +46,12 @@ def initial_weights(
 
 
 def run(weights: Any, embedded: tf.Tensor, heads: int) -> tf.Tensor:
-  """Computes the transformer. All arguments may have a leading client axis.
+  """Returns the logits, [T, B, vocabulary]. All arguments may have a leading client axis.
 
   Args:
     weights: `initial_weights` without the embedding.
     embedded: float [T, B, size].
     heads: Number of heads of the attention.
-
-  Returns:
-    The logits, [T, B, vocabulary].
   """
   positions, *rest = weights
   h = _swap(embedded, -3) + _over_examples(positions)

@@ -1,7 +1,6 @@
 """The builders: correction x server optimizer x schedule, in general and by name.
 
-Every builder takes the arguments of `build_drift_corrected`, whose docstring explains them. A
-builder's own docstring explains only the arguments that it adds. A builder that has no argument
+Every builder takes the arguments of `build_drift_corrected`. A builder that has no argument
 `server_optimizer` uses the server optimizer in its name, with the rate `server_learning_rate`. The
 defaults of hyperparameters and of `client_weighting` are those of the registry: examples count in
 FedAvg, in FedOpt (its variants with a server optimizer) and in FedProx, clients in the others.
@@ -130,6 +129,7 @@ def build_fed_avg(
 
   Args:
     server_learning_rate: eta of the server's SGD, or a schedule. 1 gives FedAvg.
+    model, **common: See `build_drift_corrected`.
   """
   server = optimizers.build_sgdm(server_learning_rate)
   return build_drift_corrected(model, corrections.Correction(), server, **_by_examples(common))
@@ -146,6 +146,7 @@ def build_fed_avgm(
 
   Args:
     server_learning_rate, momentum: See `optimizers.build_sgdm`.
+    model, **common: See `build_drift_corrected`.
   """
   server = optimizers.build_sgdm(server_learning_rate, momentum=momentum)
   return build_drift_corrected(model, corrections.Correction(), server, **_by_examples(common))
@@ -164,6 +165,7 @@ def build_fed_adagrad(
 
   Args:
     server_learning_rate, tau, beta1, initial_v: See `optimizers.build_adagrad`.
+    model, **common: See `build_drift_corrected`.
   """
   server = optimizers.build_adagrad(server_learning_rate, tau=tau, beta1=beta1, initial_v=initial_v)
   return build_drift_corrected(model, corrections.Correction(), server, **_by_examples(common))
@@ -185,6 +187,7 @@ def build_fed_adam(
   Args:
     server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: See
       `optimizers.build_adam`.
+    model, **common: See `build_drift_corrected`.
   """
   values: dict[str, Any] = dict(tau=tau, beta1=beta1, beta2=beta2, bias_correction=bias_correction)
   server = optimizers.build_adam(server_learning_rate, initial_v=initial_v, **values)
@@ -207,6 +210,7 @@ def build_fed_yogi(
   Args:
     server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: See
       `optimizers.build_yogi`.
+    model, **common: See `build_drift_corrected`.
   """
   values: dict[str, Any] = dict(tau=tau, beta1=beta1, beta2=beta2, bias_correction=bias_correction)
   server = optimizers.build_yogi(server_learning_rate, initial_v=initial_v, **values)
@@ -224,6 +228,7 @@ def build_fed_prox(
 
   Args:
     mu: Weight of the proximal term, >= 0. 0 gives FedAvg.
+    model, server_optimizer, **common: See `build_drift_corrected`.
   """
   correction = corrections.FedProx(mu)
   return build_drift_corrected(model, correction, server_optimizer, **_by_examples(common))
@@ -242,6 +247,7 @@ def build_scaffold(
   Args:
     num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
     scaffold_option: The paper's option I (1) or II (2); see `corrections.Scaffold`.
+    model, server_optimizer, **common: See `build_drift_corrected`.
   """
   correction = corrections.Scaffold(num_clients, scaffold_option)
   return build_drift_corrected(model, correction, server_optimizer, **common)
@@ -258,6 +264,7 @@ def build_scaffold_m(
 
   Args:
     num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
+    model, server_optimizer, **common: See `build_drift_corrected`.
   """
   correction = corrections.ScaffoldM(num_clients)
   return build_drift_corrected(model, correction, server_optimizer, **common)
@@ -277,8 +284,9 @@ def build_fed_dyn(
   Args:
     num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
     mu: Weight of the client's correction, >= 0.
-    mean_examples: The mean number of examples of a client. It scales mu by the client's size:
-      mu_i = mu mean_examples / n_i. None means mu_i = mu.
+    mean_examples: The mean number of examples of a client. It scales mu by the client's size: mu_i
+      = mu mean_examples / n_i. None means mu_i = mu.
+    model, server_optimizer, **common: See `build_drift_corrected`.
   """
   correction = corrections.FedDyn(mu, num_clients, mean_examples)
   return build_drift_corrected(model, correction, server_optimizer, **common)
@@ -301,6 +309,7 @@ def build_ada_best(
     mu, scale_mu, beta_decay, plateau_rounds: See `corrections.AdaBest`.
     beta: Weight of the past in the server's estimate, in [0, 1]. Use 0.2 with a server optimizer
       that has momentum (sgdm, adam, yogi), because the default diverges there.
+    model, server_optimizer, **common: See `build_drift_corrected`.
   """
   correction = corrections.AdaBest(mu, beta, scale_mu, beta_decay, plateau_rounds)
   return build_drift_corrected(model, correction, server_optimizer, **common)

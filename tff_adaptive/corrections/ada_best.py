@@ -19,7 +19,7 @@ class AdaBest(base.Correction):
   """AdaBest, Algorithm 1 of "AdaBest" (Varno et al., 2022).
 
   The local gradient is g - mu_i h_i. A client updates h_i <- h_i / (t - t'_i) + g_i, where t'_i is
-  the round before in which it took part. h_i is stored without mu_i, which multiplies it when it is
+  the round in which it took part before. h_i is stored without mu_i, which multiplies it when it is
   used; this is the same for a constant mu. The server has h^t = beta (h^{t-1} + g-bar^t) and
   descends along g-bar^t + h^t. By Remark 2 this h^t equals equation (2), beta (theta-bar^{t-1} -
   theta-bar^t), and it is defined for every server optimizer. With beta = mu = 0 this is FedAvg.

@@ -206,7 +206,8 @@ class Correction:
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
     """Returns the new server state and the direction that the server optimizer descends along.
 
-    An optional third value, a float32 scalar, multiplies the step of the server optimizer.
+    `server_state` is the state before the round. An optional third value, a float32 scalar,
+    multiplies the step of the server optimizer.
     """
     return server_state, server.g_bar
 

@@ -16,15 +16,12 @@ from tff_adaptive.kernels import library
 
 
 def recurrence(z: tf.Tensor, recurrent: tf.Tensor, steps: int) -> tf.Tensor:
-  """Runs the recurrence over a sequence. It can be differentiated once.
+  """Returns h_1 ... h_T, float32 [..., T B, H], which can be differentiated once.
 
   Args:
     z: float32 [..., T B, 4 H], the inputs' part of the gates for all steps, time first.
     recurrent: R, float32 [..., H, 4 H]; the leading axes are those of z.
     steps: T.
-
-  Returns:
-    h_1 ... h_T, float32 [..., T B, H].
 
   Raises:
     KernelError: If the operations are not available; see `library.load`.

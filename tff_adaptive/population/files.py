@@ -11,14 +11,11 @@ PROFILE_COLUMNS = ('probability', 'phase', *speed.COLUMNS)
 
 
 def read_trace(path: str) -> dict[str, list[tuple[float, float]]]:
-  """Reads a trace of the clients' availability.
+  """Reads a trace of the clients' availability: client id -> its intervals, for `Trace`.
 
   Args:
     path: A CSV file with the columns client, from and until, in virtual seconds. A client may have
       any number of lines. Blanks around cells are ignored.
-
-  Returns:
-    Client id -> its intervals, for `Trace`.
 
   Raises:
     ValueError: If the file cannot be read; the error names the line. `Trace` checks the times.
@@ -30,15 +27,12 @@ def read_trace(path: str) -> dict[str, list[tuple[float, float]]]:
 
 
 def read_profiles(path: str) -> dict[str, dict[str, float]]:
-  """Reads measured properties of clients.
+  """Reads measured properties of clients: column -> client id -> value.
 
   Args:
     path: A CSV file with the column client and one or more of probability, phase, seconds_per_step,
       downlink and uplink (10^6 bytes a second). Each client has one line. Blanks around cells are
       ignored.
-
-  Returns:
-    Column -> client id -> value.
 
   Raises:
     ValueError: If the file cannot be read; the error names the line. `Speed` and the availabilities

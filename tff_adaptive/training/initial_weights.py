@@ -12,16 +12,13 @@ from tff_adaptive.runs import run as run_lib
 
 
 def initial_weights_from(path: str, model: 'models.Model') -> tuple[np.ndarray, ...]:
-  """Returns weights for `models.with_initial_weights`, checked against the model.
+  """Returns weights for `models.with_initial_weights`, in the model's order and dtypes.
 
   Args:
     path: A run's folder, a .keras or .npz file, or the folder in which scripts/export.py wrote one.
       Of a run it takes theta or theta-bar, whichever had the better last value of its metric.
     model: The model that starts from the weights. If both have names, weights are matched by name.
       Otherwise they must have the model's shapes in the model's order.
-
-  Returns:
-    The weights in the model's order and dtypes.
 
   Raises:
     ValueError: If there is no such run or file, if its weights do not fit (the message names the

@@ -32,7 +32,7 @@ class Failure(Exception):
 
   @classmethod
   def of(cls, error: Exception, where: str) -> 'Failure':
-    """Converts an error to a form that can be sent."""
+    """Converts an error in a worker, named by `where`, to a form that can be sent."""
     frames = list(traceback.extract_tb(error.__traceback__))
     for frame in frames:
       frame.locals = None

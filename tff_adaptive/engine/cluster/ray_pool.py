@@ -169,7 +169,7 @@ class RayPool:
     """Calls a function in a worker of each node; returns pairs of the node's name and the result.
 
     Raises:
-      WorkersLost: If there has been no node with room for a worker for some time.
+      WorkersLost: If no node has had the resources of a worker for some time.
     """
     self._look()
     while not self._room:

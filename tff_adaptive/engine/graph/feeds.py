@@ -144,7 +144,14 @@ class Layout:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ClientParameter:
-  """A client-placed parameter, which the loop reads client by client; `host` holds datasets."""
+  """A client-placed parameter, which the loop over the clients reads client by client.
+
+  Attributes:
+    leaves: The leaves of the parameter, in order.
+    tensors: The flat tensors that feed them.
+    type: The type of one client's value.
+    host: The device of datasets and offsets; None lets TensorFlow choose.
+  """
 
   leaves: Sequence[Leaf]
   tensors: Sequence[tf.Tensor]

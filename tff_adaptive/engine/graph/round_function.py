@@ -19,14 +19,24 @@ from tff_adaptive.engine.graph import (
 
 @dataclasses.dataclass(frozen=True)
 class RoundFunction:
-  """A function of flat feeds for a computation, which `tf.function` traces."""
+  """A function of flat feeds for a computation, which `tf.function` traces.
 
-  block: Any  # In call-dominant form: a Lambda, or anything else without parameter.
+  Attributes:
+    block: The computation in call-dominant form: a Lambda, or another block if it has no parameter.
+    layout: The way in which the parameter is fed.
+    parallel_clients: Number of clients that may train at once on a device.
+    grouping: How many clients train together.
+    placement: The devices of the server and of the clients.
+    has_permits: Whether the last argument is a handle of permits.
+    default_num_clients: The number of clients if no argument is client-placed; None if not known.
+  """
+
+  block: Any
   layout: feeds.Layout
   parallel_clients: int
   grouping: client_loop.Grouping
   placement: placement_lib.Placement
-  has_permits: bool = False  # Whether the last argument is a handle of permits.
+  has_permits: bool = False
   default_num_clients: int | None = None
 
   def __call__(self, *flat: tf.Tensor) -> list[tf.Tensor]:
