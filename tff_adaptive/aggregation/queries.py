@@ -55,7 +55,7 @@ class SeededGaussianSumQuery(tfp.GaussianSumQuery):
 
 
 class SeededAdaptiveClipSumQuery(tfp.QuantileAdaptiveClipSumQuery):
-  """`tfp.QuantileAdaptiveClipSumQuery`, geometric, with noise from seeds in its state."""
+  """A geometric `tfp.QuantileAdaptiveClipSumQuery` with noise from seeds in its state."""
 
   def __init__(self, seeds: Sequence[int], **options: float) -> None:
     """Creates the query from two seeds (four 64-bit integers) and the base class's options."""

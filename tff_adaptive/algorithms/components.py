@@ -47,7 +47,7 @@ class Recipe(NamedTuple):
     return collections.OrderedDict(correction=own, optimizer=slots)
 
   def split(self, server_state: Any) -> tuple[Any, Any]:
-    """Splits a server state into the correction's and the client optimizer's part, or () for it."""
+    """Splits a server state into the correction's part and the client optimizer's part, or ()."""
     if self.training.optimizer_state != 'average':
       return server_state, ()
     return server_state['correction'], tuple(server_state['optimizer'])

@@ -42,12 +42,12 @@ class ClientTraining:
     clip_norm: If given, the corrected gradient is scaled down to this 2-norm.
     seed: Seed of shuffling and dropout, from 0 to 2^62 - 1.
     xla: Whether XLA compiles the local step. Meant for GPUs, and only for models of this project.
-    versions: Number of older models that are kept for clients that began with them (see
-      `training.Buffered`); 0 for synchronous rounds. `distributor` in the server state then has a
-      stack of the models of a step's clients. After the step it has the model with which the step
-      began, which the caller keeps. A client's data have two more entries: `version` (int32), the
-      row of its model in the stack, or -1 for the present model, and `discount` (float32), a factor
-      of its update. Clients are not trained in groups.
+    versions: Number of older models that a run keeps for clients that began with them (see
+      `training.Buffered`); 0 for synchronous rounds. Before a step, `distributor` in the server
+      state is the stack of the models that its clients began with. After the step it is the model
+      before the step, which the caller keeps. A client's data have two more entries: `version`
+      (int32), the row of its model in the stack, or -1 for the present model, and `discount`
+      (float32), a factor of its update. Clients are not trained in groups.
     mixing: Whether such an update is the present model minus the client's, as in FedAsync; the
       factor is then called `mixed`. See `training.Buffered`.
 

@@ -88,7 +88,7 @@ def _nvidia_folders() -> list[str]:
 
 
 def check_libraries() -> None:
-  """Raises an error if a GPU's libraries are missing, early, before slow imports."""
+  """Raises ValueError if a GPU's libraries are missing; to be called before slow imports."""
   build = private_apis.installed_build()
   if not build.get('is_cuda_build') or missing_libraries():
     raise ValueError(explain(build))

@@ -1,7 +1,7 @@
 """Availability, speed and failures of clients, on a virtual clock. Pure NumPy.
 
-The modules determine which clients a round can draw, how many local steps each of them takes until
-when, and whose updates count. `training` then trains these clients.
+The modules determine which clients a round can draw, how many local steps each takes, when it
+finishes, and whose updates count. `training` then trains these clients.
 """
 
 import lazy_loader

@@ -140,7 +140,7 @@ class Record:
     return config
 
   def note_changes(self, folder: str) -> None:
-    """Adds the settings that a resumed run changes to config.json, which nobody else may write now.
+    """Adds a resumed run's changes to config.json; the caller holds the checkpoint's lock.
 
     Raises ResumeError if the run there has other settings, or the file cannot be written.
     """

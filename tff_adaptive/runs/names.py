@@ -97,7 +97,7 @@ def _title(table: Mapping[str, Any], name: Any) -> str:
 
 
 def metric(column: str) -> str:
-  """Returns a column in words, such as 'validation recall at 5', and whether it is of theta-bar."""
+  """Returns a column in words, such as 'validation recall at 5 (mean of the client models)'."""
   kind, _, rest = column.partition('_')
   if kind == 'inference':
     return f'validation {rest} (mean of the client models)'.replace('_', ' ')

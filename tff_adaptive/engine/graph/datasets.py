@@ -1,4 +1,4 @@
-"""Converts sequences to dataset variants; keeps the elements of datasets that come again.
+"""Converts sequences to dataset variants; keeps elements of datasets that are given again.
 
 A pipeline of tf.data (shuffle, batch, map) costs several times the local steps of a small model.
 TFF serializes a dataset for each call, so its shuffles begin anew in each call. If all its random

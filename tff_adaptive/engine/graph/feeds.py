@@ -32,7 +32,7 @@ from tff_adaptive.engine.graph import (
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-  """One leaf of the parameter: its type, and the form (see above) in which it is fed."""
+  """One leaf of the parameter: its type, and the form (see the module) in which it is fed."""
 
   type: tff.types.Type
   form: str  # Above; or not at the clients: 'tensor', 'variant'.
