@@ -39,7 +39,7 @@ from research.faults import mutants
 from research.faults.mutation_child import Child, Target
 
 PRODUCT = ('tff_adaptive', 'tasks', 'scripts')
-_MOST_FILES = 6  # Of tests, for a mutant.
+_MOST_FILES = 12  # Of tests, for a mutant.
 _FORK = multiprocessing.get_context('fork')
 _FIRST_LIMIT = 300  # Processor seconds of a mutant, before what its tests take is known.
 _RESULTS = ('survived', 'killed', 'timeout', 'stuck')
@@ -75,13 +75,15 @@ def _mirror(path: pathlib.Path) -> pathlib.Path:
 def tests_of(path: pathlib.Path) -> tuple[str, ...]:
   """The test files that should notice a mistake in a module, the likeliest first."""
   mirror, name, tests = _mirror(path), module_name(path), _imported('tests', '_test.py')
-  importing = [test for test, names in tests.items() if name in names]
-  near = sorted(importing, key=lambda test: (test.parent != mirror.parent, str(test)))
-  product = [pair for folder in PRODUCT for pair in _imported(folder, '.py').items()]
-  users = [_mirror(user) for user, names in product if name in names]
+  found = [_imported(folder, ending) for folder in PRODUCT for ending in ('.py', '.pyi')]
+  users = [user for some in found for user, names in some.items() if name in names]
+  packages = {module_name(user) for user in users if user.suffix == '.pyi'}
+  direct = [test for test, names in tests.items() if name in names]
+  importing = [*direct, *(test for test, names in tests.items() if packages & names)]
+  near = sorted(importing, key=lambda test: (test not in direct, test.parent != mirror.parent))
   beside = [test for test in tests if test.parent == mirror.parent]
-  order = dict.fromkeys(test for test in (mirror, *near, *users, *beside) if test in tests)
-  return tuple(map(str, order))[:_MOST_FILES]
+  order = [test for test in (mirror, *near, *map(_mirror, users), *beside) if test in tests]
+  return tuple(map(str, dict.fromkeys(order)))[:_MOST_FILES]
 
 
 class Record:
@@ -171,10 +173,7 @@ def attack(path: pathlib.Path, chosen: list[mutants.Mutant], record: Record) -> 
   sound = True
   for mutant in chosen:
     name = f'{path}:{mutant.name}'
-    outcome = ('survived', 0.0, 'no tests')
-    if module.target.tests:
-      outcome = module.judge(name, _wait(module.start(mutant)))
-    if outcome:
+    if outcome := module.judge(name, _wait(module.start(mutant))):
       record.add(name, outcome, module.text)
     sound &= outcome is not None
   return sound

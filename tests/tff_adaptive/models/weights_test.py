@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tests.helpers import small_problem
 from tff_adaptive import models
+from tff_adaptive.models import weights as weights_lib
 
 keras = tf.keras
 X = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
@@ -42,6 +43,13 @@ def test_what_is_loaded_predicts_alike(tmp_path, build, file_format):
     found = tf.saved_model.load(path).signatures['serving_default'](x=X)['predictions']
   np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
   assert os.listdir(tmp_path) == [os.path.basename(path)]
+
+
+def test_an_exported_model_takes_its_inputs_as_they_are():
+  same = by_hand()
+  same.forward = lambda weights, x, training, seed: x
+  layer = weights_lib._Forward(same, same.initial_weights[0])
+  assert layer(tf.constant([1 / 3], tf.float64)).dtype == tf.float64
 
 
 def test_nothing_is_overwritten_and_nothing_half_written(tmp_path):

@@ -37,6 +37,17 @@ def test_a_run_that_is_not_complete_is_named_and_one_without_values_refused(tmp_
     _table(runs)
 
 
+def test_a_note_names_three_runs_and_says_whether_there_are_more(tmp_path):
+  runs = _seeds(tmp_path, 4 * [[0.1, 0.4]])
+  names = [str(tmp_path / str(i)) for i in range(3)]
+  assert _table(runs[:3])[2] == f'Not complete: 3 of 3 runs: {", ".join(_at(names))}.'
+  assert _table(runs)[2] == f'Not complete: 4 of 4 runs: {", ".join(_at(names))} and others.'
+
+
+def _at(names):
+  return [f'{name} (2 of 4 rounds)' for name in names]
+
+
 @pytest.mark.parametrize('end', [math.nan, math.inf, 500.0])
 def test_an_accuracy_of_a_run_whose_loss_diverged_is_in_no_mean(tmp_path, end):
   runs = _seeds(tmp_path, [[0.1, 0.4, 0.8], [0.1, 0.6, 0.6]])

@@ -1,5 +1,6 @@
 """What a program does at signals is its own while Ray begins; no address is waited for in vain."""
 
+import io
 import signal
 import socket
 import sys
@@ -17,6 +18,31 @@ def test_what_a_program_does_at_sigterm_stays():
   with joining._signals_kept():
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
   assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_watchdog_of_a_local_cluster_holds_nothing_of_the_programs_open(monkeypatch, tmp_path):
+  seen = {}
+
+  def popen(command, **given):
+    seen.update(given)
+    raise InterruptedError
+
+  monkeypatch.setattr(joining.subprocess, 'Popen', popen)
+  monkeypatch.setattr(joining, 'import_ray', lambda: None)
+  monkeypatch.setattr(joining.tempfile, 'mkdtemp', lambda **unused: str(tmp_path))
+  with pytest.raises(InterruptedError):
+    joining._start(1, False)
+  assert (seen['stdin'], seen['stdout'], seen['stderr']) == (
+    joining.subprocess.PIPE,
+    joining.subprocess.DEVNULL,
+    joining.subprocess.DEVNULL,
+  )
+
+
+def test_a_folder_that_is_gone_is_nothing_to_remove(monkeypatch, tmp_path):
+  monkeypatch.setattr(sys, 'stdin', io.StringIO())
+  monkeypatch.setattr(joining.time, 'sleep', lambda seconds: None)
+  joining.watch(str(tmp_path / 'gone'))
 
 
 def test_a_hint_comes_while_a_cluster_elsewhere_does_not_answer(monkeypatch):
