@@ -21,6 +21,9 @@ HYPERPARAMETERS = [
   for h in entry.hyperparameters
 ]
 
+# As published: the others weigh clients by their examples.
+UNIFORM = 'ada_best diloco fed_cm fed_dyn fed_exp fed_gamma fed_speed mo_fed_sam scaffnew scaffold'
+
 CORRECTION = """
 import dataclasses
 import tensorflow as tf
@@ -47,6 +50,11 @@ def _write(folder, text):
   path = folder / 'mine.py'
   path.write_text(text)
   return str(path)
+
+
+def test_averages_are_weighted_as_published():
+  found = {name for name, a in registry.ALGORITHMS.items() if a.client_weighting == 'uniform'}
+  assert found == {*UNIFORM.split(), 'scaffold_m'}
 
 
 @pytest.mark.parametrize('h', HYPERPARAMETERS)

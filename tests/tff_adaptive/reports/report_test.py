@@ -1,6 +1,7 @@
 """One table in all formats, with what each needs escaped; numbers in tables."""
 
 import csv
+import dataclasses
 import io
 import math
 import xml.etree.ElementTree as ET
@@ -29,6 +30,11 @@ def test_markdown():
     '',
     'Best of #2.',
   ]
+
+
+def test_a_report_stays_as_it_was_made():
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    report.Report([TABLE], '').tables = []
 
 
 def test_a_cell_is_one_line():

@@ -22,6 +22,13 @@ ROW = tff.types.to_type(
 )
 
 
+@pytest.mark.parametrize('value', [np.float32(1.5), np.int64(7), b'text', np.ones([0, 2])])
+def test_results_have_tffs_python_types(value):
+  found = values.to_numpy(tf.constant(value))
+  assert type(found) is type(value)
+  np.testing.assert_equal(found, value)
+
+
 def test_client_results_are_a_list_that_goes_back_and_each_has_its_own_memory(graph):
   identity = computations.identity(at_clients(ROW))
   rows = [
