@@ -51,10 +51,10 @@ def load(
       Datasets.
     seed: Seeds the partition and, for scikit-learn's digits, which fifth is the test split.
     num_clients: Number of clients, of which one in 11 is held out for tuning.
-    alpha: Concentration of the label Dirichlet; inf or none for IID (paper: 0.03, 0.3, IID).
+    alpha: Concentration of the labels' Dirichlet distribution; inf or none: IID. Paper: 0.03, 0.3.
     unbalance: Log-normal spread of the clients' sizes; 0.3 in the paper's unbalanced setting.
-    validation: Examples to evaluate on during training: 'clients', the examples of the held-out
-      clients; or 'test', the test split, for curves that are not used to choose settings.
+    validation: Examples to evaluate on during training. 'clients': those of the held-out clients.
+      'test': the test split, for curves that are not used to choose settings.
 
   Returns:
     The task. Its test data are the test split.

@@ -22,7 +22,7 @@ TUNED = ('client_learning_rate', 'server_learning_rate', 'tau')
 
 _SIZES = ('clients_per_round', 'batch_size', 'rounds', 'client_epochs', 'max_examples_per_client')
 
-# Tasks whose data are embedded or drawn: they take no files.
+# Tasks whose data come with a package or are drawn: they take no files.
 OFFLINE = ('digits', 'digits_skewed', 'least_squares', 'synthetic')
 
 _CLIENT, _SERVER, _TAU = (-1, -1, -1, -1, -1), (-1, -2, -2, -0.5, 0), (-2, -3, -3)
@@ -93,7 +93,7 @@ OWN = Entry("a user's own task", '', rounds=100)
 TASKS: Mapping[str, Entry] = MappingProxyType(
   {
     'digits': Entry(
-      'handwritten digits that come with scikit-learn, 60 clients, label Dirichlet; offline',
+      "scikit-learn's handwritten digits, 60 clients, labels by a Dirichlet distribution; offline",
       'digits.load',
       rounds=150,
       batch_size=10,
@@ -155,7 +155,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       log10_rates=((-1, -1.5, -1.5, -1.5, -1), (-1, 0, 0, 0, 0.5), (-2, -1, -1)),
     ),
     'cifar10': Entry(
-      'CIFAR-10 by label Dirichlet 0.1, ResNet-18 with group normalisation (FedOpt)',
+      'CIFAR-10, labels by Dirichlet(0.1), ResNet-18 with group normalisation (FedOpt)',
       'cifar.load_cifar10',
       rounds=4000,
       log10_rates=((-1.5, -1.5, -1.5, -1.5, -0.5), _SERVER, _TAU),
@@ -198,7 +198,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       num_clients=30,
     ),
     'least_squares': Entry(
-      'random linear least squares with unlike clients, for fixed points in closed form',
+      'random least squares, unlike clients; the fixed points of algorithms are known exactly',
       'least_squares.load',
       rounds=200,
       clients_per_round=5,

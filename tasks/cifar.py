@@ -42,14 +42,14 @@ def load_cifar10(
   num_clients: int = 500,
   alpha: float = 0.1,
 ) -> task_lib.Task:
-  """Loads CIFAR-10, divided over clients by a label Dirichlet.
+  """Loads CIFAR-10, divided over clients by a Dirichlet distribution over the labels.
 
   Args:
     data_dir: The folder with `cifar10.npz` or `cifar10_lossless.npz`; None uses TensorFlow
       Datasets.
     seed: Seeds the partition.
     num_clients: Number of clients.
-    alpha: Concentration of the label Dirichlet.
+    alpha: Concentration of the Dirichlet distribution over the labels.
 
   Returns:
     The task. Its validation data are the test split.

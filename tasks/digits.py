@@ -1,8 +1,7 @@
 """The task that needs no download: scikit-learn's handwritten digits, split over clients.
 
 The data are 1,797 images of 8 x 8 pixels in 17 grey levels, the test set of UCI's "Optical
-Recognition of Handwritten Digits". They are enlarged to 28 x 28. As in EMNIST, 1 is background and
-0 is ink.
+Recognition of Handwritten Digits", enlarged to 28 x 28. As in EMNIST, 1 is background and 0 is ink.
 """
 
 import numpy as np
@@ -21,7 +20,7 @@ def load(seed: int = 0, num_clients: int = 60, alpha: float = 0.5) -> task_lib.T
   Args:
     seed: Seeds the split into training and validation and the partition over clients.
     num_clients: Number of clients.
-    alpha: Concentration of the label Dirichlet. Smaller values make clients less alike.
+    alpha: Concentration of the labels' Dirichlet distribution. Small values make clients unlike.
 
   Returns:
     The task. Four fifths of the images are divided over the clients, and one fifth is for

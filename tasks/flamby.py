@@ -35,8 +35,8 @@ def load_heart(
 
   Args:
     data_dir: The folder with `processed.HOSPITAL.data`, or with a folder `flamby` that has them.
-    standardized: The mean and deviation that standardise a client's features: 'client', those of
-      its own training part; or 'pooled', those of all training parts together.
+    standardized: Which mean and deviation standardise a client's features: with 'client' those of
+      its own training data, with 'pooled' those of the training data of all clients.
 
   Returns:
     The task. `validation` has all test parts, standardised with the pooled statistics, as FLamby's

@@ -41,8 +41,8 @@ def load_words(
     data_dir: The folder with `stackoverflow.sqlite` and `datasets/`; None downloads both.
     seed: The seed by which test sentences are chosen for evaluation.
     num_words: Size of the vocabulary, without special tokens.
-    num_validation: Number of test sentences to evaluate on, or all if there are fewer. Clients are
-      taken in a seeded order, as in the published code.
+    num_validation: Number of test sentences to evaluate on, or all if there are fewer. They are
+      those of the first test clients in a seeded order, as in the published code.
     padding: 'published' counts padded steps as the authors' code does; 'tff' leaves them out.
     lstm: 'tensorflow', or 'compiled' for the project's own operations, 1.6 times as fast on a CPU.
 

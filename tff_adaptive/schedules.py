@@ -94,14 +94,14 @@ class InvSqrt(Schedule):
 
 @dataclasses.dataclass(frozen=True)
 class ExpDecay(Schedule):
-  """The rate is base_rate factor^floor(t / every), a staircase.
+  """The rate in round t is base_rate * factor ** floor(t / every), a step function.
 
   This is EXPDECAY of "Adaptive Federated Optimization" (https://arxiv.org/abs/2003.00295), with
-  factor 0.1 every 500 rounds.
+  factor 0.1 every 500 rounds, the defaults.
 
   Attributes:
-    factor: The factor of each stair, in (0, 1].
-    every: The number of rounds on one stair, >= 1.
+    factor: The factor of each step, in (0, 1].
+    every: The number of rounds of one step, >= 1.
   """
 
   name: ClassVar[str] = 'exp_decay'
@@ -114,7 +114,7 @@ class ExpDecay(Schedule):
 
 @dataclasses.dataclass(frozen=True)
 class RoundDecay(Schedule):
-  """The rate is base_rate factor^t.
+  """The rate in round t is base_rate * factor ** t.
 
   This is the decay of "AdaBest" (https://arxiv.org/abs/2204.13170), with factor 0.998.
 

@@ -28,8 +28,7 @@ _PROCESSES = threading.Lock()  # multiprocessing starts and joins one at a time.
 class Answer(NamedTuple):
   """The outcome of a run, and a reason in one line.
 
-  The outcome is 'done' (it ended at its last round), 'stopped' (by a signal, and saved), 'diverged'
-  or 'failed'.
+  The outcome is 'done' (at its last round), 'stopped' (by a signal, saved), 'diverged' or 'failed'.
   """
 
   kind: str
@@ -170,7 +169,7 @@ def _run(
 
 
 def do(arguments: Sequence[str], last_round: int | None = None) -> Answer:
-  """Trains one run in this process."""
+  """Trains a run with these flags of `train.py` here, until `last_round` (None: to its end)."""
   try:
     given = flags.parse(['train.py', *arguments]) or {}
     outcome = run_lib.run(resolve.resolve(given), last_round=last_round)

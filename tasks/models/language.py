@@ -40,14 +40,13 @@ def unmasked(y: tf.Tensor) -> tf.Tensor:
 def token_weights(y: tf.Tensor, padding: Padding) -> tf.Tensor:
   """Returns the weight of each token's cross-entropy in an example's loss.
 
-  Keras masks steps whose input is padding. The LSTM does not change in these steps, so each of them
-  repeats the prediction at the end of the text, whose target is the first padding.
+  In a step whose input is padding, Keras's LSTM keeps its state. Such a masked step repeats the
+  prediction of the last step of the text. The target of that step is the first padding.
 
   Args:
     y: int [..., B, T], the targets.
-    padding: 'published' is the loss of the authors' published code, the mean over all T steps of
-      the masked model. The step at the end of the text then counts once more for each padded step.
-      With 'tff' padded steps do not count.
+    padding: 'published' is the loss of the authors' code, the mean over all T steps: the last step
+      of the text counts 1 + (number of masked steps) times. With 'tff' masked steps do not count.
 
   Returns:
     float32 [..., B, T]. An example's loss is the sum of weight times cross-entropy.
@@ -91,7 +90,7 @@ def accuracy(ignored: Sequence[int]) -> Callable:
 
 
 def num_tokens(metrics: Mapping[str, tf.Tensor]) -> tf.Tensor:
-  """Returns the number of targets without padding in all of a client's steps, its weight."""
+  """Returns a client's weight: the number of its targets that are not padding, over all steps."""
   return metrics['accuracy'][..., 1]
 
 

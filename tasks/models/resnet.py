@@ -121,7 +121,7 @@ def prepare(x: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
 
 
 def choices(x: tf.Tensor, seed: tf.Tensor, count: int, below: int) -> tf.Tensor:
-  """Draws `count` integers in [0, below) for each image, int32 [B, count] or [G, B, count]."""
+  """Draws `count` integers in [0, below) an image, int32 [B, count]; in a group [G, B, count]."""
   shape = [tf.shape(x)[-4], count]
   return models.with_seed(
     lambda s: tf.random.stateless_uniform(shape, s, maxval=below, dtype=tf.int32), seed

@@ -1,4 +1,4 @@
-"""Rounds that do not wait: against an oracle in NumPy, synchronous rounds, and themselves."""
+"""Asynchronous training: against an oracle in NumPy, synchronous rounds, and themselves."""
 
 import contextlib
 import functools

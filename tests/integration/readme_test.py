@@ -120,7 +120,7 @@ def test_every_algorithm_and_optimizer_has_its_formula():
   assert {title: names for title, names in found.items() if names} == {
     'Algorithms': [*registry.ALGORITHMS],
     'Server optimizers': [*registry.SERVER_OPTIMIZERS],
-    'Rounds that do not wait': ['buffered'],
+    'Asynchronous training': ['buffered'],
     'Client optimizers': [*registry.CLIENT_OPTIMIZERS],
   }
 
@@ -145,7 +145,7 @@ def test_a_population(tmp_path, monkeypatch):
   assert scope['config'].population.availability.unit == 'hours'
 
 
-def test_rounds_that_do_not_wait():
+def test_asynchronous_training():
   config = run_blocks(GUIDE / 'asynchronous.md', 1)['config']
   assert (config.clients_per_round, config.synchrony.concurrency) == (5, 20)
 

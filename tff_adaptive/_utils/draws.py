@@ -7,7 +7,7 @@ and initial weights have another generator, `np.random.default_rng([seed, tag])`
 
 import numpy as np
 
-# Of a round, or of the n-th client that begins to train, in rounds that do not wait. They count
+# Of a round, or in asynchronous training of the n-th client that begins to train. They count
 # from 1, for a seed sequence takes a last 0 as if it were not there.
 AVAILABLE, FAILURE, SPEED, BANDWIDTH, PHASE, DISPATCH, DISPATCH_FAILURE = range(1, 8)
 ALWAYS = 0  # The round of what a client keeps for the whole run; rounds count from 1.

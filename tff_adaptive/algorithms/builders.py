@@ -100,7 +100,7 @@ def build_drift_corrected(
     )
   if training.versions and correction.overrides('exchange'):
     raise ValueError(
-      f'{correction.name} exchanges values before clients train, which rounds that do not wait '
+      f'{correction.name} exchanges values before clients train, which asynchronous training '
       'cannot do: give versions=0, or another correction.'
     )
   if training.mixing and correction.overrides('update'):

@@ -76,7 +76,7 @@ def check_weighting(client_weighting: Weighting) -> None:
 
 
 def client_weight(client_weighting: Weighting, trained: local_training.Trained) -> tf.Tensor:
-  """A client's weight in the mean of updates: n_i, 1, or a function of metrics; 0 if left out."""
+  """Returns a client's weight in the mean of updates; 0 if its update is not used."""
   if callable(client_weighting):
     # Of a client that is not used the metrics are sums over nothing: 0 times a NaN is one.
     weight = tf.cast(client_weighting(trained.metrics), tf.float32)

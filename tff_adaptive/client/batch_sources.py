@@ -189,7 +189,7 @@ class Batches:
     )
 
   def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
-    """Runs all local steps; returns the state, K_i and the number of examples."""
+    """Calls `step` for each batch; returns the last state, the numbers of steps and examples."""
 
     def reduce_fn(carried: Any, batch: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
       state, i, seen = carried

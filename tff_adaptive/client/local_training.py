@@ -88,7 +88,7 @@ class ClientTraining:
     if self.versions and self.batching is None:
       raise ValueError('versions need clients given as whole arrays: give batching.')
     if self.mixing and not self.versions:
-      raise ValueError('mixing is of rounds that do not wait: give versions, or leave it out.')
+      raise ValueError('mixing is for asynchronous training: give versions, or leave it out.')
     if self.clip_norm is not None:
       validation.field(self, 'clip_norm', validation.above_zero, 'give None for no clipping')
 

@@ -67,7 +67,7 @@ def computation(group: Group, *types: Any) -> Callable[[Callable[..., Any]], tff
 
 
 def keep(comp: tff.Computation, *held: Any) -> None:
-  """Keeps groups, or the computations that hold them, alive as long as `comp`."""
+  """Keeps `held` alive as long as `comp`: groups, or computations that refer to groups."""
   private_apis.attach(comp, _MARK, *held)
 
 

@@ -25,7 +25,7 @@ def convert(model: models.Model, dtype: str) -> models.Model:
     dtype: 'bfloat16' or 'float16'.
 
   Returns:
-    A model with the same weights. TFF's own algorithms still compute it in 32 bits.
+    A model with the same weights. TFF's own algorithms still compute its predictions in 32 bits.
 
   Raises:
     ValueError: If the dtype is not one of these.

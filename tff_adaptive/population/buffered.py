@@ -1,4 +1,4 @@
-"""Buffered rounds: which clients arrive for each server step, and how stale their updates are.
+"""Asynchronous training: which clients arrive for each server step, with how stale updates.
 
 They follow FedBuff ("Federated Learning with Buffered Asynchronous Aggregation", Nguyen et al.,
 2022) and, with a buffer of one, FedAsync ("Asynchronous Federated Optimization", Xie et al., 2019).
@@ -22,7 +22,7 @@ _MOST_IN_VAIN = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Buffered:
-  """Settings of a server that does not wait for all of its clients.
+  """Settings of asynchronous training: the server does not wait for all of its clients.
 
   Some clients are always training, each from the model that was current when it began. The server
   takes a step when B = `TrainingConfig.clients_per_round` clients have arrived; B is the size of

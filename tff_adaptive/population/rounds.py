@@ -112,7 +112,7 @@ class RoundPlan:
   begins: float = dataclasses.field(default=0.0, kw_only=True)
 
   def passes(self, seconds: float) -> bool:
-    """Whether a multiple of `seconds` lies in the round, which includes its end."""
+    """Whether a multiple of `seconds` lies after the start of the round and not after its end."""
     ends = self.begins + self.virtual_seconds
     return ends // seconds > self.begins // seconds
 

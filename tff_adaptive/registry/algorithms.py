@@ -77,7 +77,7 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
     Algorithm(
       f'fed_{name.lower()}',
       f'Fed{name}',
-      f'Algorithm 2 with {name} on the server',
+      f'FedAvg with {name} on the server',
       _FED_OPT,
       server_optimizer=name.lower(),
     )
@@ -114,7 +114,7 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
   Algorithm(
     'scaffold_m',
     'SCAFFOLD/m',
-    'SCAFFOLD sending half as much from the clients',
+    'SCAFFOLD in which clients send half as much',
     _ADA_BEST,
     'tff_adaptive.corrections.scaffold:ScaffoldM',
     assumes_sgd='its h_i is the change of the model over K_i eta_l',
@@ -197,7 +197,7 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
   Algorithm(
     'fed_exp',
     'FedExP',
-    "a server step that grows as the clients' updates disagree",
+    "a server step that grows with the disagreement of the clients' updates",
     'Jhunjhunwala et al., "FedExP", ICLR 2023, Algorithm 1',
     'tff_adaptive.corrections.fed_exp:FedExP',
     hyperparameters=(
@@ -262,7 +262,7 @@ ALGORITHMS: Mapping[str, Algorithm] = by_name(
       'fed_speed',
       'FedSpeed',
       'fed_dyn',
-      "Sun et al., ICLR 2023; as in the authors' code FL-Simulator, with FedDyn's server",
+      "Sun et al., ICLR 2023; as in the authors' code (FL-Simulator), with FedDyn's server state h",
       0.1,
     ),
     hyperparameters=(dataclasses.replace(_MU, default=0.1), _SCALE_MU),

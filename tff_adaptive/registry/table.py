@@ -158,9 +158,9 @@ SCHEDULES: Mapping[str, Schedule] = by_name(
   _schedule(
     'exp_decay',
     'ExpDecay',
-    'base rate x 0.1 every 500 rounds, a staircase',
+    'base rate x 0.1 every 500 rounds, in steps',
     _factor(0.1),
-    Hyperparameter('every', int, 500, 'Rounds on one stair', validation.count),
+    Hyperparameter('every', int, 500, 'Rounds of one step', validation.count),
   ),
   _schedule('round_decay', 'RoundDecay', 'base rate x 0.998 each round', _factor(0.998)),
   _schedule(

@@ -90,9 +90,9 @@ def mean_of_last(run: run_lib.Run, column: str) -> float | None:
 
 
 def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list[run_lib.Run]:
-  """Returns the runs that have values after round 0; reports the others.
+  """Returns the runs that have a value after round 0, and names the others on stderr.
 
-  The values are of a column, or of any validation column. Raises ValueError if no run is left.
+  The value is one of `column`; None accepts any validation column. ValueError if no run is left.
   """
   found = []
   for run in members:

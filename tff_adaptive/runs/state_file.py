@@ -68,13 +68,13 @@ class Count(NamedTuple):
 
 
 class StateFile:
-  """An open state file. After a failed write every call raises the same error.
+  """An open SQLite file of states. After a failed write every call raises the same error.
 
   Attributes:
     path: The file.
     settings: The settings in the file; empty before anything was written.
-    rounds: The rounds of its checkpoints.
-    seconds: How long to wait for another process to release the file.
+    rounds: The rounds that have a checkpoint.
+    seconds: How many seconds to wait for another process to release the file.
     locked: The text of the error if it is not released.
   """
 
@@ -169,7 +169,10 @@ class StateFile:
     self.settings[key] = value
 
   def read_client(self, client_id: str, round_number: int = 2**62) -> bytes | None:
-    """Returns a client's state at a round (default: the newest) or None; StateError if damaged."""
+    """Returns a client's newest state that is not from a later round, or None if it has none.
+
+    Raises StateError if the state is damaged.
+    """
     rows = self.rows(
       'SELECT round, checksum, CAST(state AS BLOB) FROM client_state'
       ' WHERE id = ? AND round <= ? ORDER BY round DESC LIMIT 1',

@@ -108,7 +108,7 @@ def train(
   if config.synchrony and any(isinstance(c, callbacks_lib.PrivacyCallback) for c in callbacks):
     raise ValueError(
       'PrivacyCallback reports an epsilon that supposes rounds drawn from all clients; those that'
-      ' do not wait are drawn otherwise: leave out the callback, or give synchrony=None.'
+      ' are asynchronous are drawn otherwise: leave out the callback, or give synchrony=None.'
     )
   rounds.check_client_data(clients)
   simulation = cohorts.simulate(config, clients)

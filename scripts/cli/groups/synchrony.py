@@ -1,4 +1,4 @@
-"""Settings of synchronous and buffered rounds."""
+"""Settings of synchronous and asynchronous training."""
 
 import dataclasses
 from typing import Any
@@ -13,9 +13,9 @@ _OPTIONS = ('a', 'b', 'c')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Synchrony(fields.Group):
-  """The settings of buffered rounds; all are None for synchronous rounds."""
+  """The settings of asynchronous training; all are None for synchronous rounds."""
 
-  TITLE = 'Rounds that do not wait (buffered: a round is a server step)'
+  TITLE = 'Asynchronous training (a round is a step of the server)'
 
   synchrony: str | None = fields.flag(
     'synchronous: the server waits for the clients that it drew; buffered: it takes a step whenever'
@@ -60,7 +60,7 @@ class Synchrony(fields.Group):
       raise ValueError('--buffer_size stands in place of --participation: leave one of them out.')
 
   def build(self) -> buffered.Buffered | None:
-    """Returns the settings of buffered rounds; None for synchronous rounds."""
+    """Returns the settings of asynchronous training; None for synchronous rounds."""
     if self.synchrony != 'buffered':
       return None
     if self.concurrency is None:

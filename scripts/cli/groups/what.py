@@ -148,7 +148,7 @@ class What(fields.Group):
 
 
 def check_task(task: str) -> None:
-  """Refuses a task that is not in the catalogue; loading refuses a bad FILE.py:FUNCTION."""
+  """Raises ValueError for a task not in the catalogue; FILE.py:FUNCTION is checked on loading."""
   if not user_code.is_reference(task):
     fields.check_name('task', task, catalog.names())
 

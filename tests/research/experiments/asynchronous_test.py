@@ -1,4 +1,4 @@
-"""The experiment on servers that do not wait: which share of the server's rate is taken."""
+"""The experiment on asynchronous training: which share of the server's rate is taken."""
 
 import numpy as np
 import pandas as pd

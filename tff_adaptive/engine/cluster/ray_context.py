@@ -99,7 +99,7 @@ class RayContext(subrounds_lib.SubroundContext):
 
     Args:
       occasion: The text, such as 'round 7'.
-      report: A function that takes each line. None keeps the former one; the first one warns.
+      report: A function that shows a line. None keeps the present one; the default gives a warning.
     """
     self._ray_pool.occasion = occasion
     if report is not None:

@@ -91,7 +91,7 @@ def reachable(roots: list[Node]) -> list[Node]:
 
 
 def is_free(node: Node) -> bool:
-  """Whether a node depends, at the clients, only on parameters and messages."""
+  """Whether evaluating a node again costs nothing, because no client computes anything for it."""
   if node.placement is not CLIENTS:
     return True
   return node.free and all(is_free(d) for d in node.deps)

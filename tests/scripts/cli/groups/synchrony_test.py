@@ -1,4 +1,4 @@
-"""Flags of rounds that do not wait: what they make, and what they refuse; no TensorFlow."""
+"""Flags of asynchronous training: what they make, and what they refuse; no TensorFlow."""
 
 import pytest
 
