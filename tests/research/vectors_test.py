@@ -232,7 +232,7 @@ def _compare(name, cases):
 def test_the_graph_engine_computes_the_vectors(group):
   """In groups of clients on least squares, which every algorithm has, and else client by client."""
   name, cases = group[0], GROUPS[group]
-  with engine.graph_context(clients_per_step=4 if name == 'least_squares' else 1):
+  with engine.graph_context(clients_per_step=2 if name == 'least_squares' else 1):
     _compare(name, cases)
 
 
