@@ -126,7 +126,7 @@ class RayContext(subrounds_lib.SubroundContext):
 
     Returns:
       `seconds_waiting` for workers, `bytes_to_workers`, `bytes_from_workers`, and
-      `subrounds_retried`, which includes merges.
+      `subrounds_retried`, the number of subrounds that were trained again.
     """
     return dict(self._ray_pool.counters)
 
