@@ -339,7 +339,8 @@ def report(table: pd.DataFrame) -> list[str]:
   grouped = both.groupby(['problem', 'method', 'server'], sort=False)
   cells = pd.DataFrame({'value, %': _percents(grouped['value'])})
   for column in ('megabytes', 'virtual_seconds'):
-    cells[column.replace('_', ' ')] = grouped[column].mean().map('{:,.1f}'.format)
+    numbers = grouped[column].mean()
+    cells[column.replace('_', ' ')] = numbers.map(lambda x: f'{x:{",.1f" if x >= 1 else ".2g"}}')
   parts.append(frame.table(_titled(cells)))
   what = f'{len(table)} runs, {table["seconds"].sum() / 60:.0f} minutes of training'
   days = ' to '.join(dict.fromkeys((table['started'].min(), table['started'].max())))
