@@ -115,6 +115,8 @@ def export(run: Any, file_format: str, output: str, which: str = 'best') -> dict
     os.mkdir(made)
     models.save(model, weights, os.path.join(made, 'model'), file_format)
     record['file'] = os.listdir(made)[0]  # model.keras, model.npz, or the folder model.
+    if record['file'] == 'model':  # A SavedModel, which --initial_weights does not read.
+      models.save(model, weights, os.path.join(made, 'model'), 'npz')
     if task.preparation is not None:
       task.preparation.save(os.path.join(made, 'preparation.json'))
       source = inspect.getfile(type(task.preparation))

@@ -1,7 +1,6 @@
 """Prepares raw inputs or texts for a model, and converts class numbers to labels or texts.
 
-This file needs only NumPy and nothing else of this project. An exported model includes it, so that
-its users prepare inputs in the same way as in training.
+It needs only NumPy: an exported model includes it, to prepare inputs as they were in training.
 
     prepare = Preparation.load('preparation.json')
     labels = prepare.labels(model.predict(prepare(rows)))
@@ -18,6 +17,7 @@ import numpy as np
 
 Texts: TypeAlias = Sequence[bytes] | np.ndarray  # [n], of bytes.
 _ESCAPE = 'surrogateescape'  # Vocabularies are bytes; what is no UTF-8 comes back as it was.
+_MOST_CATEGORIES = 1000  # Of a column.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +151,9 @@ def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, 
       row = [value in others for value in values].index(True)
       fix = 'others are numbers: correct it, with a decimal point, or leave the row out'
       raise ValueError(_refusal(name, values, row, fix))
+    if len(kinds) > _MOST_CATEGORIES:
+      fix = f'each of {len(kinds):,} texts would be an input: leave the column out, or group them'
+      raise ValueError(f'the column {name!r} has more than {_MOST_CATEGORIES:,} categories; {fix}')
     found.append(Column(name, tuple(kinds)))
   return tuple(found)
 

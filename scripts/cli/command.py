@@ -140,6 +140,8 @@ def parse(
   except absl_flags.CantOpenFlagFileError as error:
     reason: Any = error.__context__  # An OSError.
     raise ValueError(f'--flagfile={reason.filename}: {reason.strerror}; name a file.') from None
+  except RecursionError:  # absl compares an unknown name with all flags' names letter by letter.
+    raise ValueError('unknown flag with a very long name; see --help.') from None
   except absl_flags.Error as error:
     raise ValueError(f'{error}; see --help.') from None
   for name in flags:

@@ -95,7 +95,11 @@ def test_a_run_is_exported_from_any_folder_without_what_it_held_out_while_its_fi
   one = ['--epochs=1', '--optimizer=sgd', '--learning_rate=0.1', '--output_dir=central']
   assert train_centralized.main(['train_centralized.py', *paths, *one]) == 0
   monkeypatch.chdir(tmp_path)
-  assert export.main(['export.py', 'there/run', '--format=npz']) == 0
+  assert export.main(['export.py', 'there/run', '--output=export']) == 0
+  start = ['--initial_weights=export', '--rounds=1', '--clients_per_round=2', '--output_dir=next']
+  assert (
+    train.main(['train.py', '--task=digits', *start]) == 0
+  )  # By the file beside the SavedModel.
   for folder in ('there/run', 'there/central/sgd_0.1'):
     run = tasks.load_run(folder)
     assert run.settings['data_dir'] == str(tmp_path / 'there' / 'data')

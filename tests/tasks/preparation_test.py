@@ -21,6 +21,13 @@ def prepared(names=('age', 'colour', 'is_old')):
   return preparation.Preparation(preparation.columns_of(TABLE, names))
 
 
+def test_a_column_of_more_texts_than_inputs_can_be_is_refused():
+  table = {'id': [f'p{i}' for i in range(1001)]}
+  with pytest.raises(ValueError, match="'id' has more than 1,000 categories; each of 1,001 texts"):
+    preparation.columns_of(table, ['id'])
+  assert len(preparation.columns_of({'id': table['id'][1:]}, ['id'])[0].categories) == 1000
+
+
 def test_columns_are_values():
   assert len({preparation.Column('age'), preparation.Column('age')}) == 1
 

@@ -26,7 +26,8 @@ def atomic_path(path: str, place: Place | None = None) -> Iterator[str]:
   os.close(handle)
   try:
     yield temporary
-    os.chmod(temporary, 0o666 & ~_umask())
+    os.umask(umask := os.umask(0))
+    os.chmod(temporary, 0o666 & ~umask)
     sync(temporary)
     (place or os.replace)(temporary, path)
   finally:
@@ -79,9 +80,3 @@ def sync(path: str) -> None:
     os.fsync(descriptor)
   finally:
     os.close(descriptor)
-
-
-def _umask() -> int:
-  mask = os.umask(0)
-  os.umask(mask)
-  return mask

@@ -186,8 +186,14 @@ def read(folder: str) -> dict[str, Any]:
     for name, kind in _CONTENT.items():
       if not isinstance(config[name], kind):
         raise TypeError(f'its {name} is {config[name]!r:.80}')
-    if type(config['settings']['rounds']) is not int:
-      raise TypeError('its settings have no number of rounds')
+    rounds, seed = config['settings']['rounds'], config['settings'].get('seed')
+    if type(rounds) is not int or isinstance(seed, (list, dict)):
+      raise TypeError(f'its rounds are {rounds!r:.80} and its seed is {seed!r:.80}')
+    inner = [*config['files'].values(), *config['change_no_number']]
+    if [*map(type, inner)] != [dict] * len(config['files']) + [str] * len(
+      config['change_no_number']
+    ):
+      raise TypeError(f'its files or its change_no_number have {inner!r:.80}')
   return config
 
 

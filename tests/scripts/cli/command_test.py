@@ -83,6 +83,7 @@ def test_a_tilde_is_the_home(tmp_path, monkeypatch):
   ('arguments', 'message'),
   [
     (['--rounds', 'ten'], "flag --rounds=ten: invalid literal for int() with base 10: 'ten'"),
+    ([f'--{"q" * 1000}=1'], 'unknown flag with a very long name; see --help.'),
     (['--flagfile=no'], '--flagfile=no: No such file or directory; name a file.'),
   ],
 )

@@ -100,7 +100,10 @@ def _changed(**changes):
     ('{"settings": {"rounds": 4}}', 'its format is None, .* e20f8c7'),
     (_changed(settings=1), 'its settings is 1'),
     (_changed(settings={}), "it has no 'rounds'"),
-    (_changed(settings={'rounds': '4'}), 'no number of rounds'),
+    (_changed(settings={'rounds': '4'}), "its rounds are '4'"),
+    (_changed(settings={'rounds': 4, 'seed': [1, 2]}), r'its seed is \[1, 2\]'),
+    (_changed(files={'task': 3}), r'have \[3'),
+    (_changed(change_no_number=[['ray']]), r"have \[\['ray'\]\]"),
     (_changed(run_id=None), 'its run_id is None'),
   ],
 )

@@ -31,7 +31,7 @@ class Failure(Exception):
     return self._text
 
   @classmethod
-  def of(cls, error: Exception, where: str) -> 'Failure':
+  def of(cls, error: BaseException, where: str) -> 'Failure':
     """Converts an error in a worker, named by `where`, to a form that can be sent."""
     frames = list(traceback.extract_tb(error.__traceback__))
     for frame in frames:
@@ -40,7 +40,7 @@ class Failure(Exception):
     line = f'{where}: {type(error).__name__}: {" ".join(str(error).split()):.300}{at}'
     text = f'{where}:\n' + ''.join(traceback.format_exception(error))
     try:
-      pickled = pickle.dumps(error)
+      pickled = pickle.dumps(error) if isinstance(error, Exception) else b''
       pickle.loads(pickled)
     except Exception:  # Of many kinds: a lock in it, arguments that its class does not take.
       pickled = b''

@@ -171,11 +171,9 @@ class Round:
     self._trained_sums[call.node] = sums
     self._know(call.node, sums)
 
-  def _places(self, call: Call) -> list[int]:
-    return [i for part in call.subrounds for i in self._workload.parts[part]]
-
   def _named(self, call: Call) -> str:
-    return f'{call} ({self._clients(self._places(call))})'
+    places = [i for part in call.subrounds for i in self._workload.parts[part]]
+    return f'{call} ({self._clients(places)})'
 
   def _clients(self, places: Sequence[int]) -> str:
     """Names some clients, by id if there are references, else by place in the cohort."""

@@ -133,11 +133,11 @@ def _as_text() -> Iterator[None]:
   """Converts errors of user code to `errors.Failure`, which every process can unpickle."""
   try:
     yield
-  except (errors.WorkerError, errors.Failure):
+  except (errors.WorkerError, errors.Failure, KeyboardInterrupt):
     raise
   except library.KernelError as error:  # A compiler is not on each machine that it is on another.
     raise errors.WorkerError(f'Worker {_where()}: {error}') from None
-  except Exception as error:
+  except BaseException as error:  # At SystemExit Ray would end the worker without a word.
     raise errors.Failure.of(error, _where()) from None
 
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from tff_adaptive._utils import user_code
-from tff_adaptive.engine.cluster import errors
+from tff_adaptive.engine.cluster import errors, ray_worker
 
 
 def test_a_failure_comes_back_with_type_and_place(tmp_path):
@@ -29,7 +29,16 @@ class _Locked(Exception):
     self.lock = threading.Lock()
 
 
-def test_an_error_that_cannot_be_pickled_comes_back_as_its_line():
-  back = pickle.loads(pickle.dumps(errors.Failure.of(_Locked('shut'), 'process 7')))
-  with pytest.raises(errors.WorkerError, match='process 7: _Locked: shut'):
+@pytest.mark.parametrize('error', [_Locked('shut'), SystemExit('shut')])
+def test_an_error_that_must_not_be_raised_here_comes_back_as_its_line(error):
+  back = pickle.loads(pickle.dumps(errors.Failure.of(error, 'process 7')))
+  with pytest.raises(errors.WorkerError, match=f'process 7: {type(error).__name__}: shut'):
     raise back.original()
+
+
+def test_user_code_that_exits_in_a_worker_is_an_error_there():
+  def leave(code):
+    raise SystemExit(code)
+
+  with pytest.raises(errors.Failure, match='SystemExit: 3'):
+    ray_worker.call(leave, 3)
