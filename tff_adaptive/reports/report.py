@@ -81,7 +81,8 @@ class Table:
     r"""Returns the table in LaTeX with booktabs: a `table` with its caption."""
     cells = self._escaped(_latex, r'\textbf{{{}}}')
     heading, *rows = (f'  {" & ".join(row)} \\\\\n' for row in cells)
-    caption = ' '.join(filter(None, (_sentence(self.title), self.note)))
+    title = self.title and f'{self.title.removesuffix(".")}.'
+    caption = ' '.join(filter(None, (title, self.note)))
     return (
       '% Needs \\usepackage{booktabs}.\n\\begin{table}\n\\centering\n'
       + (f'\\caption{{{_latex(caption)}}}\n' if caption else '')
@@ -242,7 +243,3 @@ def _markdown(text: str) -> str:
 
 def _one_line(text: str) -> str:
   return ' '.join(text.split()) if text.splitlines() != [text] else text
-
-
-def _sentence(text: str) -> str:
-  return text if not text or text.endswith('.') else f'{text}.'
