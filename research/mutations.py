@@ -15,8 +15,8 @@ mutated text in place of one module, and runs the tests. A mutant is killed if a
 time runs out, and survives if all pass. A test that fails must pass in a child with no mistake.
 Time is that of a processor: 300 s, or 5 s and thrice that of tests that have passed.
 
-`--record=FILE` keeps the results, and what is in it is not run again, unless the module has another
-text now, or `--again=survived` asks for it.
+`--record=FILE` (mutants.json) keeps the results. What is in it is not run again, unless the module
+has another text now, or `--again=survived` asks for it.
 """
 
 import argparse

@@ -71,14 +71,10 @@ def _task(name: str, description: str, module: str, function: str) -> str:
   for key in [*options] if name in catalog.OFFLINE else ['data_dir', *options]:
     if key not in help_of:  # Where no files are needed, `OFFLINE` has the task.
       raise ValueError(f'tasks/{module}.py: describe {key} in the docstring of {function}')
-  data = 'It needs no files.'
-  if name not in catalog.OFFLINE:
-    # Of a folder for several tasks: 'with the file for TASK (FILES), TASK (FILES); None ...'.
-    files = re.sub(rf'the file for .*?\b{name} \((.*?)\).*;', r'\1;', help_of['data_dir'])
-    data = files.replace('; None', '. Without this flag the task').removeprefix('The')
-    data = '`--data_dir` names the' + data.replace('downloads it', 'downloads this file')
-  text = f'### {name}\n\n{description[0].upper()}{description[1:]}. {data}'
+  text = f'### {name}\n\n{description[0].upper()}{description[1:]}.'
   rows = [f'| `{key}` | {_value(value)} | {help_of[key]} |' for key, value in options.items()]
+  if name not in catalog.OFFLINE:
+    rows.insert(0, f'| `--data_dir` | none | {help_of["data_dir"]} |')
   return '\n'.join([text, '', '| option | default | |', '|---|---|---|', *rows] if rows else [text])
 
 

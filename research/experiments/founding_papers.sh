@@ -5,26 +5,10 @@
 #
 # DIR holds letters.npz and mnist_digits.npz; by default all experiments of the list at the end are made. The same
 # command again goes on with what is not complete.
-set -eu
-DIR=$1
-shift
-PY=${PY:-.venv/bin/python}
 RUNS=${RUNS:-runs/founding}
-JOBS=${JOBS:-1}
+. "$(dirname "$0")/sweeps.sh"
 # FedDyn's published code clips gradients at 10.
 AdaBest='--flagfile=scripts/configs/drift_digits.flags --rounds_per_checkpoint=1000 --clip_norm=10'
-
-sweep() { # FOLDER SWEEP'S-FLAGS -- TRAIN'S-FLAGS
-  folder=$RUNS/$1
-  shift
-  $PY scripts/sweep.py --output_dir="$folder" --jobs="$JOBS" "$@"
-}
-
-report() { # FOLDER NAME REPORT'S-FLAGS
-  folder=$RUNS/$1 name=$2
-  shift 2
-  $PY scripts/report.py "$folder" --output="results/$name" "$@"
-}
 
 # "AdaBest", figure 3: clients of equal and of unlike sizes, few and many of them.
 balance() {

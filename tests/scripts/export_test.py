@@ -96,10 +96,9 @@ def test_a_run_is_exported_from_any_folder_without_what_it_held_out_while_its_fi
   assert train_centralized.main(['train_centralized.py', *paths, *one]) == 0
   monkeypatch.chdir(tmp_path)
   assert export.main(['export.py', 'there/run', '--output=export']) == 0
+  # From the file beside the SavedModel.
   start = ['--initial_weights=export', '--rounds=1', '--clients_per_round=2', '--output_dir=next']
-  assert (
-    train.main(['train.py', '--task=digits', *start]) == 0
-  )  # By the file beside the SavedModel.
+  assert train.main(['train.py', '--task=digits', *start]) == 0
   for folder in ('there/run', 'there/central/sgd_0.1'):
     run = tasks.load_run(folder)
     assert run.settings['data_dir'] == str(tmp_path / 'there' / 'data')

@@ -26,7 +26,8 @@ def atomic_path(path: str, place: Place | None = None) -> Iterator[str]:
   os.close(handle)
   try:
     yield temporary
-    os.umask(umask := os.umask(0))
+    umask = os.umask(0)
+    os.umask(umask)
     os.chmod(temporary, 0o666 & ~umask)
     sync(temporary)
     (place or os.replace)(temporary, path)

@@ -189,11 +189,9 @@ def read(folder: str) -> dict[str, Any]:
     rounds, seed = config['settings']['rounds'], config['settings'].get('seed')
     if type(rounds) is not int or isinstance(seed, (list, dict)):
       raise TypeError(f'its rounds are {rounds!r:.80} and its seed is {seed!r:.80}')
-    inner = [*config['files'].values(), *config['change_no_number']]
-    if [*map(type, inner)] != [dict] * len(config['files']) + [str] * len(
-      config['change_no_number']
-    ):
-      raise TypeError(f'its files or its change_no_number have {inner!r:.80}')
+    files, names = config['files'].values(), config['change_no_number']
+    if not all(isinstance(f, dict) for f in files) or not all(isinstance(n, str) for n in names):
+      raise TypeError(f'its files are {[*files]!r:.80} and its change_no_number {names!r:.80}')
   return config
 
 

@@ -102,8 +102,8 @@ def _changed(**changes):
     (_changed(settings={}), "it has no 'rounds'"),
     (_changed(settings={'rounds': '4'}), "its rounds are '4'"),
     (_changed(settings={'rounds': 4, 'seed': [1, 2]}), r'its seed is \[1, 2\]'),
-    (_changed(files={'task': 3}), r'have \[3'),
-    (_changed(change_no_number=[['ray']]), r"have \[\['ray'\]\]"),
+    (_changed(files={'task': 3}), r'its files are \[3\]'),
+    (_changed(change_no_number=[['ray']]), r"its change_no_number \[\['ray'\]\]"),
     (_changed(run_id=None), 'its run_id is None'),
   ],
 )

@@ -1,0 +1,18 @@
+# What the scripts of this folder share: each sources it with RUNS set, the folder of its runs.
+set -eu
+DIR=$1
+shift
+PY=${PY:-.venv/bin/python}
+JOBS=${JOBS:-1}
+
+sweep() { # FOLDER SWEEP'S-FLAGS -- TRAIN'S-FLAGS
+  folder=$RUNS/$1
+  shift
+  $PY scripts/sweep.py --output_dir="$folder" --jobs="$JOBS" "$@"
+}
+
+report() { # FOLDER NAME REPORT'S-FLAGS-AND-MORE-FOLDERS
+  folder=$RUNS/$1 name=$2
+  shift 2
+  $PY scripts/report.py "$folder" --output="results/$name" "$@"
+}
