@@ -12,8 +12,8 @@ from tff_adaptive_tasks import catalog
 from . import flags, hyperparameters
 
 _INTRODUCTION = """\
-Trains a federated optimizer on a task: a client correction, times a server optimizer, times a
-schedule. The defaults are those of the task's paper.
+Trains a federated optimizer on a task. It has a client optimizer, a client correction, an
+aggregation, a server optimizer and a schedule. The defaults are those of the task's paper.
 
 usage: python scripts/train.py [--flag=value ...] [--flagfile=FILE]
        python scripts/train.py --help=WORD
