@@ -4,10 +4,9 @@
     python -m research.mutations --modules=tff_adaptive/schedules.py,tasks/data --jobs=2
 
 Draws the mistakes of `research.faults.mutants` over all modules of the product, or over some files
-and folders. A larger sample of the same seed holds the smaller one. A mutant's tests are those of
-the file that mirrors its module, then of the files that import the module or mirror one that does,
-then the others of its folder, without those that are marked slow; those that killed most mutants
-run first.
+and folders. A larger sample of the same seed holds the smaller one. First run the tests that killed
+most mutants, then those of the file that mirrors the module, of the files that import it or mirror
+one that does, and the others of its folder; slow ones never.
 
 A server process imports TensorFlow and TFF once and computes nothing with them (their threads
 would not survive a fork). For each mutant it forks a child; the child imports this project with the
