@@ -96,7 +96,7 @@ PROBLEMS: Mapping[str, Problem] = {
       f'--flagfile={frame.CONFIGS}/emnist_digits.flags',
       *('--task_option=model=2nn', '--rounds=100'),
     ],
-    ('--heldout_clients=0.2', '--rounds_per_client_evaluation=5'),
+    ['--heldout_clients=.2', '--rounds_per_client_evaluation=10', '--client_evaluation_clients=60'],
     'clients_unseen_accuracy_by_examples',
     (0.01, 1.0),
     (5, 10),
@@ -105,7 +105,7 @@ PROBLEMS: Mapping[str, Problem] = {
   'mnist': _ada_best(
     'MNIST, alpha = 0.03',
     'drift_mnist',
-    ('--task_option=alpha=0.03', '--rounds=60'),
+    ('--task_option=alpha=0.03', '--rounds=40'),
     frame.MNIST,
   ),
   'letters': _ada_best(
