@@ -57,9 +57,9 @@ class Problem(NamedTuple):
   files: Sequence[str] = ()
 
 
-def _examples(title: str, flags: Sequence[str], metric: str, *more: Any) -> Problem:
+def _examples(title: str, flags: Sequence[str], metric: str, every: int, *more: Any) -> Problem:
   """A problem of few clients: a fifth of each client's examples chooses the rates."""
-  tuning = ('--heldout_examples=0.2', '--rounds_per_client_evaluation=1')
+  tuning = ('--heldout_examples=0.2', f'--rounds_per_client_evaluation={every}')
   return Problem(title, flags, tuning, f'clients_heldout_{metric}_mean', *more)
 
 
@@ -74,7 +74,7 @@ def _ada_best(title: str, config: str, more: Sequence[str], files: Sequence[str]
 
 def _flamby(task: str, title: str, metric: str, buffered: tuple[int, int], file: str) -> Problem:
   flags = [f'--task={task}', '--rounds=15', '--rounds_per_evaluation=1']
-  return _examples(title, flags, metric, (1e-4, 1.0), buffered, (file, f'flamby/{file}'))
+  return _examples(title, flags, metric, 1, (1e-4, 1.0), buffered, (file, f'flamby/{file}'))
 
 
 PROBLEMS: Mapping[str, Problem] = {
@@ -86,7 +86,7 @@ PROBLEMS: Mapping[str, Problem] = {
       *('--task=synthetic', '--task_option=alpha=1', '--task_option=beta=1', '--client_epochs=5'),
       *('--rounds=100', '--rounds_per_evaluation=5'),
     ],
-    'accuracy',
+    *('accuracy', 5),
     (1e-3, 0.3),
     (5, 10),
   ),
