@@ -104,7 +104,7 @@ def _load(
   sequences, counts = to_sequences(features['snippets'])
   ends = np.cumsum(np.bincount(owner, weights=counts, minlength=len(train)).astype(np.int64))[:-1]
   sequences = sequences.astype(np.int32)
-  clients = {c: _pair(s) for c, s in zip(train.client_ids, np.split(sequences, ends))}
+  clients = {c: (s[:, :-1], s[:, 1:]) for c, s in zip(train.client_ids, np.split(sequences, ends))}
   return task_lib.Task(
     name=name,
     build_model=build,
@@ -115,10 +115,6 @@ def _load(
     preparation=PREPARATION,
     **more,
   )
-
-
-def _pair(sequences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  return sequences[:, :-1], sequences[:, 1:]
 
 
 # Snippets to padded sequences of token ids, and how many each gives.

@@ -143,7 +143,10 @@ def parse(
   except RecursionError:  # absl compares an unknown name with all flags' names letter by letter.
     raise ValueError('unknown flag with a very long name; see --help.') from None
   except absl_flags.Error as error:
-    raise ValueError(f'{error}; see --help.') from None
+    kind = 'a number' if 'to float' in str(error) else 'a whole number'
+    known = r'flag --(.*?)=(.*): (invalid literal|could not convert).*'
+    words = re.sub(known, rf"--\1 must be {kind}, found '\2'", str(error))
+    raise ValueError(f'{words}; see --help.') from None
   for name in flags:
     flags[name].value = expanded(flags[name].value)
   return rest

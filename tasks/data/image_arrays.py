@@ -3,6 +3,7 @@
 import collections
 import math
 import os
+import urllib.request
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -98,7 +99,12 @@ def _from_tfds(name: str, files: Sequence[str]) -> dict[str, np.ndarray]:
   with data_files.border(f'{name} of TensorFlow Datasets', fix):
     import tensorflow_datasets as tfds
 
-    splits = tfds.as_numpy(tfds.load(name, split=['train', 'test'], batch_size=-1))
+    builder = tfds.builder(name)
+    if not builder.is_prepared():  # It tries for minutes to reach a host that cannot be reached.
+      for url in builder.url_infos:
+        urllib.request.urlopen(url, timeout=10).close()
+      builder.download_and_prepare()
+    splits = tfds.as_numpy(builder.as_dataset(split=['train', 'test'], batch_size=-1))
   arrays = {}
   for split, part in zip(('train', 'test'), splits):
     x = part['image']

@@ -82,12 +82,16 @@ def test_a_tilde_is_the_home(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    (['--rounds', 'ten'], "flag --rounds=ten: invalid literal for int() with base 10: 'ten'"),
+    (['--rounds', 'ten'], "--rounds must be a whole number, found 'ten'; see --help."),
+    (
+      ['--client_learning_rate=x'],
+      "--client_learning_rate must be a number, found 'x'; see --help.",
+    ),
     ([f'--{"q" * 1000}=1'], 'unknown flag with a very long name; see --help.'),
     (['--flagfile=no'], '--flagfile=no: No such file or directory; name a file.'),
   ],
 )
-def test_what_absl_does_not_parse_is_refused_in_its_words(arguments, message):
+def test_what_absl_does_not_parse_is_refused_in_one_line(arguments, message):
   with pytest.raises(ValueError) as error:
     flags_lib.parse(['train.py', *arguments])
   assert str(error.value).startswith(message)

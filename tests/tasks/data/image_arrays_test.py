@@ -2,6 +2,7 @@
 
 import sys
 import types
+import urllib.request
 
 import numpy as np
 import pytest
@@ -63,7 +64,9 @@ def test_tensorflow_datasets_serve_without_a_folder(monkeypatch):
   image = np.arange(784, dtype=np.uint8).reshape(1, 28, 28, 1)
   split = {'image': image, 'label': np.array([26])}
   served = [split, split]
-  tfds = types.SimpleNamespace(load=lambda *_, **__: served, as_numpy=list)
+  builder = types.SimpleNamespace(is_prepared=lambda: True, as_dataset=lambda **_: served)
+  builder.url_infos, builder.download_and_prepare = ['https://example.org/a'], pytest.fail
+  tfds = types.SimpleNamespace(builder=lambda _: builder, as_numpy=list)
   monkeypatch.setitem(sys.modules, 'tensorflow_datasets', tfds)
   train, _, source = image_arrays.load(image_arrays.EMNIST_LETTERS, None)
   assert source == 'TensorFlow Datasets emnist/letters'
@@ -71,4 +74,14 @@ def test_tensorflow_datasets_serve_without_a_folder(monkeypatch):
   np.testing.assert_array_equal(train.y, [25])
   served = None
   with pytest.raises(errors.DataError, match=r'letters of TensorFlow .* that has emnist_let'):
+    image_arrays.load(image_arrays.EMNIST_LETTERS, None)
+
+  def unreachable(url, timeout):
+    raise OSError(f'no route to {url}')
+
+  builder.is_prepared = lambda: (
+    False
+  )  # And its download, which would go on for minutes, is not tried.
+  monkeypatch.setattr(urllib.request, 'urlopen', unreachable)
+  with pytest.raises(errors.DataError, match=r'no route to https://example.org/a'):
     image_arrays.load(image_arrays.EMNIST_LETTERS, None)

@@ -75,7 +75,8 @@ def graph_of(variant: tf.Tensor) -> tf.compat.v1.GraphDef:
 
 def from_rows(rows: list[list[tf.Tensor]]) -> tf.data.Dataset:
   """Returns a dataset of at least one element, each a list of tensors."""
-  pieces = [tf.data.Dataset.from_tensor_slices(_stack(list(run))) for _, run in _runs(rows)]
+  runs = (tuple(map(tf.stack, zip(*run))) for _, run in _runs(rows))
+  pieces = [tf.data.Dataset.from_tensor_slices(run) for run in runs]
   while len(pieces) > 1:  # Pairwise: a chain of thousands would be slow, and too deep to read.
     pairs = zip(pieces[::2], pieces[1::2])
     pieces = [a.concatenate(b) for a, b in pairs] + pieces[len(pieces) & ~1 :]
@@ -85,10 +86,6 @@ def from_rows(rows: list[list[tf.Tensor]]) -> tf.data.Dataset:
 def _runs(rows: list[list[tf.Tensor]]) -> Any:
   """Groups neighbours of equal shapes, like `itertools.groupby`."""
   return itertools.groupby(rows, key=lambda row: [v.shape.as_list() for v in row])
-
-
-def _stack(rows: list[list[tf.Tensor]]) -> tuple[tf.Tensor, ...]:
-  return tuple(tf.stack(column) for column in zip(*rows))
 
 
 def _num_bytes(rows: list[list[tf.Tensor]]) -> int:
