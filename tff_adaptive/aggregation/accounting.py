@@ -67,7 +67,8 @@ class SampledGaussian:
     last = math.ceil((loss + math.log(q + (1 - q) * math.exp(-loss))) / _GRID)
     grid = np.arange(-last, last + 1) * _GRID
     size = np.abs(grid)
-    deltas = q * _hockey_stick(size + _log_share(size, q), mu)
+    share = np.log(1 / q + (1 - 1 / q) * np.exp(-size))  # log(1 + (exp(e) - 1) / q) - e, finite.
+    deltas = q * _hockey_stick(size + share, mu)
     # Below zero by H_a(P, Q) = 1 - a + a H_{1/a}(Q, P): neighbours are so either way.
     below = np.minimum(grid, 0.0)
     deltas = np.where(grid >= 0, deltas, -np.expm1(below) + np.exp(below) * deltas)
@@ -234,8 +235,3 @@ def _hockey_stick(epsilon: np.ndarray, mu: float) -> np.ndarray:
   """The hockey-stick divergence of N(mu, 1) from N(0, 1) at exp(epsilon), epsilon >= 0."""
   upper = special.ndtr(mu / 2 - epsilon / mu)
   return upper - np.exp(epsilon + special.log_ndtr(-mu / 2 - epsilon / mu))
-
-
-def _log_share(epsilon: np.ndarray, q: float) -> np.ndarray:
-  """log(1 + (exp(e) - 1) / q) - e, without overflow."""
-  return np.log(1 / q + (1 - 1 / q) * np.exp(-epsilon))

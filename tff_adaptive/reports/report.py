@@ -222,11 +222,12 @@ def in_order(items: Sequence[T], text: Callable[[T], str] = str) -> list[T]:
 def csv_text(rows: Iterable[Sequence[Any]]) -> str:
   """Formats rows as CSV; no text can be taken for a formula by a spreadsheet."""
   text = io.StringIO()
-  csv.writer(text, lineterminator='\n').writerows([map(_csv, row) for row in rows])
+  csv.writer(text, lineterminator='\n').writerows([map(cell, row) for row in rows])
   return text.getvalue()
 
 
-def _csv(value: Any) -> Any:
+def cell(value: Any) -> Any:
+  """Returns a value for a CSV file, in which no text can be taken for a formula."""
   if isinstance(value, float):
     return f'{value:.6g}'
   is_formula = str(value).startswith(tuple('=+-@\t\r')) and not _NUMBER.fullmatch(str(value))
@@ -238,7 +239,7 @@ def _latex(text: str) -> str:
 
 
 def _markdown(text: str) -> str:
-  return _one_line(text).replace('|', r'\|').replace('<', '&lt;')
+  return _one_line(text).replace('|', r'\|').replace('[', r'\[').replace('<', '&lt;')
 
 
 def _one_line(text: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tff_adaptive._utils import draws
 from tff_adaptive.devices import threads
-from tff_adaptive.reports import client_distribution
+from tff_adaptive.reports import client_distribution, report
 from tff_adaptive.training import protocols, rounds
 
 if TYPE_CHECKING:  # They load TFF, which a run of another process need not.
@@ -155,7 +155,7 @@ def _loaded(
   """Yields each client's data and adds its line to the table."""
   for client_id in ids:
     arrays = _first(group.clients.load(client_id), group.max_examples)
-    lines.append({'group': name, 'client': client_id, 'examples': len(arrays['y'])})
+    lines.append({'group': name, 'client': report.cell(client_id), 'examples': len(arrays['y'])})
     yield arrays
 
 

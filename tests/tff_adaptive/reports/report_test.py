@@ -12,7 +12,7 @@ from tff_adaptive.reports import report
 
 TABLE = report.Table(
   ['', 'a_b', 'c & d'],
-  [['x|y', '1.00 ± 0.50', '50 %'], ['<z>', '', 'diverged']],
+  [['x|y', '1.00 ± 0.50', '50 %'], ['<z>[a](x)', '', 'diverged']],
   frozenset({(0, 1), (1, 1)}),
   title='Means, %',
   note='Best of #2.',
@@ -26,7 +26,7 @@ def test_markdown():
     '|  | a_b | c & d |',
     '| --- | ---: | ---: |',
     r'| x\|y | **1.00 ± 0.50** | 50 % |',
-    '| &lt;z> |  | diverged |',
+    r'| &lt;z>\[a](x) |  | diverged |',
     '',
     'Best of #2.',
   ]
