@@ -59,13 +59,13 @@ class Aggregation(fields.Group):
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The client weighting that an aggregator without weights needs."""
+    """Returns uniform client weighting for an aggregator that cannot weigh clients."""
     entry = table.aggregator(values['aggregator'])
     return {} if entry.is_weighted else {'client_weighting': 'uniform'}
 
   @property
   def entry(self) -> entries.Aggregator:
-    """The entry of the aggregator."""
+    """The entry of the aggregator in `aggregation.table`."""
     return table.aggregator(self.aggregator)
 
   @property
@@ -75,7 +75,7 @@ class Aggregation(fields.Group):
       return self.entry.values(options.parse('aggregator_option', self.aggregator_option))
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses an aggregator that cannot be combined with the other settings."""
+    """Raises ValueError if the aggregator cannot be combined with the other settings."""
     entry, chosen = self.entry, self.chosen
     weighting = settings.clients.client_weighting
     with fields.about('aggregator'):
@@ -109,7 +109,7 @@ class Aggregation(fields.Group):
         )
 
   def plan(self, settings: 'fields.Settings', num_clients: int) -> PrivacyPlan | None:
-    """Returns the noise and the accountant for `num_clients` clients; None without noise."""
+    """Returns the accountant and delta of a run with `num_clients` clients; None without noise."""
     if not self.entry.is_private:
       return None
     from tff_adaptive.aggregation import accounting  # It imports SciPy, which takes long.
@@ -133,7 +133,7 @@ class Aggregation(fields.Group):
   def build(
     self, settings: 'fields.Settings', model: Any, privacy: PrivacyPlan | None
   ) -> 'aggregation.Factory | None':
-    """Returns the TFF aggregation factory; None for the mean."""
+    """Returns the TFF aggregation factory, or None for the mean; `plan` returns `privacy`."""
     if self.aggregator == 'mean':
       return None
     from tff_adaptive import aggregation

@@ -50,7 +50,7 @@ class ClientEvaluation(fields.Group):
   )
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses settings that have no effect or cannot be satisfied."""
+    """Raises ValueError if --personalization_epochs is given without --heldout_examples."""
     if self.personalization_epochs is not None and not self.heldout_examples:
       raise ValueError(
         '--personalization_epochs wants examples that fine-tuning has not seen: give'
@@ -58,7 +58,7 @@ class ClientEvaluation(fields.Group):
       )
 
   def split(self, task: Any, seed: int) -> 'tuple[Any, tasks.ClientSplit]':
-    """Returns the task with the clients and examples that train, and the parts of its clients."""
+    """Returns the task with the clients and examples to train on, and the `ClientSplit`."""
     import tff_adaptive_tasks as tasks
 
     parts = tasks.split_clients(
@@ -73,13 +73,13 @@ class ClientEvaluation(fields.Group):
   def build(
     self, settings: 'fields.Settings', task: Any, model: Any, parts: 'tasks.ClientSplit'
   ) -> 'client_evaluation.ClientEvaluation | None':
-    """Returns the evaluation by client; None if it was not requested."""
+    """Returns the evaluation by client, or None if it was not requested."""
     from tff_adaptive.training import client_evaluation, personalization
 
     if self.rounds_per_client_evaluation is None:
       return None
     most = self.client_evaluation_clients
-    # Fine-tuning, too, has no more of a client.
+    # Fine-tuning, too, uses at most this many examples of a client.
     trained = settings.training.max_examples_per_client or None
     groups = {'train': client_evaluation.Group(parts.train, max_examples=trained)}
     for name, clients, own in (

@@ -58,12 +58,12 @@ class Output(fields.Group):
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A folder named after task and algorithm; for FILE.py:NAME the name is the function's."""
+    """Returns the default folder, runs/TASK_ALGORITHM; a task FILE.py:NAME is called NAME."""
     task, algorithm = values['task'].rpartition(':')[2], what.folder_name(values['algorithm'])
     return {'output_dir': os.path.join('runs', f'{task}_{algorithm}')}
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses a tracker that is unknown or not installed."""
+    """Raises ValueError for a tracker that is unknown or not installed."""
     for name in self.log_to:
       fields.check_name('log_to', name, tuple(_TRACKERS))
       if importlib.util.find_spec(name) is None:
@@ -72,7 +72,7 @@ class Output(fields.Group):
         )
 
   def build(self, run_id: str, parameters: Mapping[str, Any]) -> list[Any]:
-    """Returns the callbacks of the trackers; their parameters are the settings in config.json."""
+    """Returns the callbacks of the trackers; `parameters` are the settings in config.json."""
     from tff_adaptive import training
 
     kinds: dict[str, Any] = {'mlflow': training.MlflowCallback, 'wandb': training.WandbCallback}
@@ -82,7 +82,7 @@ class Output(fields.Group):
 
 
 def check_data_dir(task: str, folder: str | None) -> None:
-  """Refuses a --data_dir that is not a folder, or that the task does not use."""
+  """Raises ValueError for a --data_dir that is not a folder, or that the task does not use."""
   if folder is None:
     return
   if task in catalog.OFFLINE:

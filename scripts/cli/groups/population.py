@@ -15,9 +15,9 @@ _KINDS: Mapping[str, Any] = {
   'independent': population.Independent,
   'diurnal': population.Diurnal,
 }
-# A column of client profiles -> whose argument of which name it is.
+# A column of client profiles -> the availability and its argument that the column sets.
 _ARGUMENT_OF = {'probability': ('independent', 'probability'), 'phase': ('diurnal', 'phases')}
-# A flag -> the columns of client profiles that say the same.
+# A flag -> the columns of client profiles that set the same values.
 _IN_COLUMNS = {
   **{name: (name,) for name in speed_lib.COLUMNS},
   'speed_sigma': ('seconds_per_step',),
@@ -28,7 +28,7 @@ _IN_COLUMNS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Population(fields.Group):
-  """The settings of a population; all are None for a run without one."""
+  """The settings of unavailable, slow and failing clients. Without any, all are None or empty."""
 
   TITLE = 'Unavailable, slow and failing clients (by default every drawn client finishes)'
 
@@ -86,7 +86,7 @@ class Population(fields.Group):
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of a population, if one of its flags was given."""
+    """Returns the defaults of a population if one of its flags was given, else none."""
     names = [f.name for f in dataclasses.fields(cls)]
     if all(values[name] in (None, []) for name in names):
       return {}
@@ -98,7 +98,7 @@ class Population(fields.Group):
     return {**{n: known[n] for n in names if n in known}, 'availability': 'always'}
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses unknown names and options."""
+    """Raises ValueError for unknown names and options."""
     kind, profiles = self.availability, self.client_profiles
     if kind is None:
       return
@@ -109,12 +109,12 @@ class Population(fields.Group):
     self._options()
 
   def files(self) -> dict[str, str]:
-    """Returns flag -> CSV file that it names."""
+    """Returns flag -> path, for the flags that name a CSV file."""
     named = {name: getattr(self, name) for name in ('availability', 'client_profiles')}
     return {name: path for name, path in named.items() if _is_file(path)}
 
   def build(self, given: Mapping[str, Any]) -> population.Population | None:
-    """Returns the population that the settings describe; None if they describe none."""
+    """Returns the population, or None for a run without one. `given` has the user's flags."""
     if self.availability is None:
       return None
     profiles: dict[str, dict[str, float]] = {}
@@ -135,7 +135,7 @@ class Population(fields.Group):
     )
 
   def _own(self, kind: type, **made: Any) -> dict[str, Any]:
-    """Returns the fields of a class by name, as given or from the flags of the same names."""
+    """Returns arguments of a class: those in `made`, and the flags named like its other fields."""
     names = [f.name for f in dataclasses.fields(kind)]
     return {name: made[name] if name in made else getattr(self, name) for name in names}
 
@@ -153,7 +153,7 @@ class Population(fields.Group):
     return made
 
   def _options(self) -> dict[str, Any]:
-    """Returns the options of an availability; ValueError if an option is unknown or invalid."""
+    """Returns the availability's options. Raises ValueError if one is unknown or invalid."""
     kind = str(self.availability)
     own = dataclasses.fields(_KINDS[kind]) if kind in _KINDS else ()
     allowed = [field.name for field in own if field.name != 'phases']
@@ -169,7 +169,7 @@ class Population(fields.Group):
   def _check_profiles(
     self, profiles: Mapping[str, Mapping[str, float]], given: Mapping[str, Any]
   ) -> None:
-    """Refuses a column that has no use, or that a flag gives too."""
+    """Raises ValueError for a column that has no use, or that a flag gives too."""
     path, kind = self.client_profiles, self.availability
     for column, (owner, _) in _ARGUMENT_OF.items():
       if column in profiles and kind != owner:
@@ -185,5 +185,5 @@ class Population(fields.Group):
 
 
 def _is_file(value: str | None) -> bool:
-  """Whether a flag's value is the name of a CSV file."""
+  """Returns whether a flag's value is the name of a CSV file."""
   return value is not None and value.endswith('.csv')

@@ -12,7 +12,7 @@ from tff_adaptive.engine.cluster import schedule
 
 from .. import fields
 
-# Of the graph engine in one process only, and what to do with --ray.
+# Flags of the graph engine in one process -> what to do instead with --ray.
 _ONE_PROCESS = {
   'clients_per_step': 'leave it out',
   'parallel_clients': '--cpus_per_worker says how many clients a worker trains at once',
@@ -105,14 +105,14 @@ class Runtime(fields.Group):
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of the workers, with --ray."""
+    """Returns the defaults of the workers if --ray is given, else none."""
     if values['ray'] is None:
       return {}
     subrounds = max(schedule.DEFAULT_SUBROUNDS, values['ray_workers'] or 0)
     return {'cpus_per_worker': 1, 'gpus_per_worker': 0.0, 'subrounds': subrounds}
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses settings that cannot be combined, and devices that are not available."""
+    """Raises ValueError if settings cannot be combined, or a device is not available."""
     cohort = settings.most_clients
     if self.ray is not None:
       self._check_ray()
@@ -167,8 +167,9 @@ class Runtime(fields.Group):
   def build(self, cohort: int, *, is_compiled: bool = False) -> Any:
     """Sets the engine for TFF computations; called before TensorFlow's first operation.
 
-    Returns the `engine.RayContext` for cohorts of `cohort` clients, or None. Raises ValueError if
-    the device does not exist, and `engine.WorkerError` if the cluster is not available.
+    `cohort` is the number of clients in a round, and `is_compiled` says whether the task uses the
+    compiled LSTM. Returns the `engine.RayContext` of --ray, else None. Raises ValueError if the
+    device does not exist, and `engine.WorkerError` if the cluster is not available.
     """
     import tensorflow_federated as tff
 
@@ -177,7 +178,7 @@ class Runtime(fields.Group):
     from tff_adaptive.kernels import library
 
     if self.device == 'cpu' or self.gpus_per_worker or is_compiled:
-      placement.hide_gpus()  # From evaluation too; of the workers' it would take the memory.
+      placement.hide_gpus()  # From evaluation too: it would take memory of the workers' GPUs.
     if self.engine == 'graph':
       engine.set_graph_context(
         parallel_clients=self.parallel_clients or threads.side_by_side(cohort),
@@ -188,7 +189,7 @@ class Runtime(fields.Group):
     else:
       engine.set_native_context()
     if is_compiled:
-      library.load()  # Now, and not in the midst of building what trains.
+      library.load()  # Now, rather than while the process is built.
     if self.subrounds is None:
       return None
     server = tff.framework.get_context_stack().current

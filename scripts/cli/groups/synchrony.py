@@ -13,7 +13,7 @@ _OPTIONS = ('a', 'b', 'c')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Synchrony(fields.Group):
-  """The settings of asynchronous training; all are None for synchronous rounds."""
+  """The settings of asynchronous training; synchronous rounds use none of them."""
 
   TITLE = 'Asynchronous training (a round is a step of the server)'
 
@@ -49,7 +49,7 @@ class Synchrony(fields.Group):
   )
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses settings that have no meaning with, or without, a buffer."""
+    """Raises ValueError for settings that are missing or have no meaning with a buffer."""
     made = self.build()
     if made is None:
       return
@@ -60,7 +60,7 @@ class Synchrony(fields.Group):
       raise ValueError('--buffer_size stands in place of --participation: leave one of them out.')
 
   def build(self) -> buffered.Buffered | None:
-    """Returns the settings of asynchronous training; None for synchronous rounds."""
+    """Returns the settings for `TrainingConfig`, or None for synchronous rounds."""
     if self.synchrony != 'buffered':
       return None
     if self.concurrency is None:

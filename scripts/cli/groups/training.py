@@ -65,7 +65,7 @@ class Training(fields.Group):
   )
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses two flags for the same thing."""
+    """Raises ValueError if --with_replacement or --continue_batches does not fit other flags."""
     if self.with_replacement and not self.batch_size:
       raise ValueError('--with_replacement needs batches: give --batch_size, 20 say.')
     for name, wrong in (
@@ -111,16 +111,16 @@ class Rates(fields.Group):
 
   @property
   def client(self) -> schedules.Schedule:
-    """Returns the client's rate by round."""
+    """The client rate by round."""
     return self._schedule('client')
 
   @property
   def server(self) -> schedules.Schedule:
-    """Returns the server's rate by round."""
+    """The server rate by round."""
     return self._schedule('server')
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses schedules or options that are unknown or out of range."""
+    """Raises ValueError for schedules or options that are unknown or out of range."""
     _ = self.client, self.server
 
   def _schedule(self, side: str) -> schedules.Schedule:
@@ -134,7 +134,7 @@ class Rates(fields.Group):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Clients(fields.Group):
-  """The clients' weights, regularisation and states; see `--help`."""
+  """The settings of clients' weights, regularisation and states; see `--help`."""
 
   TITLE = 'Clients'
 
@@ -157,7 +157,7 @@ class Clients(fields.Group):
   )
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses a weighting that the task does not have, and a store if clients keep no state."""
+    """Raises ValueError for a weighting unknown to the task, or a store without client states."""
     task = settings.what.known_task
     own = catalog.sizes(task).get('client_weighting') if task else 'tokens'
     valid = tuple(dict.fromkeys(filter(None, ('examples', 'uniform', own))))

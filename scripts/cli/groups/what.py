@@ -13,7 +13,7 @@ from .. import fields, options
 
 # Each may be a user's own FILE.py:NAME.
 OWN = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
-# As `client.local_training.OPTIMIZER_STATES`.
+# The values of `client.local_training.OPTIMIZER_STATES`, without importing TensorFlow.
 _STATES = ('reset', 'keep', 'average')
 ALGORITHM = 'fed_yogi'  # By default.
 
@@ -72,17 +72,17 @@ class What(fields.Group):
 
   @property
   def algorithm_entry(self) -> registry.Algorithm:
-    """The entry of the algorithm."""
+    """The registry's entry of the algorithm."""
     return registry.algorithm(self.algorithm)
 
   @property
   def server_entry(self) -> registry.ServerOptimizer:
-    """The entry of the server optimizer."""
+    """The registry's entry of the server optimizer."""
     return registry.server_optimizer(self.server_optimizer)
 
   @property
   def client_entry(self) -> registry.ServerOptimizer:
-    """The entry of the client optimizer."""
+    """The registry's entry of the client optimizer."""
     return registry.client_optimizer(self.client_optimizer)
 
   @property
@@ -99,11 +99,11 @@ class What(fields.Group):
 
   @property
   def known_task(self) -> str:
-    """The name of a task in the catalogue; '' for a user's own."""
+    """The task's name in the catalogue; '' for a user's own task."""
     return '' if user_code.is_reference(self.task) else self.task
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses cohorts larger than the task, and client optimizers that the algorithm refuses."""
+    """Raises ValueError for a cohort larger than the task, or an unsuitable client optimizer."""
     algorithm = self.algorithm_entry
     clients = catalog.num_clients(self.known_task, self.task_options)
     if clients is not None:
@@ -142,13 +142,13 @@ class What(fields.Group):
       )
 
   def sources(self) -> dict[str, user_code.UserCode]:
-    """Returns flag -> user's own file that it names."""
+    """Loads the user's own files. Returns the origin of each by the flag that names it."""
     own = [name for name in OWN if user_code.is_reference(getattr(self, name))]
     return {name: user_code.load(getattr(self, name))[1] for name in own}
 
 
 def check_task(task: str) -> None:
-  """Raises ValueError for a task not in the catalogue; FILE.py:FUNCTION is checked on loading."""
+  """Raises ValueError for an unknown task. A FILE.py:FUNCTION is checked when it is loaded."""
   if not user_code.is_reference(task):
     fields.check_name('task', task, catalog.names())
 
@@ -169,7 +169,7 @@ def check_cohort(cohort: int, clients: int, algorithm: registry.Algorithm) -> No
 
 
 def entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.ServerOptimizer]:
-  """Returns the entries of algorithm and server optimizer; ValueError if they do not match."""
+  """Returns the algorithm and the server optimizer. Raises ValueError if they do not match."""
   with fields.about('algorithm'):
     algorithm = registry.algorithm(values['algorithm'])
   asked, fixed = values['server_optimizer'], algorithm.server_optimizer
@@ -188,7 +188,7 @@ def entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.Server
 
 
 def folder_name(algorithm: str) -> str:
-  """Returns an algorithm's name in folders; a user's own has its `name` unless that is taken."""
+  """Returns an algorithm's name in folders; a user's own has its `name`, or NAME if taken."""
   if not user_code.is_reference(algorithm):
     return algorithm
   name = registry.algorithm(algorithm).name
@@ -198,7 +198,7 @@ def folder_name(algorithm: str) -> str:
 def defaults(
   values: Mapping[str, Any], algorithm: registry.Algorithm, server: str
 ) -> dict[str, Any]:
-  """Returns the values of the task's paper for the server optimizer, and further ones of papers."""
+  """Returns flag -> default, from the papers of the algorithm and the task (for this `server`)."""
   task = '' if user_code.is_reference(values['task']) else values['task']
   found = {
     'client_schedule': 'constant',
@@ -237,8 +237,8 @@ def defaults(
   found['max_examples_per_client'] = found['max_examples_per_client'] or 0
   tuned = catalog.rates(task, server) if server in catalog.SERVER_OPTIMIZERS else {}
   if algorithm.server_optimizer is None or not tuned:
-    # A correction has FedAvg's client rate and, as published, the server rate 1; composed with
-    # another server optimizer, what was tuned for that one.
+    # A correction has FedAvg's client rate and, as published, the server rate 1. With another
+    # server optimizer it has the server rate and tau that were tuned for that optimizer.
     more = {} if server == 'sgd' else tuned
     client_rate = catalog.rates(task, 'sgd')['client_learning_rate']
     server_rate = registry.server_optimizer(server).rate or 1.0
