@@ -1,4 +1,4 @@
-"""Builds the data, the process and its evaluation from settings."""
+"""Loads the data, and builds the process and its evaluation from settings."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from .groups import aggregation, what
 
 
 def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str, Any]:
-  """Returns the arguments of `training.train`: loads data, builds the process, opens the folder."""
+  """Loads data, builds the process, opens the folder. Returns the arguments of `training.train`."""
   chosen, folder = settings.what, settings.output.output_dir
   ray_context = settings.runtime.build(
     settings.most_clients,
@@ -50,7 +50,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   versions = training.older_models(config, task.train)
   process = build_process(settings, task, model, private, versions)
   _say_how_large(process, config, folder, data['clients'])
-  cohorts.simulate(config, task.train)  # Refuses what does not fit the clients.
+  cohorts.simulate(config, task.train)  # Raises ValueError if it does not fit the clients.
   saved = record.open(folder, data, model.num_parameters)
   return {
     'process': process,
@@ -78,7 +78,10 @@ def build_process(
   privacy: aggregation.PrivacyPlan | None = None,
   versions: int = 0,
 ) -> Any:
-  """Builds the process of the settings, a `LearningProcess` or a `StatefulProcess`."""
+  """Builds the process of the settings, a `LearningProcess` or a `StatefulProcess`.
+
+  `privacy` is the result of `Aggregation.plan`, and `versions` that of `training.older_models`.
+  """
   if settings.runtime.mixed_precision is not None:
     model = mixed_precision.convert(model, settings.runtime.mixed_precision)
   rates, weighting = settings.rates, settings.clients.client_weighting
@@ -120,7 +123,7 @@ def _registered(settings: settings_lib.Settings, task: tasks.Task) -> correction
 
 
 def _check_data(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, Any]:
-  """Returns config.json's description of the data; ValueError if they do not fit the settings."""
+  """Returns the data's entry in config.json. Raises ValueError if they do not fit the settings."""
   ids = task.train.client_ids
   what.check_cohort(settings.training.cohort(len(ids)), len(ids), settings.what.algorithm_entry)
   if settings.clients.client_weighting == 'tokens' and task.client_weight is None:
@@ -169,7 +172,7 @@ def _training_config(
 def _account(
   private: aggregation.PrivacyPlan, config: training.TrainingConfig, noise_seed: int | None
 ) -> training.PrivacyCallback:
-  """Reports how private the run will be; returns the callback that records it."""
+  """Prints the epsilon of the whole run, and returns the callback that records epsilon."""
   accountant, every = private.accountant, config.rounds_per_evaluation
   epsilon = accountant.epsilon(config.rounds, private.delta)
   command_lib.say(
@@ -183,7 +186,7 @@ def _account(
 def _say_how_large(
   process: Any, config: training.TrainingConfig, folder: str, num_clients: int
 ) -> None:
-  """Reports how large the client states may grow; ValueError if they cannot fit."""
+  """Prints how large the client states may grow. Raises ValueError if they cannot fit."""
   if not hasattr(process, 'initial_client_state'):
     return
   path = state_file.path(folder)

@@ -20,7 +20,7 @@ from . import tensorflow_start
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 _HELP = ('-h', '-help', '--help', '--helpfull', '-?')
-_SECTION = '--help='  # Of a long help: that part of it.
+_SECTION = '--help='  # Followed by a word of the sections to show.
 Main = Callable[[Sequence[str]], int]
 
 
@@ -33,9 +33,10 @@ class DivergedError(FailureError):
 
 
 def entry(program: str, interrupted: str = 'interrupted.') -> Callable[[Main], Callable[..., int]]:
-  """Makes a function the `main` of a command, which returns exit codes and does not raise.
+  """Returns a decorator for the `main` of a command, which reports errors and returns exit codes.
 
-  ValueError and OSError mean bad input, and `FailureError` a failure.
+  ValueError and OSError mean bad input, but a full disk means a failure, like `FailureError`. Other
+  errors are not caught.
 
   Args:
     program: The command's file name, which begins the line that reports a failure.
@@ -54,10 +55,10 @@ def entry(program: str, interrupted: str = 'interrupted.') -> Callable[[Main], C
       except FailureError as error:
         said, code = error, FAILED
       except (ValueError, OSError) as error:  # tasks.DataError is a ValueError.
-        # On a full disk something had begun.
+        # The disk was filled after the start.
         is_full = getattr(error.__cause__ or error, 'errno', None) in (errno.ENOSPC, errno.EDQUOT)
         said, code = error, FAILED if is_full else BAD_INPUT
-      except KeyboardInterrupt:  # Of a process that has not begun as a command's.
+      except KeyboardInterrupt:  # If `_entry.begin` was not called.
         said, code = interrupted, _entry.INTERRUPTED
       _entry.exit_code = complain(_entry.started_as or program, said, code)
       return code
@@ -68,7 +69,7 @@ def entry(program: str, interrupted: str = 'interrupted.') -> Callable[[Main], C
 
 
 def as_started(text: str) -> str:
-  """Returns a command's help with the command names that were installed, if pip installed it."""
+  """Replaces script names in a text by installed command names, if one started this process."""
   if _entry.started_as is None:
     return text
   pattern = r'(?:python )?\bscripts/(' + '|'.join(_entry.NAMES) + r')\.py\b'
@@ -76,7 +77,7 @@ def as_started(text: str) -> str:
 
 
 def complain(program: str, error: object, code: int = BAD_INPUT) -> int:
-  """Writes one line to standard error and returns the exit code."""
+  """Writes an error as one line to standard error, and returns `code`."""
   sys.stderr.write(f'{program}: {printable(" ".join(str(error).split()))}\n')
   return code
 
@@ -92,7 +93,7 @@ def show(text: str) -> None:
 
 
 def printable(text: str) -> str:
-  r"""Escapes control characters and undecodable bytes in a text, as \x1b; line ends stay.
+  r"""Escapes control characters (except line ends) and undecodable bytes in a text, as \x1b.
 
   Names of files, cells and options come from others and must not control the terminal.
   """
@@ -104,7 +105,7 @@ def printable(text: str) -> str:
 def read(
   flags: absl_flags.FlagValues, text: str | Callable[[str], str] | None, arguments: Sequence[str]
 ) -> bool:
-  """Like `parse` for commands without other arguments; returns whether to run the command."""
+  """Like `parse`, for commands that have only flags. Returns False after --help, else True."""
   rest = parse(flags, text, arguments)
   if rest:
     raise ValueError(f'unexpected argument {rest[0]!r}; flags are written --name=value.')
@@ -116,12 +117,12 @@ def parse(
   text: str | Callable[[str], str] | None,
   arguments: Sequence[str],
 ) -> list[str] | None:
-  """Parses a command line, with ~ as the user's home in flags; ValueError if it is invalid.
+  """Parses a command line into `flags`, with ~ expanded. Raises ValueError if it is invalid.
 
   Args:
     flags: The script's flags. Missing ones get their defaults.
-    text: The text that --help shows before them, or a function that returns all the text, or a
-      section of it.
+    text: The text that --help shows before the flags, or a function that returns the whole help
+      for '', or the sections for a word.
     arguments: The program's name and its arguments.
 
   Returns:
@@ -158,7 +159,7 @@ def expanded(value: Any) -> Any:
 
 
 def check_output(flag: str, output: str) -> None:
-  """Creates the folder of files OUTPUT.*; ValueError if none can be written there."""
+  """Creates the folder of the files OUTPUT.*. Raises ValueError if it is not writable."""
   if not os.path.basename(output):
     raise ValueError(f'--{flag}={output} is a folder: name the files in it, {output}report, say.')
   folder = os.path.dirname(os.path.abspath(output))
@@ -167,7 +168,7 @@ def check_output(flag: str, output: str) -> None:
 
 
 def check_writable(folder: str, given: str) -> None:
-  """Refuses a folder that cannot be created or written to; `given` is the flag. Creates nothing."""
+  """Raises ValueError if a folder could not be created or written to; `given` is its FLAG=VALUE."""
   path = os.path.abspath(folder)
   while not os.path.lexists(path):
     path = os.path.dirname(path)

@@ -1,4 +1,4 @@
-"""Flags as fields of frozen dataclasses, the groups of settings."""
+"""Declares flags as fields of frozen dataclasses, which are the groups of settings."""
 
 import contextlib
 import dataclasses
@@ -19,7 +19,7 @@ class Group:
 
   Attributes:
     TITLE: The group's heading in --help.
-    CHANGES_NUMBERS: Whether its flags change the trained model, unless a flag says otherwise.
+    CHANGES_NUMBERS: Whether its flags change the trained model; see `changes_numbers` of `flag`.
   """
 
   TITLE: ClassVar[str]
@@ -27,12 +27,12 @@ class Group:
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns defaults that depend on other values, for flags that were not given; none here."""
+    """Returns flag -> default, for defaults that depend on other flags. The base class has none."""
     del values
     return {}
 
   def check(self, settings: 'Settings') -> None:
-    """Refuses values that do not go together; raises ValueError with the flag's name."""
+    """Raises ValueError, which names a flag, if values of the settings do not go together."""
 
 
 def flag(
@@ -50,11 +50,11 @@ def flag(
   Args:
     text: The help of the flag.
     default: The default. None if `resolve` decides it, or there is none.
-    check: A function of the flag as it is written, and its value, that refuses bad values.
-    choices: The allowed names, if there are no others.
-    needs: The flag, FLAG=VALUE or VALUE without which this flag has no meaning.
+    check: A function of '--name' and the value, which raises ValueError for a bad value.
+    choices: The allowed values. If empty, all are allowed.
+    needs: The other flag that this one needs: 'FLAG', 'FLAG=VALUE' or 'FLAG=VALUE or VALUE'.
     instead_of: The flag that this one replaces. Only one of them may be given.
-    changes_numbers: Whether it changes the trained model. A resumed run may change the others.
+    changes_numbers: Whether it changes the trained model. If not, a resumed run may change it.
   """
   metadata = dict(help=text, default=default, check=check, choices=choices)
   metadata |= dict(needs=needs, instead_of=instead_of, changes_numbers=changes_numbers)
@@ -65,20 +65,20 @@ def flag(
 def count(
   text: str, default: Any = None, *, zero: str = '', low: int = 1, high: int = INT31, **more: Any
 ) -> Any:
-  """Declares an integer flag from `low` to `high`; 0 is allowed too if it has a meaning."""
+  """Declares an integer flag from `low` to `high`. 0 is allowed if `zero` says what it means."""
   low, hint = (0, f'give 0 for {zero}') if zero else (low, f'give {low} or more')
   check = functools.partial(validation.whole_number, low=low, hint=hint, high=high)
   return flag(text, default, check, **more)
 
 
 def number(text: str, check: validation.Check, default: Any = None, **more: Any) -> Any:
-  """Declares a flag of numbers; `check` refuses those outside of its range."""
+  """Declares a flag that is a number; `check` raises ValueError for one out of its range."""
   hint = 'give such a number, or leave it out'
   return flag(text, default, lambda name, value: check(name, value, hint), **more)
 
 
 def check(field: dataclasses.Field, values: Mapping[str, Any], given: Container[str]) -> None:
-  """Refuses a value that a flag does not accept, alone or with the others; raises ValueError."""
+  """Raises ValueError if a flag's value is bad, or the flag does not go with the others."""
   name, value, meta = field.name, values[field.name], field.metadata
   if value is not None:
     if meta['choices']:
@@ -98,7 +98,7 @@ def check(field: dataclasses.Field, values: Mapping[str, Any], given: Container[
 
 @contextlib.contextmanager
 def about(flag_name: str) -> Iterator[None]:
-  """Turns TypeError and ValueError into a ValueError that begins with the flag."""
+  """A context that turns TypeError and ValueError into a ValueError that begins with the flag."""
   try:
     yield
   except (TypeError, ValueError) as error:
@@ -107,6 +107,6 @@ def about(flag_name: str) -> Iterator[None]:
 
 
 def check_name(flag_name: str, value: Any, valid: Collection[str]) -> None:
-  """Refuses a name that is not among the valid ones; raises ValueError with one line."""
+  """Raises ValueError, with a suggestion, if a flag's value is not a valid name."""
   if value not in valid:
     raise ValueError(f'--{flag_name}: {suggestions.unknown(flag_name, value, valid)}')

@@ -1,4 +1,4 @@
-"""The flags of scripts/train.py, made from `Settings` and the registry. No TensorFlow."""
+"""The flags of scripts/train.py, made from `Settings` and the registry without TensorFlow."""
 
 import dataclasses
 import typing
@@ -11,11 +11,11 @@ from . import command, fields, hyperparameters, options, settings
 from .groups import output, what
 
 _OF_TASK = ('task', 'task_option', 'seed', 'data_dir')
-absl_flags.disclaim_key_flags()  # They are of the script that asks for them.
+absl_flags.disclaim_key_flags()  # The flags count as those of the script.
 
 
 class Flag(NamedTuple):
-  """A flag: heading and name in --help, type (str, int, float, bool or list), default and help."""
+  """A flag: its heading in --help, name, type (str, int, float, bool, list), default and help."""
 
   group: str
   name: str
@@ -25,10 +25,10 @@ class Flag(NamedTuple):
 
 
 def table() -> list[Flag]:
-  """Returns all flags in the order of --help."""
+  """Returns all flags of train.py in the order of --help."""
   found = []
   for group, kind in settings.GROUPS.items():
-    if group == 'clients':  # Hyperparameters stand after the rates.
+    if group == 'clients':  # The hyperparameters come after the rates.
       own = hyperparameters.named().items()
       found += [Flag(h.group, name, h.first.kind, None, h.help()) for name, h in own]
     found += of_group(kind)
@@ -50,7 +50,7 @@ def define_with_task(own: type[fields.Group]) -> absl_flags.FlagValues:
 
 
 def check(values: absl_flags.FlagValues, own: type[fields.Group]) -> Any:
-  """Refuses invalid values of a command's own flags; raises ValueError with one line."""
+  """Returns a command's own flags as an instance of `own`. Raises ValueError for invalid values."""
   given = {name for name in values if values[name].present}
   found = {field.name: values[field.name].value for field in dataclasses.fields(own)}  # type: ignore[arg-type]
   for field in dataclasses.fields(own):  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ def check(values: absl_flags.FlagValues, own: type[fields.Group]) -> Any:
 
 
 def check_with_task(values: absl_flags.FlagValues, own: type[fields.Group]) -> dict[str, Any]:
-  """Refuses invalid values of such a command; returns the task's options by name."""
+  """Checks the flags of `define_with_task` like `check`. Returns the task's options by name."""
   what.check_task(values.task)
   check(values, own)
   seed = next(f for f in settings.FIELDS if f.name == 'seed')
@@ -69,14 +69,14 @@ def check_with_task(values: absl_flags.FlagValues, own: type[fields.Group]) -> d
 
 
 def load_task(values: absl_flags.FlagValues, options: Mapping[str, Any]) -> Any:
-  """Loads the task of such a command with the task's options; imports TensorFlow."""
+  """Loads the task that flags of `define_with_task` name. Imports TensorFlow."""
   import tff_adaptive_tasks as tasks
 
   return tasks.load(values.task, data_dir=values.data_dir, seed=values.seed, **options)
 
 
 def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:
-  """Returns flags, by default all, with their defaults, separate from absl's global flags."""
+  """Defines flags (by default train.py's) separately from absl's global ones, and returns them."""
   values = absl_flags.FlagValues()
   definers = {
     str: absl_flags.DEFINE_string,
@@ -93,9 +93,10 @@ def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:
 def parse(
   arguments: Sequence[str], help_text: Callable[[str], str] | None = None
 ) -> dict[str, Any] | None:
-  """Returns flag name -> value of the given flags for `resolve.resolve`; None after --help.
+  """Parses train.py's command line, which begins with the program's name.
 
-  Raises ValueError with one line that says what cannot be parsed.
+  Returns flag name -> value for the flags that were given, or None after --help, whose text comes
+  from `help_text`. Raises ValueError with one line that says what cannot be parsed.
   """
   values = define()
   if not command.read(values, help_text, arguments):
@@ -104,7 +105,7 @@ def parse(
 
 
 def command_line(given: Mapping[str, Any]) -> list[str]:
-  """Returns the flags for which `parse` returns these values; also for bool and repeated flags."""
+  """Returns arguments from which `parse` returns these values, also of bool and repeated flags."""
   found = []
   for name, value in given.items():
     if isinstance(value, (list, tuple)):
@@ -115,7 +116,7 @@ def command_line(given: Mapping[str, Any]) -> list[str]:
 
 
 def _kind(annotation: Any) -> type:
-  """Returns the kind of flag for a field's type; T | None counts as T."""
+  """Returns the type of the flag for a field's type: list for a tuple, and T for T | None."""
   if typing.get_origin(annotation) is tuple:
     return list
   kind: type = (typing.get_args(annotation) or (annotation,))[0]

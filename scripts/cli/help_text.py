@@ -40,9 +40,9 @@ Ctrl-C saves the run and ends it. The same command resumes it.
 
 
 def text(section: str = '') -> str:
-  """Returns the whole text, or the sections whose headings contain a word.
+  """Returns the whole text, or only the sections with the word `section` in their headings.
 
-  Raises ValueError, with all headings, if no heading does.
+  Raises ValueError, which names all headings, if no heading has the word.
   """
   found = _sections()
   if not section:
@@ -83,7 +83,7 @@ def _sections() -> list[str]:
 
 
 def _described(entry: Any) -> str:
-  """Returns an entry's description, and its options if they are not flags."""
+  """Returns an entry's description, with its options if these are not flags."""
   text: str = entry.description
   if getattr(entry, 'is_stateful', False):
     text += '; clients keep a state'

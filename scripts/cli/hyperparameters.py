@@ -1,4 +1,4 @@
-"""The registry's hyperparameters as flags, with their owners, defaults and help."""
+"""The registry's hyperparameters as flags: which algorithms have them, defaults and help."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ CORRECTION, SERVER = 'Client correction', 'Server optimizer'
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-  """A hyperparameter's name, and the algorithms or optimizers that have it.
+  """A hyperparameter that is a flag. Several algorithms or server optimizers may have it.
 
   Attributes:
     group: `CORRECTION` or `SERVER`.
-    owners: Algorithm or server optimizer -> its hyperparameter of this name.
+    owners: Name of an algorithm or server optimizer -> its hyperparameter.
   """
 
   group: str
@@ -25,11 +25,11 @@ class Named:
 
   @property
   def first(self) -> registry.Hyperparameter:
-    """The hyperparameter of the first owner; type and help are the same for all."""
+    """The hyperparameter of the first owner. Its type and help are the same for all owners."""
     return next(iter(self.owners.values()))
 
   def belongs_to(self, algorithm: registry.Algorithm, server: registry.ServerOptimizer) -> bool:
-    """Whether the algorithm or the server optimizer has this flag; a user's own has none."""
+    """Returns whether the algorithm or server optimizer has this flag. A user's own never has."""
     entry: Any = server if self.group == SERVER else algorithm
     return entry.source is None and entry.name in self.owners
 
@@ -62,7 +62,7 @@ def named() -> dict[str, Named]:
 
 
 def listed(entry: entries.Named | entries.ServerOptimizer) -> str:
-  """Returns the options and defaults of a schedule or an aggregator, for --help."""
+  """Formats the options and defaults of an entry for --help, such as 'a=0.5, b'."""
   return ', '.join(
     f'{h.name}' if h.default is None else f'{h.name}={_show(h.default)}'
     for h in entry.hyperparameters
@@ -70,7 +70,7 @@ def listed(entry: entries.Named | entries.ServerOptimizer) -> str:
 
 
 def _whose(values: Mapping[str, Any]) -> dict[Any, str]:
-  """Returns value -> names that have it."""
+  """Returns a mapping from each value to the names that have it, separated by commas."""
   return {v: ', '.join(n for n, own in values.items() if own == v) for v in values.values()}
 
 

@@ -1,4 +1,4 @@
-"""Parses options NAME=VALUE of flags that may be repeated."""
+"""Parses the options, NAME=VALUE, of flags that may be repeated."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from tff_adaptive._utils import option_values
 
 
 def parse(flag: str, pairs: Sequence[str]) -> dict[str, Any]:
-  """Returns a flag's options by name; numbers and bools are converted."""
+  """Returns a flag's options by name, numbers and bools converted. Raises ValueError if invalid."""
   result: dict[str, Any] = {}
   for pair in pairs:
     name, equals, text = pair.partition('=')
@@ -22,7 +22,7 @@ def parse(flag: str, pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def pairs(values: Mapping[str, Any]) -> tuple[str, ...]:
-  """Returns options in the form that `parse` reads; None is left out."""
+  """Returns options as NAME=VALUE, which `parse` reads. Options that are None are left out."""
   return tuple(
     f'{name}={str(value).lower() if isinstance(value, bool) else value}'
     for name, value in values.items()

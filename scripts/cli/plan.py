@@ -81,7 +81,7 @@ class Plan(fields.Group):
     return self.search == 'grid'
 
   def rungs(self, rounds: int) -> list[int]:
-    """Returns the rounds at which a trial is compared, and the last round."""
+    """Returns the rungs, the rounds at which trials are compared, and the last round."""
     found = []
     rung = self.first_rung or rounds
     while rung < rounds:
@@ -96,15 +96,14 @@ class Plan(fields.Group):
   def read(self, folder: str, rounds: int) -> run_lib.Run:
     """Reads the first `rounds` rounds of a run.
 
-    Raises:
-      ValueError: If it cannot be read or lacks a row, which would change the mean.
+    Raises ValueError if the run cannot be read, or lacks a row, which would change its mean.
     """
     try:
       found = run_lib.load_run(folder)
     except ValueError as error:
       raise ValueError(f'{str(error).rstrip(".")}: {_WAY_OUT}') from None
     last = int(found.rows[-1]['round'])
-    if found.is_complete and last < found.settings['rounds']:  # It has stopped at its target.
+    if found.is_complete and last < found.settings['rounds']:  # The run has stopped at its target.
       rounds = min(rounds, last)
     rows = [row for row in found.rows if row['round'] <= rounds]
     missing = {*range(rounds + 1)} - {int(row['round']) for row in rows}

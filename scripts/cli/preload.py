@@ -10,9 +10,9 @@ import os
 
 from . import tensorflow_start
 
-with contextlib.suppress(PermissionError):  # It leads a session already.
-  os.setsid()  # Ctrl-C reaches the runs once: through the command.
-atexit.register(os._exit, 0)  # It does not take TFF's modules apart; runs do not call it.
+with contextlib.suppress(PermissionError):  # This process leads a session already.
+  os.setsid()  # Ctrl-C reaches only the command, which then ends the runs.
+atexit.register(os._exit, 0)  # Saves the time to free TFF's modules. Runs do not call it.
 tensorflow_start.quietly()
 tensorflow_start.load()
 for name in ('tff_adaptive.training', 'tff_adaptive_tasks', 'matplotlib.backends.backend_agg'):

@@ -9,10 +9,10 @@ from . import command, settings as settings_lib
 
 
 def of(run: settings_lib.Settings) -> config.Record:
-  """Returns the record of a run's settings and of the user's own files.
+  """Returns what config.json records of a run: its settings, and hashes of the user's own files.
 
   Raises:
-    ValueError: If --initial_weights names a run without weights.
+    ValueError: If a user's file cannot be used, or --initial_weights names a run without weights.
     OSError: If a file cannot be read.
   """
   titles = {
@@ -28,7 +28,7 @@ def of(run: settings_lib.Settings) -> config.Record:
     if path is not None:
       path = initial_weights.file_of(path)
       files[flag] = {'path': path, 'sha256': initial_weights.sha256(path)}
-  # None without --ray, 0 with it: the same subrounds have the same bits.
+  # 0, the default with --ray, is recorded as None, as without --ray: the bits are the same.
   settings = {**run.flat(), 'gpus_per_worker': run.runtime.gpus_per_worker or None}
   return config.Record(
     settings,
@@ -44,10 +44,10 @@ def of(run: settings_lib.Settings) -> config.Record:
 
 
 def check_folder(folder: str, record: config.Record) -> None:
-  """Refuses a folder that is not usable, or belongs to another run than `record` describes."""
+  """Raises ValueError if a folder is not writable, or holds anything but the run of `record`."""
   command.check_writable(folder, f'output_dir={folder}')
   found = record.check(folder)
-  # What a start that was killed left behind of config.json is hidden.
+  # Hidden files do not count: a killed start may have left a part of config.json in one.
   if found is None and os.path.isdir(folder) and any(n[0] != '.' for n in os.listdir(folder)):
     raise errors.ResumeError(
       f'--output_dir={folder} is not empty and holds no {config.FILE}: name a new folder.'

@@ -1,7 +1,6 @@
 """Makes `Settings` from the given flags: fills in defaults and checks every value.
 
-Nothing here imports TensorFlow (unless a user's own algorithm does), so that mistakes are reported
-quickly.
+Nothing here imports TensorFlow, so that mistakes are reported quickly; a user's own algorithm may.
 """
 
 import dataclasses
@@ -18,10 +17,14 @@ from .groups import what
 
 
 def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Settings:
-  """Fills in defaults and checks every value that can be checked without the data.
+  """Returns the settings of a run: fills in defaults, and checks all that needs no data.
 
-  `given` is flag name -> value; None means that the flag was not given. Keywords override it.
-  Raises ValueError with one line that has the flag, the value, the range and a hint.
+  Args:
+    given: Flag name -> value; None means that the flag was not given.
+    **more: Flags that override `given`.
+
+  Raises:
+    ValueError: With one line that names the flag, the value, its range and a hint.
   """
   given = {k: v for k, v in {**(given or {}), **more}.items() if v is not None and v != []}
   values = {f.name: f.metadata['default'] for f in settings.FIELDS}
@@ -30,7 +33,7 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
     if name not in values:
       raise ValueError(suggestions.unknown('flag', name, values))
   values.update({name: command.expanded(value) for name, value in given.items()})
-  if values['data_dir']:  # config.json has it, and is read from other folders too.
+  if values['data_dir']:  # It is in config.json, which is read from other folders too.
     values['data_dir'] = os.path.abspath(values['data_dir'])
   what.check_task(values['task'])
   for field in settings.FIELDS:
@@ -86,7 +89,7 @@ def _refuse_hyperparameters_of_others(
 def _hyperparameters(
   values: dict[str, Any], option: str, entry: Any, *with_server: str
 ) -> dict[str, Any]:
-  """Returns a correction's or server optimizer's hyperparameters; a user's own become options."""
+  """Returns an entry's hyperparameters by name. For a user's own also sets `values[option]`."""
   is_own = entry.source is not None
   with fields.about(option):
     if is_own:

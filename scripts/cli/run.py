@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
 class _Watch(callbacks.Callback):
   """Records whether a run has begun, and requests its end at a given round.
 
-  An error after the beginning is not bad input. The same command continues from such a round.
+  An error after the beginning is not bad input. The same command continues after the given round.
   """
 
   def __init__(self, last_round: int | None):
@@ -39,7 +39,7 @@ class _Watch(callbacks.Callback):
     self.request: Callable[[], None] = lambda: None
 
   def begin(self, run: callbacks.RunInfo) -> None:
-    """Requests the end at once if the run has reached the round already."""
+    """Requests the end at once if the run has done the given round already."""
     self.has_begun = True
     if run.first_round > self._last_round:
       self.request()
@@ -51,7 +51,7 @@ class _Watch(callbacks.Callback):
 
 
 def check(settings: settings_lib.Settings) -> None:
-  """Checks the folders and a run in them. Imports no TensorFlow and writes nothing."""
+  """Checks a run's files and folders, and the run to resume, without TensorFlow. Writes nothing."""
   output.check_data_dir(settings.what.task, settings.output.data_dir)
   settings.what.check_files()
   settings.population.build(settings.given)
@@ -63,15 +63,15 @@ def run(
   command: Sequence[str] | None = None,
   last_round: int | None = None,
 ) -> Outcome:
-  """Trains to the end, or until a signal requests the end; resumes the run in the folder.
+  """Trains or resumes a run, to its end or until a signal requests the end.
 
   Args:
     settings: The settings of the run.
-    command: The command line for config.json. The default is one that gives the same settings.
-    last_round: The round after which to stop for now, as after a signal. Default: the last one.
+    command: The command line for config.json. By default one is made from the settings.
+    last_round: The round after which to save and stop for now. None trains all rounds.
 
   Raises:
-    ValueError: If the run cannot begin: bad data, or a folder in use or of another run.
+    ValueError: If the run cannot begin: the data are bad, or its folder is in use or another run's.
     command.FailureError: If the run began and failed. It can be resumed from the last checkpoint.
   """
   check(settings)
@@ -88,7 +88,7 @@ def run(
     arguments = build.prepare(settings, line)
   except engine.WorkerError as error:
     raise ValueError(str(error)) from None
-  except BaseException as error:  # A user's file may raise any.
+  except BaseException as error:  # A user's file may raise any error.
     if (explanation := _explained(settings, error)) is None:
       raise
     raise ValueError(explanation) from error
@@ -136,16 +136,16 @@ def check_result(result: Any) -> None:
 
 
 def _explained(settings: settings_lib.Settings, error: BaseException) -> str | None:
-  """Names the user's own file and the line that failed; None if the error says it already."""
+  """Returns a message with the user's file and line that failed; None if the error suffices."""
   sources = settings.what.sources()
-  if not sources or isinstance(error, (errors.DataError, KeyboardInterrupt)):  # These say where.
+  if not sources or isinstance(error, (errors.DataError, KeyboardInterrupt)):  # They say where.
     return None
   named = {flag: f'--{flag}={getattr(settings.what, flag)}' for flag in sources}
   at, words = user_code.place(error), user_code.in_words(error)
   for flag, source in sources.items():
     if at is not None and source.path == at.path:
       return f'{named[flag]} failed in line {at.line}: {words}'
-  # AutoGraph gives errors the words of a traceback.
+  # AutoGraph replaces the message of an error by a traceback, with these words.
   if isinstance(error, (ValueError, OSError)) and 'in user code' not in str(error):
     return None
   return f'{" or ".join(named.values())} cannot be used: {words}'

@@ -18,13 +18,13 @@ from .settings import Settings
 if TYPE_CHECKING:
   import optuna
 
-# These say which of the others have a meaning.
+# These flags decide which of the others have a meaning.
 _FIRST = ('task', 'algorithm', 'server_optimizer')
 Point = Mapping[str, str]  # Flag -> its value, as text.
 
 
 class Range(NamedTuple):
-  """Numbers from `low` to `high`; uniform in their logarithm if `is_log`."""
+  """Numbers from `low` to `high`, whole if `is_whole`, uniform in their logarithm if `is_log`."""
 
   low: float
   high: float
@@ -32,7 +32,7 @@ class Range(NamedTuple):
   is_whole: bool
 
   def text(self, value: float) -> str:
-    """Formats a number of the range as a flag's value with six digits."""
+    """Formats a number of the range as the value of a flag; floats have six digits."""
     return str(value) if self.is_whole else f'{value:.6g}'
 
 
@@ -40,14 +40,14 @@ class Range(NamedTuple):
 class Space:
   """The flags that the runs of a sweep vary, and their values.
 
-  A hyperparameter counts only for runs whose algorithm or server optimizer has it. If no run has
-  it, it is refused.
+  A run has only the hyperparameters of its algorithm and server optimizer. A hyperparameter that no
+  run has is refused with a ValueError.
 
   Attributes:
     axes: Flag -> values to choose from, as texts, or a range of numbers to draw from.
-    given: The flags that all runs share; repeated flags are combined.
-    seeds: Seeds with each of which a trial is trained; its score is their mean. If empty, the seed
-      of the settings is used.
+    given: Flag -> value that all runs share. A repeatable flag has these and the varied ones.
+    seeds: A trial has a run for each of these seeds, and their mean as its score. If empty, it has
+      one run, with the seed in `given`.
   """
 
   axes: Mapping[str, Sequence[str] | Range]
@@ -55,10 +55,9 @@ class Space:
   seeds: Sequence[str] = ()
 
   def points(self) -> list[Point]:
-    """Returns each combination once; the last flag varies fastest.
+    """Returns each combination of values once; the last flag varies fastest.
 
-    Raises:
-      ValueError: If two combinations have folders of the same name.
+    Raises ValueError if two combinations have folders of the same name.
     """
     found = self._combinations(self.axes)
     if len({label(point) for point in found}) < len(found):
@@ -69,7 +68,7 @@ class Space:
     return found
 
   def draw(self, trial: 'optuna.Trial') -> Point:
-    """Draws the values of a trial with its study's sampler."""
+    """Draws the values of a trial with the sampler of the trial's study."""
     point: dict[str, str] = {}
     for name in sorted(self.axes, key=lambda name: (*_FIRST, name).index(name)):
       axis = self.axes[name]
@@ -83,7 +82,7 @@ class Space:
     return point
 
   def check(self) -> Settings:
-    """Returns a run; raises ValueError before any draw if a value or a bound is invalid."""
+    """Returns the settings of one of the runs. Raises ValueError if a value or bound is invalid."""
     kinds = self._kinds()
     found = [self.settings(kind) for kind in kinds]
     for name, axis in {**self.axes, 'seed': self.seeds}.items():
@@ -95,7 +94,7 @@ class Space:
     return found[0]
 
   def folders(self, folder: str, point: Point) -> list[tuple[str, Point]]:
-    """Returns the folder of each run of a trial, and what the run varies.
+    """Returns for each run of a trial its folder and the values that it varies.
 
     Args:
       folder: The trial's folder. With seeds, ',seed=SEED' is added.
@@ -106,7 +105,7 @@ class Space:
     return [(f'{folder},seed={seed}', {**point, 'seed': seed}) for seed in self.seeds]
 
   def runs(self, folder: str, point: Point) -> list[Settings]:
-    """Returns the settings of the runs in `folders`; ValueError if a run is not possible there."""
+    """Returns the settings of the runs in `folders`; for errors see `settings`."""
     return [self.settings(varied, where) for where, varied in self.folders(folder, point)]
 
   def grid(self, output_dir: str) -> list[Settings]:
@@ -148,13 +147,13 @@ class Space:
     return list({tuple(point.items()): point for point in kept}.values())
 
   def _is_free(self, name: str, point: Point) -> bool:
-    """Whether a flag may have any of its values, given the values drawn so far."""
+    """Returns whether a flag has a meaning for all its values, given those drawn so far."""
     axis = self.axes.get(name, ())
     values = ('',) if isinstance(axis, Range) else axis
     return all(self._counts(name, {**point, name: value}) for value in values)
 
   def _counts(self, name: str, point: Point) -> bool:
-    """Whether a flag has a meaning for a run's algorithm and server optimizer."""
+    """Returns whether a flag has a meaning for a run's algorithm and server optimizer."""
     asked = {**self.given, **point}
     algorithm = registry.algorithm(asked.get('algorithm') or what.ALGORITHM)
     fixed, server = algorithm.server_optimizer, asked.get('server_optimizer') or ''
@@ -169,7 +168,7 @@ class Space:
 
 
 def label(point: Point) -> str:
-  """Returns the name of the folder of a run."""
+  """Returns the name of the folder of a run that varies these values."""
   shown = dict(point)
   if 'algorithm' in shown:
     shown['algorithm'] = what.folder_name(shown['algorithm'])
@@ -178,7 +177,7 @@ def label(point: Point) -> str:
 
 
 def read(grids: Sequence[str], ranges: Sequence[str]) -> dict[str, Sequence[str] | Range]:
-  """Parses the flags that say what is varied to the axes of a `Space`.
+  """Parses --grid and --range into the axes of a `Space`.
 
   Args:
     grids: Texts FLAG=VALUE,VALUE.

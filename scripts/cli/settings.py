@@ -1,7 +1,7 @@
 """The settings of a training run, in groups from which the flags are made.
 
-Each field of a group is a flag of scripts/train.py. The entries in `tff_adaptive.registry` make the
-flags of hyperparameters. Nothing here imports TensorFlow. `resolve.resolve` returns a `Settings`.
+Each field of a group is a flag of scripts/train.py. The flags of hyperparameters come from
+`tff_adaptive.registry`. Nothing here imports TensorFlow. `resolve.resolve` returns a `Settings`.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from .groups import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """The resolved and checked settings of a run: groups, hyperparameters, and the given flags.
+  """The checked settings of a run, defaults included: groups, hyperparameters and given flags.
 
   Attributes:
     correction: The hyperparameters of the correction by name.
@@ -49,11 +49,11 @@ class Settings:
   given: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
 
   def groups(self) -> Iterator[fields.Group]:
-    """The groups in the order of --help."""
+    """Returns the groups in the order of --help."""
     return (getattr(self, name) for name in GROUPS)
 
   def flat(self) -> dict[str, Any]:
-    """Flag name -> value for config.json; None if a flag has no meaning."""
+    """Returns flag name -> value for config.json; the value of a flag without a meaning is None."""
     values: dict[str, Any] = {}
     for group in self.groups():
       for name, value in vars(group).items():
@@ -63,18 +63,18 @@ class Settings:
       (self.what.algorithm, self.correction),
       (self.what.server_optimizer, self.server),
     ):
-      if not user_code.is_reference(spec):  # Those of a user's own are in ..._option.
+      if not user_code.is_reference(spec):  # A user's own has them in ..._option.
         values.update(chosen)
     return values
 
   @property
   def most_clients(self) -> int:
-    """The clients of a round, or an upper bound if a share depends on the data."""
+    """The number of clients in a round, or an upper bound if the number of all is unknown."""
     known = catalog.num_clients(self.what.known_task, self.what.task_options)
     return self.training.cohort(known or fields.INT31)
 
   def client_training(self, task: Any, epochs: int | None = None) -> Any:
-    """Returns the `client.ClientTraining`, by default for the epochs of a round."""
+    """Returns the `client.ClientTraining` of a round, or of `epochs` epochs of fine-tuning."""
     from tff_adaptive import algorithms, client
 
     own = self.training

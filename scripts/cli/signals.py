@@ -26,12 +26,7 @@ class StopGuard(protocols.Stop):
   """
 
   def __init__(self, on_abort: Callable[[], None] = lambda: None):
-    """Creates the guard.
-
-    Args:
-      on_abort: A function that is called before the process ends at once, for example to end child
-        processes.
-    """
+    """Creates the guard. `on_abort` is called before the process ends at once."""
     super().__init__()
     self._on_abort, self._stack = on_abort, contextlib.ExitStack()
 
@@ -55,13 +50,13 @@ class StopGuard(protocols.Stop):
     self._stack.close()
 
   def _listen(self, reader: int) -> None:
-    while heard := os.read(reader, 1):  # At its end the guard is being left.
+    while heard := os.read(reader, 1):  # The pipe ends when the guard is left.
       if (number := heard[0]) not in SIGNALS:
         continue
       if not self.exit_code:
         self.exit_code = 128 + number
         self.requested = True
-        with contextlib.suppress(OSError):  # Nobody may read it any more.
+        with contextlib.suppress(OSError):  # The reader of stderr may be gone.
           command.say('Ending after this round; the run is saved. Once more ends it at once.')
       else:
         try:

@@ -1,9 +1,9 @@
 """The trials of a search, which Optuna stores in the sweep's folder.
 
 Several processes, also on several machines that share the folder, may work on one study. A trial
-belongs to the process that holds the lock of its file. The system frees the lock however a process
-ends, and another process then continues the trial and resumes its runs. A failed trial stays open
-in the same way.
+belongs to the process that has locked the trial's file. The system frees the lock however that
+process ends, and another process then continues the trial and resumes its runs. A failed trial is
+continued by the next start of the command.
 """
 
 import contextlib
@@ -25,18 +25,19 @@ JOURNAL = 'study.journal'
 DIVERGED = '{} is not finite, or its validation loss or all updates of its last round diverged.'
 _LOCKS = '.locks'
 _STARTUP = 10  # Trials that tpe draws at random.
-# What makes a search this one, besides its space.
+# A search with another space, or other values of these flags, is a different search.
 _IDENTITY = ('search', 'search_seed', 'first_rung', 'reduction_factor', 'metric', 'window')
-# Settings that may change from one start to the next though they are not harmless to a trial.
+# A resumed run may change these, but a search may not: they change the results of trials.
 _COUNTED = ('rounds', 'rounds_per_evaluation')
 _States = optuna.trial.TrialState
 
 
 class View(NamedTuple):
-  """A trial in the table: its values (flag -> value) and its state.
+  """A trial as the table shows it.
 
-  The state is 'waiting', 'running', 'done', 'pruned', 'diverged' or 'failed'; the last two have a
-  reason. `folders` has the folder of each run, and what the run varies.
+  `point` has the values that the trial varies, by flag. `state` is 'waiting', 'running', 'done',
+  'pruned', 'diverged' or 'failed'; only the last two have a `reason`. `folders` has for each run
+  its folder and the values that it varies.
   """
 
   number: int
@@ -62,15 +63,10 @@ class Claim:
     self._plan = plan
 
   def do(self, train: worker.Train) -> None:
-    """Trains the trial's runs from rung to rung, and records the result.
+    """Trains the trial's runs to each rung, where it may be pruned, and records the result.
 
-    If a signal to the command stopped a run, the trial is left as it is.
-
-    Args:
-      train: A function that trains a run.
-
-    Raises:
-      ValueError: If a run has no values of the metric.
+    If a signal stops a run, the trial is released without a result, for a later start. Raises
+    ValueError if a run has no values of the metric.
     """
     rungs = self._plan.rungs(self.runs[0].training.rounds)
     for rounds in rungs:
@@ -83,7 +79,7 @@ class Claim:
           return self.finish(kind, reason=found[0])
       try:
         done = [self._plan.read(run.output.output_dir, rounds) for run in self.runs]
-      except ValueError as error:  # Somebody else wrote there.
+      except ValueError as error:  # Something else wrote to the folder.
         return self.finish('failed', reason=str(error))
       column = self._plan.metric or tables.default_metric(done)
       is_finite, _, worth = scores.rank(done, column)
@@ -95,9 +91,10 @@ class Claim:
         return self.finish('done' if is_last else 'pruned', worth)
 
   def finish(self, state: str, worth: float | None = None, reason: str = '') -> None:
-    """Records the result, a state of `View`; a failed trial is tried again by the next start.
+    """Records the trial's result, a state of `View`, and releases the trial.
 
-    For Optuna, a trial that diverged is worse than all others.
+    A trial that is 'done' has a `worth`, the greater the better. Optuna counts a diverged trial as
+    pruned. A failed trial is tried again by the next start.
     """
     self._trial.set_user_attr('reason', reason)
     if state == 'done':
@@ -107,7 +104,7 @@ class Claim:
     self.close()
 
   def should_prune(self, rounds: int, worth: float) -> bool:
-    """Whether the results of other trials so far keep this one from the next rung."""
+    """Reports the result at a rung. Returns whether other trials' results are too far ahead."""
     frozen = self._trial.study.get_trials(deepcopy=False)[self.number]
     if rounds not in frozen.intermediate_values:
       self._trial.report(worth, rounds)
@@ -115,15 +112,14 @@ class Claim:
 
 
 class Study:
-  """The trials in a folder."""
+  """The trials of a search, in a folder that several processes may share."""
 
   def __init__(self, folder: str, space: search_space.Space, plan: plan_lib.Plan):
     """Opens the study in the folder, or starts it.
 
     Args:
       folder: The sweep's folder.
-      space: The space to search.
-      plan: The plan of the search.
+      space, plan: The space to search, and the flags that say how.
 
     Raises:
       ValueError: If the folder holds another search, or a damaged one.
@@ -131,7 +127,7 @@ class Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     self._folder, self._space, self._plan = folder, space, plan
     os.makedirs(os.path.join(folder, _LOCKS), exist_ok=True)
-    # Absolute: the lock is a link to the journal, and one that leads nowhere is never seen as old.
+    # Absolute: Optuna's lock is a link to it, and never expires if the link leads nowhere.
     path = os.path.abspath(os.path.join(folder, JOURNAL))
     lock = optuna.storages.journal.JournalFileSymlinkLock(path)
     backend = optuna.storages.journal.JournalFileBackend(path, lock)
@@ -146,12 +142,12 @@ class Study:
           self._trial(view.number).set_user_attr('reason', '')
 
   def claim(self) -> Claim | None:
-    """Returns a trial to work on: one whose process has ended, a waiting one, or a new one."""
+    """Returns an abandoned, a waiting or a new trial to work on, or None if none is left."""
     with self._locked():
       trials = self._trials()
       for number in [frozen.number for frozen in trials if self._is_open(frozen.number)]:
         if lock := self._lock(number):
-          # Its process may have finished it since they were read, and only then let the lock go.
+          # Its process may have finished and released it since the trials were read.
           if self._is_open(number):
             return self._claimed(number, lock)
           lock.close()
@@ -164,7 +160,7 @@ class Study:
       return self._claimed(number, lock)
 
   def views(self) -> list[View]:
-    """Returns the trials."""
+    """Returns all trials in the order of their numbers."""
     found: dict[str, View] = {}
     for frozen in self._trials():
       point, reason = frozen.user_attrs.get('point', {}), frozen.user_attrs.get('reason', '')
@@ -182,10 +178,9 @@ class Study:
     return list(found.values())
 
   def gone(self) -> list[settings.Settings]:
-    """Returns the runs of finished trials of which a folder was deleted.
+    """Returns all runs of every finished trial from which a run's folder was deleted.
 
-    Raises:
-      ValueError: If folders hold other runs, or rows are damaged, which would change its mean.
+    Raises ValueError if a folder holds another run, or lacks rows, which would change a mean.
     """
     found: list[settings.Settings] = []
     for view in self.views():
@@ -199,14 +194,14 @@ class Study:
     return found
 
   def runs(self, view: View) -> list[settings.Settings]:
-    """Returns the settings of a trial's runs; ValueError if their folders hold other runs."""
+    """Returns the settings of a trial's runs. Raises ValueError if a folder holds another run."""
     return [self._space.settings(point, folder) for folder, point in view.folders]
 
   def _trials(self) -> list[optuna.trial.FrozenTrial]:
     return self._study.get_trials(deepcopy=False)
 
   def _is_open(self, number: int) -> bool:
-    """Whether a trial has begun and is not done; failed trials are left for the next start."""
+    """Returns whether a trial has begun, has no result, and has not failed since the last start."""
     trial = self._trials()[number]
     return trial.state == _States.RUNNING and not trial.user_attrs.get('reason')
 
@@ -224,7 +219,7 @@ class Study:
     return Claim(trial, self.runs(view), lock, self._plan)
 
   def _open(self) -> optuna.Study:
-    """Opens the study of the storage; ValueError if it is another search."""
+    """Opens or creates the Optuna study. Raises ValueError if the folder holds another search."""
     plan, given = self._plan, self._space.given
     identity = {f'--{name}': getattr(plan, name) for name in _IDENTITY}
     if plan.search != 'tpe' and plan.first_rung is None:  # No trial is compared before the table.
@@ -234,7 +229,7 @@ class Study:
     identity |= {f'--{name}': given[name] for name in sorted(numbers)}
     identity = json.loads(json.dumps(identity))
     every = self._storage.get_all_studies()
-    # One whose start was killed has none yet.
+    # A study whose start was killed has no identity yet.
     known = {o.study_name: o.user_attrs['identity'] for o in every if 'identity' in o.user_attrs}
     # Grids may change: complete runs are found again by their folders.
     if not plan.is_grid or any(before['--search'] != 'grid' for before in known.values()):
@@ -257,7 +252,7 @@ class Study:
     return study
 
   def _queue(self) -> None:
-    """Queues the points of a grid; an earlier start may have been killed in between."""
+    """Queues the points of a grid, except those that an earlier start has queued."""
     points = self._space.points()
     queued = [trial.user_attrs.get('point') for trial in self._trials()]
     if strangers := [point for point in queued if point not in points]:
@@ -273,7 +268,7 @@ class Study:
       yield
 
   def _lock(self, number: int) -> IO[bytes] | None:
-    """Returns a trial's file, locked until it closes or the process ends; None if it is taken."""
+    """Locks a trial until the returned file closes or this process ends; None if another has it."""
     name = f'{self._study.study_name}-{number}'
     file = open(os.path.join(self._folder, _LOCKS, name), 'ab')  # noqa: SIM115
     try:
@@ -285,7 +280,7 @@ class Study:
 
 
 def preview(plan: plan_lib.Plan, space: search_space.Space) -> list[search_space.Point]:
-  """Returns the first points of the search; for tpe, those that depend on no result."""
+  """Returns the points that a search draws; for tpe only the first, which need no results."""
   optuna.logging.set_verbosity(optuna.logging.ERROR)
   number = min(plan.trials or 0, _STARTUP) if plan.search == 'tpe' else plan.trials or 0
   return [space.draw(optuna.create_study(sampler=_sampler(plan, n)).ask()) for n in range(number)]
@@ -301,12 +296,12 @@ def _sampler(plan: plan_lib.Plan, number: int) -> optuna.samplers.BaseSampler:
 
 @contextlib.contextmanager
 def _undamaged(path: str) -> Iterator[None]:
-  """A context for replaying the journal; errors that Optuna raises for bad lines mean damage."""
+  """A context for reading the journal; Optuna's errors become a ValueError about damage."""
   try:
     yield
   except (OSError, errors.ResumeError):
     raise
-  except Exception as error:  # Optuna takes lines for what they should be.
+  except Exception as error:  # Optuna does not check lines before it uses them.
     reason = ' '.join(str(error).split())[:200] or type(error).__name__
     raise ValueError(
       f'{path} is damaged ({reason}): move it away; runs that are complete stay so.'
@@ -321,7 +316,7 @@ def _drop_torn_line(path: str, lock: optuna.storages.journal.JournalFileSymlinkL
       content = file.read()
       end = content.rfind(b'\n') + 1
       for line in content[:end].splitlines():
-        json.loads(line)  # Of the last one Optuna would find it only with the next.
+        json.loads(line)  # Optuna reports a bad last line only after the next one.
       file.truncate(end)
   finally:
     lock.release()

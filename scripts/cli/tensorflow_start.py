@@ -9,14 +9,14 @@ import warnings
 
 
 def quietly() -> None:
-  """Silences TensorFlow and TFF at their start; a log level that the user chose is kept."""
+  """Silences the start of TensorFlow and TFF, but keeps a log level that the user chose."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   warnings.filterwarnings('ignore', 'pkg_resources is deprecated')  # From TFF's imports.
   logging.getLogger('tensorflow').addFilter(_is_news)
 
 
 def load() -> None:
-  """Imports TensorFlow and TFF; garbage collection then ignores their objects, which stay."""
+  """Imports TensorFlow and TFF, and exempts their permanent objects from garbage collection."""
   if 'tensorflow_federated' in sys.modules:
     return
   gc.disable()
@@ -28,7 +28,7 @@ def load() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-  # TFF's secure sums make assertions that their graphs depend on without Python's seeing it; of an
-  # exported model Keras says that it has not been evaluated.
+  # The first is false for the assertions of TFF's secure sums, which their graphs use. Keras gives
+  # the second for exported models, which need not be evaluated.
   noise = ('Object was never used', 'compiled metrics have yet to be built')
   return not any(text in record.getMessage() for text in noise)

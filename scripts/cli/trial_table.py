@@ -13,13 +13,13 @@ from . import command, plan as plan_lib
 if TYPE_CHECKING:
   from . import study
 
-# In the order of the table; 'done' is ranked by the metric.
+# In the order of the table. Rows of the same state are ranked by the metric.
 STATES = ('done', 'running', 'pruned', 'waiting', 'diverged', 'failed')
-Rows = Mapping[str, Sequence['study.View']]  # What is varied, and how -> the trials with that.
+Rows = Mapping[str, Sequence['study.View']]  # Label with the varied values -> their trials.
 
 
 def rows(views: Iterable['study.View'], is_grid: bool) -> Rows:
-  """Returns trials as rows; trials of a grid that differ only in their seed share a row."""
+  """Groups trials into rows. Trials of a grid that differ only in their seed share a row."""
   found: dict[str, list[study.View]] = {}
   for view in views:
     varied = ', '.join(f'{n}={value}' for n, value in view.point.items() if n != 'seed')
@@ -29,14 +29,10 @@ def rows(views: Iterable['study.View'], is_grid: bool) -> Rows:
 
 
 def rank(rows: Rows, plan: plan_lib.Plan) -> tuple[report.Table, str | None] | None:
-  """Reads the runs and ranks the rows, as reports do; None before the first evaluation.
-
-  Args:
-    rows: The rows.
-    plan: The plan, which has the metric by which trials are compared.
+  """Reads the runs, and ranks the rows as reports do, by the metric of the plan.
 
   Returns:
-    The table, and the label of the best row, if any is done.
+    The table and the label of the best row (None if none is done), or None before any evaluation.
 
   Raises:
     ValueError: If no run has values of the metric, or the tasks' metrics differ.
@@ -84,7 +80,7 @@ def _state(row: Sequence['study.View']) -> str:
 
 
 def _result(row: Sequence['study.View']) -> str:
-  """Returns the text of the state for the table."""
+  """Returns the state of a row as the table shows it, with the reasons of failures."""
   if (state := _state(row)) not in ('diverged', 'failed'):
     return '' if state == 'done' else state
   bad = [view.reason for view in row if view.state in ('diverged', 'failed')]
@@ -94,5 +90,5 @@ def _result(row: Sequence['study.View']) -> str:
 
 def _read(folders: Iterable[str], window: int | None) -> Iterator[run_lib.Run]:
   for folder in folders:
-    with contextlib.suppress(ValueError):  # It has not begun.
+    with contextlib.suppress(ValueError):  # The run has not begun.
       yield dataclasses.replace(run_lib.load_run(folder), window=window)

@@ -26,33 +26,35 @@ _PROCESSES = threading.Lock()  # multiprocessing starts and joins one at a time.
 
 
 class Answer(NamedTuple):
-  """The outcome of a run, and a reason in one line.
+  """The outcome of a run, and for a run that diverged or failed the reason in one line.
 
-  The outcome is 'done' (at its last round), 'stopped' (by a signal, saved), 'diverged' or 'failed'.
+  `kind` is 'done' (at the last round that was asked for), 'stopped' (by a signal; finished rounds
+  are saved), 'diverged' or 'failed'.
   """
 
   kind: str
   reason: str = ''
 
 
-# Does a run: to the end, or to a round where it is to end for now.
+# Trains a run of these settings to the given round, or to its end (None).
 Train = Callable[[settings.Settings, int | None], Answer]
 
 
 def share(tasks: Iterator[Callable[[Train], None]], jobs: int) -> int:
-  """Works on several tasks at a time until all have ended.
+  """Runs tasks in threads, several at a time, until all have ended.
 
-  A signal ends the runs after their round, which is saved. A second signal ends them at once.
+  A signal ends the runs after their current round, which is saved. A second one ends them at once.
 
   Args:
-    tasks: The tasks, which are called with `train`. The next one is taken when another has ended.
+    tasks: Functions `task(train)`, which call `train` for each of their runs. The next one begins
+      when another has ended.
     jobs: The number of tasks at a time.
 
   Returns:
     128 + the number of the signal that ended the runs; 0 without a signal.
 
   Raises:
-    Exception: The first error of a task. The runs of the others are saved.
+    Exception: The error of a task. The runs of the other tasks are saved and ended first.
   """
   lock = threading.Lock()
 
@@ -76,7 +78,7 @@ def share(tasks: Iterator[Callable[[Train], None]], jobs: int) -> int:
 
 
 def train(run: settings.Settings, last_round: int | None, stop: protocols.Stop) -> Answer:
-  """Trains a run unless it is complete or `stop` is requested; returns its outcome."""
+  """Trains a run in a child process, unless it is complete or `stop` is requested."""
   where = run.output.output_dir
   if stop.requested:
     return Answer('stopped')
@@ -89,7 +91,7 @@ def train(run: settings.Settings, last_round: int | None, stop: protocols.Stop) 
 
 
 def _reported(where: str, answer: Answer, stop: protocols.Stop) -> Answer:
-  if stop.requested:  # A run that had not begun ends without saving.
+  if stop.requested:  # A run that has not begun fails when it is asked to end.
     return answer if answer.kind in ('done', 'diverged') else Answer('stopped')
   if answer.kind == 'stopped':
     answer = Answer('failed', 'its process was asked to end.')
@@ -99,9 +101,10 @@ def _reported(where: str, answer: Answer, stop: protocols.Stop) -> Answer:
 
 
 def in_process(run: settings.Settings, last_round: int | None, stop: protocols.Stop) -> Answer:
-  """Trains a run in its own process; its output is appended to logs/NAME.log beside its folder.
+  """Trains a run in a child process, and returns the outcome.
 
-  The process gets SIGTERM if `stop` is requested, or if this process ends.
+  The output is appended to logs/NAME.log beside the run's folder NAME. The child gets SIGTERM if
+  `stop` is requested or this process ends.
   """
   parent, name = os.path.split(os.path.abspath(run.output.output_dir))
   log = os.path.join(parent, 'logs', f'{name}.log')
@@ -129,8 +132,8 @@ def _start(process: Any) -> None:
   with _PROCESSES:
     _CONTEXT.set_forkserver_preload([f'{__package__}.preload'])
     main = sys.modules['__main__']
-    sys.modules['__main__'] = types.ModuleType('__main__')  # A run has no use for the command's.
-    # The server that it starts inherits it.
+    sys.modules['__main__'] = types.ModuleType('__main__')  # A run does not need the command's.
+    # The fork server inherits this mask.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals.SIGNALS)
     try:
       multiprocessing.forkserver.ensure_running()
@@ -141,7 +144,7 @@ def _start(process: Any) -> None:
 
 
 def _ended_with(code: int) -> Answer:
-  """Returns the answer for a process that ended without one, from its exit code."""
+  """Returns the answer for a process that sent none, from its exit code (-N for signal N)."""
   if code >= 0:
     return Answer('failed', f'its process ended with exit code {code}.')
   reason = f'its process was ended by {signal.Signals(-code).name}'
@@ -159,17 +162,21 @@ def _run(
   """Trains a run in the child process."""
   signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
   threading.Thread(target=_end_with_parent, daemon=True).start()
-  os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'  # Several may share a GPU.
+  os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'  # Several runs may share a GPU.
   os.makedirs(os.path.dirname(log), exist_ok=True)
   with open(log, 'ab') as file:
-    for stream in (1, 2):  # What is not Python prints, too.
+    for stream in (1, 2):  # The output of native code, too.
       os.dup2(file.fileno(), stream)
-  with contextlib.suppress(BrokenPipeError):  # The command was killed; who comes next finds it.
+  with contextlib.suppress(BrokenPipeError):  # The command was killed; a new start finds the run.
     answers.send(do(arguments, last_round))
 
 
 def do(arguments: Sequence[str], last_round: int | None = None) -> Answer:
-  """Trains a run with these flags of `train.py` here, until `last_round` (None: to its end)."""
+  """Trains a run in this process, with these flags of train.py, and returns the outcome.
+
+  `last_round` is the round after which to save and stop for now; None trains all rounds. An error
+  is an outcome too.
+  """
   try:
     given = flags.parse(['train.py', *arguments]) or {}
     outcome = run_lib.run(resolve.resolve(given), last_round=last_round)
