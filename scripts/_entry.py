@@ -14,26 +14,25 @@ from collections.abc import Callable
 from typing import Any
 
 INTERRUPTED = 128 + signal.SIGINT
-# The names that pip installs, by the module that each starts.
+# Module -> the name of the command that pip installs for it.
 _MODULES = 'train sweep report partition_report train_centralized export'
 NAMES = {module: f'tff-adaptive-{module.replace("_", "-")}' for module in _MODULES.split()}
-started_as: str | None = None  # The name of these by which this process was started, if any.
-exit_code: int | None = None  # With which the command has ended, once it has.
-interrupted = 'interrupted.'  # What Ctrl-C says.
+started_as: str | None = None  # The installed name that started this process, if any.
+exit_code: int | None = None  # The exit code of the command, once it has ended.
+interrupted = 'interrupted.'  # The message after Ctrl-C.
 
 
 def begin() -> None:
-  """Handles Ctrl-C and the end of the process; a command calls it first."""
-  if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # As of a background job.
+  """Installs the handlers of Ctrl-C and of the end of the process. A command calls it first."""
+  if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # A background job ignores it.
     signal.signal(signal.SIGINT, _end)
-  atexit.register(_leave)  # The first that is registered is the last that is called.
+  atexit.register(_leave)  # These run in reverse order, so this one runs last.
 
 
 def _end(unused_number: int, unused_frame: Any) -> None:
-  """Ends the process at once, with a line and exit code 130.
+  """Ends the process at once, with a one-line message and exit code 130.
 
-  A KeyboardInterrupt during an import would show a traceback, and one in a library's callback would
-  be lost.
+  A KeyboardInterrupt would show a traceback during an import, and a library's callback may lose it.
   """
   try:
     os.write(2, f'{os.path.basename(sys.argv[0])}: {interrupted}\n'.encode(errors='replace'))
@@ -50,12 +49,12 @@ def _leave() -> None:
 
   Python would take 1.5 s to free the objects of TensorFlow and TFF.
   """
-  if exit_code is None:  # An exception of which Python reports.
+  if exit_code is None:  # An exception, which Python reports.
     return
   try:
     sys.stdout.flush()
     sys.stderr.flush()
-  except (OSError, ValueError):  # Closed by its reader: Python reports that too.
+  except (OSError, ValueError):  # The reader closed the stream; Python reports that too.
     return
   os._exit(exit_code)
 
@@ -68,7 +67,7 @@ def _start(module: str) -> int:
 
 
 def __getattr__(module: str) -> Callable[[], int]:
-  """Returns a module's `main`, which pip's console script calls."""
+  """Returns a function that runs the command of a module, for the console scripts of pip."""
   if module not in NAMES:
     raise AttributeError(module)
   return functools.partial(_start, module)

@@ -53,7 +53,7 @@ _FLAGS = flags.define(flags.of_group(_Export))
 
 @command.entry('export.py')
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command; returns the exit code, 2 for bad input."""
+  """Runs the command. Returns 0 for success, 1 for a failure and 2 for bad input."""
   rest = command.parse(_FLAGS, __doc__, arguments)
   if rest is None:
     return command.DONE
@@ -79,16 +79,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def export(run: Any, file_format: str, output: str, which: str = 'best') -> dict[str, Any]:
-  """Writes a run's model, and returns the contents of export.json; on failure nothing is left.
+  """Writes a run's model to a new folder, and returns the contents of its export.json.
 
   Args:
     run: A run loaded by `tasks.load_run`.
     file_format: One of `FORMATS`.
-    output: The folder to create.
+    output: The folder to create. It does not exist after a failure.
     which: One of `WEIGHTS`.
 
   Raises:
     ValueError: If the run has no checkpoint or no such weights, or its data cannot be loaded.
+    OSError: If the folder cannot be written.
   """
   from tff_adaptive import models
 

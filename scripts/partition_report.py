@@ -28,7 +28,7 @@ from .cli import command, fields, flags
 
 @dataclasses.dataclass(frozen=True)
 class _Report(fields.Group):
-  """The flags of this command; it has train.py's flags of the task too."""
+  """The flags that only this command has; `define_with_task` adds those of the task."""
 
   TITLE = 'Report'
 
@@ -36,13 +36,13 @@ class _Report(fields.Group):
   output: str | None = fields.flag('Write OUTPUT.md and OUTPUT.png. Default: print.')
 
 
-_MOST = 100  # Classes in the table.
+_MOST = 100  # The most classes that the table lists.
 _FLAGS = flags.define_with_task(_Report)
 
 
 @command.entry('partition_report.py')
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command; returns the exit code, 2 for bad input."""
+  """Runs the command. Returns 0 for success, 1 for a failure and 2 for bad input."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   task_options = flags.check_with_task(_FLAGS, _Report)
@@ -60,10 +60,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def describe(task: Any) -> tuple[str, Any, list[str]]:
-  """Describes a task's clients in Markdown; also returns label counts and names of classes.
+  """Returns a Markdown table of a task's clients, the label counts and the names of the classes.
 
-  Label counts are int64 [clients, classes], or [] without classes. Classes without names have their
-  numbers.
+  Label counts are int64 [clients, classes], or [] if the targets are not classes. The name of a
+  class without a name is its number.
   """
   ids = task.train.client_ids
   first = task.train.load(ids[0])['y']

@@ -52,7 +52,7 @@ _COMPARISON = 'form=comparison'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Report(fields.Group):
-  """The flags of this command; several values of a flag are separated by commas."""
+  """The flags of this command. Commas separate the values of a flag that takes several."""
 
   TITLE = 'Report'
 
@@ -128,7 +128,7 @@ _FLAGS = flags.define(flags.of_group(_Report))
 
 @command.entry('report.py')
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command; returns the exit code, 2 for bad input."""
+  """Runs the command. Returns 0 for success, 1 for a failure and 2 for bad input."""
   folders = command.parse(_FLAGS, __doc__, arguments)
   if folders is None:
     return command.DONE
@@ -200,14 +200,14 @@ def _build(
 
 
 def _listed(text: str | None) -> list[str]:
-  """Returns the values of a flag that takes several."""
+  """Splits the comma-separated values of a flag; a flag that was not given has none."""
   return text.split(',') if text else []
 
 
 def _pairs(
   flag: str, texts: Sequence[str], divide: Callable[[str, str], Sequence[str]] = str.rpartition
 ) -> list[tuple[str, str]]:
-  """Returns the names and values of a flag's NAME=VALUE texts."""
+  """Splits each NAME=VALUE text of a flag at the last '=', or where `divide` splits it."""
   found = []
   for text in texts:
     name, is_pair, value = divide(text, '=')

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
   """Runs the command.
 
   Returns:
-    0, also if runs diverged; 1 if a run failed, 2 for bad input, 128 + signal if stopped.
+    0, also if runs diverged; 1 if a run failed; 2 for bad input; 128 + signal if one ended it.
   """
   arguments = list(arguments)
   split = arguments.index('--') if '--' in arguments else len(arguments)
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
   if given is None:
     raise ValueError("--help belongs before ' -- '; for train.py's: scripts/train.py --help.")
   _check_flags(plan, [*axes])
-  # In a grid without pruning each run is a trial: nothing is compared before all are done.
+  # In a grid without pruning each run is a trial, because no runs are compared before the end.
   apart = plan.is_grid and plan.prune is None
   seeds = () if apart else axes.pop('seed', ())
   space = search_space.Space(axes, given, seeds)
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
-  """Raises ValueError if the sweep would override a flag after ' -- '; a --flagfile may have it."""
+  """Raises ValueError if a flag after ' -- ' is the sweep's or varied. Flag files may have it."""
   given = {text.lstrip('-').partition('=')[0] for text in fixed if text.startswith('-')}
   known = {flag.name: flag.kind for flag in flags.table()}
   for name in _FLAGS:
@@ -97,7 +97,7 @@ def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
 
 
 def _check_flags(plan: plan_lib.Plan, varied: Sequence[str]) -> None:
-  """Raises ValueError if the sweep's own flags do not go together."""
+  """Raises ValueError if the sweep's own flags do not go together, or Optuna is missing."""
   if plan.is_grid and not varied:
     raise ValueError('give --grid at least once.')
   if not plan.is_grid and (not {*varied} - {'seed'} or plan.trials is None):
@@ -121,7 +121,7 @@ def _check_metric(plan: plan_lib.Plan, tasks: Sequence[str]) -> None:
 
 
 def _first_rung(plan: plan_lib.Plan, rounds: int, every: int) -> int | None:
-  """Returns --first_rung or its default; ValueError if that round has no evaluation."""
+  """Returns the round of the first pruning, which must be evaluated; None without --prune."""
   rung = plan.first_rung or -(-rounds // 9 // every) * every
   if plan.prune and (rung % every or rung >= rounds):
     raise ValueError(
@@ -132,12 +132,12 @@ def _first_rung(plan: plan_lib.Plan, rounds: int, every: int) -> int | None:
 
 
 def _search(folder: str, space: search_space.Space, plan: plan_lib.Plan) -> int:
-  """Runs the trials, shows and writes the table; returns the exit code."""
+  """Runs the trials, prints the table and writes it to sweep.md. Returns the exit code."""
   from .cli import study, trial_table, worker
 
   trials = study.Study(folder, space, plan)
   gone = trials.gone()
-  failed: list[str] = []  # Of what was done, is gone and cannot be done again.
+  failed: list[str] = []  # Folders of runs that were deleted and failed now.
 
   def again(run: Any, train: worker.Train) -> None:
     if train(run, None).kind == 'failed':

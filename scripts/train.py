@@ -9,15 +9,15 @@ if not __package__:  # Run as a file.
 
 from .cli import command, flags, help_text, resolve, run
 
-_SHOWN = ('train_', 'validation_', 'inference_')  # What columns of these names say.
+_SHOWN = ('train_', 'validation_', 'inference_')  # How the names of these columns begin.
 
 
 @command.entry('train.py', 'interrupted; rounds that were done are saved.')
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command; returns its exit code.
+  """Runs the command and returns its exit code.
 
-  0 when all rounds are done, 1 when the model diverged or, in the last round, every client did, 2
-  for bad input, 128 + the signal's number when a signal ended the run.
+  The code is 0 if all rounds are done, 1 if the run failed or the model diverged, 2 for bad input,
+  and 128 + the signal's number if a signal ended the run.
   """
   given = flags.parse(arguments, help_text.text)
   if given is None:
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _show(result: Any, folder: str, client_weighting: str) -> None:
-  """Writes a short table of a result, and where the files are."""
+  """Prints a short table of a run's result, and the folder of its files."""
   import pandas as pd
 
   summary = result.summary

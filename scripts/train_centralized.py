@@ -33,14 +33,14 @@ from tff_adaptive_tasks import catalog
 
 from .cli import command, fields, flags, records, run, settings, signals, tensorflow_start
 
-# Where the user gives no rate: safe ones for small networks, not tuned for any task.
+# The default learning rates. They are safe for small networks, and not tuned for any task.
 _RATES = {'adagrad': 0.01, 'adam': 0.001, 'yogi': 0.001, 'sgdm': 0.01, 'sgd': 0.1}
 _ADAPTIVE = ('adagrad', 'adam', 'yogi')
 
 
 @dataclasses.dataclass(frozen=True)
 class _Baselines(fields.Group):
-  """The flags of this command; it has train.py's flags of the task too."""
+  """The flags that only this command has; `define_with_task` adds those of the task."""
 
   TITLE = 'Baselines'
 
@@ -68,12 +68,12 @@ _FLAGS = flags.define_with_task(_Baselines)
 
 @command.entry('train_centralized.py', 'interrupted; epochs that were done are saved.')
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command; returns 0, 1 if a run diverged, 2 for bad input, 128 + signal if stopped."""
+  """Returns 0 for success, 1 if a run diverged, 2 for bad input, or 128 + signal if stopped."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   options = flags.check_with_task(_FLAGS, _Baselines)
   runs = _runs()
-  for folder, record in runs.items():  # Of finished runs too: the table is as asked for.
+  for folder, record in runs.items():  # Finished runs too, because the table shows them.
     records.check_folder(folder, record)
   pending = {at: r for at, r in runs.items() if not summary.is_complete(at, _FLAGS.epochs)}
   failed, stopped = _train_all(pending, options, arguments) if pending else ([], 0)
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _runs() -> dict[str, config.Record]:
-  """Returns folder -> record for config.json; a user's own task is recorded with its file."""
+  """Returns folder -> record for config.json, which has the hash of a user's own task file."""
   optimizers = [name.strip() for name in _FLAGS.optimizer.split(',')]
   for name in optimizers:
     fields.check_name('optimizer', name, _RATES)
@@ -135,7 +135,7 @@ def _runs() -> dict[str, config.Record]:
 def _train_all(
   pending: Mapping[str, config.Record], options: Mapping[str, Any], arguments: Sequence[str]
 ) -> tuple[list[str], int]:
-  """Trains all runs; returns the folders of diverged runs, and the exit code of a signal or 0."""
+  """Trains the runs. Returns the folders of diverged runs, and 0 or the exit code of a signal."""
   tensorflow_start.load()  # It takes seconds.
   import tensorflow as tf
 
@@ -143,7 +143,7 @@ def _train_all(
   from tff_adaptive import engine, runs
   from tff_adaptive.kernels import library
 
-  tf.get_logger().setLevel('ERROR')  # Each run is a graph of its own: it warns of retracing.
+  tf.get_logger().setLevel('ERROR')  # No warnings of retracing: each run is a new graph.
   engine.set_graph_context()
   failed: list[str] = []
   if options.get('lstm') == 'compiled':
@@ -168,7 +168,7 @@ def _train_all(
 
 
 def _train(record: config.Record, task: Any, clients: Any, stop: Any) -> Any:
-  """Trains one run; returns the `training.TrainingResult`."""
+  """Trains one run and returns its `training.TrainingResult`."""
   from tff_adaptive import algorithms, client, corrections, training
 
   from .cli import build
