@@ -1,4 +1,4 @@
-"""Evaluates models on many clients, each by itself, in one pass over their examples."""
+"""Evaluates models on many clients, with results for each client, in one pass over the data."""
 
 import concurrent.futures as futures
 import itertools
@@ -12,7 +12,7 @@ from tff_adaptive.devices import threads
 from tff_adaptive.models import model as model_lib
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
-_BATCHES_AT_ONCE = 16  # Examples of so many batches are held, or one client's if it has more.
+_BATCHES_AT_ONCE = 16  # Batches in memory; a client with more examples is held whole.
 
 
 def build_client_evaluation(
@@ -20,18 +20,18 @@ def build_client_evaluation(
 ) -> Callable[[Sequence[Any], Iterable[Arrays]], np.ndarray]:
   """Builds the evaluation of models on clients.
 
-  Clients share batches, so a thousand clients of ten examples take as long as one of ten thousand.
+  Clients share batches, so 1,000 clients of 10 examples take as long as one client of 10,000.
 
   Args:
     model: The model.
-    batch_size: Examples evaluated at once, which may come from several clients. A model that
-      `couples_examples` evaluates one client at a time.
+    batch_size: Number of examples evaluated at once, which may come from several clients. A model
+      with `couples_examples` is evaluated on one client at a time.
 
   Returns:
-    `(weight_sets, clients) -> sums`. `weight_sets` is a sequence of W models' trainable weights,
-    and `clients` an iterable of `OrderedDict(x, y)`, which is read once. `sums` is float64 [W, C,
-    M, 2]: the numerator and the denominator of each of the model's M metrics, in the order of
-    `metric_names`, for each client.
+    `(weight_sets, clients) -> sums`. `weight_sets` has W sets of trainable weights. `clients` is an
+    iterable of C `OrderedDict(x, y)`, one for each client, which is read once. `sums` is float64
+    [W, C, M, 2]: for each set and each client, the numerator and the denominator of each of the
+    model's M metrics, in the order of `metric_names`.
   """
   specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
   owner_spec = tf.TensorSpec([None], tf.int32)
@@ -45,7 +45,7 @@ def build_client_evaluation(
       numerator, denominator = metric(predictions, y)
       columns += [numerator, tf.ones_like(numerator) if denominator is None else denominator]
     table = tf.stack([tf.cast(column, tf.float32) for column in columns], -1)
-    return tf.math.segment_sum(table, owners)  # Of sorted owners: the same bits each time.
+    return tf.math.segment_sum(table, owners)  # Owners are sorted: equal bits each time.
 
   def evaluate(weight_sets: Sequence[Any], clients: Iterable[Arrays]) -> np.ndarray:
     weight_sets = [tuple(tf.convert_to_tensor(w) for w in weights) for weights in weight_sets]
@@ -72,7 +72,7 @@ def build_client_evaluation(
           {name: array[start:end] for name, array in whole.items()}
           for start, end in itertools.pairwise([0, *ends])
         ]
-        # Side by side, as an operation may have one thread only; added in order, for equal bits.
+        # In parallel, as an operation may have one thread; sums are added in order, for equal bits.
         for batch, sums in zip(batches, pool.map(sums_of, batches)):
           first = batch['owner'][0]
           total[first : first + len(sums)] += sums
@@ -83,7 +83,7 @@ def build_client_evaluation(
 
 
 def _chunks(clients: Iterable[Arrays], least: int) -> Iterator[list[Arrays]]:
-  """Yields lists of clients with at least `least` examples each; the last may have fewer."""
+  """Yields lists of clients; each list but the last has at least `least` examples in all."""
   chunk: list[Arrays] = []
   held = 0
   for arrays in clients:

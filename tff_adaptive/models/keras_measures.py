@@ -11,8 +11,8 @@ import tensorflow as tf
 from tff_adaptive._utils import private_apis
 from tff_adaptive.models import model as model_lib
 
-_EXAMPLES = 3  # Of a batch that measures are tried on.
-_Measure = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # (y_true, y_pred) -> [B, ...]
+_EXAMPLES = 3  # The size of the batch on which `_check_alone` tries a loss or metric.
+_Measure = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # Loss or metric: (y, output) -> [B, ...]
 
 
 def example_loss(
@@ -59,7 +59,7 @@ def metric_fns(
 
 
 def target_spec(loss: Any, output_shape: tf.TensorShape) -> tf.TensorSpec:
-  """Returns the spec of the targets of a loss: class numbers if the loss is sparse."""
+  """Returns the default spec of a batch of targets: int32 class numbers if the loss is sparse."""
   if _is_sparse(tf.keras.losses.get(loss)):
     return tf.TensorSpec([None, *output_shape[1:-1]], tf.int32)
   return tf.TensorSpec([None, *output_shape[1:]], tf.float32)
@@ -74,7 +74,7 @@ def _measure(
   found = tf.keras.metrics.get(metric)
   name = _name(found)
   if isinstance(metric, str):
-    name = re.sub(r'_\d+$', '', name)  # Keras numbers those of one class that it makes: 'auc_1'.
+    name = re.sub(r'_\d+$', '', name)  # Keras numbers the metrics of one class, as in 'auc_1'.
   if isinstance(found, tf.keras.metrics.MeanMetricWrapper):
     _check_counts_all(found, f'the metric {name!r}')
     return name, private_apis.metric_values(found)
@@ -88,7 +88,7 @@ def _measure(
 
 
 def _accuracy(y_spec: tf.TensorSpec, output_shape: tf.TensorShape) -> _Measure:
-  """Returns the accuracy that Keras's `compile` would take."""
+  """Returns the Keras accuracy that `compile` would choose for these shapes."""
   y_shape = y_spec.shape
   if output_shape[-1] == 1 or output_shape.rank == 1:
     return tf.keras.metrics.binary_accuracy
@@ -101,7 +101,7 @@ def _accuracy(y_spec: tf.TensorSpec, output_shape: tf.TensorShape) -> _Measure:
 def _sums(
   measure: _Measure, is_of_keras: bool, what: str, predictions: tf.Tensor, y: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns a metric's sum over the values of each example, and the number of these values."""
+  """Returns, for each example [B], the sum of a metric's values and the number of values."""
   values = _values(measure, is_of_keras, predictions, y, what)
   per_example = tf.reshape(values, [tf.shape(values)[0], -1])
   return tf.reduce_sum(per_example, 1), tf.reduce_sum(tf.ones_like(per_example), 1)
@@ -112,7 +112,7 @@ def _values(
 ) -> tf.Tensor:
   y, predictions = tf.convert_to_tensor(y), tf.convert_to_tensor(predictions)
   if is_of_keras and predictions.shape.rank == y.shape.rank == 1:
-    y, predictions = y[:, tf.newaxis], predictions[:, tf.newaxis]  # Its mean is over the last axis.
+    y, predictions = y[:, tf.newaxis], predictions[:, tf.newaxis]  # Keras averages the last axis.
   elif (
     (is_of_keras or y.shape.rank == 1)
     and predictions.shape.rank == y.shape.rank + 1
@@ -126,7 +126,7 @@ def _values(
 
 
 def _check_counts_all(measure: Any, what: str) -> None:
-  """Refuses options of Keras that change a batch's mean: `reduction='sum'` and `ignore_class`."""
+  """Raises ValueError for Keras options that change a mean: `ignore_class`, `reduction='sum'`."""
   options = measure.get_config() if hasattr(measure, 'get_config') else {}
   if options.get('ignore_class') is not None:
     raise ValueError(
@@ -146,7 +146,7 @@ def _is_sparse(measure: Any) -> bool:
 
 
 def _is_of_keras(measure: Any) -> bool:
-  """Whether a measure (and the function that it wraps) is Keras's, so that its shapes are known."""
+  """Returns whether a loss or metric, with any function that it wraps, is part of Keras."""
   while isinstance(measure, functools.partial):
     measure = measure.func
   parts = [measure if hasattr(measure, '__name__') else type(measure)]
@@ -164,14 +164,14 @@ def _check_alone(
   y_spec: tf.TensorSpec,
   output_shape: tf.TensorShape,
 ) -> None:
-  """Refuses a loss or metric, `(predictions, y) -> [B]`, that mixes the examples of a batch.
+  """Raises ValueError if a loss or metric, `(predictions, y) -> [B]`, mixes a batch's examples.
 
-  An example is a measure that broadcasts [B] with [B, T, 1].
+  A function that broadcasts [B] with [B, T, 1] does so, for instance.
   """
   if y_spec.shape.rank is None or output_shape.rank is None or y_spec.dtype == tf.string:
     return
   rng = np.random.default_rng(0)
-  # Numbers that are probabilities too; classes that every model has.
+  # These values are valid probabilities, and every model has the classes 0 and 1.
   predictions = tf.constant(rng.uniform(0.1, 0.9, _sizes(output_shape)), tf.float32)
   sizes = _sizes(y_spec.shape)
   is_floating = y_spec.dtype.is_floating

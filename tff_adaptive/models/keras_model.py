@@ -14,7 +14,7 @@ import tensorflow as tf
 from tff_adaptive._utils import private_apis
 from tff_adaptive.models import keras_measures, model as model_lib
 
-# What they draw when training comes from the seed; other layers that draw are refused.
+# In training these layers draw from the seed; other layers that draw are refused.
 _SEEDED_LAYERS = (
   tf.keras.layers.Dropout,
   tf.keras.layers.AlphaDropout,
@@ -27,18 +27,18 @@ _IMPURE = re.compile(
 
 
 class _Draws:
-  """Replaces the generator of a Keras layer: draws from the seed of the present forward pass."""
+  """Replaces a Keras layer's random generator; it draws from the seed of a forward pass."""
 
   def __init__(self, salt: int):
     self._salt, self._calls = salt, 0
     self._seed: Any = None
 
   def restart(self, seed: tf.Tensor | None) -> None:
-    """Begins a forward pass."""
+    """Begins a forward pass, which draws from `seed`."""
     self._seed, self._calls = seed, 0
 
   def dropout(self, inputs: Any, rate: float, noise_shape: Any = None) -> tf.Tensor:
-    """Drops activations, or whole slices if the noise has a shape of its own."""
+    """Applies dropout; with a `noise_shape` that has dimensions of 1 it drops whole slices."""
     if noise_shape is None:
       return model_lib.dropout(inputs, rate, self._seed, self._next_salt())
     ones = tf.ones(noise_shape, inputs.dtype)
@@ -56,7 +56,7 @@ class _Draws:
     return tf.random.stateless_uniform(shape, model_lib.salted(self._seed, self._next_salt()))
 
   def _next_salt(self) -> int:
-    self._calls += 1  # A layer that is called twice draws twice.
+    self._calls += 1  # Each call of a layer draws anew.
     return self._salt + 1000 * (self._calls - 1)
 
 
@@ -66,8 +66,8 @@ class KerasModel(model_lib.Model):
   While it runs, the weights' tensors replace the layers' variables, which are restored afterwards.
 
   Attributes:
-    weight_names: The trainable weights' names, such as 'dense/kernel', in order. They are without
-      Keras's layer counters, so that they are the same each time the model is built.
+    weight_names: The trainable weights' names, such as 'dense/kernel', in order. They lack Keras's
+      layer counters, and are therefore the same each time the model is built.
     constants: The arrays that are not trained, in Keras's order.
   """
 
@@ -91,7 +91,7 @@ class KerasModel(model_lib.Model):
     self._trainable = tuple(v.numpy() for v in trainable)
     self.weight_names = canonical_names(keras)
     self.constants = tuple(v.numpy() for v in others)
-    self._regularizers = list(self._find_regularizers())  # (function of a weight, its number)
+    self._regularizers = list(self._find_regularizers())  # (function, number of its weight)
     drawing = [m for m in self._modules if isinstance(m, _SEEDED_LAYERS)]
     self._draws = [_Draws(salt) for salt in range(1, len(drawing) + 1)]
     for layer, draws in zip(drawing, self._draws):
@@ -140,7 +140,7 @@ class KerasModel(model_lib.Model):
     with self._lock, self._replaced(values):
       for draws in self._draws:
         draws.restart(seed)
-      # No layer but those that draw distinguishes training.
+      # Only the layers that draw behave differently in training.
       return self._keras(tf.convert_to_tensor(x), training=training and seed is not None)
 
   @contextmanager
@@ -163,14 +163,14 @@ class KerasModel(model_lib.Model):
     return value if i is None else values[i]
 
   def _find_slots(self) -> Iterator[tuple[Any, str]]:
-    """Finds every attribute of a layer that is a variable or a collection of variables."""
+    """Yields (attributes of a layer, name) for each attribute that is or contains a variable."""
 
     def has_variable(value: Any) -> bool:
       value = value.values() if isinstance(value, Mapping) else value
       is_several = isinstance(value, (list, tuple, ValuesView))
       return any(map(has_variable, value)) if is_several else id(value) in self._position
 
-    # As a dictionary: Keras's own __setattr__ would take the tensors for its variables.
+    # `vars` bypasses Keras's __setattr__, which would take the tensors for variables.
     for attributes in map(vars, self._modules):
       for name, value in attributes.items():
         if not private_apis.KERAS_LISTS.match(name) and has_variable(value):
@@ -182,7 +182,7 @@ class KerasModel(model_lib.Model):
     for layer in layers:
       private_apis.keep_moving_statistics(layer)
     if any(layer.trainable for layer in layers):
-      # No layer is named: the same words for the next model of the task are shown once.
+      # The text names no layer, so that Python shows it once for all models of a task.
       warnings.warn(
         'BatchNormalization: its moving mean and variance stay where they start, as clients share '
         'no batch statistics; only its scale and offset are trained. Take GroupNormalization or '
@@ -208,7 +208,7 @@ class KerasModel(model_lib.Model):
           yield inner.func, self._position[id(inner.args[0])]
 
   def _check_purity(self) -> None:
-    """Refuses models that draw, read or write anything but weights, inputs and seed."""
+    """Raises ValueError unless the model is a pure function of weights, inputs and seed."""
     x = self._keras.inputs[0]
     specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in self._trainable)
     signature = (specs, tf.TensorSpec([None, *x.shape[1:]], x.dtype), tf.TensorSpec([2], tf.int32))
@@ -251,8 +251,8 @@ def from_keras(
 ) -> KerasModel:
   """Converts a functional or Sequential Keras model to a `Model`.
 
-  Initial weights depend on `seed` alone: every Keras initializer without a seed gets one, and a
-  seed that an initializer has is kept. Dropout and noise layers draw from the seeds that
+  Initial weights depend on `seed` alone: every Keras initializer without a seed gets one, and an
+  initializer with a seed keeps it. Dropout and noise layers draw from the seeds that
   `Model.forward` takes. Weight regularizers become the penalty. Weights that are not trainable,
   such as those of a layer with `trainable=False`, do not change.
 
@@ -262,7 +262,7 @@ def from_keras(
     loss: A loss of Keras or its name, or a function `(y_true, y_pred) -> [B]` or [B, ...].
     metrics: Names or metrics of Keras that are means over examples (accuracies, mean errors,
       cross-entropies), or functions `(y_true, y_pred) -> [B]` or [B, ...].
-    seed: Draws the initial weights.
+    seed: The seed of the initial weights.
     y_spec: Spec of a batch of targets, leading dimension None. By default int32 class numbers for
       sparse losses, float32 in the output's shape for others.
 
@@ -306,7 +306,7 @@ def _build_seeded(build_fn: Callable[[], tf.keras.Model], seed: int) -> tf.keras
 
 
 def _seeded(initial_value: Any, seed: int, name: str | None) -> Any:
-  """Draws an initial value that does not depend on earlier draws."""
+  """Returns an initial value, or a function that makes it, that depends on `seed` alone."""
   if not callable(initial_value):
     return initial_value
   made = getattr(initial_value, 'func', None)
@@ -327,7 +327,7 @@ def _seeded(initial_value: Any, seed: int, name: str | None) -> Any:
 
 
 def _check_kind(model: tf.keras.Model) -> None:
-  """Refuses Keras models that clients cannot train as `fit` would."""
+  """Raises ValueError for a Keras model that clients cannot train as `fit` would."""
   if not model.built or not getattr(model, 'inputs', None):
     raise ValueError(
       f'the Keras model {model.name!r} does not know its input: make it with the functional API, or'
@@ -366,7 +366,7 @@ def canonical_names(model: tf.keras.Model) -> tuple[str, ...]:
     plain = re.sub(r'^(forward|backward)_|_\d+$', '', module.name)
     if plain.replace('_', '') == type(module).__name__.lower():
       automatic.add(module.name)
-  canonical: dict[str, str] = {}  # Of the layers' own names, in the order of their variables.
+  canonical: dict[str, str] = {}  # Layer's name -> canonical name, in the order of variables.
   names = []
   for variable in model.trainable_variables:
     layer, _, own = variable.name.partition(':')[0].rpartition('/')

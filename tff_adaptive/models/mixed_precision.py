@@ -9,26 +9,26 @@ import tensorflow as tf
 from tff_adaptive import models
 
 DTYPES = ('bfloat16', 'float16')
-LOSS_SCALE = 1024.0  # Of float16, whose smallest normal number is 6e-5.
+LOSS_SCALE = 1024.0  # For float16: its smallest normal number is 6e-5.
 
 
 def convert(model: models.Model, dtype: str) -> models.Model:
   """Returns the model with predictions, and their gradient, computed in 16 bits.
 
   `forward` gets floating-point weights and inputs cast to 16 bits, and its predictions are cast
-  back to the weights' dtype. Losses, metrics, the penalty and the resulting gradients have that
-  dtype. With float16, gradients are scaled by 1024 inside the model; a client whose gradients
-  overflow counts as diverged.
+  back to the weights' dtype. Losses, metrics, the penalty and the final gradients have the
+  weights' dtype. With float16, gradients are scaled by 1024 inside the model. A client with
+  gradients that overflow counts as diverged.
 
   Args:
     model: The model. Its `forward` must accept weights of the 16-bit dtype.
     dtype: 'bfloat16' or 'float16'.
 
   Returns:
-    A model with the same weights. TFF's own algorithms still compute its predictions in 32 bits.
+    A model with the same weights. TFF's own algorithms ignore the conversion and use 32 bits.
 
   Raises:
-    ValueError: If the dtype is not one of these.
+    ValueError: If the dtype is neither of these two.
   """
   if dtype not in DTYPES:
     raise ValueError(f'dtype is {dtype!r}; it must be one of {", ".join(DTYPES)}')
@@ -54,7 +54,7 @@ def _narrow(tensor: Any, compute: tf.DType) -> tf.Tensor:
 
 
 def _scale_gradient(tensor: tf.Tensor, factor: float) -> tf.Tensor:
-  """Returns the tensor; its gradient is multiplied by the factor."""
+  """Returns the tensor unchanged, but multiplies its gradient by `factor`."""
   if factor == 1:
     return tensor
 

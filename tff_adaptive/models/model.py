@@ -18,7 +18,7 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, salt: int) -> tf.
   """Applies inverted dropout with a mask that is a pure function of the seed.
 
   Args:
-    x: Activations, float, [B, ...], or [G, B, ...] when `seed` is [G, 2].
+    x: Activations, float [B, ...], or [G, B, ...] for a group of G clients.
     rate: Probability in [0, 1) that an activation is dropped.
     seed: int32 [2], or [G, 2] with one seed for each client, or None for no dropout.
     salt: An integer that differs between the dropout layers of one model.
@@ -38,14 +38,14 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, salt: int) -> tf.
 
 
 def salted(seed: tf.Tensor, salt: int) -> tf.Tensor:
-  """Derives from a seed, int32 [2], another one for each integer `salt`."""
+  """Returns a seed, int32 [2], that is derived from `seed` (int32 [2]) and the integer `salt`."""
   return tf.stack([seed[0], seed[1] ^ (0x5BD1E995 & (salt * 0x9E3779B1))])
 
 
 def with_seed(draw: Callable[[tf.Tensor], tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
-  """Draws with a seed, int32 [2]; with [G, 2] draws for each client and stacks, [G, ...].
+  """Draws with one seed, int32 [2], or with one seed for each of G clients, int32 [G, 2].
 
-  Each client gets the same draw as it would alone.
+  The draws of G clients are stacked to [G, ...]. Each of them is what the client would draw alone.
   """
   return draw(seed) if seed.shape.rank == 1 else tf.stack([draw(s) for s in tf.unstack(seed)])
 
@@ -81,16 +81,16 @@ class Model(tff.learning.models.FunctionalModel):
       x_spec: Spec of a batch of features, leading dimension None.
       y_spec: Spec of a batch of labels, leading dimension None.
       metrics: name -> `(predictions, y) -> (numerator [B], denominator [B])`. The metric is the sum
-        of the numerators divided by the sum of the denominators; A denominator of None means 1. The
+        of the numerators divided by the sum of the denominators. A denominator of None means 1. The
         metric 'loss' always exists.
       penalty: Optional `weights -> scalar`, such as an L2 term, which the training loss includes.
-      client_axis: Whether all of the above also take a leading axis of clients G: weights [G, ...],
-        x [G, B, ...], seed [G, 2], losses [G, B], penalty [G].
+      client_axis: Whether the functions above also accept a leading axis for G clients: weights
+        [G, ...], x [G, B, ...], seed [G, 2], losses [G, B], penalty [G].
       couples_examples: Whether an example's loss or metric depends on the other examples of its
         batch, as Cox's partial likelihood does. `example_loss` and the metrics then take a third
-        argument, bool [B] (or [G, B]), which is False for padding. Evaluation takes all examples,
-        or all of a client, as one batch. Training metrics, and TFF's own evaluations, are computed
-        batch by batch.
+        argument, bool [B] (or [G, B]), which is False for padding. An evaluation takes all its
+        examples, or all examples of one client, as one batch. Training metrics, and TFF's own
+        evaluations, are computed batch by batch.
 
     Raises:
       ValueError: If a metric is called 'loss' or the specs have a fixed batch dimension.
@@ -155,10 +155,10 @@ class Model(tff.learning.models.FunctionalModel):
     return int(sum(np.size(w) for w in self.initial_weights[0]))
 
   def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
-    """Returns the loss of a batch without the penalty, in the shape of `mean_loss`: here the mean.
+    """Returns the loss of a batch without the penalty: `mean_loss`, unless a subclass overrides it.
 
     Args:
-      mean_loss: The mean of the examples' losses, [], or [G] with a client axis.
+      mean_loss: The mean of the examples' losses, a scalar, or [G] for a group of G clients.
       y: Labels [B, ...], or [G, B, ...].
       shares: As in `loss_and_metrics`.
     """
@@ -181,14 +181,14 @@ class Model(tff.learning.models.FunctionalModel):
       weights: Trainable weights, a tuple of tensors.
       x: Features [B, ...].
       y: Labels [B, ...].
-      shares: Optional float32 [B], each example's share in the means: 1 / (examples that count),
-        and 0 for padding. With None all examples count the same.
+      shares: Optional float32 [B], each example's share in the means: 0 for padding, and 1 / n
+        for each of the n other examples. With None all examples count the same.
       training: Whether dropout is on.
       seed: int32 [2], or None for no dropout.
 
     Returns:
-      `(loss, means)`: the scalar `batch_loss` plus the penalty, and float32 [2 M], the mean
-      numerator and the mean denominator of each of the M metrics. For a group: [G] and [G, 2 M].
+      `(loss, means)`: the scalar `batch_loss`, in training plus the penalty, and float32 [2 M], the
+      mean numerator and denominator of each of M metrics. For G clients: [G] and [G, 2 M].
     """
     predictions = self.forward(tuple(weights), x, training, seed if training else None)
     known = (
@@ -210,13 +210,13 @@ class Model(tff.learning.models.FunctionalModel):
     return loss, means
 
   def unpack_metrics(self, sums: tf.Tensor) -> collections.OrderedDict:
-    """Converts sums in the order of `loss_and_metrics`, [..., 2 M], to name -> [..., 2]."""
+    """Converts metric sums [..., 2 M], ordered as in `loss_and_metrics`, to name -> [..., 2]."""
     pairs = tf.reshape(sums, [*sums.shape[:-1], len(self.metric_names), 2])
     return collections.OrderedDict(zip(self.metric_names, tf.unstack(pairs, axis=-2)))
 
 
 def _of_all(function: Callable, rank: int) -> Callable:
-  """Calls a loss or metric that couples examples; by default all examples of the batch count."""
+  """Makes the third argument of a loss or metric optional: by default all examples count."""
 
   def of_counted(predictions: Any, y: tf.Tensor, counts: tf.Tensor | None = None) -> Any:
     if counts is None:
@@ -239,21 +239,21 @@ def _mean(values: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
 
 
 def finalize_metrics(sums: Mapping[str, tf.Tensor]) -> collections.OrderedDict:
-  """Converts metric sums (name -> [2]) to values (name -> scalar); 0 if nothing was counted."""
+  """Converts sums, name -> [numerator, denominator], to values, name -> scalar; x / 0 gives 0."""
   return collections.OrderedDict(
     (name, tf.math.divide_no_nan(pair[0], pair[1])) for name, pair in sums.items()
   )
 
 
 def accuracy(predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, None]:
-  """Returns the top-1 accuracy of class scores [..., C] against integer labels [...]."""
+  """Computes top-1 accuracy, a metric of `Model`, from scores [..., classes] and labels [...]."""
   classes = tf.argmax(predictions, -1, output_type=tf.int32)
   hit = tf.cast(tf.equal(classes, tf.cast(y, tf.int32)), tf.float32)
   return hit, None
 
 
 def sparse_cross_entropy(logits: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-  """Returns each example's softmax cross-entropy of logits [..., C] against labels [...]."""
+  """Returns each example's softmax cross-entropy of logits [..., classes] and labels [...]."""
   return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
 
 
@@ -262,11 +262,11 @@ def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any]
 
   Args:
     model: The model.
-    batch_size: Examples evaluated at once. A model that `couples_examples` evaluates all at once.
+    batch_size: Number of examples evaluated at once. With `couples_examples` it is ignored.
 
   Returns:
     `(weights, data) -> {metric: float}`. `weights` are the trainable weights (tensors or arrays).
-    `data` is an `OrderedDict(x=array[n, ...], y=array[n, ...])`; it is cast to the model's types.
+    `data` is an `OrderedDict(x=array[n, ...], y=array[n, ...])`, n >= 1, cast to the model's types.
   """
 
   weight_specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
@@ -290,7 +290,7 @@ def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any]
       )
       return {k: np.asarray(v, np.float64) for k, v in batch_sums(weights, *batch).items()}
 
-    # Side by side, as an operation may have one thread only; added in order, for equal bits.
+    # In parallel, as an operation may have one thread; sums are added in order, for equal bits.
     with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
       batches = list(pool.map(sums_from, range(0, n, size)))
     total = {k: sum((sums[k] for sums in batches), np.zeros(2)) for k in batches[0]}

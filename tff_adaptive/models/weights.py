@@ -22,7 +22,7 @@ _WEIGHTS, _LAYERS = 'model.weights.h5', '_layer_checkpoint_dependencies'  # In a
 
 
 def weight_names(model: model_lib.Model) -> tuple[str, ...]:
-  """Returns the trainable weights' names: those of a Keras model, else weight_0, weight_1, ..."""
+  """Returns the trainable weights' names; without Keras these are weight_0, weight_1, ..."""
   count = len(model.initial_weights[0])
   return getattr(model, 'weight_names', tuple(f'weight_{i}' for i in range(count)))
 
@@ -32,7 +32,7 @@ def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...
 
   Raises:
     ValueError: If the file cannot be read or does not fit. Also if a .keras file is read for a
-      model that is not made by Keras, or if its arrays that are not trained, such as moving
+      model that is not made by Keras, or if the file's arrays that are not trained, such as moving
       statistics, differ from the model's.
   """
   if not os.path.isfile(path):
@@ -65,10 +65,10 @@ def _read_npz(path: str) -> dict[str, np.ndarray]:
 def _read_keras(
   path: str, model: model_lib.Model
 ) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, ...]]:
-  """Reads a .keras file: the trainable weights in the model's order, and the other arrays.
+  """Reads the trainable weights by name, in the model's order, and other arrays of a .keras file.
 
-  Such a file describes a model by names of Python objects, and has its weights in an HDF5 file.
-  Only the weights are read; the program builds the model itself.
+  Such a file has a description of the model, which names Python objects, and an HDF5 file with the
+  weights. Only the weights are read; the code of the task builds the model.
   """
   if not isinstance(model, keras_model.KerasModel):
     raise ValueError(
@@ -91,11 +91,11 @@ def _read_keras(
 def fitted_weights(
   where: str, found: Mapping[Any, np.ndarray], model: model_lib.Model
 ) -> tuple[np.ndarray, ...]:
-  """Puts weights in a model's order and dtypes: by name if both have names, else by order.
+  """Returns weights in a model's order and dtypes, matched by name if both have names.
 
   Args:
     where: The file or object that has the weights, for error messages.
-    found: Name or number -> array.
+    found: Name or number -> array. Without names the arrays must be in the model's order.
     model: The model.
 
   Raises:
@@ -124,7 +124,7 @@ def fitted_weights(
       raise ValueError(
         f'{where}: {name} has dtype {array.dtype}; weights are floating-point numbers'
       )
-  with np.errstate(over='ignore'):  # What overflows is not finite.
+  with np.errstate(over='ignore'):  # An overflow gives inf, which is refused below.
     arrays = [a.astype(np.asarray(like).dtype) for a, like in zip(arrays, own)]
   for name, array in zip(wanted, arrays):
     if not np.isfinite(array).all():
@@ -163,7 +163,7 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
 
   Raises:
     ValueError: If the format is unknown, the weights do not fit, or the path exists.
-    OSError: If it cannot be written, for example because the disk is full.
+    OSError: If the model cannot be written, for example because the disk is full.
   """
   if file_format not in FORMATS:
     raise ValueError(f'the format is {file_format!r}; it must be one of {", ".join(FORMATS)}')
@@ -181,7 +181,7 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
       made = os.path.join(temporary, os.path.basename(path))
       write(model, arrays, made)
       shutil.move(made, path)  # Within one file system: a renaming.
-  except (OSError, tf.errors.OpError) as error:  # TensorFlow has its own for SavedModels.
+  except (OSError, tf.errors.OpError) as error:  # SavedModels raise TensorFlow's errors.
     is_full = isinstance(error, tf.errors.ResourceExhaustedError)
     number = errno.ENOSPC if is_full else getattr(error, 'errno', None) or errno.EIO
     raise OSError(number, f'the model cannot be written: {os.strerror(number)}', path) from error
@@ -189,7 +189,7 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
 
 
 class _Forward(tf.keras.layers.Layer):
-  """`Model.forward` with its own weights and without dropout; its input is a batch of x."""
+  """A Keras layer that has a model's weights and computes its predictions without dropout."""
 
   def __init__(self, model: model_lib.Model, weights: Sequence[np.ndarray]):
     super().__init__(name='predictions', autocast=False)
