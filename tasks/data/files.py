@@ -13,11 +13,11 @@ from tff_adaptive_tasks import errors
 
 
 def existing(path: str) -> str:
-  """Returns the path of a regular file, with ~ resolved; DataError if there is none."""
+  """Returns a path with ~ resolved. Raises DataError if it is not the path of a regular file."""
   path = os.path.expanduser(path)
   if os.path.isdir(path):
     raise errors.DataError(f'{path} is a folder: name one file in it')
-  if not os.path.isfile(path):  # Nor is a pipe a file, which would be waited for.
+  if not os.path.isfile(path):  # A pipe is refused, too: reading it would wait.
     raise errors.DataError(f'there is no file {path}; a relative path is one from {os.getcwd()}')
   return path
 
@@ -28,7 +28,7 @@ def border(what: str, fix: str = 'correct the file, or fetch it again') -> Itera
 
   For damaged bytes zipfile, zlib, pandas, pyarrow, SQLite and NumPy raise dozens of unrelated
   errors. Some of them, such as RecursionError and MemoryError, do not refer to the file. `what` is
-  the file, with the place in it if that is known.
+  the file, with the place in it if that is known, and `fix` the advice that ends the message.
   """
   try:
     with warnings.catch_warnings():

@@ -17,7 +17,7 @@ _KEYS = ('x_train', 'y_train', 'x_test', 'y_test')
 
 
 class ImageSet(NamedTuple):
-  """Images with labels, divided into a training and a test split.
+  """The description of a set of labelled images with a training and a test split.
 
   Attributes:
     files: File names in the order of preference. Each file has the arrays x_train, y_train, x_test
@@ -44,7 +44,7 @@ CIFAR100 = ImageSet(['cifar100.npz'], 'cifar100', (32, 32, 3), 100)
 
 
 def load(images: ImageSet, data_dir: str | None) -> tuple[Split, Split, str]:
-  """Returns training and test split, uint8 [n, *shape] and int32 [n], and their source.
+  """Returns the training split, the test split (uint8 [n, *shape], int32 [n]) and their source.
 
   `data_dir` is a folder with one of the set's files; None uses TensorFlow Datasets.
   """
@@ -64,7 +64,7 @@ def load(images: ImageSet, data_dir: str | None) -> tuple[Split, Split, str]:
   for split in ('train', 'test'):
     x, y = arrays[f'x_{split}'], arrays[f'y_{split}']
     _check(source, split, x, y, images)
-    # Shifted before narrowing: both are exact, for the labels are in range.
+    # The labels are in range, so that both the shift and the conversion are exact.
     labels = (y - images.first_label).astype(np.int32)
     splits.append(Split(x.reshape(-1, *images.shape), labels))
   return splits[0], splits[1], source
@@ -100,7 +100,7 @@ def _from_tfds(name: str, files: Sequence[str]) -> dict[str, np.ndarray]:
     import tensorflow_datasets as tfds
 
     builder = tfds.builder(name)
-    if not builder.is_prepared():  # It tries for minutes to reach a host that cannot be reached.
+    if not builder.is_prepared():  # Its download tries an unreachable host for minutes.
       for url in builder.url_infos:
         urllib.request.urlopen(url, timeout=10).close()
       builder.download_and_prepare()

@@ -12,7 +12,7 @@ from tff_adaptive_tasks import errors
 
 Partition = list[np.ndarray]
 
-# Beyond these the draws are no numbers any more, or never end.
+# Beyond these limits the draws are NaN, or never end.
 _LEAST_ALPHA, _MOST_ALPHA = 1e-4, 1e6
 _MOST_UNBALANCE = 10.0
 
@@ -20,7 +20,7 @@ _MOST_UNBALANCE = 10.0
 def client_sizes(
   num_examples: int, num_clients: int, seed: int = 0, unbalance: float = 0.0
 ) -> np.ndarray:
-  """Returns int64 [num_clients], the sizes of clients, each >= 1, which sum to `num_examples`.
+  """Returns the clients' sizes, int64 [num_clients], each >= 1, with the sum `num_examples`.
 
   Args:
     num_examples: Number of examples to divide.
@@ -32,7 +32,7 @@ def client_sizes(
   Raises:
     DataError: If there are too few examples or `unbalance` is out of range.
   """
-  errors.check_range('num_clients', num_clients, 1, num_examples)  # One example each, at least.
+  errors.check_range('num_clients', num_clients, 1, num_examples)  # Each has an example.
   errors.check_range('unbalance', unbalance, 0, _MOST_UNBALANCE)
   rng = np.random.default_rng([seed, 1])
   share = np.exp(unbalance * rng.standard_normal(num_clients))
@@ -76,13 +76,13 @@ def label_dirichlet(
   left = np.array([len(rows) for rows in pools], np.int64)
   proportions = rng.dirichlet(np.full(len(pools), alpha), num_clients)
   partition: list = [None] * num_clients
-  # In random order, so that the clients who find classes used up are not always the last.
+  # In random order, so that it is not always the last clients that find classes used up.
   for i in rng.permutation(num_clients):
     rows = []
     missing = int(sizes[i])
     while missing:
       p = np.where(left > 0, proportions[i], 0.0)
-      if p.sum() <= 0:  # Nothing of what this client prefers is left: take of what there is.
+      if p.sum() <= 0:  # Its classes are used up: draw from all that is left.
         p = left.astype(np.float64)
       counts = np.minimum(rng.multinomial(missing, p / p.sum()), left)
       rows += [pool[len(pool) - n :][:c] for pool, n, c in zip(pools, left, counts)]
@@ -101,7 +101,7 @@ def label_shards(labels: np.ndarray, num_clients: int, seed: int = 0) -> Partiti
   """
   labels = np.asarray(labels)
   num_shards = 2 * num_clients
-  errors.check_range('num_clients', num_clients, 1, len(labels) // 2)  # A shard has an example.
+  errors.check_range('num_clients', num_clients, 1, len(labels) // 2)  # Each shard has an example.
   rng = np.random.default_rng([seed, 4])
   shuffled = rng.permutation(len(labels))
   size = len(labels) // num_shards
@@ -130,7 +130,7 @@ def counts_by_client(labels: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def report_of_sizes(sizes: Sequence[int]) -> dict[str, float]:
-  """Returns the numbers of clients and examples, and the clients' extreme, median and mean size."""
+  """Returns the numbers of clients and examples, and statistics of the clients' sizes, by name."""
   return {
     'clients': len(sizes),
     'examples': int(np.sum(sizes)),

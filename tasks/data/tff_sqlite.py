@@ -1,4 +1,4 @@
-"""Reads TensorFlow Federated's SQLite files, which are found or downloaded, client by client.
+"""Finds or downloads TensorFlow Federated's SQLite files, and reads them client by client.
 
 The tables are those that TFF's loaders expect:
 
@@ -36,7 +36,7 @@ Preprocess = Callable[[Mapping[str, np.ndarray]], tuple[np.ndarray, np.ndarray]]
 
 
 def check_complete(path: str) -> None:
-  """Refuses a file that is missing, is not SQLite, or is incomplete.
+  """Raises DataError if a file is missing, is not SQLite, or is incomplete.
 
   SQLite's header has the number of pages, so the size shows whether a download is complete.
   """
@@ -51,7 +51,7 @@ def check_complete(path: str) -> None:
 
 
 def fingerprint(path: str) -> tuple[int, str]:
-  """Returns a file's size and SHA-256; above a GiB the hash is over 1,024 blocks of a MiB."""
+  """Returns a file's size and SHA-256. Above 1 GiB only 1,024 blocks of 1 MiB are hashed."""
   status = os.stat(path)
   return status.st_size, _digest(path, status.st_size, status.st_mtime_ns)
 
@@ -68,10 +68,10 @@ def _digest(path: str, size: int, modified: int) -> str:
 
 
 def find_tff_file(name: str, data_dir: str | None) -> str:
-  """Returns the path of one of TFF's files, in a folder or TFF's cache; downloads it if needed.
+  """Returns the path of one of TFF's files in a folder, or in TFF's cache if `data_dir` is None.
 
-  The part of its name before '_' or '.' is the module of `tff.simulation.datasets` that downloads
-  it. A download is moved into the cache only when it is complete.
+  A file that the cache lacks is downloaded by the module of `tff.simulation.datasets` that has the
+  file's name up to '_' or '.'. It is moved into the cache only when it is complete.
   """
   cache = data_dir or os.path.join(os.path.expanduser('~'), '.tff')
   path = os.path.join(cache, name)
@@ -96,8 +96,8 @@ def find_tff_file(name: str, data_dir: str | None) -> str:
 class SqlClientData(task_lib.ClientData):
   """The clients of one split of a TFF SQLite file.
 
-  Threads may share an object, because each thread gets its own connection. It is pickled as the
-  file's path. Another process opens this path, and refuses a file with other contents.
+  Threads may share an object, because each thread gets its own connection. A pickled object has the
+  file's path. The process that loads it opens this path, and refuses a file with other contents.
   """
 
   def __init__(
@@ -148,7 +148,7 @@ class SqlClientData(task_lib.ClientData):
     self.__dict__.update(state, _local=threading.local())
 
   def _query(self, sql: str, *parameters: Any, most: int | None = None) -> list[tuple]:
-    """Returns the rows of a query, text as bytes, but at most `most` (default: the file size)."""
+    """Returns at most `most` rows of a query (default: the file size), with text as bytes."""
     with files.border(self._path, _AGAIN):
       if not hasattr(self._local, 'connection'):
         # Immutable: nothing is written next to the file, so that its folder may be read-only.
@@ -163,7 +163,7 @@ class SqlClientData(task_lib.ClientData):
 
   def _read_sizes(self) -> dict[str, int]:
     """Returns the number of examples by client id, sorted by id."""
-    # Tables alone: SQLite would run what a view of someone else's file says.
+    # Only tables count, because SQLite would run the query of a view in a foreign file.
     tables = self._query("SELECT name FROM sqlite_master WHERE type = 'table'")
     if not {(b'examples',), (b'client_metadata',)} <= set(tables):
       raise errors.DataError(
@@ -199,7 +199,7 @@ class SqlClientData(task_lib.ClientData):
     return [r[0] for r in rows]
 
   def _parse(self, rows: Sequence[bytes], owners: Sequence[str]) -> dict[str, np.ndarray]:
-    """Parses serialized examples of `owners`; checks that features are finite and in range."""
+    """Parses serialized examples and checks their values; `owners` has the client of each."""
     whose = f'client {owners[0]!r}' if len(set(owners)) == 1 else f'the split {self._split!r}'
     expected = ', '.join(sorted(self._features))
     with files.border(f'{self._path}: an example of {whose} with {expected}', _AGAIN):
@@ -233,7 +233,7 @@ class SqlClientData(task_lib.ClientData):
 
   def load(self, client_id: str) -> task_lib.ExampleArrays:
     """Returns one client's examples, preprocessed; see `tasks.ClientData.load`."""
-    assert self._preprocess is not None  # Such data are read by `all_features`.
+    assert self._preprocess is not None  # Without it there is only `all_features`.
     rows = self._rows(client_id)
     x, y = self._preprocess(self._parse(rows, [client_id] * len(rows)))
     return task_lib.example_arrays(x, y, f'{self._path}: client {client_id!r}')
@@ -260,11 +260,11 @@ def load_task(
   prefix: str = '',
   **task: Any,
 ) -> task_lib.Task:
-  """Loads a task from one of TFF's files: one split trains, another one is for validation.
+  """Loads a task from one of TFF's files, with a split for training and one for validation.
 
   For the arguments see `find_tff_file` and `SqlClientData`. `prefix` comes before 'train' and
-  'test' in the names of the splits. `task` has the task's other attributes; `validation` among them
-  may be a function of the test clients.
+  'test' in the names of the splits. `task` has the task's other attributes. Its `validation` may be
+  a function from the test clients to (x, y); by default it is all of their examples.
   """
   path = find_tff_file(file, data_dir)
   names = f'{prefix}train', f'{prefix}test'

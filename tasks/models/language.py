@@ -1,6 +1,6 @@
 """Shared parts of the next-token tasks: the model around LSTMs, the loss, and accuracies.
 
-Sequences are int32 [..., B, T]. Token 0 is padding, at the end only. The target is the input
+Sequences are int32 [..., B, T]. Token 0 is padding, only at the end. The target is the input
 shifted by one, so the input at step t > 0 is the target at step t - 1.
 """
 
@@ -31,9 +31,9 @@ def lstm_weights(
 
 
 def unmasked(y: tf.Tensor) -> tf.Tensor:
-  """Returns 1 where the input is a token and 0 where it is padding, float32, like the targets y."""
+  """Returns 1 where the input is a token and 0 where it is padding, float32 [..., B, T] like y."""
   valid = tf.cast(tf.not_equal(y, PADDING), tf.float32)
-  # The first step always counts; a later one if its input, the target before, is not padding.
+  # The first step counts; a later step does if its input, the previous target, is not padding.
   return tf.concat([tf.ones_like(valid[..., :1]), valid[..., :-1]], -1)
 
 
@@ -63,7 +63,7 @@ class TokenMeanModel(models.Model):
   """A model whose training loss is the mean over all tokens of a batch.
 
   This is the loss of TFF 0.87's baseline tasks, in which examples with more padding count less. The
-  metric 'loss' is still the mean of the examples' losses, smaller by the share of padded steps.
+  metric 'loss' is still the mean of the examples' losses, in which padded steps count as 0.
   """
 
   def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
@@ -74,7 +74,7 @@ class TokenMeanModel(models.Model):
 
 
 def accuracy(ignored: Sequence[int]) -> Callable:
-  """Returns the accuracy over all tokens whose target is not ignored."""
+  """Returns a metric of `Model`: the accuracy over the tokens whose target is not `ignored`."""
 
   def metric(logits: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     counted = tf.ones_like(y, tf.bool)
@@ -90,7 +90,7 @@ def accuracy(ignored: Sequence[int]) -> Callable:
 
 
 def num_tokens(metrics: Mapping[str, tf.Tensor]) -> tf.Tensor:
-  """Returns a client's weight: the number of its targets that are not padding, over all steps."""
+  """Returns a client's weight: the number of its targets, in all local steps, without padding."""
   return metrics['accuracy'][..., 1]
 
 
@@ -111,8 +111,8 @@ def build_model(
     steps: T, the length of a sequence.
     metrics: Accuracies by name, each with the targets it ignores.
     padding: See `token_weights`. 'tff' also takes the mean over a batch's tokens.
-    lstm_kind: The operations of training: 'tensorflow', or 'compiled' (`kernels.lstm`) for the
-      graph engine on a CPU. Evaluation and exported models use TensorFlow's operations.
+    lstm_kind: The LSTM's operations in training: 'tensorflow', or 'compiled' (`kernels.lstm`) for
+      the graph engine on a CPU. Evaluation and exported models use TensorFlow's operations.
   """
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:

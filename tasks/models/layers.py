@@ -26,22 +26,22 @@ class Initializer:
     self._rng = np.random.default_rng([seed, 28])
 
   def glorot_uniform(self, *shape: int) -> np.ndarray:
-    """Draws uniformly within sqrt(6 / (fan in + fan out))."""
+    """Draws uniformly from [-limit, limit], where limit is sqrt(6 / (fan in + fan out))."""
     limit = np.sqrt(6 / sum(_fans(shape)))
     return self._rng.uniform(-limit, limit, shape).astype(np.float32)
 
   def he_normal(self, *shape: int) -> np.ndarray:
-    """Draws a normal, cut off at two standard deviations, whose variance is then 2 / fan in."""
+    """Draws from a normal truncated at two standard deviations, of variance 2 / fan in."""
     # 0.8796 is the standard deviation of a standard normal cut off at +-2.
     scale = np.sqrt(2 / _fans(shape)[0]) / 0.87962566103423978
     return (scale * self._truncated_normal(shape)).astype(np.float32)
 
   def normal(self, stddev: float, *shape: int) -> np.ndarray:
-    """Draws a normal with mean 0."""
+    """Draws from a normal distribution with mean 0."""
     return (stddev * self._rng.standard_normal(shape)).astype(np.float32)
 
   def uniform(self, limit: float, *shape: int) -> np.ndarray:
-    """Draws uniformly within +-limit."""
+    """Draws uniformly from [-limit, limit]."""
     return self._rng.uniform(-limit, limit, shape).astype(np.float32)
 
   def orthogonal(self, rows: int, columns: int) -> np.ndarray:
@@ -72,8 +72,8 @@ def zeros(*shape: int) -> np.ndarray:
 
 
 def dense(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-  """Returns x kernel + bias, [..., B, outputs]; weights may have the leading dimensions of x."""
-  # A vector is added as it is: an axis for the rows would be two more operations a step.
+  """Returns x @ kernel + bias, [..., B, outputs]; kernel and bias may have x's leading axes."""
+  # A vector is added directly: a new axis would cost two more operations in each step.
   return tf.matmul(x, kernel) + (bias if len(bias.shape) == 1 else bias[..., tf.newaxis, :])
 
 
@@ -84,7 +84,7 @@ def conv(
   stride: int = 1,
   padding: str = 'VALID',
 ) -> tf.Tensor:
-  """Returns a convolution; with a client axis it is a grouped one with a group for each client.
+  """Convolves images; with a client axis this is a grouped convolution, one group per client.
 
   Images are [..., B, height, width, inputs], the kernel [..., rows, columns, inputs, outputs]. For
   stride and padding see `tf.nn.conv2d`.
@@ -104,7 +104,7 @@ def conv(
 
 @functools.cache
 def _groups_have_gradients() -> bool:
-  """Whether grouped convolutions have gradients; on a CPU this needs oneDNN."""
+  """Returns whether grouped convolutions have gradients; on a CPU this needs oneDNN."""
   with tf.init_scope(), contextlib.suppress(tf.errors.InvalidArgumentError):
     one = tf.ones([1, 1, 1, 2])
     tf.raw_ops.Conv2DBackpropInput(
@@ -115,7 +115,7 @@ def _groups_have_gradients() -> bool:
 
 
 def _join_channels(x: tf.Tensor) -> tf.Tensor:
-  """[G, a, b, c, channels] -> [a, b, c, G channels]."""
+  """Reshapes [G, a, b, c, channels] to [a, b, c, G * channels] for G clients."""
   x = tf.transpose(x, [1, 2, 3, 0, 4])
   return tf.reshape(x, tf.concat([tf.shape(x)[:3], [tf.reduce_prod(tf.shape(x)[3:])]], 0))
 
@@ -126,12 +126,12 @@ def _for_images(vector: tf.Tensor) -> tf.Tensor:
 
 
 def max_pool(x: tf.Tensor, size: int, stride: int, padding: str = 'VALID') -> tf.Tensor:
-  """Returns the maximum over size x size pixels of images [..., height, width, channels]."""
+  """Returns the maxima of size x size windows of images [..., height, width, channels]."""
   return of_images(lambda images: tf.nn.max_pool2d(images, size, stride, padding), x)
 
 
 def of_images(function: Callable, x: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
-  """Applies function(images [n, height, width, channels], *others [n, k]) with any axes for n."""
+  """Applies `function` to images x and `others` [..., k], with their leading axes joined to one."""
   x = tf.convert_to_tensor(x)
   if x.shape.rank == 4:
     return function(x, *others)
@@ -148,9 +148,9 @@ def flatten(x: tf.Tensor) -> tf.Tensor:
 def group_norm(
   x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, groups: int, epsilon: float = 1e-3
 ) -> tf.Tensor:
-  """Group normalisation ("Group Normalization", equation 1) of images [..., B, height, width, C].
+  """Normalises groups of channels of images [..., B, height, width, C] ("Group Normalization").
 
-  Each group of channels of an image gets mean 0 and variance 1, before scale and offset [..., C].
+  Each group of an image gets mean 0 and variance 1 (equation 1), before scale and offset [..., C].
   """
   grouped = tf.reshape(x, tf.concat([tf.shape(x)[:-1], [groups, x.shape[-1] // groups]], 0))
   mean, variance = tf.nn.moments(grouped, [-4, -3, -1], keepdims=True)
@@ -211,8 +211,8 @@ def perceptron(
 ) -> models.Model:
   """Builds a multilayer perceptron with ReLU between its layers, as a classifier.
 
-  `widths` has the numbers of inputs (with shape `x_shape`), of units in each hidden layer, and of
-  classes. `prepare` is first applied to each element of the inputs.
+  `widths` has the number of inputs, the number of units of each hidden layer, and the number of
+  classes. An input has the shape `x_shape`. `prepare`, elementwise, is applied to it first.
   """
   x_shape = [widths[0]] if x_shape is None else list(x_shape)
 

@@ -10,8 +10,8 @@ The layer is unrolled over time and has its own gradient. A backward step needs 
 factors that are computed for all steps at once, and the gradient of R is one matrix product over
 all steps. All arguments may have a leading axis of clients.
 
-With a few rows in a batch, most time of a step's product is for reading R from memory, so R's
-layout matters. Forward, R is one matrix for each gate; backward, it is transposed once.
+In small batches most of the time of a step's product goes into reading R from memory, so R's
+layout matters. The forward pass has one matrix for each gate, the backward pass transposes R once.
 `tff_adaptive.kernels.lstm` is the same recurrence as one operation.
 """
 
@@ -61,14 +61,14 @@ def _recurrence(z: tf.Tensor, r: tf.Tensor, steps: int) -> tf.Tensor:
   units, leading = r.shape[-2], r.shape.rank - 2
 
   def by_time_and_gate() -> list[tf.Tensor]:
-    """z as T tensors [..., 4, B, H]."""
+    """Returns z as T tensors [..., 4, B, H], one for each step."""
     shape = tf.concat([tf.shape(z)[:-2], [steps, tf.shape(z)[-2] // steps, 4, units]], 0)
     axes = list(range(leading))
     t, b, gate, h = range(leading, leading + 4)
     return tf.unstack(tf.transpose(tf.reshape(z, shape), [t, *axes, gate, b, h]))
 
   def by_gate() -> tf.Tensor:
-    """R as [..., 4, H, H]."""
+    """Returns R as [..., 4, H, H], one matrix for each gate."""
     split = tf.reshape(r, tf.concat([tf.shape(r)[:-1], [4, units]], 0))
     axes = list(range(leading))
     return tf.transpose(split, [*axes, leading + 1, leading, leading + 2])

@@ -24,7 +24,7 @@ def build(seed: int, num_classes: int, groups: int = 2) -> models.Model:
   """Builds the model, which has 11,227,812 parameters with 100 classes.
 
   Args:
-    seed: Draws the initial weights: as in TFF, He normal, and normal 0.01 for the last layer.
+    seed: The seed of the weights. As in TFF they are He normal, and N(0, 0.01^2) in the last layer.
     num_classes: Number of classes.
     groups: Number of groups of channels in a normalisation.
 
@@ -59,7 +59,7 @@ def build(seed: int, num_classes: int, groups: int = 2) -> models.Model:
 
 
 def _layers(num_classes: int) -> Iterator[tuple]:
-  """Returns the layers with weights, in the order in which `apply` uses them."""
+  """Yields (kind, *shape) of the layers with weights, in the order in which `apply` uses them."""
   yield ('conv', 7, 7, 3, _FILTERS[0])
   yield ('norm', _FILTERS[0])
   channels = _FILTERS[0]
@@ -103,12 +103,12 @@ def apply(weights: Any, x: tf.Tensor, groups: int) -> tf.Tensor:
 def prepare(x: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
   """Crops uint8 images [..., B, 32, 32, 3] to 24 x 24 and standardises each.
 
-  With a seed, int32 [2] or [G, 2], crops and flips are random. Without a seed crops are central.
+  With a seed, [2] or [G, 2] for G clients, crops and flips are random. Otherwise crops are central.
   """
   margin = x.shape[-2] - CROP
 
   def cut(x: tf.Tensor, choice: tf.Tensor) -> tf.Tensor:
-    # A number of its own for each image: the row and column of the crop, and whether it is flipped.
+    # Each image has its own numbers: the row and column of the crop, and whether to flip it.
     x = crop(x, choice[:, :2] % (margin + 1), CROP)
     return flip(x, tf.equal(choice[:, 2] % 2, 0))
 
@@ -121,7 +121,7 @@ def prepare(x: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
 
 
 def choices(x: tf.Tensor, seed: tf.Tensor, count: int, below: int) -> tf.Tensor:
-  """Draws `count` integers in [0, below) an image, int32 [B, count]; in a group [G, B, count]."""
+  """Draws integers in [0, below): [B, count] for images x, or [G, B, count] for G clients."""
   shape = [tf.shape(x)[-4], count]
   return models.with_seed(
     lambda s: tf.random.stateless_uniform(shape, s, maxval=below, dtype=tf.int32), seed

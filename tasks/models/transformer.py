@@ -1,4 +1,4 @@
-"""A causal transformer on characters, as GPT-2 with normalisation before each part.
+"""A causal transformer for characters. Like GPT-2, it normalises before each part of a block.
 
 Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.3.
 """
@@ -12,7 +12,7 @@ import tensorflow as tf
 from tff_adaptive_tasks.models import language, layers
 
 _EPSILON = 1e-5
-_BLOCK = 12  # Weights of a block.
+_BLOCK = 12  # The number of weights of a block.
 
 
 def initial_weights(
@@ -88,7 +88,7 @@ def _norm(h: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor) -> tf.Tensor:
 
 
 def _over_examples(x: tf.Tensor) -> tf.Tensor:
-  """[..., T, size] -> [..., 1, T, size]."""
+  """Adds an axis for the examples: [..., T, size] -> [..., 1, T, size]."""
   return x[..., tf.newaxis, :, :]
 
 
