@@ -1,4 +1,4 @@
-"""The tasks of "AdaBest": EMNIST letters and CIFAR, and grey digits in the same partition.
+"""The tasks of "AdaBest" (EMNIST letters and CIFAR), and tasks of digits in the same partition.
 
 In images of digits, 0 is background and 1 is ink. Letters are standardised by the mean and
 deviation of all training pixels, as in the code of FedDyn, which AdaBest follows (appendix D.1).
@@ -17,7 +17,7 @@ from tff_adaptive_tasks.data import image_arrays, partition
 from tff_adaptive_tasks.models import layers, resnet
 
 _PAD = 4
-# Mean and standard deviation of the training images' channels in [0, 1].
+# Number of classes -> mean and deviation of each channel of the training images in [0, 1].
 _STATISTICS = {
   10: ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)),
   100: ((0.507, 0.487, 0.441), (0.268, 0.257, 0.276)),
@@ -41,20 +41,20 @@ def load(
   unbalance: float = 0.0,
   validation: Literal['clients', 'test'] = 'clients',
 ) -> task_lib.Task:
-  """Loads images, divided over clients as in AdaBest, section 4.1.
+  """Loads a task of images that are divided over clients as in AdaBest, section 4.1.
 
   Args:
     name: 'emnist_letters', 'cifar10_cnn', 'cifar100_cnn', 'mnist_skewed' or 'digits_skewed'.
-    data_dir: The folder with the file for emnist_letters (`emnist_letters.npz` or `letters.npz`,
-      labels 1 to 26), cifar10_cnn (`cifar10.npz` or `cifar10_lossless.npz`), cifar100_cnn
-      (`cifar100.npz`) or mnist_skewed (`mnist.npz` or `mnist_digits.npz`); None uses TensorFlow
-      Datasets.
-    seed: Seeds the partition and, for scikit-learn's digits, which fifth is the test split.
-    num_clients: Number of clients, of which one in 11 is held out for tuning.
-    alpha: Concentration of the labels' Dirichlet distribution; inf or none: IID. Paper: 0.03, 0.3.
-    unbalance: Log-normal spread of the clients' sizes; 0.3 in the paper's unbalanced setting.
-    validation: Examples to evaluate on during training. 'clients': those of the held-out clients.
-      'test': the test split, for curves that are not used to choose settings.
+    data_dir: The folder with the images: `emnist_letters.npz` or `letters.npz` (labels 1 to 26),
+      `cifar10.npz` or `cifar10_lossless.npz`, `cifar100.npz`, or for mnist_skewed `mnist.npz` or
+      `mnist_digits.npz`. None uses TensorFlow Datasets.
+    seed: The seed of the partition and, for digits_skewed, of the test split (a fifth).
+    num_clients: Number of clients. One client in 11 is held out for tuning.
+    alpha: Concentration of the labels' Dirichlet distribution, 0.03 or 0.3 in the paper. With inf
+      or none each client gets an IID sample.
+    unbalance: Standard deviation of the logarithm of the clients' sizes, 0 or 0.3 in the paper.
+    validation: 'clients' evaluates on the held-out clients' examples during training, 'test' on the
+      test split, for curves that are not used to choose settings.
 
   Returns:
     The task. Its test data are the test split.
@@ -97,15 +97,15 @@ def load(
 
 
 def pixel_statistics(x: np.ndarray) -> tuple[float, float]:
-  """Returns mean and standard deviation of all pixels of uint8 images; deviation 0 becomes 1."""
-  counts = np.bincount(x.reshape(-1), minlength=256)  # No copy of all in floating point.
+  """Returns mean and deviation of all pixels of uint8 images; a deviation of 0 becomes 1."""
+  counts = np.bincount(x.reshape(-1), minlength=256)  # This avoids a floating-point copy of x.
   mean = np.average(np.arange(256), weights=counts)
   deviation = np.sqrt(np.average((np.arange(256) - mean) ** 2, weights=counts))
   return float(mean), float(deviation) or 1.0
 
 
 def build_model(seed: int, name: str) -> models.Model:
-  """Builds AdaBest's perceptron with two hidden layers of 100, or its CNN for CIFAR."""
+  """Builds AdaBest's perceptron with two hidden layers of 100 units, or its CNN for CIFAR."""
   classes = _SETS[name].num_classes if name in _SETS else 10
   if name.startswith('cifar'):
     return build_cnn(seed, classes)
@@ -113,7 +113,7 @@ def build_model(seed: int, name: str) -> models.Model:
 
 
 def build_cnn(seed: int, num_classes: int) -> models.Model:
-  """Builds AdaBest's CNN: two 5 x 5 convolutions of 64 with pooling, dense 394 and 192."""
+  """Builds AdaBest's CNN: two 5 x 5 convolutions with 64 filters and pooling, dense 394 and 192."""
   draw = layers.Initializer(seed)
   weights = [
     *(draw.glorot_uniform(5, 5, 3, 64), layers.zeros(64)),
@@ -124,7 +124,7 @@ def build_cnn(seed: int, num_classes: int) -> models.Model:
   mean, deviation = (np.array(s, np.float32) for s in _STATISTICS[num_classes])
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
-    # In the weights' dtype, which mixed precision narrows.
+    # With mixed precision the weights have 16 bits, and so must x.
     x = tf.cast((tf.cast(x, tf.float32) / 255 - mean) / deviation, weights[0].dtype)
     if training and seed is not None:
       x = distort(x, seed)
@@ -139,11 +139,11 @@ def build_cnn(seed: int, num_classes: int) -> models.Model:
 
 
 def distort(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-  """Flips and shifts images, each with probability 0.5; shifts are up to 4 pixels each way.
+  """Flips an image with probability 0.5, and with probability 0.5 shifts it by up to 4 pixels.
 
-  AdaBest names both with their probability (appendix D.1) and follows FedDyn. FedDyn's code pads
-  the standardised image with 4 zeros (the mean colour) and crops it. Images are [B, 32, 32, 3], or
-  [G, B, 32, 32, 3] with a client axis; the seed is int32 [2] or [G, 2].
+  AdaBest says this in appendix D.1 and follows FedDyn. FedDyn's code pads the standardised image
+  with 4 zeros (the mean colour) on each side and crops it. Images are [B, 32, 32, 3], or
+  [G, B, 32, 32, 3] for a group of G clients; the seed is int32 [2] or [G, 2].
   """
   offsets = 2 * _PAD + 1
 

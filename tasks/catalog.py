@@ -17,17 +17,17 @@ from typing import Any
 # The server optimizers that rates were tuned for, in the order of an entry's rates.
 ADAPTIVE = ('adagrad', 'adam', 'yogi')
 SERVER_OPTIMIZERS = (*ADAPTIVE, 'sgdm', 'sgd')
-# What is tuned for a task and a server optimizer.
+# The values that are tuned for a task and a server optimizer.
 TUNED = ('client_learning_rate', 'server_learning_rate', 'tau')
 
 _SIZES = ('clients_per_round', 'batch_size', 'rounds', 'client_epochs', 'max_examples_per_client')
 
-# Tasks whose data come with a package or are drawn: they take no files.
+# Tasks whose data come with a package or are drawn, so that they need no files.
 OFFLINE = ('digits', 'digits_skewed', 'least_squares', 'synthetic')
 
 _CLIENT, _SERVER, _TAU = (-1, -1, -1, -1, -1), (-1, -2, -2, -0.5, 0), (-2, -3, -3)
 
-# The authors' published code weighs a client of these tasks by its tokens that are not padding.
+# In the authors' published code, a client's weight is its number of tokens without padding.
 _TOKENS = {'client_weighting': 'tokens'}
 
 
@@ -41,12 +41,12 @@ class Entry:
     rounds: Number of rounds of a full run.
     clients_per_round: The size of a cohort.
     batch_size: Number of examples in a local step.
-    log10_rates: log10 of the client rate and of the server rate in the order of SERVER_OPTIMIZERS,
-      and of tau in the order of ADAPTIVE.
+    log10_rates: log10 of the client rates and the server rates, in the order of SERVER_OPTIMIZERS,
+      and of tau, in the order of ADAPTIVE.
     client_epochs: Number of local epochs.
     max_examples_per_client: The most examples used of a client; None for all.
     extra: Defaults of further flags, by name; the same for every server optimizer.
-    num_clients: Default number of training clients; None if only the data tell.
+    num_clients: Default number of training clients; None if the data decide it.
     metric: Name of the metric to report, such as accuracy.
   """
 
@@ -66,7 +66,7 @@ class Entry:
 def _ada_best(
   description: str, weight_decay: float = 1e-4, num_clients: int | None = None
 ) -> Entry:
-  """Returns an entry of AdaBest, section 4.2; the five server rates were chosen by this project."""
+  """Returns an entry as in AdaBest, section 4.2; this project chose the five server rates."""
   extra = {'client_schedule': 'round_decay', 'weight_decay': weight_decay, 'fill_last_batch': True}
   sizes: dict[str, Any] = {'rounds': 1200, 'batch_size': 45, 'client_epochs': 5}
   sizes |= {'log10_rates': (_CLIENT, (-1.5, -2, -2, -0.5, 0), _TAU), 'num_clients': num_clients}
@@ -80,13 +80,13 @@ _mnist = functools.partial(
   batch_size=10,
   log10_rates=(_CLIENT, (-1.5, -2, -2, -0.5, 0), _TAU),
 )
-# `flamby/config_*.json`: K = 100 steps of all clients; FedAvgM's rates are FedAvg's.
+# From FLamby's `config_*.json`: 100 local steps of all clients; FedAvgM has FedAvg's rates.
 _flamby = functools.partial(
   Entry,
   extra={'local_steps': 100, 'continue_batches': True, 'client_weighting': 'examples'},
 )
 
-# What a task of a user's own starts from; nothing in it is tuned.
+# The defaults of a user's own task, which are not tuned.
 OWN = Entry("a user's own task", '', rounds=100)
 
 
@@ -216,9 +216,9 @@ def names() -> list[str]:
 
 
 def sizes(task: str) -> dict[str, Any]:
-  """Returns the values of a task that do not depend on the server optimizer; '' for a user's own.
+  """Returns a task's default settings that do not depend on the server optimizer, by name.
 
-  These are numbers of rounds, clients and so on, and others of its paper, such as client_schedule.
+  They are numbers of rounds and so on, and flags such as client_schedule. '' is a user's own task.
   """
   entry = _entry(task)
   return {**{name: getattr(entry, name) for name in _SIZES}, **entry.extra}
@@ -228,12 +228,12 @@ def rates(task: str, server_optimizer: str) -> dict[str, float]:
   """Returns the tuned rates and tau of a task ('' for a user's own) with a server optimizer."""
   entry = _entry(task)
   position = SERVER_OPTIMIZERS.index(server_optimizer)
-  found = zip(TUNED, entry.log10_rates)  # Tau is none of the last two's.
+  found = zip(TUNED, entry.log10_rates)  # The last two have no tau.
   return {name: _power(row[position]) for name, row in found if position < len(row)}
 
 
 def num_clients(task: str, options: Mapping[str, Any]) -> int | None:
-  """Returns the number of training clients of a task with these options, if known without data."""
+  """Returns a task's number of training clients, or None if an option or the data decide it."""
   return None if 'num_clients' in options else _entry(task).num_clients
 
 

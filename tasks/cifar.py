@@ -47,7 +47,7 @@ def load_cifar10(
   Args:
     data_dir: The folder with `cifar10.npz` or `cifar10_lossless.npz`; None uses TensorFlow
       Datasets.
-    seed: Seeds the partition.
+    seed: The seed of the partition.
     num_clients: Number of clients.
     alpha: Concentration of the Dirichlet distribution over the labels.
 
@@ -69,5 +69,5 @@ def load_cifar10(
 
 
 def prepare(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-  """Converts TFF's features to uint8 [n, 32, 32, 3] and int32 [n]."""
+  """Converts TFF's features to images, uint8 [n, 32, 32, 3], and labels, int32 [n]."""
   return features['image'].astype(np.uint8), features['label'].astype(np.int32)

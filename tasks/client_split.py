@@ -20,14 +20,14 @@ UnitStarts = Callable[[Any], Any]
 
 @dataclasses.dataclass(frozen=True)
 class ClientSplit:
-  """The parts of the clients.
+  """The result of `split_clients`: clients that train, and clients that never train.
 
   Attributes:
     train: The clients that train, with the examples that they train on.
-    heldout: The same clients with their held-out examples; None if there are none.
+    heldout: The training clients that have held-out examples, with these; None if there are none.
     unseen: The clients that never train, with their held-out examples, or with all examples if none
       are held out. None if there are no such clients.
-    unseen_rest: These clients with their other examples; None if no examples are held out.
+    unseen_rest: The unseen clients with their other examples; None if no examples are held out.
   """
 
   train: task_lib.ClientData
@@ -50,9 +50,9 @@ def split_clients(
     clients: All clients.
     seed: Seeds the draw, >= 0.
     heldout_clients: The share of clients that never train, in [0, 1). If it is above 0, there is at
-      least one.
-    heldout_examples: The share of each client's examples that is held out, in [0, 1), rounded down.
-      This includes clients that never train.
+      least one such client.
+    heldout_examples: The share of each client's examples that is held out, in [0, 1); their number
+      is rounded down. Examples of clients that never train are held out, too.
     unit_starts: See `Task`. Examples of one unit stay together.
 
   Raises:
@@ -94,7 +94,7 @@ class _Heldout:
     self._clients, self._seed, self._share = clients, seed, share
     self._unit_starts = unit_starts
     self._positions = {c: i for i, c in enumerate(clients.client_ids)}
-    self._sizes: dict[str, int] = {}  # Of clients whose units have to be looked at.
+    self._sizes: dict[str, int] = {}  # A cache, used with `unit_starts`.
 
   def num_examples(self, client_id: str) -> int:
     if self._unit_starts is None:
@@ -105,7 +105,7 @@ class _Heldout:
     return self._sizes[client_id]
 
   def mask(self, client_id: str, x: Any) -> np.ndarray:
-    """Returns bool [n], whether each example is held out."""
+    """Returns bool [n], True for held-out examples; `x` has the client's inputs [n, ...]."""
     units = np.arange(len(x))
     if self._unit_starts is not None:
       units = np.maximum(np.cumsum(np.asarray(self._unit_starts(x))) - 1, 0)
@@ -119,7 +119,7 @@ class _Heldout:
 
 
 class _Part(task_lib.ClientData):
-  """Some of the clients, with all of their examples, the held-out ones, or the others."""
+  """Some of the clients, with all of their examples, the held-out ones, or the other ones."""
 
   def __init__(
     self,

@@ -15,19 +15,19 @@ SOURCE = 'scikit-learn digits (embedded)'
 
 
 def load(seed: int = 0, num_clients: int = 60, alpha: float = 0.5) -> task_lib.Task:
-  """Loads the digits.
+  """Loads the task of recognising the digits.
 
   Args:
-    seed: Seeds the split into training and validation and the partition over clients.
+    seed: The seed of the split into training and validation data and of the partition.
     num_clients: Number of clients.
-    alpha: Concentration of the labels' Dirichlet distribution. Small values make clients unlike.
+    alpha: Concentration of the labels' Dirichlet distribution; small values make clients differ.
 
   Returns:
     The task. Four fifths of the images are divided over the clients, and one fifth is for
     validation.
 
   Raises:
-    tasks.DataError: If there are more clients than images or alpha is not positive.
+    tasks.DataError: If there are more clients than training images, or alpha is out of range.
   """
   x, y, held_out, kept = split(seed)
   indices = partition.label_dirichlet(y[kept], num_clients, alpha, seed)
@@ -41,7 +41,7 @@ def load(seed: int = 0, num_clients: int = 60, alpha: float = 0.5) -> task_lib.T
 
 
 def split(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-  """Returns all images, all labels, and the row numbers of a fifth of them and of the others."""
+  """Returns images, labels, the row numbers of a random fifth of them, and the other rows."""
   from sklearn import datasets  # Slow to import and needed here only.
 
   data = datasets.load_digits()
@@ -67,5 +67,5 @@ def enlarge(ink: np.ndarray) -> np.ndarray:
 
 
 def build_model(seed: int) -> models.Model:
-  """Builds a perceptron 784-100-10 (79,510 parameters) on the ink; the seed draws its weights."""
+  """Builds a perceptron 784-100-10 (79,510 parameters) whose input is the ink, 1 - pixels."""
   return layers.perceptron(seed, [784, 100, 10], [28, 28, 1], prepare=lambda x: 1 - x)

@@ -1,7 +1,7 @@
 """EMNIST by writer: character recognition and the autoencoder of "Adaptive Federated Optimization".
 
 The data are TFF's (`tff.simulation.datasets.emnist`): 28 x 28 pixels in [0, 1], 1 is background
-and 0 is ink; labels 0-9 digits, 10-35 upper case, 36-61 lower case.
+and 0 is ink. Labels 0-9 are digits, 10-35 upper-case and 36-61 lower-case letters.
 """
 
 import collections
@@ -23,7 +23,7 @@ _FEATURES = {
   'label': tf.io.FixedLenFeature([], tf.int64),
 }
 _CLASSES = (*map(str, range(10)), *string.ascii_uppercase, *string.ascii_lowercase)
-# What `prepare_autoencoder` does, for those who predict: (pixels - 1) / -1.
+# `prepare_autoencoder` for users of an exported model: (pixels - 1) / -1.
 _INK = preparation.Preparation(mean=1.0, deviation=-1.0, shape=(784,), is_numbers=True)
 _AUTOENCODER_WIDTHS = (784, 1000, 500, 250, 30, 250, 500, 1000, 784)
 _CODE_LAYER = 3
@@ -38,9 +38,9 @@ def load_recognition(
 
   Args:
     data_dir: The folder with `emnist_all.sqlite`; None downloads it.
-    only_digits: Whether to take the ten digits instead of all 62 characters.
-    model: 'cnn_dropout' is the paper's CNN. '2nn' has two hidden layers of 200 and trains some 20
-      times as fast on a CPU. The names are those of TFF's baseline.
+    only_digits: Whether to use the ten digits instead of all 62 characters.
+    model: 'cnn_dropout' is the paper's CNN. '2nn' has two hidden layers of 200 units and trains
+      about 20 times as fast on a CPU. The names are those of TFF's baseline.
 
   Returns:
     The task; its validation data are all clients' test examples.
@@ -84,12 +84,12 @@ def _load(
 
 
 def prepare_recognition(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the pixels, float32 [n, 28, 28, 1], and labels, int32 [n]."""
+  """Returns the pixels, float32 [n, 28, 28, 1], and labels, int32 [n], of TFF's features."""
   return features['pixels'][..., np.newaxis], features['label'].astype(np.int32)
 
 
 def prepare_autoencoder(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-  """Returns 1 - pixels, float32 [n, 784], both as input and as target."""
+  """Returns 1 - pixels, float32 [n, 784], of TFF's features, as inputs and as targets."""
   x = 1 - features['pixels'].reshape(-1, 784)
   return x, x
 
@@ -124,14 +124,14 @@ def build_cnn(
 
 
 def build_2nn(seed: int, num_classes: int = 62) -> models.Model:
-  """Builds two hidden layers of 200 ReLU units, as in TFF's baseline (209,662 parameters)."""
+  """Builds a perceptron with two hidden layers of 200 units, as in TFF (209,662 parameters)."""
   return layers.perceptron(seed, [784, 200, 200, num_classes], [28, 28, 1])
 
 
 def build_autoencoder(seed: int) -> layers.SummedLossModel:
   """Builds the autoencoder 784-1000-500-250-30-250-500-1000-784 (2,837,314 parameters).
 
-  Every layer except the code's has a sigmoid; the code's is linear. An example's loss is the mean
+  The layer of the code is linear, and all others have a sigmoid. An example's loss is the mean
   squared error over its pixels. As in the authors' published code, for which the paper's rates were
   tuned, a batch's loss is the sum over its examples; TFF 0.87's baseline takes their mean.
   """

@@ -1,10 +1,10 @@
-"""The error of tasks for data that they cannot use, and a check of options."""
+"""The error that tasks raise for data that they cannot use, and a check of options."""
 
 _LONGEST = 1000
 
 
 class DataError(ValueError):
-  """Data are missing, incomplete, or do not have the expected form.
+  """Raised if data are missing, incomplete, or do not have the expected form.
 
   The message has one line: the file or client, what was found, and what to do. Control characters,
   for example in a name in a file, are escaped, because a terminal would obey them.
@@ -15,7 +15,7 @@ class DataError(ValueError):
 
 
 def _printable(text: str) -> str:
-  """Returns a text in one line of limited length, with every character visible."""
+  """Returns a text as one line of limited length, with unprintable characters escaped."""
   if len(text) > _LONGEST:
     text = f'{text[: _LONGEST * 3 // 4]} ... {text[-_LONGEST // 4 :]}'
   if text.isprintable():

@@ -21,22 +21,22 @@ from tff_adaptive_tasks.data import files
 from tff_adaptive_tasks.models import layers
 
 HOSPITALS = ('cleveland', 'hungarian', 'switzerland', 'va')
-_SEED, _TRAIN_SHARE = 43, 0.66  # Of the hospitals' split.
+_SEED, _TRAIN_SHARE = 43, 0.66  # For each hospital's split.
 
 
 def load_heart(
   data_dir: str | None = None, standardized: Literal['client', 'pooled'] = 'client'
 ) -> task_lib.Task:
-  """Loads the heart disease of four hospitals: 740 patients, 486 of them for training.
+  """Loads heart disease in four hospitals: 740 patients, 486 of them for training.
 
-  The 13 features are UCI's without columns 10 to 12, with columns 2 and 6 as indicators without
-  their first level. Patients with a missing value are left out. Each hospital is split 66 to 34,
-  stratified by diagnosis.
+  The 13 features are UCI's columns 0 to 9, where columns 2 and 6 are one-hot without their first
+  level. Patients with a missing value are left out. The patients of each hospital are split 66 to
+  34, stratified by diagnosis.
 
   Args:
-    data_dir: The folder with `processed.HOSPITAL.data`, or with a folder `flamby` that has them.
-    standardized: Which mean and deviation standardise a client's features: with 'client' those of
-      its own training data, with 'pooled' those of the training data of all clients.
+    data_dir: The folder with `processed.HOSPITAL.data`, or with a subfolder `flamby` that has them.
+    standardized: 'client' standardises a client's features by the mean and deviation of its own
+      training data, 'pooled' by those of all clients' training data.
 
   Returns:
     The task. `validation` has all test parts, standardised with the pooled statistics, as FLamby's
@@ -66,7 +66,7 @@ def load_heart(
       random_state=_SEED,
       stratify=sick if counts.min() > 2 else None,
     )
-    # In the file's order.
+    # Sorted, so that rows keep the file's order.
     for part, chosen in zip((train, test), map(np.sort, rows)):
       part[name] = x.loc[name].to_numpy()[chosen], sick[chosen]
   pooled = _standardizer(np.concatenate([a for a, _ in train.values()]))
@@ -86,7 +86,7 @@ def load_heart(
 
 
 def load_brca(data_dir: str | None = None) -> task_lib.Task:
-  """Loads the survival of 1,088 patients with breast cancer in six regions; 866 of them train.
+  """Loads the survival of 1,088 patients with breast cancer in six regions, 866 of whom train.
 
   Args:
     data_dir: The folder with `brca.csv` (39 features, the event indicator E and the time T) and
@@ -152,10 +152,10 @@ def build_cox_model(seed: int, columns: int = 39) -> models.Model:
 
 
 def cox_losses(scores: tf.Tensor, y: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-  """Returns the terms of Cox's negative partial log-likelihood, whose mean is a batch's loss.
+  """Returns each patient's term of Cox's negative partial log-likelihood; their mean is the loss.
 
-  A term is E_i (log sum_j exp(s_j) - s_i). The sum is over the patients j of the batch who lived
-  longer than i. Patients with the same time as i count if they do not come after i in the batch.
+  The term of patient i is E_i (log sum_j exp(s_j) - s_i). The sum is over the patients j of the
+  batch who lived longer, and over those with the same time who do not come after i in the batch.
 
   Args:
     scores: s, float [..., B]. Larger scores mean a shorter life.
@@ -170,9 +170,9 @@ def cox_losses(scores: tf.Tensor, y: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
   row = tf.range(tf.shape(scores)[-1])
   is_before = row[tf.newaxis, :] <= row[:, tf.newaxis]
   at_risk = ((other > mine) | (tf.equal(other, mine) & is_before)) & counts[..., tf.newaxis, :]
-  at_risk |= tf.equal(row[tf.newaxis, :], row[:, tf.newaxis])  # Of padding, too: no logarithm of 0.
+  at_risk |= tf.equal(row[tf.newaxis, :], row[:, tf.newaxis])  # For padding too, to avoid log(0).
   below = tf.constant(-np.inf, scores.dtype)
-  # Of differences, so that a gradient that vanishes is 0: Adam would make steps of its rounding.
+  # Differences make a vanishing gradient exactly 0: Adam would turn its rounding into steps.
   difference = scores[..., tf.newaxis, :] - scores[..., :, tf.newaxis]
   return event * tf.reduce_logsumexp(tf.where(at_risk, difference, below), -1)
 
@@ -180,11 +180,11 @@ def cox_losses(scores: tf.Tensor, y: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
 def concordance(scores: tf.Tensor, y: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
   """Computes Harrell's concordance index: the share of comparable pairs in the right order.
 
-  For the arguments see `cox_losses`. i and j are comparable if i's event was seen, and j lived
-  longer or was last seen at the time of i's event. Equal scores count half.
+  For the arguments see `cox_losses`. A pair (i, j) is comparable if i's event was seen, and j lived
+  longer or was last seen at the time of i's event. A pair with equal scores counts half.
 
   Returns:
-    float [..., B] twice: for each i the number of its pairs in order, and the number of its pairs.
+    float [..., B] twice: for each i the number of comparable pairs in order, and of all such pairs.
   """
   event, time = y[..., 0] > 0.5, y[..., 1]
   mine, other = time[..., :, tf.newaxis], time[..., tf.newaxis, :]

@@ -20,18 +20,18 @@ def load(
   unlikeness: float = 1.0,
   dtype: Literal['float32', 'float64'] = 'float32',
 ) -> task_lib.Task:
-  """Draws a problem in which client k has the loss 1/2 ||A_k x - b_k||^2.
+  """Draws a problem in which client k has the loss 1/2 ||A_k w - b_k||^2 for weights w.
 
-  A_k has independent normal entries of variance 1 / rows. Its columns are scaled by the client's
-  own factors between 0.5 and 1.5. b_k = A_k (x* + unlikeness u_k) + noise.
+  A_k has independent normal entries of variance 1 / rows; its columns are scaled by factors from
+  0.5 to 1.5. b_k = A_k (w* + unlikeness u_k) + 0.1 e_k, where w*, u_k and e_k are standard normal.
 
   Args:
-    seed: Seeds the problem.
+    seed: The seed of all draws.
     num_clients: Number of clients.
     rows: Number of examples of each client. With a batch of this size a step uses all of them.
     columns: Number of weights.
-    unlikeness: How far the clients' own solutions lie apart.
-    dtype: 'float32' or 'float64'.
+    unlikeness: Standard deviation of the clients' own solutions around a common one.
+    dtype: The dtype of data and weights, 'float32' or 'float64'.
 
   Returns:
     The task. x has the rows of A, and y is b. The weights are one array [columns]. The validation
@@ -65,7 +65,7 @@ def load(
 
 
 def build_model(seed: int, columns: int = 5, dtype: str = 'float32') -> layers.SummedLossModel:
-  """Builds linear regression without an offset; the loss of a batch is 1/2 ||A x - b||^2."""
+  """Builds linear regression without an intercept; the loss of a batch is 1/2 ||A w - b||^2."""
   start = np.random.default_rng([seed, 28]).standard_normal(columns).astype(dtype)
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Loads tasks: of the catalogue, of a user's own file, or of a run."""
+"""Loads tasks: from the catalogue, from a user's own file, or the task of a run."""
 
 import dataclasses
 import functools
@@ -14,7 +14,7 @@ from tff_adaptive import runs
 from tff_adaptive._utils import option_values, suggestions, user_code
 from tff_adaptive_tasks import catalog, client_split, errors, task as task_lib
 
-_GIVEN = ('name', 'data_dir', 'seed')  # What a loader may take besides its options.
+_GIVEN = ('name', 'data_dir', 'seed')  # Arguments of a loader that are not its options.
 _NEEDED = ('task', 'task_option', 'data_dir', 'seed')  # Settings that say how a task is loaded.
 _KINDS = {
   bool: 'true or false',
@@ -83,7 +83,7 @@ def task_of(config: Mapping[str, Any]) -> task_lib.Task:
   """
   settings = config['settings']
   missing = [name for name in _NEEDED if name not in settings]
-  if missing:  # A program may say of its run what it likes.
+  if missing:  # A program may record any settings for its run.
     raise errors.DataError(
       f'the run was made by a program and its config.json names no {missing[0]}: give '
       'tff_adaptive.load_run(folder, load_task=lambda config: my_task)'
@@ -142,7 +142,7 @@ def _load_own(
 def checked_options(
   name: str, loader: Callable[..., Any], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-  """Converts a task's options by its loader's annotations; DataError if one is unknown."""
+  """Converts options by a loader's annotations. Raises DataError if one is unknown or wrong."""
   parameters = inspect.signature(loader, eval_str=True).parameters.values()
   several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
   known = {
@@ -185,14 +185,14 @@ def _converted(what: str, value: Any, annotation: Any) -> Any:
 
 
 def _kinds(annotation: Any) -> list[Any]:
-  """Returns the types of a union and the texts of a Literal; other annotations are one type."""
+  """Returns the types of a union, the texts of a Literal, or else the annotation itself."""
   if typing.get_origin(annotation) not in (typing.Union, types.UnionType, typing.Literal):
     return [annotation]
   return [kind for part in typing.get_args(annotation) for kind in _kinds(part)]
 
 
 def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-  """Calls the user's code; any error becomes a DataError that says where it arose."""
+  """Calls the user's code, and turns any error into a DataError that says where it arose."""
   try:
     return function(*arguments, **options)
   except (errors.DataError, KeyboardInterrupt):
@@ -204,7 +204,7 @@ def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: 
 
 
 def _build_model(where: str, task: task_lib.Task, seed: int) -> Any:
-  """Builds the task's model; DataError if it is not a model or does not fit the data."""
+  """Builds the task's model. Raises DataError if it is not a `Model` or does not fit the data."""
   from tff_adaptive import models
 
   model = _call(where, task.build_model, seed)
@@ -227,7 +227,7 @@ def _build_model(where: str, task: task_lib.Task, seed: int) -> Any:
 
 
 def _check_fits(whose: str, arrays: Any, model: Any) -> None:
-  """Refuses arrays that do not have the model's specs or are not finite."""
+  """Raises DataError if arrays do not match the model's specs or are not finite."""
   examples = task_lib.example_arrays(arrays['x'], arrays['y'], whose)
   for name, array in examples.items():
     spec = model.input_spec[name]

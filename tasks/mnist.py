@@ -1,4 +1,4 @@
-"""MNIST as McMahan et al. (2017) have it: grey 28 x 28 images, 0 is background and 1 is ink."""
+"""MNIST as in McMahan et al. (2017): grey 28 x 28 images, 0 is background and 1 is ink."""
 
 from typing import Any, Literal
 
@@ -24,9 +24,9 @@ def load(
   Args:
     name: 'mnist_2nn' or 'mnist_cnn'.
     data_dir: The folder with `mnist.npz` or `mnist_digits.npz`; None uses TensorFlow Datasets.
-    seed: Seeds the partition.
+    seed: The seed of the partition.
     num_clients: Number of clients.
-    split: 'iid', or 'shards': examples are sorted by label and each client gets two shards.
+    split: 'iid', or 'shards', where each client gets two shards of the examples sorted by label.
 
   Returns:
     The task. Its validation data are the test split.

@@ -39,10 +39,10 @@ def from_arrays(
       predicted as numbers. With your own model and loss it may be [n, ...].
     clients: Array [n] of client ids, strings or integers.
     model: 'logistic_regression' (linear regression if targets are numbers); 'mlp', with one hidden
-      layer of 100; a function without arguments, or of (shape of an input, outputs), that returns a
-      Keras model; or a function of a seed that returns a `tff_adaptive.models.Model`. Arguments
-      with a default do not count.
-    validation: The share to hold out, in (0, 1), or two arrays (x, y), which are not trained on.
+      layer of 100; a function without arguments, or of (shape of an input, number of outputs), that
+      returns a Keras model; or a function of a seed that returns a `tff_adaptive.models.Model`.
+      Arguments with a default do not count.
+    validation: The share to hold out, in (0, 1), or a pair of arrays (x, y) of held-out examples.
     validation_by: 'clients' holds out whole clients and shows how well the model serves new
       clients. 'examples' holds out the share of each client's examples.
     standardise: Whether to give each input mean 0 and deviation 1 over the training examples.
@@ -54,8 +54,8 @@ def from_arrays(
     metrics: For a Keras model, metrics of Keras. The default is the accuracy for classes, and with
       the squared error the mean absolute error.
     threshold: For a model with one output for two classes: an output above it means the second
-      class. The default is 0.5 after a sigmoid, and 0 for scores if `loss` is not given.
-    preparation: The preparation that made x from raw inputs; it is kept in the task.
+      class. The default is 0.5 after a sigmoid and 0 for scores; scores with a `loss` require it.
+    preparation: The preparation that made x from raw inputs, for `Task.preparation`.
 
   Returns:
     The task. Its `preparation` has the labels of the classes, the threshold of a Keras model with
@@ -63,7 +63,7 @@ def from_arrays(
 
   Raises:
     DataError: If the arrays' sizes differ, a value is not finite, there is no loss for the targets,
-      or there are fewer than two clients.
+      the model does not fit the data, or there are fewer than two clients.
   """
   x, y = _as_inputs(x, 'x'), np.asarray(y)
   ids = _client_ids(clients)
@@ -94,7 +94,7 @@ def from_arrays(
   )
   x_dtype, y_dtype = (built.input_spec[k].dtype.as_numpy_dtype for k in ('x', 'y'))
   train_x, train_y = train_x.astype(x_dtype), targets[~is_held].astype(y_dtype)
-  rows_of = pd.Series(0, range(len(train_x))).groupby(ids[~is_held]).indices  # In their order.
+  rows_of = pd.Series(0, range(len(train_x))).groupby(ids[~is_held]).indices  # In order.
   return task_lib.Task(
     name=name,
     build_model=build_model,
@@ -136,7 +136,7 @@ def from_tff(
 
 
 def _held_out(ids: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
-  """Returns bool [n], which rows are held out, from the client id of each row."""
+  """Returns bool [n], True for the rows to hold out; `ids` has the client id of each row."""
   if not isinstance(share, (int, float)) or not 0 < share < 1:
     raise errors.DataError(
       f'validation is {share!r:.80}; it must be a share such as 0.2, or two arrays (x, y)'
@@ -163,7 +163,7 @@ def _held_out(ids: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
 def _validation_arrays(
   validation: Any, x: np.ndarray, y: np.ndarray, classes: tuple[Any, ...] | None
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the user's validation arrays; DataError if they do not fit the training arrays."""
+  """Returns the user's validation arrays. Raises DataError if they do not fit x and y."""
   held_x, held_y = _as_inputs(validation[0], 'the x of validation'), np.asarray(validation[1])
   for name, held, given in (('x', held_x, x), ('y', held_y, y)):
     expected = (len(held_x), *given.shape[1:])
@@ -181,7 +181,7 @@ def _validation_arrays(
 
 
 def _client_ids(clients: Any) -> np.ndarray:
-  """Returns ids as strings, at least two; DataError if they are not strings or integers."""
+  """Returns ids as strings. Raises DataError for other types, or if there is only one client."""
   ids = np.asarray(clients)
   if not all(isinstance(value, (str, int, np.integer)) for value in ids.flat):
     raise errors.DataError(f'clients have dtype {ids.dtype}; give texts or whole numbers')
@@ -209,7 +209,7 @@ def _as_inputs(x: Any, what: str) -> np.ndarray:
 
 
 def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
-  """Returns class numbers and the classes' labels, or numbers and None."""
+  """Returns class numbers and the labels of the classes, or numbers to predict and None."""
   if y.dtype.kind == 'O' and all(isinstance(value, str) for value in y.ravel()):
     y = y.astype(str)
   if y.dtype.kind == 'f':
@@ -232,7 +232,7 @@ def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
 
 
 def _statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns mean and deviation of each input; a deviation of 0 becomes 1."""
+  """Returns the mean and deviation of each column [n, columns]; a deviation of 0 becomes 1."""
   if x.ndim != 2:
     raise errors.DataError(
       f'standardise is for inputs [examples, columns], these have shape {x.shape}: scale them first'

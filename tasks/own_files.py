@@ -12,9 +12,9 @@ import pandas as pd
 from tff_adaptive_tasks import errors, own_data, preparation as preparation_lib, task as task_lib
 from tff_adaptive_tasks.data import files
 
-# What pandas takes for a missing value in a column of numbers.
+# In a column of numbers these texts mean a missing value, as in pandas.
 _MISSING = ('NA', 'N/A', 'n/a', '#N/A', '#NA', '<NA>', 'NaN', 'nan', 'NULL', 'null', 'None')
-_MODES = {1: 'L', 3: 'RGB'}  # Pillow's, by channels.
+_MODES = {1: 'L', 3: 'RGB'}  # Pillow's, by number of channels.
 
 
 def from_csv(
@@ -39,8 +39,8 @@ def from_csv(
       name, loss, metrics, threshold.
 
   Returns:
-    The task. Its `preparation` makes the model's inputs from such a table, which needs no label and
-    no client.
+    The task. Its `preparation` makes the model's inputs from such a table, in which the columns of
+    labels and clients may be missing.
 
   Raises:
     DataError: If the file cannot be read, a column is missing, a cell is empty or not a number in a
@@ -99,7 +99,7 @@ def from_image_folder(
   pictures: list[np.ndarray] = []
   for _, path in found:
     with files.border(path, 'remove it, or write it again'):
-      image = Image.open(files.existing(path)).convert(_MODES[channels])  # It closes the file.
+      image = Image.open(files.existing(path)).convert(_MODES[channels])  # Closes the file.
       pictures.append(np.asarray(image if size is None else image.resize(size[::-1])))
     height, width = pictures[0].shape[:2]
     if pictures[-1].shape[:2] != (height, width):
@@ -137,7 +137,7 @@ def from_huggingface(
   Raises:
     DataError: If it is not a `Dataset`, a column is missing, or `from_arrays` raises it.
   """
-  import datasets  # Heavy, and an extra.
+  import datasets  # Slow to import, and optional.
 
   source = 'huggingface dataset'
   if not isinstance(dataset, datasets.Dataset) or not len(dataset):
@@ -201,7 +201,7 @@ def _from_frame(
 def _check_columns(
   where: str, columns: Sequence[str], client: str, label: str, features: Sequence[str]
 ) -> None:
-  """Raises DataError if a column is missing or has two roles."""
+  """Raises DataError if a column is missing, is there twice, or has two roles."""
   known = {*columns}
   if len(known) < len(columns):
     raise errors.DataError(f'{where} has two columns of one name: rename one of them')
@@ -215,7 +215,7 @@ def _check_columns(
 
 
 def _check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
-  """Raises DataError, with the row, if a column has a missing value."""
+  """Raises DataError, which names the row, if a column has a missing value."""
   empty = np.flatnonzero(values.isna())
   if empty.size:
     raise errors.DataError(
@@ -225,7 +225,7 @@ def _check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
 
 
 def _read_csv(path: str, client: str, separator: str) -> pd.DataFrame:
-  # A text such as NA or None is one, a country's code or a category, but among numbers.
+  # Among numbers, NA or None is a missing value; among texts it may be a category.
   reading: dict[str, Any] = dict(sep=separator, skipinitialspace=True, keep_default_na=False)
   header = pd.read_csv(path, header=None, nrows=1, dtype=str, **reading).iloc[0].str.strip()
   # A row that is longer than the header is an error: its cells would move to other columns.
@@ -245,7 +245,7 @@ def _read_parquet(path: str) -> pd.DataFrame:
   import pyarrow.parquet as pq  # Slow to import and needed here only.
 
   with pq.ParquetFile(path) as file:
-    # In this thread: what a damaged page raises in one of its own ends the process.
+    # In this thread: an error in one of pyarrow's threads (a damaged page) ends the process.
     table = file.read(use_threads=False).to_pandas(ignore_metadata=True)
     saved = (file.schema_arrow.pandas_metadata or {}).get('index_columns', ())
   return table.drop(columns=[n for n in saved if isinstance(n, str)])

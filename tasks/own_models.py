@@ -18,7 +18,7 @@ _HIDDEN = {'logistic_regression': (), 'mlp': (100,)}
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-  """Training inputs, all targets, and the labels of the classes (or None)."""
+  """The data that a model must fit: training inputs, all targets, and class labels or None."""
 
   x: np.ndarray
   y: np.ndarray
@@ -37,7 +37,7 @@ def builder(
   metrics: Sequence[Any] | None,
   threshold: float | None,
 ) -> tuple[Callable[[int], models.Model], models.Model, float | None]:
-  """Returns `Task.build_model`, a model that it built on trial, and the model's threshold.
+  """Returns `Task.build_model`, a model that it built as a check, and the model's threshold.
 
   For the arguments see `tasks.from_arrays`. Raises DataError if the model does not fit the data.
   """
@@ -90,7 +90,7 @@ def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Mod
 
 
 def _keras_maker(model: Callable, problem: Problem) -> Callable[[], Any] | None:
-  """Returns a function without arguments that makes the Keras model; None for `Model` makers."""
+  """Returns a function without arguments that makes a Keras model, or None if `model` does not."""
   parameters = inspect.signature(model).parameters
   several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
   needed = [n for n, p in parameters.items() if p.default is p.empty and p.kind not in several]
@@ -106,7 +106,7 @@ def _of_keras(
   metrics: Sequence[Any] | None,
   threshold: float | None,
 ) -> tuple[Callable[[int], models.Model], float | None]:
-  """Returns a builder of the `Model` of a Keras model, and the threshold of its one output."""
+  """Returns a function from a seed to the `Model` of a Keras model, and the threshold or None."""
   keras = make()
   is_single = len(problem.classes or ()) == 2 and keras.output_shape[-1] == 1
   last = keras.layers[-1]
@@ -125,10 +125,10 @@ def _of_keras(
   if metrics is None and problem.classes is None:
     metrics = ['mean_absolute_error'] if loss is None else []
   elif metrics is None:
-    # Keras's 'accuracy' of one output is for probabilities.
+    # Keras's 'accuracy' expects that a single output is a probability.
     one = tf.keras.metrics.BinaryAccuracy('accuracy', threshold=threshold) if is_single else None
     metrics = [one or 'accuracy']
-  if loss is None and problem.classes is not None:  # Of scores or probabilities, as they come.
+  if loss is None and problem.classes is not None:  # For scores or probabilities.
     name = 'BinaryCrossentropy' if is_single else 'SparseCategoricalCrossentropy'
     loss = getattr(tf.keras.losses, name)(from_logits=gives_scores)
   elif loss is None and problem.y.dtype.kind != 'f':

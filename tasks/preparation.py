@@ -1,6 +1,6 @@
 """Prepares raw inputs or texts for a model, and converts class numbers to labels or texts.
 
-It needs only NumPy: an exported model includes it, to prepare inputs as they were in training.
+The module needs only NumPy. An exported model includes it, to prepare inputs as in training.
 
     prepare = Preparation.load('preparation.json')
     labels = prepare.labels(model.predict(prepare(rows)))
@@ -15,28 +15,28 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-Texts: TypeAlias = Sequence[bytes] | np.ndarray  # [n], of bytes.
-_ESCAPE = 'surrogateescape'  # Vocabularies are bytes; what is no UTF-8 comes back as it was.
-_MOST_CATEGORIES = 1000  # Of a column.
+Texts: TypeAlias = Sequence[bytes] | np.ndarray  # n texts, as bytes.
+_ESCAPE = 'surrogateescape'  # Words are bytes; those that are not UTF-8 survive a round trip.
+_MOST_CATEGORIES = 1000  # In a column.
 
 
 @dataclasses.dataclass(frozen=True)
 class _Saved:
-  """An object that a JSON file can store."""
+  """A base class of objects that a JSON file can store."""
 
   def save(self, path: str) -> None:
-    """Writes a JSON file, for `Preparation.load`."""
+    """Writes the object to a JSON file, which `Preparation.load` reads."""
     with open(path, 'w', encoding='utf-8') as file:
       json.dump(dataclasses.asdict(self), file, indent=1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-  """A column of a table.
+  """An input column of a table, which has numbers or texts.
 
   Attributes:
     name: The column's name.
-    categories: The texts of the column; each becomes an input that is 0 or 1. None for numbers.
+    categories: The different texts of the column; each becomes a 0/1 input. None for numbers.
   """
 
   name: str
@@ -115,7 +115,7 @@ class Preparation(_Saved):
 
   @staticmethod
   def load(path: str) -> 'Preparation | TextPreparation':
-    """Reads a file that `save` of either class wrote."""
+    """Reads a `Preparation` or a `TextPreparation` from a file that its `save` wrote."""
     with open(path, encoding='utf-8') as file:
       values = json.load(file, object_hook=_with_tuples)
     if values.get('columns') is not None:
@@ -128,11 +128,11 @@ def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, ...]:
-  """Returns the columns of a table that are inputs; columns with texts have sorted categories.
+  """Returns a `Column` for each name; the categories of a column of texts are sorted.
 
   Raises:
-    ValueError: If a column has neither numbers nor texts, lacks values, or has numbers except for
-      at most one text in ten, or numbers with commas: such cells are not categories.
+    ValueError: If a column has cells that are neither numbers nor texts, or too many categories.
+      Also if its texts are numbers with commas, or numbers except for at most one in ten.
   """
   found = []
   for name in names:
@@ -170,7 +170,7 @@ def _is_number(text: str) -> bool:
 
 
 def _matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
-  """Returns float32 [n, inputs]; ValueError names the column and row of a bad cell."""
+  """Returns a table's inputs, float32 [n, inputs]; see `Preparation.__call__`."""
   parts = []
   for column in columns:
     if column.name not in table:
@@ -178,7 +178,7 @@ def _matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
     values = np.asarray(table[column.name])
     if column.categories is None:
       try:
-        with np.errstate(over='ignore'):  # What overflows is not finite.
+        with np.errstate(over='ignore'):  # An overflow gives inf, which is refused.
           part = values.astype(np.float32)[:, np.newaxis]
       except (TypeError, ValueError):
         raise ValueError(f'the column {column.name!r} has values that are no numbers') from None
@@ -233,14 +233,14 @@ class TextPreparation(_Saved):
     numbers, others = self._numbers, len(self.vocabulary)
     pairs = zip(*(_column(texts, name) for name in ('tokens', 'title')), strict=True)
     found = [[numbers.get(w, others) for w in (*a.split(), *b.split())] for a, b in pairs]
-    return _counts(found, others + 1, np.uint8)  # The last column is of all other words.
+    return _counts(found, others + 1, np.uint8)  # The last column counts other words.
 
   def targets(self, texts: Any) -> np.ndarray:
     """Returns the targets of the model for the same texts.
 
     Returns:
-      int32 like the inputs: the number that follows each one, 0 at the end. For bags, float32 [n,
-      classes] of 0 and 1, from the column tags (separated by '|').
+      int32 with the shape of the inputs: the number after each one, and 0 at the end. For bags,
+      float32 [n, classes] of 0 and 1, from the column tags (separated by '|').
     """
     if self.kind != 'bags':
       return self._sequences(texts)[:, 1:]
@@ -249,14 +249,14 @@ class TextPreparation(_Saved):
     return _counts(found, len(numbers), np.float32)
 
   def pairs(self, texts: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns inputs and targets of texts."""
+    """Returns the inputs (see `__call__`) and the targets of texts."""
     if self.kind == 'bags':
       return self(texts), self.targets(texts)
     sequences = self._sequences(texts)
     return sequences[:, :-1], sequences[:, 1:]
 
   def labels(self, predictions: Any) -> np.ndarray:
-    """Returns the texts of predicted scores [..., classes], or of class numbers [...]."""
+    """Returns the characters, words or tags of scores [..., classes], or of class numbers [...]."""
     numbers = np.asarray(predictions)
     if numbers.dtype.kind == 'f':
       numbers = numbers.argmax(-1)
@@ -269,8 +269,8 @@ class TextPreparation(_Saved):
     if self.kind == 'characters':
       vocabulary = ''.join(self.vocabulary).encode('latin-1')
       return character_sequences(_bytes(texts), vocabulary, self.steps)[0].astype(np.int32)
-    # A sentence is cut to `steps` words, begins with a token of its own, ends with another one
-    # where there is room, and is padded with 0.
+    # A sentence is cut to `steps` words. It gets a token for its beginning and, where there is
+    # room, another one for its end. Then it is padded with 0.
     unknown, begin, end = (len(self.vocabulary) + i for i in (1, 2, 3))
     sentences = _bytes(texts)
     sequences = np.zeros([len(sentences), self.steps + 1], np.int32)
@@ -291,17 +291,17 @@ class TextPreparation(_Saved):
 
 
 def as_text(words: Sequence[bytes]) -> tuple[str, ...]:
-  """Decodes words or tags of a file to the form in which `TextPreparation` keeps them."""
+  """Decodes the words or tags of a file to the strings that `TextPreparation` takes."""
   return tuple(word.decode(errors=_ESCAPE) for word in words)
 
 
 def character_sequences(
   texts: Texts, vocabulary: bytes, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Converts texts to padded sequences of byte numbers, between a beginning and an end.
+  """Converts texts to padded sequences of character numbers, with tokens for beginning and end.
 
-  Known characters are numbered from 1. The next numbers are for all other characters, the beginning
-  and the end.
+  The characters of `vocabulary` are numbered from 1; 0 is padding. The next three numbers stand for
+  any other character, the beginning of a text, and its end.
 
   Returns:
     uint8 [m, steps + 1], the sequences in order, and int64 [n], the number of sequences of each
@@ -324,12 +324,12 @@ def character_sequences(
 
 
 def _counts(found: list[list[int]], width: int, dtype: Any) -> np.ndarray:
-  """Counts how often each row of `found`, lists of columns, has each column; at most 255."""
+  """Counts how often each list of column numbers in `found` has each column, up to 255."""
   lengths = [len(row) for row in found]
   columns = np.fromiter(itertools.chain.from_iterable(found), np.int64, sum(lengths))
   flat = np.repeat(np.arange(len(found)) * width, lengths) + columns
   cells, times = np.unique(flat[columns >= 0], return_counts=True)
-  counts = np.zeros(len(found) * width, dtype)  # Hardly any of it is touched.
+  counts = np.zeros(len(found) * width, dtype)  # Most of it is never written.
   counts[cells] = np.minimum(times, np.iinfo(np.uint8).max)
   return counts.reshape(len(found), width)
 
@@ -337,7 +337,7 @@ def _counts(found: list[list[int]], width: int, dtype: Any) -> np.ndarray:
 def _bytes(texts: Any) -> list[bytes]:
   if isinstance(texts, (str, bytes)):
     raise TypeError(f'expected several texts, found one: give [{texts!r:.40}]')
-  if hasattr(texts, 'columns'):  # It would give the columns' names.
+  if hasattr(texts, 'columns'):  # Iterating over a table gives its columns' names.
     raise TypeError('expected texts, found a table: give one of its columns')
   texts = [t.encode(errors=_ESCAPE) if isinstance(t, str) else t for t in texts]
   for i, text in enumerate(texts):

@@ -1,7 +1,7 @@
 """Next-character prediction in Shakespeare's plays; a client is a role.
 
 The data are TFF's (`tff.simulation.datasets.shakespeare`). A snippet becomes the ids of its
-characters between a beginning and an end token, padded to whole sequences of 80 + 1. As in TFF's
+characters between a beginning and an end token, padded to sequences of 81 ids. As in TFF's
 baseline task and the authors' published code, a client shuffles its snippets, so that the sequences
 of a snippet follow each other. Here, as in TFF, it shuffles all of them; the published code uses a
 buffer of 50. As in the published code, a client's weight is its number of tokens.
@@ -28,7 +28,7 @@ VOCABULARY = (
 OUT_OF_VOCABULARY, BEGIN, END = (len(VOCABULARY) + i for i in (1, 2, 3))
 VOCABULARY_SIZE = len(VOCABULARY) + 4
 PREPARATION = preparation.TextPreparation('characters', tuple(VOCABULARY.decode()), STEPS)
-VALIDATION_SEQUENCES = 512  # Of `load_transformer`.
+VALIDATION_SEQUENCES = 512  # In `load_transformer`.
 _FEATURES = {'snippets': tf.io.FixedLenFeature([], tf.string)}
 
 
@@ -37,12 +37,12 @@ def load(
   padding: language.Padding = 'published',
   lstm: language.Lstm = 'tensorflow',
 ) -> task_lib.Task:
-  """Loads the task. All data are kept in memory.
+  """Loads the task of predicting the next character. All data are kept in memory.
 
   Args:
     data_dir: The folder with `shakespeare.sqlite`; None downloads it.
-    padding: 'published' counts padded steps as the authors' code does; 'tff' leaves them out.
-    lstm: 'tensorflow', or 'compiled' for the project's own operations, 1.6 times as fast on a CPU.
+    padding: 'published' counts padded steps in the loss, as the authors' code does; 'tff' does not.
+    lstm: 'tensorflow', or 'compiled' for this package's operations, 1.6 times as fast on a CPU.
 
   Returns:
     The task. Its validation data are all clients' test snippets.
@@ -66,7 +66,7 @@ def load_transformer(
   Args:
     data_dir: The folder with `shakespeare.sqlite`; None downloads it.
     workers: Number of clients over which all training sequences are divided evenly, as in DiLoCo.
-      None: each role is a client.
+      With None each role is a client.
     seed: The seed of this division.
 
   Returns:
@@ -117,7 +117,7 @@ def _load(
   )
 
 
-# Snippets to padded sequences of token ids, and how many each gives.
+# Converts snippets to padded sequences of token ids, and counts those of each snippet.
 to_sequences = functools.partial(
   preparation.character_sequences, vocabulary=VOCABULARY, steps=STEPS
 )
@@ -147,7 +147,7 @@ def build_model(
 
 
 def build_transformer(seed: int) -> models.Model:
-  """Builds four blocks of 160 units and 4 heads over 80 characters, with a dense layer of 90."""
+  """Builds a transformer of four blocks (160 units, 4 heads) with a dense output layer of 90."""
   weights = transformer.initial_weights(seed, VOCABULARY_SIZE, STEPS, size=160, blocks=4)
 
   def run(weights: Any, h: tf.Tensor, layer: Callable) -> tf.Tensor:

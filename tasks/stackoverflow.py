@@ -22,7 +22,7 @@ from tff_adaptive_tasks.data import files, tff_sqlite
 from tff_adaptive_tasks.models import language, layers
 
 STEPS = 20
-_TOP = 5  # Of the tags whose recall is measured.
+_TOP = 5  # The number of highest tags in the recall.
 _WORD_FILE = 'stackoverflow.word_count'
 _TAG_FILE = 'stackoverflow.tag_count'
 
@@ -39,12 +39,12 @@ def load_words(
 
   Args:
     data_dir: The folder with `stackoverflow.sqlite` and `datasets/`; None downloads both.
-    seed: The seed by which test sentences are chosen for evaluation.
+    seed: The seed of the choice of test sentences for evaluation.
     num_words: Size of the vocabulary, without special tokens.
     num_validation: Number of test sentences to evaluate on, or all if there are fewer. They are
-      those of the first test clients in a seeded order, as in the published code.
-    padding: 'published' counts padded steps as the authors' code does; 'tff' leaves them out.
-    lstm: 'tensorflow', or 'compiled' for the project's own operations, 1.6 times as fast on a CPU.
+      those of the first test clients in a random order, as in the published code.
+    padding: 'published' counts padded steps in the loss, as the authors' code does; 'tff' does not.
+    lstm: 'tensorflow', or 'compiled' for this package's operations, 1.6 times as fast on a CPU.
 
   Raises:
     tasks.DataError: If the data cannot be used or an option is out of range.
@@ -131,7 +131,7 @@ def _counts_file(name: str, data_dir: str | None) -> str:
 
 
 def read_words(path: str, num_words: int) -> list[bytes]:
-  """Returns the most common words of a file with a word (bytes) and a count on each line."""
+  """Returns, as bytes, the first words of a ranked file with a word and a count on each line."""
   with files.border(path), open(path, 'rb') as file:
     lines = (line.split() for line in itertools.islice(file, num_words))
     words = dict.fromkeys(word for word, count in lines if int(count))
@@ -141,18 +141,18 @@ def read_words(path: str, num_words: int) -> list[bytes]:
 
 
 def read_tags(path: str, num_tags: int) -> list[bytes]:
-  """Returns the most common tags of a JSON file, tag -> count; equal counts keep their order."""
+  """Returns the most common tags of a JSON file, tag -> count; ties keep the file's order."""
   with files.border(path), open(path, encoding='utf-8') as file:
     counts = json.load(file)
     ranked = sorted(counts.items(), key=lambda item: -item[1])[:num_tags]
     if not ranked:
       raise ValueError('it is empty')
-    # One that JSON escapes as half a character has no bytes.
+    # A tag that JSON escapes as half a character cannot be encoded, which is an error.
     return [tag.encode() for tag, _ in ranked]
 
 
 def _first(clients: tff_sqlite.SqlClientData, count: int, seed: int) -> list[np.ndarray]:
-  """Returns the first `count` examples of the clients in a seeded order."""
+  """Returns x and y of the first `count` examples of the clients, taken in a random order."""
   parts, missing = [], count
   for i in np.random.default_rng([seed, 7]).permutation(len(clients)):
     if missing <= 0:

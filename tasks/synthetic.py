@@ -1,8 +1,8 @@
 """Synthetic(alpha, beta): classification in which clients' models and inputs differ.
 
 It is from "LEAF: A Benchmark for Federated Settings" (Caldas et al., 2018) and "Federated
-Optimization in Heterogeneous Networks" (Li et al., 2020), section 5.1. It is drawn as in the
-latter's published code, `data/synthetic_*/generate_*.py`.
+Optimization in Heterogeneous Networks" (Li et al., 2020), section 5.1. The data are drawn as in
+the published code of the second paper, `data/synthetic_*/generate_*.py`.
 """
 
 import functools
@@ -23,20 +23,20 @@ def load(
 
   Client k has y = argmax(W_k x + b_k). The entries of W_k and b_k are normal with mean u_k and
   variance 1. x is normal with mean v_k and variance j^-1.2 in dimension j of 60. The entries of v_k
-  are normal with mean B_k and variance 1. u_k has the standard deviation alpha, and B_k has beta.
+  are normal with mean B_k and variance 1. u_k is N(0, alpha^2), and B_k is N(0, beta^2).
 
   Args:
     seed: The seed of all draws.
     alpha: How much the clients' models differ.
     beta: How much the clients' inputs differ.
-    iid: Whether all clients have the same true model and inputs of the same distribution. Then
+    iid: Whether all clients have the same true model and inputs of the same distribution. If so,
       alpha and beta have no effect, as in the published code.
     num_clients: Number of clients. Each has 50 examples plus a log-normal number, whose logarithm
       has mean 4 and deviation 2.
 
   Returns:
-    The task. Nine tenths of each client's examples are for training. `test_clients` has the others,
-    and `validation` has them all together. The model is logistic regression.
+    The task. Nine tenths of each client's examples are for training. `test_clients` has the other
+    tenth of each client, and `validation` all of these together. The model is logistic regression.
 
   Raises:
     tasks.DataError: If an option is out of range.

@@ -26,7 +26,7 @@ ExampleArrays = collections.OrderedDict  # OrderedDict(x=array[n, ...], y=array[
 
 
 def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
-  """Combines inputs and targets to `OrderedDict(x=array, y=array)`.
+  """Combines inputs and targets into `OrderedDict(x=array, y=array)`.
 
   Args:
     x: Array [n, ...], the inputs.
@@ -48,7 +48,7 @@ def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
 
 
 def check_finite(arrays: Mapping[str, np.ndarray], where: str) -> None:
-  """Raises DataError, with the array and the row, if a number is not finite."""
+  """Raises DataError, which names the array and the row, if a number is not finite."""
   for name, array in arrays.items():
     if array.dtype.kind not in 'fc' or np.isfinite(array).all():
       continue
@@ -57,14 +57,14 @@ def check_finite(arrays: Mapping[str, np.ndarray], where: str) -> None:
 
 
 def check_ids(ids: Sequence[str], where: str) -> None:
-  """Raises DataError with the first client id that occurs twice."""
+  """Raises DataError, which names the client id, if an id occurs twice."""
   for client_id, count in collections.Counter(ids).items():
     if count > 1:
       raise errors.DataError(f'{where}: the client {client_id!r:.80} is there more than once')
 
 
 class ClientData(abc.ABC):
-  """The interface of clients' examples, which are loaded as arrays, client by client."""
+  """The interface to the clients' examples, which are loaded client by client as arrays."""
 
   @property
   @abc.abstractmethod
@@ -99,14 +99,14 @@ class ClientData(abc.ABC):
 
 
 class InMemoryClientData(ClientData):
-  """Clients whose arrays are in memory.
+  """Clients whose examples are arrays in memory.
 
   Args:
     arrays: Client id -> (x, y), each an array [n, ...] with n >= 1.
 
   Raises:
-    DataError: If there is no client, a client has no examples, different numbers of x and y, or
-      numbers that are not finite, or two clients have the same id, such as 1 and '1'.
+    DataError: If there are no clients, or two have the same id, such as 1 and '1'. Also if a client
+      has no examples, different numbers of x and y, or a number that is not finite.
   """
 
   def __init__(self, arrays: Mapping[str, tuple[Any, Any]]):
@@ -132,10 +132,10 @@ class InMemoryClientData(ClientData):
       indices: For each client, an int array of row numbers of x and y.
 
     Returns:
-      An `InMemoryClientData`. Its ids are the clients' numbers, padded so that they sort.
+      An `InMemoryClientData`. Its ids are '0', '1', ..., padded with zeros so that they sort.
 
     Raises:
-      DataError: If x and y have different numbers of examples, or the constructor raises it.
+      DataError: If x and y have different numbers of examples; also see the constructor.
     """
     examples = example_arrays(x, y, 'the data to split')
     width = len(str(len(indices) - 1))
@@ -173,9 +173,9 @@ class Task:
     test: OrderedDict(x, y) of further held-out examples, or None.
     test_clients: The training clients with examples that they do not train on; None if the data
       have no such examples.
-    unit_starts: See `tff_adaptive.Batching`.
-    client_weight: A function from training metrics to a client's weight, for client_weighting
-      'tokens'. None if examples do not consist of tokens.
+    unit_starts: A function x [n, ...] -> bool [n], True where a unit of examples begins; see
+      `tff_adaptive.Batching`. None if every example is a unit.
+    client_weight: A function of training metrics, for client_weighting 'tokens', or None.
     preparation: The preparation of raw inputs, for users of the exported model. None if the model
       takes raw inputs.
 
