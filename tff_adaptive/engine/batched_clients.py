@@ -26,11 +26,11 @@ class Group:
   """How G clients run a computation together.
 
   Attributes:
-    together: Takes the list of the G clients' arguments (each a tuple of Python containers, one for
-      each type, with each sequence as its only element) and returns the computation's result with a
-      leading axis G on each tensor.
-    is_batched: Whether `together` has batched operations only, so that a large G fills a GPU.
-    num_arguments: The number of the computation's types; `computation` fills it in.
+    together: A function of a list with the arguments of each of the G clients, which returns the
+      computation's result with a leading axis of length G on each tensor. A client's arguments are
+      a tuple of Python containers, one for each type. A sequence is given as its only element.
+    is_batched: Whether `together` has batched operations only, so that a large G suits a GPU.
+    num_arguments: The number of the computation's arguments, which `computation` sets.
   """
 
   together: Callable[[list[Any]], Any]
@@ -38,16 +38,16 @@ class Group:
   num_arguments: int = 0
 
 
-# By the digest of a whole computation: one that calls it and does more is another. A group lives as
-# long as its computation, which holds it (`keep`): it holds the model.
+# Digest of a whole computation -> its group. A computation that calls it has another digest. Groups
+# refer to models; `keep` makes each live as long as its computation.
 _registry: weakref.WeakValueDictionary[bytes, Group] = weakref.WeakValueDictionary()
 
 
 def computation(group: Group, *types: Any) -> Callable[[Callable[..., Any]], tff.Computation]:
-  """Like `@tff.tensorflow.computation(*types)`, with an implementation for groups of clients.
+  """Returns a decorator like `tff.tensorflow.computation(*types)` that also declares a group.
 
   Args:
-    group: The implementation for groups.
+    group: How several clients run the computation together.
     *types: The types of the arguments.
   """
 
@@ -67,12 +67,12 @@ def computation(group: Group, *types: Any) -> Callable[[Callable[..., Any]], tff
 
 
 def keep(comp: tff.Computation, *held: Any) -> None:
-  """Keeps `held` alive as long as `comp`: groups, or computations that refer to groups."""
+  """Keeps `held` (groups, or computations that refer to groups) alive as long as `comp`."""
   private_apis.attach(comp, _MARK, *held)
 
 
 def find(message: Any) -> Group | None:
-  """Returns the group of a computation, or None if this process has none.
+  """Returns the group of a computation, or None if this process has not declared one.
 
   Args:
     message: The computation's `TensorFlow` message; see `private_apis.tensorflow_of`.

@@ -2,8 +2,8 @@
 
 TFF 0.87 leaves its worker running when the program ends. The worker keeps the program's standard
 output open, so a pipe that reads it never closes. `set_native_context` and `remember_workers` make
-the worker end with the program. A function at exit kills it. If the program is killed itself, a
-watchdog does so: a shell that waits for the end of a pipe from the program.
+the worker end with the program: a function kills it at the program's exit. If the program itself is
+killed, a watchdog kills the worker: a shell that waits until a pipe from the program closes.
 """
 
 import atexit
@@ -17,7 +17,7 @@ from tff_adaptive._utils import private_apis
 if TYPE_CHECKING:
   import psutil
 
-# Reads until the program ends, then kills the worker, unless its number is another's by then.
+# Waits until the program ends, then kills the worker, unless its pid is another program's by then.
 _WATCHDOG = (
   f'read -r _; [ "$(cat /proc/$0/comm 2>/dev/null)" = {private_apis.WORKER} ] && kill -9 "$0"'
 )
@@ -25,7 +25,7 @@ _watchdogs: list[subprocess.Popen] = []
 
 
 def set_native_context() -> None:
-  """Makes TFF's own runtime the default context. Its worker ends with this process."""
+  """Makes TFF's own runtime the default context of TFF. Its worker ends with this process."""
   import tensorflow_federated as tff
 
   remember_workers()
@@ -35,8 +35,8 @@ def set_native_context() -> None:
 def remember_workers() -> None:
   """Makes the workers that TFF starts, or has started, end with this process.
 
-  A worker started from now on also gets a session of its own, so that Ctrl-C in a terminal stops
-  the program and not the worker of the round that it is about to finish.
+  A worker started from now on also gets a session of its own. Ctrl-C in a terminal then does not
+  reach the worker, which the program needs to finish its round.
   """
   if private_apis.watch_worker_starts(_watch):
     atexit.register(_end)
@@ -51,7 +51,7 @@ def reap_workers() -> None:
   for worker in _workers():
     with contextlib.suppress(psutil.NoSuchProcess, ChildProcessError):
       worker.kill()
-      # It stays a child that has ended: TFF has its number, to signal it and to wait for it.
+      # WNOWAIT keeps the pid of the ended worker: TFF will still signal it and wait for it.
       os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
   while _watchdogs:
     with _watchdogs.pop() as watchdog:
@@ -59,7 +59,7 @@ def reap_workers() -> None:
 
 
 def _end() -> None:
-  """Ends the workers at exit; TFF's own attempt would fail."""
+  """Ends the workers when the program exits; TFF's own attempt would fail then."""
   reap_workers()
   private_apis.forget_workers()
 
@@ -77,7 +77,7 @@ def _watch(pid: int) -> None:
 
 
 def _workers() -> 'list[psutil.Process]':
-  """Returns TFF's workers among the children of this process."""
+  """Returns the running workers of TFF among the children of this process."""
   import psutil
 
   workers = []

@@ -1,7 +1,7 @@
-"""Memory for the joined arrays of a cohort, which is reused from round to round.
+"""Memory for the concatenated arrays of a cohort, which is reused from round to round.
 
-A fresh page costs more than the copy into it. Therefore the feeds of a round use the memory of the
-last round's feeds, once no tensor refers to it.
+A new page of memory costs more than the copy into it. Therefore the arrays of a round are written
+into the memory of the previous round's arrays, once no tensor refers to that memory.
 """
 
 import threading
@@ -11,12 +11,12 @@ import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
 
-_ALIGNMENT = 64  # Bytes; TensorFlow shares memory only if it is aligned as its own.
-_KINDS = 'fiu'  # Of NumPy: what DLPack carries.
+_ALIGNMENT = 64  # Bytes. TensorFlow shares memory only if it has the alignment of its own.
+_KINDS = 'fiu'  # The kinds of NumPy dtypes that DLPack supports.
 
 
 class Buffers:
-  """A pool of buffers; `collect` frees those that were not used since the last call."""
+  """A pool of buffers. Call `collect` once a round, to free those that the round did not use."""
 
   def __init__(self) -> None:
     self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class Buffers:
     return tf.experimental.dlpack.from_dlpack(joined.__dlpack__())
 
   def _take(self, size: int) -> np.ndarray:
-    """Returns aligned memory that nobody else gets while a view of it lives."""
+    """Returns `size` bytes of aligned memory, not given out again while a view of it exists."""
     with self._lock:
       counts = private_apis.reference_counts(self._buffers)
       free = [
@@ -53,10 +53,10 @@ class Buffers:
       return buffer[start : start + size]
 
   def collect(self) -> None:
-    """Frees the buffers that were not taken since the last call."""
+    """Frees the buffers that were not used since the previous call of this method."""
     with self._lock:
       self._buffers = [b for b in self._buffers if id(b) in self._taken]
       self._taken.clear()
 
 
-_FREE = private_apis.reference_counts([np.empty(1)])[0]  # Of an array that only its list knows.
+_FREE = private_apis.reference_counts([np.empty(1)])[0]  # Count if only a list refers to it.

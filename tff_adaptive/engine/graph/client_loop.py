@@ -1,7 +1,7 @@
-"""The loop over the clients of one device, which adds each client's values to the sums at once.
+"""The loop over the clients of one device, which adds up the clients' values as they are computed.
 
-Accumulators are loop variables. Therefore memory holds only the clients that are in work, and the
-trace does not depend on the size of the cohort.
+The sums (accumulators) are loop variables. Therefore memory holds only the clients that are being
+trained, and the trace does not depend on the size of the cohort.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from tff_adaptive.engine.graph import (
 
 
 class Frame:
-  """The values of nodes while tracing, for a round or for one client (`outer` is the round's)."""
+  """The values of nodes while tracing: of a round, or of one client with the round as `outer`."""
 
   def __init__(self, outer: 'Frame | None' = None):
     self._outer = outer
@@ -35,12 +35,12 @@ class Frame:
       return self._known[node]
     if self._outer is not None and node.placement is not nodes_lib.CLIENTS:
       return self._outer.value(node)
-    assert node.compute is not None  # The loop over the clients makes aggregates known.
+    assert node.compute is not None  # The loop records aggregates by `know`.
     self._known[node] = self.resolve(node.compute(self))
     return self._known[node]
 
   def resolve(self, value: Any) -> Any:
-    """Replaces every node inside a value by its value."""
+    """Returns a (nested) value in which every node is replaced by the node's value."""
     return tff.structure.map_structure(
       lambda leaf: self.value(leaf) if isinstance(leaf, nodes_lib.Node) else leaf, value
     )
@@ -52,12 +52,12 @@ class Frame:
 
 @dataclasses.dataclass
 class Grouping:
-  """How many clients train together.
+  """The number of clients that train together.
 
   Attributes:
-    asked: The requested number, at most the cohort; None if none was requested.
-    batched: The default number for computations made of batched operations.
-    matters: After tracing, whether another number would give another graph.
+    asked: The number that the user requested, at most the size of the cohort; None for the default.
+    batched: The default number if all operations are batched. Otherwise the default is 1.
+    matters: Whether another number would give another graph. This is known after tracing.
   """
 
   asked: int | None
@@ -65,7 +65,7 @@ class Grouping:
   matters: bool = False
 
   def size(self, groups: list[nodes_lib.Grouped]) -> int:
-    """Returns how many clients compute the grouped nodes together."""
+    """Returns how many clients compute the grouped nodes together, and sets `matters`."""
     self.matters = True
     if self.asked is not None:
       return self.asked
@@ -74,16 +74,16 @@ class Grouping:
 
 @dataclasses.dataclass
 class ClientLoop:
-  """The loop over the cohort, or over the share of it that a device has.
+  """The loop over the clients of a cohort, or over those that one of several devices trains.
 
   Attributes:
     device: The device; None lets TensorFlow choose.
     num_clients: The number of clients in the loop, int32.
-    share: The numbers of these clients in the cohort, int32; None for all.
+    share: The positions of these clients in the cohort, int32 [num_clients]; None for all clients.
     server: The values of the server's nodes.
     parallel_clients: Number of clients that may train at once.
     grouping: How many clients train together.
-    permits: The handle of the permits that limit them; None if only the loop's window does.
+    permits: A handle of permits for the parallel clients; None if only the loop limits these.
   """
 
   device: str | None
@@ -100,11 +100,11 @@ class ClientLoop:
     self._stacked: dict[nodes_lib.Node, list[tf.Tensor]] = {}
 
   def stacked(self, node: nodes_lib.Node) -> list[tf.Tensor]:
-    """Returns the leaves of an output of an earlier `run`, stacked over the clients."""
+    """Returns the leaves of one of the `outputs` of an earlier `run`, stacked over the clients."""
     return self._stacked[node]
 
   def run(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]) -> list[Any]:
-    """Runs all clients once; returns the accumulators of `folds`. For `outputs` see `stacked`."""
+    """Runs all clients; returns the accumulators of `folds`, and keeps `outputs` for `stacked`."""
     one_pass = _Pass(folds, outputs)
     with placement.on(self.device):
       self._bring_here(one_pass.wanted)
@@ -141,7 +141,7 @@ class ClientLoop:
   def _grouped_nodes(
     self, wanted: list[nodes_lib.Node]
   ) -> tuple[int, list[tuple[nodes_lib.Node, nodes_lib.Grouped]]]:
-    """Returns how many clients to group in this loop, and the nodes that a group computes."""
+    """Returns how many clients train together in this loop, and the nodes they compute together."""
     reachable = nodes_lib.reachable(wanted)
     nodes = [(n, n.grouped) for n in reachable if n.grouped and n not in self._stacked]
     if not nodes or not all(nodes_lib.is_free(d) for n, _ in nodes for d in n.deps):
@@ -178,11 +178,11 @@ class ClientLoop:
     size: int,
     grouped: list[tuple[nodes_lib.Node, nodes_lib.Grouped]],
   ) -> '_Variables':
-    """Like the loop over clients, but computes the grouped nodes for `size` clients at once."""
+    """Like `_loop_over_clients`, but computes the `grouped` nodes of `size` clients together."""
 
     def group_body(first: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
       with placement.on(self.device):
-        # A last group that is not full repeats its last client; what comes of it is not used.
+        # A last group that is not full repeats its last client; these results are not used.
         last = self.num_clients - 1
         members = [
           self._client_frame(one_pass.wanted, tf.minimum(first + j, last)) for j in range(size)
@@ -216,12 +216,12 @@ class ClientLoop:
     )
 
 
-# The number of the next client, the flat accumulators, and the arrays of the outputs.
+# The index of the next client, the flat accumulators, and the arrays of the outputs.
 _Variables = tuple[tf.Tensor, list[tf.Tensor], list[tf.TensorArray]]
 
 
 class _Pass:
-  """The folds and outputs of one loop over the clients, as flat loop variables."""
+  """The aggregates (`folds`) and outputs of one loop over the clients, as flat loop variables."""
 
   def __init__(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]):
     self._folds = [node.aggregate for node in folds if node.aggregate]
@@ -268,7 +268,7 @@ class _Pass:
     return i + 1, folded, written
 
   def packed(self, accumulators: Sequence[tf.Tensor]) -> list[Any]:
-    """Packs flat accumulators into one value for each fold."""
+    """Packs flat accumulators into one value for each aggregate."""
     leaves = iter([values.sequence_or_tensor(tensor) for tensor in accumulators])
     return [values.pack(leaves, fold.accumulator_type) for fold in self._folds]
 
@@ -282,7 +282,7 @@ class _Pass:
 
 
 def _arguments(member: Frame, grouped: nodes_lib.Grouped) -> tuple[Any, ...]:
-  """Returns a client's arguments of a grouped computation, as Python containers."""
+  """Returns a client's arguments for `Group.together`, as Python containers."""
   value = member.resolve(grouped.argument)
   if grouped.group.num_arguments == 1:
     return (values.to_containers(value, grouped.parameter),)

@@ -28,27 +28,26 @@ _Sizes = tuple[int | None, int]  # The arguments of `client_loop.Grouping`.
 
 
 class Cache:
-  """A dictionary for each recently used computation (and form of its arguments)."""
+  """A cache with one dictionary for each recently used computation and form of its arguments."""
 
   def __init__(self) -> None:
     self._entries: Any = cachetools.LRUCache(_CAPACITY)
 
   def of(self, comp: tff.Computation, form: Any = None) -> dict:
-    """Returns the dictionary of a computation and form; it is empty at first."""
-    # The entry holds the computation too, so that no other can get its id.
+    """Returns the dictionary of a computation and a form of its arguments, at first empty."""
+    # The entry refers to the computation, so that no other object can get its id.
     return self._entries.setdefault((id(comp), form), (comp, {}))[1]
 
 
 class GraphContext(tff.program.FederatedContext):
-  """Runs any TFF computation in this process as one TensorFlow function.
+  """A TFF context that runs any computation in this process as one TensorFlow function.
 
   It works for direct calls and, as a `tff.program.FederatedContext`, for TFF's programs, such as
-  `tff.learning.programs.train_model`. Calls return finished results, so a program never waits.
+  `tff.learning.programs.train_model`. A call returns only when its results are computed.
 
   The function is traced once for each computation and form of its arguments, whatever the number of
-  clients. If clients train together, it is traced once for each size of a group (see
-  `clients_per_step`). Results are NumPy values, as TFF's contract demands
-  (`tff.program.MaterializedValue`). Those of the server are read-only.
+  clients. If clients train together (see `clients_per_step`), it is traced once for each number of
+  these. Results are NumPy values (`tff.program.MaterializedValue`), read-only at the server.
 
   Attributes:
     parallel_clients: Number of clients that may train at once on a device.
@@ -68,23 +67,24 @@ class GraphContext(tff.program.FederatedContext):
     Args:
       parallel_clients: Number of clients that may train at once on a device. Memory grows with it,
         because the activations of all of them are in memory. The default is the number of
-        processors, at most 4. On a CPU results of finished clients are held too, until those before
-        them are added (at most 16 clients and 256 MiB, or one client).
+        processors, at most 4. On a CPU memory also holds a finished client's results until those of
+        the clients before it are added. This concerns up to 16 clients (256 MiB of results), or
+        `parallel_clients` + 1 if that is more.
       clients_per_step: Number of clients that train together in batched operations, at most the
-        cohort. This works for computations that define it, such as this project's with
-        `ClientTraining.batching`. The default on a GPU is the cohort, at most 32, if the model has
-        a client axis; else it is 1.
+        size of the cohort. Only computations that define this do so, such as this package's with
+        `ClientTraining.batching`. The default is 1, or on a GPU the number of its clients, at most
+        32, if the model has a client axis.
       device: 'cpu', 'gpu', or 'auto', which takes a GPU if TensorFlow has one. With several GPUs
         the server uses the first, and the clients are divided among all.
-      device_names: TensorFlow's names of the devices to use instead, such as ['/GPU:1'].
+      device_names: TensorFlow's names of devices to use instead of `device`, such as ['/GPU:1'].
       default_num_clients: The number of clients for computations that work at clients but have no
         client-placed argument. By default such a computation is refused.
-      results: 'numpy', or 'tensors' for TensorFlow's tensors, which are copied from a GPU only when
-        they are read.
+      results: 'numpy' returns NumPy values. 'tensors' returns TensorFlow's tensors, which are
+        copied from a GPU only when they are read.
 
     Raises:
-      ValueError: If a number is not positive, `results` is unknown, or there is no such device. The
-        message says what a GPU lacks.
+      ValueError: If a number is too small, `results` is unknown, or there is no such device. The
+        message says why TensorFlow finds no GPU.
     """
     if parallel_clients is None:
       parallel_clients = threads.side_by_side()
@@ -117,8 +117,8 @@ class GraphContext(tff.program.FederatedContext):
 
     Args:
       comp: The computation.
-      arg: Its argument as TFF packs it. A client-placed value is a list with one value for each
-        client. None if the computation has no parameter.
+      arg: Its argument as TFF packs it, or None if the computation has no parameter. A
+        client-placed value is a list with one value for each client.
 
     Returns:
       The result in the containers of its type.
@@ -126,10 +126,10 @@ class GraphContext(tff.program.FederatedContext):
     Raises:
       TypeError: If the argument does not fit the parameter's type. The message names both.
       ValueError: If its parts have different numbers of clients.
-      NotImplementedError: If the engine cannot run it. The message names the unknown part.
+      NotImplementedError: If the engine cannot run a part of it, which the message names.
     """
     parameter_type, result_type = comp.type_signature.parameter, comp.type_signature.result
-    # Of the arguments, TensorFlow puts on a GPU what it is given there.
+    # Otherwise TensorFlow would copy arguments to a GPU although the CPU was chosen.
     on_cpu = self._where.is_named and not self._where.is_gpu
     with placement.on(placement.HOST if on_cpu else None):
       if parameter_type is None:
@@ -144,12 +144,12 @@ class GraphContext(tff.program.FederatedContext):
       if self._has_permits(layout):
         handles = [stack.enter_context(self._permits.of_a_call())]
       flat = list(function(*tensors, *handles))
-    private_apis.free_attributes((*tensors, *flat))  # Else each round leaves a kilobyte behind.
+    private_apis.free_attributes((*tensors, *flat))  # Otherwise each round leaks a kilobyte.
     num_clients = int(tensors[0]) if layout.has_clients else self._default_num_clients or 0
     return _to_result(flat, result_type, num_clients, self._as_numpy)
 
   def _has_permits(self, layout: feeds.Layout) -> bool:
-    # On several devices each loop would want its own; on a GPU a few clients keep it busy anyhow.
+    # Several devices would need their own permits; a GPU is busy with a few clients anyhow.
     on_one_cpu = len(self._where.clients) == 1 and not self._where.is_gpu
     return layout.has_clients and self.parallel_clients > 1 and on_one_cpu
 
@@ -159,7 +159,7 @@ class GraphContext(tff.program.FederatedContext):
     num_clients = int(tensors[0])
     if self._clients_per_step is None:
       return None, self._where.clients_together(num_clients)
-    # Tracing takes longer with each client of a group: none is for clients that are not there.
+    # Each client of a group makes tracing longer, so a group is not larger than the cohort.
     return min(self._clients_per_step, max(num_clients, 1)), 1
 
   def _function(
@@ -192,7 +192,7 @@ class GraphContext(tff.program.FederatedContext):
 def _to_result(
   flat: list[tf.Tensor], result_type: tff.types.Type, num_clients: int, as_numpy: bool
 ) -> Any:
-  """Returns the result of a computation."""
+  """Converts the flat tensors that a traced function returns to the computation's result."""
   tensors = iter(flat)
   leaves: list[Any] = []
   for part in _parts(result_type):
@@ -210,7 +210,7 @@ def _to_result(
 
 
 def _rows(stacked: tf.Tensor, type_spec: tff.types.Type, as_numpy: bool) -> list[Any]:
-  """Splits a stacked leaf into one copied value for each client, with one operation for all."""
+  """Splits a stacked leaf into one value for each client, a copy unless it is a dataset."""
   if stacked.dtype == tf.variant:
     rows = [stacking.unbox(stacked[i], type_spec) for i in range(stacked.shape[0])]
     return [values.to_numpy(row) for row in rows] if as_numpy else rows
@@ -223,7 +223,7 @@ def _rows(stacked: tf.Tensor, type_spec: tff.types.Type, as_numpy: bool) -> list
 
 @functools.lru_cache
 def _parts(result_type: tff.types.Type) -> list[tff.types.Type]:
-  """Yields the leaves of a result in order: tensors, sequences, and whole client-placed values."""
+  """Returns the types of a result's leaves: tensors, sequences, and whole client-placed values."""
   if isinstance(result_type, tff.types.FederatedType):
     if result_type.placement is tff.CLIENTS:
       return [result_type]
@@ -235,10 +235,10 @@ def _parts(result_type: tff.types.Type) -> list[tff.types.Type]:
 
 @functools.lru_cache
 def without_placements(type_spec: tff.types.Type) -> tff.types.Type:
-  """Returns the type with server-placed members unplaced and client-placed ones opaque."""
+  """Returns the type without placements, in which a client-placed value is a single leaf."""
   if isinstance(type_spec, tff.types.FederatedType):
     if type_spec.placement is tff.CLIENTS:
-      return tff.types.TensorType(np.bool_)  # Any leaf: its value is returned as it is.
+      return tff.types.TensorType(np.bool_)  # Any leaf type does: the value is not converted.
     return type_spec.member
   if not isinstance(type_spec, tff.types.StructType):
     return type_spec
@@ -250,9 +250,9 @@ def without_placements(type_spec: tff.types.Type) -> tff.types.Type:
 def set_graph_context(**options: Any) -> None:
   """Makes the graph engine the default context of TFF in this process, also for TFF's programs.
 
-  Call it before TensorFlow's first operation. It then makes each operation use one thread, if as
-  many clients train at once as there are processors (`parallel_clients`). This is up to twice as
-  fast. A number that you set by `tf.config.threading.set_intra_op_parallelism_threads` or
+  Call it before TensorFlow's first operation. On a CPU, it then makes each operation use one thread
+  if `parallel_clients` is at least the number of processors. This is up to twice as fast. A number
+  of threads that you set by `tf.config.threading.set_intra_op_parallelism_threads` or
   TF_NUM_INTRAOP_THREADS is kept.
 
   Args:
@@ -269,9 +269,9 @@ def set_graph_context(**options: Any) -> None:
 
 @contextlib.contextmanager
 def graph_context(**options: Any) -> Iterator[None]:
-  """`with graph_context(): ...` runs TFF computations in the graph engine.
+  """A context manager: `with graph_context(): ...` runs TFF computations in the graph engine.
 
-  The options are the arguments of `GraphContext`, which may raise ValueError.
+  The options are the arguments of `GraphContext`, which raises ValueError if they are not valid.
   """
   with tff.framework.get_context_stack().install(GraphContext(**options)):
     yield

@@ -1,9 +1,9 @@
-"""Converts sequences to dataset variants; keeps elements of datasets that are given again.
+"""Converts sequences to dataset variants; keeps the elements of datasets that are used repeatedly.
 
-A pipeline of tf.data (shuffle, batch, map) costs several times the local steps of a small model.
+A tf.data pipeline (shuffle, batch, map) takes several times as long as a small model's local steps.
 TFF serializes a dataset for each call, so its shuffles begin anew in each call. If all its random
-numbers have fixed seeds, it gives the same elements each time. When such a dataset is given for the
-second time, its elements are read once and kept as whole tensors as long as the dataset lives.
+numbers have fixed seeds, it gives the same elements each time. When such a dataset is an argument
+for the second time, its elements are read once and kept as tensors as long as the dataset lives.
 """
 
 import itertools
@@ -18,11 +18,11 @@ import tree
 from tff_adaptive._utils import private_apis
 from tff_adaptive.engine.graph import values
 
-MAX_BYTES = 256 * 2**20  # Of all elements that a cache holds.
-_MAX_ELEMENTS = 2**16  # Of a dataset, which may be endless: reading so many takes some 3 s.
-_MAX_RUNS = 64  # Of elements of equal shapes in a dataset: each run is a dataset of its own.
+MAX_BYTES = 256 * 2**20  # The most that a cache keeps.
+_MAX_ELEMENTS = 2**16  # The most in a dataset, which may be endless. Reading them takes 3 s.
+_MAX_RUNS = 64  # The most runs of elements of equal shapes; each run is kept as a dataset.
 
-# Datasets whose elements follow from their inputs and functions; a file may change.
+# Datasets whose elements depend on their inputs and functions only. A file, say, may change.
 _REPEATABLE = frozenset(
   f'{name}Dataset{version}'
   for name in (
@@ -34,17 +34,17 @@ _REPEATABLE = frozenset(
   for version in ('', 'V2')
 )
 _SHUFFLES = ('ShuffleDataset', 'ShuffleDatasetV3')
-# Stateful by name only: a graph's border, and calls of functions, whose nodes are looked at too.
+# Declared stateful, but harmless: a graph's inputs and outputs, and calls of checked functions.
 _HARMLESS = ('StatefulPartitionedCall', '_Arg', '_Retval')
-_OF_FILES = ('ReadFile', 'MatchingFiles', 'ImmutableConst')  # Stateless by name only.
+_OF_FILES = ('ReadFile', 'MatchingFiles', 'ImmutableConst')  # Declared stateless.
 
 
 class DatasetCache:
-  """Keeps the elements of datasets that are given a second time, up to `max_bytes` in all."""
+  """A cache of the elements of datasets that were offered twice, of at most `max_bytes` in all."""
 
   def __init__(self, max_bytes: int = MAX_BYTES):
     self._max_bytes = max_bytes
-    # By dataset: the variant of its elements if they are kept, and their bytes; -1: they cannot be.
+    # Dataset -> (variant of the kept elements, or None; their bytes, or -1 if it cannot be kept).
     self._entries: Any = weakref.WeakKeyDictionary()
 
   def find(self, dataset: tf.data.Dataset) -> tf.Tensor | None:
@@ -52,7 +52,7 @@ class DatasetCache:
     return self._entries.get(dataset, (None, 0))[0]
 
   def offer(self, dataset: tf.data.Dataset, variant: tf.Tensor) -> tf.Tensor:
-    """Reads a dataset that was given again, if it can be kept; returns its elements' variant."""
+    """Returns `variant`; at the second offer keeps the elements, if it can, and returns theirs."""
     is_new = dataset not in self._entries
     _, size = self._entries.setdefault(dataset, (None, 0))
     room = self._max_bytes - sum(max(size, 0) for _, size in list(self._entries.values()))
@@ -74,17 +74,17 @@ def graph_of(variant: tf.Tensor) -> tf.compat.v1.GraphDef:
 
 
 def from_rows(rows: list[list[tf.Tensor]]) -> tf.data.Dataset:
-  """Returns a dataset of at least one element, each a list of tensors."""
+  """Returns a dataset of at least one element. Each row has the tensors of one element."""
   runs = (tuple(map(tf.stack, zip(*run))) for _, run in _runs(rows))
   pieces = [tf.data.Dataset.from_tensor_slices(run) for run in runs]
-  while len(pieces) > 1:  # Pairwise: a chain of thousands would be slow, and too deep to read.
+  while len(pieces) > 1:  # In pairs: a chain of thousands would be slow, and too deep to read.
     pairs = zip(pieces[::2], pieces[1::2])
     pieces = [a.concatenate(b) for a, b in pairs] + pieces[len(pieces) & ~1 :]
   return pieces[0]
 
 
 def _runs(rows: list[list[tf.Tensor]]) -> Any:
-  """Groups neighbours of equal shapes, like `itertools.groupby`."""
+  """Groups neighbouring elements of equal shapes, like `itertools.groupby`."""
   return itertools.groupby(rows, key=lambda row: [v.shape.as_list() for v in row])
 
 
@@ -93,7 +93,7 @@ def _num_bytes(rows: list[list[tf.Tensor]]) -> int:
 
 
 def _read(variant: tf.Tensor, dataset: tf.data.Dataset, room: int) -> list[list[tf.Tensor]] | None:
-  """Returns all elements of a dataset, or None if it is empty, too large or fails."""
+  """Returns the tensors of each element of a dataset, or None if they cannot be kept."""
   elements = tf.data.experimental.from_variant(variant, dataset.element_spec)
   if elements.cardinality() == tf.data.INFINITE_CARDINALITY:
     return None
@@ -105,16 +105,16 @@ def _read(variant: tf.Tensor, dataset: tf.data.Dataset, room: int) -> list[list[
       is_full = room < 0 or len(rows) > _MAX_ELEMENTS
       if is_full or any(v.dtype == tf.string for v in rows[-1]):
         return None
-  except tf.errors.OpError:  # It may be one that the computation does not read.
+  except tf.errors.OpError:  # The computation may not read the element that fails.
     return None
   return rows if rows and sum(1 for _ in _runs(rows)) <= _MAX_RUNS else None
 
 
 def _repeats(variant: tf.Tensor) -> bool:
-  """Whether every reading of a new copy of a dataset gives the same elements."""
+  """Returns whether all copies of a dataset give the same elements when they are first read."""
   try:
     graph = graph_of(variant)
-  except tf.errors.OpError:  # It holds what cannot be written down, such as a table.
+  except tf.errors.OpError:  # A part of it, such as a table, cannot be serialized.
     return False
   constants = {node.name: node for node in graph.node if node.op == 'Const'}
   return all(_node_repeats(node, constants) for node in private_apis.all_nodes(graph))
@@ -123,7 +123,7 @@ def _repeats(variant: tf.Tensor) -> bool:
 def _node_repeats(node: Any, constants: dict[str, Any]) -> bool:
   if node.op in _SHUFFLES:
     seeds = [constants.get(name) for name in node.input[2:4]]
-    # With both zero, TensorFlow draws the seed.
+    # If both are zero, TensorFlow draws the seed.
     return None not in seeds and any(
       tf.make_ndarray(seed.attr['value'].tensor).any() for seed in seeds if seed
     )
@@ -172,13 +172,13 @@ def _begun_anew(dataset: tf.data.Dataset) -> tf.Tensor:
     return own
   try:
     graph_def = graph_of(own)
-  except tf.errors.OpError:  # It cannot be written down: too large, say.
+  except tf.errors.OpError:  # It cannot be serialized, perhaps because it is too large.
     return own
   generators = private_apis.seed_generators(graph_def)
   if not generators:
     return own
   for handle in generators:
-    handle.name = ''  # By which no old generator is found.
+    handle.name = ''  # Without the name, the copy cannot find the old generator.
   return tf.raw_ops.DatasetFromGraph(graph_def=graph_def.SerializeToString())
 
 

@@ -1,13 +1,13 @@
 """Converts the arguments of a computation to flat tensors for one TensorFlow function.
 
-Client-placed leaves are fed for the whole cohort at once, so that neither the number of clients
-nor their sizes cause a new trace:
+Client-placed leaves are fed for the whole cohort of K clients at once, so that neither the number
+of clients nor their sizes cause a new trace:
 
 - `stack`: tensors of one known shape, as [K, ...];
-- `concat`: tensors of unknown length, as one array and the offsets of the clients in it;
+- `concat`: tensors of unknown length, as one array and the K + 1 offsets of the clients in it;
 - `boxed`: any other tensor, as a [K] vector of one-element datasets;
 - `dataset`: sequences given as datasets, as a [K] vector of variants;
-- `whole`: sequences given as lists of one element, each of its tensors as above.
+- `whole`: sequences given as lists of one element; each tensor of the element is fed as above.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from tff_adaptive.engine.graph import (
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-  """One leaf of the parameter: its type, and the form (see the module) in which it is fed."""
+  """One leaf of a computation's parameter: its type, and the form in which it is fed."""
 
   type: tff.types.Type
-  form: str  # Above; or not at the clients: 'tensor', 'variant'.
-  elements: tuple['Leaf', ...] = ()  # Of a 'whole' sequence.
+  form: str  # See the module; 'tensor' or 'variant' if it is not at the clients.
+  elements: tuple['Leaf', ...] = ()  # The leaves of a 'whole' sequence's element.
 
   def specs(self) -> list[tf.TensorSpec]:
-    """The specs of the flat tensors that feed the leaf."""
+    """Returns the specs of the flat tensors that feed the leaf."""
     if self.form == 'whole':
       return [spec for leaf in self.elements for spec in leaf.specs()]
     if self.form == 'variant':
@@ -54,10 +54,10 @@ class Leaf:
     return [tf.TensorSpec([None, *shape[1:]], dtype), tf.TensorSpec([None], tf.int64)]
 
   def share(self, flat: list[tf.Tensor], clients: tf.Tensor | None) -> list[tf.Tensor]:
-    """Returns the tensors of some clients (None for all), on the current device.
+    """Returns the leaf's tensors for some clients (None for all), on the current device.
 
-    They have the form of `specs`, and are taken from the front of `flat`. Datasets and offsets stay
-    on the host.
+    The leaf's tensors for all clients are removed from the front of `flat`. The returned ones also
+    match `specs`. Datasets and offsets stay on the host.
     """
     if self.form == 'whole':
       return [tensor for leaf in self.elements for tensor in leaf.share(flat, clients)]
@@ -74,7 +74,7 @@ class Leaf:
     return [first] if offsets is None else [first, offsets]
 
   def read(self, flat: list[tf.Tensor], i: tf.Tensor, host: str | None = None) -> Any:
-    """Returns the value for client `i`; takes its tensors from the front of `flat`."""
+    """Returns the value of client `i`; removes the leaf's tensors from the front of `flat`."""
     if self.form == 'whole':
       return values.Sequence(element=[leaf.read(flat, i, host) for leaf in self.elements])
     first = flat.pop(0)
@@ -101,12 +101,12 @@ def _whole_leaf(type_spec: tff.types.TensorType) -> Leaf:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """The way in which a parameter is fed, leaf by leaf. It is part of the key of a trace.
+  """How the parameter of a computation is fed, leaf by leaf. Each layout needs a trace of its own.
 
   Attributes:
-    parameter_type: The type of the parameter; None without a parameter.
-    leaves: The leaves of all its parts, in order.
-    has_clients: Whether a part is client-placed.
+    parameter_type: The type of the parameter; None if the computation has none.
+    leaves: The leaves of the parameter, in order.
+    has_clients: Whether a part of the parameter has a value for each client.
   """
 
   parameter_type: Any
@@ -114,7 +114,7 @@ class Layout:
   has_clients: bool
 
   def signature(self) -> list[tf.TensorSpec]:
-    """The specs of the function's arguments; the first is the number of clients, if any."""
+    """Returns the specs of the function's arguments; with clients, their number comes first."""
     specs = [tf.TensorSpec([], tf.int32)] if self.has_clients else []
     return specs + [spec for leaf in self.leaves for spec in leaf.specs()]
 
@@ -179,7 +179,7 @@ def prepare(
   buffers: buffers_lib.Buffers | None = None,
   cache: datasets.DatasetCache | None = None,
 ) -> tuple[Layout, list[tf.Tensor]]:
-  """Returns an argument's layout and flat tensors; the number of clients comes first, if any."""
+  """Returns an argument's layout and flat tensors; with clients, their number comes first."""
   cohort = _Feed(buffers or buffers_lib.Buffers(), cache)
   cohort.visit(argument, parameter_type)
   lengths = cohort.lengths
@@ -191,10 +191,10 @@ def prepare(
 
 
 class _Executor:
-  """A stand-in to which a `tff.framework.Ingestable` gives its value; it returns the value."""
+  """A stand-in for TFF's executor, which returns the value that it gets from an `Ingestable`."""
 
   async def create_value(self, value: Any, type_spec: Any = None) -> Any:
-    del type_spec  # That of the computation's parameter is checked.
+    del type_spec  # The value is checked later, by the parameter's type.
     return value
 
 
@@ -202,12 +202,12 @@ def ingested(value: Any) -> Any:
   """Returns the value of a `tff.framework.Ingestable`; returns other values unchanged."""
   if not isinstance(value, tff.framework.Ingestable):
     return value
-  with concurrent.futures.ThreadPoolExecutor(1) as pool:  # A loop may run in this thread.
+  with concurrent.futures.ThreadPoolExecutor(1) as pool:  # This thread may run an event loop.
     return pool.submit(asyncio.run, value.ingest(_Executor())).result()
 
 
 class _Feed:
-  """Collects leaves and tensors. (A recursive closure instead would keep the tensors alive.)"""
+  """Collects an argument's leaves and tensors. A recursive closure would keep the tensors alive."""
 
   def __init__(self, buffers: buffers_lib.Buffers, cache: datasets.DatasetCache | None):
     self.leaves: list[Leaf] = []
@@ -216,7 +216,7 @@ class _Feed:
     self._buffers, self._cache = buffers, cache
 
   def visit(self, value: Any, type_spec: tff.types.Type) -> None:
-    """Adds a value."""
+    """Adds the leaves and tensors of a value."""
     value = ingested(value)
     if isinstance(type_spec, tff.types.StructType):
       elements = values.struct_elements(value, type_spec)
@@ -266,7 +266,7 @@ def _stack(variants: list[tf.Tensor]) -> tf.Tensor:
 
 
 def _feed_tensors(entries: list[Any], leaf: Leaf, buffers: buffers_lib.Buffers) -> list[tf.Tensor]:
-  """Returns the tensors, in the form of `Leaf.specs`, of one leaf of the clients' values."""
+  """Returns tensors that match `leaf.specs()`, given each client's value of the leaf."""
   dtype, shape = tf.dtypes.as_dtype(leaf.type.dtype), values.tensor_shape(leaf.type)
   if leaf.form == 'boxed':
     return [_stack([stacking.box(values.to_tensor(e, leaf.type), leaf.type) for e in entries])]

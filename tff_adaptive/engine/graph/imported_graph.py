@@ -11,8 +11,8 @@ from tff_adaptive.engine import batched_clients
 from tff_adaptive.engine.graph import loops, values
 from tff_adaptive.kernels import library
 
-# A variable with this shared name is created anew each time its op runs and dies with its last
-# reference: parallel clients each get their own. For tables there are ops of that kind.
+# A variable with this shared name is created anew each time its op runs and is freed with its last
+# reference, so parallel clients each have their own. For tables, TensorFlow has separate ops.
 _ANONYMOUS = private_apis.anonymous_name()
 _ANONYMOUS_TABLES = {
   'HashTableV2': 'AnonymousHashTable',
@@ -24,10 +24,10 @@ _RESOURCES = ('VarHandleOp', *_ANONYMOUS_TABLES.values())
 
 
 class ImportedGraph:
-  """A `tff.tensorflow.computation`, given as a message, that is imported once for many calls.
+  """The graph of a `tff.tensorflow.computation`, imported once from its message for many calls.
 
-  It takes and returns flat lists of tensors in the order of `values.flatten`. A `tff.SequenceType`
-  is a `values.Sequence`.
+  Its arguments and results are flat lists of tensors in the order of `values.flatten`. The value of
+  a `tff.SequenceType` is a `values.Sequence`.
   """
 
   def __init__(self, message: Any):
@@ -38,7 +38,7 @@ class ImportedGraph:
     self.group = batched_clients.find(message)
     self._parameter = private_apis.tensor_names(message.parameter)
     whole_reads = _whole_reads(graph_def, self._parameter)
-    self._whole_reads: dict[str, list[list[tf.TensorSpec]]] = {}  # Of each reader.
+    self._whole_reads: dict[str, list[list[tf.TensorSpec]]] = {}  # See `_whole_reads`.
     loops.replace_reductions(graph_def)
     for node in private_apis.all_nodes(graph_def):
       _make_private(node)
@@ -66,7 +66,7 @@ class ImportedGraph:
     self._initialize = None
     if handles:
       ready = [graph.get_tensor_by_name(f'{name}/initialized:0') for name in handles]
-      self._initialize = wrapped.prune(feeds, ready)  # Initial values may come from arguments.
+      self._initialize = wrapped.prune(feeds, ready)  # Initial values may depend on arguments.
       feeds += [graph.get_tensor_by_name(f'{name}:0') for name in handles]
     self._main = wrapped.prune(feeds, fetches)
 
@@ -91,7 +91,7 @@ class ImportedGraph:
 def _name_functions_apart(graph_def: tf.compat.v1.GraphDef) -> None:
   """Adds the graph's digest to the names of its functions.
 
-  TensorFlow numbers functions in each process, so graphs of two other processes may use the same
+  TensorFlow numbers the functions of each process, so graphs from two processes may use the same
   name for different functions.
   """
   digest = hashlib.sha256(graph_def.SerializeToString(deterministic=True)).hexdigest()[:16]
@@ -120,7 +120,7 @@ def _make_private(node: Any) -> None:
 
 
 def _initialized_handles(graph_def: tf.compat.v1.GraphDef, initialize_op: str) -> list[str]:
-  """Adds a copy of each resource's handle that exists once the resource is initialized."""
+  """Adds copies of resources' handles that wait for initialization; returns the handles' names."""
   names = [node.name for node in graph_def.node if node.op in _RESOURCES]
   for name in names:
     ready = graph_def.node.add()
@@ -133,10 +133,10 @@ def _initialized_handles(graph_def: tf.compat.v1.GraphDef, initialize_op: str) -
 def _whole_reads(
   graph_def: tf.compat.v1.GraphDef, parameter: list[tuple[str, bool]]
 ) -> dict[str, list[list[str]]]:
-  """Returns, for sequences that are only read as one element, the tensors of each reader.
+  """Finds the sequences that the graph reads only as a single element, such as a client's data.
 
-  Such a sequence (all data of a client) does not have to pass through tf.data; its tensors are fed
-  directly.
+  Such a sequence does not have to pass through tf.data; its tensors are fed directly. Returns the
+  sequence's name -> for each op that reads it, the names of the op's output tensors.
   """
   readers = collections.defaultdict(list)
   for node in graph_def.node:
@@ -152,7 +152,7 @@ def _whole_reads(
 
 
 def import_computation(block: Any) -> ImportedGraph:
-  """Imports the TensorFlow graph of a compiled computation."""
+  """Imports a compiled computation, or raises NotImplementedError if it is not of TensorFlow."""
   kind = private_apis.block_kind(block)
   if kind != 'tensorflow':
     what = 'a tff.jax computation' if kind == 'xla' else f'a computation of kind {kind!r}'

@@ -1,7 +1,7 @@
 """Interprets a TFF computation as a graph of lazy nodes of the server and of the clients.
 
-TFF's compiler converts a computation to call-dominant form, which has few intrinsics. Its
-interpretation gives `nodes.Node`s.
+TFF's compiler first converts the computation to call-dominant form, which has few intrinsics. The
+interpreter converts this form to `nodes.Node`s.
 """
 
 import functools
@@ -16,7 +16,7 @@ from tff_adaptive.engine.graph import imported_graph, sequences, values
 from tff_adaptive.engine.graph.nodes import CLIENTS, SERVER, Aggregate, Grouped, Node, nodes_in
 
 _framework = private_apis.framework()
-# From an intrinsic's building block and its argument to its value.
+# Takes an intrinsic's building block and its argument, and returns the intrinsic's value.
 _Builder = Callable[[Any, Any], Any]
 
 
@@ -37,7 +37,7 @@ def _lazy(
 
 
 class _Compiled:
-  """A TensorFlow computation as a function of values; it is lazy if an argument is."""
+  """A TensorFlow computation as a function of values. It returns a node if an argument has one."""
 
   def __init__(self, block: Any, graph: imported_graph.ImportedGraph):
     self._graph = graph
@@ -51,19 +51,19 @@ class _Compiled:
     flat = [] if self.parameter is None else values.flatten(argument, self.parameter)
     results = self._graph(flat)
     for result, leaf in zip(results, values.leaf_types(self.result)):
-      if tf.is_tensor(result):  # The graph alone may know less.
+      if tf.is_tensor(result):  # The graph may not know the shape.
         result.set_shape(values.tensor_shape(leaf))
     return values.pack(results, self.result)
 
 
 class Interpreter:
-  """Interprets building blocks; imports each TensorFlow graph once."""
+  """Interprets TFF's building blocks; imports each TensorFlow graph once."""
 
   def __init__(self) -> None:
     self._graphs: dict[bytes, imported_graph.ImportedGraph] = {}
 
   def evaluate(self, block: Any, scope: dict[str, Any]) -> Any:
-    """Returns the value of a building block: a Struct, a Node, a callable or a tensor."""
+    """Returns a block's value, a Struct, Node, callable or tensor; `scope` has values by name."""
     if isinstance(block, _framework.Reference):
       return scope[block.name]
     if isinstance(block, _framework.Selection):
@@ -124,7 +124,7 @@ def _apply(placement: Any, block: Any, function_and_value: Any) -> Node:
 
 
 def _held(placement: Any, block: Any, value: Any) -> Node:
-  """Returns a node that holds a value, such as a message or a zipped struct."""
+  """Returns a node for a value that exists already, such as a broadcast or a zipped struct."""
   result = block.type_signature.result.member
   return _lazy(placement, result, value, lambda frame: frame.resolve(value), free=True)
 
@@ -149,8 +149,8 @@ def _select(block: Any, arguments: Any) -> Node:
   return _lazy(CLIENTS, block.type_signature.result.member, inputs, compute)
 
 
-# Each intrinsic that call-dominant form leaves, by its name. The sums and means, plain, weighted
-# and secure, are aggregates by then (tff.tensorflow.replace_intrinsics_with_bodies).
+# Name of each intrinsic that call-dominant form can have -> its function. Sums and means, also
+# weighted or secure, are aggregates by then (tff.tensorflow.replace_intrinsics_with_bodies).
 INTRINSICS: dict[str, _Builder] = {
   _framework.FEDERATED_APPLY.uri: functools.partial(_apply, SERVER),
   _framework.FEDERATED_MAP.uri: functools.partial(_apply, CLIENTS),

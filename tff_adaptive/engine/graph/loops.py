@@ -5,10 +5,10 @@ tf.data's own runner, with its own executor and without the optimizations of the
 Here it becomes a While loop over an iterator. The function is in the loop's body, where TensorFlow
 inlines and optimizes it. As in the op, each element is read after the step before it.
 
-If TensorFlow would choose a slow kernel in the loop, the body becomes a function of its own. On a
-CPU, oneDNN's kernel replaces MaxPoolGrad only if TensorFlow's pass over the graph has met the
-pooling before. A loop is a cycle, and where the pass begins depends on addresses in memory. One
-process in two therefore kept the other kernel, which takes a dozen times as long; a round of
+If TensorFlow might choose a slow kernel in the loop, the body becomes a function of its own. On a
+CPU, oneDNN's kernel replaces MaxPoolGrad only if TensorFlow's pass over the graph visits the
+pooling before its gradient. A loop is a cycle, and where the pass begins depends on addresses in
+memory. One process in two therefore kept the slow kernel, which takes 12 times as long; a round of
 EMNIST's CNN took a quarter longer. A function has no cycle, so the pooling comes first.
 """
 
@@ -31,14 +31,14 @@ _numbers = itertools.count()
 def replace_reductions(graph_def: Any) -> None:
   """Replaces each ReduceDataset outside tf.data's own functions by a call of a loop.
 
-  Functions that contain one are copied under new names, because TensorFlow may know the old ones.
+  A function with this op is copied under a new name, because TensorFlow may know the old one.
   """
   library = graph_def.library
   functions = {f.signature.name: f for f in library.function}
-  names: dict[str, str] = {}  # Of the functions seen, and of what stands for them.
+  names: dict[str, str] = {}  # Function's name -> that of its copy, or the same.
 
   def output_of(input_name: str, replaced: set[str]) -> str:
-    name, _, index = input_name.partition(':components:')  # In a function; elsewhere `name:0`.
+    name, _, index = input_name.partition(':components:')  # Not in a graph: it is `name:0` there.
     return f'{name}:output:{index}' if index and name in replaced else input_name
 
   def visit_function(name: str) -> str:
@@ -80,7 +80,7 @@ def replace_reductions(graph_def: Any) -> None:
 
 
 def _call_loop(node: Any, function: Any, library: Any) -> None:
-  """Turns a ReduceDataset node into a call of a new function of the library."""
+  """Turns a ReduceDataset node into a call of a new function, which has the loop."""
   loop = _loop(node, function)
   library.MergeFrom(loop.graph.as_graph_def().library)
   library.function.append(private_apis.function_def(loop))
@@ -93,7 +93,7 @@ def _call_loop(node: Any, function: Any, library: Any) -> None:
 
 
 def _loop(node: Any, function: Any) -> Any:
-  """Returns the loop as a concrete function of the node's inputs: dataset, state, others."""
+  """Returns the loop as a concrete function of the node's inputs: dataset, state and arguments."""
   state_types = _types(node, 'Tstate')
   argument_types = _types(node, 'Targuments')
   state_shapes = [tf.TensorShape(s) for s in node.attr['output_shapes'].list.shape]
@@ -151,7 +151,7 @@ def _types(node: Any, attribute: str) -> list[tf.DType]:
 
 
 def set_apart(graph_def: tf.compat.v1.GraphDef) -> None:
-  """Moves each loop body with a gradient of max pooling into a function that is not inlined."""
+  """Moves loop bodies with a gradient of max pooling into functions that are not inlined."""
   functions = {f.signature.name: f for f in graph_def.library.function}
   loops = [node for node in private_apis.all_nodes(graph_def) if node.op in _CALLS]
   for name, call in {loop.attr['body'].func.name: _CALLS[loop.op] for loop in loops}.items():
@@ -160,7 +160,7 @@ def set_apart(graph_def: tf.compat.v1.GraphDef) -> None:
 
 
 def _is_slow_inlined(name: str, functions: Mapping[str, Any]) -> bool:
-  """Whether a function becomes slow if a loop that calls it inlines it."""
+  """Returns whether a function becomes slow if a loop that calls it inlines it."""
   if tf.config.get_visible_devices('GPU'):
     return False
   pending, seen = [name], {name}
@@ -176,7 +176,7 @@ def _is_slow_inlined(name: str, functions: Mapping[str, Any]) -> bool:
 
 
 def _not_inlined(function: Any, library: Any) -> Any:
-  """Adds a copy of a function that is never inlined to the library."""
+  """Adds to the library a copy of a function that is never inlined, and returns the copy."""
   step = library.function.add()
   step.CopyFrom(function)
   step.signature.name = f'{function.signature.name}_{_CALL}'
@@ -185,7 +185,7 @@ def _not_inlined(function: Any, library: Any) -> Any:
 
 
 def _call_apart(body: Any, call: str, library: Any) -> None:
-  """Moves a function's body into a function that is not inlined, and calls that."""
+  """Moves the nodes of `body` into a function that is not inlined, which `body` then calls."""
   step = _not_inlined(body, library)
   arguments, results = body.signature.input_arg, body.signature.output_arg
   del body.node_def[:]

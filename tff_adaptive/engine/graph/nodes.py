@@ -23,12 +23,12 @@ class Node:
   Attributes:
     placement: `tff.SERVER`, `tff.CLIENTS`, or None for an unplaced value.
     type: The type of the value; at the clients, of one client's value.
-    deps: The nodes that `compute` needs.
+    deps: The nodes on which the value depends.
     compute: A function of a `client_loop.Frame` that returns the value; None for an aggregate.
-    level: The number of aggregations that must end before.
-    free: Whether evaluating it again costs nothing.
-    aggregate: The aggregation of which it is the result, if it is one.
-    grouped: How several clients compute it together, if they can.
+    level: The number of aggregations that must end before the value can be computed.
+    free: Whether `compute` costs nothing, apart from the nodes in `deps`, so that it may run again.
+    aggregate: The aggregation, if the value is the result of one.
+    grouped: How several clients compute the value together, if they can.
   """
 
   placement: Any
@@ -60,7 +60,7 @@ class Grouped:
 class Aggregate:
   """A fold over the clients: `report(accumulate(... accumulate(zero, v_1) ..., v_K))`.
 
-  If the clients are divided among devices, `merge` joins the accumulators of two devices.
+  v_k is the `value` at client k of K. `merge` joins the accumulators of two devices' clients.
   """
 
   value: Node
@@ -72,12 +72,12 @@ class Aggregate:
 
 
 def nodes_in(value: Any) -> list[Node]:
-  """Yields the nodes inside a (nested) value."""
+  """Returns the nodes inside a (nested) value."""
   return [leaf for leaf in tff.structure.flatten(value) if isinstance(leaf, Node)]
 
 
 def reachable(roots: list[Node]) -> list[Node]:
-  """Returns all nodes that the roots depend on, once each, dependencies first."""
+  """Returns the roots and all nodes that they depend on, once each, dependencies first."""
   seen: dict[Node, None] = {}
   stack = [(node, False) for node in reversed(roots)]
   while stack:
@@ -91,7 +91,7 @@ def reachable(roots: list[Node]) -> list[Node]:
 
 
 def is_free(node: Node) -> bool:
-  """Whether evaluating a node again costs nothing, because no client computes anything for it."""
+  """Returns whether a node can be evaluated again at no cost, as no client computes for it."""
   if node.placement is not CLIENTS:
     return True
   return node.free and all(is_free(d) for d in node.deps)

@@ -20,7 +20,7 @@ from tff_adaptive.engine.graph import values
 
 SPEC = tf.TensorSpec([], tf.resource)
 _MOST_BEGUN = 16
-_MOST_BYTES = 2**28  # Of the results of clients that wait for their turn in the sums.
+_MOST_BYTES = 2**28  # The most bytes of results that wait for their turn in the sums.
 
 
 class Permits:
@@ -28,22 +28,22 @@ class Permits:
 
   def __init__(self, count: int):
     self._count = count
-    self._free: list[Any] = []  # Making one takes half a millisecond.
+    self._free: list[Any] = []  # Queues, reused because making one takes 0.5 ms.
 
   @contextlib.contextmanager
   def of_a_call(self) -> Iterator[tf.Tensor]:
-    """Returns a handle of free permits for one call of a function."""
+    """A context manager that yields a handle of `count` permits for one call of a function."""
     try:
       queue = self._free.pop()
     except IndexError:
       queue = tf.queue.FIFOQueue(self._count, [tf.bool], shapes=[[]])
       queue.enqueue_many([[True] * self._count])
     yield queue.queue_ref
-    self._free.append(queue)  # Not after an error: its clients have given nothing back.
+    self._free.append(queue)  # Not after an error: its clients gave no permit back.
 
 
 def window(types: Sequence[tff.types.Type], count: int) -> int:
-  """Returns how many clients may have begun; finished ones hold their results in memory."""
+  """Returns how many clients may have begun, given the `types` of the results that wait."""
   size = 0
   for leaf in itertools.chain.from_iterable(map(values.leaf_types, types)):
     shape = values.tensor_shape(leaf) if isinstance(leaf, tff.types.TensorType) else None
@@ -54,7 +54,7 @@ def window(types: Sequence[tff.types.Type], count: int) -> int:
 
 
 def take(permits: tf.Tensor) -> list[tf.Tensor]:
-  """Waits for a permit."""
+  """Waits for a permit; returns tensors on which the client's work must depend."""
   with tf.device(placement.HOST):
     return tf.raw_ops.QueueDequeueV2(handle=permits, component_types=[tf.bool])
 

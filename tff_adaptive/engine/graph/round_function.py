@@ -19,16 +19,16 @@ from tff_adaptive.engine.graph import (
 
 @dataclasses.dataclass(frozen=True)
 class RoundFunction:
-  """A function of flat feeds for a computation, which `tf.function` traces.
+  """A computation as a function of flat tensors, which `tf.function` traces.
 
   Attributes:
     block: The computation in call-dominant form: a Lambda, or another block if it has no parameter.
-    layout: The way in which the parameter is fed.
+    layout: How the parameter is fed.
     parallel_clients: Number of clients that may train at once on a device.
     grouping: How many clients train together.
     placement: The devices of the server and of the clients.
     has_permits: Whether the last argument is a handle of permits.
-    default_num_clients: The number of clients if no argument is client-placed; None if not known.
+    default_num_clients: The number of clients if no argument is client-placed, or None.
   """
 
   block: Any
@@ -114,7 +114,7 @@ class _Round:
         'this computation works at the clients but takes no argument placed there, so their '
         'number is not known: say it, as set_graph_context(default_num_clients=...)'
       )
-    # Without data between them, the loops of several devices run at the same time.
+    # No data flows between the loops of several devices, so they run at the same time.
     by_device = [loop.run(folds, outputs) for loop in self.loops]
     for node, totals in zip(folds, zip(*by_device)):
       assert node.aggregate is not None
@@ -129,7 +129,7 @@ class _Round:
     parts = [loop.stacked(node) for loop in self.loops or []]
     if len(parts) == 1:
       return parts[0]
-    # Of several devices they are joined on the host: together one device might not hold them.
+    # They are joined on the host, because one of several devices might not have room for all.
     with tf.device(placement_lib.HOST):
       return [stacking.interleave(leaves, self.num_clients) for leaves in zip(*parts)]
 

@@ -29,7 +29,7 @@ def _from_element(element: Any, element_type: tff.types.Type) -> Any:
 
 
 def map_sequence(block: Any, arguments: Any) -> values.Sequence:
-  """`tff.sequence_map` of a function and a sequence."""
+  """Evaluates `tff.sequence_map`, given a function and a sequence."""
   function, sequence = arguments
   type_spec = block.type_signature.parameter[0]
   element_type, result_type = type_spec.parameter, type_spec.result
@@ -42,14 +42,14 @@ def map_sequence(block: Any, arguments: Any) -> values.Sequence:
 
 
 def reduce_sequence(block: Any, arguments: Any) -> Any:
-  """`tff.sequence_reduce` of a sequence, a zero and a function of (state, element)."""
+  """Evaluates `tff.sequence_reduce`, given a sequence, zero and function of (state, element)."""
   sequence, zero, function = arguments
   type_spec = block.type_signature.parameter[2]
   return _reduce(sequence, zero, function, type_spec.result, type_spec.parameter[1])
 
 
 def sum_sequence(block: Any, sequence: values.Sequence) -> Any:
-  """`tff.sequence_sum`."""
+  """Evaluates `tff.sequence_sum`, given a sequence."""
   element_type = block.type_signature.result
   zeros = [tf.zeros(t.shape, t.dtype) for t in values.leaf_types(element_type)]
 
@@ -79,7 +79,7 @@ def _reduce(
 def select(
   keys: tf.Tensor, server_value: Any, function: Callable[[Any], Any], type_spec: tff.types.Type
 ) -> values.Sequence:
-  """`tff.federated_select` for one client: the slice of the server's value for each key."""
+  """Evaluates `tff.federated_select` for a client: a slice of the server's value for each key."""
 
   def one(key: tf.Tensor) -> Any:
     result = function(tff.structure.Struct([(None, server_value), (None, key)]))

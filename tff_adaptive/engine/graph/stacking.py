@@ -1,4 +1,4 @@
-"""Stacks the values of all clients in one tensor; different shapes are boxed in datasets."""
+"""Stacks the values of all clients in one tensor; values of other shapes are boxed in datasets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -48,7 +48,7 @@ def read_stacked(stacked: list[tf.Tensor], type_spec: tff.types.Type, i: tf.Tens
 
 
 def share(device: int, num_devices: int, num_clients: tf.Tensor) -> tf.Tensor:
-  """Returns the numbers of a device's clients. Clients alternate, because sizes are sorted."""
+  """Returns the positions of a device's clients. Devices take turns, as sizes are sorted."""
   return tf.range(device, tf.maximum(num_clients, device), num_devices)
 
 
@@ -62,7 +62,7 @@ def interleave(parts: Sequence[tf.Tensor], num_clients: tf.Tensor) -> tf.Tensor:
 def _join(parts: Sequence[tf.Tensor]) -> tf.Tensor:
   if parts[0].dtype != tf.variant:
     return tf.concat(parts, 0)
-  # tf.concat does not take datasets; lists of tensors do.
+  # tf.concat does not accept datasets, but the ops for lists of tensors do.
   joined, *others = [
     tf.raw_ops.TensorListFromTensor(tensor=part, element_shape=tf.zeros([0], tf.int32))
     for part in parts

@@ -10,13 +10,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-# By the identity of an array that shares a tensor's memory and so is read-only, the tensor: what a
-# round gave is given to the next one without a copy.
+# The id of a (read-only) array that shares a tensor's memory -> the tensor, and the array. So the
+# result of a round becomes an argument of the next round without a copy.
 _shared: dict[int, tuple[tf.Tensor, 'weakref.ref[np.ndarray]']] = {}
 
 
 class Sequence:
-  """A `tff.SequenceType` value inside a graph: a dataset variant, or its only element.
+  """A `tff.SequenceType` value inside a graph: a dataset variant, or its only element's tensors.
 
   Each form is derived from the other at each use, because uses may be in different graphs.
   """
@@ -72,7 +72,7 @@ def dataset_order(element_type: tff.types.Type) -> tuple[int, ...]:
 
 
 def struct_elements(value: Any, type_spec: tff.types.StructType) -> list[Any]:
-  """Returns the elements of a Python container, in the order of its type."""
+  """Returns the elements of a Python container, in the order in which the type names them."""
   wanted = children(type_spec)
   if isinstance(value, Mapping):
     names, elements = list(value), list(value.values())
@@ -108,8 +108,8 @@ def flatten(value: Any, type_spec: tff.types.Type) -> list[Any]:
 
 
 def pack(flat: Iterable[Any], type_spec: tff.types.Type) -> Any:
-  """Returns the value with these leaves, as `flatten` orders them, in `tff.structure.Struct`s."""
-  leaves = iter(flat)  # Itself, where it is an iterator.
+  """Inverts `flatten`: returns the value with these leaves, as nested `tff.structure.Struct`s."""
+  leaves = iter(flat)  # An iterator stays the same one, so recursive calls share it.
   if isinstance(type_spec, tff.types.StructType):
     return tff.structure.Struct([(n, pack(leaves, child)) for n, child in children(type_spec)])
   return next(leaves)
@@ -143,7 +143,7 @@ def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
     pass  # The usual case, and the cheapest test.
   elif isinstance(value, (tf.RaggedTensor, tf.SparseTensor)):
     raise TypeError(f'expected a tensor of type {type_spec}, found {type(value).__name__}')
-  elif isinstance(value, (np.ndarray, np.generic)) or tf.is_tensor(value):  # The dear test last.
+  elif isinstance(value, (np.ndarray, np.generic)) or tf.is_tensor(value):  # The slow test.
     value = tf.convert_to_tensor(value)
   else:
     value = _from_python(value, type_spec, dtype)
@@ -157,19 +157,19 @@ def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
 
 
 def _is_narrower(dtype: type[np.generic], other: type[np.generic]) -> bool:
-  """Whether another dtype of the same kind can hold all numbers of this one, as TFF defines it."""
+  """Returns whether `other`, of the same kind, has all numbers of `dtype`, by TFF's rules."""
   kinds = (np.integer, np.floating, np.complexfloating)
   of_one_kind = any(np.issubdtype(dtype, k) and np.issubdtype(other, k) for k in kinds)
   return of_one_kind and np.can_cast(dtype, other)
 
 
 def to_numpy(value: Any) -> Any:
-  """Converts a result to TFF's form: `np.ndarray`, `np.generic` or `bytes`; datasets stay."""
+  """Converts a result to an array, `np.generic` or `bytes`, as TFF does; keeps datasets."""
   if not isinstance(value, tf.Tensor) or value.dtype == tf.variant:
     return value
   if not value.shape.rank or value.dtype in (tf.string, tf.bfloat16):
     return value.numpy()
-  array = np.asarray(value)  # It shares the memory of one that is not on a GPU.
+  array = np.asarray(value)  # It shares the memory of a tensor that is not on a GPU.
   if isinstance(array, np.ndarray) and 'CPU' in value.backing_device:
     key = id(array)
     _shared[key] = value, weakref.ref(array, lambda _: _shared.pop(key, None))
