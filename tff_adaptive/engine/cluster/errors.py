@@ -5,25 +5,25 @@ import traceback
 
 
 class WorkerError(RuntimeError):
-  """Workers are not available, or not as requested."""
+  """Raised if a Ray cluster or its workers cannot be used as requested."""
 
 
 class WorkersLost(WorkerError):
-  """The workers cannot do a call, because none is left or all of them fail."""
+  """Raised if the workers cannot do a call, because none is left or all of them fail."""
 
 
 class Failure(Exception):
-  """An error sent from a worker: its traceback as text, and pickled if it can be read back.
+  """An error of user code in a worker, in a form that every process can unpickle.
 
   Attributes:
-    line: The worker, the error's type and message, and the file and line that raised it.
-    worker_frames: The lines of code, as `traceback.extract_tb` returns them.
+    line: One line of text: the worker, the error's type and message, and where it was raised.
+    worker_frames: The error's traceback, as `traceback.extract_tb` returns it.
   """
 
   def __init__(
     self, line: str, text: str, worker_frames: list[traceback.FrameSummary], pickled: bytes
   ):
-    super().__init__(line, text, worker_frames, pickled)  # All of it: so one is unpickled.
+    super().__init__(line, text, worker_frames, pickled)  # Unpickling passes these to `__init__`.
     self.line, self.worker_frames = line, worker_frames
     self._text, self._pickled = text, pickled
 
@@ -32,7 +32,7 @@ class Failure(Exception):
 
   @classmethod
   def of(cls, error: BaseException, where: str) -> 'Failure':
-    """Converts an error in a worker, named by `where`, to a form that can be sent."""
+    """Converts an error of the worker that `where` names to a form that can be sent."""
     frames = list(traceback.extract_tb(error.__traceback__))
     for frame in frames:
       frame.locals = None
@@ -42,14 +42,14 @@ class Failure(Exception):
     try:
       pickled = pickle.dumps(error) if isinstance(error, Exception) else b''
       pickle.loads(pickled)
-    except Exception:  # Of many kinds: a lock in it, arguments that its class does not take.
+    except Exception:  # Of any kind: it may hold a lock, or its class take other arguments.
       pickled = b''
     return cls(line, text, frames, pickled)
 
   def original(self) -> Exception:
-    """Returns the original error with this as its cause, or a `WorkerError` if it is unreadable."""
+    """Returns the original error, or a `WorkerError` if it cannot be unpickled here."""
     try:
       error: Exception = pickle.loads(self._pickled)
       return error
-    except Exception:  # Its class is not here, say.
+    except Exception:  # This process may not have its class.
       return WorkerError(self.line)

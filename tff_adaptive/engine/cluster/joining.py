@@ -1,7 +1,7 @@
-"""Joins a Ray cluster by `ray.init`, but keeps signal handlers and does not wait silently.
+"""Joins a Ray cluster with `ray.init`, but keeps signal handlers and does not wait silently.
 
-A local cluster is started first, and ends with the process that started it. Run as a script, this
-module is the watchdog that ends the cluster.
+If asked for, a local cluster is started, which ends with the process that started it. Run as a
+script, this module is the watchdog that ends the local cluster.
 """
 
 import atexit
@@ -24,41 +24,42 @@ from typing import Any
 import psutil
 
 _ANSWER_SECONDS = 20.0
-_LISTEN_SECONDS = 20.0  # In which a head that starts together with its trainer listens.
+_LISTEN_SECONDS = 20.0  # How long to wait for a head that starts together with the trainer.
 _HINT_SECONDS = 15.0
 _PACKAGES = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
 _ENVIRONMENT = {
   'RAY_enable_metrics_collection': '0',  # There is no dashboard to show them.
   'RAY_USAGE_STATS_ENABLED': '0',
-  'RAY_worker_niceness': '0',  # As a program without Ray has; Ray's 15 starves beside any other.
-  'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0',  # It would warn; workers hide GPUs by themselves.
+  'RAY_worker_niceness': '0',  # As without Ray. With Ray's 15, it starves beside other programs.
+  'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0',  # Avoids a warning; workers hide GPUs.
 }
-_MARK = 'TFF_ADAPTIVE_RAY'  # Its value is the cluster's folder.
+_MARK = 'TFF_ADAPTIVE_RAY'  # An environment variable of a local cluster's processes: its folder.
 
 
 def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
   """Joins a cluster, or starts a local one; returns a function that leaves or ends it.
 
-  Raises WorkerError if the cluster cannot be joined. For the address see `ray_context.RayContext`.
+  For the address see `RayContext`; `cpus` and `has_gpus` are the resources of a local cluster.
+  Raises WorkerError if Ray is not installed, or the cluster cannot be joined.
   """
-  from tff_adaptive.engine.cluster import errors  # Not in the watchdog.
+  from tff_adaptive.engine.cluster import errors  # Not needed by the watchdog.
 
   if importlib.util.find_spec('ray') is None:
     raise errors.WorkerError('Ray is not installed: pip install tff-adaptive[ray], or ray itself')
   named = os.environ.get('RAY_ADDRESS', '') if address == 'auto' else ''
   where = f"'auto' (RAY_ADDRESS={named})" if named else repr(address)
-  # What has no room on a node would be tried without end.
+  # Otherwise Ray would retry a task for ever if no node has enough memory for it.
   os.environ.setdefault('RAY_task_oom_retries', '3')
   if address == 'local' and 'ray' not in sys.modules:
     import_ray()
   import ray
 
-  # Of the calls of a round that fails the first one's error is raised; Ray prints others'.
+  # If several calls of a round fail, the first error is raised; Ray would print the others.
   os.environ.setdefault('RAY_IGNORE_UNHANDLED_ERRORS', '1')
   if ray.is_initialized():
     return lambda: None
   try:
-    # Or its core would print half a minute later that nobody collects its metrics.
+    # Otherwise Ray's core would print, after half a minute, that nobody collects its metrics.
     level = os.environ.get('RAY_BACKEND_LOG_LEVEL', 'fatal')
     with _signals_kept(), environment({'RAY_BACKEND_LOG_LEVEL': level}):
       if address == 'local':
@@ -88,9 +89,9 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
 
 
 def check_listener(address: str, seconds: float) -> None:
-  """Raises OSError if nothing listens at 'host:port' in time; Ray would wait for ever."""
+  """Raises OSError if nothing listens at 'host:port' for `seconds`; Ray would wait for ever."""
   host, _, port = address.rpartition(':')
-  if not host or '/' in host or not port.isdecimal():  # Ray looks it up.
+  if not host or '/' in host or not port.isdecimal():  # Not 'host:port'; Ray looks it up.
     return
   end = time.monotonic() + seconds
   while True:
@@ -104,7 +105,7 @@ def check_listener(address: str, seconds: float) -> None:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-  """Keeps the program's handler of SIGTERM, which Ray would replace."""
+  """A context manager that keeps the program's SIGTERM handler, which Ray would replace."""
   before = signal.getsignal(signal.SIGTERM)
   try:
     yield
@@ -116,16 +117,15 @@ def _signals_kept() -> Iterator[None]:
 def _start(cpus: int, has_gpus: bool) -> Callable[[], None]:
   """Starts a cluster of one node for this process to join; returns a function that ends it.
 
-  Ray's agents outlive a driver that is killed. Therefore a separate watchdog process kills the
-  cluster's processes when a pipe from the program closes, however the program ends. It recognises
-  them by a mark in their environment. The cluster listens on loopback only, asks for a token that
-  its processes share, and has a folder that only the user can read.
+  Ray's agents outlive a driver that is killed. Therefore a watchdog process kills the cluster's
+  processes, which it finds by a mark in their environment, when a pipe from the program closes. The
+  cluster listens on loopback only, asks for a token, and has a folder that only the user can read.
   """
   import_ray()
   import ray
 
-  # Paths of sockets must be short. Ray lets everybody write into its folder, and so to its
-  # sockets: it is in one of mode 0700.
+  # Paths of sockets must be short. Ray lets everybody write into its own folder, which has its
+  # sockets. Therefore this folder around it has mode 0700.
   folder = tempfile.mkdtemp(prefix='tff-ray-', dir='/tmp')
   watchdog = subprocess.Popen(
     [sys.executable, __file__, folder],
@@ -137,19 +137,19 @@ def _start(cpus: int, has_gpus: bool) -> Callable[[], None]:
   )
 
   def close() -> None:
-    """Returns when all of its processes have ended."""
+    """Ends the cluster, and returns when all of its processes have ended."""
     atexit.unregister(close)
     ray.shutdown()
     watchdog.communicate()
 
   atexit.register(close)
   python_path = os.pathsep.join([_PACKAGES, *filter(None, [os.environ.get('PYTHONPATH')])])
-  # Titles of processes, Ray's workers have some, would be written over the mark.
+  # SPT_NOENV: otherwise the process titles of Ray's workers would overwrite the mark.
   marked = {_MARK: folder, 'SPT_NOENV': '1', 'PYTHONPATH': python_path}
   try:
     with environment({**_ENVIRONMENT, **marked}):
       ray.init(
-        address='local',  # Or it would join the one that RAY_ADDRESS names.
+        address='local',  # Otherwise Ray would join the cluster that RAY_ADDRESS names.
         num_cpus=cpus,
         num_gpus=None if has_gpus else 0,
         include_dashboard=False,
@@ -165,7 +165,7 @@ def _start(cpus: int, has_gpus: bool) -> Callable[[], None]:
 
 
 def import_ray() -> None:
-  """Imports Ray with token authentication; a mode or token that the user chose is kept."""
+  """Imports Ray with token authentication; keeps a mode or token that the user has chosen."""
   if 'RAY_AUTH_MODE' not in os.environ:
     if 'ray' in sys.modules:
       raise RuntimeError(
@@ -175,13 +175,13 @@ def import_ray() -> None:
     os.environ['RAY_AUTH_MODE'] = 'token'
     if 'RAY_AUTH_TOKEN_PATH' not in os.environ:
       os.environ.setdefault('RAY_AUTH_TOKEN', secrets.token_hex(32))
-  with environment(_ENVIRONMENT):  # Some of it is read here, some at the start of the cluster.
+  with environment(_ENVIRONMENT):  # Ray reads some of it now, some at the start of the cluster.
     importlib.import_module('ray')
 
 
 @contextlib.contextmanager
 def environment(variables: dict[str, str]) -> Iterator[None]:
-  """A context manager that sets environment variables."""
+  """A context manager that sets environment variables and restores them at the end."""
   before = {name: os.environ.get(name) for name in variables}
   os.environ.update(variables)
   try:
@@ -194,7 +194,7 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def watch(folder: str) -> None:
-  """Waits until standard input closes, then kills a folder's cluster and removes the folder."""
+  """Waits until standard input closes, then kills the cluster of `folder` and removes `folder`."""
   sys.stdin.read()
   quiet = 0
   while quiet < 3:
@@ -208,10 +208,10 @@ def watch(folder: str) -> None:
 
 
 def processes(folder: str) -> list[Any]:
-  """Returns the processes of the cluster of a folder, with their children."""
+  """Returns the processes of the cluster of `folder`, and the children of these."""
   found = []
   for process in psutil.process_iter():
-    with contextlib.suppress(psutil.Error, OSError):  # Ended, or somebody else's.
+    with contextlib.suppress(psutil.Error, OSError):  # It has ended, or is another user's.
       if process.environ().get(_MARK) == folder:
         found.append(process)
   return found

@@ -15,10 +15,10 @@ _PATIENCE_SECONDS = 60.0
 
 
 class RayContext(subrounds_lib.SubroundContext):
-  """Runs the clients of TFF computations in a Ray cluster's workers, and the server here.
+  """A TFF context that runs clients in the workers of a Ray cluster, and the server here.
 
-  If a worker or a node ends during a round, this is reported and other workers do its subrounds. A
-  result uses exactly one result of each subround.
+  A cohort is divided into subrounds, which the workers train. If a worker or a node ends, this is
+  reported and other workers train its subrounds. Each subround counts exactly once in a result.
 
   Attributes:
     each: Calls a function in workers with each argument; see `ray_pool.RayPool.each`.
@@ -41,24 +41,24 @@ class RayContext(subrounds_lib.SubroundContext):
 
     Args:
       address: 'local' starts a cluster on this machine, which ends with this process. 'auto' joins
-        the one that RAY_ADDRESS names or that runs here. 'host:port' joins that one. If this
-        process has joined a cluster already (`ray.init`), the address is ignored.
-      workers: The most workers. The default is as many as the cluster's resources allow.
-      cpus_per_worker: Processors of a worker. It trains as many clients at once.
-      gpus_per_worker: GPUs of a worker. With a fraction several workers share one.
+        the cluster that RAY_ADDRESS names or that runs here. 'host:port' joins the cluster there.
+        If this process has joined a cluster already (`ray.init`), the address is ignored.
+      workers: The maximum number of workers. By default the cluster's resources limit it.
+      cpus_per_worker: Processors of a worker. A worker trains as many clients at once.
+      gpus_per_worker: GPUs of a worker. If it is a fraction, several workers share a GPU.
       memory_per_worker: GB of memory that Ray reserves for a worker, so that a node gets no more
         workers than it has memory for. With 0 only processors and GPUs are counted.
-      subrounds: Number of parts into which a cohort is divided. The default is 4, or the number of
-        workers if that is larger. With the same number results are equal to the bit, whatever the
-        number of workers.
+      subrounds: Number of parts into which a cohort is divided. The default is 4, or `workers` if
+        that is larger. Results with the same number are equal to the bit, whatever the number of
+        workers.
       server: The engine of the server's part. The default is a `GraphContext`, on a CPU if the
         workers have GPUs.
       patience: Seconds after which a call is late, if it also takes ten times as long as recent
-        calls. A late call is given to another worker too. If the cluster has no worker, the context
-        waits for the same time.
+        calls. A late call is given to another worker too. If the cluster has no room for a worker,
+        the context waits for `patience` seconds before it gives up.
 
     Raises:
-      ValueError: If a number is out of its range, or GPUs are requested of a machine that has none.
+      ValueError: If a number is out of its range, or this machine lacks a GPU for a local cluster.
       WorkerError: If Ray is not installed, or the cluster cannot be joined.
     """
     if subrounds is None:
@@ -91,7 +91,7 @@ class RayContext(subrounds_lib.SubroundContext):
 
   @property
   def workers(self) -> int:
-    """The number of workers that are used, as far as the cluster's resources allow."""
+    """The number of workers in use: those requested, as far as the cluster has room for them."""
     return self._ray_pool.size
 
   def announce(self, occasion: str, report: Callable[[str], None] | None = None) -> None:
@@ -99,17 +99,18 @@ class RayContext(subrounds_lib.SubroundContext):
 
     Args:
       occasion: The text, such as 'round 7'.
-      report: A function that shows a line. None keeps the present one; the default gives a warning.
+      report: A function that is called with each line to show. None keeps the present function,
+        which at first issues a warning.
     """
     self._ray_pool.occasion = occasion
     if report is not None:
       self._ray_pool.report = report
 
   def accepts(self, source: client_references.Source) -> bool:
-    """Whether cohorts may be references to a source, from whose copies the workers load values.
+    """Returns whether cohorts may be references to a source, that is, whether it can be pickled.
 
     Args:
-      source: The source. It stays in the cluster as long as this context.
+      source: The source. Workers load values from its copies, which live as long as this context.
     """
     try:
       self._ray_pool.source(source)
@@ -122,23 +123,22 @@ class RayContext(subrounds_lib.SubroundContext):
     return True
 
   def counters(self) -> dict[str, float]:
-    """Returns counters of the work since the beginning.
+    """Returns totals since this context was created, by name.
 
-    Returns:
-      `seconds_waiting` for workers, `bytes_to_workers`, `bytes_from_workers`, and
-      `subrounds_retried`, the number of subrounds that were trained again.
+    They are `seconds_waiting` (for workers), `bytes_to_workers`, `bytes_from_workers`, and
+    `subrounds_retried`, the number of subrounds that were given to a worker again.
     """
     return dict(self._ray_pool.counters)
 
   def close(self) -> None:
-    """Leaves the cluster if this context joined it, and ends a local one."""
+    """Leaves the cluster if this context joined it; ends the cluster if this context started it."""
     self._ray_pool.ask_for_room(0)
     atexit.unregister(self._ray_pool.ask_for_room)
     self._leave()
 
 
 def set_ray_context(address: str = 'local', **options: Any) -> RayContext:
-  """Makes the workers of a Ray cluster run the clients of TFF computations in this process.
+  """Makes a new `RayContext` the default context of TFF in this process, and returns it.
 
   Everyone who can reach a Ray cluster can run programs on it. Keep it on a private network, and set
   a token (RAY_AUTH_MODE=token). A local cluster listens on loopback only and asks for a token.

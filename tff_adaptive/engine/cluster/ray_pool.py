@@ -20,12 +20,12 @@ from tff_adaptive.engine.cluster.stages import Stage
 from tff_adaptive.engine.cluster.subrounds import Outcome, Workload
 from tff_adaptive.engine.graph import context
 
-_RETRIES = 3  # Of a call whose worker or node has ended, by Ray.
+_RETRIES = 3  # How often Ray repeats a call whose worker or node has ended.
 _LOOK_SECONDS = 2.0
 _LISTEN_SECONDS = 1.0
-_FIRST_SECONDS = 60.0  # Of the first calls, in which workers start and trace, on a busy machine.
-_MANY_TIMES = 10  # A call is late if it takes so many times as long as the longest of late.
-_CALL_SECONDS = 0.25  # Of training for which a call, of some 10 ms, is worth its while.
+_FIRST_SECONDS = 60.0  # Assumed duration of first calls: workers start and trace.
+_MANY_TIMES = 10  # A call is late if it takes this many times as long as recent calls.
+_CALL_SECONDS = 0.25  # The least training that is worth a call, which costs some 10 ms.
 
 
 class RayPool:
@@ -34,7 +34,7 @@ class RayPool:
   Attributes:
     settings: The settings of each worker.
     report: A function that shows a line of text to the user. The default gives a warning.
-    occasion: A text such as 'round 7', with which lines and errors begin.
+    occasion: A text such as 'round 7', with which reported lines and errors begin.
     counters: See `ray_context.RayContext.counters`.
   """
 
@@ -44,13 +44,13 @@ class RayPool:
     self._nodes: dict[str, str] | None = None
     self._left_out: set[str] = set()  # Nodes that are short of memory.
     self._rooms: dict[str, int] = {}
-    self._processes: dict[str, str] = {}  # Addresses of those without which Ray is lost.
+    self._processes: dict[str, str] = {}  # Name -> address of the processes that Ray needs.
     self._programs = context.Cache()
     self._sources: dict[int, tuple[str, list[Any], Any]] = {}
-    # Seconds of a call, in the stage before and in this one.
+    # The seconds of the longest call, in the previous stage and in this one.
     self._longest = [0.0, _FIRST_SECONDS]
-    self._paces: dict[str, float] = {}  # Seconds for a unit of cost, of a stage by its digest.
-    self._room, self._without_room = 0, time.monotonic()  # Since when, if there is none.
+    self._paces: dict[str, float] = {}  # Digest of a stage -> its seconds for a unit of cost.
+    self._room, self._without_room = 0, time.monotonic()  # Since when there is none.
     self.report: Callable[[str], None] = lambda line: warnings.warn(line, stacklevel=2)
     self.occasion = ''
     names = ('seconds_waiting', 'bytes_to_workers', 'bytes_from_workers', 'subrounds_retried')
@@ -61,17 +61,17 @@ class RayPool:
       self._remote[function] = ray.remote(
         num_cpus=settings.cpus,
         num_gpus=settings.gpus,
-        memory=settings.memory or 0,  # 0: no node is asked for any.
+        memory=settings.memory or 0,  # With 0 Ray reserves none.
         num_returns=3 if function is ray_worker.train else 1,
         max_retries=_RETRIES,
-        max_calls=0,  # A worker is used again, also one with a GPU: it has traced the stage.
+        max_calls=0,  # Never ends a worker, not even one with a GPU: it has traced the stage.
       )(function)
     self._look()
-    for _ in range(self.size):  # They start while the trainer makes ready; nobody waits for them.
+    for _ in range(self.size):  # Workers start while the trainer does other work.
       self._remote[ray_worker.warm_up].remote(settings)
 
   def ask_for_room(self, workers: int) -> None:
-    """Asks an autoscaling cluster for the resources of some workers, until the next such call."""
+    """Asks an autoscaling cluster for the resources of `workers` workers, until the next call."""
     if ray.is_initialized():
       with contextlib.suppress(errors.WorkersLost):  # Ray would wait for a head that is lost.
         self._check_processes()
@@ -79,19 +79,19 @@ class RayPool:
 
   @property
   def size(self) -> int:
-    """The number of workers that are used, as far as the cluster's resources allow."""
+    """The number of workers in use: those requested, as far as the cluster has room for them."""
     return self._room if self._workers is None else min(self._workers, self._room)
 
   def run(self, workload: Workload) -> Outcome:
     """Trains all subrounds, each counted once. Idle workers take the costliest first."""
-    self._longest = [self._longest[1], 0.0]  # The first, with its trace, is soon forgotten.
-    self.look([])  # Short rounds never wait so long.
+    self._longest = [self._longest[1], 0.0]  # The first, slow call is forgotten after two stages.
+    self.look([])  # Short rounds never wait as long as `_LOOK_SECONDS`.
     with self._losses():
       return ray_round.Round(self, workload).run()
 
   @contextlib.contextmanager
   def _losses(self) -> Iterator[None]:
-    """Raises Ray's errors about lost workers as `WorkersLost`."""
+    """A context manager that turns Ray's errors about lost workers into `WorkersLost`."""
     try:
       yield
     except ray.exceptions.RayError as error:
@@ -101,7 +101,7 @@ class RayPool:
       raise errors.WorkersLost(self.line(f'the workers are lost ({reason:.200})')) from None
 
   def fail(self, error: ray.exceptions.RayTaskError, what: str = 'a call') -> NoReturn:
-    """Raises the error of a call, after a line that names the worker and the clients."""
+    """Raises the error of a call, after reporting which call (`what`) failed in which worker."""
     cause = error.cause
     if isinstance(cause, errors.Failure):
       self.say(f'{what} failed: {cause.line}')
@@ -109,24 +109,24 @@ class RayPool:
     raise (cause if isinstance(cause, Exception) else error) from None
 
   def line(self, text: str) -> str:
-    """Formats a line for the user."""
+    """Returns a line for the user: the occasion, if any, and a text."""
     line = f'{self.occasion}: {text}' if self.occasion else text
     return line[0].upper() + line[1:]
 
   def say(self, text: str) -> None:
-    """Reports a line."""
+    """Reports a text to the user, in the form of `line`."""
     self.report(self.line(text))
 
   def worthwhile(self, key: str) -> float:
-    """Returns the least cost that is worth a call of its own; 0 before the stage was trained."""
+    """Returns the least cost that is worth a call of the stage `key`; 0 before it was trained."""
     return _CALL_SECONDS / self._paces[key] if key in self._paces else 0.0
 
   def note_pace(self, key: str, seconds: float) -> None:
-    """Notes the seconds for a unit of cost. A faster call replaces one that traced the stage."""
+    """Records a stage's seconds for a unit of cost, if a call was faster than those before."""
     self._paces[key] = min(seconds, self._paces.get(key, seconds))
 
   def serialized(self, stage: Stage) -> tuple[str, list[Any]]:
-    """Returns a stage's digest, and a list with a reference to the stage."""
+    """Returns a stage's digest, and a list with Ray's reference to its `Stage.octets`."""
     made = self._programs.of(stage)
     if not made:
       octets = stage.octets()
@@ -135,10 +135,10 @@ class RayPool:
     return made['stage']
 
   def source(self, source: client_references.Source) -> tuple[str, list[Any]]:
-    """Returns a source's name, and a list with a reference to it."""
+    """Returns a name for a source, and a list with Ray's reference to a copy of it."""
     if id(source) not in self._sources:
       for name, module in list(sys.modules.items()):
-        if user_code.is_module(name):  # Workers have no module of that name.
+        if user_code.is_module(name):  # Workers cannot import it.
           ray.cloudpickle.register_pickle_by_value(module)
       self._sources[id(source)] = uuid.uuid4().hex, [_put(source)], source
     name, reference, _ = self._sources[id(source)]
@@ -153,7 +153,7 @@ class RayPool:
 
     Raises:
       WorkersLost: If no worker is left, or if no call ends within the longest of `seconds`,
-        `patience` and ten times the duration of recent subrounds. A line reports it.
+        `patience` and ten times the duration of recent calls; slow calls are also reported.
     """
     calls = [self._remote[ray_worker.call].remote(function, a) for a in arguments]
     most = max(self.late_after(), seconds)
@@ -169,7 +169,7 @@ class RayPool:
     """Calls a function in a worker of each node; returns pairs of the node's name and the result.
 
     Raises:
-      WorkersLost: If no node has had the resources of a worker for some time.
+      WorkersLost: If no node has had the resources of a worker for `patience` seconds.
     """
     self._look()
     while not self._room:
@@ -183,7 +183,7 @@ class RayPool:
     }
     names, found = dict(self._nodes or {}), []
     for node, reference in calls.items():
-      with contextlib.suppress(errors.WorkersLost), self._losses():  # A lost node sees nothing.
+      with contextlib.suppress(errors.WorkersLost), self._losses():  # Lost nodes are skipped.
         try:
           result = self.get([reference], self._patience)
         except ray.exceptions.GetTimeoutError:
@@ -237,9 +237,9 @@ class RayPool:
     return remote
 
   def leave_out(self, error: Exception, then: str) -> bool:
-    """Stops using a node that is short of memory; returns False if it is the last node.
+    """Stops using the node that `error` calls short of memory; returns False if it is the last.
 
-    Ray itself does not repeat the last call of a process on such a node.
+    Ray itself does not repeat a call if it is the last one of the calling process on such a node.
     """
     nodes = self._nodes or {}
     short = next((node for node in nodes if node in str(error)), '')
@@ -264,7 +264,7 @@ class RayPool:
     return ready
 
   def look(self, calls: list[ray_round.Call]) -> list[ray_round.Call]:
-    """Looks at the cluster from time to time; returns the calls that have become late."""
+    """Looks at the cluster every few seconds; returns the calls that have become late."""
     if time.monotonic() - self._looked < _LOOK_SECONDS:
       return []
     self._look()
@@ -273,7 +273,7 @@ class RayPool:
     if not self._room:
       return []
     most = self.late_after()
-    # Each time twice as long: they may all wait for a cluster that others keep busy.
+    # The limit doubles with each copy: all may wait for a cluster that others keep busy.
     return [c for c in calls if not c.is_late and now - c.began > most * 2**c.copies]
 
   def late_after(self) -> float:
@@ -281,7 +281,7 @@ class RayPool:
     return max(self._patience, _MANY_TIMES * max(self._longest))
 
   def note(self, call: ray_round.Call, info: ray_worker.Info) -> None:
-    """Counts a call that has ended, and reports it if it was a retry."""
+    """Counts a call that has ended; reports a retry. Raises WorkerError if versions differ."""
     if info.versions != ray_worker.versions():
       raise errors.WorkerError(
         self.line(

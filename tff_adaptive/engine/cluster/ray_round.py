@@ -20,21 +20,21 @@ Node = tuple[int, int]
 
 _ENDED = (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError)
 
-_NAMED = 8  # So many clients a line names.
-_MOST_COPIES = 4  # Of a call that does not end; then the round is given up.
+_NAMED = 8  # The most clients that a line names.
+_MOST_COPIES = 4  # If a call and this many copies of it do not end, the round is given up.
 
 
 @dataclasses.dataclass(eq=False)
 class Call:
-  """Subrounds that a worker trains; a late call is given to a second worker.
+  """A call in which a worker trains some subrounds; a late call is given to a second worker too.
 
   Attributes:
     node: The node of the `schedule.MergeTree` whose sum the call makes.
     subrounds: The numbers of the subrounds.
-    work: Their inputs.
-    began: The `time.monotonic()` at which the call was given.
-    is_late: Whether it was given again.
-    copies: How often it had been given before.
+    work: The inputs of the subrounds.
+    began: The `time.monotonic()` at which the call was submitted.
+    is_late: Whether a copy of the call was submitted after it.
+    copies: The number of copies of the call that were submitted before it.
   """
 
   node: Node
@@ -71,10 +71,10 @@ class Round:
       if wire.is_divided(t) and client_references.is_referenced(value)
     )
     self._waiting = schedule.Waiting(workload.costs)
-    self._calls: dict[Any, tuple[Call, list[Any]]] = {}  # By the reference of `Info`.
-    self._trained_sums: dict[Node, Any] = {}  # References, of what calls have trained.
-    self._sums: dict[Node, Any] = {}  # The same, and of what merges make of them.
-    self._results: dict[int, Any] = {}  # By a call's first subround.
+    self._calls: dict[Any, tuple[Call, list[Any]]] = {}  # Key: `Info`'s reference.
+    self._trained_sums: dict[Node, Any] = {}  # References to the sums that calls return.
+    self._sums: dict[Node, Any] = {}  # The same, and references to merged sums.
+    self._results: dict[int, Any] = {}  # Key: a call's first subround.
     self._trained = 0
 
   def run(self) -> Outcome:
@@ -144,7 +144,7 @@ class Round:
     self._submit(dataclasses.replace(call, began=time.monotonic(), is_late=False, copies=copies))
 
   def _end_call(self, reference: Any) -> None:
-    if reference not in self._calls:  # Another call of the same has ended, in the same instant.
+    if reference not in self._calls:  # A copy of the call has ended at the same time.
       return
     call, (sums, results, _) = self._calls.pop(reference)
     try:
@@ -163,7 +163,7 @@ class Round:
       raise errors.WorkersLost(self._pool.line(line)) from None
     self._pool.note(call, info)
     others = [other for other, (c, _) in self._calls.items() if c.node == call.node]
-    for other in others:  # It counts once; the other ends when it ends.
+    for other in others:  # They run on, but only the first result counts.
       del self._calls[other]
     self._results[call.subrounds[0]] = results
     self._trained += len(call.subrounds)
@@ -176,7 +176,7 @@ class Round:
     return f'{call} ({self._clients(places)})'
 
   def _clients(self, places: Sequence[int]) -> str:
-    """Names some clients, by id if there are references, else by place in the cohort."""
+    """Returns text with some clients' ids, or without references their places in the cohort."""
     workload = self._workload
     names = [str(i + 1) for i in places]
     for value, t in zip(workload.inputs, workload.stage.input_types):
@@ -187,14 +187,14 @@ class Round:
     return f'client{"s" if len(names) > 1 else ""} {", ".join(names[:_NAMED])}{more}'
 
   def _know(self, node: Node, sums: Any) -> None:
-    """Begins the merge of a node with its neighbour, which may lead to further merges."""
+    """Records the sum of a node, and begins all merges of sums that this makes possible."""
     self._sums[node] = sums
     if node == self._tree.root or not self._workload.stage.num_aggregates:
       return
     parent = self._tree.parent(node)
     children = self._tree.children(parent)
     if parent == self._tree.root or not all(child in self._sums for child in children):
-      return  # The last merge is the trainer's.
+      return  # The trainer does the last merge.
     of_children = [self._sums[child] for child in children]
     self._know(parent, self._merge(parent, *of_children) if len(children) == 2 else of_children[0])
 

@@ -25,9 +25,9 @@ class Settings(NamedTuple):
   """The resources and options of a worker.
 
   Attributes:
-    cpus: The number of clients that it trains at once, with one thread for each operation.
-    gpus: Its share of GPUs; 0 hides them from it.
-    memory: The bytes of memory that Ray reserves for it; 0 reserves none.
+    cpus: The number of clients that a worker trains at once, with one thread for each operation.
+    gpus: The worker's number of GPUs, or share of one; 0 hides all GPUs.
+    memory: The bytes of memory that Ray reserves for the worker; 0 reserves none.
   """
 
   cpus: int = 1
@@ -41,10 +41,10 @@ class Settings(NamedTuple):
 
 
 class Info(NamedTuple):
-  """A report of a call.
+  """What a worker reports about a call.
 
   Attributes:
-    attempt: The number of earlier attempts, which were lost with their worker.
+    attempt: The number of earlier attempts, which were lost with their workers.
     where: The worker, such as 'process 123 on 10.0.0.2'.
     versions: The result of `versions` in the worker.
     seconds: The duration of the call.
@@ -57,7 +57,7 @@ class Info(NamedTuple):
 
 
 def versions() -> str:
-  """Returns the versions that all processes must share; Ray compares those of Python and itself."""
+  """Returns text with the versions that all processes must share, except Ray's and Python's."""
   import tensorflow as tf
   import tensorflow_federated as tff
 
@@ -72,13 +72,14 @@ def warm_up(settings: Settings) -> None:
 
 
 class Subrounds(NamedTuple):
-  """The inputs of some subrounds that differ from call to call.
+  """The inputs of the subrounds of one call. Inputs that all calls share are sent apart.
 
   Attributes:
-    divided: For each subround, and each input of the stage, the results of `wire.encode` by client,
-      or the `wire.Keys` of the values; None for an input that is not divided among clients.
+    divided: For each subround a list with an entry for each input of the stage: a list with the
+      result of `wire.encode` for each client, or the `wire.Keys` of these values, or None if the
+      input is not divided among clients.
     stored: See `subrounds.Workload`.
-    sources: Name -> a list with the reference of a source.
+    sources: The name of a source -> a list with Ray's reference to it.
   """
 
   divided: list[list[Any]]
@@ -94,10 +95,9 @@ def train(
   Args:
     settings: The worker's settings.
     key: The stage's digest.
-    reference: A list with the reference of its `Stage.octets`, for workers that lack the stage.
-    common: For each input of the stage the result of `wire.encode`; None for inputs that are
-      divided.
-    subrounds: The subrounds.
+    reference: A list with Ray's reference to `Stage.octets`, for workers that lack the stage.
+    common: For each input of the stage the result of `wire.encode`; None for divided inputs.
+    subrounds: The divided inputs.
 
   Returns:
     The merged accumulators, the other results of each subround, and the call's `Info`.
@@ -130,14 +130,14 @@ def train(
 
 @contextlib.contextmanager
 def _as_text() -> Iterator[None]:
-  """Converts errors of user code to `errors.Failure`, which every process can unpickle."""
+  """A context manager that turns errors of user code into an `errors.Failure`."""
   try:
     yield
   except (errors.WorkerError, errors.Failure, KeyboardInterrupt):
     raise
-  except library.KernelError as error:  # A compiler is not on each machine that it is on another.
+  except library.KernelError as error:  # This machine may lack a compiler.
     raise errors.WorkerError(f'Worker {_where()}: {error}') from None
-  except BaseException as error:  # At SystemExit Ray would end the worker without a word.
+  except BaseException as error:  # At SystemExit Ray would silently end the worker.
     raise errors.Failure.of(error, _where()) from None
 
 
@@ -175,13 +175,13 @@ class OpenSource:
     missing = [key for key in keys if key not in found]
     found.update(zip(missing, self.source.load(missing) if missing else []))
     for key in keys:
-      with contextlib.suppress(ValueError):  # It is larger than all that is kept may be.
+      with contextlib.suppress(ValueError):  # The value is larger than the cache.
         self._cache[key] = found[key]
     return [found[key] for key in keys]
 
 
 def opened(name: str, references: Mapping[str, Any]) -> OpenSource:
-  """Returns a source, which is opened at its first use; the least recently used is dropped."""
+  """Returns the source `name`, which is opened unless it is still open from a recent use."""
   if name not in _sources:
     _sources[name] = OpenSource(_open(references[name][0]))
   source: OpenSource = _sources[name]
@@ -195,7 +195,7 @@ def _open(reference: Any) -> Any:
   octets, buffers = ray.get(reference)
   try:
     return pickle.loads(octets, buffers=buffers)
-  except Exception as error:  # Whatever it raises: files that are not there, or differ.
+  except Exception as error:  # Of any kind: files may be missing, or differ.
     reason = ' '.join(str(error).split())
     raise errors.WorkerError(f'Worker {_where()} cannot open what clients have: {reason}') from None
 
@@ -224,7 +224,7 @@ def num_bytes(value: Any) -> int:
 
 
 def call(function: Callable[[Any], Any], argument: Any) -> Any:
-  """Calls a function; if Ray retries the call, it runs again."""
+  """Returns the result of a function. If Ray retries the call, the function runs again."""
   with _as_text():
     return function(argument)
 
@@ -252,10 +252,10 @@ def _stage(settings: Settings, key: str, reference: list[Any]) -> Any:
 
 @functools.cache
 def _engine(settings: Settings) -> Any:
-  """Returns the process's engine, with the threads and devices of its share of the machine."""
+  """Returns this process's engine, with the threads and devices that the settings allow."""
   os.environ['TF_NUM_INTRAOP_THREADS'] = '1'
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-  gc.disable()  # While modules are made, which stay: a fifth of the time they take.
+  gc.disable()  # This saves a fifth of the time of imports, whose objects stay anyhow.
   from tff_adaptive.devices import placement
   from tff_adaptive.engine.graph import context
 
@@ -263,9 +263,9 @@ def _engine(settings: Settings) -> Any:
   gc.enable()
 
   if settings.gpus:
-    os.environ.setdefault('TF_FORCE_GPU_ALLOW_GROWTH', 'true')  # Others may share it.
+    os.environ.setdefault('TF_FORCE_GPU_ALLOW_GROWTH', 'true')  # Others may share the GPU.
   else:
-    # More would hand operations to each other, which takes a fifth of the processor's time.
+    # More threads would pass operations to each other, which takes a fifth of the time.
     os.environ['TF_NUM_INTEROP_THREADS'] = str(settings.cpus)
     placement.hide_gpus()
   device = 'gpu' if settings.gpus else 'cpu'

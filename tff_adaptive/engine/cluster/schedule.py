@@ -1,6 +1,6 @@
 """Divides a cohort into subrounds, orders merges, and counts the workers of a node.
 
-The first two depend on the cohort only, so speed and loss of workers change no bit of a result.
+Subrounds and merges depend on the cohort only: the loss of workers changes no bit of a result.
 """
 
 import functools
@@ -29,13 +29,13 @@ def room(resources: Mapping[str, float], cpus: int, gpus: float, memory: int = 0
     rooms.append(resources.get('memory', 0) // memory)
   if gpus:
     there = int(resources.get('GPU', 0))
-    # A part is of one GPU: two of 0.6 need two. In floating point 1 // 0.1 is 9.
+    # A fraction is of one GPU, so two workers with 0.6 need two GPUs. Rounding: 1 // 0.1 is 9.0.
     rooms.append(there * int(1 / gpus + 1e-9) if gpus < 1 else there // gpus)
   return int(min(rooms))
 
 
 def divide(costs: Sequence[float], subrounds: int) -> list[list[int]]:
-  """Divides clients into subrounds of similar cost: the costliest first, to the least loaded.
+  """Divides clients into subrounds of similar cost: each, the costliest first, joins the cheapest.
 
   Args:
     costs: The cost of each client of the cohort, in examples.
@@ -59,7 +59,7 @@ def divide(costs: Sequence[float], subrounds: int) -> list[list[int]]:
 
 
 class MergeTree:
-  """The binary tree by which the sums of neighbouring subrounds are merged; `leaves` counts them.
+  """A binary tree with the order in which the sums of `leaves` subrounds are merged.
 
   A node is (level, position). The leaves, (0, subround), are the subrounds' sums.
   """
@@ -94,7 +94,7 @@ class MergeTree:
     merge: Callable[[Value, Value], Value],
     node: tuple[int, int] | None = None,
   ) -> Value:
-    """Merges the known values below a node, by default the root, to the node's value."""
+    """Returns the value of a node, by default the root, merged from `known` values below it."""
     node = node or self.root
     if node in known:
       return known[node]
@@ -102,15 +102,15 @@ class MergeTree:
 
 
 class Waiting:
-  """The subrounds that no worker trains yet (`costs` has one for each), as nodes of the tree.
+  """The subrounds that no worker has begun, as nodes of a `MergeTree`.
 
-  A worker gets a node, trains the subrounds below it one after another, and returns one sum. Large
-  nodes come first and small ones last, so that all workers end at about the same time.
+  `costs` has the cost of each subround. A worker gets a node, trains its subrounds one by one, and
+  returns one sum. Large nodes come first, so that all workers end at about the same time.
   """
 
   def __init__(self, costs: Sequence[float]):
     self._tree = MergeTree(len(costs))
-    self._before = [0.0, *itertools.accumulate(costs)]  # What the subrounds before one cost.
+    self._before = [0.0, *itertools.accumulate(costs)]  # The cost of all subrounds before each.
     self._total = self._left = self._before[-1]
     self._nodes = [(-self._total, self._tree.root)]  # A heap, the costliest first.
 
@@ -123,10 +123,10 @@ class Waiting:
     return self._before[leaves.stop] - self._before[leaves.start]
 
   def take(self, workers: int, worthwhile: float) -> tuple[int, int]:
-    """Takes the costliest node that costs at most half of an even share of what is left.
+    """Returns the costliest node within a limit, and removes it. A single subround has no limit.
 
-    The limit is at least `worthwhile`, so that short nodes are not called one by one, unless
-    workers would then have nothing to do.
+    The limit is half of a worker's even share of the remaining cost. It is at least `worthwhile`,
+    because a call has a cost too, unless other workers would then have nothing to do.
     """
     most = max(min(worthwhile, _UNEVEN * self._total / workers), self._left / workers / 2)
     while True:

@@ -1,7 +1,7 @@
 """Cuts a federated computation into stages that the server and the clients run in turn.
 
 In call-dominant form a computation is a list of calls. Each call goes into the first stage in which
-all its inputs are known. Even stages are the server's, odd ones the clients'. An aggregate belongs
+all its inputs are known. The server runs even stages, the clients odd ones. An aggregate belongs
 to the clients' stage up to its accumulators; the accumulators of several groups of clients are
 merged afterwards. A clients' stage gets only the broadcast of the server's state, and the new
 client states are among its results.
@@ -24,24 +24,24 @@ Octets = tuple[bytes, bytes | None, int]
 _framework = private_apis.framework()
 _AGGREGATE = _framework.FEDERATED_AGGREGATE.uri
 _INPUT = 'stage_input'
-ARGUMENT = 'argument_part'  # With 'argument_part_0_1' a placed part begins; calls have TFF's names.
+ARGUMENT = 'argument_part'  # 'argument_part_0_1' is argument[0][1]; calls have TFF's names.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stage:
-  """The calls of the server, or of the clients, between two exchanges, and their engine.
+  """A part of a computation that the server, or the clients, run without exchanging values.
 
   In a worker, which reads the stage from bytes, `report`, `inputs` and `outputs` are not set.
 
   Attributes:
-    engine: The engine that runs the computations.
-    comp: The computation `<inputs> -> <outputs>`.
+    engine: The engine that runs the stage.
+    comp: The stage as a computation `<inputs> -> <outputs>`.
     merge: `<accumulators, accumulators> -> accumulators`; None without aggregates.
     report: `accumulators -> values of the aggregates`; None without aggregates.
     num_aggregates: The number of aggregates. Their accumulators are the last outputs.
-    at_clients: Whether the calls are the clients'.
-    inputs: The names of the elements of the computation's parameter.
-    outputs: The names of the elements of its result.
+    at_clients: Whether the clients run the stage.
+    inputs: The names of the elements of the parameter of `comp`.
+    outputs: The names of the elements of the result of `comp`.
   """
 
   engine: context.GraphContext
@@ -75,7 +75,7 @@ class Stage:
 
   @classmethod
   def read(cls, octets: Octets, engine: context.GraphContext) -> 'Stage':
-    """Reads a serialized stage in this process."""
+    """Returns the stage that the method `octets` serialized in another process."""
     comp, merge, num_aggregates = octets
     read = private_apis.computation_from_bytes
     return cls(engine, read(comp), merge and read(merge), num_aggregates=num_aggregates)
@@ -118,7 +118,7 @@ class Program:
   Attributes:
     stages: The stages in the order in which they run.
     passed_on: The names of the parts of the argument that are parts of the result too.
-    result: A function from the values by name to the result.
+    result: A function that returns the result, given a mapping from names to values.
   """
 
   stages: tuple[Stage, ...]
@@ -136,13 +136,13 @@ class _Splitter:
 
   def __init__(self, block: Block, engine: context.GraphContext):
     self._engine, self._parameter = engine, block.parameter_name
-    self._types: dict[str, tff.types.Type] = {}  # Of the parts of the argument, and of the calls.
+    self._types: dict[str, tff.types.Type] = {}  # By the name of an argument's part or a call.
     body, _ = _framework.transform_preorder(block.result, self._with_part_named)
     is_block = isinstance(body, _framework.Block)
     self._result = body.result if is_block else body
     self._calls = dict(body.locals) if is_block else {}
     self._types.update((name, call.type_signature) for name, call in self._calls.items())
-    self._stages: dict[str, int | None] = {}  # None: needs nothing, made wherever it is used.
+    self._stages: dict[str, int | None] = {}  # None: the call is part of each stage that uses it.
     known: dict[str, int] = {}
     for name, call in self._calls.items():
       needs = [known.get(other, 0) for other in self._needs(call)]
@@ -157,7 +157,7 @@ class _Splitter:
       known[name] = stage + _is_aggregate(call)
 
   def _with_part_named(self, block: Block) -> tuple[Block, bool]:
-    """Replaces a selection from the argument by a reference to the part, or a struct of these."""
+    """Replaces a selection from the argument by a reference to that part, or a struct of these."""
     path: list[int] = []
     root = block
     while isinstance(root, _framework.Selection):
@@ -223,7 +223,7 @@ class _Splitter:
     return made
 
   def _names(self, block: Block) -> list[str]:
-    """Returns the parts of the argument, and the calls, that a block refers to."""
+    """Returns the names of the argument's parts, and of the calls, to which a block refers."""
     found: dict[str, None] = {}
 
     def note(inner: Block) -> tuple[Block, bool]:
@@ -263,7 +263,7 @@ class _Splitter:
 
 
 def _resolved(block: Block, known: Mapping[str, Any]) -> Any:
-  """Returns the value of a result, which is a name or a struct of names."""
+  """Returns the value of a result, given as a reference to a known value or a struct of these."""
   if isinstance(block, _framework.Struct):
     elements = tff.structure.iter_elements(block)
     return tff.structure.Struct([(n, _resolved(b, known)) for n, b in elements])
@@ -273,7 +273,7 @@ def _resolved(block: Block, known: Mapping[str, Any]) -> Any:
 
 
 def _draws(call: Block) -> bool:
-  """Whether a call is stateful, such as a random draw; it then runs once, at the server."""
+  """Returns whether a call is stateful, such as a random draw. It then runs once, at the server."""
   if not isinstance(call, _framework.Call):
     return False
   function = call.function
@@ -289,9 +289,9 @@ def _is_aggregate(call: Block) -> bool:
 
 
 def _with_identity_report(call: Block) -> Block:
-  """Returns an aggregate's call that reports its accumulator."""
+  """Returns an aggregate's call, changed so that its result is the accumulator."""
   *arguments, _ = call.argument
-  # Of the intrinsic, not of its arguments: a value equal at all clients is one of each client's.
+  # The intrinsic's types, not its arguments': an argument may have one value for all clients.
   *types, report = call.function.type_signature.parameter
   identity = _framework.Lambda(
     'accumulator', report.parameter, _framework.Reference('accumulator', report.parameter)

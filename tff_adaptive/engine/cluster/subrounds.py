@@ -1,6 +1,6 @@
-"""Trains a cohort in subrounds: clients' stages part by part, the server's as a whole.
+"""Trains a cohort in parts, called subrounds. The server's stages run as a whole.
 
-A result depends on the number of subrounds. To the bit, it does not depend on where they are
+A result depends on the number of subrounds. It does not depend, in any bit, on where they are
 trained, in which order they end, or which of them are repeated.
 """
 
@@ -17,14 +17,14 @@ from tff_adaptive.engine.graph import context, feeds, values
 
 
 class Workload(NamedTuple):
-  """A clients' stage and its cohort.
+  """A clients' stage, its inputs, and the division of the cohort into subrounds.
 
   Attributes:
     stage: The stage.
     inputs: A value for each input of the stage; for inputs divided among clients, a list by client.
     parts: The clients' positions in the cohort, for each subround.
     costs: The cost of each subround, in examples.
-    stored: Position of each result that the source of an input stores -> position of this input.
+    stored: Position of a result -> position of the input whose source stores the result.
   """
 
   stage: stages.Stage
@@ -56,7 +56,7 @@ def train(workload: Workload) -> Outcome:
 
 
 def train_part(workload: Workload, part: Sequence[int]) -> tuple[list[Any], list[Any]]:
-  """Trains the clients of one subround; returns accumulators, and the other results."""
+  """Trains the clients of one subround; returns the accumulators, and the other results."""
   is_divided = [wire.is_divided(t) for t in workload.stage.input_types]
   inputs = [[v[i] for i in part] if d else v for v, d in zip(workload.inputs, is_divided)]
   loaded = [client_references.resolve(v) if d else v for v, d in zip(inputs, is_divided)]
@@ -69,7 +69,7 @@ def train_part(workload: Workload, part: Sequence[int]) -> tuple[list[Any], list
 
 
 class SubroundContext(tff.framework.SyncContext):
-  """Runs TFF computations with their cohort in subrounds, in this process or elsewhere.
+  """A TFF context that trains a cohort in subrounds, in this process or elsewhere.
 
   A client-placed result is a sequence with one value for each client.
   """
@@ -87,7 +87,7 @@ class SubroundContext(tff.framework.SyncContext):
       subrounds: Number of parts into which a cohort is divided. With the same number, results are
         equal to the bit wherever they are computed, if each operation uses one thread.
       server: The engine of the server's part. The default is a `GraphContext`.
-      train: A function that trains the clients. By default the server's engine does.
+      train: A function that trains the clients. By default the server's engine trains them here.
 
     Raises:
       ValueError: If `subrounds` is below 1.
@@ -108,7 +108,7 @@ class SubroundContext(tff.framework.SyncContext):
     lengths = [len(known[key]) for key, t in types.items() if wire.is_divided(t)]
     is_cohort = len(set(lengths)) == 1 and lengths[0] > 0
     program = self._program(comp) if is_cohort else None
-    if program is None:  # Lengths that differ are refused there.
+    if program is None:  # The engine refuses lengths that differ.
       return self._server.invoke(comp, arg)
     costs = _costs(known, types)
     for stage in program.stages:
@@ -128,7 +128,7 @@ class SubroundContext(tff.framework.SyncContext):
     if not made:
       program = stages.split(comp, self._server)
       of_clients = [stage for stage in program.stages if stage.at_clients]
-      # Where nothing says how many clients a part has, the whole is done undivided.
+      # A stage without a divided input cannot be divided; then the whole computation is not.
       can_divide = all(any(map(wire.is_divided, stage.input_types)) for stage in of_clients)
       made['program'] = program if can_divide else None
     return made['program']
@@ -144,7 +144,7 @@ class SubroundContext(tff.framework.SyncContext):
     joined = []
     for i, type_spec in enumerate(stage.result_types):
       pieces = [results[i] for results in outcome.results]
-      # Else it is one value for all clients.
+      # A result that is not divided is the same in all subrounds.
       joined.append(wire.in_order(pieces, parts) if wire.is_divided(type_spec) else pieces[0])
     return joined + stage.reported(outcome.sums)
 
@@ -152,7 +152,7 @@ class SubroundContext(tff.framework.SyncContext):
 def set_subround_context(
   subrounds: int = schedule.DEFAULT_SUBROUNDS, server: context.GraphContext | None = None
 ) -> None:
-  """Makes the graph engine with subrounds the default context of TFF.
+  """Makes a `SubroundContext`, the graph engine with subrounds, the default context of TFF.
 
   Its results equal those of `set_ray_context` with the same number of subrounds, to the bit. For
   this, each operation must use one thread, which is set if TensorFlow has not run an operation yet.
@@ -169,14 +169,14 @@ def set_subround_context(
 
 
 def use_one_thread() -> None:
-  """Makes each operation use one thread, as in the workers, because some sums depend on it."""
+  """Makes each operation use one thread, as workers do: some sums depend on this number."""
   if not tf.config.threading.get_intra_op_parallelism_threads():
     with contextlib.suppress(RuntimeError):  # TensorFlow has begun: the number is fixed.
       tf.config.threading.set_intra_op_parallelism_threads(1)
 
 
 def _stored(program: stages.Program, stage: stages.Stage, inputs: list[Any]) -> dict[int, int]:
-  """Finds results of an input's type that its source can store because nothing else needs them."""
+  """Returns `Workload.stored`: results of an input's type that no later stage uses."""
   later = {key for other in program.stages for key in other.inputs}
   stored: dict[int, int] = {}
   for position, (key, type_spec) in enumerate(zip(stage.outputs, stage.result_types)):
@@ -199,7 +199,7 @@ def _costs(known: dict[Any, Any], types: dict[Any, tff.types.Type]) -> list[floa
 
 
 def _parts(value: Any, type_spec: tff.types.Type, name: str = stages.ARGUMENT) -> Any:
-  """Yields name, value and type of the parts of an argument that are placed, or not structs."""
+  """Yields the name, value and type of each part of an argument that is placed or not a struct."""
   value = feeds.ingested(value)
   if not isinstance(type_spec, tff.types.StructType):
     yield name, value, type_spec
@@ -210,6 +210,6 @@ def _parts(value: Any, type_spec: tff.types.Type, name: str = stages.ARGUMENT) -
 
 
 def _as_returned(value: Any, type_spec: tff.types.Type) -> Any:
-  """Returns a part of the argument as a result: checked, and as NumPy values."""
+  """Returns a part of the argument in the form of a result, as checked NumPy values."""
   value = client_references.resolve(value) if wire.is_divided(type_spec) else value
   return wire.to_python(wire.encode(value, type_spec), type_spec)

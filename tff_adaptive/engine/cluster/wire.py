@@ -17,14 +17,14 @@ from tff_adaptive.engine.graph import datasets, values
 
 
 class Keys(NamedTuple):
-  """References to clients' values: the name of their source, and the pickled list of their keys."""
+  """The keys of clients' values that a worker loads from a source."""
 
-  source: str  # The name of their source.
-  pickled: bytes  # The list of their keys.
+  source: str  # The name of the source.
+  pickled: bytes  # The list of the keys, pickled.
 
 
 def is_divided(type_spec: tff.types.Type) -> bool:
-  """Whether a type has a value for each client."""
+  """Returns whether values of a type are divided: a list with one value for each client."""
   return (
     isinstance(type_spec, tff.types.FederatedType)
     and type_spec.placement is tff.CLIENTS
@@ -38,10 +38,10 @@ def member(type_spec: tff.types.Type) -> tff.types.Type:
 
 
 def encode(value: Any, type_spec: tff.types.Type) -> list[Any]:
-  """Returns the flat leaves of a value; for a client-placed value, a list of these by client.
+  """Returns the flat leaves of a value; for a divided value, a list with those of each client.
 
-  Leaves are NumPy arrays. A dataset becomes its graph as bytes, and a list of elements a list of
-  encoded elements.
+  A leaf is a NumPy array. The leaf of a sequence is the dataset's graph as bytes, or, if the value
+  is a list of elements, a list of encoded elements.
   """
   if is_divided(type_spec):
     return [encode(row, type_spec.member) for row in value]
@@ -76,7 +76,7 @@ def _graph_of(variant: tf.Tensor) -> bytes:
 
 
 def as_tensors(flat: list[Any]) -> list[Any]:
-  """Copies arrays of `encode` into tensors; otherwise the engine would copy them in each call."""
+  """Copies encoded arrays into tensors, so that the engine does not copy them in each call."""
   return [tf.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in flat]
 
 
