@@ -1,8 +1,8 @@
 """Adaptive federated optimization on TensorFlow Federated.
 
-A federated optimizer is a client optimizer, a client correction, an aggregation, a server optimizer
-and a schedule. The public names are in `__init__.pyi`. They are loaded at their first use, so that
-importing this package imports neither TensorFlow nor TFF.
+A federated optimizer consists of a client optimizer, a client correction, an aggregation, a server
+optimizer and a schedule. The public names are listed in `__init__.pyi`. They are loaded at their
+first use, so that importing this package imports neither TensorFlow nor TFF.
 
     import tff_adaptive
 

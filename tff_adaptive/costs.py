@@ -1,7 +1,7 @@
-"""The costs of a round: bytes sent, local steps and gradients. No TensorFlow.
+"""Computes the costs of a round: bytes sent, local steps and gradients. Imports no TensorFlow.
 
-`algorithms.counts` counts what an algorithm sends and computes. For the package's algorithms the
-bytes are the published ones, for example of table 5 of "AdaBest" (Varno et al., 2022).
+`algorithms.counts` counts what a client of an algorithm sends and computes. For this package's
+algorithms the bytes are the published ones, as in table 5 of "AdaBest" (Varno et al., 2022).
 """
 
 import dataclasses
@@ -15,22 +15,22 @@ COLUMNS = ('megabytes_down', 'megabytes_up', 'local_steps', 'gradients')
 
 @dataclasses.dataclass(frozen=True)
 class CostModel:
-  """The costs of an algorithm on a model, for cohorts of any size.
+  """The communication and computation of an algorithm on a model; `round` gives a round's costs.
 
-  For SCAFFOLD/m and FedCM, n numbers are counted as sent up, as published. Here a client adds both
-  g_i and the quotient g_i / (K_i eta_l) to sums, because with unequal K_i the mean of the quotients
-  does not follow from the mean of the g_i. A server that sees each client's update needs only g_i
-  and K_i. A server that sees only sums needs 2n numbers, like SCAFFOLD. As published, AdaBest's
-  numbers of examples are not counted.
+  For SCAFFOLD/m and FedCM, the upload of client i counts as n numbers, as published. A server that
+  sees each client's update g_i needs only g_i and K_i, the client's number of local steps. A server
+  that sees only sums over the clients, as here, needs 2n numbers, as for SCAFFOLD: the sum of the
+  g_i and that of g_i / (K_i eta_l), with the client rate eta_l. If the K_i differ, the second does
+  not follow from the first. As published, AdaBest's numbers of examples are not counted.
 
   Attributes:
-    counts: A client's communication and computation, the result of `algorithms.counts`.
+    counts: A client's communication and computation in a round, from `algorithms.counts`.
     num_parameters: n, the number of the model's parameters, >= 1.
-    batch_size: B, the examples in a local step; None for all of a client's examples.
-    epochs: E, the passes over a client's examples.
-    bytes_per_parameter: 4 for float32.
-    fixed_steps: K, the local steps of every client that has examples (`Batching.local_steps`), in
-      place of E passes.
+    batch_size: B, the number of examples in a local step. None means all of a client's examples.
+    epochs: E, the number of passes over a client's examples in a round.
+    bytes_per_parameter: The size of a parameter, which is 4 for float32.
+    fixed_steps: K, the number of local steps of every client that has examples, in place of E
+      passes; see `Batching.local_steps`.
   """
 
   counts: registry.Counts
@@ -49,12 +49,12 @@ class CostModel:
 
   @property
   def bytes_of_client(self) -> tuple[int, int]:
-    """Returns the bytes that a client receives and sends in a round."""
+    """Returns the number of bytes that a client receives in a round, and the number it sends."""
     each = self.num_parameters * self.bytes_per_parameter
     return round(self.counts.down * each), round(self.counts.up * each)
 
   def local_steps(self, num_examples: int) -> int:
-    """Returns K_i, the local steps of a client with n_i examples: E ceil(n_i / B)."""
+    """Returns a client's number of local steps: `fixed_steps` if given, else E ceil(n_i / B)."""
     if self.fixed_steps is not None and num_examples:
       return self.fixed_steps
     return self.epochs * self._batches(num_examples)
@@ -68,15 +68,15 @@ class CostModel:
     client_steps: Sequence[int] | None = None,
     downloads: int | None = None,
   ) -> dict[str, float]:
-    """Returns the columns of metrics.csv for one round's costs; a megabyte is 10^6 bytes.
+    """Returns the costs of a round as columns of metrics.csv (`COLUMNS`); a megabyte is 10^6 bytes.
 
-    `gradients` counts gradients of a batch's loss. A gradient over all of a client's examples
-    counts as the batches of an epoch.
+    The column `gradients` is the number of gradients of a batch's loss. A gradient over all of a
+    client's examples counts as one for each batch of an epoch.
 
     Args:
-      client_examples: n_i of each client of the cohort: the examples that it trains on.
-      client_steps: K_i of each client, if clients may stop early; None if all take all their steps.
-      downloads: Number of clients that received the model, by default the cohort.
+      client_examples: The number of examples, n_i, on which each client of the cohort trains.
+      client_steps: The number of local steps of each client. None if no client stops early.
+      downloads: Number of clients that received the model, by default the size of the cohort.
     """
     bytes_down, bytes_up = self.bytes_of_client
     if client_steps is None:

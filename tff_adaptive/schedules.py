@@ -1,12 +1,12 @@
-"""Schedules: round number -> learning rate.
+"""Schedules, which compute the learning rate of a round.
 
-A schedule is a frozen dataclass that is called with the round t = 0, 1, 2, ... It keeps no state. A
-Python or NumPy integer gives a Python float. An integer tensor gives a float32 scalar tensor, as
-`tff.learning.optimizers.schedule_learning_rate` needs it. It is computed in float64, so that both
-agree up to the last rounding.
+A schedule is a frozen dataclass that is called with the round t = 0, 1, 2, ... It keeps no state.
+For a Python or NumPy integer it returns a Python float. For an integer tensor it returns a float32
+tensor, as `tff.learning.optimizers.schedule_learning_rate` needs it. The rate is computed in
+float64, so that both results agree up to the last rounding.
 
-Every schedule takes `warmup_rounds` = w. Its rate is multiplied by min(1, (t + 1) / w), which
-reaches 1 in round w - 1. The schedule still counts from round 0.
+Every schedule has the argument `warmup_rounds` = w. In round t the rate is multiplied by
+min(1, (t + 1) / w), which reaches 1 in round w - 1. After the warm-up t still counts from round 0.
 
 TensorFlow is imported only when a schedule is called with a tensor.
 """
@@ -23,16 +23,16 @@ from tff_adaptive import registry
 from tff_adaptive._utils import validation
 from tff_adaptive.registry import entries
 
-# The rounds that a plain Python function of the round can be used for in a graph.
+# The number of rounds for which a plain Python function can be a schedule in a graph.
 TABLE_ROUNDS = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-  """The base class of schedules. Subclasses define `_rate`, which is constant here.
+  """The base class of schedules. Subclasses override `_rate`, which is constant in this class.
 
   Attributes:
-    name: The entry in `registry.SCHEDULES` that describes its hyperparameters.
+    name: The entry of `registry.SCHEDULES` that describes the schedule's hyperparameters.
     base_rate: The rate of round 0 without warm-up; finite and >= 0.
     warmup_rounds: w, the number of rounds of linear warm-up; 0 for none.
   """
@@ -56,7 +56,7 @@ class Schedule:
       A float, or a float32 tensor of the shape of `round_number`.
 
     Raises:
-      ValueError: If an int is negative.
+      ValueError: If `round_number` is a negative int.
     """
     warmup = max(self.warmup_rounds, 1)
     if isinstance(round_number, numbers.Integral):
@@ -96,12 +96,12 @@ class InvSqrt(Schedule):
 class ExpDecay(Schedule):
   """The rate in round t is base_rate * factor ** floor(t / every), a step function.
 
-  This is EXPDECAY of "Adaptive Federated Optimization" (https://arxiv.org/abs/2003.00295), with
-  factor 0.1 every 500 rounds, the defaults.
+  This is EXPDECAY of "Adaptive Federated Optimization" (https://arxiv.org/abs/2003.00295). The
+  defaults are the paper's: a factor of 0.1 every 500 rounds.
 
   Attributes:
-    factor: The factor of each step, in (0, 1].
-    every: The number of rounds of one step, >= 1.
+    factor: The factor by which each step multiplies the rate, in (0, 1].
+    every: The number of rounds in a step, >= 1.
   """
 
   name: ClassVar[str] = 'exp_decay'
@@ -116,10 +116,10 @@ class ExpDecay(Schedule):
 class RoundDecay(Schedule):
   """The rate in round t is base_rate * factor ** t.
 
-  This is the decay of "AdaBest" (https://arxiv.org/abs/2204.13170), with factor 0.998.
+  The default factor, 0.998, is that of "AdaBest" (https://arxiv.org/abs/2204.13170).
 
   Attributes:
-    factor: The factor of each round, in (0, 1].
+    factor: The factor by which each round multiplies the rate, in (0, 1].
   """
 
   name: ClassVar[str] = 'round_decay'
@@ -131,12 +131,12 @@ class RoundDecay(Schedule):
 
 @dataclasses.dataclass(frozen=True)
 class Diminishing(Schedule):
-  """The rate is base_rate gamma / (gamma + E t), gamma = max(8 kappa, E).
+  """The rate in round t is base_rate * gamma / (gamma + E * t), with gamma = max(8 * kappa, E).
 
-  Theorem 1 of Li et al., ICLR 2020 (https://arxiv.org/abs/1907.02189) has the rate s_k = 2 / (alpha
-  (gamma + k)) in local step k, counted over all rounds, with E local steps a round. There f is
-  alpha-strongly convex and beta-smooth, and kappa = beta / alpha. Here a round keeps the rate of
-  its first step, k = E t. The theorem's rate has base_rate = 2 / (alpha gamma).
+  In Theorem 1 of Li et al., ICLR 2020 (https://arxiv.org/abs/1907.02189) local step k, counted over
+  all rounds, has the rate 2 / (alpha (gamma + k)). The objective is alpha-strongly convex and
+  beta-smooth, and kappa = beta / alpha. Here all steps of a round have the rate of its first step,
+  k = E t. With base_rate = 2 / (alpha gamma) this is the theorem's rate.
 
   Attributes:
     kappa: The problem's condition number, >= 1. With 1 the rate falls fastest.
@@ -149,7 +149,7 @@ class Diminishing(Schedule):
 
   @property
   def gamma(self) -> float:
-    """Returns max(8 kappa, E)."""
+    """Returns gamma = max(8 * kappa, E)."""
     return max(8.0 * self.kappa, float(self.local_steps))
 
   def _rate(self, t: Any) -> Any:
@@ -157,17 +157,17 @@ class Diminishing(Schedule):
 
 
 def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
-  """Returns a schedule for TensorFlow: int32 scalar tensor -> float32 scalar tensor.
+  """Returns a schedule for TensorFlow: a function from an int32 to a float32 scalar tensor.
 
   Args:
-    schedule: A rate, or a function of the round, counted from 0: a schedule of this module, a
-      Python function of an int, or a function of an integer tensor (with `tf.equal` for ==, which
-      compares identities in a TFF computation). A function is first called with the int 0. If it
-      returns a number, its first `TABLE_ROUNDS` rates become a table in the graph, and later rounds
-      fail. If it returns a tensor, or fails for an int, it is called with a tensor.
+    schedule: A rate, or a function of the round, counted from 0. The function is a schedule of this
+      module, a Python function of an int, or a function of an integer tensor (which must compare by
+      `tf.equal`, because == compares identities in a TFF computation). The last two are told apart
+      by a call with the int 0. If this returns a number, the function's first `TABLE_ROUNDS` rates
+      become a table in the graph, and later rounds fail. Otherwise it is called with a tensor.
   """
   function: Any = schedule if callable(schedule) else Constant(schedule)
-  rates: list[Any] = []  # The table, made once for all graphs that the rate is computed in.
+  rates: list[Any] = []  # The table, which is made once and used in all graphs.
 
   def rate(t: Any) -> Any:
     import tensorflow as tf  # Only here: see the module's docstring.
@@ -175,10 +175,10 @@ def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
     if isinstance(function, Schedule):
       return tf.cast(function(t), tf.float32)
     if not rates:
-      # First an int: a symbolic tensor may be taken for a number that is equal to no other.
+      # An int comes first: a function may take a symbolic tensor for a number unequal to all.
       try:
         wants_tensor = tf.is_tensor(function(0))
-      except Exception as error:  # That of 1 / t, say, would be an infinite rate of a tensor.
+      except Exception as error:  # With a tensor, 1 / 0 would not fail: the rate would be infinite.
         wants_tensor = not isinstance(error, ArithmeticError)
       if wants_tensor:
         return tf.cast(function(t), tf.float32)
@@ -193,7 +193,7 @@ def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _table(schedule: Callable[[Any], Any]) -> list[float]:
-  """Returns the rates of the first rounds of a plain Python function."""
+  """Returns the first `TABLE_ROUNDS` rates of a schedule that is a plain Python function."""
   rates, t = [], 0
   try:
     for t in range(TABLE_ROUNDS):
