@@ -39,7 +39,7 @@ class Callback:
     """Called before a round's clients are loaded; rounds count from 1."""
 
   def columns(self) -> Mapping[str, float]:
-    """Returns further columns of this round's row; called after the process has run."""
+    """Returns columns to add to the round's row. Called after the process has run."""
     return {}
 
   def round_end(self, row: Mapping[str, Any]) -> None:
@@ -53,7 +53,7 @@ class Callback:
     """Called after the state of a round has been saved."""
 
   def summary(self, rounds: int) -> Mapping[str, Any]:
-    """Returns further entries of the summary, after the given number of rounds."""
+    """Returns entries to add to summary.json, after `rounds` rounds."""
     del rounds
     return {}
 
@@ -78,9 +78,9 @@ class PrivacyCallback(Callback):
 
     Args:
       accountant: An `aggregation.Accountant`, which computes epsilon from the number of rounds.
-      delta: The delta of this epsilon.
-      rounds_per_evaluation: See `TrainingConfig`.
-      noise_seed: See `aggregation.Cohort`.
+      delta: The delta for which epsilon is computed.
+      rounds_per_evaluation: The same as in `TrainingConfig`.
+      noise_seed: The same as in `aggregation.Cohort`; None if the noise's seed is secret.
     """
     self._accountant, self._delta, self._every = accountant, delta, rounds_per_evaluation
     self._noise = 'noise is drawn from a secret, which the checkpoint has'
@@ -113,14 +113,14 @@ class PrivacyCallback(Callback):
 
 
 class RayCallback(Callback):
-  """Tells workers the number of the round, and adds their counters to the row.
+  """A callback that names the round in messages of Ray's workers, and adds counters to its row.
 
   The columns are seconds_waiting (for workers), bytes_to_workers, bytes_from_workers and
   subrounds_retried.
   """
 
   def __init__(self, context: Any):
-    """Creates the callback of an `engine.RayContext`."""
+    """Creates the callback; `context` is the run's `engine.RayContext`."""
     self._context = context
     self._before: Mapping[str, float] = {}
     self._say: Callable[[str], None] = print

@@ -13,7 +13,7 @@ from tff_adaptive.devices import threads
 from tff_adaptive.reports import client_distribution, report
 from tff_adaptive.training import protocols, rounds
 
-if TYPE_CHECKING:  # They load TFF, which a run of another process need not.
+if TYPE_CHECKING:  # These imports load TFF, which a process that is not TFF's does not need.
   from tff_adaptive import models
   from tff_adaptive.training.personalization import Personalize
 
@@ -29,8 +29,8 @@ class Group:
     clients: An object with `client_ids`, and `load(client_id)` for the examples to evaluate on.
     fine_tuned_on: An object with the same clients and the examples to fine-tune on. None for no
       personalization.
-    max_examples: The most examples of a client, taken from the beginning; None for all.
-    max_tuning_examples: The same for `fine_tuned_on`.
+    max_examples: A client is evaluated on at most this number of its first examples; None for all.
+    max_tuning_examples: The same limit for the examples of `fine_tuned_on`.
   """
 
   clients: protocols.ClientData
@@ -44,9 +44,9 @@ class ClientReport:
   """The results of an evaluation by client.
 
   Attributes:
-    columns: Column -> number: `clients_GROUP_METRIC_STATISTIC`, `clients_GROUP_inference_...` for
-      theta-bar, `clients_GROUP_personalized_...` after fine-tuning.
-    table: A CSV text with a line for each client.
+    columns: Column -> number, for `clients_GROUP_METRIC_STATISTIC`. METRIC begins with `inference_`
+      for the weights for inference, and with `personalized_` after fine-tuning.
+    table: A CSV text with a heading and a line for each client.
   """
 
   columns: dict[str, float]
@@ -54,7 +54,7 @@ class ClientReport:
 
 
 class ClientEvaluation:
-  """Evaluates the models of a server state on each client."""
+  """An evaluation of a run's models on each client of one or more groups."""
 
   def __init__(
     self,
@@ -74,10 +74,10 @@ class ClientEvaluation:
       groups: Name -> group of clients.
       rounds_per_evaluation: The number of rounds between evaluations, >= 1. Round 0 and the last
         round are evaluated too.
-      most_clients: The most clients of a group, the same ones each time; None for all.
+      most_clients: The maximum number of clients of a group, the same ones each time; None for all.
       personalize: A function that fine-tunes, see `build_personalization`; None for none.
-      seed: The seed for the choice of the clients.
-      batch_size: Examples evaluated at once.
+      seed: The seed of the choice of these clients.
+      batch_size: The number of examples that are evaluated at once.
     """
     self._metrics = model.metric_names
     from tff_adaptive.models import client_evaluation
@@ -91,14 +91,14 @@ class ClientEvaluation:
     }
 
   def is_due(self, number: int, last: int) -> bool:
-    """Whether round `number` of a run of `last` rounds is evaluated."""
+    """Returns whether round `number` of a run of `last` rounds is evaluated."""
     return number % self._every == 0 or number == last
 
   def evaluate(self, state: Any, number: int) -> ClientReport:
-    """Evaluates the models of a server state.
+    """Evaluates the models of a server state on each client.
 
     Args:
-      state: A server state. Its `inference_weights` are evaluated too, if it has some.
+      state: A server state. If it has `inference_weights`, they are evaluated too.
       number: The number of rounds done.
     """
     weight_sets = {'': rounds.trainable(state.global_model_weights)}
@@ -112,9 +112,9 @@ class ClientEvaluation:
       loaded = _loaded(name, group, ids, of_group)
       found = dict(zip(weight_sets, self._evaluate(list(weight_sets.values()), loaded)))
       if self._personalize is not None and group.fine_tuned_on is not None:
-        weights = list(weight_sets.values())[-1]  # theta-bar, where there is one.
+        weights = list(weight_sets.values())[-1]  # Those for inference, if there are any.
         found[PERSONALIZED] = self._personalized(weights, group, ids, number)
-      for model, sums in found.items():  # [C, M, 2].
+      for model, sums in found.items():  # sums: [clients, metrics, 2].
         for i, metric in enumerate(self._metrics):
           own = '_'.join(filter(None, (model, metric)))
           values = client_distribution.of_clients(sums[:, i])
@@ -130,7 +130,7 @@ class ClientEvaluation:
   def _personalized(
     self, weights: Any, group: Group, ids: Sequence[str], number: int
   ) -> np.ndarray:
-    """Returns the sums [C, M, 2] of models that are fine-tuned on each client."""
+    """Returns the metrics' sums [clients, metrics, 2], each client's after fine-tuning on it."""
     tuning, personalize = group.fine_tuned_on, self._personalize
     assert tuning is not None
     assert personalize is not None
@@ -139,7 +139,7 @@ class ClientEvaluation:
     lock = threading.Lock()
 
     def sums(client_id: str) -> np.ndarray:
-      with lock:  # Data need not bear being loaded by several threads at once.
+      with lock:  # Client data need not be safe for loading by several threads.
         own = _first(tuning.load(client_id), group.max_tuning_examples)
         heldout = _first(group.clients.load(client_id), group.max_examples)
       tuned = personalize(weights, own, positions[client_id], number)
@@ -152,7 +152,7 @@ class ClientEvaluation:
 def _loaded(
   name: str, group: Group, ids: Sequence[str], lines: list[dict[str, Any]]
 ) -> Iterator[dict[str, np.ndarray]]:
-  """Yields each client's data and adds its line to the table."""
+  """Yields each client's examples, and appends the client's line of the table to `lines`."""
   for client_id in ids:
     arrays = _first(group.clients.load(client_id), group.max_examples)
     lines.append({'group': name, 'client': report.cell(client_id), 'examples': len(arrays['y'])})

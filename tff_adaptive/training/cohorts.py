@@ -16,7 +16,7 @@ from tff_adaptive.population import buffered, rounds as population_rounds
 from tff_adaptive.training import protocols
 from tff_adaptive.training.config import TrainingConfig
 
-# Client id, its number, and by name what else its element has: its most local steps, say.
+# A client's id, its number, and (name, value) of each further entry of its data: `max_steps`, say.
 DatasetKey: TypeAlias = tuple[str, int, tuple[tuple[str, Any], ...]]
 
 
@@ -29,8 +29,8 @@ class Cohort:
     data: The result of `client.client_arrays` for each client, or a `ClientReference` to it. A
       client's number is its position among all ids.
     client_examples: The number of examples of each client.
-    plan: The plan of the round, in a run with a population.
-    client_steps: The number of local steps of each client, in a run with a population.
+    plan: The plan of the round; None in a run without a population.
+    client_steps: The number of local steps of each client; None in a run without a population.
   """
 
   client_ids: Sequence[str]
@@ -40,7 +40,7 @@ class Cohort:
   client_steps: Sequence[int] | None = None
 
   def check_finite(self) -> None:
-    """Raises ValueError if data are not finite; it names the client, the array and the row."""
+    """Raises ValueError if data are not finite. The error names the client, array and row."""
     for client_id, (examples,) in zip(self.client_ids, client_references.resolve(self.data)):
       for name in 'x', 'y':
         array = np.asarray(examples[name])
@@ -54,9 +54,9 @@ class Cohort:
 
 
 class ClientSource:
-  """Loads clients' datasets. A copy of it in another process loads the same ones.
+  """Loads clients' datasets. A copy of the source in another process loads the same datasets.
 
-  It can be pickled if the clients can be.
+  The source can be pickled if `clients` can be.
   """
 
   def __init__(self, clients: protocols.ClientData, max_examples: int | None):
@@ -64,7 +64,7 @@ class ClientSource:
     self._clients, self._max_examples = clients, max_examples
 
   def load(self, keys: Sequence[DatasetKey]) -> list[Any]:
-    """Returns `client.client_arrays` for each key."""
+    """Returns the result of `client.client_arrays` for each key."""
     found, most = [], self._max_examples
     for client_id, number, more in keys:
       arrays = self._clients.load(client_id)
@@ -111,10 +111,10 @@ def _check_size(cohort_size: int, num_clients: int) -> None:
 
 
 def working_order(sizes: Sequence[int]) -> list[int]:
-  """Returns the order in which an engine that trains a few clients at once gets them.
+  """Returns the order in which the clients are given to an engine that trains a few at once.
 
-  Large clients come early, so that small ones fill the processors at the end. The largest one comes
-  fourth: sums are made in this order, and those of the first three need not wait for it.
+  Large clients come early, so that small ones fill the processors at the end. The largest client
+  comes fourth: updates are added up in this order, and the first three need not wait for it.
 
   Returns:
     Positions in `sizes`: the four largest in rising order, then the others in falling order.
@@ -126,11 +126,11 @@ def working_order(sizes: Sequence[int]) -> list[int]:
 def simulate(
   config: TrainingConfig, clients: protocols.ClientData
 ) -> population_rounds.Simulation | None:
-  """Returns the simulation of a run's population, or None without one. Loads no client.
+  """Returns the simulation of a run's population, or None if it has none. Loads no client.
 
   Raises:
     ValueError: If there are fewer clients than `clients_per_round`, or the population does not fit
-      them. In a round fewer may be available, or `over_select` may ask for more.
+      the clients. It is no error if fewer are available in a round, or `over_select` asks for more.
   """
   _check_size(config.clients_per_round, len(clients.client_ids))
   population, costs = config.population, config.cost_model
@@ -173,7 +173,7 @@ class CohortLoader:
 
   Attributes:
     source: The source of the clients' data.
-    by_reference: Whether cohorts hold references to the source, so that nothing is loaded.
+    by_reference: Whether cohorts have references to clients' data, so that none are loaded here.
   """
 
   def __init__(
@@ -186,7 +186,7 @@ class CohortLoader:
 
     Args:
       clients: All clients, a `protocols.ClientData`.
-      config: The run's configuration. With `limits_steps` a client gets its maximum of steps.
+      config: The run's configuration. If it `limits_steps`, clients' data have `max_steps`.
       simulation: The simulation of the population. With None all clients are available and finish.
 
     Raises:
@@ -196,7 +196,7 @@ class CohortLoader:
     self.by_reference = False
     self._clients, self._ids = clients, clients.client_ids
     self._config, self._simulation = config, simulation
-    is_rising = all(a < b for a, b in itertools.pairwise(self._ids))  # Sorted: nothing to remember.
+    is_rising = all(a < b for a, b in itertools.pairwise(self._ids))  # Then no set is needed.
     if not is_rising and len(set(self._ids)) < len(self._ids):
       twice, _ = collections.Counter(self._ids).most_common(1)[0]
       raise ValueError(

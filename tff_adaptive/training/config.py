@@ -1,4 +1,4 @@
-"""The configuration of a run."""
+"""The configuration of a training run."""
 
 import dataclasses
 import json
@@ -13,48 +13,47 @@ from tff_adaptive.runs import capacity, config as config_file
 
 
 def _whole(default: Any, least: int, hint: str, *, changes_numbers: bool = True) -> Any:
-  """Declares a field with an integer of at least `least`."""
+  """Declares a dataclass field for an integer that is at least `least`."""
 
   def check(name: str, value: Any, hint: str) -> int:
     validation.whole_number(name, value, least, hint)
-    return int(value)  # Of NumPy's too: JSON knows no other.
+    return int(value)  # JSON cannot write NumPy's integers.
 
   return _field(default, check, hint, changes_numbers)
 
 
 def _field(default: Any, check: Any = None, hint: str = '', changes_numbers: bool = False) -> Any:
-  """Declares a field with a check; None is allowed if it is the default."""
+  """Declares a dataclass field with a check. None is not checked if it is the default."""
   metadata = {'check': check, 'hint': hint, 'changes_numbers': changes_numbers}
   return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-  """How long to train, on how many clients, and how often to evaluate and save.
+  """The settings of a run: its length, its clients, and how often it evaluates and saves.
 
   Attributes:
     rounds: Number of rounds of the whole run, >= 1. Round 0 is the initial model.
     clients_per_round: Number of clients drawn in each round, uniformly without replacement, >= 1.
     seed: The seed of the draws, >= 0.
-    max_examples_per_client: The most examples of a client, taken from the beginning; None for all.
+    max_examples_per_client: At most this number of a client's first examples is used; None for all.
     rounds_per_evaluation: The number of rounds between evaluations, >= 1. Round 0 and the last
       round are evaluated too.
     virtual_seconds_per_evaluation: If given, it replaces `rounds_per_evaluation`: the model is
       evaluated after the first round that ends at or after each multiple of this number of virtual
       seconds, above 0. It needs a `population`.
-    rounds_per_checkpoint: The number of rounds between checkpoints, >= 1; the last one is saved
-      too.
+    rounds_per_checkpoint: Number of rounds between checkpoints, >= 1. The last round is saved too.
     client_state_store: Where client states are kept between checkpoints: 'memory', the memory of
       this process, or 'shards', files beside the checkpoint, which workers read and write
-      themselves if they see the folder. A resumed run keeps the kind with which it began.
-    metric: The metric shown on the progress line.
+      themselves if they see the folder. A resumed run keeps the place with which it began.
+    metric: The name of the metric that progress shows and that `target` is about.
     cost_model: If given, metrics.csv and summary.json report the costs of rounds.
     population: If given, it determines availability, speed and failures of clients, and each
       round's virtual time is reported. It needs a `cost_model`. With None every drawn client
       finishes.
-    synchrony: If given, the server does not wait for all clients: a round is a server step, and
-      `clients_per_round` is the size of its buffer. It needs a `population`, and a process built
-      with `ClientTraining(versions=older_models(...))`.
+    synchrony: If given, training is asynchronous: the server does not wait for all clients, a round
+      is a server step, and `clients_per_round` is the size of the server's buffer. It needs a
+      `population`, and a process built with `ClientTraining(versions=older_models(...))`.
     target: If given, summary.json says when `metric` on validation data first reached it.
     stop_at_target: Whether the run ends with the evaluation in which the global model, or the one
       for inference, reaches the target. The run is then complete.
@@ -109,14 +108,14 @@ class TrainingConfig:
 
   @property
   def limits_steps(self) -> bool:
-    """Whether clients get a maximum number of steps."""
+    """Returns whether clients' data have a maximum number of local steps."""
     return self.population is not None and self.population.limits_steps
 
   def record(self, settings: Mapping[str, Any] | None = None) -> config_file.Record:
-    """Returns the settings that config.json records for a run of a program.
+    """Returns the settings that config.json records: those of this object and `settings`.
 
     Args:
-      settings: Further settings of the program: name -> number, string, bool or list.
+      settings: Further settings of the run: name -> number, string, bool or list.
 
     Raises:
       ValueError: If a setting cannot be recorded, or has the name of a field of this class.
@@ -131,7 +130,7 @@ class TrainingConfig:
     found['population'] = self.population and self.population.record()
     found['synchrony'] = self.synchrony and dataclasses.asdict(self.synchrony)
     if self.population is not None and self.cost_model is not None:
-      # Who finishes in time depends on it; without a population it only counts.
+      # It determines which clients finish in time. Without a population it only counts costs.
       model = dataclasses.asdict(self.cost_model)
       found['cost_model'] = json.loads(json.dumps(model, default=int))  # NumPy's integers.
     harmless = {field.name for field in fields if not field.metadata.get('changes_numbers', True)}

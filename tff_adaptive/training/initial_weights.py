@@ -1,4 +1,4 @@
-"""Reads weights to start from, of a run or a file, and computes their hash."""
+"""Reads the weights of a run or a file, with which another run starts, and computes their hash."""
 
 import hashlib
 import os
@@ -16,7 +16,8 @@ def initial_weights_from(path: str, model: 'models.Model') -> tuple[np.ndarray, 
 
   Args:
     path: A run's folder, a .keras or .npz file, or the folder in which scripts/export.py wrote one.
-      Of a run it takes theta or theta-bar, whichever had the better last value of its metric.
+      A run gives its global model or its weights for inference, whichever had the better value of
+      the run's metric in the last evaluation.
     model: The model that starts from the weights. If both have names, weights are matched by name.
       Otherwise they must have the model's shapes in the model's order.
 
@@ -31,7 +32,7 @@ def initial_weights_from(path: str, model: 'models.Model') -> tuple[np.ndarray, 
 
 
 def file_of(path: str) -> str:
-  """Resolves ~ in a path; of an exported folder returns its file of weights."""
+  """Returns a path with ~ replaced. If it is an exported folder, returns its file of weights."""
   path = os.path.expanduser(path)
   files = (os.path.join(path, name) for name in ('model.keras', 'model.npz'))
   return next(filter(os.path.isfile, files), path)

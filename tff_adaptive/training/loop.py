@@ -1,4 +1,4 @@
-"""The round loop: sample, train, evaluate, checkpoint, resume."""
+"""The round loop, which samples clients, trains, evaluates, saves checkpoints and resumes runs."""
 
 import contextlib
 import dataclasses
@@ -25,7 +25,7 @@ from tff_adaptive.training import (
 )
 from tff_adaptive.training.config import TrainingConfig
 
-_MOST_COUNTED = 100_000  # Clients whose examples are counted, one by one: more would take long.
+_MOST_COUNTED = 100_000  # With more clients it would take long to add up their examples.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,14 +64,14 @@ def train(
 ) -> TrainingResult:
   """Trains a run to the end; resumes it if `output_dir` has a checkpoint.
 
-  Two runs with the same arguments give the same rows, except for the columns `seconds_*`. So does a
-  run that was interrupted at any time and resumed.
+  Two runs with the same arguments give the same rows, except for the columns `seconds_*`. A run
+  that was interrupted at any time and resumed gives these rows too.
 
   Args:
-    process: A `tff.learning.templates.LearningProcess`, or a stateful process: `next(server_state,
-      client_states, cohort) -> (server_state, client_states, metrics)` with `initial_client_state`,
-      one client's state before its first round. Server states have `global_model_weights`, stateful
-      ones `inference_weights` too.
+    process: A `tff.learning.templates.LearningProcess`, or a process whose clients keep a state:
+      `next(server_state, client_states, cohort) -> (server_state, client_states, metrics)`, with
+      `initial_client_state`, the state of a client before its first round. A server state has
+      `global_model_weights`, and may have `inference_weights`, which are evaluated too.
     clients: An object with `client_ids` (sorted list of str), `num_examples(client_id)` and
       `load(client_id)`, which returns `OrderedDict(x=array[n, ...], y=array[n, ...])`.
     evaluate_fn: A function from trainable weights (a sequence of tensors) to metric name -> float.
@@ -79,24 +79,24 @@ def train(
     output_dir: The run's folder: config.json, metrics.csv, tensorboard/, checkpoints/, curves.png
       and summary.json go there. None writes nothing.
     run_id: An id that is stored in the checkpoint. A checkpoint with another id is refused.
-    callbacks: Called in this order; see `Callback`.
+    callbacks: The callbacks, whose methods are called in this order; see `Callback`.
     stop: A request to end early, which is checked between rounds. By default there is none. Ctrl-C
       in a program raises KeyboardInterrupt after the last whole round has been saved.
-    test_fn: Like `evaluate_fn`, on test data. It is called at the end, for `test` in the summary.
+    test_fn: Like `evaluate_fn`, on test data. A complete run calls it, for `test` in the summary.
     client_evaluation: Evaluates the models on each client. Its columns are added to the rows, and
-      the clients' values are written to a file each time.
+      each evaluation writes a file with the clients' values.
     show_progress: Whether to write progress to standard error.
-    resume_from: The checkpoint to resume from, 'latest' or 'previous'. The previous one helps if
-      the latest is damaged; later rounds are dropped.
+    resume_from: The checkpoint to resume from, 'latest' or, if that is damaged, 'previous'. The
+      rounds after the checkpoint are dropped.
     settings: Settings that config.json records in addition to `config`: name -> number, string,
       bool or list, such as algorithm='fed_yogi' or client_learning_rate=0.03. Reports name and
-      group runs by them, and a run with other settings is not resumed. A `runs.config.Record`
-      replaces all of this.
+      group runs by them, and a run with other settings is not resumed. A `runs.config.Record` is
+      recorded instead of `config` and `settings`.
 
   Raises:
-    NonFiniteWeightsError: If the model diverged; the last checkpoint stays.
-    ResumeError: If the run has more than `config.rounds` rounds or other settings, or its rows or
-      its checkpoint were lost.
+    NonFiniteWeightsError: If the model diverged. The last checkpoint is kept.
+    ResumeError: If the run in `output_dir` has done more than `config.rounds` rounds, has other
+      settings, or has lost its rows or its checkpoint.
     SaveError: If a file of the run can no longer be written. Earlier saved rounds are kept.
     StateError: If the checkpoint is damaged, in use or of another run.
     ValueError: If there are fewer clients than `config.clients_per_round`, the population does not
@@ -141,7 +141,7 @@ def train(
     if show_progress:
       progress = progress_lib.Progress(metric=config.metric)
       say = stop.announce = progress.message
-      stop.on_abort.append(progress.close)  # A terminal's cursor is shown again.
+      stop.on_abort.append(progress.close)  # It shows the terminal's cursor again.
       audience.append(progress)
     trainer = rounds.Trainer(process, loader, files.store, config, say)
     run = _Run(trainer, files, evaluate_fn, config, audience, client_evaluation)
@@ -167,7 +167,7 @@ class _Run:
   _client_evaluation: client_evaluation_lib.ClientEvaluation | None
 
   def begin(self, stack: contextlib.ExitStack, say: Any) -> None:
-    """Calls `begin` of the callbacks; the stack closes them."""
+    """Calls `begin` of each callback, and makes `stack` call each `close`."""
     done = self._files.round_number
     first = done + 1 if self._files.log.columns else 0
     info = callbacks_lib.RunInfo(self._files.output_dir, first, self._config.rounds, say)
@@ -181,7 +181,7 @@ class _Run:
     self, stop: protocols.Stop, test_fn: protocols.EvaluateFn | None
   ) -> TrainingResult:
     files, config = self._files, self._config
-    self._save()  # Round 0 too: rows without a checkpoint are rows that lost it.
+    self._save()  # Before the row of round 0: a run with rows but no checkpoint is refused.
     if not files.log.columns:
       row = {'round': 0, **self._evaluation(files.state)}
       row.update(self._of_clients(files.state, 0))
@@ -198,8 +198,8 @@ class _Run:
           else f'{error}; there is no checkpoint.'
         ) from None
       except (Exception, KeyboardInterrupt):
-        self._save()  # Of the last whole round.
-        if stop.exit_code:  # A signal may have ended TFF's worker too.
+        self._save()  # The state is that of the last whole round.
+        if stop.exit_code:  # The signal may have ended TFF's worker too, hence the error.
           break
         raise
       if finished.client_states is not None:
@@ -216,7 +216,7 @@ class _Run:
     return result
 
   def _train_round(self, number: int) -> rounds.Round:
-    """Trains a round and records its row; the new states are not in effect yet."""
+    """Trains a round and records its row. The caller takes over the new states."""
     for callback in self._callbacks:
       callback.round_begin(number)
     finished = self._trainer.run(number, self._files.state)
@@ -239,7 +239,7 @@ class _Run:
     return result
 
   def _of_clients(self, state: Any, number: int) -> dict[str, float]:
-    """Returns the columns of an evaluation by client if one is due, and writes its file."""
+    """Evaluates by client if this is due, and writes a file. Returns the columns, or {} if not."""
     evaluation = self._client_evaluation
     if evaluation is None or not evaluation.is_due(number, self._config.rounds):
       return {}
@@ -258,7 +258,7 @@ class _Run:
       for callback in self._callbacks:
         callback.round_end(row)
     except (Exception, KeyboardInterrupt):
-      self._save()  # Whatever cannot be shown is no reason to lose the round.
+      self._save()  # The round is not lost because a callback fails.
       raise
 
   def _save(self) -> None:
@@ -267,7 +267,7 @@ class _Run:
         callback.checkpoint(self._files.round_number)
 
   def _is_reached(self, rows: Sequence[Mapping[str, float]]) -> bool:
-    """Whether one of the rows reaches the target at which the run stops."""
+    """Returns whether one of the rows reaches the target at which the run stops."""
     config = self._config
     if not config.stop_at_target or config.target is None:
       return False
@@ -286,7 +286,7 @@ class _Run:
       summary['to_target'] = summary_lib.reached(rows, self._config.metric, self._config.target)
     if self._config.population is not None:
       summary['population'] = summary_lib.of_population(rows, self._config.clients_per_round)
-    # Of this process since it began: kilobytes, on Linux.
+    # The peak of this process since it began. Linux gives it in kilobytes.
     summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     summary['state_megabytes'] = self._trainer.state_megabytes(files.state)
     if test_fn is not None and is_complete:
@@ -307,7 +307,7 @@ class _Run:
 def _write_config(
   folder: str, record: config_file.Record, run_id: str, clients: Any, model: Any
 ) -> None:
-  """Writes config.json, or notes changes of a resumed run; the checkpoint file is locked."""
+  """Writes config.json, or notes a resumed run's changes in it. The checkpoint file is locked."""
   if os.path.exists(os.path.join(folder, config_file.FILE)):
     record.note_changes(folder)
     return

@@ -1,7 +1,8 @@
-"""Stores the older models of a run with `synchrony`, each in a numbered slot.
+"""Stores the older models of an asynchronous run, each in a numbered slot.
 
-Each model is stored separately, so that none is copied when another comes or goes. A step gets only
-the models that its clients began with. In a checkpoint they are stacked.
+They are in `distributor` of the server state. Each model is stored by itself, so that replacing one
+copies no other. A server step gets a stack of those models with which its clients began to train. A
+checkpoint has a stack of all.
 """
 
 from collections.abc import Sequence
@@ -12,10 +13,10 @@ import tree
 
 
 class Slots:
-  """One leaf of the older models, which NumPy sees as an array [slots, ...].
+  """One weight of all older models, which NumPy converts to an array [slots, ...].
 
   Attributes:
-    rows: The value of each slot, [1, ...].
+    rows: The weight in each slot, an array [1, ...].
   """
 
   def __init__(self, rows: Sequence[np.ndarray]):
@@ -26,7 +27,7 @@ class Slots:
 
 
 def apart(state: Any, num: int) -> Any:
-  """Splits the older models of a loaded server state into `num` slots; new slots are zero."""
+  """Splits the stack of older models of a server state into `num` slots; added slots are zero."""
 
   def rows(stack: Any) -> Slots:
     stack = np.asarray(stack)
@@ -38,12 +39,12 @@ def apart(state: Any, num: int) -> Any:
 
 
 def together(state: Any) -> Any:
-  """Returns the server state with the older models stacked."""
+  """Returns the server state with a stack of all older models."""
   return state._replace(distributor=tree.map_structure(np.asarray, state.distributor))
 
 
 def given(state: Any, needed: Sequence[int]) -> Any:
-  """Returns the server state for a step, with a stack of the models in the needed slots."""
+  """Returns the server state for a step, with a stack of the older models in the `needed` slots."""
 
   def stacked(leaf: Slots) -> Any:
     rows = [leaf.rows[slot] for slot in needed]
@@ -55,7 +56,10 @@ def given(state: Any, needed: Sequence[int]) -> Any:
 
 
 def kept(state: Any, older: Any, slot: int) -> Any:
-  """Returns the state after a step with all older models; the model before it goes to `slot`."""
+  """Returns the server state after a step, with all models of `older` again.
+
+  The model before the step, which `state.distributor` is, replaces the one in `slot`, if not -1.
+  """
 
   def put(leaf: Slots, row: Any) -> Slots:
     rows = leaf.rows

@@ -13,7 +13,7 @@ from tff_adaptive._utils import draws
 from tff_adaptive.client import local_training, model_adapters
 from tff_adaptive.corrections import base as corrections
 
-# (weights, data, client's number, round) -> weights.
+# (weights, data, the client's number, the number of rounds done) -> weights.
 Personalize: TypeAlias = Callable[[Any, Any, int, int], Any]
 
 
@@ -22,26 +22,26 @@ def build_personalization(
   training: local_training.ClientTraining,
   learning_rate: Callable[[int], float],
 ) -> Personalize:
-  """Builds a function that fine-tunes on one client's examples, like FedAvg's local training.
+  """Builds a function that fine-tunes a model on one client's examples, as FedAvg trains locally.
 
   Args:
     model: The model.
-    training: How a client trains; it needs a `batching`. `step_limits` and XLA are ignored.
-    learning_rate: A function from the number of rounds done to the client rate of the run.
+    training: How a client trains. A `batching` is required. `step_limits` and `xla` are ignored.
+    learning_rate: The run's client rate as a function of the round, counted from 0.
 
   Returns:
     `(weights, data, client, rounds) -> weights`, with trainable weights, data `OrderedDict(x, y)`,
-    and the client's number and the rounds done, on which shuffling depends. If fine-tuning
-    diverges, it returns the weights unchanged.
+    the client's number and the number of rounds done. Both numbers determine the order of the
+    examples. If fine-tuning diverges, the function returns the weights unchanged.
   """
   local = model_adapters.wrap(model)
   if training.batching is None:
     raise ValueError(
       'fine-tuning needs whole arrays: give ClientTraining(batching=tff_adaptive.Batching(20)), say'
     )
-  # Fine-tuning is whole: its element has no `max_steps`, however the run's clients are batched.
+  # Fine-tuning takes all steps: its data have no `max_steps`, even if those of the run have it.
   batching = dataclasses.replace(training.batching, step_limits=False)
-  # With the run's seed it has the order of the next round.
+  # With the run's own seed, examples would have the order that they have in the next round.
   seed = int(draws.generator(training.seed, draws.FINE_TUNING).integers(2**62))
   training = dataclasses.replace(
     training, batching=batching, seed=seed, optimizer_state='reset', xla=False
@@ -72,7 +72,7 @@ def build_personalization(
   def personalize(weights: Any, data: Any, client: int, rounds: int) -> Any:
     batch = (tf.cast(data[name], spec.dtype) for name, spec in model.input_spec.items())
     weights = tuple(tf.convert_to_tensor(w) for w in weights)
-    # The rate of the last round: a schedule may fall before a next one, which may never be.
+    # The rate is that of the last round: the schedule may fall before the next, if there is one.
     rate = tf.constant(learning_rate(max(rounds - 1, 0)), tf.float32)
     return fine_tune(weights, *batch, tf.constant(client), tf.constant(rounds), rate)
 

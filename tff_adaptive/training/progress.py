@@ -16,12 +16,12 @@ import rich.table
 from tff_adaptive.training import callbacks
 
 _SECONDS_BETWEEN_LINES = 10.0
-_ROUNDS_OF_RATE = 50  # The speed shown is that of the last so many rounds.
-_WIDE = 110  # Columns of a terminal that has room for a bar.
+_ROUNDS_OF_RATE = 50  # The number of recent rounds whose speed is shown.
+_WIDE = 110  # A terminal with this number of columns has room for a bar.
 
 
 class Progress(callbacks.Callback):
-  """Shows round, loss, the task's metric, rounds per second and the time left."""
+  """A callback that shows the round, its loss and metric, rounds per second and the time left."""
 
   def __init__(self, *, metric: str = 'accuracy', stream: TextIO | None = None):
     """Creates the display; nothing is shown yet.
@@ -56,7 +56,7 @@ class Progress(callbacks.Callback):
       self.message(f'Resumed after round {self._start}.')
 
   def round_end(self, row: Mapping[str, Any]) -> None:
-    """Shows a finished round, given its row of metrics."""
+    """Shows a finished round, of which `row` has the metrics."""
     round_number = int(row['round'])
     text = self._text(row, round_number)
     if self._bar is not None:
@@ -69,11 +69,11 @@ class Progress(callbacks.Callback):
       self.message(f'round {round_number}/{self._rounds}  {text}')
 
   def message(self, line: str) -> None:
-    """Writes a separate line."""
+    """Writes a line of text, which is kept apart from the live line."""
     if self._bar is not None:
       self._bar.console.print(line, markup=False, highlight=False)
       return
-    # A reader that has gone, such as a `tee` that the same Ctrl-C ended, is no reason to stop.
+    # The reader may have gone, such as a `tee` that the same Ctrl-C ended; the run goes on.
     with contextlib.suppress(OSError):
       self._stream.write(line + '\n')
       self._stream.flush()
@@ -96,7 +96,7 @@ class Progress(callbacks.Callback):
       parts.append(self._validation)
     if round_number > self._start:
       self._times.append(time.monotonic())
-    if len(self._times) > 1:  # The first round is traced too, and has no speed to show.
+    if len(self._times) > 1:  # The first round also traces graphs, so its speed is not shown.
       rate = (len(self._times) - 1) / max(self._times[-1] - self._times[0], 1e-9)
       parts.append(f'{rate:.2f}/s')
       left = datetime.timedelta(seconds=int((self._rounds - round_number) / rate + 0.5))

@@ -9,7 +9,7 @@ EvaluateFn: TypeAlias = Callable[[Any], Mapping[str, float]]
 
 
 class ClientData(Protocol):
-  """All clients and their examples."""
+  """The interface of objects with all clients and their examples."""
 
   @property
   def client_ids(self) -> Sequence[str]:
@@ -26,16 +26,16 @@ class StatelessProcess(Protocol):
   """A process whose clients keep no state: a `tff.learning.templates.LearningProcess`.
 
   `initialize()` returns the server state, and `next(server_state, cohort)` an object with the new
-  `state` and the round's `metrics`. Both are attributes, because TFF's computations are.
+  `state` and the round's `metrics`. In TFF both are attributes with computations, not methods.
   """
 
   @property
   def initialize(self) -> Callable[[], Any]:
-    """Returns the server state before the first round."""
+    """A function that returns the server state before the first round."""
 
   @property
   def next(self) -> Callable[..., Any]:
-    """Runs a round."""
+    """A function that runs a round."""
 
 
 @runtime_checkable
@@ -66,13 +66,13 @@ class Stop:
 
   Attributes:
     requested: Whether the run should end after the current round, which is saved.
-    exit_code: The exit code of the process.
+    exit_code: The exit code of a process that ends because of the request; 0 without a signal.
     announce: A function that shows a line of text to the user, or None.
-    on_abort: Functions that are called if the process ends at once.
+    on_abort: Functions that are called if the process ends without waiting for the round.
   """
 
   def __init__(self) -> None:
-    """Creates the object without a request."""
+    """Creates the object; nothing is requested yet."""
     self.requested = False
     self.exit_code = 0
     self.announce: Callable[[str], None] | None = None

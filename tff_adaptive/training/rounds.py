@@ -1,4 +1,4 @@
-"""Runs one round, from its cohort to its row, and evaluates models."""
+"""Runs one round, from its cohort to its row of metrics.csv, and evaluates models."""
 
 import dataclasses
 import time
@@ -19,14 +19,14 @@ Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-  """The results of a round, before the run takes them over.
+  """The results of a round, which are not yet part of the run.
 
   Attributes:
     server_state: The new server state.
-    client_ids: The ids of the cohort.
+    client_ids: The ids of the cohort's clients.
     client_states: The cohort's new states; None if clients keep no state.
     row: The round's row of metrics.csv.
-    passes: Whether an evaluation is due by the virtual clock.
+    passes: Whether `virtual_seconds_per_evaluation` makes an evaluation due after the round.
   """
 
   server_state: Any
@@ -38,7 +38,7 @@ class Round:
 
 @dataclasses.dataclass
 class Trainer:
-  """Runs rounds of a process; the caller keeps the states."""
+  """Runs the rounds of a process. The caller stores the new server and client states."""
 
   _process: protocols.Process
   _loader: cohorts.CohortLoader
@@ -48,7 +48,7 @@ class Trainer:
   _said: set[str] = dataclasses.field(default_factory=set)
 
   def run(self, number: int, server_state: Any) -> Round:
-    """Trains round `number`, counted from 1, from the state before it.
+    """Trains round `number`, counted from 1; `server_state` is the state before the round.
 
     Raises:
       NonFiniteWeightsError: If the new global model is not finite.
@@ -65,21 +65,21 @@ class Trainer:
     if isinstance(self._process, protocols.StatefulProcess):
       before, data = self._store.get(cohort.client_ids), cohort.data
       if not data:
-        # TFF's own runtime cannot return the states of no client: one without examples, which
-        # takes no step and does not count, stands in.
+        # TFF's own runtime cannot return an empty list of client states. A client without examples
+        # stands in, which takes no step and has no weight.
         before, data = [self._process.initial_client_state], [self._loader.without_examples()]
       new_state, after, metrics = self._process.next(server_state, before, data)
       after = list(after)[: len(cohort.client_ids)]
     else:
       output = self._process.next(server_state, cohort.data)
       new_state, metrics = output.state, output.metrics
-    # Sums over nobody would look like measurements.
+    # Without clients, metrics are sums of nothing, but would look like measurements.
     measured = metrics_lib.flatten(metrics) if cohort.client_ids else {}
     if measured.get('non_finite_clients', 0):
-      cohort.check_finite()  # Only now: looking at all data in each round would cost time.
+      cohort.check_finite()  # A check of all data in each round would cost time.
     empty = sum(not examples for examples in cohort.client_examples)
     if measured.get('non_finite_clients', 0) + empty >= len(cohort.client_ids):
-      # Sums over no client that is used: a loss of 0 would look like a success.
+      # No client's update is used, and a training loss of 0 would look like a success.
       measured = {k: v for k, v in measured.items() if not k.startswith('train_')}
     if isinstance(plan, buffered.Arrivals):
       new_state = older_lib.kept(new_state, older, plan.store)
@@ -108,7 +108,7 @@ class Trainer:
     return Round(new_state, cohort.client_ids, after, row, passes)
 
   def state_megabytes(self, server_state: Any) -> dict[str, float]:
-    """Returns the megabytes of a client's state, and of the server's state besides the model.
+    """Returns the megabytes of the `server` state without the model, and of one `client` state.
 
     The older models of an asynchronous run are not counted.
     """
@@ -147,9 +147,9 @@ def _megabytes(state: Any) -> float:
 def evaluated(
   model_name: str, inference_name: str, evaluate_fn: protocols.EvaluateFn, state: Any
 ) -> dict[str, float]:
-  """Returns metrics of the global model, and of the weights for inference if there are any.
+  """Returns the metrics of the global model, and of the weights for inference if there are any.
 
-  The two names are the prefixes of the metrics.
+  The names in the result begin with `model_name` and `inference_name` respectively.
   """
   models = {model_name: state.global_model_weights}
   if inference := getattr(state, 'inference_weights', None):  # () where there are none.
@@ -167,7 +167,7 @@ def trainable(weights: Any) -> Any:
 
 
 def check_client_data(clients: Any) -> None:
-  """Raises TypeError if client data lack a method of the protocol."""
+  """Raises TypeError if an object lacks a part of the protocol `ClientData`."""
   missing = [n for n in ('client_ids', 'num_examples', 'load') if not hasattr(clients, n)]
   if missing:
     raise TypeError(
@@ -180,7 +180,8 @@ def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> No
   """Checks that a process takes arrays of examples and fits the run, as far as its types show it.
 
   Raises:
-    ValueError: If it takes datasets of batches, or was built for another kind of rounds.
+    ValueError: If the process takes datasets of batches, or was built with `versions`, `mixing` or
+      `step_limits` that do not fit `config`.
   """
   signature = getattr(process.next, 'type_signature', None)
   data_type = None if signature is None else signature.parameter[len(signature.parameter) - 1]

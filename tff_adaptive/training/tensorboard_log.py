@@ -17,7 +17,7 @@ _GROUPS = ('train', 'validation', 'inference', 'clients', 'seconds')
 
 
 class EventLog(callbacks.Callback):
-  """Scalars by round, in TensorBoard's event format."""
+  """A callback that writes each round's columns as scalars in TensorBoard's event format."""
 
   def __init__(self, folder: str):
     """Sets the folder of the event files, which is created if necessary."""
@@ -25,7 +25,7 @@ class EventLog(callbacks.Callback):
     self._file: Any = None
 
   def begin(self, run: callbacks.RunInfo) -> None:
-    """Starts a new event file, so that TensorBoard drops later rounds of earlier files."""
+    """Starts an event file. TensorBoard drops rounds from `run.first_round` on in earlier files."""
     name = f'events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}'
     with saving(self._folder):
       os.makedirs(self._folder, exist_ok=True)

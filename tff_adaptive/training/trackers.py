@@ -30,7 +30,7 @@ class _Tracker(callbacks.Callback):
   service = ''  # The tracker's name.
   _open: Callable[..., None]  # Begins the tracker's run, or goes on with it.
   _log: Callable[..., None]  # Logs the columns of a round.
-  _finish: Callable[..., None]  # Ends it; without a result the run failed.
+  _finish: Callable[..., None]  # Ends the tracker's run, which failed if the result is None.
 
   def __init__(self, run_id: str, name: str, parameters: Mapping[str, Any]):
     """Sets the values to log.
@@ -47,11 +47,11 @@ class _Tracker(callbacks.Callback):
     self._is_open = False
 
   def begin(self, run: callbacks.RunInfo) -> None:
-    """Opens the tracker's run; raises ValueError with a one-line message if that fails."""
+    """Opens the tracker's run. Raises ValueError with a one-line message if this fails."""
     self._say = run.say
     try:
       self._open()
-    except Exception as error:  # Of whatever kind trackers raise.
+    except Exception as error:  # Trackers raise errors of many types.
       raise ValueError(f'{self.service} cannot be logged to: {_short(error)}') from error
     self._is_open = True
 
@@ -79,7 +79,7 @@ class _Tracker(callbacks.Callback):
 
 
 class MlflowCallback(_Tracker):
-  """Logs a run to MLflow; a resumed run continues its run there. Arguments: see `WandbCallback`."""
+  """A callback that logs a run to MLflow. For resumed runs and arguments see `WandbCallback`."""
 
   service = 'MLflow'
 
@@ -116,12 +116,12 @@ class MlflowCallback(_Tracker):
 
 
 class WandbCallback(_Tracker):
-  """Logs a run to Weights & Biases. A run that is resumed continues its run there.
+  """A callback that logs a run to Weights & Biases. A resumed run continues its run there.
 
   Args:
     run_id: The run's id, by which a resumed run finds what it logged before.
     name: The run's name in the tracker.
-    parameters: The run's parameters by name, to log as its config; those of None are left out.
+    parameters: The run's parameters by name, which are logged once; values of None are left out.
   """
 
   service = 'Weights & Biases'
