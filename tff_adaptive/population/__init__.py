@@ -1,7 +1,7 @@
-"""Availability, speed and failures of clients, on a virtual clock. Pure NumPy.
+"""Simulates availability, speed and failures of clients on a virtual clock, in NumPy alone.
 
-The modules determine which clients a round can draw, how many local steps each takes, when it
-finishes, and whose updates count. `training` then trains these clients.
+The modules determine which clients a round can draw, how many local steps each client takes, when
+it finishes, and whether its update counts. `training` then trains the clients that count.
 """
 
 import lazy_loader

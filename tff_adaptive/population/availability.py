@@ -1,4 +1,4 @@
-"""The clients that can be drawn, by round and virtual time."""
+"""Determines which clients can be drawn, by round and virtual time."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -8,11 +8,11 @@ import numpy as np
 
 from tff_adaptive._utils import draws, validation
 
-# (round from 1, virtual seconds at its beginning) -> bool [N], by the clients' positions. It may
-# have `seconds_to_next`, as `_TraceMask`: a round of nobody then lasts until somebody comes.
+# (round from 1, virtual seconds at its beginning) -> bool [N], True for available clients. It may
+# have `seconds_to_next`, as `_TraceMask`: then a round without clients ends when one is available.
 Mask: TypeAlias = Callable[[int, float], np.ndarray]
 UNITS = ('rounds', 'hours')
-# A trace that begins later than this, after three years, has timestamps of a calendar.
+# A trace that begins later than this, three years after the run's beginning, has Unix times.
 _LATEST_BEGIN = 1e8
 
 
@@ -154,7 +154,7 @@ class Trace:
       )
 
   def unmatched(self, client_ids: Sequence[str]) -> str | None:
-    """Returns a message about ids that only the trace or only the run has, or None."""
+    """Returns a message about ids that only the trace or only the run has, or None if none."""
     known = {client for client, pairs in self.intervals.items() if len(pairs)}
     strangers, never = len(known - set(client_ids)), len(set(client_ids) - known)
     if not strangers and not never:
@@ -166,7 +166,7 @@ class Trace:
     )
 
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
-    """See `Availability.bind`. Clients that are not in the run count only for the last `until`."""
+    """See `Availability.bind`. Clients that are not in the run only affect the trace's length."""
     del seed
     rows = [
       (position, begin, end)
@@ -200,12 +200,12 @@ class _TraceMask:
     return available
 
   def seconds_to_next(self, seconds: float) -> float:
-    """Returns the time until a client becomes available, above 0; nobody is at `seconds`."""
+    """Returns the seconds, above 0, until a client is available; none may be at `seconds`."""
     now = seconds % self._length
     later = self._begins[self._begins > now]
     begin = later.min() if later.size else self._begins.min() + self._length
     wait = float(begin - now)
-    for _ in range(4):  # Sums of floats round: the clock must not stop just before the interval.
+    for _ in range(4):  # Rounding must not stop the clock just before the interval.
       if self(0, seconds + wait).any():
         break
       wait += float(np.spacing(seconds + wait))
@@ -213,7 +213,7 @@ class _TraceMask:
 
 
 def by_client(values: Mapping[str, float], client_ids: Sequence[str], name: str) -> np.ndarray:
-  """Returns the clients' values, float64 [N]; ValueError if a client has none."""
+  """Returns the clients' values, float64 [N]. Raises ValueError if a client has no value."""
   missing = [client for client in client_ids if client not in values]
   if missing:
     raise ValueError(

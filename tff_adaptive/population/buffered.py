@@ -1,6 +1,6 @@
-"""Asynchronous training: which clients arrive for each server step, with how stale updates.
+"""Simulates asynchronous training: which clients arrive for each server step, and how stale.
 
-They follow FedBuff ("Federated Learning with Buffered Asynchronous Aggregation", Nguyen et al.,
+It follows FedBuff ("Federated Learning with Buffered Asynchronous Aggregation", Nguyen et al.,
 2022) and, with a buffer of one, FedAsync ("Asynchronous Federated Optimization", Xie et al., 2019).
 """
 
@@ -16,7 +16,7 @@ from tff_adaptive._utils import draws, validation
 from tff_adaptive.population import rounds
 
 STALENESS = ('none', 'polynomial', 'hinge', 'constant')
-# Draws of nobody and updates dropped, for each client of the buffer, after which no step comes.
+# For each client of the buffer, the empty draws and dropped updates after which a step is given up.
 _MOST_IN_VAIN = 10_000
 
 
@@ -29,7 +29,7 @@ class Buffered:
   the buffer. tau is a client's staleness, the number of server steps since it began.
 
   Attributes:
-    concurrency: M, the number of clients that train at a time, B <= M <= N.
+    concurrency: M, the number of clients that train at a time, from B to the number of clients.
     staleness: The factor s(tau) of a client's update. 'none' is 1. 'polynomial' is (1 + tau)^-a,
       which is FedBuff's with a = 1/2. 'hinge' is 1 up to tau = b, then 1 / (a (tau - b) + 1).
       'constant' is c for any tau above 0.
@@ -37,9 +37,9 @@ class Buffered:
     b: The b of 'hinge', at least 0.
     c: The c of 'constant', in (0, 1].
     max_staleness: An update with a larger tau is dropped when it arrives; None keeps all.
-    mixing: Whether an update is x - theta_i, with the present model x. With SGD of rate alpha at
-      the server this is FedAsync's average x <- (1 - alpha s) x + alpha s theta_i. If False, x in
-      an update is the model that the client began with, as in FedBuff.
+    mixing: Whether an update is x - theta_i, with the present model x and the client's model
+      theta_i. With SGD of rate alpha at the server, x becomes FedAsync's average (1 - alpha s) x +
+      alpha s theta_i. If False, x is the model that the client began with, as in FedBuff.
 
   Raises:
     ValueError: If a number is out of its range.
@@ -77,7 +77,7 @@ class Buffered:
 
 @dataclasses.dataclass(frozen=True)
 class Arrivals(rounds.RoundPlan):
-  """The clients whose updates make a server step.
+  """The plan of a server step: the clients whose updates it takes, which are in the buffer.
 
   `positions` are in the order of arrival. `available` counts the clients that were available when
   clients were last drawn. `selected`, `dropped` and `virtual_seconds` count from the last step;
@@ -88,10 +88,10 @@ class Arrivals(rounds.RoundPlan):
     factors: float32 [B], s(tau) of each client.
     slots: int64 [B], the slot of `training.older` with the model that each client began with; -1
       for the present model.
-    store: The slot in which the present model is kept after the step; -1 if nobody trains from it.
+    store: The slot that stores the present model after the step; -1 if no client trains from it.
     staleness_dropped: The largest tau that was dropped because of its age; 0 if none was.
     under_way: Number of clients that are still training.
-    versions: Number of models that these clients began with, which may include the present one.
+    versions: Number of models with which the clients under way began, perhaps the present one too.
   """
 
   staleness: np.ndarray
@@ -104,7 +104,7 @@ class Arrivals(rounds.RoundPlan):
 
   @functools.cached_property
   def needed(self) -> list[int]:
-    """The slots of the older models that the step's clients began with, in rising order."""
+    """Returns the slots of the older models that the step's clients began with, in rising order."""
     return sorted({slot for slot in self.slots.tolist() if slot >= 0})
 
   def columns(self) -> dict[str, float]:
@@ -119,7 +119,7 @@ class Arrivals(rounds.RoundPlan):
     }
 
   def of_client(self, i: int, mixing: bool) -> dict[str, Any]:
-    """Returns the further entries of the i-th client's data; see `ClientTraining`."""
+    """Returns the further entries of the i-th client's data; see `ClientTraining.versions`."""
     return {
       'version': np.int32(self.needed.index(slot) if (slot := self.slots[i]) >= 0 else -1),
       'mixed' if mixing else 'discount': np.float32(self.factors[i]),
@@ -127,9 +127,9 @@ class Arrivals(rounds.RoundPlan):
 
 
 class _Client(NamedTuple):
-  """A client that is training; tuples sort in the order of arrival, and no two are equal."""
+  """A client that is training. Clients sort in the order of arrival, and no two are equal."""
 
-  time: float  # Since the last step, so that a step's seconds do not depend on how late it is.
+  time: float  # Of arrival, from the last step on: rounding errors do not grow with the run.
   dispatch: int
   position: int
   steps: int
@@ -164,7 +164,7 @@ class BufferedSimulation(rounds.Simulation):
       raise ValueError('over_select has no meaning with a buffer: leave it out.')
 
   def most_versions(self, num_rounds: int) -> int:
-    """Simulates all server steps; returns the most older models kept at a time, at least 1."""
+    """Simulates all steps. Returns how many slots the older models need, which is at least 1."""
     plans: list[Any] = [self.plan(number) for number in range(1, num_rounds + 1)]
     self._restart()
     return max(1, *(plan.store + 1 for plan in plans))
@@ -174,14 +174,14 @@ class BufferedSimulation(rounds.Simulation):
     self._dispatches, self._since = 0, 0.0  # Virtual seconds since the last step.
     self._queue: list[_Client] = []
     self._is_idle = np.ones(len(self._steps), bool)
-    self._slots: dict[int, int] = {}  # Version -> where it is kept.
-    self._drew_whole = -1  # The version at which a whole cohort was drawn.
+    self._slots: dict[int, int] = {}  # Version of an older model -> its slot.
+    self._drew_whole = -1  # The version at which a whole cohort was last drawn.
     self._available = 0
 
   def _next(self, number: int) -> Arrivals:
-    """Simulates the next step; `version` is the number of steps before it."""
+    """Simulates server step `number`; a model's version is the number of steps that made it."""
     self._queue = [c._replace(time=c.time - self._since) for c in self._queue]
-    heapq.heapify(self._queue)  # Two times may have become one.
+    heapq.heapify(self._queue)  # Rounding may have made two times equal.
     self._since = 0.0
     version, first, idle = number - 1, self._dispatches, 0
     found: list[_Client] = []
@@ -235,7 +235,7 @@ class BufferedSimulation(rounds.Simulation):
     )
 
   def _keep(self, version: int) -> tuple[int, int]:
-    """Returns the present model's slot (or -1) and the number of models kept; frees other slots."""
+    """Frees unused slots. Returns that of model `version`, or -1, and how many models are used."""
     needed = {client.version for client in self._queue}
     self._slots = {v: slot for v, slot in self._slots.items() if v in needed}
     if version not in needed:
@@ -245,20 +245,20 @@ class BufferedSimulation(rounds.Simulation):
     return self._slots[version], len(needed)
 
   def _dispatch(self, version: int, in_buffer: Sequence[int]) -> None:
-    """Starts as many available clients as there is room for."""
+    """Starts as many available clients as `concurrency` allows."""
     room = self._synchrony.concurrency - len(self._queue)
     if not room:
       return
     available = self._is_available(version + 1, self._clock + self._since)
     self._available = int(np.sum(available))
     candidates = available & self._is_idle
-    candidates[list(in_buffer)] = False  # In one step a client counts once.
+    candidates[list(in_buffer)] = False  # A client counts only once in a step.
     (ids,) = np.nonzero(candidates)
     size = min(room, len(ids))
     if not size:
       return
     if not self._queue and not in_buffer and self._drew_whole != version:
-      # As a synchronous round draws.
+      # The draw is that of a synchronous round.
       self._drew_whole = version
       drawn = ids[self._draw(self._seed, version + 1, len(ids), size)]
     else:
@@ -273,7 +273,7 @@ class BufferedSimulation(rounds.Simulation):
       heapq.heappush(self._queue, client)
 
   def _chances(self, drawn: np.ndarray, number: int) -> np.ndarray:
-    """See `Simulation._chances`; `number` counts the first of them among all that began."""
+    """See `Simulation._chances`. The clients are the `number`-th and following that began."""
     numbers = range(number, number + len(drawn))
     found = [draws.generator(self._seed, n, draws.DISPATCH_FAILURE).random(2) for n in numbers]
     return np.transpose(found)

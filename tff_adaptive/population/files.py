@@ -1,4 +1,4 @@
-"""CSV files that describe clients: traces of their availability, and profiles."""
+"""Reads CSV files that describe clients: traces of their availability, and profiles."""
 
 import csv
 import math
@@ -50,7 +50,7 @@ def read_profiles(path: str) -> dict[str, dict[str, float]]:
 def _rows(
   path: str, needed: Sequence[str], optional: Sequence[str]
 ) -> Iterator[tuple[str, dict[str, float]]]:
-  """Yields clients and their numbers by column; ValueError if the file has another form."""
+  """Yields each client and its numbers by column. Raises ValueError if the file is malformed."""
   try:
     with open(path, encoding='utf-8-sig', newline='') as file:
       reader = csv.reader(file, strict=True)

@@ -1,4 +1,4 @@
-"""Plans a round: which clients are drawn, which finish or are late, and how long it takes."""
+"""Plans rounds: which clients are drawn, which finish or are late, and how long a round takes."""
 
 import dataclasses
 import hashlib
@@ -14,10 +14,10 @@ from tff_adaptive.population import availability as availability_lib, speed as s
 
 STRAGGLERS = ('drop', 'partial')
 COLUMNS = ('virtual_seconds', 'available', 'selected', 'finished', 'partial', 'dropped')
-# The length of a round without clients and without a deadline, if it is not known when the next
-# client is available: the server then asks again.
+# After this time the server asks again if no client is available, there is no deadline, and it is
+# not known when the next client is available.
 IDLE_SECONDS = 60.0
-# Tolerance of the deadline, as a share of one step, because sums of floats are rounded.
+# The deadline's tolerance for rounding, as a share of one local step.
 _ROUNDING = 1e-9
 
 # (seed, round, number of clients, number to draw) -> positions, without repetition.
@@ -64,11 +64,11 @@ class Population:
 
   @property
   def limits_steps(self) -> bool:
-    """Whether a client may take fewer local steps than a full round has."""
+    """Returns whether a client may take fewer local steps than a full round has."""
     return self.stragglers == 'partial'
 
   def record(self) -> dict[str, Any]:
-    """Returns the settings for config.json; values by client are replaced by a digest."""
+    """Returns the settings for config.json. A mapping by client is replaced by its SHA-256."""
     return _record(self)
 
 
@@ -87,18 +87,18 @@ def _record(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class RoundPlan:
-  """The outcome of one round.
+  """The simulated outcome of one round.
 
   Attributes:
-    positions: int64, the clients whose updates count, in the order in which they were drawn.
-    steps: int64, the local steps K_i of each of them: all its steps, or those that fit.
+    positions: int64, the positions of the clients whose updates count, in the order of the draw.
+    steps: int64, the number of local steps of each: all its steps, or those before the deadline.
     available: Number of clients that could be drawn.
     selected: Number of clients drawn, which is finished + partial + dropped.
     finished: Number of clients that count and took all their steps.
     partial: Number of clients that count and took fewer steps.
     dropped: Number of clients that failed, were late, or came when enough had finished.
     virtual_seconds: The duration of the round.
-    begins: Virtual seconds from the start of the run to that of the round.
+    begins: Virtual seconds from the start of the run to the start of the round.
   """
 
   positions: np.ndarray
@@ -112,7 +112,7 @@ class RoundPlan:
   begins: float = dataclasses.field(default=0.0, kw_only=True)
 
   def passes(self, seconds: float) -> bool:
-    """Whether a multiple of `seconds` lies after the start of the round and not after its end."""
+    """Returns whether a multiple of `seconds` lies in the round, after its start or at its end."""
     ends = self.begins + self.virtual_seconds
     return ends // seconds > self.begins // seconds
 
@@ -147,8 +147,8 @@ class Simulation:
 
     Args:
       population: The behaviour of the clients.
-      client_ids: The N clients.
-      steps: K_i of each client, all its local steps of a round; 0 for a client without examples.
+      client_ids: The ids of the N clients.
+      steps: Number of local steps of each client in a full round; 0 if it has no examples.
       seed: The run's seed, >= 0.
       cohort_size: Number of clients in a round, 1 to N.
       bytes_down: Bytes that a client receives in a round.
@@ -167,8 +167,8 @@ class Simulation:
       self.note = availability.unmatched(client_ids)
     self._times = population.speed.times(client_ids, seed, bytes_down, bytes_up)
     self._limit = math.inf if population.round_deadline is None else population.round_deadline
-    # The local steps for which there is time before the deadline, and those without which a client
-    # is late: who has no examples takes no step and never is; its update does not count anyhow.
+    # `_fit` are the steps for which there is time before the deadline. A client is late if they are
+    # fewer than `_needed`, which is 0 for one without examples: its update has no weight anyhow.
     left = self._limit - self._times.download - self._times.upload
     fit = np.floor(left / self._times.step + _ROUNDING)
     self._fit = np.clip(fit, 0, self._steps).astype(np.int64)
@@ -198,7 +198,7 @@ class Simulation:
     self._number, self._clock, self._plan = 0, 0.0, None
 
   def _next(self, number: int) -> RoundPlan:
-    """Returns the plan of the round that begins at `_clock`."""
+    """Returns the plan of round `number`, which begins at `_clock`."""
     (available,) = np.nonzero(self._is_available(number, self._clock))
     wanted = math.ceil(self._population.over_select * self._cohort_size - _ROUNDING)
     size = min(wanted, len(available))
@@ -224,15 +224,15 @@ class Simulation:
 
   def _idle(self, clock: float) -> float:
     """Returns the seconds that a round without clients lasts."""
-    # At fixed times the server might for ever ask when nobody is there.
+    # At fixed intervals the server might always ask when no client is available.
     if seconds_to_next := getattr(self._is_available, 'seconds_to_next', None):
       return float(seconds_to_next(clock))
     return self._population.round_deadline or IDLE_SECONDS
 
   def _course(self, drawn: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns each drawn client's K_i, whether it can count, and when the server learns of it.
+    """Returns each drawn client's steps, whether its update can count, and when this is known.
 
-    The server learns of a failure at once, and of a late client at the deadline. Failures are drawn
+    The server knows of a failure at once, and of a late client at the deadline. Failures are drawn
     by `number`; see `_chances`.
     """
     steps = (self._fit if self._population.limits_steps else self._steps)[drawn]
@@ -248,7 +248,7 @@ class Simulation:
     return steps, ~has_failed & ~is_late, ends
 
   def _chances(self, drawn: np.ndarray, number: int) -> np.ndarray:
-    """Draws float64 [2, clients]: low numbers in row 0 are failures, and row 1 says when."""
+    """Draws float64 [2, clients] in [0, 1): low numbers in row 0 fail, row 1 says at which step."""
     generator = draws.generator(self._seed, number, draws.FAILURE)
     return generator.random((2, len(self._steps)))[:, drawn]
 

@@ -1,4 +1,4 @@
-"""How fast clients compute and transfer, in virtual seconds."""
+"""The virtual seconds that clients need to compute and to transfer data."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
