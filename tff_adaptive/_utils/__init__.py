@@ -1,1 +1,1 @@
-"""Helpers of several packages, which are not part of the public API."""
+"""Helpers that several packages use. They are not part of the public API."""

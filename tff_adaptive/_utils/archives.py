@@ -7,17 +7,17 @@ import numpy as np
 
 
 def read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray[Any, Any]:
-  """Reads an array that is at most as large as the archive's directory says.
+  """Reads an array from an archive. Arrays of Python objects are refused.
 
-  Otherwise NumPy would allocate the memory that the array's header declares.
+  NumPy reserves the memory that the array's header declares, but fills no more than there is data.
 
   Raises:
-    ValueError: If it is not an array, contains Python objects, or has another length than its
-      header says.
+    ValueError: If the entry is not an array, contains Python objects, or is longer or shorter than
+      its header says.
     Exception: Any error that zipfile, zlib and NumPy raise for damaged bytes.
   """
   with archive.open(name) as stream:
     array = np.lib.format.read_array(stream, allow_pickle=False)
-    if stream.read(1):  # At the end its checksum is compared.
+    if stream.read(1):  # Reading to the end also checks the checksum.
       raise ValueError(f'it has more bytes than {list(array.shape)} of {array.dtype} take')
   return array

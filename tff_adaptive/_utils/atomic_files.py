@@ -51,9 +51,9 @@ def write_json(path: str, value: Any, place: Place | None = None) -> None:
 
 
 def place_new(temporary: str, path: str) -> None:
-  """Gives a file its name; FileExistsError if there is one, which stays: unlike with a renaming.
+  """Gives a temporary file the name `path`. Raises FileExistsError if `path` exists already.
 
-  Where files cannot have links, it is replaced.
+  On a file system without hard links, the existing file is replaced.
   """
   try:
     os.link(temporary, path)
@@ -64,7 +64,7 @@ def place_new(temporary: str, path: str) -> None:
 
 
 def remove_leftovers(folder: str, names: Iterable[str]) -> None:
-  """Removes temporary files of killed processes from a folder."""
+  """Removes the temporary files of `names` that killed processes left in a folder."""
   # `tempfile` puts eight characters in the middle of a name.
   parts = [map(re.escape, os.path.splitext(name)) for name in names]
   patterns = [re.compile(rf'\.{stem}\.[a-z0-9_]{{8}}{ending}') for stem, ending in parts]

@@ -1,7 +1,6 @@
-"""References to clients' values: a small key that is sent in place of the value.
+"""References to clients' values (datasets or states): small keys that are sent in their place.
 
-A cohort of references holds no examples and no states. The process that uses a value loads it from
-the source; another process has its own copy of the source.
+A process that uses a value loads it by its key, from its own copy of the source.
 """
 
 import dataclasses
@@ -11,10 +10,10 @@ from typing import Any, Protocol, runtime_checkable
 
 
 class Source(Protocol):
-  """Loads values by key. It can be pickled, and a copy in another process loads the same values."""
+  """The interface of picklable objects that load values by key, the same ones in each process."""
 
   def load(self, keys: Sequence[Any]) -> list[Any]:
-    """Returns the values of keys, in their order. A key's value never changes."""
+    """Returns the values of keys, in the keys' order. The value of a key never changes."""
 
 
 @runtime_checkable
@@ -22,9 +21,9 @@ class StoringSource(Source, Protocol):
   """A source that also stores new values."""
 
   def store(self, keys: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    """Stores new values of the keys' clients; returns a small, picklable receipt for each.
+    """Stores new values of the keys' clients. Returns a small, picklable receipt for each.
 
-    Storing the same values again, when a call is retried, changes nothing.
+    A call can be repeated with the same values, which changes nothing.
     """
 
 
@@ -33,28 +32,27 @@ class WorkerContext(Protocol):
   """A TFF context that accepts references, such as `engine.RayContext`."""
 
   def accepts(self, source: Any) -> bool:
-    """Whether workers can have a copy of a source."""
+    """Returns whether workers can have a copy of a source."""
 
   def each(
     self, function: Callable[[Any], Any], arguments: Sequence[Any], seconds: float = 0.0
   ) -> list[Any]:
-    """Calls a function in workers with each argument.
+    """Calls a function in workers with each argument. Returns the results.
 
-    Raises RuntimeError if no worker is left, or if no call ends for too long. A call may take
-    `seconds`.
+    Raises RuntimeError if no worker is left, or if no call ends in a time of at least `seconds`.
     """
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[tuple[str, Any]]:
-    """Calls a function in a worker of each node; returns pairs (name of the node, result)."""
+    """Calls a function in a worker of each node. Returns pairs (name of the node, result)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ClientReference:
-  """A reference to a client's value, in a client-placed argument.
+  """A reference to a client's value, which replaces the value in an argument placed at the clients.
 
   Attributes:
-    source: The source of the value.
-    key: The source's key of the value, hashable, and small because it is sent to workers.
+    source: The source that loads the value.
+    key: The value's key in the source. It is hashable, and small because it is sent to workers.
     num_examples: The number of examples, if the value is a dataset.
   """
 
@@ -64,26 +62,26 @@ class ClientReference:
 
 
 def is_referenced(values: Sequence[Any]) -> bool:
-  """Whether clients' values are references, all to one source."""
+  """Returns whether clients' values are references, all to one source."""
   return len(values) > 0 and all(
     isinstance(v, ClientReference) and v.source is values[0].source for v in values
   )
 
 
 def resolve(values: Sequence[Any]) -> Sequence[Any]:
-  """Returns clients' values; references are loaded here."""
+  """Returns clients' values; if they are references, loads the values."""
   if not is_referenced(values):
     return values
   return values[0].source.load([v.key for v in values])
 
 
 def client_of(key: Any) -> Any:
-  """Returns the client of a key: its id, if the key is a tuple that begins with one."""
+  """Returns the client's id if a key is a tuple, which begins with the id; else the key itself."""
   return key[0] if isinstance(key, tuple) and key else key
 
 
 def workers() -> WorkerContext | None:
-  """Returns the current TFF context if its workers can load clients' values, else None."""
+  """Returns the current TFF context if it has workers that load clients' values, else None."""
   tff = sys.modules.get('tensorflow_federated')  # A process that is not TFF's need not load it.
   if tff is None:
     return None

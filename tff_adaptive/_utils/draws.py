@@ -1,24 +1,24 @@
-"""NumPy's random draws from a run's seed: each purpose has its own stream.
+"""NumPy's random draws from a run's seed, with a stream of their own for each purpose.
 
-A round's cohort is drawn from (seed, round), its failures from (seed, round, purpose), and
-everything else from a purpose that is no round's number. For TensorFlow's draws see `seeds`. Data
-and initial weights have another generator, `np.random.default_rng([seed, tag])`.
+A round's cohort is drawn from (seed, round), and its failures from (seed, round, purpose). Draws
+for the whole run have a number in place of the round that no round has. For TensorFlow's draws see
+`seeds`. Data and initial weights use another generator, `np.random.default_rng([seed, tag])`.
 """
 
 import numpy as np
 
-# Of a round, or in asynchronous training of the n-th client that begins to train. They count
-# from 1, for a seed sequence takes a last 0 as if it were not there.
+# Purposes of draws in a round or, in asynchronous training, for the n-th client that begins to
+# train. They count from 1, because a seed sequence ignores a 0 at its end.
 AVAILABLE, FAILURE, SPEED, BANDWIDTH, PHASE, DISPATCH, DISPATCH_FAILURE = range(1, 8)
-ALWAYS = 0  # The round of what a client keeps for the whole run; rounds count from 1.
-# Rounds are below 2^31.
+ALWAYS = 0  # In place of the round, for a client's properties in the whole run.
+# Further purposes, in place of the round; rounds are from 1 to 2^31 - 1.
 HELDOUT_CLIENTS, HELDOUT_EXAMPLES, EVALUATED_CLIENTS, FINE_TUNING = range(2**31, 2**31 + 4)
 
 
 def generator(seed: int, *numbers: int) -> np.random.Generator:
   """Returns the generator of a seed, a round or purpose, and further numbers.
 
-  If a number is drawn for every client, a client's number is the one at its position, and does not
-  depend on the other drawn clients.
+  Callers often draw a number for every client of the run and use the one at a client's position.
+  The number then does not depend on which other clients take part.
   """
   return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *numbers])))

@@ -4,7 +4,7 @@ import math
 
 
 def value(text: str) -> bool | int | float | str:
-  """Returns a text as the number or bool that it spells, or else as it is."""
+  """Converts a text to the bool or number that it spells. Other texts, and nan, stay texts."""
   if text.lower() in ('true', 'false'):
     return text.lower() == 'true'
   for kind in (int, float):

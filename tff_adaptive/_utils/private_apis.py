@@ -1,7 +1,7 @@
 """All uses of private or unstable interfaces of other packages, as named functions.
 
-They are written for TFF 0.87.0 and TensorFlow 2.14.1. Other versions may change them without
-notice, so a test compares `VERSIONS`. docs/design/tff_0_88_port.md lists what a port has to change.
+The functions are written for TFF 0.87.0 and TensorFlow 2.14.1. Other versions may change the
+interfaces, so a test compares `VERSIONS`. docs/design/tff_0_88_port.md lists what a port changes.
 TensorFlow and TFF are imported only when a function needs them.
 """
 
@@ -24,14 +24,14 @@ WORKER = 'worker_binary'  # The program that TFF's native context starts.
 
 
 def anonymous_name() -> str:
-  """Returns the shared name with which a handle op makes a new resource each time it runs."""
+  """Returns the `shared_name` with which a resource's op makes a new resource at each run."""
   from tensorflow.python.eager import context
 
   return context.anonymous_name()
 
 
 def is_stateful(op: str) -> bool:
-  """Whether an op of this name (not a function) has state or side effects."""
+  """Returns whether the TensorFlow op of this name has state or side effects."""
   from tensorflow.python.framework import op_def_registry
 
   definition = op_def_registry.get(op)
@@ -39,7 +39,7 @@ def is_stateful(op: str) -> bool:
 
 
 def function_def(concrete_function: Any) -> Any:
-  """Returns the FunctionDef of a concrete function, as a graph's library holds it."""
+  """Returns the FunctionDef of a concrete function, as in the library of a graph."""
   return concrete_function.function_def
 
 
@@ -52,14 +52,14 @@ def argument_shape(function: Any, i: int) -> Any:
 
 
 def may_draw(dataset: Any) -> bool:
-  """Whether a `tf.data.Dataset`, or one of its inputs, has or may hide random numbers."""
+  """Returns whether a `tf.data.Dataset`, or one of its inputs, may draw random numbers."""
   draws = ('_ShuffleDataset', '_ShuffleAndRepeatDataset', '_RandomDataset')
-  hides = ('_VariantDataset', 'DatasetV1Adapter')  # They do not show what they are made of.
+  hides = ('_VariantDataset', 'DatasetV1Adapter')  # They do not show their inputs.
   return type(dataset).__name__ in draws + hides or any(map(may_draw, dataset._inputs()))
 
 
 def seed_generators(graph: Any) -> list[Any]:
-  """Returns the handles of random generators in a dataset's GraphDef."""
+  """Returns the resource handles of the random generators in a dataset's GraphDef."""
   constants = [node.attr['value'].tensor for node in graph.node if node.op == 'Const']
   handles = [handle for tensor in constants for handle in tensor.resource_handle_val]
   return [handle for handle in handles if 'SeedGenerator' in handle.maybe_type_name]
@@ -76,16 +76,16 @@ def installed_build() -> Mapping[str, Any]:
 
 
 def reference_counts(values: Sequence[Any]) -> list[int]:
-  """Returns CPython's reference counts; TensorFlow holds a reference to memory that it shares."""
+  """Returns CPython's reference counts, which include TensorFlow's references to shared memory."""
   return [sys.getrefcount(value) for value in values]
 
 
 def free_attributes(tensors: Iterable[Any]) -> None:
   """Frees the attribute dictionaries of eager tensors that have no attributes.
 
-  From CPython 3.11 on each object of a Python class is created with room for attributes, and
-  TensorFlow does not free that of its tensors: 32 bytes each (tensorflow/tensorflow#62551). A
-  tensor works without its `__dict__`. Tensors with attributes are left alone.
+  From CPython 3.11 on each object of a Python class is created with room for attributes. TensorFlow
+  does not free this room, 32 bytes for each tensor (tensorflow/tensorflow#62551). A tensor works
+  without its `__dict__`. Tensors with attributes are left alone.
   """
   for tensor in tensors:
     if not tensor.__dict__:
@@ -94,17 +94,17 @@ def free_attributes(tensors: Iterable[Any]) -> None:
 
 # Keras 2.
 
-# Where Keras and TensorFlow list a module's variables a second time.
+# The attributes in which Keras and TensorFlow list a module's variables a second time.
 KERAS_LISTS = re.compile(r'_self_|_obj_reference|_(non_)?trainable_(weights|variables)$|_weights$')
 
 
 def metric_values(metric: Any) -> Callable[..., Any]:
-  """Returns the function whose mean a Keras metric is: `(y_true, y_pred) -> [B, ...]`."""
+  """Returns the function `(y_true, y_pred) -> [B, ...]` that a Keras metric averages."""
   return functools.partial(metric._fn, **metric._fn_kwargs)
 
 
 def carries_mask(tensor: Any) -> bool:
-  """Whether Keras passes a mask on with a symbolic tensor."""
+  """Returns whether a symbolic tensor of Keras carries a mask."""
   return getattr(tensor, '_keras_mask', None) is not None
 
 
@@ -140,14 +140,14 @@ def to_call_dominant(comp: Any) -> Any:
   """
   import tensorflow_federated as tff
 
-  if b'federated_secure' in computation_bytes(comp):  # It takes TFF as long as all the rest.
+  if b'federated_secure' in computation_bytes(comp):  # Replacing takes as long as all the rest.
     comp = tff.backends.test.replace_secure_intrinsics_with_bodies(comp)
   block, _ = tff.tensorflow.replace_intrinsics_with_bodies(comp.to_building_block())
   return tff.framework.to_call_dominant(block)
 
 
 def to_computation(block: Any) -> Any:
-  """Converts a building block to a computation; unlike TFF, also one without a parameter."""
+  """Converts a building block to a computation. Unlike in TFF, the block may have no parameter."""
   import tensorflow_federated as tff
 
   return tff.framework.ConcreteComputation(
@@ -163,7 +163,7 @@ def computation_bytes(comp: Any) -> bytes:
 
 
 def computation_from_bytes(octets: bytes) -> Any:
-  """Inverts `computation_bytes`, in a process with the same version of TFF."""
+  """Returns the computation of `computation_bytes`, from a process with the same version of TFF."""
   import tensorflow_federated as tff
 
   some_computation = tff.tensorflow.computation(lambda: 0)
@@ -215,7 +215,7 @@ def initialize_op(message: Any) -> str:
 
 
 def tensor_names(binding: Any) -> list[tuple[str, bool]]:
-  """Returns each leaf's tensor name in a `parameter` or `result`, and whether it is a sequence."""
+  """Returns (tensor name, whether it is a sequence) for each leaf of a `parameter` or `result`."""
   kind = binding.WhichOneof('binding')
   if kind is None:
     return []
@@ -227,7 +227,7 @@ def tensor_names(binding: Any) -> list[tuple[str, bool]]:
 
 
 def attach(comp: Any, key: str, *values: Any) -> None:
-  """Keeps values alive as long as a computation, which gets a list of them as an attribute."""
+  """Keeps values alive as long as a computation, in a list that is its attribute `key`."""
   vars(comp).setdefault(key, []).extend(values)
 
 
@@ -240,7 +240,7 @@ def replace_initial_weights(model: Any, weights: Any) -> None:
 
 
 def serializable() -> type:
-  """Returns the base class of objects that TFF's program state managers save by `to_bytes`."""
+  """Returns TFF's base class of objects that its program state managers save by `to_bytes`."""
   from tensorflow_federated.python.common_libs import serializable as lib
 
   base: type = lib.Serializable
@@ -248,7 +248,7 @@ def serializable() -> type:
 
 
 def watch_worker_starts(watch: Callable[[int], None]) -> bool:
-  """Starts each later worker of TFF in a session of its own, and calls `watch` with its pid.
+  """Makes TFF start its later workers in sessions of their own; calls `watch` with each one's pid.
 
   TFF has no hook for this, so the `subprocess.Popen` that it uses is replaced. In its own session a
   worker does not receive Ctrl-C from the terminal, and the program can finish its round. Returns
@@ -259,7 +259,7 @@ def watch_worker_starts(watch: Callable[[int], None]) -> bool:
     return False
 
   class WatchingPopen(popen):  # type: ignore[misc, valid-type]
-    """`subprocess.Popen` that reports TFF's workers."""
+    """A `subprocess.Popen` that reports the starts of TFF's workers."""
 
     watches_tff = True
 
@@ -279,10 +279,10 @@ def watch_worker_starts(watch: Callable[[int], None]) -> bool:
 def forget_workers() -> None:
   """Stops TFF's contexts from signalling their workers when the interpreter exits.
 
-  It is for a program that is ending and has killed the workers. The `__del__` of TFF's object would
-  otherwise fail with an ignored AttributeError, because modules that it uses are gone.
+  It is for a program that is ending and has killed the workers. Otherwise the `__del__` of TFF's
+  `ServiceManager` would fail with an ignored AttributeError, because modules that it uses are gone.
   """
-  gc.unfreeze()  # Frozen objects, as a command has TFF's modules, are not among all objects.
+  gc.unfreeze()  # `get_objects` omits frozen objects, and a command freezes TFF's modules.
   managers = {
     type(value)
     for value in gc.get_objects()
@@ -296,13 +296,13 @@ def forget_workers() -> None:
 
 
 def replace_queries(query: Any, total: Any, below: Any) -> None:
-  """Replaces the queries of a `tensorflow_privacy.QuantileAdaptiveClipSumQuery` in place."""
+  """Replaces the queries of the sum and of the share below the clip in an adaptive clip query."""
   query._sum_query = total
   query._quantile_estimator_query._below_estimate_query = below
 
 
 def ray_attempt() -> int:
-  """Returns the number of Ray's attempt of this task, from 0; called inside the task."""
+  """Returns the number, from 0, of Ray's attempt to run the task that calls this function."""
   from ray._private import worker
 
   global_worker: Any = worker.global_worker  # It gets its core worker when it connects.
@@ -311,7 +311,7 @@ def ray_attempt() -> int:
 
 
 def ray_nodes(task_id: bytes) -> list[str]:
-  """Returns the ids of the nodes that got a task of Ray, as far as the head knows, in order."""
+  """Returns the ids of the nodes to which Ray gave a task, in order, as far as the head knows."""
   from ray._private import state
   from ray.core.generated import gcs_pb2
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def base(seed: int) -> tf.Tensor:
-  """Converts a Python integer of 62 bits to an int32 [2] seed."""
+  """Converts a Python integer of at most 62 bits to an int32 [2] seed."""
   return tf.constant([seed & 0x7FFFFFFF, seed >> 31 & 0x7FFFFFFF], tf.int32)
 
 
@@ -18,9 +18,9 @@ def fold(seed: tf.Tensor, *numbers: Any) -> tf.Tensor:
 
 
 def scramble(seed: tf.Tensor) -> tf.Tensor:
-  """Derives an int32 [2] seed whose neighbours are far from those of other seeds.
+  """Derives an int32 [2] seed to which a caller may add small numbers, such as that of a step.
 
-  A folded seed is [hash of earlier numbers, last number]. Seeds of neighbouring numbers are
-  therefore neighbours, and adding a step to one could give another.
+  A seed from `fold` is [hash of the earlier numbers, last number]. If it were used for this, a sum
+  could be the seed of a neighbouring number.
   """
   return tf.random.stateless_uniform([2], seed, None, None, tf.int32)

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, names: Iterable[str]) -> list[str]:
-  """Returns at most three names, the most similar one first; case is ignored."""
+  """Returns at most three of `names` that resemble `name`, the most similar first."""
   plain = {_plain(valid): valid for valid in names}
   return [plain[match] for match in difflib.get_close_matches(_plain(name), plain, n=3)]
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
-  """Returns the one-line error for an unknown name, such as that of an algorithm."""
+  """Returns a one-line message about an unknown name; `kind` says of what, such as 'algorithm'."""
   names = list(names)
   if not names:
     return f'unknown {kind} {name!r}. There are none.'
@@ -21,5 +21,5 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
 
 def _plain(name: str) -> str:
-  """Returns a name without case, '-', '_' and spaces, for comparison."""
+  """Returns a name in lower case, without '-', '_' and spaces, for comparison."""
   return ''.join(letter for letter in name.lower() if letter not in '-_ ')

@@ -1,8 +1,8 @@
 """Loads objects that a user's own Python file defines, 'FILE.py:NAME'.
 
-The file runs as a module with a unique name, once for each path and content. (importlib would keep
-a compiled copy next to it, perhaps of other content.) While it runs, its folder is the last entry
-of sys.path. It can therefore import the modules next to it, but these hide no installed ones.
+The file runs as a module with a unique name, once for each path and content. (importlib would store
+a compiled copy next to the file, which might be outdated.) While the file runs, its folder is the
+last entry of sys.path. It can therefore import modules next to it, which hide no installed ones.
 Nothing here imports TensorFlow.
 """
 
@@ -36,12 +36,12 @@ class Place(NamedTuple):
 
 
 def is_reference(text: str) -> bool:
-  """Whether a text refers to an object in a file: 'FILE.py:NAME', or 'FILE.py' alone."""
+  """Returns whether a text has the form 'FILE.py:NAME', or 'FILE.py' alone."""
   return '.py:' in text or text.endswith('.py')
 
 
 def is_module(name: str) -> bool:
-  """Whether a module's name is that of a user's file, which other processes cannot import."""
+  """Returns whether a module comes from a user's file, so that other processes cannot import it."""
   return name.startswith(MODULE_PREFIX)
 
 
@@ -62,7 +62,7 @@ def load(reference: str) -> tuple[Any, UserCode]:
   if not separator or not name.isidentifier():
     raise ValueError(f'{reference!r} names nothing in a file: write FILE.py:NAME.')
   path = os.path.abspath(os.path.expanduser(path + '.py'))
-  if os.path.exists(path) and not os.path.isfile(path):  # A pipe would be waited for.
+  if os.path.exists(path) and not os.path.isfile(path):  # Opening a pipe would wait for data.
     raise ValueError(f'{path!r} cannot be read: it is no file; check the path.')
   try:
     with open(path, 'rb') as file:
@@ -77,14 +77,14 @@ def load(reference: str) -> tuple[Any, UserCode]:
 
 
 def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
-  """Returns the module of a file; runs the file unless this content has been run already."""
+  """Returns the module of a file. Runs the file unless this content has been run already."""
   location = hashlib.sha256(os.fsencode(path)).hexdigest()
   name = f'{MODULE_PREFIX}{location[:16]}_{digest[:16]}'
   if name in sys.modules:
     return sys.modules[name]
   module = types.ModuleType(name)
   module.__file__ = path
-  sys.modules[name] = module  # Dataclasses and others look a class's module up.
+  sys.modules[name] = module  # A dataclass, for example, looks its module up here.
   folder = os.path.dirname(path)
   if is_new := folder not in sys.path:
     sys.path.append(folder)
@@ -98,19 +98,19 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
     where = f' line {at.line}:' if at is not None and at.path == path else ''
     raise ValueError(f'{path!r} cannot be run:{where} {in_words(error)}; fix the file.') from error
   finally:
-    if is_new and folder in sys.path:  # The file may have put others there, or taken it away.
+    if is_new and folder in sys.path:  # The file may have changed sys.path itself.
       sys.path.remove(folder)
   return module
 
 
 def place(error: BaseException) -> Place | None:
-  """Returns the line of a user's file where an error, or its cause, arose, or None."""
+  """Returns the line of a user's file where an error or its cause arose, or None if elsewhere."""
   paths = {module.__file__ for name, module in list(sys.modules.items()) if is_module(name)}
   found, seen = None, set()
   link: BaseException | None = error
   while link is not None and id(link) not in seen:
     seen.add(id(link))
-    # Of an error in a worker its cause has the lines of code.
+    # If an error arose in a Ray worker, its cause has the attribute `worker_frames`.
     frames = getattr(link, 'worker_frames', None) or traceback.extract_tb(link.__traceback__)
     for frame in frames:
       if frame.filename in paths:

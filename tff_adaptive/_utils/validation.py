@@ -12,7 +12,7 @@ from typing import Any
 Check = Callable[[str, Any, str], Any]
 
 _FLOAT32_MAX = (2 - 2**-23) * 2.0**127
-_FLOAT32_MIN = 2.0**-126  # Below it TensorFlow's kernels flush to zero.
+_FLOAT32_MIN = 2.0**-126  # TensorFlow's kernels replace smaller numbers by zero.
 _INT64_MAX = 2**63 - 1
 
 
@@ -27,7 +27,7 @@ def _ranged(allowed: str, is_allowed: Callable[[Any], bool]) -> Check:
   def check(name: str, value: Any, hint: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
       raise TypeError(f'{name} must be a number, found {value!r}: {hint}.')
-    # Python compares an integer of any size with infinity, which no conversion to float does.
+    # Python can compare an integer of any size with infinity, but not convert it to float.
     if not -math.inf < value < math.inf or not is_allowed(value):
       raise ValueError(f'{name} must be {allowed}, found {_shown(value)}: {hint}.')
     if value != 0 and not _FLOAT32_MIN <= abs(value) <= _FLOAT32_MAX:
@@ -61,7 +61,7 @@ def instance(name: str, value: Any, kind: type, hint: str) -> None:
 
 
 def whole_number(name: str, value: Any, low: int, hint: str, high: int = _INT64_MAX) -> Any:
-  """Returns an integer; ValueError if it is out of range, TypeError if it is not an integer."""
+  """Returns `value`. Raises TypeError unless it is an integer, ValueError if it is out of range."""
   if isinstance(value, bool) or not isinstance(value, numbers.Integral):
     raise TypeError(f'{name} must be a whole number, found {value!r}: {hint}.')
   if value < low:

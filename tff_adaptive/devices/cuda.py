@@ -11,8 +11,8 @@ from tff_adaptive._utils import private_apis
 DEVICES = ('auto', 'cpu', 'gpu')
 _DRIVER = 'libcuda.so.1'
 _FIX = "install NVIDIA's packages of requirements-gpu.lock"
-# What TensorFlow 2.14 (CUDA 11.8) opens, used or not, and the folders of NVIDIA's packages. It
-# registers no GPU if one is missing.
+# The libraries that TensorFlow 2.14 (CUDA 11.8) opens, and their folders in NVIDIA's packages. If
+# one is missing, TensorFlow registers no GPU, even if nothing uses the library.
 _LIBRARIES = {
   'libcudart.so.11.0': 'cuda_runtime',
   'libcublas.so.11': 'cublas',
@@ -31,7 +31,7 @@ def missing_libraries() -> list[str]:
 
 
 def explain(build: Mapping[str, Any]) -> str:
-  """Explains why TensorFlow has no GPU, and what to do, from `tf.sysconfig.get_build_info()`."""
+  """Says why TensorFlow has no GPU, and what to do, given `tf.sysconfig.get_build_info()`."""
   if not build.get('is_cuda_build'):
     return (
       'no GPU can be used: the installed TensorFlow is built without CUDA. Install the tensorflow'
@@ -57,7 +57,7 @@ def explain(build: Mapping[str, Any]) -> str:
 
 
 def opens(name: str, folder: str) -> bool:
-  """Whether a shared library can be opened, from NVIDIA's Python package or the system.
+  """Opens a shared library of NVIDIA's Python package or the system; returns whether this worked.
 
   The library stays open, so that TensorFlow finds it by name. TensorFlow 2.14.1 does not search
   NVIDIA's packages itself.
@@ -73,7 +73,7 @@ def opens(name: str, folder: str) -> bool:
 
 
 def open_libraries() -> None:
-  """Opens NVIDIA's packages if they and a driver are installed; call this before TensorFlow."""
+  """Opens NVIDIA's libraries, if installed with a driver. Call this before importing TensorFlow."""
   build = private_apis.installed_build()
   has_packages = build.get('is_cuda_build') and any(map(os.path.isdir, _nvidia_folders()))
   if has_packages and opens(_DRIVER, ''):
@@ -88,7 +88,7 @@ def _nvidia_folders() -> list[str]:
 
 
 def check_libraries() -> None:
-  """Raises ValueError if a GPU's libraries are missing; to be called before slow imports."""
+  """Raises ValueError if TensorFlow lacks libraries for a GPU. Call this before slow imports."""
   build = private_apis.installed_build()
   if not build.get('is_cuda_build') or missing_libraries():
     raise ValueError(explain(build))

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tff_adaptive.devices import cuda
 
 HOST = '/CPU:0'
-MOST_TOGETHER = 32  # Clients of a cohort that train together on a GPU unless asked otherwise.
+MOST_TOGETHER = 32  # By default at most this number of clients train together on a GPU.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Placement:
 
   @property
   def server(self) -> str | None:
-    """The server's device."""
+    """Returns the server's device."""
     return self.clients[0]
 
   @property
   def is_named(self) -> bool:
-    """Whether devices are named at all."""
+    """Returns whether devices are named, instead of chosen by TensorFlow."""
     return self.clients != (None,)
 
   def clients_together(self, num_clients: int) -> int:
@@ -44,9 +44,7 @@ class Placement:
 
 
 def check(device: str) -> None:
-  """Raises ValueError for a device that is not in `cuda.DEVICES`, or not available, with the
-  reason.
-  """
+  """Raises ValueError, with the reason, unless a device of `cuda.DEVICES` is available."""
   if device not in cuda.DEVICES:
     raise ValueError(f'device is {device!r}; it must be one of {", ".join(cuda.DEVICES)}')
   if device != 'cpu':
@@ -56,7 +54,7 @@ def check(device: str) -> None:
 
 
 def place(device: str, names: Sequence[str] | None = None) -> Placement:
-  """Returns the placement of a round; after this TensorFlow's devices cannot be configured.
+  """Returns the placement of a round. After this TensorFlow's devices cannot be configured.
 
   Args:
     device: 'auto' (the GPUs if TensorFlow has any, else the CPU), 'cpu' or 'gpu'.
@@ -71,16 +69,16 @@ def place(device: str, names: Sequence[str] | None = None) -> Placement:
 
 
 def hide_gpus() -> None:
-  """Hides the GPUs from this process; call this before TensorFlow has used a device."""
+  """Hides the GPUs from this process. Call this before TensorFlow has used a device."""
   if tf.config.list_physical_devices('GPU'):
     tf.config.set_visible_devices([], 'GPU')
 
 
 def on(device: str | None) -> Any:
-  """`with on(device): ...` places operations there; with None TensorFlow chooses."""
+  """Returns a context manager that places operations on a device; with None TensorFlow chooses."""
   return contextlib.nullcontext() if device is None else tf.device(device)
 
 
 def stays_on_host(tensor: tf.Tensor) -> bool:
-  """Whether a tensor has a type that GPUs cannot hold."""
+  """Returns whether a tensor has a type that GPUs cannot hold."""
   return tensor.dtype in (tf.variant, tf.string, tf.resource)

@@ -32,5 +32,5 @@ def one_an_operation(parallel_clients: int) -> None:
   chosen = tf.config.threading.get_intra_op_parallelism_threads()
   is_chosen = chosen or 'TF_NUM_INTRAOP_THREADS' in os.environ
   if not is_chosen and parallel_clients >= num_processors():
-    with contextlib.suppress(RuntimeError):  # TensorFlow has begun.
+    with contextlib.suppress(RuntimeError):  # TensorFlow has already run an operation.
       tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -1,11 +1,9 @@
 """The library of this project's TensorFlow operations, compiled once on each machine.
 
 The machine's C++ compiler (`g++`, or the one that CXX names) compiles it in a second or two, into
-the folder `tff_adaptive` of XDG_CACHE_HOME or `~/.cache`. The file's name has a digest of
-everything on which the result depends: the source, the compiler, the options and TensorFlow's
-version.
-
-Importing this module imports no TensorFlow.
+the folder `tff_adaptive` of XDG_CACHE_HOME or `~/.cache`. The file's name has a digest of all that
+the result depends on: the source, the compiler and its options, the processor and TensorFlow's
+version. Importing this module imports no TensorFlow.
 """
 
 import contextlib
@@ -20,13 +18,13 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-PREFIX = 'TffAdaptive'  # Of the operations' names.
+PREFIX = 'TffAdaptive'  # The names of the operations begin with it.
 _SOURCE = pathlib.Path(__file__).with_name('lstm.cc')
 _OPTIONS = (
   *('-std=c++17', '-O3', '-ffp-contract=fast', '-fno-math-errno', '-shared', '-fPIC'),
-  *('-static-libstdc++', '-static-libgcc'),  # Another process may bring an older one.
+  *('-static-libstdc++', '-static-libgcc'),  # A process may have loaded older versions.
 )
-# Options by the widest vectors that a processor has: what /proc/cpuinfo must name for them.
+# The flags that /proc/cpuinfo must have for wide vectors, and their options, the widest first.
 _VECTORS = (
   ({'avx512f', 'avx512bw', 'avx512dq', 'avx512vl', 'fma'}, ('-mavx512f', '-mavx512bw')),
   ({'avx2', 'fma'}, ()),
@@ -36,11 +34,11 @@ _lock = threading.Lock()
 
 
 class KernelError(ValueError):
-  """The operations are not available on this machine."""
+  """Raised if the compiled operations are not available on this machine."""
 
 
 def load() -> Any:
-  """Returns the operations as functions; compiles them if this machine has not done so yet.
+  """Returns a module with the operations as functions. Compiles them if the cache has none.
 
   Raises:
     KernelError: If there is no compiler, or the compiled library cannot be loaded.
@@ -68,7 +66,7 @@ def _load() -> Any:
   name = f'lstm-{hashlib.sha256(_SOURCE.read_bytes() + about.encode()).hexdigest()[:16]}.so'
   command += [str(_SOURCE), '-I', tf.sysconfig.get_include(), *tf.sysconfig.get_link_flags()]
   if folder := cache_folder():
-    with contextlib.suppress(OSError, KernelError):  # It is full, or nothing is run from there.
+    with contextlib.suppress(OSError, KernelError):  # The disk may be full, or mounted `noexec`.
       path = folder / name
       return _loaded(path) if path.exists() else _made(command, folder, name)
   try:
@@ -79,15 +77,15 @@ def _load() -> Any:
 
 
 def cache_folder() -> pathlib.Path | None:
-  """Returns the folder for the compiled library, or None if no folder is the user's alone."""
+  """Returns the folder for the compiled library, or None if none is writable by the user alone."""
   base = os.environ.get('XDG_CACHE_HOME') or os.path.join(os.path.expanduser('~'), '.cache')
   folder = pathlib.Path(base) / 'tff_adaptive'
-  if not folder.is_absolute():  # There is no home, and what lies there is run.
+  if not folder.is_absolute():  # Without a home, code would be run from the current folder.
     return None
   try:
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()  # A link is another's to write.
+    status = folder.lstat()  # Not `stat`, because another user may own a link.
   except OSError:
     return None
   is_own = status.st_uid == os.geteuid() and not status.st_mode & 0o022
@@ -100,13 +98,13 @@ def _cpu_flags() -> set[str]:
 
 
 def _made(command: list[str], folder: pathlib.Path, name: str) -> Any:
-  """Compiles, loads and stores the library; another process may do the same meanwhile."""
+  """Compiles, loads and stores the library. Other processes may do so at the same time."""
   handle, part = tempfile.mkstemp('.so', '.lstm-', folder)
   os.close(handle)
   try:
     _run([*command, '-o', part])
     with open(part, 'rb') as file:
-      os.fsync(file.fileno())  # A file that ends too soon would end the process that loads it.
+      os.fsync(file.fileno())  # A truncated library would crash the process that loads it.
     library = _loaded(pathlib.Path(part))
     os.replace(part, folder / name)
   finally:

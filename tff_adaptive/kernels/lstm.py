@@ -1,9 +1,9 @@
 """The recurrence of an LSTM and its gradient, as one operation each, on a CPU.
 
-The equations are Keras's, from zero state, with gates in the order input i, forget f, cell g,
-output o:
+The equations are those of Keras. z_t has the parts i_t (input gate), f_t (forget gate), g_t (cell)
+and o_t (output gate) in this order, and h_0 and c_0 are zero:
 
-    z_t = (the inputs' share) + h_{t-1} R
+    z_t = (the inputs' part) + h_{t-1} R
     c_t = sigmoid(f_t) c_{t-1} + sigmoid(i_t) tanh(g_t)
     h_t = sigmoid(o_t) tanh(c_t)
 """
@@ -16,12 +16,12 @@ from tff_adaptive.kernels import library
 
 
 def recurrence(z: tf.Tensor, recurrent: tf.Tensor, steps: int) -> tf.Tensor:
-  """Returns h_1 ... h_T, float32 [..., T B, H], which can be differentiated once.
+  """Returns the outputs h_1 ... h_T, float32 [..., T B, H], which can be differentiated once.
 
   Args:
-    z: float32 [..., T B, 4 H], the inputs' part of the gates for all steps, time first.
-    recurrent: R, float32 [..., H, 4 H]; the leading axes are those of z.
-    steps: T.
+    z: float32 [..., T B, 4 H], the inputs' part of z_t for T steps of B sequences, time first.
+    recurrent: R, float32 [..., H, 4 H], with H units; the leading axes are those of z.
+    steps: T, the number of time steps.
 
   Raises:
     KernelError: If the operations are not available; see `library.load`.
