@@ -9,8 +9,8 @@ from rich.filesize import decimal as size
 from tff_adaptive.runs.state_file import KEPT
 
 STORES = ('memory', 'shards')
-# SQLite's pages and index next to the states, and a rollback journal that may hold a copy of
-# every page while a checkpoint is written.
+# Disk space per byte of a state: there are SQLite's pages and index too, and a rollback journal
+# that may hold a copy of every page while a checkpoint is written.
 _DISK_FACTOR = 2.1
 _ROW_BYTES = 512
 _WAYS_OUT = {
@@ -28,18 +28,18 @@ _CGROUP_LIMITS = (
 
 
 def plan(num_clients: int, state_bytes: int, store: str, path: str, num_staged: int = 0) -> str:
-  """Describes in a line how large the client states may grow; raises an error if they cannot fit.
+  """Returns an estimate of how large the client states may grow, as one line of text.
 
   Args:
-    num_clients: Number of clients that may take part: all, or rounds times clients a round if less.
-    state_bytes: Bytes of one client's state.
+    num_clients: Number of clients that may take part: all, or rounds * clients per round if fewer.
+    state_bytes: The size of one client's state in bytes.
     store: 'memory' (all states in memory, and on disk at checkpoints) or 'shards' (only on disk).
-    path: The checkpoint file, which need not exist yet. The space that a resumed run already takes
-      counts as available.
-    num_staged: Number of states that clients return between two checkpoints; 'shards' stages them.
+    path: The checkpoint file, which need not exist yet. Its present size counts as available.
+    num_staged: Number of states that clients return between two checkpoints. With 'shards' they
+      are kept in files of their own until the checkpoint.
 
   Raises:
-    ValueError: If the states cannot fit. The message says what would help.
+    ValueError: If there is too little memory or disk space. The message says what would help.
   """
   total = num_clients * (state_bytes + (_ROW_BYTES if state_bytes else 0))
   memory = total if store == 'memory' else 0

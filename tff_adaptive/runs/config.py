@@ -1,4 +1,4 @@
-"""config.json: the settings of a run, written by its first start and checked by later ones."""
+"""Handles config.json: a run's first start writes its settings, and later starts check them."""
 
 import contextlib
 import dataclasses
@@ -19,7 +19,7 @@ from tff_adaptive.runs.errors import ResumeError, reading, saving
 FILE = 'config.json'
 FORMAT = 1
 _PACKAGES = ('tff-adaptive', 'tensorflow', 'tensorflow-federated', 'numpy')
-# They may be FILE.py:NAME of a user's.
+# Settings that may name an object in a user's file, as FILE.py:NAME.
 REFERENCES = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
 _CONTENT = {
   **{'run_id': str, 'settings': dict, 'change_no_number': list, 'files': dict, 'data': dict},
@@ -32,14 +32,15 @@ class Record:
   """A run's settings as config.json records them.
 
   Attributes:
-    settings: Setting -> number, string, bool, list or mapping of these, or None.
+    settings: Setting -> value: a number, string, bool or None, or a list or mapping of these.
     change_no_number: The settings that do not change the trained model. A resumed run may change
       them, and reports do not label runs by them.
-    files: Setting -> path and sha256 of the user's own file that it names.
-    metric: The task's metric, which is the default of reports and sweeps.
-    command: The command line, if any.
+    files: Setting -> `path` and `sha256` of the user's file that the setting names and, for an
+      algorithm or optimizer, its `name`.
+    metric: The metric of the task, by which reports and sweeps compare runs by default.
+    command: The words of the command line; empty if there is none.
     may_go_on: Whether a resumed run may have another number of `rounds`.
-    hints: Setting -> text that is added to the error if a resumed run changes it.
+    hints: Setting -> text that is added to the error if a resumed run changes the setting.
     prefix: The prefix of settings' names in messages, such as '--'.
   """
 
@@ -53,7 +54,7 @@ class Record:
   prefix: str = ''
 
   def refused_changes(self, config: Mapping[str, Any]) -> list[str]:
-    """Describes the differences from a config.json that a resumed run may not have."""
+    """Describes, one by one, the differences from a config.json that prevent a resume."""
     now, found = {'settings': self.settings, 'files': self.files}, []
     may_change = {*self.change_no_number, *config['change_no_number']}
     may_change |= {'rounds'} if self.may_go_on else set()
@@ -70,10 +71,10 @@ class Record:
     return found
 
   def check(self, folder: str, run_id: str | None = None) -> dict[str, Any] | None:
-    """Returns the config.json of the run to resume in a folder, or None if there is none.
+    """Returns the config.json in a folder, checked for resuming its run; None if there is none.
 
     Raises:
-      ResumeError: If it belongs to another run, or a setting has changed that must not.
+      ResumeError: If the run has another id than `run_id`, or a setting has changed that must not.
     """
     try:
       config = read(folder)
@@ -94,17 +95,17 @@ class Record:
   ) -> dict[str, Any]:
     """Returns the config.json of the run in a folder; writes it for a new run.
 
-    An existing file is not changed, because the command may still be refused; see `note_changes`.
+    An existing file is changed only by `note_changes`, because this start may still be refused.
 
     Args:
       folder: The run's folder.
       data: A description of the data, such as the numbers of clients and examples. A resumed run
         must have the same values, except for `source`.
       num_parameters: Number of parameters of the model.
-      run_id: The id of a new run; by default a random one.
+      run_id: The id of a new run; None draws a random one.
 
     Raises:
-      ResumeError: If the run there has other settings or data.
+      ResumeError: If the run in the folder has other settings or data.
       SaveError: If the file cannot be written.
     """
     config = self.check(folder)
@@ -140,11 +141,11 @@ class Record:
     return config
 
   def note_changes(self, folder: str) -> None:
-    """Adds a resumed run's changes to config.json; the caller holds the checkpoint's lock.
+    """Writes a resumed run's changes to config.json. The caller must hold the state file's lock.
 
-    Raises ResumeError if the run there has other settings, or the file cannot be written.
+    Raises ResumeError if the run cannot be resumed with this record, or the file not be written.
     """
-    # Read again: until the checkpoint file was held another process may have gone on with the run.
+    # Read again, because another process may have resumed the run before this one had the lock.
     config = self.check(folder)
     if config is None:
       return
@@ -161,7 +162,7 @@ class Record:
 
 
 def identity(config: Mapping[str, Any], name: str) -> Any:
-  """Returns a setting's value, or the name and hash of a user's own file, to compare two runs."""
+  """Returns a setting's value for comparing runs, or the object's name and hash of its file."""
   value, file = config['settings'].get(name), config['files'].get(name)
   if file is None:
     return value
@@ -173,7 +174,7 @@ def read(folder: str) -> dict[str, Any]:
 
   Raises:
     FileNotFoundError: If there is none.
-    RunFileError: If the file cannot be read, or an earlier version wrote it.
+    RunFileError: If the file cannot be read, or has another version's format.
   """
   path = os.path.join(folder, FILE)
   with reading(path), open(path, encoding='utf-8') as file:
@@ -204,7 +205,7 @@ def _now() -> str:
 
 
 def _versions() -> dict[str, str]:
-  """Returns the versions of Python and of the packages on which numbers depend."""
+  """Returns the versions of Python and of the packages on which a run's numbers depend."""
   found = {'python': platform.python_version()}
   for package in _PACKAGES:
     try:
@@ -216,9 +217,9 @@ def _versions() -> dict[str, str]:
 
 @functools.cache
 def _git_revision() -> str | None:
-  """Returns the revision of this checkout, with '+' if files differ; None outside of git.
+  """Returns this checkout's git revision, with '+' if tracked files differ; None without git.
 
-  It is read once in a process, because the process continues with the code that it began with.
+  The revision is read once in a process, because the process keeps the code that it began with.
   """
   root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
   if not os.path.exists(os.path.join(root, '.git')):

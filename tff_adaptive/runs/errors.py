@@ -12,32 +12,32 @@ _HINTS = {
 
 
 class StateError(ValueError):
-  """A state file cannot be used, or a state does not fit it."""
+  """Raised if a state file cannot be used, or a state has another layout than those in it."""
 
 
 class SaveError(StateError):
-  """A file of the run can no longer be written. Earlier saved rounds are kept."""
+  """Raised if a file of the run can no longer be written. Rounds saved earlier are kept."""
 
 
 class ResumeError(ValueError):
-  """A run cannot be resumed as requested."""
+  """Raised if a run cannot be resumed as requested."""
 
 
 class RunFileError(ResumeError):
-  """A file of a run cannot be read, so the run is neither resumed nor reported."""
+  """Raised if a file of a run cannot be read. The run is then neither resumed nor reported."""
 
 
 class NonFiniteWeightsError(ArithmeticError):
-  """The global model has weights that are not finite. No checkpoint holds them."""
+  """Raised if the global model has weights that are not finite. No checkpoint holds them."""
 
 
 @contextlib.contextmanager
 def saving(path: str, kind: type[ValueError] = SaveError) -> Iterator[None]:
-  """A context for writing a file of the run; OSErrors become `SaveError`s.
+  """Returns a context for writing a file of a run, which turns an OSError into a one-line error.
 
   Args:
-    path: The file or folder, for the message.
-    kind: The type of the error: `ResumeError` before the run has begun.
+    path: The file or folder that is written, for the message.
+    kind: The type of the one-line error; `ResumeError` before the run has begun.
   """
   try:
     yield
@@ -48,11 +48,11 @@ def saving(path: str, kind: type[ValueError] = SaveError) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-  """A context for reading a file of the run; parser errors become one-line errors.
+  """Returns a context for reading a file of a run, which turns errors into one-line errors.
 
   Raises:
     FileNotFoundError: If there is no such file.
-    RunFileError: If it cannot be read, or a part of it is missing.
+    RunFileError: If the file cannot be read or parsed, or an entry is missing.
   """
   try:
     yield

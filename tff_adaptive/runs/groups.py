@@ -9,13 +9,13 @@ from tff_adaptive._utils import option_values
 from tff_adaptive.runs import config as config_lib, names
 from tff_adaptive.runs.run import Run
 
-_LONG = 9  # Longer numbers, which a search has drawn, have four digits in labels.
+_LONG = 9  # Longer numbers, such as those that a search draws, have four digits in labels.
 
 
 def where(runs: Sequence[Run], conditions: Sequence[tuple[str, str]]) -> list[Run]:
-  """Returns the runs that fulfil all conditions, each the name of a setting and its value as text.
+  """Returns the runs that fulfil all conditions, which are pairs (setting, its value as text).
 
-  If a run's value is a list, one of its elements has to match.
+  If a run's value of a setting is a list, one of its elements has to match.
 
   Raises:
     ValueError: If no run is left.
@@ -35,9 +35,9 @@ def group(
   """Groups runs that differ only in their seed.
 
   Args:
-    runs: The runs.
-    label_by: The settings that distinguish groups. The default is the settings in which runs
-      differ, without the seed, settings that follow from others, and settings that do not change
+    runs: Runs with any settings.
+    label_by: The settings that distinguish groups. The default is all settings in which the runs
+      differ, except the seed, settings that follow from others, and settings that do not change
       the trained model.
     without: Settings that never distinguish groups.
 
@@ -75,7 +75,7 @@ def partition(
     if not any(name in run.settings for run in runs):
       raise ValueError(f'no run has a setting called {name!r}.')
   by_key: dict[tuple[str, str], list[Run]] = {}
-  for run in runs:  # A label may be that of two files, or of two numbers.
+  for run in runs:  # Two files, or two long numbers, may have one label.
     values = [config_lib.identity(run.config, name) or None for name in label_by] or run.folder
     key = _label(run, label_by, with_server), json.dumps(values)
     by_key.setdefault(key, []).append(run)
@@ -84,7 +84,7 @@ def partition(
   for label, members in zip(labels, by_key.values()):
     if labels.count(label) > 1:
       label = _full_label(members[0], label_by)
-    if label in groups:  # One file, changed between the runs.
+    if label in groups:  # The same file was changed between the runs.
       files = members[0].config['files']
       digests = (f'sha256 {files[name]["sha256"][:8]}' for name in label_by if name in files)
       label = f'{label} ({", ".join(digests)})'
@@ -93,7 +93,7 @@ def partition(
 
 
 def _label(run: Run, label_by: Sequence[str], with_server: bool) -> str:
-  if not label_by:  # A program's runs of which it says nothing: each is one of its own.
+  if not label_by:  # No setting distinguishes these runs: each is a group of its own.
     return os.path.basename(os.path.abspath(run.folder))
   texts = (_text(name, run.shown, label_by, with_server) for name in label_by)
   parts = dict.fromkeys(run.renamed.get(text, text) for text in texts)
@@ -102,7 +102,7 @@ def _label(run: Run, label_by: Sequence[str], with_server: bool) -> str:
 
 
 def _full_label(run: Run, label_by: Sequence[str]) -> str:
-  """Returns a label with the names of the settings and the paths of files."""
+  """Returns a longer label, with settings' names and files' paths, for equal short ones."""
   if not label_by:
     return run.folder
   parts = []
@@ -116,13 +116,13 @@ def _full_label(run: Run, label_by: Sequence[str]) -> str:
 
 
 def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[str]:
-  """Returns settings that distinguish the runs, without those that follow from earlier ones."""
+  """Returns the settings that distinguish the runs, except those that follow from earlier ones."""
   chosen: list[str] = []
   keys = [''] * len(runs)
   left_out = {'seed', *without}
   left_out.update(name for run in runs for name in run.config['change_no_number'])
   for name in dict.fromkeys(name for run in runs for name in run.settings):
-    if name in left_out:  # Nor do others follow from it: an algorithm may have rates of its own.
+    if name in left_out:  # Nothing follows from it either: an algorithm may have rates of its own.
       continue
     finer = [
       key + json.dumps(config_lib.identity(run.config, name)) for key, run in zip(keys, runs)
@@ -136,7 +136,7 @@ def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[st
 def _text(
   name: str, settings: Mapping[str, Any], label_by: Sequence[str], with_server: bool
 ) -> str:
-  """What a setting adds to a label: names stand for themselves."""
+  """Returns the text that a setting adds to a label: NAME=VALUE, or a name or title alone."""
   value = settings.get(name)
   if value is None or value == []:
     return ''
@@ -146,7 +146,7 @@ def _text(
   if name in of_composition and 'algorithm' in settings:
     return '' if 'algorithm' in label_by else names.composition(settings)
   if name == 'task':
-    return os.path.basename(str(value))  # Of a user's FILE.py:NAME too.
+    return os.path.basename(str(value))  # For a user's FILE.py:NAME too.
   if name.endswith('_option'):
     return ', '.join(map(str, value)) if isinstance(value, list) else f'{name}={value}'
   is_long = isinstance(value, float) and len(str(value)) > _LONG
@@ -156,6 +156,6 @@ def _text(
 def _has(value: Any, wanted: str) -> bool:
   if isinstance(value, list):
     return any(_has(v, wanted) for v in value or [None])
-  if value is None:  # Also as JSON has it.
+  if value is None:  # Its name in JSON is null.
     return wanted.lower() in ('none', 'null')
   return str(value) == wanted or bool(value == option_values.value(wanted))

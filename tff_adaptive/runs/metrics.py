@@ -18,7 +18,7 @@ _WRAPPERS = frozenset(
 
 
 def read(path: str) -> list[dict[str, float]]:
-  """Returns the rows of a metrics.csv as numbers, without their empty cells, `round` first.
+  """Returns the rows of a metrics.csv: column -> number, without empty cells, `round` first.
 
   A last line without a line break is left out, because it has not been written completely.
 
@@ -59,7 +59,7 @@ class MetricsLog:
 
     Args:
       path: The file; None keeps the rows in memory only.
-      kept: The rows of an earlier part of the run, with which the file begins.
+      kept: The rows of the run before it was resumed, which are written first.
 
     Raises:
       SaveError: If the file cannot be written.
@@ -81,10 +81,10 @@ class MetricsLog:
     return list(self._rows)
 
   def append(self, row: Mapping[str, Any]) -> None:
-    """Writes a row; `round` is the first of its columns.
+    """Writes a row, a mapping from column to scalar that begins with `round`.
 
     Raises:
-      SaveError: If it cannot be written, or the file is no longer where it was.
+      SaveError: If the row cannot be written, or the file was moved or replaced.
     """
     numbers = {name: np.asarray(value).item() for name, value in row.items()}
     self._rows.append({k: v if isinstance(v, float) else int(v) for k, v in numbers.items()})
@@ -96,11 +96,11 @@ class MetricsLog:
       self._check_place(self._path)
       with errors.saving(self._path):
         data = self._line(self._rows[-1]).encode()
-        while data:  # An unbuffered file may take a part at a time.
+        while data:  # A write without a buffer may be partial.
           data = data[self._file.write(data) :]
 
   def sync(self) -> None:
-    """Flushes all rows to the disk; SaveError if this fails, or if the file was replaced."""
+    """Flushes all rows to the disk. Raises SaveError if this fails or the file was replaced."""
     if self._path is not None:
       self._check_place(self._path)
       with errors.saving(self._path):
@@ -129,7 +129,7 @@ class MetricsLog:
 
 
 def flatten(metrics: Any) -> dict[str, Any]:
-  """Converts a process's nested metrics to columns.
+  """Converts the nested metrics of a federated process to columns of metrics.csv.
 
   Args:
     metrics: Nested mappings, tuples or lists of scalars (NumPy, TensorFlow or Python).

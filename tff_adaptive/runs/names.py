@@ -1,4 +1,4 @@
-"""Names of algorithms, server optimizers and metrics in papers, and which metrics are errors."""
+"""Names algorithms, optimizers and metrics as papers do, and says which metrics are errors."""
 
 import os
 import re
@@ -15,7 +15,7 @@ _TABLES: Mapping[str, Mapping[str, Any]] = {
   'server_optimizer': registry.SERVER_OPTIMIZERS,
   'client_optimizer': registry.CLIENT_OPTIMIZERS,
 }
-# What of the clients' training is part of a composition, and its values that go without saying.
+# Settings of the clients' training in the name of a composition, and values that are left out.
 OF_CLIENTS = ('client_optimizer', 'client_optimizer_state', 'sam_rho')
 _PLAIN = {'client_optimizer': 'sgd', 'client_optimizer_state': 'reset'}
 _ERRORS = frozenset(
@@ -33,9 +33,9 @@ _CAMEL = re.compile(r'(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])')
 
 
 def shown(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the settings of a config.json, with a user's algorithm and optimizer by name.
+  """Returns the settings of a config.json, with algorithms and optimizers of a user by their names.
 
-  If the package has the same name or title, the file follows: 'fed_cm (mine.py)'.
+  The file is added if the package has the same name or title too: 'fed_cm (mine.py)'.
   """
   found = dict(config['settings'])
   for setting, table in _TABLES.items():
@@ -47,16 +47,16 @@ def shown(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def algorithm(name: Any) -> str:
-  """Returns the title of an algorithm: 'fed_yogi' -> 'FedYogi'; a user's own as FILE.py:NAME."""
+  """Returns the title of an algorithm, such as 'FedYogi'. A user's own stays FILE.py:NAME."""
   return _title(registry.ALGORITHMS, name)
 
 
 def composition(settings: Mapping[str, Any]) -> str:
-  """Returns the name of a run's algorithm and options: 'FedYogi', 'AdaBest', 'AdaBest x Yogi'.
+  """Returns the name of a run's algorithm and optimizers: 'FedYogi', 'AdaBest x Yogi'.
 
   Args:
-    settings: A run's settings in the form of `shown`: `algorithm`, and if present
-      `server_optimizer` and those in `OF_CLIENTS`.
+    settings: A run's settings as `shown` returns them. Read are `algorithm` and, if present,
+      `server_optimizer` and those in `OF_CLIENTS`. What the algorithm implies is not named.
   """
   name, server = str(settings['algorithm']), settings.get('server_optimizer')
   entry = registry.ALGORITHMS.get(name)
@@ -75,7 +75,7 @@ def composition(settings: Mapping[str, Any]) -> str:
 
 
 def correction(settings: Mapping[str, Any]) -> str:
-  """Returns the drift correction of a run; 'none' for FedAvg, FedYogi and so on."""
+  """Returns the title of a run's drift correction; 'none' if it has none, as FedAvg or FedYogi."""
   name = str(settings['algorithm'])
   entry = registry.ALGORITHMS.get(name)
   is_plain = entry is not None and entry.server_optimizer and not entry.settings
@@ -83,7 +83,7 @@ def correction(settings: Mapping[str, Any]) -> str:
 
 
 def server_optimizer(settings: Mapping[str, Any]) -> str:
-  """Returns the server optimizer of a run: 'SGD', 'Yogi'."""
+  """Returns the title of a run's server optimizer, such as 'SGD' or 'Yogi'."""
   entry = registry.ALGORITHMS.get(str(settings['algorithm']))
   name = settings.get('server_optimizer') or (entry and entry.server_optimizer) or 'sgd'
   return _title(registry.SERVER_OPTIMIZERS, name)
@@ -97,7 +97,7 @@ def _title(table: Mapping[str, Any], name: Any) -> str:
 
 
 def metric(column: str) -> str:
-  """Returns a column in words, such as 'validation recall at 5 (mean of the client models)'."""
+  """Returns a metrics.csv column in words: 'validation recall at 5 (mean of the client models)'."""
   kind, _, rest = column.partition('_')
   if kind == 'inference':
     return f'validation {rest} (mean of the client models)'.replace('_', ' ')
@@ -105,13 +105,13 @@ def metric(column: str) -> str:
 
 
 def is_error(name: str) -> bool:
-  """Whether small values of a metric are good, as for 'test_loss', 'mse' and 'LogCoshError'.
+  """Returns whether small values of a metric are good, as for 'test_loss' and 'LogCoshError'.
 
-  A metric is an error if its name has a word such as 'error' or 'perplexity', or one that ends in
-  'loss'. High values of all other metrics are good.
+  This is so if a word of the name is one such as 'error', 'mse' or 'perplexity', or ends in 'loss'.
+  High values of all other metrics are good.
 
   Args:
-    name: The name of a metric or of its column. '_', other signs and capitals separate its words.
+    name: The name of a metric or a column. '_', other signs and capital letters separate its words.
   """
   words = re.split(r'[\W_]+', _CAMEL.sub('_', name).lower())
   return any(word in _ERRORS or word.endswith('loss') for word in words)

@@ -1,4 +1,4 @@
-"""Loads a run from its folder: config, metrics and weights, and its task."""
+"""Loads a run from its folder: its config, metrics, weights and task."""
 
 import dataclasses
 import functools
@@ -23,18 +23,18 @@ from tff_adaptive.runs.errors import StateError
 if TYPE_CHECKING:
   import pandas as pd
 
-# What a curve may run along: each is the sum over the rounds of these columns of metrics.csv.
+# The horizontal axes of curves. A position is the sum of these columns over the rounds so far.
 AXES: Mapping[str, tuple[str, ...]] = {
   'round': (),
   'megabytes': ('megabytes_down', 'megabytes_up'),
   'seconds': ('seconds_round',),
   'virtual_seconds': ('virtual_seconds',),
 }
-_WEIGHTS = {'theta': 'validation', 'theta_bar': 'inference'}  # And their columns of metrics.csv.
+_WEIGHTS = {'theta': 'validation', 'theta_bar': 'inference'}  # Weights -> columns of their metrics.
 
 
 class NoRoundsError(ValueError):
-  """The run has not written a row yet."""
+  """Raised if a run has not written a row of metrics.csv yet."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Run:
     config: The contents of config.json.
     rows: The rows of metrics.csv, one for each round: column -> number, without empty cells.
     load_task: A function that loads a task from a config.json; see `load_run`.
-    window: Number of last rounds over which reports average; None: see `reports.scores.window`.
+    window: Number of last rounds over which reports average; None: as `reports.scores.window` says.
     renamed: Label -> text that tables and legends show instead.
   """
 
@@ -81,7 +81,7 @@ class Run:
     return bool(done >= asked or summary_lib.is_complete(self.folder, asked, done))
 
   def summary(self) -> dict[str, Any]:
-    """The content of summary.json, made from the rows."""
+    """Returns the entries of summary.json that follow from the rows; see `summary.summarize`."""
     return summary_lib.summarize(self.rows, self.is_complete)
 
   def curve(self, column: str) -> dict[int, float]:
@@ -89,13 +89,12 @@ class Run:
     return {int(row['round']): row[column] for row in self.rows if column in row}
 
   def progress(self, axis: str) -> dict[int, float]:
-    """Returns round -> the total of rounds, megabytes or seconds after this round, for plots.
+    """Returns round -> total up to this round, the position on an axis of a figure.
 
-    Args:
-      axis: 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
+    The axis is 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
 
     Raises:
-      ValueError: If the run has no such columns.
+      ValueError: If metrics.csv does not have the columns of the axis.
     """
     columns = AXES[axis]
     missing = [c for c in columns if not any(c in row for row in self.rows)]
@@ -118,27 +117,27 @@ class Run:
 
   @property
   def round_number(self) -> int:
-    """The round of the checkpoint with the weights."""
+    """The number of rounds done at the last checkpoint, which holds the weights."""
     return self._state[0]
 
   @property
   def weights(self) -> tuple[np.ndarray, ...]:
-    """theta, the global model's trainable weights, in the model's order."""
+    """The trainable weights of the global model (theta), in the model's order."""
     return self._weights('global_model_weights')
 
   @property
   def inference_weights(self) -> tuple[np.ndarray, ...] | None:
-    """theta-bar, the mean of the client models, if the algorithm evaluates it; else None."""
-    # The last row of a run that was interrupted need not be one with an evaluation.
+    """The trainable weights of the mean of the client models (theta-bar); None if not evaluated."""
+    # Any row will do, because the last one of an interrupted run may lack an evaluation.
     if not any(column.startswith('inference_') for row in self.rows for column in row):
       return None
     return self._weights('inference_weights')
 
   def best(self, metric: str) -> str:
-    """Returns 'theta' or 'theta_bar', whichever had the better value at the last evaluation.
+    """Returns the name of the weights that were better at the last evaluation.
 
-    Args:
-      metric: The name of a metric. For losses and errors small values are better.
+    It is 'theta' for `weights`, or 'theta_bar' for `inference_weights`. They are compared by the
+    metric with the given name. For losses and errors small values are better.
 
     Raises:
       ValueError: If the metric was not evaluated.
@@ -153,7 +152,7 @@ class Run:
     raise ValueError(f'{self.folder}: {columns["theta"]} was never evaluated.')
 
   def chosen(self, which: str) -> tuple[np.ndarray, ...]:
-    """Returns the weights 'theta' or 'theta_bar'; ValueError if the run does not have them."""
+    """Returns the weights that `best` names. Raises ValueError if the run does not have them."""
     weights = {'theta': self.weights, 'theta_bar': self.inference_weights}.get(which)
     if weights is None:
       raise ValueError(f"{self.folder} has no weights {which!r}: take 'theta'.")
@@ -163,8 +162,8 @@ class Run:
     """Loads the run's task again.
 
     Raises:
-      ValueError: If the task cannot be found from config.json, or the numbers of its clients or
-        examples have changed.
+      ValueError: If `load_task` is None or does not find the task, or the numbers of the task's
+        clients or examples have changed.
     """
     if self.load_task is None:
       raise ValueError(
@@ -176,10 +175,10 @@ class Run:
   def evaluate(
     self, weights: Sequence[Any] | None = None, data: Mapping[str, Any] | None = None
   ) -> dict[str, float]:
-    """Evaluates the model.
+    """Evaluates the model of the run's task, and returns metric -> value.
 
     Args:
-      weights: Trainable weights. The default is the better ones (`best`) by the task's metric.
+      weights: Trainable weights in the model's order. By default `best` by the task's metric.
       data: OrderedDict(x, y) of prepared examples. The default is the task's validation data.
     """
     from tff_adaptive import models
@@ -213,7 +212,7 @@ def load_run(folder: str, load_task: Callable[[Mapping[str, Any]], Any] | None =
   Args:
     folder: The run's folder.
     load_task: A function that loads the run's task from its config.json, for `Run.task` and
-      `evaluate`. `tasks.load_run` has one for tasks of the catalogue and of files.
+      `Run.evaluate`. `tasks.load_run` gives one for tasks of the catalogue and of users' files.
 
   Returns:
     The run. Its weights are read from the checkpoint at their first use.
@@ -244,13 +243,13 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
     folders: Folders of runs, or folders that hold such folders at any depth.
 
   Returns:
-    The runs, each once, in the order of the folders and, below a folder, of names. Links to folders
-    are followed. Runs without rounds are left out and reported.
+    The runs, each once, in the order of `folders` and, below a folder, of their paths. Links to
+    folders are followed. Runs without rounds are left out and named on stderr.
 
   Raises:
     ValueError: If a folder holds no run, or none of the runs has rounds.
   """
-  below: dict[str, str] = {}  # Real path -> as it was found first.
+  below: dict[str, str] = {}  # Real path -> path where it was found first.
   for folder in folders:
     holding = sorted(_below(folder))
     if not holding:
@@ -269,14 +268,14 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
 
 
 def _below(folder: str) -> Iterator[str]:
-  """Yields the folders of runs at any depth, through links too, each once."""
+  """Yields the folders of runs at any depth below a folder, each once. It follows links."""
   seen: set[str] = set()
   for path, below, files in os.walk(folder, followlinks=True):
     real = os.path.realpath(path)
     if real in seen:
-      below.clear()  # A link back, or to what is there already.
+      below.clear()  # A link to a folder that was visited already.
       continue
     seen.add(real)
-    below.sort()  # Of two names of one folder always the same is found.
+    below.sort()  # So that of two links to a folder always the same is followed.
     if config_lib.FILE in files:
       yield path

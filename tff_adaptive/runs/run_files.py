@@ -28,7 +28,7 @@ class RunFiles:
     output_dir: The folder; None for a run that writes nothing to disk.
     store: The `ClientStateStore` of the client states and checkpoints.
     log: The `MetricsLog` that writes metrics.csv.
-    state: The server state to continue from.
+    state: The current server state, at first the one from which training starts or continues.
     round_number: The number of rounds done.
     saved_round: The round of the last checkpoint; -1 if there is none.
   """
@@ -51,7 +51,7 @@ class RunFiles:
       run_id: The run's id. A checkpoint with another id is refused.
       server_state: The server state before the first round.
       client_state: A client's state before its first round; `()` for none.
-      resume_from: The checkpoint to resume from.
+      resume_from: The checkpoint to resume from, 'latest' or 'previous'.
       workers: The workers that train, if they can load and store client states themselves.
 
     Raises:
@@ -73,7 +73,7 @@ class RunFiles:
             os.makedirs(needed, exist_ok=True)
         if _has_noise(server_state):
           with saving(path, ResumeError):
-            os.close(os.open(path, os.O_CREAT, 0o600))  # Its journal has the mode of the file.
+            os.close(os.open(path, os.O_CREAT, 0o600))  # SQLite's journal has the same mode.
             os.chmod(path, 0o600)
         self.store = sharded_store.open_store(
           path, client_state, config.client_state_store, workers=workers
@@ -90,25 +90,25 @@ class RunFiles:
     self._stack.close()
 
   def save(self) -> bool:
-    """Checkpoints `state` unless this was done already; returns whether it was necessary.
+    """Saves `state` in a checkpoint unless this round has one, and returns whether it has saved.
 
     Raises:
-      SaveError: If it cannot be written. The previous checkpoint is kept.
+      SaveError: If a file cannot be written. The previous checkpoint is kept.
     """
     if self.output_dir is None or self.saved_round == self.round_number:
       return False
-    self.log.sync()  # The checkpoint relies on the rows behind it.
+    self.log.sync()  # A checkpoint requires the rows up to its round.
     self.store.commit(self.round_number, self.state, {'run_id': self._run_id})
     self.saved_round = self.round_number
     path = os.path.join(self.output_dir, config_file.FILE)
     with saving(path):
-      os.stat(path)  # Without it the folder is no run's.
+      os.stat(path)  # A folder without config.json is no run's.
     return True
 
   def _resume(
     self, folder: str, path: str, rounds: int, resume_from: ResumeFrom
   ) -> list[dict[str, float]]:
-    """Restores a checkpoint if there is one; returns the rows before it."""
+    """Restores a checkpoint if there is one, and returns the rows up to its round."""
     checkpoint = self.store.restore(self.state, resume_from)
     kept: list[dict[str, float]] = []
     if checkpoint is None:
@@ -129,14 +129,14 @@ class RunFiles:
 
 
 def _has_noise(server_state: Any) -> bool:
-  """Whether a state has the seed of noise for privacy, with which the noise can be removed."""
-  # So TFF calls the state of a query; `aggregation.queries` does, too.
+  """Returns whether a state holds the seed of privacy noise, with which noise can be removed."""
+  # This is the name of the state of a private query in TFF and in `aggregation.queries`.
   names = serialization.named_leaves(server_state)
   return any('query_state' in name.split('/') for name in names)
 
 
 def _refuse_results_without_checkpoint(folder: str, path: str) -> None:
-  """Raises ResumeError if a folder has rows but its checkpoint at `path` is missing."""
+  """Raises ResumeError if a folder has results but its checkpoint at `path` is missing."""
   results = (os.path.join(folder, name) for name in (metrics_lib.FILE, summary.FILE))
   # Before the first checkpoint metrics.csv is empty.
   found = next((p for p in results if os.path.exists(p) and os.path.getsize(p)), None)
@@ -149,14 +149,14 @@ def _refuse_results_without_checkpoint(folder: str, path: str) -> None:
 
 
 def _rows_behind(metrics: str, last_round: int) -> list[dict[str, float]]:
-  """Returns the rows up to round `last_round`, the checkpoint's; ResumeError if one is missing."""
+  """Returns the rows up to a checkpoint's round. Raises ResumeError if one of them is missing."""
   try:
     rows = metrics_lib.read(metrics)
   except FileNotFoundError:
     rows = []
   kept = [row for row in rows if row['round'] <= last_round]
   missing = set(range(last_round + 1)).difference(row['round'] for row in kept)
-  # There may be none: killed between the first checkpoint and the first row.
+  # A run that was killed between its first checkpoint and its first row has none.
   if missing and (kept or last_round):
     raise ResumeError(
       f'{metrics} lacks round {min(missing)}; the checkpoint has rounds 0 to {last_round} behind'

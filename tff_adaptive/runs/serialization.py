@@ -1,4 +1,4 @@
-"""Converts states to bytes and back: layout, names and checks of a structure of arrays."""
+"""Converts states, which are structures of arrays, to bytes and back, and names their leaves."""
 
 import json
 import math
@@ -15,8 +15,8 @@ class Packer:
   """Converts states with the structure of `initial_state` to bytes and back.
 
   Attributes:
-    size: The number of bytes of a state.
-    signature: A description of the layout of a state.
+    size: The number of bytes of a packed state.
+    signature: The layout of a state, as JSON: the name of each leaf, its dtype and its shape.
   """
 
   def __init__(self, initial_state: Any):
@@ -27,12 +27,12 @@ class Packer:
     self.size = 0
     for leaf in leaves.values():
       self._offsets.append(self.size)
-      self.size += math.ceil(leaf.nbytes / 8) * 8  # Every leaf is aligned.
+      self.size += math.ceil(leaf.nbytes / 8) * 8  # To align the next leaf.
     self.signature = json.dumps({name: _describe(leaf) for name, leaf in leaves.items()})
     self._initial = self.unpack(self.pack(initial_state))
 
   def pack(self, state: Any) -> bytes:
-    """Returns a state as bytes; StateError if its structure is another one."""
+    """Returns a state as bytes. Raises StateError if a leaf has another dtype or shape."""
     leaves = [checked_leaf(leaf) for leaf in tree.flatten(state)]
     if [(leaf.dtype, leaf.shape) for leaf in leaves] != self._specs:
       raise StateError(
@@ -45,7 +45,7 @@ class Packer:
     return bytes(buffer)
 
   def unpack(self, blob: bytes | None) -> Any:
-    """Returns the state with read-only arrays; the initial state for None."""
+    """Returns the state in the bytes, with read-only arrays; None gives the initial state."""
     if blob is None:
       return self._initial
     leaves = [
@@ -56,7 +56,7 @@ class Packer:
 
 
 def named_leaves(state: Any) -> dict[str, np.ndarray]:
-  """Returns a structure's leaves by their paths: 'global_model_weights/trainable/0' (RFC 6901)."""
+  """Returns path -> leaf, 'global_model_weights/trainable/0' -> array. RFC 6901 has the escapes."""
   return {_name(path): checked_leaf(leaf) for path, leaf in tree.flatten_with_path(state)}
 
 
@@ -77,7 +77,7 @@ def restored(like: Any, leaves: Mapping[str, np.ndarray]) -> Any:
 
 
 def checked_leaf(leaf: Any) -> np.ndarray:
-  """Returns a leaf as an array; StateError if it cannot be stored."""
+  """Returns a leaf as a NumPy array. Raises StateError if its dtype cannot be stored."""
   array = np.asarray(leaf)
   if array.dtype.hasobject or array.dtype.kind in 'USV':
     raise StateError(
@@ -105,7 +105,7 @@ def _fits(found: np.ndarray, wanted: np.ndarray) -> bool:
 
 def _as_kind(stored: np.ndarray, example: Any) -> Any:
   """Converts `stored` to the example's type: a Python number, a NumPy scalar or an array."""
-  if isinstance(example, np.generic):  # Before float: np.float64 is one.
+  if isinstance(example, np.generic):  # First, since np.float64 is a float.
     return stored[()]
   if isinstance(example, (bool, int, float)):
     return stored.item()

@@ -1,13 +1,13 @@
 """Stores client states in shards, files that workers read and write themselves.
 
-Between checkpoints, new client states are staged: each subround writes one file with the states of
-its clients. The file's name depends on these clients and the round's sequence number, so a subround
-that is trained twice has one file. Staged files are not synced: after a power failure these rounds
-are repeated. The run's process knows only where each state is staged.
+Between checkpoints, new client states are staged: each subround (part of a round's clients) writes
+one file with their states. The file's name depends on these clients and on the round's sequence
+number, so a subround that is trained twice has one file. Staged files are not synced: after a power
+failure these rounds are repeated. The run's process knows only where each state is staged.
 
-A checkpoint moves the staged states to shards, SQLite files chosen by a hash of the client's id.
-The checkpoint in the run's state file says which round counts, and has the digest of all shards. A
-shard is written by one process in one transaction, with a token that each start of the run draws.
+A checkpoint moves the staged states to shards, SQLite files chosen by a hash of the client's id. It
+is valid when the run's state file has its round and the digest of all shards. A shard is written by
+one process in one transaction, if it has the token that this start of the run has drawn.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _SLOWEST = 5 * 10**6  # Bytes of states per second. A slower worker has been sto
 
 
 class Shard(StateFile):
-  """The open shard with a number from 0 to NUM_SHARDS - 1, in a folder of shards."""
+  """An open shard, the SQLite file with the states of the clients of one `shard_of` number."""
 
   seconds = 60.0
   locked = (
@@ -48,11 +48,11 @@ class Shard(StateFile):
 
 
 class Place(NamedTuple):
-  """Where a client's state is staged: a file, the state's row in it, and its checksum."""
+  """The place of a staged state: a file, the position in it, and the state's checksum."""
 
-  name: str  # The file.
-  row: int  # Which state of it.
-  checksum: bytes  # `client_checksum` with the round's sequence number.
+  name: str  # The name of the file.
+  row: int  # The position among the states in the file, from 0.
+  checksum: bytes  # `client_checksum` with `Key.sequence` instead of the round.
 
 
 class Key(NamedTuple):
@@ -62,7 +62,7 @@ class Key(NamedTuple):
     client_id: The client.
     sequence: The number of calls of `put` since the run was opened; it names the next staged file.
     checkpoint: The round of the last checkpoint; -1 before the first.
-    place: Where the client's state is staged; None if it is in a shard.
+    place: Where the client's state is staged; None if it is in a shard or was never stored.
   """
 
   client_id: str
@@ -72,16 +72,16 @@ class Key(NamedTuple):
 
 
 class Fold(NamedTuple):
-  """The work of `fold`: the states of a checkpoint that go into one shard.
+  """The argument of `fold`: the states of a checkpoint that go into one shard.
 
   Attributes:
     folder: The folder of the shards.
     shard: The number of the shard.
     token: The token of this start of the run.
     size: The number of bytes of a state.
-    rows: For each state the client's id, the round, and where it is staged.
-    last: The round of the previous checkpoint.
-    kept: The rounds of earlier checkpoints whose states stay.
+    rows: For each state the client's id, the round in which it was made, and its place.
+    last: The round of the previous checkpoint; -1 if there is none.
+    kept: The rounds of the earlier checkpoints. States that they need are not deleted.
   """
 
   folder: str
@@ -94,7 +94,7 @@ class Fold(NamedTuple):
 
 
 def read_marker(folder: str) -> str:
-  """Returns the folder's unique text, or '' if this process cannot read it."""
+  """Returns the unique text in a folder's marker, or '' if this process cannot read it."""
   try:
     with open(os.path.join(folder, MARKER), encoding='utf-8', errors='replace') as file:
       return file.read()
@@ -108,7 +108,7 @@ def shard_of(client_id: str) -> int:
 
 
 def fold(work: Fold) -> Count:
-  """Writes a checkpoint's states to a shard. Repeating it changes nothing.
+  """Copies staged states of a checkpoint to a shard. Repeating the call changes nothing.
 
   Returns:
     The change of the shard's `Count` since the previous checkpoint.
@@ -125,7 +125,7 @@ def fold(work: Fold) -> Count:
       raise StateError(
         f'{work.folder}: another process has gone on with this run; this one cannot save.'
       )
-    # Later ones are of this very checkpoint, from a call that was lost.
+    # Later states are from this same checkpoint: an earlier call wrote them and was lost.
     later = [(client_id, work.last) for client_id in made]
     shard.write('DELETE FROM client_state WHERE id = ? AND round > ?', later)
     for client_id, state in _read_staged(work.folder, work.size, places):
@@ -137,7 +137,7 @@ def fold(work: Fold) -> Count:
 def _read_staged(
   folder: str, size: int, rows: Sequence[tuple[str, Place]]
 ) -> Iterator[tuple[str, bytes]]:
-  """Yields client ids and staged states of `size` bytes, file by file."""
+  """Yields pairs of a client id and its staged state of `size` bytes, file by file."""
   by_name: dict[str, list[tuple[str, Place]]] = {}
   for row in rows:
     by_name.setdefault(row[1].name, []).append(row)
@@ -160,12 +160,12 @@ def _read_staged(
 
 
 class StateSource:
-  """Client states in a folder, as a `client_references.StoringSource`."""
+  """A `client_references.StoringSource` for client states in a folder of shards."""
 
   def __init__(self, folder: str, initial_state: Any, token: str):
     """Creates the source from the shards' folder, the initial state and the token of this start.
 
-    Files that an earlier start of the run stages late are ignored.
+    Staged files have the token in their names, so late files of an earlier start are ignored.
     """
     self._folder, self._initial, self._token = folder, initial_state, token
     self._packer = serialization.Packer(initial_state)
@@ -188,7 +188,7 @@ class StateSource:
     return [self._packer.unpack(found[key.client_id]) for key in keys]
 
   def store(self, keys: Sequence[Key], values: Sequence[Any]) -> list[Place]:
-    """Stages a subround's states unless that was done already; returns a `Place` for each.
+    """Stages a subround's states, unless an earlier call has. Returns a `Place` for each.
 
     Raises:
       SaveError: If they cannot be written.
@@ -207,7 +207,7 @@ class StateSource:
         try:
           atomic_files.place_new(temporary, path)
         except FileExistsError:
-          with open(path, 'rb') as file:  # What the other call has counted, or will.
+          with open(path, 'rb') as file:  # The other call's checksums are of these.
             states = [file.read(len(state)) for state in states]
       finally:
         with contextlib.suppress(OSError):
@@ -216,7 +216,7 @@ class StateSource:
     return [Place(name, row, checksum) for row, checksum in enumerate(checksums)]
 
   def close(self) -> None:
-    """Closes the files."""
+    """Closes the open shards."""
     while self._shards:
       self._shards.popitem()[1].close()
 
@@ -230,17 +230,17 @@ class StateSource:
 
 
 class ShardedStateStore(ClientStateStore):
-  """Like `ClientStateStore`, with client states in shards next to the state file.
+  """A `ClientStateStore` whose client states are in shards next to the state file.
 
   Attributes:
     folder: The folder of the shards.
-    source: The source of the client states.
-    by_reference: Whether `get` returns references to the source.
-    each: `(function, arguments, seconds) -> results`: calls the function here or in workers.
+    source: The `StateSource` of the client states.
+    by_reference: Whether `get` returns `ClientReference`s to the source instead of states.
+    each: `(function, arguments, seconds) -> results`: calls a function here or in workers.
   """
 
   def __init__(self, file: StateFile, initial_state: Any):
-    """Creates the folder `client_states` beside a run's open state file, which it will close."""
+    """Creates the folder `client_states` beside a run's state file, which `close` will close."""
     super().__init__(file, initial_state)
     self.folder = os.path.join(os.path.dirname(os.path.abspath(file.path)), FOLDER)
     with saving(self.folder):
@@ -249,7 +249,7 @@ class ShardedStateStore(ClientStateStore):
         marker = {'id': secrets.token_hex(8)}
         atomic_files.write_json(os.path.join(self.folder, MARKER), marker)
     if not file.is_sharded:
-      file.set('clients', 'shards')  # With the first checkpoint it is decided.
+      file.set('clients', 'shards')  # The first checkpoint makes this final.
     self._token, self._owns = secrets.token_hex(8), False
     self.source = StateSource(self.folder, initial_state, self._token)
     self.by_reference = False
@@ -258,7 +258,7 @@ class ShardedStateStore(ClientStateStore):
     self._staged: dict[str, tuple[int, Place]] = {}  # Since the last checkpoint.
 
   def get(self, client_ids: Sequence[str]) -> list[Any]:
-    """See `ClientStateStore.get`; returns references to the states if `by_reference`."""
+    """See `ClientStateStore.get`. If `by_reference`, returns references to the states."""
     self._file.check()
     self._own()
     keys = self._keys(client_ids)
@@ -269,7 +269,7 @@ class ShardedStateStore(ClientStateStore):
   def put(
     self, client_ids: Sequence[str], states: Sequence[Any], round_number: int | None = None
   ) -> None:
-    """See `ClientStateStore.put`; `states` may be the result of `source.store`."""
+    """See `ClientStateStore.put`. `states` may also be the result of `source.store`."""
     made = self._check_put(client_ids, states, round_number)
     self._own()
     if not all(isinstance(state, Place) for state in states):
@@ -293,12 +293,12 @@ class ShardedStateStore(ClientStateStore):
     self._own()
 
   def close(self) -> None:
-    """See `ClientStateStore.close`; staged states are of no further use."""
+    """See `ClientStateStore.close`. Staged states are lost."""
     super().close()
     self.source.close()
 
   def let_work(self, workers: client_references.WorkerContext) -> None:
-    """Lets workers load and store the states; `notes` names nodes that do not see the folder."""
+    """Lets workers load and store states, unless a node lacks the folder, which `notes` says."""
     expected = read_marker(self.folder)
     found = workers.on_each_node(read_marker, self.folder)
     blind = [name for name, content in found if content != expected]
@@ -317,7 +317,7 @@ class ShardedStateStore(ClientStateStore):
     ]
 
   def _own(self) -> None:
-    """Locks out earlier users of the folder, and drops states later than the checkpoint.
+    """Locks out earlier starts of the run, and deletes states of rounds after the checkpoint.
 
     This creates all shards, because on a network file system a process that has looked for a
     missing file might not see it later.
@@ -335,7 +335,7 @@ class ShardedStateStore(ClientStateStore):
       self._clear_folder()
 
   def _clear_folder(self) -> None:
-    """Removes all staged files, whose states are in a checkpoint or belong to lost rounds."""
+    """Removes all staged files. Their states are in a checkpoint or belong to lost rounds."""
     staged = os.path.join(self.folder, STAGED)
     for name in os.listdir(staged):
       with contextlib.suppress(FileNotFoundError):
@@ -355,7 +355,7 @@ class ShardedStateStore(ClientStateStore):
     try:
       changes = self.each(fold, work, seconds)
     except RuntimeError:
-      # They are lost, or one is stopped: what they have folded, or fold late, changes no more.
+      # Workers are lost, or one hangs. What they have folded, or fold later, makes no difference.
       changes = [fold(one) for one in work]
     for change in changes:
       self._file.add(change)
@@ -375,21 +375,21 @@ def open_store(
   *,
   workers: client_references.WorkerContext | None = None,
 ) -> ClientStateStore:
-  """Opens the store of a run, in the form in which it began or that its settings ask for.
+  """Opens the store of a run. It is of the kind with which the run began, or `wanted` if new.
 
   Args:
     path: The state file.
     client_state: A client's state before its first round; `()` for none.
-    wanted: The kind of store of a new run: 'memory' or 'shards'.
+    wanted: The kind of store of a new run: 'memory', or 'shards' (if clients have states).
     workers: The workers that train, if they can load and store client states themselves.
 
   Raises:
-    StateError: See `ClientStateStore`. Other files have not been changed then.
+    StateError: If the file cannot be used, as in `ClientStateStore`. No other file is changed then.
   """
-  # Its lock comes first: it also keeps others off the folder of the shards.
+  # The file's lock is taken first, because it protects the folder of the shards too.
   file = StateFile(path, signature=serialization.Packer(client_state).signature)
   try:
-    # A start that was lost before its first checkpoint decides nothing.
+    # A start that was lost before its first checkpoint has not decided the kind.
     may_begin = not file.rounds and wanted == 'shards' and bool(tree.flatten(client_state))
     if not (file.is_sharded or may_begin):
       return ClientStateStore(file, client_state)
@@ -403,11 +403,11 @@ def open_store(
 
 
 def kind(path: str, wanted: str) -> str:
-  """Returns the kind of store of the run with this state file; `wanted` for a new run."""
+  """Returns the kind of store, 'memory' or 'shards', of the run at `path`; `wanted` if new."""
   try:
     with contextlib.closing(StateFile(path)) as file:
       if file.is_sharded:
         return 'shards'
       return 'memory' if wanted == 'shards' and file.rounds else wanted
-  except StateError:  # There is none, or it will be refused.
+  except StateError:  # There is no file, or it will be refused.
     return wanted

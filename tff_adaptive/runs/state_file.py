@@ -1,8 +1,8 @@
 """SQLite files of a run's states: checkpoints of the server state, versions of client states.
 
-A run has one such file. Shards of its client states are further files of this kind. A client's
-state at a checkpoint is its newest one that is not from a later round. A file has these states for
-each of its checkpoints, with the rounds in which they were made.
+A run has one such file. If its client states are in shards, each shard is another such file. A file
+has a version of a client's state for each checkpoint that needs it, with the round in which the
+version was made. A checkpoint needs the newest version that is not from a later round.
 
 A checkpoint is one transaction. If the process is killed at any time, the file stays as of its last
 checkpoint, because SQLite rolls back uncommitted changes when the file is opened again. Each client
@@ -23,9 +23,9 @@ import numpy as np
 
 from tff_adaptive.runs.errors import SaveError, StateError
 
-MEMORY = ':memory:'  # SQLite's own name.
+MEMORY = ':memory:'  # SQLite's name for a database in memory.
 FORMAT = 'tff-adaptive-3'
-KEPT = 2  # Checkpoints: the previous one is there if the latest is damaged.
+KEPT = 2  # The number of checkpoints that stay, in case the latest is damaged.
 _CHECKSUM_BYTES = 16
 _SETTINGS = 'CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL)'
 _TABLES = (
@@ -39,19 +39,19 @@ _TABLES = (
   ' name TEXT NOT NULL, dtype TEXT NOT NULL, shape TEXT NOT NULL, data BLOB NOT NULL,'
   ' PRIMARY KEY (round, position))',
 )
-# One writer's commits are on the disk before they return. What is deleted need not be overwritten
-# with zeros, as some builds of SQLite do. A file of somebody else may not call functions.
+# A commit returns after the data are on the disk (FULL). Deleted data are not overwritten by zeros,
+# as some builds of SQLite do. A file from elsewhere may not call functions.
 _PRAGMAS = ('trusted_schema=OFF', 'page_size=16384', 'synchronous=FULL', 'secure_delete=OFF')
-# Of a run's own file, not of its many shards: pages changed since the last commit are in memory.
+# For a run's file, not for its shards: the cache holds the pages changed since the last commit.
 _OF_RUN = ('locking_mode=EXCLUSIVE', f'cache_size=-{256 << 10}')  # KiB.
 
 
 class Count(NamedTuple):
-  """The number of client states with their digest, or a change of both.
+  """The number of clients that have a state and a digest of these states, or a change of both.
 
   Attributes:
     clients: The number of clients that have a state.
-    digest: The sum of the states' checksums. A round updates it by its changes.
+    digest: The sum of the states' checksums as integers, to which changes can be added.
   """
 
   clients: int = 0
@@ -68,14 +68,16 @@ class Count(NamedTuple):
 
 
 class StateFile:
-  """An open SQLite file of states. After a failed write every call raises the same error.
+  """An open SQLite file with a run's checkpoints and client states, or with a shard of the states.
+
+  After a failed write every call raises the same error.
 
   Attributes:
-    path: The file.
-    settings: The settings in the file; empty before anything was written.
-    rounds: The rounds that have a checkpoint.
+    path: The path of the file.
+    settings: Name -> text of the settings in the file; empty before anything was written.
+    rounds: The rounds that have a checkpoint, in ascending order.
     seconds: How many seconds to wait for another process to release the file.
-    locked: The text of the error if it is not released.
+    locked: The reason that the error gives if that process does not release the file.
   """
 
   seconds = 1.0
@@ -87,11 +89,11 @@ class StateFile:
     Args:
       path: The file, or `MEMORY` for a database in memory.
       is_writer: Whether to create the file if it does not exist, and to begin a transaction.
-      signature: The layout of a client state. If it is given, this is the file of a run, which
-        writes to it and locks it against other processes until it is closed.
+      signature: The layout of a client state (`Packer.signature`). If it is given, the file is
+        opened for a run: for writing, and locked against other processes until it is closed.
 
     Raises:
-      StateError: If the file cannot be opened, is damaged, in use, or has another layout.
+      StateError: If the file cannot be opened, is damaged or in use, or has another signature.
     """
     self.path, self._is_held = path, signature is not None
     is_writer = is_writer or self._is_held
@@ -99,7 +101,7 @@ class StateFile:
     self._failure: SaveError | None = None
     self._place: os.stat_result | None = None
     with self._border(StateError, 'opened'):
-      # Not 'ro', for reading either: what a writer that was killed has left is rolled back first.
+      # Also readers need 'rw', because SQLite first rolls back what a killed writer has left.
       mode = 'rwc' if is_writer else 'rw'
       uri = path if path == MEMORY else f'{pathlib.Path(path).resolve().as_uri()}?mode={mode}'
       self._file = sqlite3.connect(
@@ -141,21 +143,21 @@ class StateFile:
     self._file.close()
 
   def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-    """Returns the rows that a statement reads; StateError if it cannot be read."""
+    """Returns the rows of a SELECT statement. Raises StateError if the file cannot be read."""
     with self._border(StateError, 'read'):
       return self._file.execute(statement, values).fetchall()
 
   def write(self, statement: str, values: Iterable[Sequence[Any]] = ((),)) -> None:
-    """Executes a statement for each of some values; SaveError if it cannot be written."""
+    """Executes a statement once for each tuple of values. Raises SaveError if this fails."""
     with self._border(SaveError, 'written'):
       for value in values:
         self._file.execute(statement, value)
 
   def commit(self) -> None:
-    """Ends the transaction and syncs it to disk; a run's file begins the next transaction.
+    """Commits the transaction to the disk. The file of a run then begins the next transaction.
 
     Raises:
-      SaveError: If it cannot be written, or the file of a run was moved.
+      SaveError: If the file cannot be written, or the file of a run was moved or replaced.
     """
     with self._border(SaveError, 'written'):
       for statement in ('COMMIT', 'BEGIN IMMEDIATE')[: 1 + self._is_held]:
@@ -169,9 +171,9 @@ class StateFile:
     self.settings[key] = value
 
   def read_client(self, client_id: str, round_number: int = 2**62) -> bytes | None:
-    """Returns a client's newest state that is not from a later round, or None if it has none.
+    """Returns the newest state of a client up to a round, or None if there is none until then.
 
-    Raises StateError if the state is damaged.
+    The state is as `Packer.pack` made it. Raises StateError if the state is damaged.
     """
     rows = self.rows(
       'SELECT round, checksum, CAST(state AS BLOB) FROM client_state'
@@ -192,9 +194,9 @@ class StateFile:
   def write_client(
     self, client_id: str, round_number: int, state: bytes, kept: Sequence[int]
   ) -> Count:
-    """Adds a client's newest state, and removes those that no checkpoint in `kept` (rounds) needs.
+    """Adds a client's new state, and deletes older ones that the checkpoints `kept` do not need.
 
-    Returns the change of the count.
+    `kept` are the rounds of these checkpoints. Returns the change of the file's `Count`.
     """
     checksum = client_checksum(client_id, round_number, state)
     versions = self.rows(
@@ -203,8 +205,8 @@ class StateFile:
       client_id,
       round_number,
     )
-    # First the new one, then the deletions: of pages that earlier commits have freed, unlike
-    # those freed now, SQLite need not copy the content to its journal.
+    # The new state is written first, so that it takes pages that earlier commits have freed:
+    # unlike pages freed now, SQLite need not copy these to its journal.
     new = (client_id, round_number, checksum, state)
     self.write('INSERT OR REPLACE INTO client_state VALUES (?, ?, ?, ?)', [new])
     made = [version for version, _, _ in versions]
@@ -215,7 +217,7 @@ class StateFile:
     return Count(not versions, int.from_bytes(checksum, 'big') - int.from_bytes(before, 'big'))
 
   def count(self, round_number: int) -> Count:
-    """Counts the clients with a state in this file by a round, and sums their newest checksums."""
+    """Returns the `Count` of each client's newest state in this file up to a round."""
     clients, digest = 0, 0
     with self._border(StateError, 'read'):  # Row by row: there may be millions.
       for _, _, checksum in self._file.execute(
@@ -227,7 +229,7 @@ class StateFile:
     return Count(clients, digest)
 
   def read_checkpoint(self, round_number: int) -> tuple[Any, dict[str, np.ndarray]]:
-    """Returns a checkpoint's metadata, and its server state by name; StateError if damaged."""
+    """Returns a checkpoint's metadata and server state (name -> leaf), or raises StateError."""
     rows = self.rows(
       'SELECT metadata, clients, digest, checksum FROM checkpoint WHERE round = ?', round_number
     )
@@ -245,7 +247,7 @@ class StateFile:
       }
 
   def begin_from(self, round_number: int, elsewhere: Count) -> None:
-    """Makes the client states of a checkpoint the current ones; `elsewhere` counts those in shards.
+    """Continues from a checkpoint's client states; `elsewhere` is the count of those in shards.
 
     Raises:
       StateError: If they are not the states with which the checkpoint was made.
@@ -258,20 +260,20 @@ class StateFile:
     self._counted = found
 
   def add(self, more: Count) -> None:
-    """Adds client states that were written to other files to the count."""
+    """Adds to the count a change that was made in other files, such as shards."""
     self._counted = self._counted.plus(more)
 
   def put_client(self, client_id: str, round_number: int, state: bytes) -> None:
-    """Writes a client's new state, from a round after the last checkpoint."""
+    """Writes a client's new state, which must be from a round after the last checkpoint."""
     self.add(self.write_client(client_id, round_number, state, self._kept()))
 
   def save(
     self, round_number: int, metadata: Mapping[str, Any], leaves: Mapping[str, np.ndarray]
   ) -> None:
-    """Writes a checkpoint of a round after the last one, and drops the oldest.
+    """Commits a checkpoint, of a round after the last one. Only the last `KEPT` checkpoints stay.
 
     Raises:
-      SaveError: If it cannot be written. The file then still holds the previous checkpoint.
+      SaveError: If the file cannot be written. It then still holds the previous checkpoint.
     """
     rows = [(n, a.dtype.str, json.dumps(a.shape), a.tobytes()) for n, a in leaves.items()]
     text, count = json.dumps(dict(metadata)), self._counted
@@ -291,7 +293,7 @@ class StateFile:
   def drop_after(self, round_number: int) -> None:
     """Permanently deletes the checkpoints and client states of all rounds after the given one.
 
-    This also removes the journal of a killed process, because SQLite removes it with its own.
+    This also removes the journal that a killed process has left, with that of this transaction.
     """
     if self.rounds[-1:] > [round_number] or os.path.exists(f'{self.path}-journal'):
       for table in ('client_state', 'server_state', 'checkpoint'):
@@ -305,7 +307,7 @@ class StateFile:
     return self.rounds[1 - KEPT :]
 
   def _read_settings(self) -> dict[str, str]:
-    """Returns the file's settings, if it has the tables of this format and nothing else."""
+    """Returns the file's settings. Raises StateError if it has other tables than this format."""
     schema = self._file.execute('SELECT sql FROM sqlite_master WHERE sql IS NOT NULL')
     found = [sql for (sql,) in schema]
     settings = {}
@@ -326,7 +328,7 @@ class StateFile:
 
   def _check_signature(self, signature: str) -> None:
     found = self.settings.get('client')
-    if found is None:  # Committed at once: an empty file of another algorithm is recognised too.
+    if found is None:  # Committed now, to refuse other algorithms before a checkpoint too.
       self.set('client', signature)
       self.commit()
     elif found != signature:
@@ -342,7 +344,7 @@ class StateFile:
       return False
 
   def _way_out(self, made: int) -> str:
-    """Returns the advice for a damaged part of the last checkpoint; `made` is its round."""
+    """Returns the advice for a damaged file; `made` is the round in which the bad part was made."""
     if self.rounds[:-1] and self.rounds[-2] < made:
       return (
         f'Resume from the previous checkpoint, of round {self.rounds[-2]}, bring back a copy of the'
@@ -364,7 +366,7 @@ class StateFile:
 
   @contextlib.contextmanager
   def _border(self, kind: type[StateError], how: str) -> Iterator[None]:
-    """Turns errors of SQLite and the system into one-line errors; failed writes are final."""
+    """Turns errors of SQLite and the system into one-line errors, and keeps that of a write."""
     self.check()
     try:
       yield
@@ -378,7 +380,7 @@ class StateFile:
 
   @contextlib.contextmanager
   def _undamaged(self, round_number: int) -> Iterator[None]:
-    """A context for reading a checkpoint's rows; rows that do not fit mean damage."""
+    """Returns a context for reading a checkpoint, in which rows that do not fit are an error."""
     try:
       yield
     except (ValueError, TypeError, LookupError, AttributeError) as error:
@@ -394,7 +396,7 @@ def path(folder: str) -> str:
 
 
 def read_last(path: str) -> tuple[int, dict[str, np.ndarray]]:
-  """Reads the last checkpoint of a state file without opening it for writing.
+  """Reads the last checkpoint of a state file, which no run may have open.
 
   Returns:
     The number of rounds done, and the server state's leaves by name, in the state's order.
@@ -411,14 +413,14 @@ def read_last(path: str) -> tuple[int, dict[str, np.ndarray]]:
 
 
 def client_checksum(client_id: str, round_number: int, state: bytes) -> bytes:
-  """Returns the checksum of a client state."""
+  """Returns the checksum of a client's state with the client's id and the round."""
   return _checksum([client_id.encode(), str(round_number).encode(), state])
 
 
 def checkpoint_checksum(
   round_number: int, metadata: str, clients: int, digest: str, leaves: Sequence[tuple]
 ) -> bytes:
-  """Returns the checksum of a checkpoint; its leaves are rows of name, dtype, shape and data."""
+  """Returns the checksum of a checkpoint. `leaves` are rows of name, dtype, shape and data."""
   parts = [json.dumps([round_number, metadata, clients, digest, len(leaves)]).encode()]
   for *texts, data in leaves:
     parts += [*(text.encode() for text in texts), data]
@@ -429,6 +431,6 @@ def _checksum(parts: Iterable[bytes]) -> bytes:
   """Returns the checksum of some parts in their order."""
   total = hashlib.sha256()
   for part in parts:
-    total.update(len(part).to_bytes(8, 'big'))  # Or bytes could move from one part to the next.
+    total.update(len(part).to_bytes(8, 'big'))  # So that no byte can move to the next part.
     total.update(part)
   return total.digest()[:_CHECKSUM_BYTES]

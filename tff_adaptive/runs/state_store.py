@@ -11,11 +11,11 @@ from tff_adaptive.runs.state_file import MEMORY, Count, StateFile
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-  """The contents of a checkpoint besides the clients' states.
+  """The contents of a checkpoint, except the client states.
 
   Attributes:
     round_number: The number of rounds done.
-    server_state: The server state, in the structure of the argument of `restore`.
+    server_state: The server state, in the structure of `server_state_like` of `restore`.
     metadata: The run's metadata, as given to `commit`.
   """
 
@@ -25,11 +25,11 @@ class Checkpoint:
 
 
 class ClientStateStore:
-  """Client states by client id, which are checkpointed with the server state.
+  """A store of client states by client id, which saves them in checkpoints with the server state.
 
   A client that has not taken part has the state `initial_state`, and takes no space. States stay in
-  memory once they were read or put. States put since the last `commit` are lost if the process ends
-  before the next. After a failed write every call raises the same error.
+  memory once they are read or put. If the process ends, states put since the last `commit` are
+  lost. After a failed write every call raises the same error.
 
   Use it from one thread only, and from one process at a time (the file is locked).
 
@@ -51,12 +51,12 @@ class ClientStateStore:
         mappings) of arrays or tensors of fixed shape; `()` for none.
 
     Raises:
-      StateError: If the file is damaged, in use by another process, or of another structure.
+      StateError: If the file is damaged, in use by another process, or has states of other types.
     """
     self.notes: list[str] = []
     self._packer = serialization.Packer(initial_state)
     self._known: dict[str, bytes] = {}  # Client id -> its state.
-    self._dirty: dict[str, int] = {}  # Client id -> the round of its state that only memory has.
+    self._dirty: dict[str, int] = {}  # Client id -> round of a state not yet in the file.
     if not isinstance(path, StateFile):
       path = StateFile(path or MEMORY, signature=self._packer.signature)
     self._file = path
@@ -74,10 +74,7 @@ class ClientStateStore:
     return self._packer.size
 
   def get(self, client_ids: Sequence[str]) -> list[Any]:
-    """Returns the states of `client_ids`, in their order.
-
-    Args:
-      client_ids: Ids, as strings.
+    """Returns the states of the clients with these ids, in their order.
 
     Returns:
       A list of structures like `initial_state`, of read-only NumPy arrays.
@@ -96,8 +93,8 @@ class ClientStateStore:
     Args:
       client_ids: Ids, as strings, each at most once.
       states: A structure for each client, with the shapes and dtypes of `initial_state`.
-      round_number: The round in which they were made, which must be later than the last
-        checkpoint's. The default is the next one.
+      round_number: The round in which the states were made, which must be later than that of the
+        last checkpoint. The default is the round after the last checkpoint.
 
     Raises:
       StateError: If a state has another structure, shape or dtype. Nothing is replaced then.
@@ -116,7 +113,7 @@ class ClientStateStore:
     Args:
       round_number: The number of rounds done, larger than at the last checkpoint.
       server_state: A structure of arrays, tensors or Python numbers.
-      metadata: Any value that JSON can hold.
+      metadata: A mapping of values that JSON can hold, such as the run's id.
 
     Raises:
       SaveError: If the file cannot be written, for example because the disk is full. It then still
@@ -139,9 +136,9 @@ class ClientStateStore:
     To continue from a previous checkpoint, call `forget_later` before anything else.
 
     Args:
-      server_state_like: A server state of the same process, such as the initial one, which gives
-        the structure. The stored state must have its shapes and dtypes, but a dimension of 0 may
-        have grown.
+      server_state_like: A server state of the same algorithm and model, such as the initial one,
+        which gives the structure. The stored state must have its shapes and dtypes, but a dimension
+        of 0 may have grown.
       which: The checkpoint, 'latest' or 'previous'.
 
     Raises:
@@ -191,14 +188,14 @@ class ClientStateStore:
       self._file.put_client(client_id, self._dirty[client_id], self._known[client_id])
 
   def _elsewhere(self, round_number: int) -> Count:
-    """Returns the count of a checkpoint's client states that are not in the file."""
+    """Returns the `Count` of a checkpoint's client states that other files hold: none here."""
     del round_number
     return Count()
 
   def _check_put(
     self, client_ids: Sequence[str], states: Sequence[Any], round_number: int | None
   ) -> int:
-    """Returns the round in which states were made; raises an error if they cannot be put."""
+    """Checks the arguments of `put`, and returns the round in which the states were made."""
     if len(client_ids) != len(states):
       raise ValueError(f'{len(client_ids)} client ids but {len(states)} states.')
     if len(set(client_ids)) != len(client_ids):

@@ -16,21 +16,26 @@ from tff_adaptive.runs.errors import RunFileError, reading, saving
 
 FILE = 'summary.json'
 WINDOW = 100
-EVALUATED = ('validation_', 'inference_')  # Columns that some rounds lack.
+EVALUATED = ('validation_', 'inference_')  # Columns that rounds without evaluation lack.
 _ADDED_UP = ('virtual_seconds', 'megabytes_down', 'megabytes_up')
 _COUNTED = ('selected', 'finished', 'partial', 'dropped')
 
 
 def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[str, Any]:
-  """Summarises a run from its rows (column -> number, without empty cells), round 0 first.
+  """Returns the entries of summary.json that follow from a run's rows.
+
+  Args:
+    rows: Column -> number for each round, without empty cells, round 0 first.
+    is_complete: Whether the run has done all its rounds or has stopped at its target.
 
   Returns:
     `last` has the last value of each column except wall-clock times. `mean_last_100_rounds` has the
     mean of each validation column over the evaluations in the last 100 rounds, as "Adaptive
-    Federated Optimization" reports them, and the number of these evaluations. Other entries are the
-    number of rounds done; the number of updates that were not finite, of rounds in which no update
-    was finite, and whether the last round is one of these; the costs of all rounds, if they were
-    counted; and the median seconds per round and the seconds of all rounds.
+    Federated Optimization" reports them; `evaluations_averaged` is the number of these evaluations.
+    `rounds` is the number of rounds done, and `totals` has their costs, if these were counted.
+    `non_finite_clients` is the number of updates that were not finite, `rounds_without_update` the
+    number of rounds without any finite update, and `ends_without_update` says whether the last
+    round is one of these. `seconds_...` are the median seconds per round and those of all rounds.
   """
   last: dict[str, float] = {}
   for row in rows:
@@ -43,7 +48,7 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
   totals = {c: math.fsum(row.get(c, 0) for row in rows) for c in costs.COLUMNS if c in last}
   seconds = [row['seconds_round'] for row in rows if 'seconds_round' in row]
   without = [0 < row.get('clients', 0) <= row.get('non_finite_clients', 0) for row in rows]
-  with np.errstate(all='ignore'):  # Also of what is not finite: inf and -inf give nan.
+  with np.errstate(all='ignore'):  # Values may be infinite; inf - inf is NaN.
     means = {c: float(np.mean(v)) for c, v in values.items() if v}
   return {
     'is_complete': is_complete,
@@ -88,10 +93,10 @@ def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> 
 
 
 def of_population(rows: Sequence[Mapping[str, float]], clients_per_round: int) -> dict[str, Any]:
-  """Counts the outcomes for the clients that were drawn in a run.
+  """Counts what became of the clients that were drawn in a run with a population.
 
   Args:
-    rows: Column -> number for each round of a run with a population, round 0 first.
+    rows: Column -> number for each round, round 0 first.
     clients_per_round: Number of clients in a full round.
 
   Returns:
@@ -109,7 +114,7 @@ def of_population(rows: Sequence[Mapping[str, float]], clients_per_round: int) -
 
 
 def write(folder: str, summary: Mapping[str, Any]) -> None:
-  """Writes summary.json; raises SaveError if this fails."""
+  """Writes the summary.json of the run in a folder. Raises SaveError if this fails."""
   path = os.path.join(folder, FILE)
   with saving(path):
     atomic_files.write_json(path, summary)
@@ -131,9 +136,9 @@ def read(folder: str) -> dict[str, Any]:
 
 
 def is_complete(folder: str, rounds: int, done: float | None = None) -> bool:
-  """Whether the run in a folder has done all requested rounds, or has stopped at its target.
+  """Returns whether the run in a folder has done all `rounds`, or has stopped at its target.
 
-  If `done` is given, the summary must be of this round, because it may be older than the rows.
+  `done` is the last round in metrics.csv, if known. An older summary.json does not count then.
   """
   try:
     summary = read(folder)
@@ -144,5 +149,5 @@ def is_complete(folder: str, rounds: int, done: float | None = None) -> bool:
 
 
 def _plain(value: float) -> Any:
-  """Returns a whole float as an int, because counts read better so."""
+  """Returns a float as an int if it is whole, because counts are easier to read so."""
   return int(value) if float(value).is_integer() and abs(value) < 2**53 else value
