@@ -11,8 +11,8 @@ import numpy as np
 from tff_adaptive.reports import figures, report, scores
 from tff_adaptive.runs import names, run as run_lib
 
-FOLDER = 'client_evaluations'  # In a run's.
-_LOSS = 'validation_loss'  # By which a run has diverged, whatever is measured on clients.
+FOLDER = 'client_evaluations'  # In a run's folder.
+_LOSS = 'validation_loss'  # Decides whether a run has diverged, for every metric.
 STATISTICS = ('by_examples', 'mean', 'std', 'p10', 'p50', 'p90', 'worst_tenth')
 _SHOWN = STATISTICS[1:]  # In reports.
 
@@ -21,8 +21,8 @@ def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
   """Returns statistics of a metric over clients.
 
   Args:
-    sums: float64 [C, 2], the numerator and the denominator of each client's metric. The denominator
-      is the number of its examples or, for example, of their words. Clients with 0 are left out.
+    sums: float64 [clients, 2], numerator and denominator of each client's metric. The denominator
+      is the client's number of examples or, for example, of words. Clients with 0 are left out.
     metric: The metric's name, which says whether small values are good; see `runs.names`.
 
   Returns:
@@ -34,7 +34,7 @@ def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
   values = values[~np.isnan(values)]
   if not len(values):
     return dict.fromkeys(STATISTICS, float('nan'))
-  with np.errstate(all='ignore'):  # Of a model that diverged, values may be infinite.
+  with np.errstate(all='ignore'):  # Values of a diverged model may be infinite.
     worst = np.sort(values)[:: -1 if names.is_error(metric) else 1][: -(-len(values) // 10)]
     by_examples, below = np.sum(sums, axis=0)
     numbers = (
@@ -48,7 +48,7 @@ def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
 
 
 def of_clients(sums: np.ndarray) -> np.ndarray:
-  """Returns each client's metric, float64 [C], from sums [C, 2]; NaN if nothing was counted."""
+  """Returns each client's metric, float64 [clients], from `sums`; NaN if the denominator is 0."""
   with np.errstate(all='ignore'):
     return np.where(sums[:, 1] != 0, sums[:, 0] / sums[:, 1], np.nan)
 
@@ -56,21 +56,21 @@ def of_clients(sums: np.ndarray) -> np.ndarray:
 def build(
   groups: Mapping[str, Sequence[run_lib.Run]], metric: str, clients: str, *, title: str = ''
 ) -> report.Report:
-  """Returns the distribution of a metric over clients, from the last evaluation of each run.
+  """Reports the distribution of a metric over clients, from the last evaluation of each run.
 
   Args:
     groups: Label -> runs that differ in their seed.
     metric: A metric by client, such as accuracy, inference_accuracy or personalized_accuracy.
-    clients: The group of clients: train, heldout, unseen or test.
+    clients: The group of clients: 'train', 'heldout', 'unseen' or 'test'.
     title: The title of the figure.
 
   Returns:
     A report. Its table has the mean and sample standard deviation over runs of each statistic, or
-    'diverged' if one of the runs did. Its figure has the share of clients below each value, over
-    all runs of a label that did not diverge.
+    'diverged' if one of the runs did. Its figure has the share of clients at or below each value,
+    over the runs of a label that did not diverge, or over all if all diverged.
 
   Raises:
-    ValueError: If a run has no such file, group or metric, or its file is damaged.
+    ValueError: If a run has no evaluation by client, or a damaged one, or no such group or metric.
   """
   rows: list[list[str]] = []
   data: list[list[Any]] = []
@@ -100,8 +100,8 @@ def build(
 
 
 def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
-  """Returns the metric of each client of a group that has one."""
-  last = f'round_{int(run.rows[-1]["round"]):06d}.csv'  # A run that goes on may have later ones.
+  """Returns the metric of each client in a group, without clients that have no value."""
+  last = f'round_{int(run.rows[-1]["round"]):06d}.csv'  # A run in progress may have later ones.
   every = sorted(glob.glob(os.path.join(glob.escape(run.folder), FOLDER, 'round_*.csv')))
   paths = [path for path in every if os.path.basename(path) <= last]
   if not paths:
@@ -121,7 +121,7 @@ def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
 
 
 def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:
-  """Returns each statistic's mean and deviation over runs."""
+  """Formats the mean and standard deviation over runs of each statistic."""
   own = metric.removeprefix('inference_').removeprefix('personalized_')
   each = [describe(np.stack([v, np.ones_like(v)], 1), own) for v in found]
   return [report.spread([of_run[name] for of_run in each]) for name in _SHOWN]

@@ -1,4 +1,4 @@
-"""Tables of any settings by any other, and of tasks by optimizers as in papers."""
+"""Builds tables of settings by another setting, and of tasks by optimizers as in papers."""
 
 import functools
 import os
@@ -10,13 +10,13 @@ import numpy as np
 from tff_adaptive.reports import figures, report, scores, tables
 from tff_adaptive.runs import names, run as run_lib
 
-# What is not a setting by itself, but follows from some.
+# Names for rows and columns that are settings in words, or follow from several settings.
 DERIVED: Mapping[str, Callable[[run_lib.Run], str]] = {
   'algorithm': lambda run: names.composition(run.shown),
   'correction': lambda run: names.correction(run.shown),
   'server_optimizer': lambda run: names.server_optimizer(run.shown),
   'participation': lambda run: f'{100 * _participation(run):g} %',
-  'task': lambda run: os.path.basename(str(run.settings['task'])),  # Of a user's FILE.py:NAME too.
+  'task': lambda run: os.path.basename(str(run.settings['task'])),  # For a user's file too.
 }
 # "Adaptive Federated Optimization" (Reddi et al., 2021), Table 1: means over the last 100 rounds.
 # "Performance within 0.5 % of the best result for each task is shown in bold".
@@ -27,11 +27,11 @@ K = TypeVar('K')
 
 class _Published(NamedTuple):
   title: str
-  # Data of another size are not the benchmark: training clients, and examples as the task counts.
+  # The numbers of training clients and examples in the benchmark, by which it is recognised.
   data: tuple[int, int]
-  figures: tuple[float, ...]  # Of each optimizer.
+  figures: tuple[float, ...]  # For each of OPTIMIZERS.
   metric: str = 'accuracy'
-  factor: float = 100  # By which the metric is multiplied there.
+  factor: float = 100  # The paper shows the metric times this number.
 
 
 _STACK_OVERFLOW = 342_477, 135_818_730
@@ -51,10 +51,10 @@ TASKS = {
 
 
 class _Row(NamedTuple):
-  place: Sequence[str]  # What stands in its first columns.
-  found: Mapping[str, scores.Score]  # Scores by column.
-  texts: Mapping[str, str]  # Cells by column.
-  bold: Collection[str] = ()  # Columns.
+  place: Sequence[str]  # The cells in the first columns, which name the row.
+  found: Mapping[str, scores.Score]  # Column -> score.
+  texts: Mapping[str, str]  # Column -> cell.
+  bold: Collection[str] = ()  # The columns with bold cells.
 
 
 def build(
@@ -64,25 +64,25 @@ def build(
   metric: str | None = None,
   title: str = '',
 ) -> report.Report:
-  """Builds a table with a row for each value of some settings and a column for each of another.
+  """Builds a table of scores, with settings as rows and another setting as columns.
 
-  A cell has the mean over the last rounds of a column of metrics.csv, or the accuracy on the test
-  data after the last round. It gives mean and sample standard deviation over the seeds, or how many
-  runs diverged. The best cell of a row is bold. If the columns are numbers, the figure has a line
-  for each row.
+  A score is the mean over the last rounds of a column of metrics.csv, or the accuracy on the test
+  data after the last round. A cell has the scores' mean and sample standard deviation over the
+  seeds, or says how many runs diverged. The best cell of a row is bold. If the columns are numbers,
+  the figure has a line for each row.
 
   Args:
-    runs: The runs. If runs of a cell differ in other settings than the seed, the settings with the
-      best validation metric are shown.
+    runs: If runs of a cell differ in other settings than the seed, the settings with the best
+      validation metric are shown.
     rows: Names of settings. 'algorithm', 'correction' and 'server_optimizer' give the names in
       papers, and 'participation' the share of the clients in a round.
-    columns: The setting of the columns.
+    columns: The name of a setting, as in `rows`. Each of its values has a column.
     metric: A column of metrics.csv, or 'test_accuracy'. The default is the task's metric on
       validation data.
     title: The title of the table.
 
   Raises:
-    ValueError: If the runs do not have the settings, or no values of the metric.
+    ValueError: If a run lacks one of the settings, or has no values of the metric.
   """
   if columns in rows:
     raise ValueError(f'rows and columns are both {columns}: give other settings.')
@@ -113,9 +113,10 @@ def build(
 def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
   """Builds a table of tasks by optimizers, as Table 1 of "Adaptive Federated Optimization".
 
-  A cell has the mean over the last rounds of the task's metric on the validation data, in percent
-  or as MSE times 1000. Cells within 0.5 of the best are bold. If the runs have as many clients and
-  examples as the benchmark, the paper's row stands below.
+  A cell has the mean over the last rounds of the task's metric on the validation data. Shares are
+  given in percent, and the MSE of `emnist_ae` times 1000. Bold cells are within 0.5 percentage
+  points of the best or, for other metrics, within 0.5 % of it. If the data have as many clients and
+  examples as the benchmark, the next row has the paper's values.
 
   Args:
     runs: Runs of any tasks and algorithms. Runs that differ only in their seed are averaged. If
@@ -123,7 +124,7 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
     title: The title of the table.
 
   Raises:
-    ValueError: If runs of a task have no validation metric in common, or runs name no task.
+    ValueError: If a run has no task and algorithm, or runs of a task share no validation metric.
   """
   rows = []
   algorithm = functools.partial(_value, setting='algorithm')
@@ -146,7 +147,7 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
       published = zip(OPTIMIZERS, entry.figures)
       rows.append(_Row(['published'], {}, {name: f'{n:.{digits}f}' for name, n in published}))
   found = dict.fromkeys(map(algorithm, runs))
-  shown = sorted(found, key=[*OPTIMIZERS, *found].index)  # Those of the paper in its order.
+  shown = sorted(found, key=[*OPTIMIZERS, *found].index)  # First those of the paper.
   caption = title or f'Validation, mean over the {scores.last_rounds(runs)}'
   table = _table([''], shown, rows, runs, caption)
   return report.Report([table], table.csv(), title=title)
@@ -169,7 +170,7 @@ def _row(
   show: Callable[[scores.Score, str], str] = scores.text,
   within: float = 0.0,
 ) -> _Row:
-  """Formats a row of scores; the best, and those `within` of it, are bold."""
+  """Formats a row of scores. Bold are those that `scores.is_best` returns."""
   texts = {name: show(score, column) for name, score in found.items()}
   return _Row(place, found, texts, scores.is_best(found, column, within))
 
@@ -182,7 +183,7 @@ def _table(
   title: str,
   column: str = '',
 ) -> report.Table:
-  """Builds a table of scores, with a note about the settings that were chosen as the best."""
+  """Builds a table of rows of scores, with a note on settings that were chosen as the best."""
   chosen = {
     f'{" ".join(filter(None, row.place))}, {name}': score.label
     for row in rows
@@ -224,7 +225,7 @@ def _task(run: run_lib.Run) -> tuple[str, str]:
 
 
 def _line(label: str, columns: Sequence[str], found: Mapping[str, scores.Score]) -> figures.Curve:
-  """Returns the line of a row over the numbers of the columns, without cells that diverged."""
+  """Returns the curve of a row over the columns, which are numbers, without diverged cells."""
   points = sorted((float(c), found[c].mean, found[c].std) for c in columns if c in found)
   points = [point for point in points if np.isfinite(point[1])]
   x, mean, std = np.reshape(points, (-1, 3)).T

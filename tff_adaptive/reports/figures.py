@@ -1,4 +1,4 @@
-"""Draws curves over repetitions, the curves of one run, and how clients differ."""
+"""Draws mean curves of groups of runs, the curves of one run, and the data of clients."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _AXES = {
   'seconds': 'seconds of training',
   'virtual_seconds': 'virtual seconds',
 }
-_FEW = 20  # So many points of a line are marked.
+_FEW = 20  # Lines with fewer points have markers.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Curve:
 
   Attributes:
     group: The group's label.
-    label: The group's label, with the number of runs, and the curve's end if a run is longer.
-    rounds: int [R], the rounds that all runs have.
-    x: float64 [R], the mean position of the runs on the axis after these rounds.
-    mean: float64 [R], the mean of the column over the runs.
-    std: float64 [R], sample standard deviation over the runs; 0 for one.
+    label: The legend's text: `group`, the number of runs, and the last round if a run is longer.
+    rounds: int [R], the R rounds in which all runs have a value.
+    x: float64 [R], the mean position of the runs on the horizontal axis after these rounds.
+    mean: float64 [R], the mean of the values over the runs.
+    std: float64 [R], their sample standard deviation over the runs; 0 for one run.
     diverged: Whether all runs of the group diverged.
   """
 
@@ -65,7 +65,7 @@ def _curve(group: str, members: Sequence[run_lib.Run], column: str, axis: str) -
   if not rounds:
     raise ValueError(f'the runs of {group!r} have no round with a value of {column!r} in common.')
   values = np.array([[curve[t] for t in rounds] for curve in found], np.float64)
-  with np.errstate(all='ignore'):  # Of a run that diverged values may be NaN or infinite.
+  with np.errstate(all='ignore'):  # Values of a diverged run may be NaN or infinite.
     std = values.std(axis=0, ddof=1) if len(shown) > 1 else np.zeros(len(rounds))
     mean = values.mean(axis=0)
   x = np.mean([[run.progress(axis)[t] for t in rounds] for run in shown], axis=0)
@@ -76,17 +76,17 @@ def _curve(group: str, members: Sequence[run_lib.Run], column: str, axis: str) -
 
 
 def curves_table(by_column: Mapping[str, Sequence[Curve]], axis: str = 'round') -> str:
-  """Returns the numbers behind a figure of curves as CSV.
+  """Returns the numbers behind a figure of curves, as the text of a CSV file.
 
   Args:
     by_column: Column of metrics.csv -> its curves.
     axis: The horizontal axis of the curves.
 
   Returns:
-    A row for each group and each round at which all its runs have all columns. It has the label,
+    A row for each group and each round in which all its runs have all columns. A row has the label,
     the round, the value of the axis if that is not the round, and each column's mean and sample
-    standard deviation over the runs that did not diverge. If all diverged, they are over all runs,
-    and the label says so.
+    standard deviation over the runs that did not diverge. If all runs diverged, these two are over
+    all runs, and the label says so.
   """
   along = [] if axis == 'round' else [axis]
   names = [f'{column}_{kind}' for column in by_column for kind in ('mean', 'std')]
@@ -104,7 +104,7 @@ def curves_table(by_column: Mapping[str, Sequence[Curve]], axis: str = 'round') 
 
 
 def draw_run(path: str, rows: Sequence[Mapping[str, float]]) -> None:
-  """Draws the curves of one run: each metric by round, training and validation together.
+  """Draws the curves of one run: a panel for each metric, with training and validation by round.
 
   Args:
     path: The picture to write atomically. Its extension gives the format.
@@ -118,7 +118,7 @@ def draw_run(path: str, rows: Sequence[Mapping[str, float]]) -> None:
       x, values = np.transpose(points)
       curve = Curve(kind, kind, x, x, values, np.zeros_like(values))
       panels.setdefault(metric, []).append(curve)
-  # What is measured in training only has nothing to be compared with.
+  # A metric that only training has is left out: there is nothing to compare it with.
   panels = {m: c for m, c in panels.items() if any(curve.group in _EVALUATED for curve in c)}
   style.write(comparison(panels), path)
 
@@ -131,17 +131,17 @@ def comparison(
   levels: Mapping[str, float] | None = None,
   log_scale: Sequence[str] = (),
 ) -> Any:
-  """Draws curves side by side: their means, and bands of one standard deviation.
+  """Returns a figure with a panel for each column: mean curves and bands of one standard deviation.
 
-  A panel's limits come from the runs that did not diverge, so the curve of a run that diverged may
-  leave it. If a curve has few points, they are marked.
+  The limits of a panel come from the runs that did not diverge, so the curve of a run that diverged
+  may leave the panel. If a curve has few points, they are marked.
 
   Args:
     by_column: Column of metrics.csv -> its curves.
-    axis: The horizontal axis, as in `mean_curves`, or its label.
+    axis: The horizontal axis, as in `mean_curves`, or the text of its label.
     title: The title of the figure.
     levels: Name -> value of a horizontal line, such as a published result.
-    log_scale: The columns whose axis is logarithmic.
+    log_scale: The columns with a logarithmic vertical axis.
 
   Raises:
     ValueError: If `log_scale` has a column that is not drawn.
@@ -159,7 +159,7 @@ def comparison(
     if axis == 'round':
       axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel(names.metric(column))
-  # The best first, by the first column that has a curve.
+  # The legend has the best curve first, as judged by the first column that has the curve.
   ends = {
     c.label: float(-scores.sign(column) * c.mean[-1])
     for column, curves in reversed([*by_column.items()])
@@ -173,12 +173,12 @@ def comparison(
 def draw_partition(
   path: str, sizes: Sequence[int], counts: Any, title: str = '', names: Sequence[str] = ()
 ) -> None:
-  """Draws how clients differ: the labels that some clients hold, and the sizes of all.
+  """Draws the examples of some clients by label, and a histogram of the sizes of all clients.
 
   Args:
     path: The picture to write atomically. Its extension gives the format.
     sizes: The number of examples of each client.
-    counts: int [clients shown, classes], the examples by label. If empty, the panel is left out.
+    counts: int [clients shown, classes], the examples by label. If empty, their panel is left out.
     title: The title of the figure.
     names: The names of the classes; by default their numbers.
   """
@@ -206,7 +206,7 @@ def draw_partition(
 
 
 def _draw(axes: Any, curves: Sequence[Curve], levels: Mapping[str, float]) -> dict[str, Any]:
-  """Draws all curves; returns their lines by label."""
+  """Draws curves and horizontal levels, and returns label -> line."""
   lines = {
     f'{name} = {level:g}': axes.axhline(level, color='0.4', linestyle=':', linewidth=1)
     for name, level in levels.items()
@@ -214,7 +214,7 @@ def _draw(axes: Any, curves: Sequence[Curve], levels: Mapping[str, float]) -> di
   all_diverged = all(curve.diverged for curve in curves)
   for number, curve in sorted(enumerate(curves), key=lambda found: found[1].diverged):
     if curve.diverged and not all_diverged:
-      axes.set_ylim(axes.get_ylim())  # It leaves the panel, and does not stretch it.
+      axes.set_ylim(axes.get_ylim())  # The curve may leave the panel, not stretch it.
     look = (style.marked if len(curve.x) < _FEW else style.line)(number)
     (lines[curve.label],) = axes.plot(curve.x, curve.mean, **look)
     if curve.std.any():

@@ -15,10 +15,10 @@ from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import style
 
 T = TypeVar('T')
-# Of 'alpha=0.3, n=10' these are 0.3 and 10.
+# Finds the numbers in a text: in 'alpha=0.3, n=10' these are 0.3 and 10.
 _IN_TEXT = re.compile(r'(?<![\w.])-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf)(?![\w.])')
-_MOST_DIGITS = 17  # These tell any two numbers apart.
-# What no spreadsheet takes for a formula, though it may begin as one.
+_MOST_DIGITS = 17  # This many distinguish any two floats.
+# Texts that begin like a formula, but that spreadsheets read as numbers.
 _NUMBER = re.compile(r'[+-](\d[\d.]*(e[+-]?\d+)?|inf|nan)( [±(].*)?')
 _LATEX = {
   '\\': r'\textbackslash{}',
@@ -27,7 +27,7 @@ _LATEX = {
   '^': r'\textasciicircum{}',
   **{c: f'\\{c}' for c in '&%$#_{}'},
 }
-# Ending -> what it is.
+# Ending of a file's name -> content of the file.
 FORMATS = {
   'md': 'the tables in Markdown',
   'csv': 'the numbers behind the figure',
@@ -58,7 +58,7 @@ class Table:
   Attributes:
     heading: The names of the columns.
     rows: The rows, each as long as the heading.
-    bold: (row, column) of the bold cells.
+    bold: Pairs (row, column) of the bold cells; row 0 is the first below the heading.
     title: The title above the table.
     note: The note below the table.
   """
@@ -106,11 +106,11 @@ class Table:
     )
 
   def csv(self) -> str:
-    """Returns the table as CSV, without title, note and bold cells."""
+    """Returns the table as CSV, without its title, its note and bold type."""
     return csv_text([self.heading, *self.rows])
 
   def _escaped(self, escape: Callable[[str], str], strong: str) -> list[list[str]]:
-    """Returns heading and rows, escaped; bold cells are inserted into `strong` at {}."""
+    """Returns the heading and the rows with escaped cells; `strong` is the format of bold ones."""
     cells = [list(map(escape, row)) for row in (self.heading, *self.rows)]
     for i, j in self.bold:
       if text := cells[i + 1][j]:
@@ -120,12 +120,12 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """The tables and the figure of some runs.
+  """A report about some runs: tables, a figure, and the numbers behind it.
 
   Attributes:
     tables: The tables.
-    data: The numbers, as CSV.
-    figure: The `matplotlib.figure.Figure`, if there is one.
+    data: The numbers of the figure, or of the table without a figure, as the text of a CSV file.
+    figure: The `matplotlib.figure.Figure`; None for none.
     title: The title of the report.
   """
 
@@ -139,14 +139,14 @@ class Report:
     return '\n'.join(table.markdown() for table in self.tables)
 
   def write(self, output: str, formats: Iterable[str] = DEFAULT_FORMATS) -> list[str]:
-    """Writes OUTPUT.md and other formats, each atomically.
+    """Writes the report to one file for each format, each file atomically.
 
     Args:
       output: The path of the files without their extensions.
       formats: Names in `FORMATS`, such as 'md', 'tex' or 'png'.
 
     Returns:
-      The paths of the files. Without a figure, none is of a picture.
+      The paths of the files. Picture formats are left out if the report has no figure.
     """
     paths = []
     for ending in formats:
@@ -181,10 +181,10 @@ class Report:
 
 
 def spread(values: Sequence[float], digits: int = 4) -> str:
-  """Formats mean and sample standard deviation, '0.1200 ± 0.0100', or one value alone.
+  """Formats values as mean ± sample standard deviation, '0.1200 ± 0.0100'; one value stands alone.
 
-  If the mean is so small that this would show at most one digit, both have three significant
-  digits. If a run diverged, the result may be NaN or infinite.
+  Both numbers have `digits` decimals, or three significant digits if the mean is so small that
+  decimals would show at most one digit. They may be NaN or infinite if a run diverged.
   """
   if not len(values):
     return ''
@@ -197,7 +197,7 @@ def spread(values: Sequence[float], digits: int = 4) -> str:
 
 
 def distinct(values: Iterable[float], digits: int) -> dict[float, str]:
-  """Formats numbers with as many significant digits (at least `digits`) as distinguish them."""
+  """Returns number -> text, with as few significant digits (>= `digits`) as distinguish them."""
   numbers = dict.fromkeys(values)
   texts: dict[float, str] = {}
   for count in range(digits, _MOST_DIGITS + 1):
@@ -208,26 +208,26 @@ def distinct(values: Iterable[float], digits: int) -> dict[float, str]:
 
 
 def number_key(text: str) -> tuple[str, tuple[float, ...]]:
-  """Sort key for texts that differ in numbers: 'n=2' comes before 'n=10'."""
+  """Returns a sort key for texts that differ in numbers: 'n=2' comes before 'n=10'."""
   return _IN_TEXT.sub('#', text), tuple(float(number) for number in _IN_TEXT.findall(text))
 
 
 def in_order(items: Sequence[T], text: Callable[[T], str] = str) -> list[T]:
-  """Sorts items by the numbers in their texts if only these differ; others keep their order."""
+  """Sorts items whose texts differ only in numbers by these; other items keep their order."""
   keys = {item: number_key(text(item)) for item in items}
   first = list(dict.fromkeys(words for words, _ in keys.values()))
   return sorted(items, key=lambda item: (first.index(keys[item][0]), keys[item][1]))
 
 
 def csv_text(rows: Iterable[Sequence[Any]]) -> str:
-  """Formats rows as CSV; no text can be taken for a formula by a spreadsheet."""
+  """Formats rows as CSV, in which a spreadsheet takes no text for a formula."""
   text = io.StringIO()
   csv.writer(text, lineterminator='\n').writerows([map(cell, row) for row in rows])
   return text.getvalue()
 
 
 def cell(value: Any) -> Any:
-  """Returns a value for a CSV file, in which no text can be taken for a formula."""
+  """Returns a cell of a CSV file: a float with six digits, or a text that is no formula."""
   if isinstance(value, float):
     return f'{value:.6g}'
   is_formula = str(value).startswith(tuple('=+-@\t\r')) and not _NUMBER.fullmatch(str(value))

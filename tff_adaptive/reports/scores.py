@@ -1,4 +1,4 @@
-"""Scores of runs: means over the last rounds."""
+"""Scores runs by their means over the last rounds, and chooses the best."""
 
 import dataclasses
 import math
@@ -17,10 +17,10 @@ from tff_adaptive.runs import (
   summary as summary_lib,
 )
 
-TEST = 'test_accuracy'  # Not a column of metrics.csv, but in summary.json.
+TEST = 'test_accuracy'  # Read from summary.json; not a column of metrics.csv.
 K = TypeVar('K')
-_FAR = 100  # A loss so many times its first has diverged.
-_MOST_NAMED = 3  # Runs that a note names.
+_FAR = 100  # A loss of more than this many times its first value has diverged.
+_MOST_NAMED = 3  # A note names at most this many runs.
 _SHARES = ('accuracy', 'recall', 'precision')
 _MODELS = (
   'Validation is of theta, the global model; test accuracy of theta-bar, the mean of the client'
@@ -30,11 +30,11 @@ _MODELS = (
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-  """The score of the repetitions of a run.
+  """The score of runs that differ only in their seed.
 
   Attributes:
     values: Each run's mean of a column over its last rounds; not finite if the run diverged.
-    label: The settings, if they were chosen as the best of several.
+    label: The settings of the runs, if these were chosen as the best of several; else ''.
   """
 
   values: Sequence[float]
@@ -64,19 +64,19 @@ def sign(column: str) -> int:
 
 
 def unit(column: str) -> tuple[float, str]:
-  """Returns the factor and the sign with which papers show a column, such as (100, '%')."""
+  """Returns the factor and the unit with which tables show a column: (100, '%') or (1, '')."""
   is_share = sign(column) > 0 and any(word in column.lower() for word in _SHARES)
   return (100.0, '%') if is_share else (1.0, '')
 
 
 def window(run: run_lib.Run) -> int:
-  """Returns the number of last rounds in a run's score: `Run.window`, or a tenth, at most 100."""
+  """Returns how many last rounds a run's score averages: `Run.window`, or a tenth, at most 100."""
   rounds = int(run.rows[-1]['round'])
   return min(rounds, run.window or min(summary_lib.WINDOW, -(-rounds // 10)))
 
 
 def last_values(run: run_lib.Run, column: str) -> list[float]:
-  """Returns a column's values in the `window` without round 0, or at least its last value."""
+  """Returns a column's values in the last `window` rounds, or else its last; never of round 0."""
   curve = {t: value for t, value in run.curve(column).items() if t > 0}
   first = min(run.rows[-1]['round'] - window(run), max(curve, default=1) - 1)
   return [value for t, value in curve.items() if t > first]
@@ -90,9 +90,11 @@ def mean_of_last(run: run_lib.Run, column: str) -> float | None:
 
 
 def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list[run_lib.Run]:
-  """Returns the runs that have a value after round 0, and names the others on stderr.
+  """Returns the runs that were evaluated after round 0, and names the others on stderr.
 
-  The value is one of `column`; None accepts any validation column. ValueError if no run is left.
+  An evaluation is a value of `column`, or of any validation column if None. Runs with no value at
+  all are kept once they have trained, so that later errors name the column. Raises ValueError if
+  no run is left.
   """
   found = []
   for run in members:
@@ -101,7 +103,6 @@ def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list
       for row in run.rows
       if any(c == column if column else c.startswith('validation_') for c in row)
     ]
-    # Without any value the column is another's, unless training has not begun.
     if not (max(rounds) if rounds else run.rows[-1]['round']):
       sys.stderr.write(f'Left out: {run.folder} has not been evaluated after round 0 yet.\n')
     else:
@@ -112,7 +113,7 @@ def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list
 
 
 def last_rounds(members: Iterable[run_lib.Run]) -> str:
-  """Describes the rounds of `mean_of_last`, such as 'last 100 rounds'."""
+  """Returns the text for the rounds of `mean_of_last`, such as 'last 100 rounds'."""
   counts = set(map(window, members))
   return f'last {span(counts)} round{"" if counts == {1} else "s"}'
 
@@ -124,7 +125,7 @@ def span(numbers: Iterable[int]) -> str:
 
 
 def value_on_test(run: run_lib.Run) -> float:
-  """Returns the accuracy on test data after the last round, of theta-bar if there is one.
+  """Returns the final test accuracy, of the mean of the client models if the run evaluates it.
 
   Raises:
     ValueError: If the run is not complete, or its task has no test data.
@@ -132,9 +133,9 @@ def value_on_test(run: run_lib.Run) -> float:
   done, wanted = int(run.rows[-1]['round']), run.settings['rounds']
   try:
     summary = summary_lib.read(run.folder)
-    # One of fewer rounds is there while a run that was complete goes on to more.
+    # While a run that was complete goes on to more rounds, its old summary is still there.
     if summary['is_complete'] and summary['rounds'] == done and run.is_complete:
-      # Without states there is theta only: theta-bar with SGD of rate 1 on the server.
+      # Else it is of the global model, which equals the mean with SGD of rate 1 on the server.
       test = summary['test']
       return float(test.get('test_inference_accuracy', test[TEST]))
   except (OSError, ValueError, LookupError, TypeError):
@@ -146,10 +147,10 @@ def value_on_test(run: run_lib.Run) -> float:
 
 
 def has_diverged(run: run_lib.Run, column: str) -> bool:
-  """Whether a run has diverged, by a column, its validation loss or the updates of its clients.
+  """Returns whether a run has diverged, by a column, its validation loss or its clients' updates.
 
-  The last value of the column or the loss is not finite, or is a loss far above its first value; or
-  no update of the last round was finite.
+  It has if the last value of the column or that loss is not finite, or is a loss or error of more
+  than 100 times its first value. It also has if no update of the last round was finite.
   """
   for name in (column, 'validation_loss'):
     values = list(run.curve(name).values()) or [0.0]
@@ -212,7 +213,7 @@ def score(members: Sequence[run_lib.Run], column: str, label: str = '') -> Score
 
 
 def rank(members: Sequence[run_lib.Run], column: str) -> tuple[bool, bool, float]:
-  """Ranks settings in tables, in searches and for pruning; the greater the better.
+  """Returns the key by which tables, searches and pruning rank settings; greater is better.
 
   Settings with a diverged run are worse than all others. Settings with an incomplete run are worse
   than settings whose runs are complete, because its last rounds are not those of the others.
@@ -222,7 +223,8 @@ def rank(members: Sequence[run_lib.Run], column: str) -> tuple[bool, bool, float
     column: A column of metrics.csv.
 
   Returns:
-    Whether no run diverged, whether all are complete, and the mean, negated for losses and errors.
+    A tuple: whether no run diverged, whether all runs are complete, and the mean over the runs,
+    which is negated for losses and errors. The mean is -inf if a run diverged.
 
   Raises:
     ValueError: If a run has no values of the column.
@@ -233,14 +235,14 @@ def rank(members: Sequence[run_lib.Run], column: str) -> tuple[bool, bool, float
 
 
 def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[run_lib.Run]]:
-  """Returns the settings that are best by `rank`, and their runs.
+  """Chooses the settings that are the best by `rank`.
 
   Args:
     runs: Runs that may differ in any setting. Runs that differ only in their seed are averaged.
     column: A validation column of metrics.csv; test data are not used to choose.
 
   Returns:
-    The label of the settings ('' if there are no others) and their runs.
+    The label of the settings ('' if there are no others), and their runs.
   """
   groups = groups_lib.group(runs)
   label = max(groups, key=lambda label: rank(groups[label], column))
@@ -248,15 +250,15 @@ def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[r
 
 
 def best(runs: Sequence[run_lib.Run], by: str, column: str | None = None) -> Score:
-  """Returns the score of `best_runs` in the column that chose them, or in another one."""
+  """Returns the score in `column` (by default `by`) of the runs that are the best in `by`."""
   label, members = best_runs(runs, by)
   return score(members, column or by, label)
 
 
 def is_best(scores: Mapping[K, Score], column: str, within: float = 0.0) -> set[K]:
-  """Returns the names of the scores that are the best, or `within` a margin of the best.
+  """Returns the names of the best scores: those that are worse than the best by at most `within`.
 
-  The margin is in the column's unit or, for columns without a unit, in percent of the best.
+  `within` is in the column's unit or, for columns without a unit, in percent of the best.
   """
   means = {name: sign(column) * s.mean for name, s in scores.items() if s.is_finite}
   if not means:
@@ -268,9 +270,9 @@ def is_best(scores: Mapping[K, Score], column: str, within: float = 0.0) -> set[
 
 
 def text(found: Score | None, column: str, digits: int = 2, factor: float | None = None) -> str:
-  """Formats a score as a cell of a table: 'mean ± deviation' in its unit, or 'diverged (1 of 3)'.
+  """Formats a score as a cell: 'mean ± deviation' in the column's unit, or 'diverged (1 of 3)'.
 
-  Percentages, and values with a given factor, have `digits` decimals; others have four.
+  Percentages, and values with a given factor, have `digits` decimals; other values have four.
   """
   if found is None:
     return ''
@@ -284,7 +286,7 @@ def text(found: Score | None, column: str, digits: int = 2, factor: float | None
 
 
 def heading(column: str, members: Sequence[run_lib.Run]) -> str:
-  """Formats a heading: 'validation accuracy, %, mean of the last 100 rounds'."""
+  """Formats a column's heading: 'validation accuracy, %, mean of the last 100 rounds'."""
   when = 'after the last round' if column == TEST else f'mean of the {last_rounds(members)}'
   return ', '.join(filter(None, (names.metric(column), unit(column)[1], when)))
 
@@ -320,7 +322,7 @@ def note(
 
 
 def weighting(members: Sequence[run_lib.Run]) -> str:
-  """Formats 'client_weighting: examples (FedAvg), uniform (AdaBest).', or '' if not recorded."""
+  """Returns 'client_weighting: examples (FedAvg), uniform (AdaBest).', or '' if not recorded."""
   found: dict[str, list[str]] = {}
   for run in members:
     weighting, algorithm = (run.settings.get(n) for n in ('client_weighting', 'algorithm'))

@@ -6,8 +6,8 @@ from typing import Any
 
 from tff_adaptive._utils import atomic_files
 
-# Okabe and Ito's colours, which readers with any colour vision tell apart, without yellow, which is
-# faint on white; lines differ in their dashes too.
+# Okabe and Ito's colours, which readers with any colour vision can distinguish. Yellow is left out,
+# because it is faint on white. Lines differ in their dashes too.
 COLORS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#000000', '#56B4E9', '#E69F00')
 DASHES: tuple[Any, ...] = ('-', (0, (5, 1.5)), (0, (5, 1, 1, 1)), (0, (1.5, 1)), (0, (8, 2)))
 MARKERS = 'osD^vPX'
@@ -17,7 +17,7 @@ _LEGEND = 1.6  # Inches that a legend may take from the panels.
 
 
 def line(number: int) -> dict[str, Any]:
-  """Returns the style of line `number`, counted from 0."""
+  """Returns matplotlib's properties of line `number`, counted from 0."""
   return {
     'color': COLORS[number % len(COLORS)],
     'linestyle': DASHES[number % len(DASHES)],
@@ -26,7 +26,7 @@ def line(number: int) -> dict[str, Any]:
 
 
 def marked(number: int) -> dict[str, Any]:
-  """Returns the style of a line with a few marked points."""
+  """Returns the properties of `line`, and of markers for its points."""
   return {**line(number), 'marker': MARKERS[number % len(MARKERS)], 'markersize': 4.5}
 
 
@@ -53,7 +53,7 @@ def figure(
 
 
 def legend(made: Any, handles: Any, labels: Any) -> None:
-  """Adds a legend on the right of the panels; a wide one makes the figure wider."""
+  """Adds a legend on the right of the panels, and widens the figure if the legend is wide."""
   if handles:
     added = made.legend(handles, labels, loc='outside right upper', fontsize='small', frameon=False)
     for text in added.get_texts():
@@ -64,7 +64,7 @@ def legend(made: Any, handles: Any, labels: Any) -> None:
 
 
 def write(made: Any, path: str) -> None:
-  """Writes a figure atomically; the path's extension gives the format."""
+  """Writes a figure atomically, in the format that the path's extension names."""
   with atomic_files.atomic_path(path) as temporary:
     _save(made, temporary, os.path.splitext(path)[1][1:].lower())
 
@@ -80,7 +80,7 @@ def svg(made: Any) -> str:
 def _save(made: Any, file: Any, kind: str) -> None:
   import matplotlib
 
-  # Without dates and drawn numbers: a report made again is the same file.
+  # There are no dates and random ids, so that a report made again is the same file.
   metadata = {'svg': {'Date': None}, 'pdf': {'CreationDate': None}}.get(kind, {})
   with matplotlib.rc_context({'svg.hashsalt': 'tff-adaptive'}):
     made.savefig(file, dpi=_DPI, format=kind or None, metadata=metadata)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tff_adaptive.reports import figures, report, scores
 from tff_adaptive.runs import names, run as run_lib, summary as summary_lib
 
-# Of the comparison's table.
+# The columns of `comparison_table`.
 COLUMNS = ('runs', 'rounds', 'mean', 'last', 'reached', 'seconds')
 
 
@@ -27,16 +27,16 @@ def comparison(
 
   Args:
     groups: Label -> runs that differ in their seed.
-    metrics: Columns of metrics.csv. Each has a table and a panel.
+    metrics: Columns of metrics.csv. Each has a table, and a panel of the figure.
     axis: The horizontal axis: 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
     target: If given, the rounds needed to reach this value are reported too.
-    title: The title of the figure and of each table; with several metrics a table adds its metric.
+    title: The title of the figure and the tables. With several metrics a table adds its metric.
     levels: Name -> value of a horizontal line, such as a published result.
-    log_scale: The metrics whose axis is logarithmic.
+    log_scale: The metrics with a logarithmic vertical axis.
     columns: See `comparison_table`.
 
   Raises:
-    ValueError: If a run has no values of a metric or of the axis, or `log_scale` has another one.
+    ValueError: If a run has no values of a metric or the axis, or `log_scale` has other metrics.
   """
   groups = {label: groups[label] for label in report.in_order([*groups])}
   made: list[report.Table] = []
@@ -68,7 +68,7 @@ def comparison_table(
   Returns:
     A table with the numbers of runs and rounds, the mean over the evaluations in the last rounds
     (`scores.window`), the last value, and the median seconds per round. Values are mean ± sample
-    standard deviation over the seeds, or NaN if a run diverged. The note is that of `scores.note`.
+    standard deviation over the seeds, or NaN if a run diverged. Its note is made by `scores.note`.
 
   Raises:
     ValueError: If a run has no values of the column, or `columns` has an unknown one.
@@ -83,7 +83,7 @@ def comparison_table(
   all_runs = [run for members in groups.values() for run in members]
   averaged = ''
   if column.startswith(summary_lib.EVALUATED):
-    # A run that is seldom evaluated has few of them, or one.
+    # The heading has their number, which is small in runs that are seldom evaluated.
     counts = {len(scores.last_values(run, column)) for run in all_runs}
     averaged = f' ({scores.span(counts)} evaluation{"" if counts == {1} else "s"})'
   rows = []
@@ -146,7 +146,7 @@ def default_metric(runs: Sequence[run_lib.Run]) -> str:
 
 
 def _reached(members: Sequence[run_lib.Run], column: str, target: float) -> str:
-  """Formats in how many rounds a target was reached, and by how many runs if not by all."""
+  """Formats after how many rounds runs reached a target, and how many did if not all."""
   sign = scores.sign(column)
   good = [[t for t, v in run.curve(column).items() if sign * v >= sign * target] for run in members]
   known = [min(rounds) for rounds in good if rounds]

@@ -1,4 +1,4 @@
-"""Shows how easily an optimizer is tuned: its metric by client and server rate."""
+"""Shows how easily an optimizer is tuned: a metric by client and server learning rate."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,9 @@ from tff_adaptive.reports import cross_tables, report, scores, style
 from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 CLIENT, SERVER = 'client_learning_rate', 'server_learning_rate'
-_DIGITS, _DATA_DIGITS = 3, 6  # Of a rate in tables, and of others; more where two would be alike.
+_DIGITS, _DATA_DIGITS = 3, 6  # Of rates in tables and CSV; more if two look equal.
 _PANELS_IN_A_ROW = 3
-# Colours span the better part of the cells: one that learned nothing would take them all.
+# Colours span the best 75 % of the cells, because one very bad cell would use up the scale.
 _FIRST_QUANTILE = 0.25
 
 Cells = Mapping[tuple[float, float], scores.Score]  # By client rate and server rate.
@@ -26,20 +26,20 @@ def by_rates(
   label_by: Sequence[str] | None = None,
   title: str = '',
 ) -> report.Report:
-  """Returns a report with maps by client and server rate.
+  """Returns a report with heat maps by client and server learning rate.
 
-  It has the form of Figures 2 and 6 of "Adaptive Federated Optimization" (Reddi et al., 2021): a
-  map of the mean over the last rounds for each optimizer. A table has the best server rate by
-  client rate.
+  It has the form of Figures 2 and 6 of "Adaptive Federated Optimization" (Reddi et al., 2021): for
+  each optimizer a map with the mean of the column over the last rounds. Another table has the best
+  server rate for each client rate.
 
   Args:
     runs: Runs with different rates. Runs that differ only in their seed are averaged.
-    column: The column of metrics.csv.
+    column: A column of metrics.csv.
     label_by: The settings that distinguish maps. The default is all that differ, except the rates.
     title: The title of the figure.
 
   Raises:
-    ValueError: If a run has no rates, or two runs of a cell have the same seed.
+    ValueError: If a run has no rates, or two runs with the same label and rates have one seed.
   """
   maps = {
     label: _cells(members, column)
@@ -66,7 +66,7 @@ def _cells(members: Sequence[run_lib.Run], column: str) -> Cells:
 
   cells = cross_tables.split(members, rates)
   for repeated in cells.values():
-    groups_lib.group(repeated, [CLIENT, SERVER])  # Refuses those that are no repetitions.
+    groups_lib.group(repeated, [CLIENT, SERVER])  # Refuses two runs with one seed.
   return {at: scores.score(repeated, column) for at, repeated in cells.items()}
 
 
@@ -77,7 +77,7 @@ def _axes_of(maps: Maps) -> tuple[list[float], list[float]]:
 
 
 def _best_servers(cells: Cells, column: str) -> dict[float, float]:
-  """Returns client rate -> best server rate; of equal scores the lowest rate counts."""
+  """Returns client rate -> best server rate, which is the lowest one if scores are equal."""
   finite = [at for at, score in cells.items() if score.is_finite]
   worst_first = sorted(finite, key=lambda at: (scores.sign(column) * cells[at].mean, -at[1]))
   return dict(sorted(dict(worst_first).items()))
@@ -147,7 +147,7 @@ def _draw_maps(maps: Maps, column: str, what: str, title: str) -> Any:
 
 
 def _color_limits(maps: Maps, column: str) -> tuple[float, float]:
-  """Returns the limits of the colours: from the first quartile (from the worst) to the best."""
+  """Returns the limits of the colour scale, which spans the best three quarters of the cells."""
   values = [_shown(s, column) for cells in maps.values() for s in cells.values() if s.is_finite]
   parts = (_FIRST_QUANTILE, 1) if scores.sign(column) > 0 else (0, 1 - _FIRST_QUANTILE)
   low, high = np.quantile(values or [0.0], parts).tolist()

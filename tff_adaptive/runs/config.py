@@ -71,7 +71,7 @@ class Record:
     return found
 
   def check(self, folder: str, run_id: str | None = None) -> dict[str, Any] | None:
-    """Returns the config.json in a folder, checked for resuming its run; None if there is none.
+    """Checks that a folder's run can be resumed. Returns its config.json, or None without one.
 
     Raises:
       ResumeError: If the run has another id than `run_id`, or a setting has changed that must not.
@@ -143,7 +143,7 @@ class Record:
   def note_changes(self, folder: str) -> None:
     """Writes a resumed run's changes to config.json. The caller must hold the state file's lock.
 
-    Raises ResumeError if the run cannot be resumed with this record, or the file not be written.
+    Raises ResumeError if the run cannot be resumed like this, or the file cannot be written.
     """
     # Read again, because another process may have resumed the run before this one had the lock.
     config = self.check(folder)

@@ -83,8 +83,7 @@ class MetricsLog:
   def append(self, row: Mapping[str, Any]) -> None:
     """Writes a row, a mapping from column to scalar that begins with `round`.
 
-    Raises:
-      SaveError: If the row cannot be written, or the file was moved or replaced.
+    Raises SaveError if the row cannot be written, or the file was moved or replaced.
     """
     numbers = {name: np.asarray(value).item() for name, value in row.items()}
     self._rows.append({k: v if isinstance(v, float) else int(v) for k, v in numbers.items()})

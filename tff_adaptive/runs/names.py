@@ -33,7 +33,7 @@ _CAMEL = re.compile(r'(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])')
 
 
 def shown(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the settings of a config.json, with algorithms and optimizers of a user by their names.
+  """Returns the settings of a config.json. A user's own algorithm or optimizer has its name there.
 
   The file is added if the package has the same name or title too: 'fed_cm (mine.py)'.
   """

@@ -89,9 +89,9 @@ class Run:
     return {int(row['round']): row[column] for row in self.rows if column in row}
 
   def progress(self, axis: str) -> dict[int, float]:
-    """Returns round -> total up to this round, the position on an axis of a figure.
+    """Returns round -> position on an axis of a figure, which is the total up to this round.
 
-    The axis is 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
+    `axis` is 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
 
     Raises:
       ValueError: If metrics.csv does not have the columns of the axis.

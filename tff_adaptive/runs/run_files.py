@@ -92,8 +92,7 @@ class RunFiles:
   def save(self) -> bool:
     """Saves `state` in a checkpoint unless this round has one, and returns whether it has saved.
 
-    Raises:
-      SaveError: If a file cannot be written. The previous checkpoint is kept.
+    Raises SaveError if a file cannot be written. The previous checkpoint is kept then.
     """
     if self.output_dir is None or self.saved_round == self.round_number:
       return False

@@ -34,7 +34,7 @@ _SLOWEST = 5 * 10**6  # Bytes of states per second. A slower worker has been sto
 
 
 class Shard(StateFile):
-  """An open shard, the SQLite file with the states of the clients of one `shard_of` number."""
+  """An open shard: an SQLite file with the states of all clients with one `shard_of` number."""
 
   seconds = 60.0
   locked = (
@@ -177,8 +177,7 @@ class StateSource:
   def load(self, keys: Sequence[Key]) -> list[Any]:
     """Returns the states of the keys, as structures of read-only NumPy arrays.
 
-    Raises:
-      StateError: If a state is missing or damaged.
+    Raises StateError if a state is missing or damaged.
     """
     staged = [(key.client_id, key.place) for key in keys if key.place is not None]
     found: dict[str, bytes | None] = dict(_read_staged(self._folder, self._packer.size, staged))
@@ -190,8 +189,7 @@ class StateSource:
   def store(self, keys: Sequence[Key], values: Sequence[Any]) -> list[Place]:
     """Stages a subround's states, unless an earlier call has. Returns a `Place` for each.
 
-    Raises:
-      SaveError: If they cannot be written.
+    Raises SaveError if they cannot be written.
     """
     states = [self._packer.pack(value) for value in values]
     ids, sequence = [key.client_id for key in keys], keys[0].sequence
@@ -298,7 +296,7 @@ class ShardedStateStore(ClientStateStore):
     self.source.close()
 
   def let_work(self, workers: client_references.WorkerContext) -> None:
-    """Lets workers load and store states, unless a node lacks the folder, which `notes` says."""
+    """Lets workers load and store states, unless nodes lack the folder. Then `notes` says so."""
     expected = read_marker(self.folder)
     found = workers.on_each_node(read_marker, self.folder)
     blind = [name for name, content in found if content != expected]

@@ -156,8 +156,7 @@ class StateFile:
   def commit(self) -> None:
     """Commits the transaction to the disk. The file of a run then begins the next transaction.
 
-    Raises:
-      SaveError: If the file cannot be written, or the file of a run was moved or replaced.
+    Raises SaveError if the file cannot be written, or the file of a run was moved or replaced.
     """
     with self._border(SaveError, 'written'):
       for statement in ('COMMIT', 'BEGIN IMMEDIATE')[: 1 + self._is_held]:
@@ -229,7 +228,7 @@ class StateFile:
     return Count(clients, digest)
 
   def read_checkpoint(self, round_number: int) -> tuple[Any, dict[str, np.ndarray]]:
-    """Returns a checkpoint's metadata and server state (name -> leaf), or raises StateError."""
+    """Returns a checkpoint's metadata and named leaves, or raises StateError if it is damaged."""
     rows = self.rows(
       'SELECT metadata, clients, digest, checksum FROM checkpoint WHERE round = ?', round_number
     )
@@ -249,8 +248,7 @@ class StateFile:
   def begin_from(self, round_number: int, elsewhere: Count) -> None:
     """Continues from a checkpoint's client states; `elsewhere` is the count of those in shards.
 
-    Raises:
-      StateError: If they are not the states with which the checkpoint was made.
+    Raises StateError if they are not the states with which the checkpoint was made.
     """
     expected = self.rows('SELECT clients, digest FROM checkpoint WHERE round = ?', round_number)
     found = self.count(round_number).plus(elsewhere)
@@ -272,8 +270,7 @@ class StateFile:
   ) -> None:
     """Commits a checkpoint, of a round after the last one. Only the last `KEPT` checkpoints stay.
 
-    Raises:
-      SaveError: If the file cannot be written. It then still holds the previous checkpoint.
+    Raises SaveError if the file cannot be written. It then still holds the previous checkpoint.
     """
     rows = [(n, a.dtype.str, json.dumps(a.shape), a.tobytes()) for n, a in leaves.items()]
     text, count = json.dumps(dict(metadata)), self._counted
@@ -366,7 +363,7 @@ class StateFile:
 
   @contextlib.contextmanager
   def _border(self, kind: type[StateError], how: str) -> Iterator[None]:
-    """Turns errors of SQLite and the system into one-line errors, and keeps that of a write."""
+    """Turns errors of SQLite and the system into one-line errors. Remembers a failed write."""
     self.check()
     try:
       yield
