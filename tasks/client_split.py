@@ -1,4 +1,4 @@
-"""Divides a task's clients into those that train and those that never train; holds out examples.
+"""Splits a task's clients into those that train and those that never do; holds out examples.
 
 As in "What Do We Mean by Generalization in Federated Learning?" (Yuan et al., 2022), some clients
 never train, and a share of each client's examples can be held out. The draw depends on the seed,

@@ -80,8 +80,8 @@ def from_image_folder(
       metrics, threshold.
 
   Returns:
-    The task. Its inputs are float32 [height, width, channels] in [0, 1], which its `preparation`
-    makes from bytes.
+    The task. Its inputs are float32 [height, width, channels] in [0, 1]; its `preparation` makes
+    them from uint8 pixels.
 
   Raises:
     DataError: If there are no such files, one cannot be read or has another size, or `from_arrays`

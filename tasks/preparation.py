@@ -200,8 +200,8 @@ class TextPreparation(_Saved):
   """The preparation of texts for a model.
 
   Attributes:
-    kind: 'characters' converts texts to sequences of byte numbers, 'words' sentences to sequences
-      of word numbers, and 'bags' sentences with titles to word counts.
+    kind: 'characters' converts texts to sequences of character numbers, 'words' sentences to
+      sequences of word numbers, and 'bags' sentences with titles to word counts.
     vocabulary: The characters or words, in the order of their numbers.
     steps: Length of a sequence; None for bags.
     classes: For bags, the tags in the order of the outputs. None if the classes are those of the

@@ -1,7 +1,7 @@
 """Divides centralised examples over clients; no example is used twice.
 
-Every function returns a list of one int64 array for each client: row numbers in random order. The
-seed decides them. `report_of_counts` describes how clients differ. Nothing here imports TensorFlow.
+A `Partition` is a list with one int64 array for each client: row numbers in random order, which the
+seed decides. `report_of_counts` describes how clients differ. Nothing here imports TensorFlow.
 """
 
 from collections.abc import Sequence

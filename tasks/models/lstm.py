@@ -57,7 +57,7 @@ def _merge(x: tf.Tensor) -> tf.Tensor:
 
 
 def _recurrence(z: tf.Tensor, r: tf.Tensor, steps: int) -> tf.Tensor:
-  """Returns h_1 ... h_T, [..., T B, H], from the inputs' part of z, [..., T B, 4 H]."""
+  """Returns h_1 ... h_T, [..., T B, H]; the argument z, [..., T B, 4 H], lacks the terms h R."""
   units, leading = r.shape[-2], r.shape.rank - 2
 
   def by_time_and_gate() -> list[tf.Tensor]:

@@ -79,7 +79,7 @@ def _layers(num_classes: int) -> Iterator[tuple]:
 
 
 def apply(weights: Any, x: tf.Tensor, groups: int) -> tf.Tensor:
-  """Returns the logits of images [..., B, height, width, 3]; weights in the order of `_layers`."""
+  """Returns logits of images [..., B, height, width, 3]; `weights` are ordered as in `_layers`."""
   left = iter(weights)
 
   def conv(x: tf.Tensor, stride: int = 1) -> tf.Tensor:

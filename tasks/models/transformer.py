@@ -62,7 +62,7 @@ def run(weights: Any, embedded: tf.Tensor, heads: int) -> tf.Tensor:
 
 
 def _block(h: tf.Tensor, weights: Any, heads: int) -> tf.Tensor:
-  """Applies attention and a perceptron, each added to its input [..., B, T, size]."""
+  """Applies a block to h [..., B, T, size]: adds attention to h, then a perceptron of the sum."""
   mixed = language.dense_rows(_norm(h, *weights[:2]), *weights[2:4])
   h += language.dense_rows(_attention(mixed, heads), *weights[4:6])
   inner = tf.nn.gelu(language.dense_rows(_norm(h, *weights[6:8]), *weights[8:10]))
