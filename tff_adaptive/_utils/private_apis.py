@@ -156,7 +156,7 @@ def to_computation(block: Any) -> Any:
 
 
 def computation_bytes(comp: Any) -> bytes:
-  """Serializes a computation for another process, to the same bytes in each call."""
+  """Serializes a computation for another process. Each call returns the same bytes."""
   import tensorflow_federated as tff
 
   return tff.framework.serialize_computation(comp).SerializeToString(deterministic=True)
@@ -191,7 +191,7 @@ def tensorflow_of(comp_or_block: Any) -> Any:
 
 
 def message_bytes(message: Any) -> bytes:
-  """Serializes a `TensorFlow` message, to the same bytes in each call of this process."""
+  """Serializes a `TensorFlow` message. Each call in this process returns the same bytes."""
   return message.SerializeToString(deterministic=True)
 
 

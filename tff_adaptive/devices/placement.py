@@ -37,7 +37,7 @@ class Placement:
     return self.clients != (None,)
 
   def clients_together(self, num_clients: int) -> int:
-    """Returns how many clients train together by default, if the model allows it."""
+    """Returns how many of `num_clients` train together by default, if the model allows it."""
     if not self.is_gpu:
       return 1
     return max(1, min(MOST_TOGETHER, -(-num_clients // len(self.clients))))

@@ -48,7 +48,7 @@ def load() -> Any:
 
 
 def load_for(operations: Iterable[str]) -> None:
-  """Loads the library if one of the given names of operations belongs to it."""
+  """Loads the library if one of `operations`, which are names, belongs to it."""
   if any(name.startswith(PREFIX) for name in operations):
     load()
 

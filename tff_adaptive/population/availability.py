@@ -81,7 +81,7 @@ class Independent:
 
 @dataclasses.dataclass(frozen=True)
 class Diurnal:
-  """Each client is available for a share of each day, beginning at its own phase.
+  """Each client is available for a share of each day, which is shifted by the client's phase.
 
   A client is available while (time / period + phase) mod 1 < share.
 

@@ -138,7 +138,7 @@ class _Client(NamedTuple):
 
 
 class BufferedSimulation(rounds.Simulation):
-  """The server steps of one run, one after the other on the virtual clock.
+  """Simulates the server steps of one run, one after the other on the virtual clock.
 
   Events at the same instant have this order. First clients arrive, in the order in which they
   began. Then the server takes its step if the buffer is full. Then new clients begin, drawn
@@ -151,7 +151,7 @@ class BufferedSimulation(rounds.Simulation):
 
     Raises:
       ValueError: See `rounds.Simulation`. Also if `concurrency` is below the size of the buffer or
-        above the number of clients.
+        above the number of clients, or if the population's `over_select` is above 1.
     """
     super().__init__(*given, **more)
     self._synchrony, size, num_clients = synchrony, self._cohort_size, len(self._steps)

@@ -122,7 +122,7 @@ class RoundPlan:
 
 
 class Simulation:
-  """The rounds of one run, one after the other on the virtual clock.
+  """Simulates the rounds of one run, one after the other on the virtual clock.
 
   A round depends only on the arguments and its number. A resumed run simulates the earlier rounds
   again, without data.

@@ -25,7 +25,7 @@ _MOST_SIGMA = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class Speed:
-  """Seconds per step and bandwidth of each client: constant, log-normal, or as measured.
+  """The seconds per local step and the bandwidths of clients: constant, log-normal or measured.
 
   A log-normal value is the median times exp(sigma z_i). The z_i are standard normal and are drawn
   once in a run. The defaults are round numbers and do not describe a particular device.

@@ -65,7 +65,7 @@ class Callback:
 
 
 class PrivacyCallback(Callback):
-  """Adds the column `epsilon` to evaluated rounds, and `privacy` to the summary."""
+  """A callback that adds the column `epsilon` to evaluated rounds, and `privacy` to the summary."""
 
   def __init__(
     self,

@@ -1,4 +1,4 @@
-"""Evaluates models on each client: training clients, their held-out data, and unseen clients."""
+"""Evaluates models on each client of some groups, such as training clients and unseen clients."""
 
 import concurrent.futures as futures
 import dataclasses

@@ -159,7 +159,8 @@ def simulate(
 def older_models(config: TrainingConfig, clients: protocols.ClientData) -> int:
   """Returns how many older models a run needs at a time, for `ClientTraining(versions=...)`.
 
-  This simulates the whole run and loads no client. It is 0 for synchronous rounds.
+  Older models are those from which clients still train when the server has a newer one. The number
+  is 0 for synchronous rounds. This function simulates the whole run and loads no client.
 
   Raises:
     ValueError: See `simulate`.

@@ -1,8 +1,7 @@
 """Stores the older models of an asynchronous run, each in a numbered slot.
 
-They are in `distributor` of the server state. Each model is stored by itself, so that replacing one
-copies no other. A server step gets a stack of those models with which its clients began to train. A
-checkpoint has a stack of all.
+They are in `distributor` of the server state, each stored by itself, so that replacing one copies
+no other. A step gets a stack of those with which its clients began; a checkpoint has all of them.
 """
 
 from collections.abc import Sequence

@@ -43,7 +43,7 @@ class StatefulProcess(StatelessProcess, Protocol):
   """A process whose clients keep a state from round to round.
 
   `next(server_state, client_states, cohort)` returns the new server state, the new client states in
-  the same order, and the round's metrics.
+  the same order, and the round's metrics. The first state of a client is `initial_client_state`.
   """
 
   initial_client_state: Any
