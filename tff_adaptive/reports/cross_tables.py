@@ -170,7 +170,7 @@ def _row(
   show: Callable[[scores.Score, str], str] = scores.text,
   within: float = 0.0,
 ) -> _Row:
-  """Formats a row of scores. Bold are those that `scores.is_best` returns."""
+  """Formats a row of scores. The scores that `scores.is_best` returns are bold."""
   texts = {name: show(score, column) for name, score in found.items()}
   return _Row(place, found, texts, scores.is_best(found, column, within))
 

@@ -213,7 +213,7 @@ def number_key(text: str) -> tuple[str, tuple[float, ...]]:
 
 
 def in_order(items: Sequence[T], text: Callable[[T], str] = str) -> list[T]:
-  """Sorts items whose texts differ only in numbers by these; other items keep their order."""
+  """Sorts items by the numbers in their texts if only these differ. Else their order is kept."""
   keys = {item: number_key(text(item)) for item in items}
   first = list(dict.fromkeys(words for words, _ in keys.values()))
   return sorted(items, key=lambda item: (first.index(keys[item][0]), keys[item][1]))
@@ -227,7 +227,7 @@ def csv_text(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def cell(value: Any) -> Any:
-  """Returns a cell of a CSV file: a float with six digits, or a text that is no formula."""
+  """Returns a value for a CSV file. Floats have six digits, and texts are no longer formulas."""
   if isinstance(value, float):
     return f'{value:.6g}'
   is_formula = str(value).startswith(tuple('=+-@\t\r')) and not _NUMBER.fullmatch(str(value))

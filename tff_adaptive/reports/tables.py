@@ -146,7 +146,7 @@ def default_metric(runs: Sequence[run_lib.Run]) -> str:
 
 
 def _reached(members: Sequence[run_lib.Run], column: str, target: float) -> str:
-  """Formats after how many rounds runs reached a target, and how many did if not all."""
+  """Formats the number of rounds to a target, and how many runs reached it unless all did."""
   sign = scores.sign(column)
   good = [[t for t, v in run.curve(column).items() if sign * v >= sign * target] for run in members]
   known = [min(rounds) for rounds in good if rounds]

@@ -162,7 +162,7 @@ class Record:
 
 
 def identity(config: Mapping[str, Any], name: str) -> Any:
-  """Returns a setting's value for comparing runs, or the object's name and hash of its file."""
+  """Returns a key that runs share if they agree in a setting: its value, or its file's hash."""
   value, file = config['settings'].get(name), config['files'].get(name)
   if file is None:
     return value

@@ -102,7 +102,7 @@ def _label(run: Run, label_by: Sequence[str], with_server: bool) -> str:
 
 
 def _full_label(run: Run, label_by: Sequence[str]) -> str:
-  """Returns a longer label, with settings' names and files' paths, for equal short ones."""
+  """Returns a long label, with settings' names and files' paths, if the short one is not unique."""
   if not label_by:
     return run.folder
   parts = []

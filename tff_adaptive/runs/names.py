@@ -75,7 +75,7 @@ def composition(settings: Mapping[str, Any]) -> str:
 
 
 def correction(settings: Mapping[str, Any]) -> str:
-  """Returns the title of a run's drift correction; 'none' if it has none, as FedAvg or FedYogi."""
+  """Returns the title of a run's drift correction, or 'none' for FedAvg, FedYogi and the like."""
   name = str(settings['algorithm'])
   entry = registry.ALGORITHMS.get(name)
   is_plain = entry is not None and entry.server_optimizer and not entry.settings

@@ -152,7 +152,7 @@ class Run:
     raise ValueError(f'{self.folder}: {columns["theta"]} was never evaluated.')
 
   def chosen(self, which: str) -> tuple[np.ndarray, ...]:
-    """Returns the weights that `best` names. Raises ValueError if the run does not have them."""
+    """Returns the weights with a name that `best` returns. Raises ValueError if there are none."""
     weights = {'theta': self.weights, 'theta_bar': self.inference_weights}.get(which)
     if weights is None:
       raise ValueError(f"{self.folder} has no weights {which!r}: take 'theta'.")

@@ -128,7 +128,7 @@ class RunFiles:
 
 
 def _has_noise(server_state: Any) -> bool:
-  """Returns whether a state holds the seed of privacy noise, with which noise can be removed."""
+  """Returns whether a state holds the seed of privacy noise, which would reveal the noise."""
   # This is the name of the state of a private query in TFF and in `aggregation.queries`.
   names = serialization.named_leaves(server_state)
   return any('query_state' in name.split('/') for name in names)

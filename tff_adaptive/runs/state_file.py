@@ -410,7 +410,7 @@ def read_last(path: str) -> tuple[int, dict[str, np.ndarray]]:
 
 
 def client_checksum(client_id: str, round_number: int, state: bytes) -> bytes:
-  """Returns the checksum of a client's state with the client's id and the round."""
+  """Returns a checksum over a client's id, a round and the client's state."""
   return _checksum([client_id.encode(), str(round_number).encode(), state])
 
 
