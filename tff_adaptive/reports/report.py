@@ -227,7 +227,7 @@ def csv_text(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def cell(value: Any) -> Any:
-  """Returns a value for a CSV file. Floats have six digits, and texts are no longer formulas."""
+  """Returns a value for a CSV file. A float has six digits; a formula gets a quote before it."""
   if isinstance(value, float):
     return f'{value:.6g}'
   is_formula = str(value).startswith(tuple('=+-@\t\r')) and not _NUMBER.fullmatch(str(value))

@@ -64,19 +64,19 @@ def sign(column: str) -> int:
 
 
 def unit(column: str) -> tuple[float, str]:
-  """Returns the factor and the unit with which tables show a column: (100, '%') or (1, '')."""
+  """Returns a column's factor and unit: (100, '%') for shares such as accuracy, else (1, '')."""
   is_share = sign(column) > 0 and any(word in column.lower() for word in _SHARES)
   return (100.0, '%') if is_share else (1.0, '')
 
 
 def window(run: run_lib.Run) -> int:
-  """Returns how many last rounds a run's score averages: `Run.window`, or a tenth, at most 100."""
+  """Returns the number of last rounds in a run's score: `Run.window`, or a tenth, at most 100."""
   rounds = int(run.rows[-1]['round'])
   return min(rounds, run.window or min(summary_lib.WINDOW, -(-rounds // 10)))
 
 
 def last_values(run: run_lib.Run, column: str) -> list[float]:
-  """Returns a column's values in the last `window` rounds, or else its last; never of round 0."""
+  """Returns a column's values in the last `window` rounds, or its last one. Round 0 is left out."""
   curve = {t: value for t, value in run.curve(column).items() if t > 0}
   first = min(run.rows[-1]['round'] - window(run), max(curve, default=1) - 1)
   return [value for t, value in curve.items() if t > first]
@@ -119,7 +119,7 @@ def last_rounds(members: Iterable[run_lib.Run]) -> str:
 
 
 def span(numbers: Iterable[int]) -> str:
-  """Formats numbers as 'least to greatest', or as one number if they are equal."""
+  """Formats the range of some numbers, such as '3 to 5', or one number if all are equal."""
   ordered = sorted(numbers)
   return ' to '.join(map(str, dict.fromkeys((ordered[0], ordered[-1]))))
 

@@ -162,7 +162,7 @@ class Record:
 
 
 def identity(config: Mapping[str, Any], name: str) -> Any:
-  """Returns a key that runs share if they agree in a setting: its value, or its file's hash."""
+  """Returns a key that runs share if they agree in a setting: its value, or NAME and file hash."""
   value, file = config['settings'].get(name), config['files'].get(name)
   if file is None:
     return value
