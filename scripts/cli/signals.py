@@ -25,10 +25,11 @@ class StopGuard(protocols.Stop):
   wait until a TensorFlow call returns, which may take a whole round.
   """
 
-  def __init__(self, on_abort: Callable[[], None] = lambda: None):
+  def __init__(self, *on_abort: Callable[[], None]):
     """Creates the guard. `on_abort` is called before the process ends at once."""
     super().__init__()
-    self._on_abort, self._stack = on_abort, contextlib.ExitStack()
+    self.on_abort += on_abort
+    self._stack = contextlib.ExitStack()
 
   def __enter__(self) -> 'StopGuard':
     if threading.current_thread() is not threading.main_thread():
@@ -57,10 +58,12 @@ class StopGuard(protocols.Stop):
         self.exit_code = 128 + number
         self.requested = True
         with contextlib.suppress(OSError):  # The reader of stderr may be gone.
-          command.say('Ending after this round; the run is saved. Once more ends it at once.')
+          say = self.announce or command.say
+          say('Ending after this round; the run is saved. Once more ends it at once.')
       else:
         try:
-          self._on_abort()
+          for function in self.on_abort:
+            function()
         finally:
           os._exit(self.exit_code)
 

@@ -159,6 +159,7 @@ def train_until_a_signal(folder, delay, pipe):
   """Trains without end in a process of its own, whose standard error goes to a named pipe."""
   os.dup2(os.open(pipe, os.O_WRONLY), 2)
   with signals.StopGuard() as stop:
+    stop.on_abort.append(lambda: os.write(2, b'Ended.\n'))
     process, audience = StatefulProcess(delay=delay), [_Begun()]
     result = train(folder, 10**6, process, callbacks=audience, stop=stop, show_progress=True)
   sys.exit(0 if result.is_complete else 3)

@@ -115,6 +115,7 @@ def test_a_second_signal_ends_at_once_and_harms_nothing(tmp_path, start):
     os.kill(process.pid, signal.SIGINT)
     assert any('Ending after this round' in line for line in lines)
     os.kill(process.pid, signal.SIGINT)
+    assert lines.read() == 'Ended.\n'
   process.join(120)  # Though the round takes an hour.
   assert process.exitcode == 128 + signal.SIGINT
   for name in ('run', 'whole'):
