@@ -1,26 +1,26 @@
-"""Keeps an aggregator's state in a round in which no update counts."""
+"""Keeps the state of an aggregator unchanged in a round without a usable update."""
 
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-# Names in the state of an aggregation with noise, TFF's or `aggregation.queries`'s.
+# The state of an aggregation with noise, in TFF and `aggregation.queries`, has these names.
 _WITH_NOISE = frozenset({'query_state', 'agg_state'})
 
 
 def kept_without_updates(
   process: tff.templates.AggregationProcess,
 ) -> tff.templates.AggregationProcess:
-  """Returns a process that keeps its state in a round in which the weights add up to 0.
+  """Returns the process with a state that does not change if the clients' weights add up to 0.
 
-  Adapted norms for clipping and zeroing follow TFF's estimate of a quantile, which divides by the
-  number of clients in the round. A round without clients would make this estimate NaN for good, and
-  the zero update of a client that does not count would move it. The state of an aggregation with
-  noise always advances: such a round publishes noise too, and if the next round drew the same
-  noise, the two would cancel.
+  The norms of adaptive clipping and zeroing follow TFF's estimate of a quantile, which divides by
+  the number of clients in the round. A round without clients would make this estimate NaN in all
+  later rounds, and the zero update of a client with weight 0 would move it. The state of an
+  aggregation with noise always advances, because a round without updates publishes noise too. If
+  the next round drew the same noise, the difference of the two results would contain none.
 
-  A process without a state is returned unchanged.
+  A process that has no state is returned as it is.
   """
   state_type = process.initialize.type_signature.result
   if not tff.structure.flatten(state_type.member):
@@ -41,7 +41,7 @@ def kept_without_updates(
 
 
 def _kept(kind: tff.Type, is_empty: tf.Tensor, before: Any, after: Any) -> Any:
-  """Returns `before` if `is_empty`, else `after`; the state of noise is always `after`."""
+  """Returns `before` if `is_empty`, else `after`; parts with noise always come from `after`."""
   if not isinstance(kind, tff.types.StructType):
     return tf.cond(is_empty, lambda: before, lambda: after)
   names, kinds = zip(*tff.structure.iter_elements(kind)) if len(kind) else ((), ())

@@ -1,9 +1,9 @@
-"""The builders: correction x server optimizer x schedule, in general and by name.
+"""Builders of processes: one for any correction and server optimizer, and one for each algorithm.
 
 Every builder takes the arguments of `build_drift_corrected`. A builder that has no argument
-`server_optimizer` uses the server optimizer in its name, with the rate `server_learning_rate`. The
-defaults of hyperparameters and of `client_weighting` are those of the registry: examples count in
-FedAvg, in FedOpt (its variants with a server optimizer) and in FedProx, clients in the others.
+`server_optimizer` uses the server optimizer in its name, with the rate `server_learning_rate`.
+Defaults are those of the registry. By default a client's weight in FedAvg, FedAvgM, FedAdagrad,
+FedAdam, FedYogi and FedProx is its number of examples; in the others all clients count the same.
 """
 
 from typing import Any, TypeAlias, TypedDict
@@ -54,20 +54,20 @@ def build_drift_corrected(
       that returns a new `tff.learning.models.VariableModel`.
     correction: The client correction. `corrections.Correction()` corrects nothing, which gives
       FedOpt, Algorithm 1 of "Adaptive Federated Optimization" (Reddi et al., 2021).
-    server_optimizer: A TFF optimizer that descends along the aggregated pseudo-gradient, plus the
-      server's drift estimate h if the correction has one. Its rate may be a schedule. None means
+    server_optimizer: A TFF optimizer that descends along the aggregated pseudo-gradient, to which
+      FedDyn and AdaBest add the server's drift estimate h. Its rate may be a schedule. None means
       SGD with rate 1, which gives the published drift-corrected algorithms.
     client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
-    training: How a client trains: optimizer, batches, weight decay, clipping, seed, XLA. None: SGD
-      on datasets of batches.
+    training: How a client trains: optimizer, batches, weight decay, clipping, seed, XLA. None means
+      SGD on clients that are given as datasets of batches.
     aggregator: A TFF aggregation factory (clipping, compression, privacy ...); None for the mean.
       An aggregator without weights needs client_weighting 'uniform'. It cannot leave out a client
-      that diverged, and counts it as an update of zero.
+      that diverged: such a client then counts with an update of zero.
     client_weighting: Weights of the clients in the mean of the updates: 'uniform'; 'examples' for
       n_i, the number of rows of the client's batches (not the `BatchOutput.num_examples` of a
       `VariableModel`); or a function of the client's unfinalized training metrics, like TFF's
-      `client_weighting`. For a `Model` of this project these are name -> float32 [..., 2], sum and
-      count.
+      `client_weighting`. The metrics of a `tff_adaptive.models.Model` are name -> float32 [..., 2],
+      a sum and a count.
 
   Returns:
     A `LearningProcess` if the correction keeps no state at the clients, else a `StatefulProcess`.
@@ -284,8 +284,8 @@ def build_fed_dyn(
   Args:
     num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
     mu: Weight of the client's correction, >= 0.
-    mean_examples: The mean number of examples of a client. It scales mu by the client's size: mu_i
-      = mu mean_examples / n_i. None means mu_i = mu.
+    mean_examples: The mean number of examples of a client. If it is given, a client with n_i
+      examples has mu_i = mu mean_examples / n_i. None means mu_i = mu.
     model, server_optimizer, **common: See `build_drift_corrected`.
   """
   correction = corrections.FedDyn(mu, num_clients, mean_examples)

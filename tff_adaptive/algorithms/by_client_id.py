@@ -1,4 +1,4 @@
-"""Runs stateful processes in TFF's own training loop, with client states by client id."""
+"""Runs stateful processes in TFF's own training loop; client states are stored by client id."""
 
 import io
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from tff_adaptive._utils import private_apis
 from tff_adaptive.algorithms import stateful_process
 
 _Serializable: Any = private_apis.serializable()
-_END = b'.'  # TensorFlow may take zeros at the end of a text for its end.
+_END = b'.'  # TensorFlow may drop zero bytes at the end of a string.
 
 
 class ClientStates(_Serializable):
@@ -23,14 +23,14 @@ class ClientStates(_Serializable):
   """
 
   def __init__(self, leaves: Mapping[str, tuple[np.ndarray, ...]] | None = None):
-    """Creates the mapping: client id -> its state's arrays in the order of `tree.flatten`."""
+    """Creates the mapping. `leaves`: client id -> arrays of its state, as `tree.flatten` orders."""
     self._leaves = dict(leaves or {})
 
   def __len__(self) -> int:
     return len(self._leaves)
 
   def get(self, client_id: str, initial: Any) -> Any:
-    """Returns a client's state, structured like `initial`, or `initial` before its first round."""
+    """Returns a client's state in the structure of `initial`, or `initial` if there is none yet."""
     found = self._leaves.get(client_id)
     return initial if found is None else tree.unflatten_as(initial, found)
 
@@ -43,7 +43,7 @@ class ClientStates(_Serializable):
     return ClientStates({**self._leaves, **new})
 
   def to_bytes(self) -> bytes:
-    """Returns all states as bytes: an .npz file of the ids, and one stacked array for each leaf."""
+    """Returns an .npz file as bytes: all client ids, and each array of the states, stacked."""
     columns = zip(*self._leaves.values())
     arrays = {f'leaf_{i}': np.stack(column) for i, column in enumerate(columns)}
     file = io.BytesIO()
@@ -62,8 +62,8 @@ class State(NamedTuple):
   """The state that `ByClientId` passes from round to round.
 
   Attributes:
-    server_state: The process's server state.
-    client_states: The clients' states.
+    server_state: The server state of the wrapped process.
+    client_states: The states of all clients that have taken part.
   """
 
   server_state: stateful_process.ServerState
@@ -71,11 +71,11 @@ class State(NamedTuple):
 
 
 class ByClientId:
-  """Wraps a process with client states for training loops that pass a single state.
+  """A process with client states, wrapped for training loops that pass a single state.
 
   `tff.simulation.run_training_process` calls `state, metrics = next(state, cohort)` and saves
   `state`. Here a cohort is a mapping from client id to the client's data. The state includes the
-  states of all clients that have taken part, so that a resumed program continues with them:
+  states of all clients that have taken part, so a resumed program continues with them:
 
       process = tff_adaptive.algorithms.ByClientId(tff_adaptive.build_scaffold(model_fn, ...))
       tff.simulation.run_training_process(
@@ -96,7 +96,7 @@ class ByClientId:
       process: A process with client states, such as one of `build_scaffold` or `build_ada_best`.
 
     Raises:
-      TypeError: If its clients keep no state. Such a process needs no wrapper.
+      TypeError: If the clients of the process keep no state. It then needs no wrapper.
     """
     if not isinstance(process, stateful_process.StatefulProcess):
       raise TypeError(
@@ -116,7 +116,7 @@ class ByClientId:
 
     Args:
       state: The state before the round.
-      cohort: Client id -> the client's data, in the form that the process takes.
+      cohort: A mapping from client id to the client's data, in the form that the process takes.
 
     Returns:
       The new `state` and the round's `metrics`.

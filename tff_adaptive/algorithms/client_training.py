@@ -21,13 +21,13 @@ class Totals(NamedTuple):
   """Values that are summed over the cohort in addition to the updates; numbers are float32.
 
   Attributes:
-    upload: The correction's upload, times the client's weight if uploads are weighted.
-    optimizer: The client optimizer's state times the weight; () if it is not averaged.
+    upload: The correction's upload, times the client's weight if `combine_uploads` is 'weighted'.
+    optimizer: The client optimizer's state times the client's weight; () if it is not averaged.
     used: 1 for a client whose update is used, else 0.
     diverged: 1 for a client with numbers that are not finite, else 0.
     norm: The update's norm.
     squared_norm: The update's squared norm.
-    drift: Name -> float32, sums for the metrics of drift estimates; () if the recipe `is_plain`.
+    drift: A dict of numbers for the metrics of drift; () if the recipe `is_plain`.
   """
 
   upload: Any
@@ -44,7 +44,7 @@ class ClientOutput(NamedTuple):
 
   Attributes:
     client_state: The client's new state.
-    metrics: Its unfinalized training metrics.
+    metrics: The client's unfinalized training metrics.
     result: The `tff.learning.templates.ClientResult`: the update and its weight in the mean.
     totals: The values that are summed over the cohort.
   """
@@ -61,12 +61,12 @@ def build(
   message_type: tff.Type,
   client_state_type: tff.Type | None = None,
 ) -> tff.Computation:
-  """Builds the computation of a client's round.
+  """Builds the TFF computation of a client's training in a round.
 
   Args:
     recipe: The parts of the process.
-    weights_type: Type W of the model's weights. With `training.versions`, <W, older>: the present
-      weights, and the stack of older messages and weights, see `versions.build_stack`.
+    weights_type: Type W of the model's weights. With `training.versions` it is <W, older>: the
+      present weights, and the stack of older messages and weights from `versions.build_stack`.
     message_type: Type M of a `local_training.Message`.
     client_state_type: Type C of a client's state; None if clients keep no state.
 
@@ -124,10 +124,10 @@ def build_exchange(
   message_type: tff.Type,
   client_state_type: tff.Type | None = None,
 ) -> tff.Computation:
-  """Builds `(<M, W, C, D*> -> <E, float32>)`: the values that a client sends before training.
+  """Builds `(<M, W, C, D*> -> <E, float32>)`, which computes what a client sends before training.
 
-  E is the correction's `exchange` times the client's weight, and the float32 is this weight. The
-  cohort's mean is the sum of E divided by the sum of the weights. See `build` for the types.
+  E is `Correction.exchange` times the client's weight, and the float32 is this weight. The cohort's
+  mean is the sum of E divided by the sum of the weights. `build` names the other types.
   """
   model, training, correction = recipe.model, recipe.training, recipe.correction
 
@@ -139,7 +139,7 @@ def build_exchange(
       model, training, correction, weights, data, state, message
     )
     weight = num_examples
-    if recipe.client_weighting != 'examples':  # A weight by metrics is not known before training.
+    if recipe.client_weighting != 'examples':  # Metrics exist only after training.
       weight = tf.cast(num_examples > 0, tf.float32)
     return _weighted(weight, sent), weight
 
@@ -147,7 +147,7 @@ def build_exchange(
 
 
 def _weighted(weight: tf.Tensor, tree: Any) -> Any:
-  """Multiplies a client's tensors (or a group's) by its weight, in float32 or wider."""
+  """Returns tensors times a client's weight, in float32 or wider; a weight [G] is for a group."""
 
   def scaled(leaf: tf.Tensor) -> tf.Tensor:
     is_wide = leaf.dtype.is_floating and leaf.dtype.size >= 4
@@ -163,9 +163,9 @@ def _declare(
   message_type: tff.Type,
   client_state_type: tff.Type | None,
 ) -> tff.Computation:
-  """Declares `function(message, weights, state, data, group_size)` as a client's computation.
+  """Makes `function(message, weights, state, data, group_size)` a client's TFF computation.
 
-  Where the model allows it, the engine may run it for a group of clients.
+  If `local_training.can_group` allows it, the engine may run it for a group of clients together.
   """
   data_type = local_training.data_type(recipe.model, recipe.training)
   has_state = client_state_type is not None
@@ -202,7 +202,7 @@ def _drift(
   weight: tf.Tensor,
   group_size: int | None,
 ) -> collections.OrderedDict:
-  """Statistics of the drift estimates of one client, or [G] of a group."""
+  """Returns a client's numbers for the metrics of drift: scalars, or [G] for a group."""
   before, after = client_state, trained.client_state
   if recipe.training.optimizer_state == 'keep':
     before, after = before['correction'], after['correction']

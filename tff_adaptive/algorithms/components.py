@@ -31,7 +31,7 @@ class Recipe(NamedTuple):
   client_weighting: Weighting
 
   def client_state(self, weights: corrections.Weights) -> Any:
-    """Returns a client's first state: the correction's, and the client optimizer's if kept."""
+    """Returns a client's first state: the correction's and, if it is kept, the optimizer's."""
     own = self.correction.client_state(weights)
     if self.training.optimizer_state != 'keep':
       return own
@@ -39,7 +39,7 @@ class Recipe(NamedTuple):
     return collections.OrderedDict(correction=own, optimizer=slots)
 
   def server_state(self, weights: corrections.Weights) -> Any:
-    """Returns the first server state: the correction's, and the client optimizer's if averaged."""
+    """Returns the first server state: the correction's and, if averaged, the client optimizer's."""
     own = self.correction.server_state(weights)
     if self.training.optimizer_state != 'average':
       return own
@@ -47,7 +47,7 @@ class Recipe(NamedTuple):
     return collections.OrderedDict(correction=own, optimizer=slots)
 
   def split(self, server_state: Any) -> tuple[Any, Any]:
-    """Splits a server state into the correction's part and the client optimizer's part, or ()."""
+    """Splits a server state into the correction's and the client optimizer's part (() if none)."""
     if self.training.optimizer_state != 'average':
       return server_state, ()
     return server_state['correction'], tuple(server_state['optimizer'])
@@ -59,7 +59,7 @@ class Recipe(NamedTuple):
 
   @property
   def is_plain(self) -> bool:
-    """Whether only models and updates are kept and sent, as in FedAvg."""
+    """Whether the algorithm has no states and messages besides models and updates, like FedAvg."""
     methods = ('server_state', 'broadcast', 'exchange', 'client_update', 'server_update')
     has_server_part = self.correction.overrides(*methods, 'inference_weights')
     averages = self.training.optimizer_state == 'average'
@@ -76,9 +76,9 @@ def check_weighting(client_weighting: Weighting) -> None:
 
 
 def client_weight(client_weighting: Weighting, trained: local_training.Trained) -> tf.Tensor:
-  """Returns a client's weight in the mean of updates; 0 if its update is not used."""
+  """Returns a client's float32 weight in the mean of the updates; 0 if its update is not used."""
   if callable(client_weighting):
-    # Of a client that is not used the metrics are sums over nothing: 0 times a NaN is one.
+    # No product: the metrics of a client without steps may give NaN, and 0 times NaN is NaN.
     weight = tf.cast(client_weighting(trained.metrics), tf.float32)
     return tf.where(trained.is_used > 0, weight, 0.0)
   return (
@@ -87,14 +87,14 @@ def client_weight(client_weighting: Weighting, trained: local_training.Trained) 
 
 
 def check_rate(name: str, rate: Rate) -> Rate:
-  """Checks that a rate is at least 0; a schedule is accepted as it is."""
+  """Returns a rate after a check that it is at least 0; a schedule is returned unchecked."""
   if callable(rate):
     return rate
   return validation.at_least_zero(name, rate, 'give a rate such as 0.1, or a function of the round')
 
 
 def check_aggregator(aggregator: Aggregator | None, client_weighting: Weighting) -> None:
-  """Checks that an aggregator is a TFF factory, and that it can weigh clients if it has to."""
+  """Checks that an aggregator is a TFF factory or None, and takes weights if they are not equal."""
   if aggregator is None or isinstance(aggregator, tff.aggregators.WeightedAggregationFactory):
     return
   if not isinstance(aggregator, tff.aggregators.UnweightedAggregationFactory):
@@ -115,7 +115,7 @@ def build_aggregator(
 ) -> tff.templates.AggregationProcess:
   """Builds the aggregation process of the updates; the default is the weighted mean.
 
-  Its state does not change in a round in which no client counts; see `aggregator_state`.
+  Its state does not change in a round without a usable update; see `aggregator_state`.
   """
   factory = tff.aggregators.MeanFactory() if aggregator is None else aggregator
   if isinstance(factory, tff.aggregators.UnweightedAggregationFactory):

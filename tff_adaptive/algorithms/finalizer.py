@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-_ROUND, _OPTIMIZER = 'round_num', 'optimizer'  # The state of TFF's scheduled optimizers.
+_ROUND, _OPTIMIZER = 'round_num', 'optimizer'  # Keys of TFF's scheduled optimizers.
 _RATE = tff.learning.optimizers.LEARNING_RATE_KEY
 
 
@@ -37,7 +37,7 @@ def build(
   @tff.tensorflow.computation(state_type, trainable_type, trainable_type)
   def step(state: Any, weights: Any, gradients: Any) -> tuple[Any, Any, Any]:
     is_refused, measurements = tff.learning.templates.reject_non_finite_update(None, gradients)
-    # AutoGraph, as in TFF, for optimizers that want it: this project's do not.
+    # With AutoGraph, as in TFF: some optimizers need it, but not those of this package.
     stepped = tf.function(optimizer.next)(state, weights, gradients)
     if not (isinstance(stepped, (tuple, list)) and len(stepped) == 2):
       raise TypeError(
@@ -80,7 +80,7 @@ def build(
 
 
 def _refused(state: Any, new_state: Any) -> Any:
-  """The state after a refused aggregate: unchanged, except that a schedule has advanced."""
+  """Returns the state after a refused aggregate: unchanged, but a schedule has advanced."""
   if not (isinstance(state, Mapping) and set(state) == {_ROUND, _OPTIMIZER}):
     return state
   kept = collections.OrderedDict(state[_OPTIMIZER])

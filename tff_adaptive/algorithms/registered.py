@@ -1,4 +1,4 @@
-"""Builds processes from entries of the registry, for every algorithm."""
+"""Builds processes and optimizers from the registry, and counts an algorithm's costs."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -34,25 +34,26 @@ def build_process(
   aggregator: components.Aggregator | None = None,
   client_weighting: components.Weighting | None = None,
 ) -> builders.Process:
-  """Builds an algorithm of the registry, or of a user's file, with any server optimizer.
+  """Builds the process of an algorithm of the registry, or of a user's file.
 
   Args:
-    algorithm: An entry, or an argument of `registry.algorithm`.
-    model: See `build_drift_corrected`, also for `client_learning_rate` and `aggregator`.
-    values: Hyperparameter of the correction -> value. Missing ones have their defaults.
-    clients: The registered clients, for corrections that need to know them.
+    algorithm: An entry of the registry, its name, or 'FILE.py:NAME' (see `registry.algorithm`).
+    model, client_learning_rate, aggregator: See `build_drift_corrected`.
+    values: Hyperparameters of the correction, name -> value. Missing ones have their defaults.
+    clients: Facts about all registered clients, for corrections that need them, such as SCAFFOLD.
     training: How clients train. The client optimizer, its state, `sam_rho` and `clip_norm` come
       from the algorithm's entry if they have their default values here (see
       `registry.Algorithm.settings`).
-    server_optimizer: A TFF optimizer, such as one of `build_server_optimizer`. None means SGD with
-      rate 1, where the algorithm's name stands for no other.
+    server_optimizer: Any TFF optimizer, such as one of `build_server_optimizer`. None means SGD
+      with rate 1; it is refused for algorithms named after another one, such as FedAdam.
     client_weighting: See `build_drift_corrected`. None means the algorithm's default.
 
   Returns:
     A `LearningProcess` or a `StatefulProcess`, like `build_drift_corrected`.
 
   Raises:
-    ValueError: If there is no such algorithm or hyperparameter, or a value is out of its range.
+    ValueError: If there is no such algorithm or hyperparameter, a value is out of its range, or
+      `server_optimizer` or `clients` is missing.
     TypeError: If an argument has the wrong type.
   """
   entry = registry.algorithm(algorithm)
@@ -83,11 +84,11 @@ def counts(
 ) -> registry.Counts:
   """Counts a client's communication and computation in a round, for `costs.CostModel`.
 
-  The counts are found by tracing the correction's functions. Published costs in the registry
-  replace the traced bytes. The averaged state of a client optimizer is counted in both directions.
+  The counts are found by tracing the correction's methods. Published costs in the registry replace
+  the traced bytes. An averaged client optimizer state counts as received and as sent.
 
   Args:
-    algorithm: An entry, an argument of `registry.algorithm`, or a correction.
+    algorithm: A correction, or an argument of `registry.algorithm`.
     model: See `build_drift_corrected`.
     values, clients: See `build_process`.
     training: See `build_drift_corrected`.
@@ -105,7 +106,7 @@ def counts(
     published = entry.counts(values) if entry.counts else None
     training = _as_named(entry, training)
   training = local_training.ClientTraining() if training is None else training
-  with tf.Graph().as_default():  # Nothing of this is used.
+  with tf.Graph().as_default():  # The graph is not used.
     weights = tuple(
       map(tf.convert_to_tensor, model_adapters.wrap(model).initial_weights().trainable)
     )
@@ -125,7 +126,7 @@ def counts(
 def _as_named(
   entry: registry.Algorithm, training: local_training.ClientTraining | None
 ) -> local_training.ClientTraining | None:
-  """Fills in what the algorithm's entry sets, where `training` has the default value."""
+  """Returns `training` with the settings of the algorithm's entry in place of default values."""
   if not entry.settings:
     return training
   training = training or local_training.ClientTraining()
@@ -152,10 +153,10 @@ def build_server_optimizer(
   """Builds a server optimizer of the registry, or of a user's own file.
 
   Args:
-    server_optimizer: An entry, or an argument of `registry.server_optimizer`.
-    learning_rate: eta, or a function of the round. A user's own function is called with a number;
-      the schedule is then applied to the optimizer that it returns.
-    values: Hyperparameter -> value. Missing ones have their defaults.
+    server_optimizer: An entry, its name, or 'FILE.py:NAME' (see `registry.server_optimizer`).
+    learning_rate: eta, or a schedule: a function of the round, counted from 0. A user's function is
+      always called with a number; a schedule is applied to the optimizer that it returns.
+    values: Hyperparameters, name -> value. Missing ones have their defaults.
 
   Raises:
     ValueError: If there is no such optimizer or hyperparameter, or a value is out of its range.
@@ -182,8 +183,8 @@ def build_client_optimizer(
   """Builds a client optimizer of the registry, or of a user's own file, for `ClientTraining`.
 
   Args:
-    client_optimizer: An entry, or an argument of `registry.client_optimizer`.
-    values: Hyperparameter -> value. Missing ones have their defaults. Each round sets the rate.
+    client_optimizer: An entry, its name, or 'FILE.py:NAME' (see `registry.client_optimizer`).
+    values: Hyperparameters, name -> value, without the rate, which a process sets in each round.
 
   Raises:
     ValueError: If there is no such optimizer or hyperparameter, or a value is out of its range.

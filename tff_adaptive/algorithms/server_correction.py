@@ -1,4 +1,4 @@
-"""The server's part of a correction, as TFF computations; `compose` names the types H, M, W, ..."""
+"""Builds the server's computations of a correction; `stateful_process.compose` names the types."""
 
 import collections
 from typing import Any, NamedTuple
@@ -20,11 +20,11 @@ class ServerUpdate(NamedTuple):
     correction: The new server state; see `components.Recipe.server_state`.
     direction: The direction that the server optimizer descends along. In a round without a usable
       update it is NaN, so that the finalizer refuses it.
-    factor: float32, multiplies the server optimizer's step; () for 1.
-    theta_bar: The mean of the client models; in a round without a usable update, the previous model
-      to use. () if the global model is the one to use.
+    factor: The float32 number that multiplies the server optimizer's step; () stands for 1.
+    theta_bar: The mean of the client models. In a round without a usable update it is the previous
+      model to use. () if the global model is the one to use.
     round_number: int32, the number of rounds done.
-    h_cosine: float32, cosine of the angle between h^{t-1} and g-bar^t; () if the recipe `is_plain`.
+    h_cosine: float32, the cosine between the drift estimate h^{t-1} and g-bar^t; () if `is_plain`.
   """
 
   correction: Any
@@ -65,9 +65,9 @@ def build_message(recipe: components.Recipe, server_type: tff.Type) -> tff.Compu
 
 
 def build_exchanged(message_type: tff.Type, sums_type: tff.Type) -> tff.Computation:
-  """Builds `(<Message, <E, float32>> -> Message)`, which adds the mean of the exchanges.
+  """Builds `(<Message, <E, float32>> -> Message)`, which adds the mean of the exchanged values.
 
-  E is the sum of the exchanged values times the clients' weights; the float32 is their sum.
+  E is the sum of these values times the clients' weights; the float32 is the sum of the weights.
   """
 
   @tff.tensorflow.computation(message_type, sums_type)
@@ -88,9 +88,10 @@ def build_update(
   update_type: tff.Type,
   totals_type: tff.Type,
 ) -> tff.Computation:
-  """Builds `(<H, M, W, I, G, T> -> ServerUpdate)`; W is theta^{t-1}.
+  """Builds `(<H, M, W, I, G, T> -> ServerUpdate)`, the correction's step at the server.
 
-  M is the message of the round, G the aggregate and T the cohort's `client_training.Totals`.
+  H, W and I are the state, the global model theta^{t-1} and the model to use before the round. M is
+  the round's message, G the aggregate and T the sum of the clients' `client_training.Totals`.
   """
   correction = recipe.correction
 
@@ -101,7 +102,7 @@ def build_update(
     server_state: Any, message: Any, weights: Any, inference: Any, g_bar: Any, totals: Any
   ) -> ServerUpdate:
     g_bar, theta = tuple(g_bar), tuple(weights.trainable)
-    if recipe.is_plain:  # The aggregate is the step, private noise of a round of nobody, too.
+    if recipe.is_plain:  # The direction is the aggregate, even if it is only noise.
       return ServerUpdate((), g_bar, (), (), message.t, ())
     cohort, uploads, drift = tf.maximum(totals.used, 1.0), totals.upload, totals.drift
     if correction.combine_uploads == 'mean':
@@ -125,7 +126,7 @@ def build_update(
     new_state, direction, factor = results.server_update(correction, own, server)
     if recipe.training.optimizer_state == 'average':
       means = [_mean(leaf, drift['weight']) for leaf in totals.optimizer]
-      new_slots = tuple(  # Of whole numbers (counters of steps) the nearest.
+      new_slots = tuple(  # Integers, such as step counters, are rounded.
         tf.cast(mean if slot.dtype.is_floating else tf.round(mean), slot.dtype)
         for mean, slot in zip(means, slots)
       )
@@ -140,7 +141,7 @@ def build_update(
         lambda: corrections.combine(tf.subtract, theta, g_bar),
         lambda: tuple(inference.trainable),
       )
-    if tf.nest.flatten(factor):  # NaN, too, would be a change.
+    if tf.nest.flatten(factor):  # A NaN factor would change the model.
       factor = tf.where(is_usable, factor, 1.0)
     direction = tuple(tf.where(is_usable, d, tf.cast(np.nan, d.dtype)) for d in direction)
     h_cosine = _cosine(corrections.estimate(own), g_bar)
@@ -158,8 +159,8 @@ def build_finish(
 ) -> tff.Computation:
   """Builds `(<ServerUpdate, W, W, G, T> -> <W, I, metrics>)`: new model, model to use, metrics.
 
-  The two arguments W are the global model before the round and after the server optimizer's step. G
-  and T are those of `build_update`. The metrics of updates and drift are an OrderedDict of float32.
+  The two arguments W are the global model before the round and after the server optimizer's step.
+  `build_update` explains G and T. The metrics describe updates and drift: name -> float32.
   """
 
   @tff.tensorflow.computation(
@@ -189,7 +190,7 @@ def build_finish(
 
 
 def _describe_updates(totals: Any) -> collections.OrderedDict:
-  """Metrics of a cohort's updates from its `client_training.Totals`."""
+  """Returns metrics of a cohort's updates, from the sum of its `client_training.Totals`."""
   mean = tf.math.divide_no_nan(totals.norm, totals.used)
   mean_square = tf.math.divide_no_nan(totals.squared_norm, totals.used)
   return collections.OrderedDict(
@@ -202,7 +203,7 @@ def _describe_updates(totals: Any) -> collections.OrderedDict:
 def _describe_drift(
   totals: Any, g_bar: corrections.Weights, theta: corrections.Weights, own_state: Any
 ) -> collections.OrderedDict:
-  """Metrics of drift; the spread of the g_i is sqrt(mean ||g_i||^2 - ||g-bar||^2)."""
+  """Returns metrics of drift; `update_spread` is sqrt(mean ||g_i||^2 - ||g-bar||^2)."""
   drift = totals.drift
   mean_square = tf.math.divide_no_nan(drift['weighted_square'], drift['weight'])
   spread = tf.maximum(mean_square - corrections.squared_norm(g_bar), 0.0)
@@ -217,9 +218,9 @@ def _describe_drift(
 
 
 def _cosine(h: corrections.Weights, g_bar: corrections.Weights) -> tf.Tensor:
-  """The cosine between h and g-bar; 0 if one is zero, or h does not have the form of the weights.
+  """Returns the cosine between h and g-bar; 0 if one is zero, or h has not the weights' shapes.
 
-  FedDyn's h shrinks only in rounds in which it is small enough (AdaBest, Theorem 3.1).
+  FedDyn's h shrinks only in rounds in which this cosine is small enough (AdaBest, Theorem 3.1).
   """
   if [w.shape for w in h] != [w.shape for w in g_bar]:
     return tf.zeros([])
@@ -230,5 +231,5 @@ def _cosine(h: corrections.Weights, g_bar: corrections.Weights) -> tf.Tensor:
 
 
 def _mean(total: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-  """A weighted sum divided by the sum of the weights; 0 if that is 0."""
+  """Returns a weighted sum divided by the sum of its weights, or 0 if the weights sum up to 0."""
   return tf.math.divide_no_nan(total, tf.cast(weight, total.dtype))

@@ -1,4 +1,4 @@
-"""All algorithms as TFF processes, whether clients keep a state or not."""
+"""Composes the TFF process of any algorithm, whether its clients keep a state or not."""
 
 import collections
 from typing import Any, NamedTuple
@@ -23,11 +23,11 @@ class ServerState(NamedTuple):
   Attributes:
     global_model_weights: theta^t, the global model.
     inference_weights: The model to use, such as theta-bar^t, the mean of the client models. () if
-      it is the global model.
+      the global model is the one to use.
     correction: The correction's state at the server, such as h.
     round_number: int32, the number of rounds done.
-    distributor: State of the distributor. With older models (see `versions`) it has, before a step,
-      the models that the clients began with, and after it the model before the step.
+    distributor: State of the distributor. In asynchronous training (see `versions`) it is the stack
+      of models with which the clients of a step began, and after the step the model before it.
     aggregator: State of the aggregator.
     finalizer: State of the server optimizer.
   """
@@ -53,9 +53,9 @@ class StatefulProcess(tff.templates.IterativeProcess):
     next_fn: The computation of a round.
 
   Attributes:
-    initial_client_state: A client's state before its first round: a structure of NumPy arrays. It
-      is made with a further call of the model function. If the model draws its initial weights at
-      random, those in this state differ from those of `initialize()`.
+    initial_client_state: A client's state before its first round: a structure of NumPy arrays. A
+      further call of the model function makes it. If the model draws its initial weights at random,
+      any weights in this state therefore differ from those of `initialize()`.
   """
 
   def __init__(
@@ -89,8 +89,8 @@ def compose(
 ) -> StatefulProcess | tff.learning.templates.LearningProcess:
   """Composes a correction with local training, an aggregator and a server optimizer.
 
-  The types are: W the weights, H the server state, M the message to clients, C a client's state, D*
-  its data, G an update, T the other sums, I the model to use:
+  The types are: W the weights, H the correction's server state, M the message to clients, C and D*
+  a client's state and data, G an update, T the other sums over the cohort, I the model to use:
 
       state --> message (H -> M) --> (exchange) --+
                                                   +--> train (M, W, C, D* -> C, G, T)
@@ -110,7 +110,7 @@ def compose(
   batched_clients.keep(next_fn, parts.train, parts.exchange)
   if not recipe.is_stateful:
     return _learning_process(parts, initialize, next_fn)
-  # Computed here and now: no execution context has to be there when a process is built.
+  # Computed eagerly, so that building a process needs no TFF execution context.
   weights = tuple(recipe.model.initial_weights().trainable)
   first = recipe.client_state(weights)
   return StatefulProcess(initialize, next_fn, tf.nest.map_structure(np.asarray, first))
@@ -188,7 +188,7 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
 
 
 def _build_initialize(parts: _Parts) -> tff.Computation:
-  """`( -> ServerState@SERVER)`."""
+  """Builds `( -> ServerState@SERVER)`, the state before the first round."""
 
   @tff.federated_computation
   def initialize() -> Any:
@@ -214,9 +214,10 @@ def _build_initialize(parts: _Parts) -> tff.Computation:
 
 
 def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) -> tff.Computation:
-  """`(<S@SERVER, {C}@CLIENTS, {D*}@CLIENTS> -> <S@SERVER, {C}@CLIENTS, metrics@SERVER>)`.
+  """Builds the computation of a round; S is a `ServerState`.
 
-  Without client states `(<S@SERVER, {D*}@CLIENTS> -> LearningProcessOutput)`.
+  Its type is `(<S@SERVER, {C}@CLIENTS, {D*}@CLIENTS> -> <S@SERVER, {C}@CLIENTS, metrics@SERVER>)`,
+  without client states `(<S@SERVER, {D*}@CLIENTS> -> LearningProcessOutput)`.
   """
   *_, data_type = parts.train.type_signature.parameter
   aggregate_metrics = tff.learning.metrics.sum_then_finalize(recipe.model.metric_finalizers)

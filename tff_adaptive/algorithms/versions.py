@@ -1,8 +1,9 @@
 """Older models that clients train from while the server moves on; see `training.Buffered`.
 
-A server step receives a stack of the models, and their messages, with which its clients began. It
-returns its own model in their place. A client's data have the number `version` of the model's row
-in the stack. The client's update is multiplied by a factor that depends on its staleness.
+A server step receives a stack of the models (and messages) with which its clients began, and
+returns in its place the model and message before the step. A client's data have an entry `version`,
+the row of its model in the stack. The client's update is multiplied by a factor that depends on its
+staleness.
 """
 
 from typing import Any
@@ -15,7 +16,7 @@ from tff_adaptive.corrections import base as corrections
 
 
 def build_stack(message_type: tff.Type, weights_type: tff.Type, num: int) -> tff.Computation:
-  """Builds `(<M, W> -> older)`: a stack of 0 or 1 models. Stacks of any size have the same type."""
+  """Builds `(<M, W> -> older)`: a stack of `num` (0 or 1) models. Its type fits any number."""
 
   @tff.tensorflow.computation(message_type, weights_type)
   def stack(message: Any, weights: Any) -> Any:
@@ -28,7 +29,7 @@ def build_stack(message_type: tff.Type, weights_type: tff.Type, num: int) -> tff
 
 
 def select(element: Any, message: Any, weights: Any, older: Any) -> tuple[Any, Any]:
-  """Returns the message and the weights that a client began with; row -1 means the present ones."""
+  """Returns a client's message and weights: row `version` of `older`, or the given ones for -1."""
   slot = element['version']
 
   def chosen(stack: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
@@ -44,10 +45,10 @@ def discounted(
   """Multiplies a client's update by its factor for staleness.
 
   Args:
-    trained: The result of its training.
-    element: The client's data, with its factor: 'discount', or 'mixed' with `moved`.
+    trained: The result of the client's training.
+    element: The client's data. The factor is the entry 'discount', or 'mixed' if `moved` is given.
     moved: The present model minus the one that the client began with. It is added to the update,
-      which then is the present model minus the client's. None: it is not added.
+      which then is the present model minus the client's model. None adds nothing.
   """
   update, factor = trained.update, element['discount' if moved is None else 'mixed']
   if moved is not None:
