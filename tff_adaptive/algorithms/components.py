@@ -94,7 +94,7 @@ def check_rate(name: str, rate: Rate) -> Rate:
 
 
 def check_aggregator(aggregator: Aggregator | None, client_weighting: Weighting) -> None:
-  """Checks that an aggregator is a TFF factory or None, and takes weights if they are not equal."""
+  """Checks that an aggregator is a TFF factory or None, and takes weights unless they are equal."""
   if aggregator is None or isinstance(aggregator, tff.aggregators.WeightedAggregationFactory):
     return
   if not isinstance(aggregator, tff.aggregators.UnweightedAggregationFactory):

@@ -65,15 +65,12 @@ class StatefulProcess(tff.templates.IterativeProcess):
     self.initial_client_state = initial_client_state
 
   def get_model_weights(self, server_state: Any) -> tff.learning.models.ModelWeights:
-    """Returns the model to use, such as theta-bar, the mean of the client models.
+    """Returns the weights of the model to use, such as theta-bar, the mean of the client models.
 
     theta, the global model that clients receive, is `server_state.global_model_weights`.
 
     Args:
       server_state: A state from `initialize`, `next` or a program state manager.
-
-    Returns:
-      The weights, for `tff.learning.models` and evaluation processes.
     """
     return model_to_use(server_state)
 

@@ -54,9 +54,9 @@ class Batching:
   """The batches of clients that are given as arrays of all their examples; see `client_arrays`.
 
   Attributes:
-    batch_size: B, the examples in one step. None takes all of the client's examples in one step. A
-      large B is no substitute: a step costs as much as B examples even if the client has fewer.
-    epochs: E, passes over the client's examples in a round.
+    batch_size: B, the number of examples in a step. None takes all of the client's. A large B is no
+      substitute for None: a step costs as much as B examples even if the client has fewer.
+    epochs: E, the number of passes over the client's examples in a round.
     shuffle: Whether each epoch goes through the examples in a new order, which the seed draws.
     fill_last: Whether the last batch of an epoch is filled up with examples that are drawn again
       from the client's own, as in AdaBest's experiments. If False, the batch is smaller.
@@ -65,11 +65,11 @@ class Batching:
     step_limits: Whether a client's data have a further entry, `max_steps` (int32). The client stops
       after this number of its K local steps; the batches of these steps do not change. This is for
       clients that do not always finish; see `tff_adaptive.population`.
-    local_steps: K, the local steps of every client that has examples, instead of E epochs. The
-      client makes as many passes over its examples as K steps need.
-    random_local_steps: Whether K is drawn in each round, the same for all clients: one plus the
-      failures before the first success of probability 1 / local_steps, as in ProxSkip.
-    with_replacement: Whether each example of a batch is drawn from all of the client's examples.
+    local_steps: K, the number of local steps of every client that has examples, instead of E
+      epochs. The client makes as many passes over its examples as K steps need.
+    random_local_steps: Whether K is drawn in each round, the same for all clients, as in ProxSkip:
+      the number of trials until the first success, which has the probability 1 / local_steps.
+    with_replacement: Whether each example is drawn anew from all of the client's examples.
     continue_batches: Whether a round continues the pass where the last round stopped. Round t takes
       the steps from (t - 1) K on, where K is `local_steps`. It does not matter whether the client
       took part in the rounds before.
@@ -108,7 +108,7 @@ class Batching:
       )
 
   def drawn_steps(self, round_seed: tf.Tensor | None) -> tf.Tensor:
-    """Returns the K of a round, int32, if `local_steps` gives it; at most 20 times its mean."""
+    """Returns the K of a round, int32, with `local_steps`; if random, at most 20 times the mean."""
     mean = self.local_steps or 1
     if not self.random_local_steps or mean == 1:
       return tf.constant(mean)
@@ -120,7 +120,7 @@ class Batching:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """The examples of each local step of one client.
+  """The examples of each local step of one client in a round: B in each of K steps.
 
   Attributes:
     indices: int32 [K, B], the examples of each step. Padding repeats an example.
@@ -133,14 +133,14 @@ class Plan:
   is_padded: bool
 
   def shares_and_sizes(self) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the examples' shares in the means of their steps, float32 [K, B], and sizes [K]."""
+    """Returns each example's share in the mean of its step, float32 [K, B], and the sizes [K]."""
     sizes = tf.cast(self.sizes, tf.float32)
     counts = tf.sequence_mask(self.sizes, tf.shape(self.indices)[1], dtype=tf.float32)
     return counts / sizes[:, tf.newaxis], sizes
 
   def first(self, max_steps: tf.Tensor) -> 'Plan':
-    """Returns the first `max_steps` steps (int32); none if it is negative."""
-    steps = tf.maximum(max_steps, 0)  # A slice ends at the last step where there are fewer.
+    """Returns the plan of the first `max_steps` steps (int32); a negative number means 0."""
+    steps = tf.maximum(max_steps, 0)  # The slice may go beyond the last step.
     return dataclasses.replace(self, indices=self.indices[:steps], sizes=self.sizes[:steps])
 
 
@@ -156,7 +156,7 @@ def plan(
     round_seed: int32 [2], the same for all clients, for `random_local_steps`.
 
   Returns:
-    The plan. K = E ceil(n / B), or `local_steps` if n > 0.
+    The plan. K = E ceil(n / B), or the number from `local_steps` if n > 0.
   """
   epochs, n = batching.epochs, tf.shape(x)[0]
   if batching.local_steps is not None:
@@ -201,13 +201,13 @@ def continued(batching: Batching, x: tf.Tensor, seed: tf.Tensor, round_number: t
 
 
 def _passes(batching: Batching, x: tf.Tensor, seed: tf.Tensor, epochs: int | tf.Tensor) -> Plan:
-  """Draws the batches of some passes over a client's examples."""
+  """Draws the batches of `epochs` passes over a client's examples."""
   n = tf.shape(x)[0]
   if batching.shuffle and batching.batch_size is not None:
     keys = tf.random.stateless_uniform([epochs, n], seeds.fold(seed, 1))
     if batching.unit_starts is not None:
       units = tf.cumsum(tf.cast(batching.unit_starts(x), tf.int32)) - 1
-      # Equal keys within a unit; the first example begins one anyhow.
+      # The examples of a unit have equal keys. The first example always begins a unit.
       keys = tf.gather(keys, tf.maximum(units, 0), axis=1)
     order = tf.argsort(keys, axis=-1, stable=True)
   else:

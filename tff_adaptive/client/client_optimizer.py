@@ -10,18 +10,18 @@ from tff_adaptive.corrections import base as corrections
 
 
 def is_sgd(optimizer: tff.learning.optimizers.Optimizer) -> bool:
-  """Whether an optimizer is TFF's SGD without momentum."""
+  """Returns whether an optimizer is TFF's SGD without momentum."""
   if type(optimizer) is not type(tff.learning.optimizers.build_sgdm()):
     return False
   state = optimizer.initialize((tf.TensorSpec([1], tf.float32),))
-  return len(tf.nest.flatten(state)) == 1  # The rate.
+  return len(tf.nest.flatten(state)) == 1  # The state is the rate.
 
 
 class ClientOptimizer:
   """A TFF optimizer whose constants (learning rate, momentum ...) stay outside the loop.
 
   Attributes:
-    slots: The part of a client's optimizer state that changes, as it is before the first step.
+    slots: The tensors of the optimizer's state that a step changes, before the first step.
     is_sgd: Whether the optimizer is SGD without momentum.
   """
 
@@ -73,7 +73,7 @@ class ClientOptimizer:
     weights: corrections.Weights,
     gradients: corrections.Weights,
   ) -> tuple[tuple[tf.Tensor, ...], corrections.Weights]:
-    """Like `tff.learning.optimizers.Optimizer.next`, for the changing part of the state only."""
+    """Like `tff.learning.optimizers.Optimizer.next`, with `slots` in place of the whole state."""
     if self._size is None or self.is_sgd:  # SGD's step is the same for a group.
       return self._next((slots, weights, gradients))
     return tf.vectorized_map(self._next, (slots, weights, gradients))
@@ -93,5 +93,5 @@ class ClientOptimizer:
 def initial_slots(
   optimizer: tff.learning.optimizers.Optimizer, weights: corrections.Weights
 ) -> tuple[tf.Tensor, ...]:
-  """Returns the changing part of a client optimizer's state before the first step."""
+  """Returns the `slots` of the optimizer before the first step; see `ClientOptimizer`."""
   return ClientOptimizer(optimizer, weights, tf.constant(0.0)).slots

@@ -28,7 +28,7 @@ class ClientTraining:
     optimizer: The client optimizer. The default is SGD, which the corrections' formulas assume.
       `client_learning_rate` replaces its own rate in each round.
     optimizer_state: What happens to the optimizer's state (moments, step counters) after a round.
-      'reset' begins anew in each round. With 'keep' each client keeps its own state, as in DiLoCo.
+      With 'reset' it begins anew in each round. With 'keep' each client keeps it, as in DiLoCo.
       With 'average' the server averages the cohort's states, with the weights of the updates, and
       sends the mean to the next cohort.
     sam_rho: rho of sharpness-aware minimization, or 0 for none. The gradient is taken at theta +
@@ -38,18 +38,18 @@ class ClientTraining:
       FedSpeed.
     batching: How clients given as arrays (`client_arrays`) form batches. None means TFF's
       convention: each element of a client's dataset is one batch and one step.
-    weight_decay: The factor of the weights that are added to the (clipped) gradient, >= 0.
+    weight_decay: The weights times this factor, >= 0, are added to the (clipped) gradient.
     clip_norm: If given, the corrected gradient is scaled down to this 2-norm.
     seed: Seed of shuffling and dropout, from 0 to 2^62 - 1.
-    xla: Whether XLA compiles the local step. Meant for GPUs, and only for models of this project.
-    versions: Number of older models that a run keeps for clients that began with them (see
-      `training.Buffered`); 0 for synchronous rounds. Before a step, `distributor` in the server
-      state is the stack of the models that its clients began with. After the step it is the model
-      before the step, which the caller keeps. A client's data have two more entries: `version`
-      (int32), the row of its model in the stack, or -1 for the present model, and `discount`
-      (float32), a factor of its update. Clients are not trained in groups.
-    mixing: Whether such an update is the present model minus the client's, as in FedAsync; the
-      factor is then called `mixed`. See `training.Buffered`.
+    xla: Whether XLA compiles the local step, for GPUs. The model must be a `models.Model`.
+    versions: Number of older models that a run keeps for asynchronous training (see
+      `training.Buffered`); 0 for synchronous rounds. The caller sets `distributor` in the server
+      state to the stack of models with which the clients of a step began. After the step it is the
+      model before the step. A client's data have two more entries: `version` (int32), the row of
+      its model in the stack, or -1 for the present model, and `discount` (float32), a factor of its
+      update. Clients are not trained in groups.
+    mixing: Whether an asynchronous update is the present model minus the client's, as in FedAsync
+      (see `training.Buffered`). The entry `discount` is then called `mixed`.
 
   Raises:
     ValueError: If a number is out of its range.
@@ -115,17 +115,17 @@ class Trained(NamedTuple):
   """The result of a client's training in a round.
 
   Attributes:
-    update: The value to aggregate: the result of `Correction.update`, by default g_i = theta^{t-1}
-      - theta_i. Zero if it is not used.
+    update: The value to aggregate: the result of `Correction.update`, by default the client's g_i =
+      theta^{t-1} - theta_i. Zero if the update is not used.
     client_state: The client's new state; unchanged if the update is not used.
     upload: The upload of `Correction.client_update`; zero if the update is not used.
     optimizer: The optimizer's state. () if it is not averaged; zero if the update is not used.
-    num_examples: Number of examples, float32. With `batching` this is n_i, whatever the epochs;
-      else the examples of all elements of the dataset.
+    num_examples: Number of examples, float32. With `batching` each counts once, not once per epoch;
+      otherwise this is the number in all batches of the dataset.
     is_used: float32: 1 if the client took a step and its results are finite, else 0.
     diverged: float32: 1 if it took a step and its update, state or upload is not finite, else 0.
-    squared_norm: The update's squared norm, 0 if not used.
-    metrics: Unfinalized training metrics.
+    squared_norm: The update's squared 2-norm; zero if the update is not used.
+    metrics: The client's unfinalized training metrics.
   """
 
   update: Any
@@ -140,7 +140,7 @@ class Trained(NamedTuple):
 
 
 def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff.types.SequenceType:
-  """Returns the type of a client's data, which `ClientTraining.batching` determines."""
+  """Returns the TFF type of a client's data, which depends on `training.batching`."""
   element = model.input_spec
   if training.batching is not None:
     if not isinstance(element, collections.abc.Mapping) or set(element) != {'x', 'y'}:
@@ -159,12 +159,12 @@ def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff
 
 
 def can_group(model: model_adapters.LocalModel, training: ClientTraining) -> bool:
-  """Whether clients can train together with this model and training; see `train`."""
+  """Returns whether clients can train in groups with this model and training; see `train`."""
   if training.batching is None or training.batching.batch_size is None or not model.is_masked:
     return False
-  if training.versions:  # A group has one model.
+  if training.versions:  # The clients of a group begin with the same model.
     return False
-  # Clients are stacked, padded to the longest: their examples must be of one shape.
+  # Clients are padded to the longest one and stacked: all examples must have the same shape.
   return all(s.shape[1:].is_fully_defined() for s in tf.nest.flatten(model.input_spec))
 
 
@@ -176,7 +176,7 @@ def start(
   client_state: Any,
   message: Message,
 ) -> tuple[Any, corrections.ClientRound]:
-  """Returns a client's source of batches, and the facts it knows at the start; see `train`."""
+  """Returns a client's source of batches and its `ClientRound`; see `train` for the arguments."""
   source: Any
   if training.batching is None:
     source = batch_sources.Batches(model, training.seed, data, message.t)
@@ -208,9 +208,9 @@ def exchange(
   client_state: Any,
   message: Message,
 ) -> tuple[Any, tf.Tensor]:
-  """Returns the result of `Correction.exchange`, and n_i; see `train` for the arguments.
+  """Returns the result of `Correction.exchange`, and the client's number of examples, float32.
 
-  Both are zero if the client has no examples, or if a number is not finite.
+  Both are zero if the client has no examples or a number is not finite. See `train` for arguments.
   """
   size = len(data) if isinstance(data, list) else None
   state = client_state['correction'] if training.optimizer_state == 'keep' else client_state
@@ -231,19 +231,17 @@ def train(
   client_state: Any,
   message: Message,
 ) -> Trained:
-  """Trains a client, or a group of G, for a round; called inside a `tff.tensorflow.computation`.
+  """Trains a client, or a group of G clients, for a round, in a `tff.tensorflow.computation`.
 
   Args:
-    model: The model.
-    training: The settings of the training.
-    correction: The client correction.
-    weights: theta^{t-1}.
+    model, training, correction: The model, the settings and the client correction.
+    weights: theta^{t-1}, the weights that the server sent.
     data: The client's data, of type `data_type`; for a group, the list of the clients' elements.
     client_state: The client's state; for a group, every tensor has a leading axis G.
     message: The values that the server sent in addition to the weights.
 
   Returns:
-    The result; for a group, every tensor has a leading axis G.
+    The results; for a group, every tensor has a leading axis G.
   """
   size = len(data) if isinstance(data, list) else None
   keeps, averages = (training.optimizer_state == kind for kind in ('keep', 'average'))
@@ -259,14 +257,14 @@ def train(
   carried = _each(size, lambda one, _: correction.local_state(one), client, ())
   has_local_state = bool(tf.nest.flatten(carried))
   corrects = correction.overrides('gradient')
-  # At other points no example counts twice. `gradient_at` is of one client also in a group.
+  # Gradients at other points add nothing to the metrics. `gradient_at` always has one client.
   asks = corrects and probe.trace(correction, theta_0).gradients
   silent = model.without_metrics()
   unused = silent.start() if training.sam_rho or asks else ()
   if size is not None:
     model = model.for_groups()
   moves_without_data = training.weight_decay or model.has_penalty or corrects
-  # SGD moves nothing where the gradient is zero.
+  # After a client's last step its gradient is zero, which stops SGD, but not every optimizer.
   must_stop = has_local_state or not optimizer.is_sgd
 
   def gradient(
@@ -318,7 +316,7 @@ def train(
     return results.gradient(correction, one, theta, g)
 
   if training.xla:
-    # The step and not the loop: its shapes are the same for clients of all sizes.
+    # The step and not the loop, because the step's shapes are the same for clients of all sizes.
     step = tf.function(step, jit_compile=True, autograph=False)
   first = (begin, slots, carried, model.start(size))
   (theta, slots, carried, metrics), steps, seen = source.run(step, first)
@@ -336,14 +334,14 @@ def train(
   if keeps:
     new_state = collections.OrderedDict(correction=new_state, optimizer=slots)
   squared_norm = corrections.squared_norm(update, size)
-  # One pass finds any NaN or infinity; a norm that overflows has diverged as well.
+  # The norm shows any NaN or infinity; a client whose norm overflows has diverged as well.
   is_finite = tf.math.is_finite(squared_norm)
-  # Of the update they may tell nothing: SCAFFOLD's gradient over all examples sees other ones.
+  # The update does not show these: SCAFFOLD's option I has gradients of other examples.
   averaged = slots if averages else ()
   for tree in (new_state, upload, averaged):
     if tf.nest.flatten(tree):
       is_finite &= tf.math.is_finite(_squared_norm(tree, size))
-  # A client without examples took no step and has nothing to say.
+  # A client without examples took no step and has no update.
   is_used, diverged = is_finite & (steps > 0), ~is_finite & (steps > 0)
   return Trained(
     update=_where(is_used, update, _zeros(update)),
@@ -366,8 +364,8 @@ def _each(
 ) -> Any:
   """Applies a function of one client to a client, or to each client of a group.
 
-  In a group the client's state, its number of examples, its full gradient and the values have a
-  leading axis G, and so has the result.
+  In a group the client's state, number of examples and full gradient, the values and the result
+  have a leading axis G.
   """
   if size is None:
     return function(client, values)
@@ -381,17 +379,17 @@ def _each(
     mine = client._replace(
       client_state=state, num_examples=num_examples, full_gradient=full_gradient
     )
-    # `vectorized_map` takes no tensor of another graph, as what was given may be.
+    # The result may be a tensor of an outer graph, which `vectorized_map` does not take.
     return tf.nest.map_structure(tf.identity, function(mine, values))
 
   return tf.vectorized_map(one, (tf.range(size), client.client_state, client.num_examples, values))
 
 
 def _squared_norm(tree: Any, size: int | None) -> tf.Tensor:
-  """Returns the squared norm of all floating leaves, of one client or of each of a group."""
+  """Returns the squared 2-norm of all floating-point tensors; [size] for a group of clients."""
   leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(tree)]
   leaves = [leaf for leaf in leaves if leaf.dtype.is_floating]
-  if size is not None:  # One number for all clients has no axis of theirs.
+  if size is not None:  # A number shared by all clients has no axis.
     leaves = [leaf if leaf.shape.rank else tf.fill([size], leaf) for leaf in leaves]
   return corrections.squared_norm(tuple(leaves), size)
 
@@ -401,7 +399,7 @@ def _zeros(tree: Any) -> Any:
 
 
 def _where(condition: tf.Tensor, value: Any, otherwise: Any) -> Any:
-  """Returns `value` where the condition holds, for one client or client by client."""
+  """Returns `value` where the condition holds, else `otherwise`; for a group client by client."""
   if not tf.nest.flatten(value):
     return value
   if condition.shape.rank == 0:
@@ -416,11 +414,11 @@ def _where(condition: tf.Tensor, value: Any, otherwise: Any) -> Any:
 def _clip(
   gradients: corrections.Weights, clip_norm: float, size: int | None
 ) -> corrections.Weights:
-  """Scales gradients down to a 2-norm, for each client of a group by itself."""
+  """Scales gradients down to the 2-norm `clip_norm`; for a group client by client."""
   dtypes = {g.dtype for g in gradients}
   if size is None and len(dtypes) == 1 and next(iter(dtypes)).size >= 4:
     return tuple(tf.clip_by_global_norm(gradients, clip_norm)[0])
-  # TensorFlow's squares 16 bits, which overflow above 255, and wants weights of one dtype.
+  # TensorFlow's function squares in 16 bits, which overflows above 255, and wants one dtype.
   norm = tf.sqrt(corrections.squared_norm(gradients, size))
   factor = clip_norm / tf.maximum(norm, clip_norm)
   return corrections.combine(lambda g: corrections.scale(factor, g), gradients)

@@ -1,6 +1,6 @@
 """Gives all kinds of models that a client can train one interface, `LocalModel`.
 
-The kinds are this project's `Model` (seeded, masked), TFF's `FunctionalModel`, and TFF's
+The kinds are `tff_adaptive.models.Model` (seeded, masked), TFF's `FunctionalModel`, and TFF's
 `VariableModel`, which includes Keras models. A `LocalModel` computes gradients and metrics of one
 batch at given weights.
 """
@@ -65,7 +65,7 @@ class LocalModel:
     input_spec: The specs of a batch's tensors.
     is_masked: Whether `gradients` takes per-example weights.
     has_client_axis: Whether its operations also take a leading axis of clients.
-    has_penalty: Whether the loss has a term that does not depend on the examples.
+    has_penalty: Whether the loss has a term that depends on the weights only, not on examples.
     couples_examples: Whether an example's loss depends on the other examples of its batch.
     metric_finalizers: The argument of `tff.learning.metrics.sum_then_finalize`.
   """
@@ -82,7 +82,7 @@ class LocalModel:
     raise NotImplementedError
 
   def start(self, group_size: int | None = None) -> Any:
-    """Returns the metrics before the first batch; called once for each client, inside its graph."""
+    """Returns the initial metrics; called once for each client, in the graph of its training."""
     raise NotImplementedError
 
   def for_groups(self) -> 'LocalModel':
@@ -107,7 +107,7 @@ class LocalModel:
     raise NotImplementedError
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
-    """Returns the metrics to sum over clients; zero if the client is left out."""
+    """Returns the metrics to sum over clients; zeros if `is_used` (bool) is false."""
     zero = self.start()
     return tf.cond(is_used, lambda: metrics, lambda: zero)
 
@@ -123,7 +123,7 @@ class _SeededModel(LocalModel):
     self.has_penalty = model.penalty is not None
     self.couples_examples = model.couples_examples
     self.input_spec = model.input_spec
-    self.metric_finalizers = models.finalize_metrics  # Not by AutoGraph, as the model's method.
+    self.metric_finalizers = models.finalize_metrics  # The model's method uses AutoGraph.
     self._is_mapped = in_group and not model.client_axis
 
   def initial_weights(self) -> tff.learning.models.ModelWeights:
@@ -221,7 +221,7 @@ class _VariableModel(LocalModel):
     return collections.OrderedDict()
 
   def without_metrics(self) -> LocalModel:
-    return _VariableModel(self._model_fn)  # With variables of its own.
+    return _VariableModel(self._model_fn)  # This one has its own variables.
 
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
@@ -245,7 +245,7 @@ class _VariableModel(LocalModel):
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
     with tf.control_dependencies([is_used]):  # Else the variables might be read before training.
-      # Those that a method without tf.function returns as variables are read here, too.
+      # If the method has no tf.function it returns variables, which are read here, too.
       sums = tf.nest.map_structure(tf.identity, self._model.report_local_unfinalized_metrics())
     return tf.nest.map_structure(lambda s: tf.where(is_used, s, tf.zeros_like(s)), sums)
 
@@ -253,7 +253,7 @@ class _VariableModel(LocalModel):
 def _gradients(
   function: Callable[[], tuple[tf.Tensor, Any]], weights: tuple[Any, ...]
 ) -> tuple[Weights, Any]:
-  """Returns the gradients of the loss that `function` returns first, and its other results."""
+  """Returns the gradients of the loss, the first result of `function`, and its second result."""
   with tf.GradientTape() as tape:
     tape.watch(weights)
     loss, others = function()

@@ -1,4 +1,4 @@
-"""Client drift corrections; each file has one."""
+"""Client drift corrections, one in each file; `base` explains the symbols."""
 
 import lazy_loader
 

@@ -18,21 +18,22 @@ _ENTRY = registry.ALGORITHMS['ada_best']
 class AdaBest(base.Correction):
   """AdaBest, Algorithm 1 of "AdaBest" (Varno et al., 2022).
 
-  The local gradient is g - mu_i h_i. A client updates h_i <- h_i / (t - t'_i) + g_i, where t'_i is
-  the round in which it took part before. h_i is stored without mu_i, which multiplies it when it is
-  used; this is the same for a constant mu. The server has h^t = beta (h^{t-1} + g-bar^t) and
-  descends along g-bar^t + h^t. By Remark 2 this h^t equals equation (2), beta (theta-bar^{t-1} -
-  theta-bar^t), and it is defined for every server optimizer. With beta = mu = 0 this is FedAvg.
+  The local gradient is g - mu_i h_i. After round t a client sets h_i <- h_i / (t - t_i) + g_i,
+  where t_i is the last round before t in which it took part. The stored h_i lacks the factor mu_i,
+  which `gradient` applies; for a constant mu this is the same. The server descends along g-bar + h
+  with h <- beta (h + g-bar). By Remark 2 of the paper, h equals beta (theta-bar^{t-1} -
+  theta-bar^t) of equation (2), but it is defined for every server optimizer. With beta = mu = 0
+  this is FedAvg.
 
   Attributes:
     mu: Weight of the client's estimate, finite and >= 0.
     beta: Weight of the past in the server's estimate, in [0, 1].
-    scale_mu: Whether mu_i = mu n-bar / n_i, for unbalanced clients. n-bar is the mean number of
-      examples of the clients seen so far. If False, mu_i = mu.
+    scale_mu: Whether mu_i = mu n-bar / n_i, for clients of unequal sizes n_i. n-bar is the mean
+      number of examples of the clients seen so far. If False, mu_i = mu.
     beta_decay: Factor in (0, 1] by which beta is multiplied whenever ||h|| has not reached a new
       minimum for `plateau_rounds` rounds; 1 keeps beta. Because h starts at zero and first grows, a
       new maximum of ||h|| restarts the search for a minimum.
-    plateau_rounds: See `beta_decay`, >= 1.
+    plateau_rounds: The number of rounds in `beta_decay`, >= 1.
   """
 
   mu: float = _ENTRY.default('mu')

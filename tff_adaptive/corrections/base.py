@@ -1,4 +1,13 @@
-"""The base class of client corrections, and functions to write them with."""
+"""The base class of client corrections, and functions to write them with.
+
+The formulas of this package have these symbols. theta^{t-1} is the global model before round t,
+theta a client's model in a local step, and g the gradient of a batch's loss at theta. Client i ends
+at theta_i, and its update (pseudo-gradient) is g_i = theta^{t-1} - theta_i. g-bar is the mean of
+the g_i, with the weights of the updates, and theta-bar = theta^{t-1} - g-bar the mean of the client
+models. n_i and K_i are a client's numbers of examples and local steps, eta_l is the client learning
+rate of the round, S the cohort, and N the number of all clients. h_i and h are the drift estimates
+(or control variates) of a client and of the server.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -16,20 +25,18 @@ class ClientRound(NamedTuple):
   """The values that a client knows during a round.
 
   Attributes:
-    theta_0: theta^{t-1}, the weights that it received.
-    client_state: Its state from the last round in which it took part (see
-      `Correction.client_state`).
+    theta_0: theta^{t-1}, the weights that the client received.
+    client_state: Its state after the last round in which it took part.
     broadcast: The values that the server sent besides the weights (see `Correction.broadcast`).
     t: Number of the round, float32, counted from 1.
     eta_l: The client learning rate of this round, float32.
-    num_examples: n_i, float32.
-    full_gradient: Computes the mean gradient over all its examples at `theta_0`.
-    mean_steps: The mean number of local steps in a round if `Batching.local_steps` gives it, the
-      same for all clients; else None.
+    num_examples: n_i, the number of its examples, float32.
+    full_gradient: Computes the mean gradient over all examples of the client at `theta_0`.
+    mean_steps: `Batching.local_steps`, the mean number of local steps in a round, or None.
     exchanged: The cohort's mean of the values sent before training (see `Correction.exchange`).
     local_state: The state that `Correction.local_state` or the last call of `gradient` returned.
     gradient_at: Computes the gradient of the current batch's loss at other weights, with the same
-      dropout. It is sharpness-aware if `g` is. Available in `Correction.gradient` only.
+      dropout. It is sharpness-aware if `g` is. It is available in `Correction.gradient` only.
   """
 
   theta_0: Weights
@@ -52,8 +59,7 @@ class ServerRound(NamedTuple):
     g_bar: The aggregate of the results of `update`. Unless a correction overrides `update`, this is
       the aggregated pseudo-gradient theta^{t-1} - theta-bar^t.
     uploads: The uploads of `client_update`, combined over the cohort as `combine_uploads` says.
-    cohort: |S|, the number of clients whose update is used, float32. Such an update is finite and
-      from at least one step.
+    cohort: |S|, float32: the number of clients that took a local step and whose results are finite.
     t: Number of the round, float32, counted from 1.
     theta: theta^{t-1}, the global model before the round.
     exchanged: The mean of the values sent before training; see `Correction.exchange`.
@@ -80,20 +86,20 @@ class RegisteredClients(NamedTuple):
 
 
 class Correction:
-  """A client drift correction: pure functions of tensors.
+  """A client drift correction, whose methods are pure functions of tensors.
 
-  The base class corrects nothing, which gives FedAvg. A subclass overrides what it needs. The
-  methods of a client see the tensors of one client, even if several clients train together.
+  The base class corrects nothing, which gives FedAvg. A subclass overrides the methods that it
+  needs. Methods that run at a client get the tensors of one client, even if clients train together.
 
   Attributes:
-    name: Its name in the registry.
+    name: The name of the algorithm in the registry.
     combine_uploads: How the cohort's uploads are combined: 'mean' counts each client the same,
       'weighted' takes the mean with the weights of the updates, and 'sum' adds them.
   """
 
   name = 'none'
   combine_uploads = 'mean'
-  # Of the registry, by which fields that are hyperparameters are checked; None: no check.
+  # The registry's entry, which checks the fields that are hyperparameters; None for no check.
   _entry: ClassVar[registry.Algorithm | None] = None
 
   def __post_init__(self) -> None:
@@ -107,9 +113,9 @@ class Correction:
 
   @property
   def needs_num_examples(self) -> bool:
-    """Whether `gradient` uses `ClientRound.num_examples`; default: if it has a `mean_examples`.
+    """Whether `gradient` uses `ClientRound.num_examples`; by default if `mean_examples` is set.
 
-    This number is known before training only with `ClientTraining.batching`.
+    The number of examples is known before training only with `ClientTraining.batching`.
     """
     return getattr(self, 'mean_examples', None) is not None
 
@@ -119,11 +125,10 @@ class Correction:
   ) -> 'Correction':
     """Returns the correction with the given hyperparameters.
 
-    A field of a dataclass with the name of a field of `RegisteredClients` gets its value from
-    `clients`.
+    The fields `num_clients` and `mean_examples` of a dataclass are set from `clients`.
 
     Args:
-      values: Hyperparameter -> value; the names are those of the class's entry in the registry.
+      values: Hyperparameters, name -> value, with the names of the class's entry in the registry.
       clients: The registered clients; None if they are not known.
 
     Raises:
@@ -141,18 +146,18 @@ class Correction:
 
   @classmethod
   def overrides(cls, *methods: str) -> bool:
-    """Whether the class overrides one of these methods."""
+    """Returns whether the class overrides at least one of these methods."""
     return any(getattr(cls, name) is not getattr(Correction, name) for name in methods)
 
   @classmethod
   def keeps_client_state(cls) -> bool:
-    """Whether clients keep a state between the rounds they take part in."""
+    """Returns whether clients keep a state between the rounds they take part in."""
     return cls.overrides('client_state')
 
   def client_state(self, weights: Weights) -> Any:
     """Returns a client's state before its first round, from the initial weights.
 
-    If a model function draws its weights at random, `weights` are another draw than the server's.
+    If a model function draws its weights at random, `weights` are not those of the server.
     """
     return ()
 
@@ -167,8 +172,9 @@ class Correction:
   def exchange(self, client: ClientRound) -> Any:
     """Returns the values that a client sends before it trains; () for none.
 
-    All clients of the cohort receive the mean as `client.exchanged`, weighted like the updates. A
-    client whose numbers are not finite is left out.
+    The cohort then receives the mean as `client.exchanged`, with the weights n_i if clients are
+    weighted by examples, else with equal weights. A client with values that are not finite is left
+    out.
     """
     return ()
 
@@ -177,10 +183,10 @@ class Correction:
     return ()
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
-    """Returns the corrected gradient of a local step at `theta`, where the loss has gradient `g`.
+    """Returns the corrected gradient of a local step; `g` is the gradient of the loss at `theta`.
 
-    A correction with a `local_state` returns the pair `(gradient, local_state)`. The previous state
-    is `client.local_state`.
+    A correction with a `local_state` returns the pair `(gradient, local_state)`. The state after
+    the previous local step is `client.local_state`.
     """
     return g
 
@@ -189,25 +195,25 @@ class Correction:
     return g_i
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
-    """Returns the client's new state, and the values that it uploads in addition to its model.
+    """Returns the client's new state, and the values that it uploads in addition to its update.
 
     Args:
       client: The values that the client knew during the round.
-      g_i: theta^{t-1} - theta_i, its pseudo-gradient.
-      steps: K_i, the number of local steps it took, float32.
+      g_i: theta^{t-1} - theta_i, the client's pseudo-gradient.
+      steps: K_i, the number of local steps that the client took, float32.
 
     Returns:
-      `(client_state, upload)`; `combine_uploads` says how uploads are combined. If a number in
-      either, or in g_i, is not finite, the client counts as diverged. It is then left out of the
-      round and keeps its former state.
+      The pair `(client_state, upload)`. `combine_uploads` says how uploads are combined. If a
+      number in the state, the upload or the update is not finite, the client counts as diverged: it
+      is left out of the round and keeps its previous state.
     """
     return client.client_state, ()
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
     """Returns the new server state and the direction that the server optimizer descends along.
 
-    `server_state` is the state before the round. An optional third value, a float32 scalar,
-    multiplies the step of the server optimizer.
+    `server_state` is the state before the round, and `server` has the results of the cohort. If a
+    third value is returned, a float32 scalar, the server optimizer's step is multiplied by it.
     """
     return server_state, server.g_bar
 
@@ -222,23 +228,23 @@ class Correction:
       theta_bar: theta^{t-1} - g_bar, the mean of the client models.
 
     Returns:
-      By default theta-bar if clients keep a state, because h moves theta away from it.
+      By default theta-bar if clients keep a state, because h moves theta away from theta-bar.
     """
     return theta_bar if self.keeps_client_state() else None
 
 
 def estimate(state: Any) -> Weights:
-  """Returns h of a server's state, or h_i of a client's, for metrics; () if there is none.
+  """Returns the estimate h or h_i in a server's or client's state, for metrics; () if none.
 
-  h is the state's entry or field `h`: weights, or one tensor. A client whose h_i is zero counts as
-  one that takes part for the first time.
+  It is the entry or field `h` of the state: weights, or one tensor. Metrics count a client whose
+  h_i is zero as one that takes part for the first time.
   """
   h = state.get('h', ()) if isinstance(state, Mapping) else getattr(state, 'h', ())
   return tuple(tf.nest.flatten(h))
 
 
 def mean_gradient(client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
-  """Returns g_i / (K_i eta_l), the mean direction of a client's local steps; 0 if it took none."""
+  """Returns g_i / (K_i eta_l), the mean direction of a client's local steps; 0 for no steps."""
   inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
   return combine(lambda g: scale(inverse, g), g_i)
 
@@ -249,12 +255,12 @@ def zeros(weights: Weights) -> Weights:
 
 
 def combine(fn: Callable[..., tf.Tensor], *trees: Weights) -> Weights:
-  """Applies `fn` to each tensor of the weights, like `zip` over several trees."""
+  """Applies `fn` weight by weight: to the first tensors of all trees, to the second ones, ..."""
   return tuple(fn(*leaves) for leaves in zip(*trees))
 
 
 def scale(factor: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-  """Returns factor * weight in the weight's dtype; a factor [G] has one number for each row."""
+  """Returns factor * weight in the weight's dtype; a factor [G] multiplies a weight [G, ...]."""
   factor = tf.cast(factor, weight.dtype)
   if factor.shape.rank:
     factor = tf.reshape(factor, [-1] + [1] * (weight.shape.rank - 1))
@@ -267,10 +273,10 @@ def norm(tree: Weights) -> tf.Tensor:
 
 
 def squared_norm(tree: Weights, group_size: int | None = None) -> tf.Tensor:
-  """Returns the squared 2-norm of all weights together, float32; [G] for a group of clients."""
+  """Returns the squared 2-norm of all weights together, float32; [G] for a group of G clients."""
   if not tree:
     return tf.zeros([] if group_size is None else [group_size])
-  # Squares of 16 bits overflow above 255 and vanish below 2^-12.
+  # In 16 bits a square overflows for weights above 255 and vanishes below 2^-12.
   wide = [w if w.dtype.size > 4 else tf.cast(w, tf.float32) for w in tree]
   # `tf.nn.l2_loss` would be a loop over the clients of a group.
   rows = [tf.reshape(w, [-1] if group_size is None else [group_size, -1]) for w in wide]

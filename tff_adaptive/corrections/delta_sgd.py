@@ -15,14 +15,14 @@ _ENTRY = registry.ALGORITHMS['delta_sgd']
 
 @dataclasses.dataclass(frozen=True)
 class DeltaSGD(base.Correction):
-  """The local step size is min(gamma ||dx|| / (2 ||dg||), sqrt(1 + growth r) eta).
+  """Delta-SGD: a local step has the size min(gamma ||dx|| / (2 ||dg||), sqrt(1 + growth r) eta).
 
   "Adaptive Federated Learning with Auto-Tuned Clients" (Kim et al., 2024), Algorithm 1, where
-  growth is delta. eta is the last step size, and r its ratio to the one before. dx is the last
-  step. dg is the difference of the gradients at its two ends, both on the present batch as in the
-  authors' code, so a step computes two gradients. Unlike the paper, that code has delta = 0.02, no
-  factor 2, and an epsilon in the denominator. A client's first step has the rate of the round, and
-  r = 1.
+  growth is called delta. eta is the previous step size, and r is eta divided by the step size
+  before it. dx is the previous step, and dg the difference of the gradients after and before it.
+  Both are computed on the present batch, as in the authors' code, so a step computes two gradients.
+  Unlike the paper, that code has delta = 0.02, no factor 2, and an epsilon in the denominator. A
+  client's first step has the rate of the round, and r = 1.
 
   Attributes:
     gamma: Factor of the estimated inverse of the local smoothness, > 0.
@@ -46,7 +46,7 @@ class DeltaSGD(base.Correction):
     dx = base.norm(base.combine(tf.subtract, theta, before))
     dg = base.norm(base.combine(tf.subtract, g, g_before))
     grown = tf.sqrt(1 + self.growth * state['ratio']) * state['eta']
-    # Where the gradients are the same, the loss is flat as far as is known.
+    # Equal gradients tell nothing about smoothness: only `growth` then limits the step.
     found = tf.where(dg > 0, tf.math.divide_no_nan(self.gamma * dx, 2 * dg), grown)
     eta = tf.where(state['is_first'] > 0, state['eta'], tf.minimum(found, grown))
     ratio = tf.where(state['is_first'] > 0, 1.0, tf.math.divide_no_nan(eta, state['eta']))

@@ -14,10 +14,11 @@ _ENTRY = registry.ALGORITHMS['fed_cm']
 
 @dataclasses.dataclass(frozen=True)
 class FedCM(base.Correction):
-  """Local gradient: alpha g + (1 - alpha) D. Server: D <- mean(g_i / (K_i eta_l)).
+  """FedCM: the local gradient is alpha g + (1 - alpha) M, where M is the last round's direction.
 
-  "FedCM: Federated Learning with Client-level Momentum" (Xu et al., 2021), Algorithm 1. Each client
-  has its own K_i, so that D is the mean of the local directions. D is zero in the first round.
+  The server sets M to the mean of the g_i / (K_i eta_l), the mean directions of the clients' local
+  steps. M is zero in the first round. "FedCM: Federated Learning with Client-level Momentum" (Xu et
+  al., 2021), Algorithm 1.
 
   Attributes:
     alpha: Weight of the local gradient, in (0, 1]. 1 gives FedAvg.

@@ -17,21 +17,22 @@ from tff_adaptive.corrections.base import ClientRound, RegisteredClients, Server
 class FedDyn(base.Correction):
   """FedDyn in the form of AdaBest's Algorithm 1.
 
-  The local gradient is g - mu_i h_i - mu_i (theta^{t-1} - theta). A client updates h_i <- h_i +
-  g_i. h_i is stored without mu_i, which multiplies it when it is used; this is the same for a
-  constant mu. The server has h <- h + |S|/N g-bar and descends along g-bar + h. Sources: "Federated
+  The local gradient is g - mu_i h_i - mu_i (theta^{t-1} - theta). A client then sets h_i <- h_i +
+  g_i. The stored h_i lacks the factor mu_i, which `gradient` applies; for a constant mu this is the
+  same. The server sets h <- h + |S|/N g-bar and descends along g-bar + h. Sources: "Federated
   Learning Based on Dynamic Regularization" (Acar et al., 2021); "AdaBest" (Varno et al., 2022),
   Algorithm 1.
 
   With `ClientTraining.sam_rho` this is FedSpeed (Sun et al., 2023) with alpha = 1, lambda = 1 / mu.
-  As in the authors' code, the perturbation is normalised, and h is the mean of all h_i, the dual
-  variables. The paper's Algorithm 1 has the perturbation rho g, and the mean over the cohort.
+  As in the authors' code, the perturbation is normalised, and h is the mean of all clients' h_i,
+  the dual variables. The paper's Algorithm 1 has the perturbation rho g, and the mean over the
+  cohort.
 
   Attributes:
     mu: Weight of the regulariser, finite and >= 0.
     num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
-    mean_examples: The mean number of examples of a client, which gives mu_i = mu mean_examples /
-      n_i, as in the authors' code for unbalanced clients. None means mu_i = mu.
+    mean_examples: The mean number of examples of a client. It gives mu_i = mu mean_examples / n_i,
+      as in the authors' code for clients of unequal sizes n_i. None means mu_i = mu.
   """
 
   mu: float
@@ -51,7 +52,7 @@ class FedDyn(base.Correction):
   def configure(
     cls, values: Mapping[str, Any], clients: RegisteredClients | None = None
   ) -> base.Correction:
-    """Like `Correction.configure`; `scale_mu` decides whether `mean_examples` is set."""
+    """Like `Correction.configure`, but `mean_examples` is set only if `scale_mu` is true."""
     made: Any = super().configure({'mu': values['mu']}, clients)
     return made if values['scale_mu'] else dataclasses.replace(made, mean_examples=None)
 

@@ -14,15 +14,15 @@ _ENTRY = registry.ALGORITHMS['fed_exp']
 
 @dataclasses.dataclass(frozen=True)
 class FedExP(base.Correction):
-  """Multiplies the server's step by max(1, mean ||g_i||^2 / (2 (||g-bar||^2 + eps))).
+  """FedExP: the server's step times max(1, mean ||g_i||^2 / (2 (||g-bar||^2 + eps))).
 
   "FedExP: Speeding Up Federated Averaging via Extrapolation" (Jhunjhunwala et al., 2023), equation
   (7) and Algorithm 1. The means have the weights of the updates. The model to use is the mean of
-  the last two iterates (section 4). The authors' code multiplies eps by the cohort's size; the
+  the last two global models (section 4). The authors' code multiplies eps by the cohort's size; the
   paper's formula does not.
 
   Attributes:
-    eps: Added to ||g-bar||^2, >= 0.
+    eps: The number that is added to ||g-bar||^2, >= 0.
   """
 
   eps: float = _ENTRY.default('eps')
@@ -31,7 +31,7 @@ class FedExP(base.Correction):
   _entry = _ENTRY
 
   def server_state(self, weights: Weights) -> Any:
-    return weights  # The iterate before the last.
+    return weights  # The global model before the last server step.
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     return (), base.squared_norm(g_i)

@@ -15,16 +15,17 @@ _ENTRY = registry.ALGORITHMS['fed_nova']
 
 @dataclasses.dataclass(frozen=True)
 class FedNova(base.Correction):
-  """Clients send g_i / |a_i|, and the server multiplies their mean by tau_eff.
+  """FedNova: clients send g_i / |a_i|, and the server multiplies their mean by tau_eff.
 
-  "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization" (Wang et
-  al., 2020), equation (7) and section 4. For SGD |a_i| is K_i. With momentum rho each step does c
-  <- rho c + 1, |a| <- |a| + c. With a proximal term it does |a| <- (1 - eta_l mu) |a| + 1. tau_eff
-  is the weighted mean of |a_i|, or of K_i with a proximal term, as in the authors' code. The client
-  optimizer must be SGD, because this class applies the momentum itself.
+  |a_i| is the effective number of a client's local steps in "Tackling the Objective Inconsistency
+  Problem in Heterogeneous Federated Optimization" (Wang et al., 2020), equation (7) and section 4.
+  It is K_i for SGD. With momentum rho each step does c <- rho c + 1, |a_i| <- |a_i| + c. With a
+  proximal term each step does |a_i| <- (1 - eta_l mu) |a_i| + 1. tau_eff is the weighted mean of
+  the |a_i|, or with a proximal term of the K_i, as in the authors' code. The client optimizer must
+  be SGD, because this class applies the momentum itself.
 
   Attributes:
-    local_momentum: rho, in [0, 1).
+    local_momentum: rho, the momentum of the clients' SGD, in [0, 1).
     mu: Weight of the proximal term, >= 0. It cannot be combined with a momentum.
   """
 
@@ -49,7 +50,7 @@ class FedNova(base.Correction):
     return state
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
-    """Returns m <- rho m + g, or g + mu (theta - theta^{t-1})."""
+    """Returns the direction (rho m + g, or g + mu (theta - theta^{t-1})) and the local state."""
     state = collections.OrderedDict(client.local_state)
     if self.local_momentum:
       state['m'] = g = base.combine(lambda m, g: self.local_momentum * m + g, state['m'], g)

@@ -11,7 +11,7 @@ _ENTRY = registry.ALGORITHMS['fed_prox']
 
 @dataclasses.dataclass(frozen=True)
 class FedProx(base.Correction):
-  """The local gradient is g + mu (theta - theta^{t-1}).
+  """FedProx: the local gradient is g + mu (theta - theta^{t-1}).
 
   The second term is the gradient of the penalty mu/2 ||theta - theta^{t-1}||^2 in "Federated
   Optimization in Heterogeneous Networks" (Li et al., 2020), equation (2).

@@ -15,22 +15,23 @@ _ENTRY = registry.ALGORITHMS['mime_lite']
 
 @dataclasses.dataclass(frozen=True)
 class MimeLite(base.Correction):
-  """The local step is U(g, s); the server does s <- V(mean full gradient at theta^{t-1}, s).
+  """MimeLite: the local gradient is U(g, s), and the server does s <- V(c, s).
 
   "Breaking the Centralized Barrier for Cross-Device Federated Learning" (Karimireddy et al., 2021),
-  Algorithm 1 and table 2. s has the statistics of the base optimizer:
+  Algorithm 1 and table 2. s has the statistics m and v of a base optimizer, which do not change
+  during a round. c is the mean of the clients' gradients at theta^{t-1} over all their examples,
+  with the weights of the updates.
 
-  - sgdm: U = V = (1 - beta1) g + beta1 m;
-  - adam: m as above and U = m / (eps + sqrt(v)), V: v <- beta2 v + (1 - beta2) c^2;
-  - adagrad: U = g / (eps + sqrt(v)), V: v <- v + c^2.
-
-  c is the mean full gradient. v is frozen in U. The means are weighted like the updates.
+  - sgdm: U = beta1 m + (1 - beta1) g; V: m <- beta1 m + (1 - beta1) c.
+  - adam: U = (beta1 m + (1 - beta1) g) / (eps + sqrt(v)); V: m as in sgdm, and v <- beta2 v + (1 -
+    beta2) c^2.
+  - adagrad: U = g / (eps + sqrt(v)); V: v <- v + c^2.
 
   Attributes:
-    base_optimizer: 'sgdm', 'adam' or 'adagrad'.
+    base_optimizer: The base optimizer: 'sgdm', 'adam' or 'adagrad'.
     base_beta1: beta1, decay of m, in [0, 1).
     base_beta2: beta2, decay of v, in [0, 1).
-    base_eps: eps, added to the root of v, > 0.
+    base_eps: eps, the number that is added to the root of v, > 0.
   """
 
   base_optimizer: str = _ENTRY.default('base_optimizer')
@@ -82,10 +83,10 @@ class MimeLite(base.Correction):
 
 @dataclasses.dataclass(frozen=True)
 class Mime(MimeLite):
-  """MimeLite with the local gradient g - g(theta^{t-1}; the same batch) + c.
+  """Mime: MimeLite with g - g_0 + c in place of g, g_0 being the batch's gradient at theta^{t-1}.
 
-  c is the mean of the full gradients at theta^{t-1} over this round's cohort. Clients send these
-  gradients before they train, so a round has a second exchange. Algorithm 1 of the same paper.
+  c is that of MimeLite for this round's cohort. Clients send their full gradients for it before
+  they train, so a round has a second exchange. Algorithm 1 of the same paper.
   """
 
   name = 'mime'

@@ -9,13 +9,13 @@ from tff_adaptive.corrections import base, results
 
 
 class Traced(NamedTuple):
-  """The costs of a client's round besides the local steps' own gradients.
+  """The costs that a correction adds to those of FedAvg, for one client and round.
 
   Attributes:
     gradients: Number of gradients at other weights in a local step (`ClientRound.gradient_at`).
     full_gradients: Number of gradients over all of the client's examples in a round.
-    bytes_down: Number of bytes that it receives besides the weights, with the mean of the exchange.
-    bytes_up: Number of bytes that it sends besides its update.
+    bytes_down: Number of bytes that a client receives besides the weights.
+    bytes_up: Number of bytes that a client sends besides its update.
   """
 
   gradients: int
@@ -25,7 +25,7 @@ class Traced(NamedTuple):
 
 
 def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
-  """Traces a correction for a model's weights, given as tensors, specs or arrays."""
+  """Returns the costs of a correction for trainable weights, given as tensors, specs or arrays."""
   asked = {'at': 0, 'full': 0}
   with tf.Graph().as_default():
     theta = tuple(tf.zeros(w.shape, w.dtype) for w in weights)

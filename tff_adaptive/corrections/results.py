@@ -1,7 +1,7 @@
 """Checks what a correction's methods return, while they are traced.
 
-A user's own correction may return something wrong. The error here names the method, while
-TensorFlow's error would come many calls later. The checks add only constants to the graph.
+A user's own correction may return something wrong. The errors raised here name the method; those of
+TensorFlow would come many calls later. The checks add only constants to the graph.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from tff_adaptive.corrections import base
 def gradient(
   correction: base.Correction, client: base.ClientRound, theta: base.Weights, g: base.Weights
 ) -> tuple[base.Weights, Any]:
-  """Calls `Correction.gradient`; TypeError if the new local state is not like the former one."""
+  """Returns the gradient and the local state of `Correction.gradient`, both checked."""
   found, carried = correction.gradient(client, theta, g), client.local_state
   if tf.nest.flatten(carried):
     found, new = _pair(correction, 'gradient', found, '(gradient, local_state)')
@@ -29,8 +29,9 @@ def client_update(
 ) -> tuple[base.Weights, Any, Any]:
   """Calls `Correction.update` and `client_update`; returns the update, the state and the upload.
 
-  The state has the containers of the former one. Raises TypeError if the update is not like g_i, if
-  `client_update` does not return a pair, or if the state's structure, dtypes or shapes changed.
+  The new state has the container types of the previous one. Raises TypeError if the update differs
+  from g_i in structure, dtypes or shapes, or the new state from the previous one, or if
+  `client_update` returns no pair.
   """
   update = _like(correction, 'update', correction.update(client, g_i, steps), 'weights', g_i)
   found = correction.client_update(client, g_i, steps)
@@ -43,7 +44,7 @@ def client_update(
 def server_update(
   correction: base.Correction, server_state: Any, server: base.ServerRound
 ) -> tuple[Any, base.Weights, Any]:
-  """Calls `Correction.server_update`; a missing factor is (). Raises as `client_update` does."""
+  """Returns state, direction and factor of `Correction.server_update`; a missing factor is ()."""
   found: Any = correction.server_update(server_state, server)
   factor: Any = ()
   if isinstance(found, tuple) and len(found) == 3:
@@ -59,9 +60,9 @@ def server_update(
 def check_numbers(
   correction: base.Correction, method: str, found: Any, what: str, is_scalar: bool = False
 ) -> None:
-  """Raises TypeError unless the result has numbers in tensors of known shapes, or is one scalar."""
+  """Raises TypeError unless `found` has numbers in tensors of known shapes (or is one number)."""
   for leaf in [found] if is_scalar else tf.nest.flatten(found):
-    array = leaf if tf.is_tensor(leaf) else np.asarray(leaf)  # Of None it is one of objects.
+    array = leaf if tf.is_tensor(leaf) else np.asarray(leaf)  # None gives one of objects.
     dtype, shape = tf.as_dtype(array.dtype), tf.TensorShape(array.shape)
     fits = shape.rank == 0 if is_scalar else shape.is_fully_defined()
     if not fits or not (dtype.is_floating or dtype.is_integer):
@@ -83,7 +84,7 @@ def _pair(correction: base.Correction, method: str, found: Any, what: str) -> An
 
 
 def _like(correction: base.Correction, method: str, found: Any, what: str, wanted: Any) -> Any:
-  """Returns `found` in the containers of `wanted`; TypeError if it has another form."""
+  """Returns `found` in the containers of `wanted`; raises TypeError if dtypes or shapes differ."""
   where = f'{type(correction).__name__}.{method} must return {what}'
   if _structure(found) != _structure(wanted):
     raise TypeError(f'{where} of the form {_structure(wanted)}, found {_structure(found)}.')

@@ -12,14 +12,15 @@ from tff_adaptive.corrections.base import ClientRound, Weights
 
 @dataclasses.dataclass(frozen=True)
 class Scaffnew(base.Correction):
-  """The local step is g - h_i. Once theta^t is known, h_i <- h_i + (p / eta_l) (theta^t - theta_i).
+  """Scaffnew: the local gradient is g - h_i; then h_i <- h_i + (p / eta_l) (theta^t - theta_i).
 
   "ProxSkip: Yes! Local Gradient Steps Provably Lead to Communication Acceleration" (Mishchenko et
-  al., 2022), Algorithm 2. A client applies the second formula when it takes part again. This is the
-  published algorithm if all clients take part in every round. With smaller cohorts it diverges,
-  because theta^t then includes the change of several rounds. In the paper one coin decides for all
-  clients after each step; here `Batching(local_steps=..., random_local_steps=True)` draws the
-  number of steps. p is one over the mean number of local steps, or over K_i without `local_steps`.
+  al., 2022), Algorithm 2. A client updates h_i when it takes part again, with the model that it
+  then receives. This is the published algorithm if all clients take part in every round. With
+  smaller cohorts it diverges, because that model includes the changes of several rounds. In the
+  paper one coin decides for all clients after each step; here `Batching` with `random_local_steps`
+  draws the number of steps. p is one over `Batching.local_steps`, the mean number of steps, or else
+  over K_i.
   """
 
   name = 'scaffnew'
@@ -28,7 +29,7 @@ class Scaffnew(base.Correction):
     return collections.OrderedDict(h=base.zeros(weights), ended=weights, scale=tf.zeros([]))
 
   def _h(self, client: ClientRound) -> Weights:
-    """Returns h_i, updated by the result of the client's last round."""
+    """Returns h_i after the update for the client's last round."""
     state = client.client_state
     return base.combine(
       lambda h, x, end: h + base.scale(state['scale'], x - end),

@@ -20,7 +20,7 @@ _SCAFFOLD = registry.ALGORITHMS['scaffold']
 
 @dataclasses.dataclass(frozen=True)
 class _ControlVariates(base.Correction):
-  """The local gradient and the renewal of h_i, which both forms share.
+  """The base class of both forms: the local gradient, and the update of h_i by option II.
 
   Attributes:
     num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
@@ -53,13 +53,13 @@ class _ControlVariates(base.Correction):
 class Scaffold(_ControlVariates):
   """SCAFFOLD as published: clients send the change of their control variate.
 
-  The server does h <- h + |S|/N mean(h_i^+ - h_i). 2n numbers are sent down, and 2n up.
+  The server does h <- h + |S|/N mean(h_i^+ - h_i), where h_i^+ is a client's new h_i. For a model
+  of n parameters a client receives 2n numbers and sends 2n.
 
   Attributes:
-    scaffold_option: How a client renews h_i. With 1, h_i becomes the gradient at theta^{t-1} over
-      all its examples. With 2, h_i becomes h_i - h + g_i / (K_i eta_l), with the steps that the
-      client took and the rate of this round. 1 needs a loss that is a mean over a batch: a sum, as
-      in stackoverflow_lr, has another scale over all examples than over a batch.
+    scaffold_option: How a client updates h_i. With 1, h_i becomes the gradient at theta^{t-1} over
+      all its examples. With 2, h_i becomes h_i - h + g_i / (K_i eta_l). Option 1 needs a loss that
+      is a mean over a batch. A sum, as in stackoverflow_lr, has another scale over all examples.
   """
 
   scaffold_option: int = _SCAFFOLD.default('scaffold_option')
@@ -80,13 +80,14 @@ class Scaffold(_ControlVariates):
 
 @dataclasses.dataclass(frozen=True)
 class ScaffoldM(_ControlVariates):
-  """SCAFFOLD/m: the server computes h from the models, and clients send n instead of 2n numbers.
+  """SCAFFOLD/m: the server computes h from the g_i, not from changes of the h_i.
 
-  The server does h <- (N - |S|)/N h + 1/N sum g_i / (K_i eta_l). If all K_i are equal, this is the
-  paper's (N - |S|)/N h + |S|/(K eta_l N) (theta^{t-1} - theta-bar). It needs each client's own K_i:
-  with the mean of the K_i, h is no longer the mean of the h_i and the fixed point is wrong. In the
-  paper 2n numbers are sent down and n up. Here a client sends the quotient besides its update, so
-  that both can be summed. In exact arithmetic the result is SCAFFOLD with option 2.
+  The server does h <- (N - |S|)/N h + 1/N sum g_i / (K_i eta_l). If all K_i are equal to K, this is
+  the paper's (N - |S|)/N h + |S|/(K eta_l N) (theta^{t-1} - theta-bar). Each client has its own K_i
+  in the sum: with their mean, h would not be the mean of the h_i, and the fixed point would be
+  wrong. In the paper a client receives 2n numbers and sends n. Here it also sends g_i / (K_i
+  eta_l), so that the server needs only sums. In exact arithmetic the result is that of SCAFFOLD
+  with option 2.
   """
 
   name = 'scaffold_m'

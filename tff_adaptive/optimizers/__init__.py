@@ -1,4 +1,4 @@
-"""The server optimizers of Algorithm 2, and other server and client optimizers, for TFF."""
+"""Server and client optimizers for TFF, among them those of FedAdagrad, FedAdam and FedYogi."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The server optimizers of Algorithm 2, as `tff.learning.optimizers.Optimizer`.
+"""The server optimizers of FedAvgM, FedAdagrad, FedAdam and FedYogi, as TFF optimizers.
 
 Algorithm 2 of "Adaptive Federated Optimization" (Reddi et al., ICLR 2021,
 https://arxiv.org/abs/2003.00295) works per coordinate. Delta_t is the weighted mean of the clients'
@@ -10,17 +10,16 @@ x_i - x_t, x the model, and eta the server's learning rate:
     Yogi:    v_t = v_{t-1} - (1 - beta2) Delta_t^2 sign(v_{t-1} - Delta_t^2)
     x_{t+1} = x_t + eta m_t / (sqrt(v_t) + tau)
 
-(Some slides of the paper print sqrt(v_t + tau); the paper and its experiments add tau outside.)
+Some slides of the paper print sqrt(v_t + tau); the paper and its experiments add tau outside. As
+everywhere in TFF, an optimizer gets a *gradient*, which for a server is -Delta_t.
 
-As everywhere in TFF, an optimizer gets a *gradient*, which for a server is -Delta_t.
-
-All of these optimizers have in common (see also `tff_adaptive.optimizers.base`):
+All these optimizers have the following in common (see also `tff_adaptive.optimizers.base`):
 
 - Weights are any structure that `tf.nest` knows, of floating-point tensors.
-- The state is an `OrderedDict` of the hyperparameters, `step`, m and v. If a momentum is given as
-  the number 0, there is no m, and `beta1` is not a hyperparameter.
-- `set_hparams` with another tau does not change v, which began with the first tau.
-- They raise TypeError for an argument that is not a number, ValueError for one out of its range.
+- The state is an `OrderedDict` of the hyperparameters, `step`, m and v. If `momentum` or `beta1` is
+  0, there is no m, and `momentum` or `beta1` is not a hyperparameter.
+- `set_hparams` with another tau does not change v, whose first value depends on the first tau.
+- The builders raise TypeError for an argument that is no number, ValueError for one out of range.
 - `learning_rate` may be a function of the round, such as a schedule of `tff_adaptive.schedules`.
   The result is then `tff.learning.optimizers.schedule_learning_rate` of the optimizer.
 """
@@ -68,9 +67,9 @@ def build_adagrad(
 ) -> tff.learning.optimizers.Optimizer:
   """FedAdagrad's server optimizer: v_t = v_{t-1} + Delta_t^2.
 
-  It equals `tff.learning.optimizers.build_adagrad(eta, initial_preconditioner_value, epsilon=0)` if
-  `initial_v` has the same value and tau is negligible beside its root. With another epsilon TFF's
-  divides by sqrt(v + epsilon), which this one cannot do.
+  It equals `tff.learning.optimizers.build_adagrad(eta, initial_v, epsilon=0)` if tau is negligible
+  beside the root of `initial_v`. With epsilon > 0 TFF's Adagrad divides by sqrt(v + epsilon), which
+  this one cannot do.
 
   Args:
     learning_rate: eta, >= 0, or a function of the round.
@@ -143,7 +142,7 @@ def build_yogi(
 
 
 def _momentum(at: base.At) -> base.Stepped:
-  """See `build_sgdm`; here m averages the gradient and so has the opposite sign."""
+  """The formula of `build_sgdm`; m sums up gradients, -Delta_t, and so has the opposite sign."""
   if not at.slots:
     return at.moved(at.g), {}
   m = at.h['momentum'] * at.slots['m'] + at.g
@@ -164,7 +163,7 @@ def _yogi_v(v: tf.Tensor, square: tf.Tensor, beta2: Any) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class _Adaptive:
-  """The part of Algorithm 2 that the three methods share; only v differs."""
+  """A step of Algorithm 2 for one weight tensor; the three methods differ only in `next_v`."""
 
   next_v: NextV
   bias_correction: bool
@@ -191,7 +190,7 @@ def _build(
   hparams: dict[str, Any],
   bias_correction: bool = False,
 ) -> tff.learning.optimizers.Optimizer:
-  """Checks v_{-1} and builds the optimizer."""
+  """Builds an adaptive optimizer; v_{-1} is `initial_v`, or tau^2 if this is None."""
   values = entry.values({'tau': hparams['tau'], 'initial_v': initial_v})
   first_v = values['tau'] * values['tau'] if initial_v is None else values['initial_v']
   formula = _Adaptive(next_v, bias_correction)

@@ -2,10 +2,10 @@
 
 The weights may be any structure that `tf.nest` knows, of floating-point tensors. For 16-bit weights
 the state and the step are float32, because with 8 bits of precision a moving average would lose
-most of what is added to it. If a gradient is None, its weight and state do not change.
+most of what is added to it. If a weight's gradient is None, the weight and its state do not change.
 
-The state is an `OrderedDict`. It has the hyperparameters, then `step` (int32, the number of steps
-done), then the slots of the formula, such as m and v, each in the structure of the weights.
+The state is an `OrderedDict`: the hyperparameters, then `step` (int32, the number of steps done),
+then the slots (tensors that the formula updates, such as m and v) in the structure of the weights.
 """
 
 import collections
@@ -34,10 +34,10 @@ class At(NamedTuple):
 
   Attributes:
     x: x_t, float32 or float64.
-    g: Its gradient, of the same shape and dtype. For a server it is -Delta_t.
-    slots: Name -> tensor of the same shape and dtype.
-    h: Hyperparameter -> scalar tensor of the same dtype.
-    t: The number of the step, counted from 1, a scalar tensor of the same dtype.
+    g: The gradient, of the shape and dtype of x. For a server it is -Delta_t.
+    slots: Name of a slot, such as m -> tensor of the shape and dtype of x.
+    h: Name of a hyperparameter -> scalar tensor of the dtype of x.
+    t: The number of the step, counted from 1, a scalar tensor of the dtype of x.
   """
 
   x: tf.Tensor
@@ -50,7 +50,7 @@ class At(NamedTuple):
     """Returns the moving average beta * slot + (1 - beta) * new.
 
     Args:
-      beta: The name of the decay among the hyperparameters; the decay is 0 if it is not there.
+      beta: The name of the hyperparameter with the decay. The decay is 0 if there is none.
       slot: The name of the slot.
       new: The value to average in, of the weight's shape.
     """
@@ -68,7 +68,7 @@ class PerCoordinate(tff.learning.optimizers.Optimizer):
   Args:
     hparams: Name -> value of each hyperparameter.
     slots: Name -> initial value of each slot.
-    formula: A function from a tensor before a step to x_{t+1} and the new slots.
+    formula: A function from an `At` to the new weight x_{t+1} and the new slots.
   """
 
   def __init__(
@@ -89,7 +89,7 @@ class PerCoordinate(tff.learning.optimizers.Optimizer):
       )
     return state
 
-  @tf.autograph.experimental.do_not_convert  # It would rewrite each function called: 0.4 s.
+  @tf.autograph.experimental.do_not_convert  # AutoGraph takes 0.4 s for the functions called.
   def next(self, state: State, weights: Any, gradients: Any) -> tuple[State, Any]:
     gradients = tff.learning.optimizers.handle_indexed_slices_gradients(gradients)
     tff.learning.optimizers.check_weights_gradients_match(weights, gradients)
@@ -171,7 +171,7 @@ def _scalar(value: Any, dtype: tf.DType) -> tf.Tensor:
 
 
 def _computed_in(dtype: Any) -> tf.DType:
-  """Returns the dtype of a weight's state and of its step."""
+  """Returns the dtype of a weight's step, at least float32; raises TypeError for integers."""
   dtype = tf.as_dtype(dtype)
   if not dtype.is_floating:
     raise TypeError(f'weights must be floating-point tensors, found {dtype.name}: cast them.')

@@ -1,7 +1,7 @@
 """Optimizers for clients, some of them also for servers, in their published forms.
 
-Each is a formula for one weight tensor x with gradient g. `tff_adaptive.optimizers.adaptive` says
-what all optimizers of this package have in common, and `build_adamw` explains the arguments.
+Each is a formula for one weight tensor x with gradient g and rate eta. `optimizers.adaptive` says
+what all optimizers have in common, and `build_adamw` explains the arguments.
 """
 
 import tensorflow as tf
@@ -15,14 +15,14 @@ _NESTEROV, _ADAMW, _AMSGRAD, _LION, _MUON = map(
   registry.client_optimizer, ('nesterov', 'adamw', 'amsgrad', 'lion', 'muon')
 )
 _LAMB = registry.server_optimizer('lamb')
-# What the slots begin at; m stays where its decay is 0, for Lion's sign has another.
+# The slots begin at 0. There is an m even if beta1 is 0, because in Lion it decays by beta2.
 _M, _MV, _MV_MAX = (dict.fromkeys(names, 0.0) for names in ('m', 'mv', ('m', 'v', 'v_max')))
-# The coefficients of a step of Muon's iteration.
+# The coefficients of a Newton-Schulz step in Muon.
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
 def build_sgd(learning_rate: float) -> tff.learning.optimizers.Optimizer:
-  """TFF's SGD, the clients' default optimizer; it keeps no state."""
+  """Returns TFF's SGD without momentum, the default client optimizer; it keeps no moments."""
   return tff.learning.optimizers.build_sgdm(learning_rate)
 
 
@@ -56,7 +56,7 @@ def build_adamw(
     learning_rate: eta, >= 0, or a function of the round.
     beta1: Decay of the moving average of g, in [0, 1).
     beta2: Decay of the moving average of g^2, in [0, 1).
-    tau: The papers' epsilon, > 0, which is added to a root.
+    tau: The papers' epsilon, > 0, which is added to the root of v^.
     decay: The decoupled weight decay, >= 0.
   """
   values = dict(beta1=beta1, beta2=beta2, tau=tau, decay=decay)
@@ -125,13 +125,13 @@ def build_muon(
 ) -> tff.learning.optimizers.Optimizer:
   """Muon for matrices, and AdamW for vectors and scalars, with the same rate.
 
-  M <- momentum M + g; five Newton-Schulz steps make O, the nearly orthogonal factor of g + momentum
-  M; x <- x - eta (0.2 sqrt(max(rows, columns)) O + decay x). Jordan et al., "Muon: An optimizer for
-  hidden layers in neural networks", 2024; Liu et al., "Muon is Scalable for LLM Training", 2025
-  (arXiv 2502.16982), section 2.2, whose factor gives O the size of AdamW's steps. A tensor with
-  more than two axes, such as a convolution's kernel, is reshaped to a matrix whose columns are its
-  last axis. Embeddings and the last layer, for which the authors use AdamW, are treated as
-  matrices. `momentum` is in [0, 1); see `build_adamw` for the other arguments.
+  For a matrix m <- momentum m + g, x <- x - eta (0.2 sqrt(max(rows, columns)) O + decay x). O is
+  the nearly orthogonal factor of g + momentum m, from five Newton-Schulz steps. Jordan et al.,
+  "Muon: An optimizer for hidden layers in neural networks", 2024; Liu et al., "Muon is Scalable for
+  LLM Training", 2025 (arXiv 2502.16982), section 2.2, whose factor gives O the size of AdamW's
+  steps. A tensor with more than two axes, such as a convolution's kernel, is reshaped to a matrix;
+  its columns are the last axis. Embeddings and the last layer, for which the authors use AdamW,
+  count as matrices. `momentum` is in [0, 1); see `build_adamw` for the other arguments.
   """
   values = dict(momentum=momentum, beta2=beta2, tau=tau, decay=decay)
   return base.build(_MUON, _muon, learning_rate, _MV, keeps_m=True, **values)
@@ -186,7 +186,7 @@ def _muon(at: At) -> Stepped:
 
 
 def _orthogonal(matrix: tf.Tensor) -> tf.Tensor:
-  """Approximates U V' of U S V' by five steps of Jordan's quintic Newton-Schulz iteration."""
+  """Approximates U V' of the SVD U S V' by five steps of Jordan's quintic Newton-Schulz method."""
   is_tall = matrix.shape[0] > matrix.shape[1]
   x = tf.transpose(matrix) if is_tall else matrix
   x /= tf.norm(x) + tf.constant(1e-7, x.dtype)
