@@ -1,4 +1,4 @@
-"""Aggregators, by which the server combines updates, and the accounting of their privacy."""
+"""Aggregators, which combine the clients' updates at the server, and their privacy accounting."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Computes (epsilon, delta) of the models that a run publishes. No TensorFlow.
+"""Computes the privacy (epsilon, delta) of the models that a run publishes, without TensorFlow.
 
 Two sets of clients are neighbours if one client is replaced by another. This moves a sum of clipped
 updates by at most twice the clipping norm. The number of clients is public.
@@ -18,19 +18,19 @@ from tff_adaptive._utils import validation
 
 # A client that is replaced moves a sum of clipped updates by this many clipping norms.
 SENSITIVITY = 2.0
-_GRID = 1e-3  # Of privacy losses; coarser is safe, and looser.
-_TAIL = 12.0  # Standard deviations of a privacy loss, beyond which it counts as infinite.
+_GRID = 1e-3  # The step of the grid of privacy losses. A larger step never lowers epsilon.
+_TAIL = 12.0  # A privacy loss counts as infinite beyond these standard deviations.
 
 
 class SampledGaussian:
-  """Gaussian noise on cohorts of fixed size, drawn uniformly without replacement in each round.
+  """The accountant of Gaussian noise on cohorts of fixed size, drawn at random in each round.
 
-  Epsilon is computed from privacy loss distributions. Let q be the share of the clients that is
-  drawn. The hockey-stick divergence of a round at exp(e) is at most q times that of the Gaussian at
-  1 + (exp(e) - 1) / q ("Privacy Amplification by Subsampling", Balle et al., 2018, theorem 9). A
-  pair of distributions with this divergence is composed over the rounds ("Optimal Accounting of
-  Differential Privacy via Characteristic Function", Zhu et al., 2022). The result holds against
-  those who do not know which clients were drawn.
+  A cohort is drawn uniformly without replacement; q is its share of the clients. Epsilon is
+  computed from privacy loss distributions. The hockey-stick divergence of a round at exp(e) is at
+  most q times that of the Gaussian at 1 + (exp(e) - 1) / q ("Privacy Amplification by Subsampling",
+  Balle et al., 2018, theorem 9). A pair of distributions with this divergence is composed over the
+  rounds ("Optimal Accounting of Differential Privacy via Characteristic Function", Zhu et al.,
+  2022). The result holds against those who do not know which clients were drawn.
   """
 
   method = 'privacy loss distributions, against those who do not know the cohorts'
@@ -41,7 +41,7 @@ class SampledGaussian:
     Args:
       num_clients: Number of clients.
       clients_per_round: Number of clients drawn in a round.
-      noise_multiplier: z > 0, the ratio of noise to clipping norm, with the noise on counts.
+      noise_multiplier: z > 0: standard deviation of the noise (also on counts) / clipping norm.
     """
     self.noise_multiplier = _checked_noise(noise_multiplier)
     validation.count('num_clients', num_clients, 'give the number of all clients')
@@ -62,14 +62,14 @@ class SampledGaussian:
   @functools.cached_property
   def _loss(self) -> Any:
     mu, q = SENSITIVITY / self.noise_multiplier, self._sizes[1] / self._sizes[0]
-    # Where the Gaussian's loss ends, that of the sample does.
+    # The largest loss of the sampled mechanism, from the largest loss of the Gaussian.
     loss = mu * mu / 2 + _TAIL * mu
     last = math.ceil((loss + math.log(q + (1 - q) * math.exp(-loss))) / _GRID)
     grid = np.arange(-last, last + 1) * _GRID
     size = np.abs(grid)
     share = np.log(1 / q + (1 - 1 / q) * np.exp(-size))  # log(1 + (exp(e) - 1) / q) - e, finite.
     deltas = q * _hockey_stick(size + share, mu)
-    # Below zero by H_a(P, Q) = 1 - a + a H_{1/a}(Q, P): neighbours are so either way.
+    # For e < 0: H_a(P, Q) = 1 - a + a H_{1/a}(Q, P), and neighbours may be exchanged.
     below = np.minimum(grid, 0.0)
     deltas = np.where(grid >= 0, deltas, -np.expm1(below) + np.exp(below) * deltas)
     deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
@@ -78,14 +78,14 @@ class SampledGaussian:
 
 
 class TreeGaussian:
-  """Noise on the nodes of a binary tree over the rounds, for cohorts that anybody may know.
+  """The accountant of noise on a binary tree over the rounds, for cohorts that may be known.
 
-  A client that took part n_v times in the rounds below a node v moves all nodes together by
-  2 sqrt(sum n_v^2) clipping norms. The cohorts are those that the run draws. Therefore nothing is
-  assumed about how often a client is drawn, and random drawing does not improve epsilon. Gaussian
-  noise hides such a move as in `gaussian_epsilon`, also if rounds depend on earlier ones
-  ("Practical and Private (Deep) Learning without Sampling or Shuffling", Kairouz et al., 2021,
-  appendix D).
+  Each node v has the sum of the updates of the rounds below it, plus noise. If a client took part
+  n_v times in these rounds, its replacement moves all nodes together by at most 2 sqrt(sum n_v^2)
+  clipping norms. The n_v are counted in the run's own cohorts, so random drawing does not improve
+  epsilon. Gaussian noise hides such a move as in `gaussian_epsilon`, even if rounds depend on
+  earlier ones ("Practical and Private (Deep) Learning without Sampling or Shuffling", Kairouz et
+  al., 2021, appendix D).
   """
 
   method = 'the exact curve of a Gaussian, also against those who know the cohorts'
@@ -97,20 +97,19 @@ class TreeGaussian:
 
     Args:
       num_clients: Number of clients.
-      cohort: Round, from 1 -> positions of its clients.
-      noise_multiplier: z, the ratio of the noise on a node to the clipping norm; > 0.
+      cohort: A function from a round, counted from 1, to the positions of its clients (integers).
+      noise_multiplier: z > 0: standard deviation of the noise on a node / clipping norm.
     """
     self.noise_multiplier = _checked_noise(noise_multiplier)
     validation.count('num_clients', num_clients, 'give the number of all clients')
     self._cohort = cohort
-    # Who took part below which node, of the rounds so far.
-    self._totals = np.zeros(num_clients, np.int64)  # Rounds that a client took part in.
-    self._moved = np.zeros(num_clients, np.int64)  # Sum of n_v^2.
+    self._totals = np.zeros(num_clients, np.int64)  # By client, the rounds that it took part in.
+    self._moved = np.zeros(num_clients, np.int64)  # By client, the sum of n_v^2.
     self._open: list[np.ndarray] = []  # By level, n_v of the node that is not full yet.
-    self._largest = [0]  # By rounds.
+    self._largest = [0]  # By number of rounds, the largest of these sums.
 
   def with_noise(self, noise_multiplier: float) -> 'TreeGaussian':
-    """Returns the same accountant with other noise. Both share the drawn cohorts."""
+    """Returns an accountant of the same cohorts with other noise; both share the counts."""
     other = copy.copy(self)
     other.noise_multiplier = noise_multiplier
     return other
@@ -158,14 +157,14 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
   if excess(0.0) <= 0:
     return 0.0
-  most = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))  # By Renyi divergences.
+  most = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))  # A bound from Renyi divergences.
   return float(optimize.brentq(excess, 0.0, most, xtol=1e-9))
 
 
 def noise_multiplier_for(
   epsilon: float, make: Callable[[float], Accountant], rounds: int, delta: float
 ) -> float:
-  """Returns the least noise multiplier z, to four digits, with which a run meets epsilon.
+  """Returns the least noise multiplier z >= 0.05, to four digits, with which a run meets epsilon.
 
   Args:
     epsilon: The target, > 0.
@@ -196,15 +195,15 @@ def noise_multiplier_for(
 
 
 def count_stddev(clients_per_round: int, given: float | None = None) -> float:
-  """Returns the standard deviation of a count's noise: `given`, or a twentieth of the cohort."""
+  """Returns the standard deviation of a count's noise: `given`, or if None 1/20 of the cohort."""
   return clients_per_round / 20 if given is None else given
 
 
 def update_noise_multiplier(noise_multiplier: float, stddev: float) -> float:
-  """Returns the noise multiplier of updates; with the count's noise the total is the given one.
+  """Returns the noise multiplier of updates that, with a count's noise, gives `noise_multiplier`.
 
   "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021), theorem 1. The
-  count is that of unclipped updates; stddev is the standard deviation of its noise.
+  count is that of unclipped updates, and `stddev` is the standard deviation of its noise.
   """
   _checked_noise(noise_multiplier)
   if noise_multiplier >= 2 * stddev:
@@ -232,6 +231,6 @@ def _check(rounds: int, delta: float) -> None:
 
 
 def _hockey_stick(epsilon: np.ndarray, mu: float) -> np.ndarray:
-  """The hockey-stick divergence of N(mu, 1) from N(0, 1) at exp(epsilon), epsilon >= 0."""
+  """Returns the hockey-stick divergence of N(mu, 1) from N(0, 1) at exp(epsilon), epsilon >= 0."""
   upper = special.ndtr(mu / 2 - epsilon / mu)
   return upper - np.exp(epsilon + special.log_ndtr(-mu / 2 - epsilon / mu))

@@ -1,4 +1,4 @@
-"""Builds TFF aggregation factories from an aggregator's entry and options."""
+"""Builds TFF aggregation factories from the entries of `AGGREGATORS` and their options."""
 
 import dataclasses
 import secrets
@@ -48,11 +48,11 @@ class Cohort:
 def build_aggregator(
   aggregator: entries.Aggregator | str, values: Values, cohort: Cohort
 ) -> Factory | None:
-  """Builds an aggregator of the table.
+  """Builds an aggregator of `AGGREGATORS`.
 
   Args:
     aggregator: An entry of `AGGREGATORS`, or its name.
-    values: Option -> value. Missing ones have their defaults.
+    values: Options of the aggregator, name -> value. Missing ones have their defaults.
     cohort: Facts about the cohorts.
 
   Returns:
@@ -76,14 +76,14 @@ def mean(values: Values, cohort: Cohort) -> None:
 
 
 def clipping(values: Values, cohort: Cohort) -> Factory:
-  """Builds the mean of updates clipped to a 2-norm, which is fixed or adapted as TFF does."""
+  """Builds the mean of updates clipped to a 2-norm, which is fixed or adapted as in TFF."""
   if values['norm'] is not None:
     return tff.aggregators.clipping_factory(values['norm'], _mean(cohort))
   return _robust(cohort, zeroing=False)
 
 
 def zeroing(values: Values, cohort: Cohort) -> Factory:
-  """Builds the mean of updates; one with a coordinate beyond a fixed or adapted norm is zero."""
+  """Builds the mean in which updates with a coordinate above a fixed or adapted bound are zero."""
   if values['norm'] is not None:
     return tff.aggregators.zeroing_factory(values['norm'], _mean(cohort))
   return _robust(cohort, clipping=False)
@@ -143,17 +143,17 @@ def dp_tree(values: Values, cohort: Cohort) -> Factory:
     values['clip'],
     values['noise_multiplier'],
     tuple(tf.TensorSpec(w.shape, w.dtype) for w in cohort.weights),
-    noise_seed=tuple(_noise_seeds(cohort)[:2]),  # All that it begins with, not one number twice.
+    noise_seed=tuple(_noise_seeds(cohort)[:2]),  # A single seed would be repeated.
     use_efficient=True,
   )
   return queries.PrivateMeanFactory(query, cohort.clients_per_round)
 
 
 def _noise_seeds(cohort: Cohort) -> list[int]:
-  """Returns two noise seeds, four 64-bit integers; close values of `noise_seed` give unlike ones.
+  """Returns two noise seeds, four 64-bit integers; close values of `noise_seed` give unlike seeds.
 
-  The k-th draw has the seed seed + k. With close seeds a run would repeat another run's noise, one
-  draw later.
+  The k-th draw has the seed plus k. With neighbouring seeds one run would repeat the noise of the
+  other, one draw later.
   """
   entropy = secrets.randbits(128) if cohort.noise_seed is None else cohort.noise_seed
   words = np.random.SeedSequence(entropy).generate_state(4, np.uint64)

@@ -23,7 +23,7 @@ class SeededGaussianSumQuery(tfp.GaussianSumQuery):
   _GlobalState = collections.namedtuple('_GlobalState', ['l2_norm_clip', 'stddev', 'draws', 'seed'])
 
   def __init__(self, l2_norm_clip: float, stddev: float, seed: Sequence[int]) -> None:
-    """Creates the query; `seed` is two 64-bit integers that no other query has."""
+    """Creates the query. `seed`: two 64-bit integers, which no other query may have."""
     super().__init__(l2_norm_clip, stddev)
     self._seed = tuple(seed)
 
@@ -37,13 +37,13 @@ class SeededGaussianSumQuery(tfp.GaussianSumQuery):
     )
 
   def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
-    """Adds the noise of this round."""
+    """Returns the sum with the noise of this round, the next state and the privacy event."""
     stddev, draws, seed = global_state.stddev, global_state.draws, global_state.seed
     leaves = tf.nest.flatten(sample_state)
     noised = [
       leaf
       + tf.cast(
-        # All 128 bits: a folded seed has 32, which can be tried one after the other.
+        # All 128 bits: a folded seed has only 32, which an attacker could try one by one.
         stddev * tf.random.stateless_normal(tf.shape(leaf), seed + tf.stack([draws, i])),
         leaf.dtype,
       )
@@ -62,7 +62,7 @@ class SeededAdaptiveClipSumQuery(tfp.QuantileAdaptiveClipSumQuery):
     super().__init__(**options)
     clip = options['initial_l2_norm_clip']
     total = SeededGaussianSumQuery(clip, options['noise_multiplier'] * clip, seeds[:2])
-    # A record of the count is 1/2 or -1/2.
+    # A client adds 1/2 or -1/2 to the count.
     count = SeededGaussianSumQuery(0.5, options['clipped_count_stddev'], seeds[2:])
     below = tfp.NormalizedQuery(count, denominator=options['expected_num_records'])
     private_apis.replace_queries(self, total, below)
@@ -80,7 +80,7 @@ class SeededAdaptiveClipSumQuery(tfp.QuantileAdaptiveClipSumQuery):
 
 
 class _State(NamedTuple):
-  """The state between rounds. Its names are TFF's; `algorithms` recognises noise by them.
+  """The state between rounds, with TFF's names; `algorithms.aggregator_state` looks for them.
 
   Attributes:
     query_state: The state of the query.
@@ -92,15 +92,15 @@ class _State(NamedTuple):
 
 
 class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
-  """`tff.aggregators.DifferentiallyPrivateFactory` of a sum divided by the size of the cohort.
+  """A factory of private means: sums with noise, divided by the size of the cohort.
 
-  Its state lacks the privacy event that TFF keeps in it and that contains strings;
-  `aggregation.accounting` computes epsilon instead. Parts that grow from round to round, the nodes
-  of a tree, are empty at first.
+  Unlike that of `tff.aggregators.DifferentiallyPrivateFactory`, its state has no privacy event,
+  which contains strings; `aggregation.accounting` computes epsilon instead. Tensors that grow from
+  round to round, the nodes of a tree, are empty at first.
   """
 
   def __init__(self, query: tfp.SumAggregationDPQuery, clients_per_round: int) -> None:
-    """Creates the factory from a query that clips and adds noise, for cohorts of one size."""
+    """Creates the factory from a query that clips, sums and adds noise, for cohorts of one size."""
     self._sum, self._query = query, tfp.NormalizedQuery(query, float(clients_per_round))
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
@@ -125,7 +125,7 @@ class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
     def begun(state: Any) -> Any:
       if not any(map(_grows, tf.nest.flatten(state))):
         return state
-      tree = state.numerator_state  # With its own seed: this process may go on with another's run.
+      tree = state.numerator_state  # With its own seed: this process may resume another run.
       is_first = tf.equal(tf.size(tree.tree_state.level_buffer_idx), 0)
       tree = tf.cond(is_first, lambda: self._sum.reset_state(None, tree), lambda: tree)
       return state._replace(numerator_state=tree)

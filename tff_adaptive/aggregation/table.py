@@ -1,6 +1,6 @@
-"""The aggregators as plain data, with the algorithms that each accepts. No TensorFlow.
+"""The aggregators as plain data, and a check of the algorithms that each accepts.
 
-Code is named as 'module:function', as in `tff_adaptive.registry`.
+Code is named as 'module:function', so that this module does not import TensorFlow.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ def _clip(default: float) -> Hyperparameter:
 def _entry(
   name: str, description: str, *hyperparameters: Hyperparameter, promise: str = '', **options: Any
 ) -> Aggregator:
-  """The entry of an aggregator that the function of its name in `factories` builds."""
+  """Returns the entry of an aggregator, built by the function of the same name in `factories`."""
   build = f'tff_adaptive.aggregation.factories:{name}'
   return Aggregator(name, description, build, hyperparameters, promise=promise, **options)
 
@@ -104,7 +104,7 @@ AGGREGATORS: Mapping[str, Aggregator] = by_name(
 
 
 def aggregator(name: str) -> Aggregator:
-  """Returns the entry of an aggregator; ValueError if there is none of that name."""
+  """Returns the entry of an aggregator; raises ValueError if there is none of this name."""
   return named('aggregator', name, AGGREGATORS)
 
 
@@ -121,14 +121,13 @@ def check(
   model, clipping, noise or a secure sum of the updates does not limit or hide its influence.
 
   Args:
-    entry: The aggregator.
-    algorithm: The algorithm.
-    values: The hyperparameters of its correction.
-    client_weighting: How clients are weighted.
+    entry, algorithm: The aggregator and the algorithm.
+    values: The hyperparameters of its correction, name -> value.
+    client_weighting: The weighting of the clients, such as 'uniform'.
     client_optimizer_state: See `ClientTraining.optimizer_state`.
 
   Raises:
-    ValueError: If it does not, or cannot weigh clients that have weights.
+    ValueError: If it does not, or if clients have weights and the aggregator takes none.
   """
   if not entry.is_weighted and client_weighting != 'uniform':
     raise ValueError(

@@ -18,9 +18,8 @@ def kept_without_updates(
   the number of clients in the round. A round without clients would make this estimate NaN in all
   later rounds, and the zero update of a client with weight 0 would move it. The state of an
   aggregation with noise always advances, because a round without updates publishes noise too. If
-  the next round drew the same noise, the difference of the two results would contain none.
-
-  A process that has no state is returned as it is.
+  the next round drew the same noise, the difference of the two results would contain none. A
+  process that has no state is returned as it is.
   """
   state_type = process.initialize.type_signature.result
   if not tff.structure.flatten(state_type.member):

@@ -21,8 +21,7 @@ def build(
   A schedule of the rate still advances, because it counts rounds. TFF's own finalizer would stop
   the schedule. It is also slower to build, because AutoGraph converts it.
 
-  The finalizer's state is the optimizer's. Its measurement `update_non_finite` (int32) is 1 if the
-  aggregate was refused.
+  The state is the optimizer's. The measurement `update_non_finite` (int32) is 1 after a refusal.
   """
   trainable_type = model_weights_type.trainable
 

@@ -89,9 +89,8 @@ def counts(
 
   Args:
     algorithm: A correction, or an argument of `registry.algorithm`.
-    model: See `build_drift_corrected`.
+    model, training: See `build_drift_corrected`.
     values, clients: See `build_process`.
-    training: See `build_drift_corrected`.
 
   Raises:
     ValueError, TypeError: See `build_process`.

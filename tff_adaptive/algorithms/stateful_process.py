@@ -49,8 +49,7 @@ class StatefulProcess(tff.templates.IterativeProcess):
   state, C a client's state, D* a client's data, and M the metrics.
 
   Args:
-    initialize_fn: The computation of the server state before the first round.
-    next_fn: The computation of a round.
+    initialize_fn, next_fn: The computations of the first server state, and of a round.
 
   Attributes:
     initial_client_state: A client's state before its first round: a structure of NumPy arrays. A

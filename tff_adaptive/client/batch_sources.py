@@ -1,12 +1,12 @@
 """Sources of the batches for a client's local steps.
 
 There are three sources: a client given as a dataset of batches (`Batches`), a client given as
-arrays of all its examples (`WholeArrays`), and a group of such clients (`GroupOfArrays`). In a
+arrays of all its examples (`WholeArrays`), and a group of G such clients (`GroupOfArrays`). In a
 group every tensor of a client has a leading axis G.
 
-They share an interface: `num_examples`, float32 [] or [G]; `count_examples()`, which goes through
-the batches if `num_examples` is not known; `run(step, state) -> (state, steps, seen)`, with
-`step(state, LocalStep) -> state`; and `mean_gradient(theta, non_trainable)`.
+They share an interface. `num_examples` is float32 [] or [G]; `count_examples()` returns it, or
+counts if it is unknown. `run(step, state)`, with `step(state, LocalStep) -> state`, returns the
+last state and the numbers of local steps and examples. `mean_gradient` is that of all examples.
 """
 
 import collections
@@ -23,13 +23,13 @@ Step: TypeAlias = Callable[[Any, model_adapters.LocalStep], Any]  # (state, loca
 
 
 class _Arrays:
-  """The loop of local steps, which both sources of whole arrays share."""
+  """The base class of the two sources of whole arrays: the loop of local steps."""
 
   num_examples: tf.Tensor
   steps: tf.Tensor
 
   def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
-    """Runs all local steps; returns the state, K_i and n_i, or those of each client."""
+    """Calls `step` for each local step; returns the state, the numbers of steps and of examples."""
     last = tf.reduce_max(self.steps)
     (state, _) = tf.while_loop(
       lambda _, i: i < last,
@@ -40,7 +40,7 @@ class _Arrays:
     return state, self.steps, self.num_examples
 
   def count_examples(self) -> tf.Tensor:
-    """Returns n_i, or that of each client."""
+    """Returns the number of examples, [G] for a group."""
     return self.num_examples
 
   def _local_step(self, i: tf.Tensor) -> model_adapters.LocalStep:
@@ -52,9 +52,9 @@ class WholeArrays(_Arrays):
 
   Args:
     batching: How the examples are divided into batches.
-    seed: With the round's and the client's number it determines the order of the examples.
+    seed: With the numbers of round and client it determines the examples' order and dropout.
     element: The arrays 'x' and 'y', [n, ...] each; the client's number 'client'; and 'max_steps',
-      the most local steps, if `batching.step_limits`.
+      the largest number of local steps, if `batching.step_limits` is true.
     round_number: int32, counted from 1.
   """
 
@@ -70,10 +70,10 @@ class WholeArrays(_Arrays):
     self.x, self.y = element['x'], element['y']
     n, num_inputs = tf.shape(self.y)[0], tf.shape(self.x)[0]
     same = tf.debugging.assert_equal(n, num_inputs, 'a client has not as many labels as inputs')
-    # TFF's graphs order nothing by themselves; eagerly there is no operation to depend on.
+    # TFF's graphs do not order operations by themselves. In eager mode `same` is None.
     with tf.control_dependencies([] if same is None else [same]):
       n = tf.identity(n)
-      self.x = tf.identity(self.x)  # Else a row that is not there may be the error.
+      self.x = tf.identity(self.x)  # Otherwise a missing row may be the error.
     self.num_examples = tf.cast(n, tf.float32)
     round_seed = seeds.fold(seeds.base(seed), round_number)
     client_seed = seeds.fold(seeds.base(seed), round_number, element['client'])
@@ -92,7 +92,7 @@ class WholeArrays(_Arrays):
       self._weighting = self.plan.shares_and_sizes()
 
   def _local_step(self, i: tf.Tensor) -> model_adapters.LocalStep:
-    # Everything that the loop captures or does costs in every step: gathers, not slices.
+    # Whatever the loop captures or does takes time in every step: hence gathers, not slices.
     indices, weighting = tf.gather(self.plan.indices, i), None
     if self._weighting is not None:
       shares, sizes = self._weighting
@@ -100,7 +100,7 @@ class WholeArrays(_Arrays):
     elif self.plan.is_padded:
       indices = indices[: tf.gather(self.plan.sizes, i)]
     batch = collections.OrderedDict(x=tf.gather(self.x, indices), y=tf.gather(self.y, indices))
-    # Distinct for each step, and cheap: generators take neighbouring seeds for unlike ones.
+    # A seed for each step, at low cost: for generators, neighbouring seeds are unrelated.
     return model_adapters.LocalStep(
       batch, weighting, tf.stack([self._seeds[0], self._seeds[1] + i])
     )
@@ -108,10 +108,7 @@ class WholeArrays(_Arrays):
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights
   ) -> corrections.Weights:
-    """Returns the mean gradient over all examples at `theta`, in slices of about 512 examples.
-
-    If the model couples examples, they are one batch.
-    """
+    """Returns the mean gradient over all examples, in batches of 512 unless they are coupled."""
     n = tf.shape(self.y)[0]
     size = n if self._model.couples_examples else 512
     add = _adder(self._model, theta, non_trainable)
@@ -143,7 +140,7 @@ class GroupOfArrays(_Arrays):
     self.steps = tf.stack([c.steps for c in clients])
     self._x = _pad_and_stack([c.x for c in clients])
     self._y = _pad_and_stack([c.y for c in clients])
-    # Steps first: [K, G, ...]. A client that has no step left has shares 0 in all its examples.
+    # The steps come first, [K, G, ...]. After a client's last step all its shares are 0.
     self._indices = _pad_and_stack([c.plan.indices for c in clients], axis=1)
     weightings = [c.plan.shares_and_sizes() for c in clients]
     self._shares, self._sizes = (_pad_and_stack(part, axis=1) for part in zip(*weightings))
@@ -180,16 +177,16 @@ class Batches:
     self._model = model
     self._data = data
     self._seed = seeds.scramble(seeds.fold(seeds.base(seed), round_number))
-    self.num_examples = tf.zeros([])  # Known only at the end.
+    self.num_examples = tf.zeros([])  # It is known only after the steps.
 
   def count_examples(self) -> tf.Tensor:
-    """Returns n_i; this goes through the batches once."""
+    """Returns the number of examples; this goes through the batches once."""
     return self._data.reduce(
       tf.zeros([]), lambda n, batch: n + tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
     )
 
   def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
-    """Calls `step` for each batch; returns the last state, the numbers of steps and examples."""
+    """Calls `step` for each batch; returns the last state, numbers of steps and of examples."""
 
     def reduce_fn(carried: Any, batch: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
       state, i, seen = carried
@@ -232,13 +229,13 @@ def _adder(
 
 
 def _fingerprint(batch: Any) -> tf.Tensor:
-  """An exact int32 hash of a batch, for clients that have no number."""
+  """Returns an exact int32 hash of a batch, to derive seeds for clients that have no number."""
   leaf = tf.nest.flatten(batch)[0]
   if leaf.dtype == tf.string:
     return tf.reduce_sum(tf.cast(tf.strings.to_hash_bucket_fast(leaf, 2**30), tf.int32))
   if leaf.dtype == tf.bool:
     leaf = tf.cast(leaf, tf.uint8)
-  # Weights by position: two batches of the same values in another order differ too.
+  # Weighted by position, so that the same values in another order give another hash.
   bits = tf.reshape(tf.cast(tf.bitcast(leaf, tf.uint8), tf.int32), [-1])
   return tf.reduce_sum(bits * (1 + 2 * tf.range(tf.size(bits))))
 

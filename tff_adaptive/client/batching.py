@@ -170,8 +170,7 @@ def continued(batching: Batching, x: tf.Tensor, seed: tf.Tensor, round_number: t
   """Draws a client's batches for a round that continues the passes of earlier rounds.
 
   Args:
-    batching: How the examples are divided into batches, with `continue_batches`.
-    x: The client's inputs [n, ...].
+    batching, x: See `plan`; `continue_batches` is true.
     seed: int32 [2], depends on the client and is the same in each round.
     round_number: t, int32, from 1.
 

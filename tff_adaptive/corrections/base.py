@@ -173,7 +173,7 @@ class Correction:
     """Returns the values that a client sends before it trains; () for none.
 
     The cohort then receives the mean as `client.exchanged`, with the weights n_i if clients are
-    weighted by examples, else with equal weights. A client with values that are not finite is left
+    weighted by examples, else with equal ones. A client with values that are not finite is left
     out.
     """
     return ()

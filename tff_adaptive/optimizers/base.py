@@ -141,9 +141,8 @@ def build(
 
   Args:
     entry: The entry of the registry, which says how hyperparameters are checked.
-    formula: The step of one tensor; see `PerCoordinate`.
+    formula, slots: The step of one weight tensor, and its slots; see `PerCoordinate`.
     learning_rate: eta, or a function of the round.
-    slots: See `PerCoordinate`.
     keeps_m: Whether the state has the slot m even if `beta1` or `momentum` is 0.
     **values: The values of the other hyperparameters.
   """

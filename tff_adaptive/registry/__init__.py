@@ -1,4 +1,4 @@
-"""Every algorithm, optimizer and schedule, described once as plain data."""
+"""Every algorithm, optimizer and schedule, described in one place as plain data."""
 
 from tff_adaptive.registry.entries import (
   Algorithm as Algorithm,

@@ -1,4 +1,4 @@
-"""Every algorithm, described once, as plain data; see `registry.table`."""
+"""The entries of all algorithms, as plain data; see `registry.table`."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ _ADA_BEST = 'Varno et al., "AdaBest", ECCV 2022, Algorithm 1'
 
 
 def _number(check: validation.Check, words: str) -> Callable[..., Hyperparameter]:
-  """Returns what describes a number in the range of a check; its help ends in the words."""
+  """Returns a function that makes checked float hyperparameters; their help ends in `words`."""
 
   def describe(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
     return Hyperparameter(name, float, default, what + words, check, hint)
@@ -24,7 +24,7 @@ above_zero = _number(validation.above_zero, ', > 0')
 at_least_zero = _number(validation.at_least_zero, ', >= 0')
 up_to_one = _number(validation.in_half_open_unit_interval, '')  # `what` names the range.
 
-# AdaBest, section 4.2: throughout, for FedDyn and AdaBest alike.
+# The value of FedDyn and AdaBest in all experiments of AdaBest, section 4.2.
 _MU = Hyperparameter(
   'mu', float, 0.02, "Weight of the client's correction", validation.at_least_zero
 )
@@ -149,9 +149,9 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
         "Weight of the past in the server's estimate, in [0, 1]",
         validation.up_to_one,
         'the paper uses 0.2 to 0.98',
-        # From results/ada_best_beta.md. g-bar + h is a momentum over the pseudo-gradients
-        # already; with a second one on top, that of sgdm, adam and yogi, the paper's 0.96
-        # diverges. Adagrad has none, and 0.8 served it best.
+        # From results/ada_best_beta.md. g-bar + h already is a momentum over the
+        # pseudo-gradients. With the second momentum of sgdm, adam and yogi the paper's 0.96
+        # diverges. Adagrad has no momentum; 0.8 was the best value for it.
         default_with={'sgdm': 0.2, 'adagrad': 0.8, 'adam': 0.2, 'yogi': 0.2},
       ),
       up_to_one(

@@ -1,4 +1,4 @@
-"""The types of the registry's entries, as plain data. No TensorFlow."""
+"""The types of the registry's entries: plain data, which needs no TensorFlow."""
 
 import dataclasses
 import importlib
@@ -17,14 +17,13 @@ class Hyperparameter:
 
   Attributes:
     name: Its name, as a flag and as an argument.
-    kind: float, int, bool or str.
+    kind: The type of its values: float, int, bool or str.
     default: The default value. None means that it has no fixed default; `help` then explains it.
     help: One sentence that explains it, without the default and the algorithms that have it.
-    check: The check from `_utils.validation`. None checks that a float is finite and an int is at
-      least 0.
+    check: A function of `_utils.validation`. None checks that a float is finite, an int at least 0.
     hint: The advice in the error for a refused value, such as 'give 0 for none'.
     choices: The allowed values, if there are only a few.
-    default_with: Server optimizer -> its default with this optimizer, if that differs.
+    default_with: Defaults that differ with a server optimizer, its name -> default.
   """
 
   name: str
@@ -37,11 +36,10 @@ class Hyperparameter:
   default_with: Mapping[str, Value] = dataclasses.field(default_factory=dict, hash=False)
 
   def checked(self, value: Any, name: str = '') -> Any:
-    """Returns a value if it is allowed; an integer is converted where a float is expected.
+    """Checks a value and returns it; an integer is converted if a float is expected.
 
     Args:
-      value: The value.
-      name: The name in the error message, such as '--mu'. The default is its own name.
+      name: The name in the error message, such as '--mu'. By default it is the hyperparameter's.
 
     Raises:
       TypeError: If the value has the wrong type.
@@ -67,8 +65,8 @@ class Counts:
   """The communication and computation of a client in a round; see `tff_adaptive.costs`.
 
   Attributes:
-    down: The data that it receives, as a multiple of the model's size. 1 is the model alone.
-    up: The data that it sends, in the same unit. 1 is the update alone.
+    down: The data that the client receives, as a multiple of the model's size; 1 is the model.
+    up: The data that the client sends, in the same unit; 1 is the update.
     gradients: Number of batch gradients that a local step computes.
     full_gradients: Number of gradients over all of the client's examples in a round.
   """
@@ -80,13 +78,13 @@ class Counts:
 
 
 class _WithHyperparameters:
-  """The hyperparameters of an entry, which all entries share."""
+  """The base class of entries, which have hyperparameters."""
 
   name: str
   hyperparameters: tuple[Hyperparameter, ...]
 
   def default(self, name: str, server_optimizer: str = 'sgd') -> Any:
-    """Returns the default of a hyperparameter; KeyError if there is no such hyperparameter."""
+    """Returns the default of a hyperparameter; raises KeyError if there is none of this name."""
     h = {h.name: h for h in self.hyperparameters}[name]
     return h.default_with.get(server_optimizer, h.default)
 
@@ -120,19 +118,19 @@ class Algorithm(_WithHyperparameters):
     title: Its name in papers and reports.
     description: One line, without a full stop.
     paper: The publication; '' for a user's own algorithm.
-    correction: The `corrections.Correction` class, or 'module:class'.
+    correction: The subclass of `corrections.Correction`, or its name as 'module:class'.
     server_optimizer: The optimizer that its name stands for. None accepts any; the default is SGD
       with rate 1.
     hyperparameters: The hyperparameters of the correction.
     settings: Further settings that its name stands for: some of client_optimizer,
       client_optimizer_option, client_optimizer_state, sam_rho, clip_norm and server_learning_rate,
       and for commands also participation, local_steps and random_local_steps.
-    assumes_sgd: Why clients have to train with plain SGD, for messages; '' if they need not.
+    assumes_sgd: The reason why clients must train with plain SGD, for messages; '' for none.
     is_stateful: Whether clients keep a state between the rounds they take part in.
-    client_weighting: 'examples' or 'uniform': how the paper weighs clients.
-    counts: A function from the hyperparameters by name to the published costs. None takes the
+    client_weighting: 'examples' or 'uniform': the weights of the clients in the paper.
+    counts: A function from the hyperparameters by name to the published costs. None stands for the
       traced costs; see `algorithms.counts`.
-    uploads: Words for further values that a client sends and that move the model; '' for none.
+    uploads: What else a client sends that moves the model, for messages; '' for nothing.
     source: The user's file with the algorithm; None for an algorithm of this package.
   """
 
@@ -202,10 +200,10 @@ class Aggregator(Named):
   """A way to combine updates. `build` maps (values, cohort) to a TFF aggregation factory.
 
   Attributes:
-    is_weighted: Whether it can weigh clients. If not, all count the same.
+    is_weighted: Whether clients can have weights. If not, all count the same.
     is_private: Whether it adds noise for differential privacy.
-    promise: The verb in the error of `aggregation.table.check`, such as 'clip': what it has to do
-      to everything that a client sends. '' for an aggregator without such a claim.
+    promise: A verb for the error of `aggregation.table.check`, such as 'clip': what the aggregator
+      must do to everything that a client sends. '' if it makes no such promise.
   """
 
   is_weighted: bool = True
@@ -227,7 +225,7 @@ def by_name(*entries: Any) -> Mapping[str, Any]:
 
 
 def named(kind: str, name: str, table: Mapping[str, Any]) -> Any:
-  """Returns the entry of a name in a table; a ValueError suggests the name that may be meant."""
+  """Returns the entry of a name; raises a ValueError with similar names if there is none."""
   if name not in table:
     raise ValueError(suggestions.unknown(kind, name, table))
   return table[name]

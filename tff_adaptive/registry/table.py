@@ -1,4 +1,4 @@
-"""Every algorithm, optimizer and schedule, described once, as plain data.
+"""The entries of all algorithms, optimizers and schedules, as plain data.
 
 The flags with their help, checks and defaults, the builders' arguments, the cost columns, the
 labels of reports and the tables of the documentation are made from these entries. Nothing here
@@ -6,8 +6,7 @@ imports TensorFlow or TFF, so that commands can list, explain and check quickly.
 'module:attribute' and imported when something is built.
 
 To add an algorithm, write its formulas in `tff_adaptive/corrections/` and an entry in
-`registry.algorithms`. An algorithm of your own needs neither:
-`algorithm('my_file.py:MyCorrection')`.
+`registry.algorithms`. For one in a file of your own call `algorithm('my_file.py:MyCorrection')`.
 """
 
 import dataclasses
@@ -180,12 +179,12 @@ def algorithm(spec: str | Algorithm) -> Algorithm:
 
   Args:
     spec: A name in `ALGORITHMS`, or 'FILE.py:NAME'. NAME is an `Algorithm`, or a frozen dataclass
-      that subclasses `corrections.Correction`. The entry of such a class has its hyperparameters
+      that subclasses `corrections.Correction`. The entry of such a class takes its hyperparameters
       from the fields (name, type float, int or bool, default; help from `field(metadata={'help':
       ...})`), its name and title from the class attribute `name`, its description from the
       docstring's first line, and its weighting from the class attribute `client_weighting` (default
-      'uniform' if stateful, else 'examples'). Fields `num_clients` and `mean_examples` are set from
-      the clients. Its costs are traced; an `Algorithm` may have its own `counts`.
+      'uniform' if clients keep a state, else 'examples'). `num_clients` and `mean_examples` are set
+      from the clients. Its costs are traced; an `Algorithm` may have its own `counts`.
 
   Raises:
     ValueError: If there is no such name, or the file has no such algorithm.
@@ -219,10 +218,10 @@ def _found(kind: str, spec: Any, table: Mapping[str, Any], of_user: Callable[[st
 
 
 def takes(algorithm: Algorithm, server_optimizer: str | None) -> bool:
-  """Whether an algorithm accepts a server optimizer, given by name, as FILE.py:NAME, or as None.
+  """Returns whether an algorithm accepts a server optimizer: a name, 'FILE.py:NAME', or None.
 
-  An algorithm whose name fixes another optimizer does not. The exception is FedAvg, which also
-  accepts the optimizers that no algorithm has in its name.
+  None is always accepted. An algorithm that is named after one optimizer accepts no other. Those
+  with SGD, such as FedAvg, also accept the optimizers after which no algorithm is named.
   """
   if algorithm.server_optimizer in (None, server_optimizer) or not server_optimizer:
     return True
@@ -231,5 +230,5 @@ def takes(algorithm: Algorithm, server_optimizer: str | None) -> bool:
 
 
 def schedule(name: str) -> Schedule:
-  """Returns the entry of a schedule; ValueError if there is no such schedule."""
+  """Returns the entry of a schedule; raises ValueError if there is no such schedule."""
   return named('schedule', name, SCHEDULES)

@@ -1,4 +1,4 @@
-"""Makes entries of the registry from a user's own file, 'FILE.py:NAME'."""
+"""Makes entries of the registry from objects in a user's own file, 'FILE.py:NAME'."""
 
 import dataclasses
 import inspect
@@ -11,7 +11,7 @@ from typing import Any
 from tff_adaptive._utils import user_code
 from tff_adaptive.registry import entries
 
-# Fields of a correction that are filled in from the registered clients, see `Correction.configure`.
+# Fields of a correction that `Correction.configure` sets from the registered clients.
 CLIENT_FIELDS = ('num_clients', 'mean_examples')
 
 _KINDS = (float, int, bool)
@@ -25,14 +25,14 @@ def algorithm(reference: str) -> entries.Algorithm:
 
 def _of_correction(found: Any, source: user_code.UserCode) -> entries.Algorithm:
   """Returns the entry derived from a `Correction` subclass; see `registry.algorithm`."""
-  # `corrections` imports TensorFlow: the class is known by a method.
+  # `corrections` would import TensorFlow, so a method of the class identifies it.
   is_class = isinstance(found, type)
   if not is_class or not hasattr(found, 'keeps_client_state'):
     raise ValueError(f'is no algorithm: {_WANTED}, or a tff_adaptive.registry.Algorithm')
   parameters = vars(found).get('__dataclass_params__')
   if parameters is None or not parameters.frozen:
     raise ValueError(f'is no frozen dataclass: {_WANTED}')
-  name = vars(found).get('name', found.__name__)  # Not that of another algorithm, a base class.
+  name = vars(found).get('name', found.__name__)  # Not the name of a base class.
   if not isinstance(name, str) or not re.fullmatch(r'\w[\w.-]*', name):
     raise ValueError(f'has the name {name!r}: take letters, digits, _, - and .')
   weighting = getattr(
@@ -73,14 +73,14 @@ def server_optimizer(reference: str) -> entries.ServerOptimizer:
 
 
 def _entry(reference: str, kind: Any, make: Callable[[Any, user_code.UserCode], Any]) -> Any:
-  """Returns the entry in a file, or makes one of the object there; errors become one line."""
+  """Loads an entry, or makes one from the object there; errors become a ValueError of one line."""
   found, source = user_code.load(reference)
   try:
     is_entry = isinstance(found, kind)
     return dataclasses.replace(found, source=source) if is_entry else make(found, source)
   except KeyboardInterrupt:
     raise
-  except BaseException as error:  # Also what annotations and attributes of the user's raise.
+  except BaseException as error:  # The user's annotations and attributes may raise.
     words = error if type(error) is ValueError else f'cannot be used: {user_code.in_words(error)}'
     raise ValueError(f'{source.name} of {source.path!r} {words}.') from error
 
@@ -106,7 +106,7 @@ def _hyperparameter(
   if default in (dataclasses.MISSING, inspect.Parameter.empty):
     raise ValueError(f'{place} without a default: give it one, as in {name}: float = 0.1')
   if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
-    # Such as float | tf.Tensor | None of TFF's own optimizers: a number, or none.
+    # A type such as float | tf.Tensor | None, as in TFF's optimizers: a number, or None.
     known = [k for k in _KINDS if k in typing.get_args(kind)]
     known.sort(key=lambda k: k is not type(default))
     has_none = types.NoneType in typing.get_args(kind)
@@ -122,6 +122,6 @@ def _hyperparameter(
 
 def _first_line(found: Any) -> str:
   text = (found.__doc__ or '').strip()  # Not inspect.getdoc, which takes a base class's.
-  if not text or text.startswith(f'{found.__name__}('):  # What dataclass writes where none is.
+  if not text or text.startswith(f'{found.__name__}('):  # Written by `dataclass`.
     return "a user's own"
   return text.splitlines()[0].rstrip('.')
