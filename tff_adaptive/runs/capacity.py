@@ -1,6 +1,6 @@
 """Estimates how large a run's client states may grow, before the run starts."""
 
-import os
+import pathlib
 import shutil
 
 import psutil
@@ -34,7 +34,7 @@ def plan(num_clients: int, state_bytes: int, store: str, path: str, num_staged: 
     num_clients: Number of clients that may take part: all, or rounds * clients per round if fewer.
     state_bytes: The size of one client's state in bytes.
     store: 'memory' (all states in memory, and on disk at checkpoints) or 'shards' (only on disk).
-    path: The checkpoint file, which need not exist yet. Its present size counts as available.
+    path: The checkpoint file, which need not exist yet. Files in its folder count as available.
     num_staged: Number of states that clients return between two checkpoints. With 'shards' they
       are kept in files of their own until the checkpoint.
 
@@ -46,10 +46,10 @@ def plan(num_clients: int, state_bytes: int, store: str, path: str, num_staged: 
   disk = int(total * KEPT * _DISK_FACTOR)
   if store == 'shards':
     disk += num_staged * state_bytes
-  folder = os.path.dirname(os.path.abspath(path))
-  while not os.path.isdir(folder):
-    folder = os.path.dirname(folder)
-  taken = os.path.getsize(path) if os.path.exists(path) else 0
+  folder = pathlib.Path(path).absolute().parent
+  taken = sum(file.stat().st_size for file in folder.rglob('*') if file.is_file())
+  while not folder.is_dir():
+    folder = folder.parent
   free = {'memory': available_memory(), 'disk': shutil.disk_usage(folder).free + taken}
   for what, needed in (('memory', memory), ('disk', disk)):
     if needed > free[what]:

@@ -26,10 +26,10 @@ def test_the_plan_says_how_large_it_may_grow_and_refuses_with_the_way_out(tmp_pa
   with pytest.raises(ValueError, match=r'1\.0 GB are available: let `checkpoints` in'):
     capacity.plan(10**6, 1000, 'shards', path)
   # What a run has on the disk already is no obstacle to going on.
-  own = tmp_path / 's'
-  own.write_bytes(bytes(10**6))
+  (tmp_path / 'client_states').mkdir()
+  (tmp_path / 'client_states' / 'a').write_bytes(bytes(10**6))
   monkeypatch.setattr(capacity.shutil, 'disk_usage', lambda _: DiskUsage(free=1000))
-  capacity.plan(10, 1000, 'memory', str(own))
+  capacity.plan(10, 1000, 'memory', str(tmp_path / 's'))
   with pytest.raises(ValueError, match=r'1\.0 kB are available'):
     capacity.plan(10, 1000, 'memory', path)
 
