@@ -41,7 +41,8 @@ class SampledGaussian:
     Args:
       num_clients: Number of clients.
       clients_per_round: Number of clients drawn in a round.
-      noise_multiplier: z > 0: standard deviation of the noise (also on counts) / clipping norm.
+      noise_multiplier: z > 0, the standard deviation of the noise divided by the clipping norm. It
+        includes the noise on the count of unclipped updates, if there is any.
     """
     self.noise_multiplier = _checked_noise(noise_multiplier)
     validation.count('num_clients', num_clients, 'give the number of all clients')
@@ -98,7 +99,7 @@ class TreeGaussian:
     Args:
       num_clients: Number of clients.
       cohort: A function from a round, counted from 1, to the positions of its clients (integers).
-      noise_multiplier: z > 0: standard deviation of the noise on a node / clipping norm.
+      noise_multiplier: z > 0, the standard deviation of a node's noise / the clipping norm.
     """
     self.noise_multiplier = _checked_noise(noise_multiplier)
     validation.count('num_clients', num_clients, 'give the number of all clients')
@@ -195,7 +196,7 @@ def noise_multiplier_for(
 
 
 def count_stddev(clients_per_round: int, given: float | None = None) -> float:
-  """Returns the standard deviation of a count's noise: `given`, or if None 1/20 of the cohort."""
+  """Returns the standard deviation of a count's noise: `given`, or 1/20 of the cohort if None."""
   return clients_per_round / 20 if given is None else given
 
 
@@ -216,7 +217,7 @@ def update_noise_multiplier(noise_multiplier: float, stddev: float) -> float:
 
 
 def default_delta(num_clients: int) -> float:
-  """Returns N^-1.1, as in "Learning Differentially Private Recurrent Language Models" (2018)."""
+  """Returns N^-1.1 for N clients ("Learning Differentially Private ...", McMahan et al., 2018)."""
   return float(max(num_clients, 2) ** -1.1)
 
 

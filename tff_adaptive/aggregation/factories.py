@@ -28,9 +28,9 @@ class Cohort:
     clients_per_round: Number of clients in every cohort, >= 1.
     weights: The model's trainable weights, or arrays of the same shapes and dtypes.
     is_weighted: Whether clients have different weights in the mean.
-    noise_seed: Makes the noise for privacy reproducible, 0 to 2^62 - 1. Such noise hides nothing
-      from those who know the seed. None draws a secret seed from the operating system and keeps it
-      in the state.
+    noise_seed: Seed of the noise for privacy, from 0 to 2^62 - 1. The noise is then reproducible,
+      and hides nothing from those who know the seed. None draws a secret seed from the operating
+      system and keeps it in the state.
   """
 
   clients_per_round: int
@@ -110,7 +110,7 @@ def secure(values: Values, cohort: Cohort) -> Factory:
 
 
 def dp_gaussian(values: Values, cohort: Cohort) -> Factory:
-  """Builds `tff.aggregators.DifferentiallyPrivateFactory.gaussian_...` with noise from a seed.
+  """Builds TFF's DP-FedAvg with a fixed or adaptive clipping norm, and noise from a seed.
 
   "Learning Differentially Private Recurrent Language Models" (McMahan et al., 2018); adaptive
   clipping: "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021).

@@ -23,7 +23,7 @@ class ClientStates(_Serializable):
   """
 
   def __init__(self, leaves: Mapping[str, tuple[np.ndarray, ...]] | None = None):
-    """Creates the mapping. `leaves`: client id -> arrays of its state, as `tree.flatten` orders."""
+    """Creates the mapping. `leaves`: client id -> its state, flattened by `tree.flatten`."""
     self._leaves = dict(leaves or {})
 
   def __len__(self) -> int:

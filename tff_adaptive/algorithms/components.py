@@ -76,7 +76,10 @@ def check_weighting(client_weighting: Weighting) -> None:
 
 
 def client_weight(client_weighting: Weighting, trained: local_training.Trained) -> tf.Tensor:
-  """Returns a client's float32 weight in the mean of the updates; 0 if its update is not used."""
+  """Returns a client's weight in the mean of the updates, float32; [G] for a group of G clients.
+
+  It is n_i, 1 or a function of the metrics, as `client_weighting` says; 0 for an unused update.
+  """
   if callable(client_weighting):
     # No product: the metrics of a client without steps may give NaN, and 0 times NaN is NaN.
     weight = tf.cast(client_weighting(trained.metrics), tf.float32)

@@ -108,7 +108,7 @@ class Batching:
       )
 
   def drawn_steps(self, round_seed: tf.Tensor | None) -> tf.Tensor:
-    """Returns the K of a round, int32, with `local_steps`; if random, at most 20 times the mean."""
+    """Returns K for a round with `local_steps`, int32; a random K is at most 20 times its mean."""
     mean = self.local_steps or 1
     if not self.random_local_steps or mean == 1:
       return tf.constant(mean)
@@ -156,7 +156,7 @@ def plan(
     round_seed: int32 [2], the same for all clients, for `random_local_steps`.
 
   Returns:
-    The plan. K = E ceil(n / B), or the number from `local_steps` if n > 0.
+    The plan. K is E ceil(n / B); with `local_steps` it is `drawn_steps`, or 0 if n = 0.
   """
   epochs, n = batching.epochs, tf.shape(x)[0]
   if batching.local_steps is not None:

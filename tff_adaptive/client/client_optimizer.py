@@ -18,7 +18,7 @@ def is_sgd(optimizer: tff.learning.optimizers.Optimizer) -> bool:
 
 
 class ClientOptimizer:
-  """A TFF optimizer whose constants (learning rate, momentum ...) stay outside the loop.
+  """A TFF optimizer in the loop of local steps; its constants (rate, momentum ...) stay outside.
 
   Attributes:
     slots: The tensors of the optimizer's state that a step changes, before the first step.

@@ -19,11 +19,10 @@ class AdaBest(base.Correction):
   """AdaBest, Algorithm 1 of "AdaBest" (Varno et al., 2022).
 
   The local gradient is g - mu_i h_i. After round t a client sets h_i <- h_i / (t - t_i) + g_i,
-  where t_i is the last round before t in which it took part. The stored h_i lacks the factor mu_i,
-  which `gradient` applies; for a constant mu this is the same. The server descends along g-bar + h
-  with h <- beta (h + g-bar). By Remark 2 of the paper, h equals beta (theta-bar^{t-1} -
-  theta-bar^t) of equation (2), but it is defined for every server optimizer. With beta = mu = 0
-  this is FedAvg.
+  where t_i is the last round in which it took part before. The stored h_i lacks the factor mu_i,
+  which `gradient` applies; for a constant mu the result is the same. The server descends along
+  g-bar + h with h <- beta (h + g-bar). With SGD of rate 1 at the server, this h equals beta
+  (theta-bar^{t-1} - theta-bar^t) of equation (2) (Remark 2). With beta = mu = 0 this is FedAvg.
 
   Attributes:
     mu: Weight of the client's estimate, finite and >= 0.

@@ -18,10 +18,10 @@ class FedDyn(base.Correction):
   """FedDyn in the form of AdaBest's Algorithm 1.
 
   The local gradient is g - mu_i h_i - mu_i (theta^{t-1} - theta). A client then sets h_i <- h_i +
-  g_i. The stored h_i lacks the factor mu_i, which `gradient` applies; for a constant mu this is the
-  same. The server sets h <- h + |S|/N g-bar and descends along g-bar + h. Sources: "Federated
-  Learning Based on Dynamic Regularization" (Acar et al., 2021); "AdaBest" (Varno et al., 2022),
-  Algorithm 1.
+  g_i. The stored h_i lacks the factor mu_i, which `gradient` applies; for a constant mu the result
+  is the same. The server sets h <- h + |S|/N g-bar and descends along g-bar + h. Sources:
+  "Federated Learning Based on Dynamic Regularization" (Acar et al., 2021); "AdaBest" (Varno et al.,
+  2022), Algorithm 1.
 
   With `ClientTraining.sam_rho` this is FedSpeed (Sun et al., 2023) with alpha = 1, lambda = 1 / mu.
   As in the authors' code, the perturbation is normalised, and h is the mean of all clients' h_i,

@@ -23,8 +23,8 @@ class MimeLite(base.Correction):
   with the weights of the updates.
 
   - sgdm: U = beta1 m + (1 - beta1) g; V: m <- beta1 m + (1 - beta1) c.
-  - adam: U = (beta1 m + (1 - beta1) g) / (eps + sqrt(v)); V: m as in sgdm, and v <- beta2 v + (1 -
-    beta2) c^2.
+  - adam: U = (beta1 m + (1 - beta1) g) / (eps + sqrt(v));
+    V: m as in sgdm, and v <- beta2 v + (1 - beta2) c^2.
   - adagrad: U = g / (eps + sqrt(v)); V: v <- v + c^2.
 
   Attributes:
@@ -85,8 +85,8 @@ class MimeLite(base.Correction):
 class Mime(MimeLite):
   """Mime: MimeLite with g - g_0 + c in place of g, g_0 being the batch's gradient at theta^{t-1}.
 
-  c is that of MimeLite for this round's cohort. Clients send their full gradients for it before
-  they train, so a round has a second exchange. Algorithm 1 of the same paper.
+  c is computed as in MimeLite, but for this round's cohort: the clients send their full gradients
+  before they train, so a round has a second exchange. Algorithm 1 of the same paper.
   """
 
   name = 'mime'

@@ -19,8 +19,7 @@ class Scaffnew(base.Correction):
   then receives. This is the published algorithm if all clients take part in every round. With
   smaller cohorts it diverges, because that model includes the changes of several rounds. In the
   paper one coin decides for all clients after each step; here `Batching` with `random_local_steps`
-  draws the number of steps. p is one over `Batching.local_steps`, the mean number of steps, or else
-  over K_i.
+  draws the number of steps, and p is 1 / `local_steps`. Without `local_steps` p is 1 / K_i.
   """
 
   name = 'scaffnew'

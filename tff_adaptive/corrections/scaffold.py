@@ -20,7 +20,7 @@ _SCAFFOLD = registry.ALGORITHMS['scaffold']
 
 @dataclasses.dataclass(frozen=True)
 class _ControlVariates(base.Correction):
-  """The base class of both forms: the local gradient, and the update of h_i by option II.
+  """The base class of SCAFFOLD and SCAFFOLD/m: the local gradient, and option II for h_i.
 
   Attributes:
     num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.

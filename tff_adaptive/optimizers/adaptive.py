@@ -2,7 +2,7 @@
 
 Algorithm 2 of "Adaptive Federated Optimization" (Reddi et al., ICLR 2021,
 https://arxiv.org/abs/2003.00295) works per coordinate. Delta_t is the weighted mean of the clients'
-x_i - x_t, x the model, and eta the server's learning rate:
+x_i - x_t, where x is the model, and eta is the server's learning rate:
 
     m_t = beta1 m_{t-1} + (1 - beta1) Delta_t                         m_{-1} = 0
     Adagrad: v_t = v_{t-1} + Delta_t^2                                v_{-1} = tau^2

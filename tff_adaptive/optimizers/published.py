@@ -125,10 +125,10 @@ def build_muon(
 ) -> tff.learning.optimizers.Optimizer:
   """Muon for matrices, and AdamW for vectors and scalars, with the same rate.
 
-  For a matrix m <- momentum m + g, x <- x - eta (0.2 sqrt(max(rows, columns)) O + decay x). O is
-  the nearly orthogonal factor of g + momentum m, from five Newton-Schulz steps. Jordan et al.,
-  "Muon: An optimizer for hidden layers in neural networks", 2024; Liu et al., "Muon is Scalable for
-  LLM Training", 2025 (arXiv 2502.16982), section 2.2, whose factor gives O the size of AdamW's
+  Matrices: m <- momentum m + g, x <- x - eta (0.2 sqrt(max(rows, columns)) O + decay x). O is the
+  nearly orthogonal factor of g + momentum m, from five Newton-Schulz steps. Jordan et al., "Muon:
+  An optimizer for hidden layers in neural networks", 2024; Liu et al., "Muon is Scalable for LLM
+  Training", 2025 (arXiv 2502.16982), section 2.2, with the factor that gives O the size of AdamW's
   steps. A tensor with more than two axes, such as a convolution's kernel, is reshaped to a matrix;
   its columns are the last axis. Embeddings and the last layer, for which the authors use AdamW,
   count as matrices. `momentum` is in [0, 1); see `build_adamw` for the other arguments.

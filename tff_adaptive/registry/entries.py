@@ -23,7 +23,7 @@ class Hyperparameter:
     check: A function of `_utils.validation`. None checks that a float is finite, an int at least 0.
     hint: The advice in the error for a refused value, such as 'give 0 for none'.
     choices: The allowed values, if there are only a few.
-    default_with: Defaults that differ with a server optimizer, its name -> default.
+    default_with: Other defaults for some server optimizers: name of the optimizer -> default.
   """
 
   name: str
@@ -175,7 +175,7 @@ class ServerOptimizer(_WithHyperparameters):
 
 @dataclasses.dataclass(frozen=True)
 class Named(_WithHyperparameters):
-  """The base of entries that have no separate title.
+  """The base class of entries that have no separate title.
 
   Attributes:
     name: Its name on the command line.
