@@ -1,1 +1,1 @@
-"""The groups of settings. Each has its flags, their help, its checks, and builds its objects."""
+"""The groups of settings. A group declares flags, checks their values and builds objects."""

@@ -20,7 +20,7 @@ _PRIVATE = 'aggregator=' + ' or '.join(a.name for a in table.AGGREGATORS.values(
 
 @dataclasses.dataclass(frozen=True)
 class PrivacyPlan:
-  """The accountant of a private run, and the delta of the epsilon that is reported."""
+  """The accountant of a differentially private run, and the delta of the epsilon it reports."""
 
   accountant: 'accounting.Accountant'
   delta: float
@@ -59,7 +59,7 @@ class Aggregation(fields.Group):
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns uniform client weighting for an aggregator that cannot weigh clients."""
+    """Returns uniform `client_weighting` if the aggregator cannot weight clients, else {}."""
     entry = table.aggregator(values['aggregator'])
     return {} if entry.is_weighted else {'client_weighting': 'uniform'}
 
@@ -70,7 +70,7 @@ class Aggregation(fields.Group):
 
   @property
   def chosen(self) -> dict[str, Any]:
-    """All options of the aggregator by name: the given ones, checked, and defaults."""
+    """All options of the aggregator by name, checked. Options that are not given have defaults."""
     with fields.about('aggregator_option'):
       return self.entry.values(options.parse('aggregator_option', self.aggregator_option))
 
@@ -109,7 +109,7 @@ class Aggregation(fields.Group):
         )
 
   def plan(self, settings: 'fields.Settings', num_clients: int) -> PrivacyPlan | None:
-    """Returns the accountant and delta of a run with `num_clients` clients; None without noise."""
+    """Returns the plan for a task of `num_clients` clients; None if the aggregator has no noise."""
     if not self.entry.is_private:
       return None
     from tff_adaptive.aggregation import accounting  # It imports SciPy, which takes long.
@@ -133,7 +133,7 @@ class Aggregation(fields.Group):
   def build(
     self, settings: 'fields.Settings', model: Any, privacy: PrivacyPlan | None
   ) -> 'aggregation.Factory | None':
-    """Returns the TFF aggregation factory, or None for the mean; `plan` returns `privacy`."""
+    """Returns TFF's aggregation factory, or None for the mean. `privacy` comes from `plan`."""
     if self.aggregator == 'mean':
       return None
     from tff_adaptive import aggregation

@@ -1,4 +1,4 @@
-"""Settings of held-out clients and examples, and of evaluation by client."""
+"""Settings of held-out clients and examples, and of evaluation on each client."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ _MOST_CLIENTS = 1000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClientEvaluation(fields.Group):
-  """The settings of evaluation by client; see `--help`."""
+  """The settings of held-out data and of evaluation on each client; see `--help`."""
 
   TITLE = 'Evaluation by client'
 
@@ -73,7 +73,7 @@ class ClientEvaluation(fields.Group):
   def build(
     self, settings: 'fields.Settings', task: Any, model: Any, parts: 'tasks.ClientSplit'
   ) -> 'client_evaluation.ClientEvaluation | None':
-    """Returns the evaluation by client, or None if it was not requested."""
+    """Returns the evaluation on each client; None without --rounds_per_client_evaluation."""
     from tff_adaptive.training import client_evaluation, personalization
 
     if self.rounds_per_client_evaluation is None:

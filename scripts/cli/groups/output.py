@@ -58,7 +58,7 @@ class Output(fields.Group):
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the default folder, runs/TASK_ALGORITHM; a task FILE.py:NAME is called NAME."""
+    """Returns the default output_dir, runs/TASK_ALGORITHM. TASK is NAME for a task FILE.py:NAME."""
     task, algorithm = values['task'].rpartition(':')[2], what.folder_name(values['algorithm'])
     return {'output_dir': os.path.join('runs', f'{task}_{algorithm}')}
 
@@ -72,7 +72,7 @@ class Output(fields.Group):
         )
 
   def build(self, run_id: str, parameters: Mapping[str, Any]) -> list[Any]:
-    """Returns the callbacks of the trackers; `parameters` are the settings in config.json."""
+    """Returns the callbacks of the trackers; they log `parameters`, the settings in config.json."""
     from tff_adaptive import training
 
     kinds: dict[str, Any] = {'mlflow': training.MlflowCallback, 'wandb': training.WandbCallback}

@@ -15,9 +15,9 @@ _KINDS: Mapping[str, Any] = {
   'independent': population.Independent,
   'diurnal': population.Diurnal,
 }
-# A column of client profiles -> the availability and its argument that the column sets.
+# For a column of client profiles, the availability and its argument that the column sets.
 _ARGUMENT_OF = {'probability': ('independent', 'probability'), 'phase': ('diurnal', 'phases')}
-# A flag -> the columns of client profiles that set the same values.
+# For a flag, the columns of client profiles that set the same values.
 _IN_COLUMNS = {
   **{name: (name,) for name in speed_lib.COLUMNS},
   'speed_sigma': ('seconds_per_step',),
@@ -28,7 +28,7 @@ _IN_COLUMNS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Population(fields.Group):
-  """The settings of unavailable, slow and failing clients. Without any, all are None or empty."""
+  """Settings of unavailable, slow and failing clients; all None or empty if none is given."""
 
   TITLE = 'Unavailable, slow and failing clients (by default every drawn client finishes)'
 
@@ -86,7 +86,7 @@ class Population(fields.Group):
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the defaults of a population if one of its flags was given, else none."""
+    """Returns the defaults of a population if a flag of this group was given, else {}."""
     names = [f.name for f in dataclasses.fields(cls)]
     if all(values[name] in (None, []) for name in names):
       return {}
@@ -98,7 +98,7 @@ class Population(fields.Group):
     return {**{n: known[n] for n in names if n in known}, 'availability': 'always'}
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError for unknown names and options."""
+    """Raises ValueError for an unknown availability or option, or profiles not in a .csv file."""
     kind, profiles = self.availability, self.client_profiles
     if kind is None:
       return
@@ -109,12 +109,12 @@ class Population(fields.Group):
     self._options()
 
   def files(self) -> dict[str, str]:
-    """Returns flag -> path, for the flags that name a CSV file."""
+    """Returns the paths of CSV files by the name of the flag that gives the path."""
     named = {name: getattr(self, name) for name in ('availability', 'client_profiles')}
     return {name: path for name, path in named.items() if _is_file(path)}
 
   def build(self, given: Mapping[str, Any]) -> population.Population | None:
-    """Returns the population, or None for a run without one. `given` has the user's flags."""
+    """Returns the population, or None if no flag of it was given. `given` is that of `Settings`."""
     if self.availability is None:
       return None
     profiles: dict[str, dict[str, float]] = {}
@@ -135,7 +135,7 @@ class Population(fields.Group):
     )
 
   def _own(self, kind: type, **made: Any) -> dict[str, Any]:
-    """Returns arguments of a class: those in `made`, and the flags named like its other fields."""
+    """Returns arguments of a dataclass: `made`, and for other fields the flags of the same name."""
     names = [f.name for f in dataclasses.fields(kind)]
     return {name: made[name] if name in made else getattr(self, name) for name in names}
 
@@ -169,7 +169,7 @@ class Population(fields.Group):
   def _check_profiles(
     self, profiles: Mapping[str, Mapping[str, float]], given: Mapping[str, Any]
   ) -> None:
-    """Raises ValueError for a column that has no use, or that a flag gives too."""
+    """Raises ValueError for a column that is not used, or for values that a flag gives too."""
     path, kind = self.client_profiles, self.availability
     for column, (owner, _) in _ARGUMENT_OF.items():
       if column in profiles and kind != owner:

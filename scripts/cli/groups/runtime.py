@@ -12,7 +12,7 @@ from tff_adaptive.engine.cluster import schedule
 
 from .. import fields
 
-# Flags of the graph engine in one process -> what to do instead with --ray.
+# Flags for the graph engine in one process, and what to do instead with --ray.
 _ONE_PROCESS = {
   'clients_per_step': 'leave it out',
   'parallel_clients': '--cpus_per_worker says how many clients a worker trains at once',
@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r'(\[[0-9a-fA-F:]+\]|[^\s:]+):\d{1,5}')
 
 
 def check_address(name: str, address: str) -> None:
-  """Raises ValueError if an address is not that of a cluster, or Ray is not installed."""
+  """Raises ValueError if an address of a cluster has no valid form, or Ray is not installed."""
   if address not in ('local', 'auto') and not _ADDRESS.fullmatch(address):
     raise ValueError(f'{name} must be local, auto or host:port, found {address!r}.')
   if importlib.util.find_spec('ray') is None:
@@ -105,14 +105,14 @@ class Runtime(fields.Group):
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the defaults of the workers if --ray is given, else none."""
+    """Returns the defaults of the workers' flags if --ray is given, else {}."""
     if values['ray'] is None:
       return {}
     subrounds = max(schedule.DEFAULT_SUBROUNDS, values['ray_workers'] or 0)
     return {'cpus_per_worker': 1, 'gpus_per_worker': 0.0, 'subrounds': subrounds}
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if settings cannot be combined, or a device is not available."""
+    """Raises ValueError if settings cannot be combined, or --device=gpu lacks its libraries."""
     cohort = settings.most_clients
     if self.ray is not None:
       self._check_ray()
@@ -165,7 +165,7 @@ class Runtime(fields.Group):
       )
 
   def build(self, cohort: int, *, is_compiled: bool = False) -> Any:
-    """Sets the engine for TFF computations; called before TensorFlow's first operation.
+    """Sets the engine that runs TFF computations. Call it before TensorFlow's first operation.
 
     `cohort` is the number of clients in a round, and `is_compiled` says whether the task uses the
     compiled LSTM. Returns the `engine.RayContext` of --ray, else None. Raises ValueError if the

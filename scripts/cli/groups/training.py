@@ -111,12 +111,12 @@ class Rates(fields.Group):
 
   @property
   def client(self) -> schedules.Schedule:
-    """The client rate by round."""
+    """The schedule of the client learning rate."""
     return self._schedule('client')
 
   @property
   def server(self) -> schedules.Schedule:
-    """The server rate by round."""
+    """The schedule of the server learning rate."""
     return self._schedule('server')
 
   def check(self, settings: 'fields.Settings') -> None:

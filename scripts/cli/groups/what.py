@@ -11,7 +11,7 @@ from tff_adaptive_tasks import catalog
 
 from .. import fields, options
 
-# Each may be a user's own FILE.py:NAME.
+# The flags whose value may be a user's own FILE.py:NAME.
 OWN = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
 # The values of `client.local_training.OPTIMIZER_STATES`, without importing TensorFlow.
 _STATES = ('reset', 'keep', 'average')
@@ -87,7 +87,7 @@ class What(fields.Group):
 
   @property
   def client_values(self) -> dict[str, Any]:
-    """All options of the client optimizer by name: the given ones, checked, and defaults."""
+    """All options of the client optimizer by name, checked. Those not given have their defaults."""
     with fields.about('client_optimizer_option'):
       given = options.parse('client_optimizer_option', self.client_optimizer_option)
       return self.client_entry.values(given)
@@ -103,7 +103,7 @@ class What(fields.Group):
     return '' if user_code.is_reference(self.task) else self.task
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError for a cohort larger than the task, or an unsuitable client optimizer."""
+    """Raises ValueError if task or algorithm does not allow the cohort or the client optimizer."""
     algorithm = self.algorithm_entry
     clients = catalog.num_clients(self.known_task, self.task_options)
     if clients is not None:
@@ -129,7 +129,7 @@ class What(fields.Group):
       )
 
   def check_files(self) -> None:
-    """Raises ValueError if the initial weights do not exist."""
+    """Raises ValueError if --initial_weights is neither a run nor a .keras or .npz file."""
     from tff_adaptive.training import initial_weights
 
     path = self.initial_weights and initial_weights.file_of(self.initial_weights)
@@ -142,7 +142,7 @@ class What(fields.Group):
       )
 
   def sources(self) -> dict[str, user_code.UserCode]:
-    """Loads the user's own files. Returns the origin of each by the flag that names it."""
+    """Loads the user's own files, and returns their origins by the flags that name them."""
     own = [name for name in OWN if user_code.is_reference(getattr(self, name))]
     return {name: user_code.load(getattr(self, name))[1] for name in own}
 
@@ -169,7 +169,7 @@ def check_cohort(cohort: int, clients: int, algorithm: registry.Algorithm) -> No
 
 
 def entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.ServerOptimizer]:
-  """Returns the algorithm and the server optimizer. Raises ValueError if they do not match."""
+  """Returns the registry's entries for flag `values`. Raises ValueError if they do not match."""
   with fields.about('algorithm'):
     algorithm = registry.algorithm(values['algorithm'])
   asked, fixed = values['server_optimizer'], algorithm.server_optimizer
@@ -188,7 +188,7 @@ def entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.Server
 
 
 def folder_name(algorithm: str) -> str:
-  """Returns an algorithm's name in folders; a user's own has its `name`, or NAME if taken."""
+  """Returns an algorithm's name for folders: for FILE.py:NAME its own, or NAME if that is taken."""
   if not user_code.is_reference(algorithm):
     return algorithm
   name = registry.algorithm(algorithm).name
@@ -198,7 +198,7 @@ def folder_name(algorithm: str) -> str:
 def defaults(
   values: Mapping[str, Any], algorithm: registry.Algorithm, server: str
 ) -> dict[str, Any]:
-  """Returns flag -> default, from the papers of the algorithm and the task (for this `server`)."""
+  """Returns defaults by flag, from the papers of algorithm and task; rates are for `server`."""
   task = '' if user_code.is_reference(values['task']) else values['task']
   found = {
     'client_schedule': 'constant',
