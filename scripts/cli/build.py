@@ -16,7 +16,7 @@ from .groups import aggregation, what
 
 
 def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str, Any]:
-  """Loads data, builds the process, opens the folder. Returns the arguments of `training.train`."""
+  """Loads data, builds the process and opens the folder. Returns arguments of `training.train`."""
   chosen, folder = settings.what, settings.output.output_dir
   ray_context = settings.runtime.build(
     settings.most_clients,
@@ -50,7 +50,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   versions = training.older_models(config, task.train)
   process = build_process(settings, task, model, private, versions)
   _say_how_large(process, config, folder, data['clients'])
-  cohorts.simulate(config, task.train)  # Raises ValueError if it does not fit the clients.
+  cohorts.simulate(config, task.train)  # Raises ValueError if the config does not fit the clients.
   saved = record.open(folder, data, model.num_parameters)
   return {
     'process': process,
@@ -78,7 +78,7 @@ def build_process(
   privacy: aggregation.PrivacyPlan | None = None,
   versions: int = 0,
 ) -> Any:
-  """Builds the process of the settings, a `LearningProcess` or a `StatefulProcess`.
+  """Builds the training process: `StatefulProcess` if clients keep a state, else `LearningProcess`.
 
   `privacy` is the result of `Aggregation.plan`, and `versions` that of `training.older_models`.
   """
@@ -106,7 +106,7 @@ def build_process(
 
 
 def build_evaluation(model: Any, examples: Any) -> Any:
-  """Returns a function that evaluates weights on examples; None if there are no examples."""
+  """Returns a function that evaluates weights on `examples`, or None if `examples` is None."""
   if examples is None:
     return None
   evaluate = models.build_evaluation(model)
@@ -123,7 +123,7 @@ def _registered(settings: settings_lib.Settings, task: tasks.Task) -> correction
 
 
 def _check_data(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, Any]:
-  """Returns the data's entry in config.json. Raises ValueError if they do not fit the settings."""
+  """Returns config.json's entry on the data. Raises ValueError if settings do not suit the data."""
   ids = task.train.client_ids
   what.check_cohort(settings.training.cohort(len(ids)), len(ids), settings.what.algorithm_entry)
   if settings.clients.client_weighting == 'tokens' and task.client_weight is None:
@@ -186,7 +186,7 @@ def _account(
 def _say_how_large(
   process: Any, config: training.TrainingConfig, folder: str, num_clients: int
 ) -> None:
-  """Prints how large the client states may grow. Raises ValueError if they cannot fit."""
+  """Prints how large client states may grow. Raises ValueError if memory or disk is too small."""
   if not hasattr(process, 'initial_client_state'):
     return
   path = state_file.path(folder)

@@ -20,12 +20,12 @@ from . import tensorflow_start
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 _HELP = ('-h', '-help', '--help', '--helpfull', '-?')
-_SECTION = '--help='  # Followed by a word of the sections to show.
+_SECTION = '--help='  # Begins --help=WORD; WORD is of a heading.
 Main = Callable[[Sequence[str]], int]
 
 
 class FailureError(Exception):
-  """A failure after the start, with exit code 1."""
+  """An error that ends a command after its work has begun, with exit code 1."""
 
 
 class DivergedError(FailureError):
@@ -33,20 +33,20 @@ class DivergedError(FailureError):
 
 
 def entry(program: str, interrupted: str = 'interrupted.') -> Callable[[Main], Callable[..., int]]:
-  """Returns a decorator for the `main` of a command, which reports errors and returns exit codes.
+  """Returns a decorator for a command's `main`: an error becomes a line on stderr and an exit code.
 
-  ValueError and OSError mean bad input, but a full disk means a failure, like `FailureError`. Other
-  errors are not caught.
+  The code of ValueError and OSError is `BAD_INPUT`; that of `FailureError` and of a full disk is
+  `FAILED`. Other errors are not caught.
 
   Args:
     program: The command's file name, which begins the line that reports a failure.
-    interrupted: A message about what remains after Ctrl-C.
+    interrupted: The message after Ctrl-C, which can say what is saved.
   """
 
   def decorate(main: Main) -> Callable[..., int]:
     @functools.wraps(main)
     def run(arguments: Sequence[str] | None = None) -> int:
-      tensorflow_start.quietly()  # A user's own file may be the first to import it.
+      tensorflow_start.quietly()  # A user's own file may import TensorFlow first.
       _entry.interrupted = interrupted
       said: object
       try:
@@ -69,7 +69,7 @@ def entry(program: str, interrupted: str = 'interrupted.') -> Callable[[Main], C
 
 
 def as_started(text: str) -> str:
-  """Replaces script names in a text by installed command names, if one started this process."""
+  """Returns `text` with command names for script names if an installed command is running."""
   if _entry.started_as is None:
     return text
   pattern = r'(?:python )?\bscripts/(' + '|'.join(_entry.NAMES) + r')\.py\b'
@@ -93,9 +93,9 @@ def show(text: str) -> None:
 
 
 def printable(text: str) -> str:
-  r"""Escapes control characters (except line ends) and undecodable bytes in a text, as \x1b.
+  r"""Returns text with control characters (not line ends) and undecodable bytes escaped, like \x1b.
 
-  Names of files, cells and options come from others and must not control the terminal.
+  Names of files, cells and options may be another person's. They must not control the terminal.
   """
   return ''.join(
     c if c.isprintable() or c == '\n' else c.encode('unicode_escape').decode() for c in text
@@ -105,7 +105,7 @@ def printable(text: str) -> str:
 def read(
   flags: absl_flags.FlagValues, text: str | Callable[[str], str] | None, arguments: Sequence[str]
 ) -> bool:
-  """Like `parse`, for commands that have only flags. Returns False after --help, else True."""
+  """Like `parse`, but refuses positional arguments. Returns False after --help, else True."""
   rest = parse(flags, text, arguments)
   if rest:
     raise ValueError(f'unexpected argument {rest[0]!r}; flags are written --name=value.')
@@ -120,9 +120,9 @@ def parse(
   """Parses a command line into `flags`, with ~ expanded. Raises ValueError if it is invalid.
 
   Args:
-    flags: The script's flags. Missing ones get their defaults.
-    text: The text that --help shows before the flags, or a function that returns the whole help
-      for '', or the sections for a word.
+    flags: The script's flags. Those that are not in `arguments` get their defaults.
+    text: The text that --help shows before the flags. Or a function of a word, which returns the
+      sections of the help with that word in their headings, and the whole help for ''.
     arguments: The program's name and its arguments.
 
   Returns:
@@ -154,12 +154,12 @@ def parse(
 
 
 def expanded(value: Any) -> Any:
-  """Returns a flag's value with ~ expanded, which no shell does after `=`."""
+  """Returns a flag's value with ~ expanded, because shells do not expand it after `=`."""
   return os.path.expanduser(value) if isinstance(value, str) else value
 
 
 def check_output(flag: str, output: str) -> None:
-  """Creates the folder of the files OUTPUT.*. Raises ValueError if it is not writable."""
+  """Creates the folder of files `output`.*. Raises ValueError if this is not possible."""
   if not os.path.basename(output):
     raise ValueError(f'--{flag}={output} is a folder: name the files in it, {output}report, say.')
   folder = os.path.dirname(os.path.abspath(output))

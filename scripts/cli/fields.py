@@ -19,7 +19,7 @@ class Group:
 
   Attributes:
     TITLE: The group's heading in --help.
-    CHANGES_NUMBERS: Whether its flags change the trained model; see `changes_numbers` of `flag`.
+    CHANGES_NUMBERS: Whether the flags change the trained model; see `changes_numbers` of `flag`.
   """
 
   TITLE: ClassVar[str]
@@ -27,12 +27,12 @@ class Group:
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns flag -> default, for defaults that depend on other flags. The base class has none."""
+    """Returns by flag name the defaults that depend on the flags' `values`; none in this class."""
     del values
     return {}
 
   def check(self, settings: 'Settings') -> None:
-    """Raises ValueError, which names a flag, if values of the settings do not go together."""
+    """Raises a ValueError that names a flag if the group does not go with the other settings."""
 
 
 def flag(
@@ -49,12 +49,12 @@ def flag(
 
   Args:
     text: The help of the flag.
-    default: The default. None if `resolve` decides it, or there is none.
+    default: The default. None if it depends on other flags, or if there is none.
     check: A function of '--name' and the value, which raises ValueError for a bad value.
-    choices: The allowed values. If empty, all are allowed.
+    choices: The allowed values. If empty, all values are allowed.
     needs: The other flag that this one needs: 'FLAG', 'FLAG=VALUE' or 'FLAG=VALUE or VALUE'.
     instead_of: The flag that this one replaces. Only one of them may be given.
-    changes_numbers: Whether it changes the trained model. If not, a resumed run may change it.
+    changes_numbers: Whether the flag changes the trained model; else a resumed run may change it.
   """
   metadata = dict(help=text, default=default, check=check, choices=choices)
   metadata |= dict(needs=needs, instead_of=instead_of, changes_numbers=changes_numbers)
@@ -72,13 +72,13 @@ def count(
 
 
 def number(text: str, check: validation.Check, default: Any = None, **more: Any) -> Any:
-  """Declares a flag that is a number; `check` raises ValueError for one out of its range."""
+  """Declares a flag that is a number. `check` (see `validation`) refuses numbers out of range."""
   hint = 'give such a number, or leave it out'
   return flag(text, default, lambda name, value: check(name, value, hint), **more)
 
 
 def check(field: dataclasses.Field, values: Mapping[str, Any], given: Container[str]) -> None:
-  """Raises ValueError if a flag's value is bad, or the flag does not go with the others."""
+  """Raises ValueError if a flag's value is bad, or its `needs` or `instead_of` is not respected."""
   name, value, meta = field.name, values[field.name], field.metadata
   if value is not None:
     if meta['choices']:
@@ -98,7 +98,7 @@ def check(field: dataclasses.Field, values: Mapping[str, Any], given: Container[
 
 @contextlib.contextmanager
 def about(flag_name: str) -> Iterator[None]:
-  """A context that turns TypeError and ValueError into a ValueError that begins with the flag."""
+  """A context in which TypeErrors and ValueErrors become a ValueError that names the flag."""
   try:
     yield
   except (TypeError, ValueError) as error:

@@ -15,7 +15,7 @@ absl_flags.disclaim_key_flags()  # The flags count as those of the script.
 
 
 class Flag(NamedTuple):
-  """A flag: its heading in --help, name, type (str, int, float, bool, list), default and help."""
+  """A flag. `group` is its heading in --help, and `kind` is str, int, float, bool or list."""
 
   group: str
   name: str
@@ -69,14 +69,14 @@ def check_with_task(values: absl_flags.FlagValues, own: type[fields.Group]) -> d
 
 
 def load_task(values: absl_flags.FlagValues, options: Mapping[str, Any]) -> Any:
-  """Loads the task that flags of `define_with_task` name. Imports TensorFlow."""
+  """Loads the task that flags name. `options` are from `check_with_task`. Imports TensorFlow."""
   import tff_adaptive_tasks as tasks
 
   return tasks.load(values.task, data_dir=values.data_dir, seed=values.seed, **options)
 
 
 def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:
-  """Defines flags (by default train.py's) separately from absl's global ones, and returns them."""
+  """Returns new `FlagValues` with flags (by default train.py's), apart from absl's global ones."""
   values = absl_flags.FlagValues()
   definers = {
     str: absl_flags.DEFINE_string,
@@ -95,8 +95,8 @@ def parse(
 ) -> dict[str, Any] | None:
   """Parses train.py's command line, which begins with the program's name.
 
-  Returns flag name -> value for the flags that were given, or None after --help, whose text comes
-  from `help_text`. Raises ValueError with one line that says what cannot be parsed.
+  Returns the values of the given flags by name, or None after --help. `help_text` is `text` of
+  `command.parse`. Raises ValueError with one line that says what cannot be parsed.
   """
   values = define()
   if not command.read(values, help_text, arguments):
@@ -105,7 +105,7 @@ def parse(
 
 
 def command_line(given: Mapping[str, Any]) -> list[str]:
-  """Returns arguments from which `parse` returns these values, also of bool and repeated flags."""
+  """Returns command-line arguments from which `parse` returns `given`, flag values by name."""
   found = []
   for name, value in given.items():
     if isinstance(value, (list, tuple)):

@@ -40,7 +40,7 @@ Ctrl-C saves the run and ends it. The same command resumes it.
 
 
 def text(section: str = '') -> str:
-  """Returns the whole text, or only the sections with the word `section` in their headings.
+  """Returns the whole help, or only the sections with the word `section` in their headings.
 
   Raises ValueError, which names all headings, if no heading has the word.
   """
@@ -59,7 +59,7 @@ def _heading(section: str) -> str:
 
 
 def _sections() -> list[str]:
-  """Returns the sections with their headings."""
+  """Returns the sections of the help. Each begins with its heading."""
   parts = [_listed('Tasks', {n: entry.description for n, entry in catalog.TASKS.items()})]
   parts[0] += (
     '  A task sets its rates, rounds, clients a round, ...: docs/guide/task_list.md has them.\n'
@@ -83,7 +83,7 @@ def _sections() -> list[str]:
 
 
 def _described(entry: Any) -> str:
-  """Returns an entry's description, with its options if these are not flags."""
+  """Returns a registry entry's description, with the entry's options unless they are flags."""
   text: str = entry.description
   if getattr(entry, 'is_stateful', False):
     text += '; clients keep a state'

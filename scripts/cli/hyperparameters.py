@@ -16,8 +16,8 @@ class Named:
   """A hyperparameter that is a flag. Several algorithms or server optimizers may have it.
 
   Attributes:
-    group: `CORRECTION` or `SERVER`.
-    owners: Name of an algorithm or server optimizer -> its hyperparameter.
+    group: `CORRECTION` or `SERVER`, a heading of --help.
+    owners: The hyperparameter by name of the algorithm or server optimizer that has it.
   """
 
   group: str
@@ -29,7 +29,7 @@ class Named:
     return next(iter(self.owners.values()))
 
   def belongs_to(self, algorithm: registry.Algorithm, server: registry.ServerOptimizer) -> bool:
-    """Returns whether the algorithm or server optimizer has this flag. A user's own never has."""
+    """Returns whether the algorithm or server optimizer has this flag; False for a user's own."""
     entry: Any = server if self.group == SERVER else algorithm
     return entry.source is None and entry.name in self.owners
 

@@ -7,7 +7,7 @@ from tff_adaptive._utils import option_values
 
 
 def parse(flag: str, pairs: Sequence[str]) -> dict[str, Any]:
-  """Returns a flag's options by name, numbers and bools converted. Raises ValueError if invalid."""
+  """Parses NAME=VALUE texts to bools, numbers and texts by name. Raises ValueError for bad ones."""
   result: dict[str, Any] = {}
   for pair in pairs:
     name, equals, text = pair.partition('=')

@@ -81,7 +81,7 @@ class Plan(fields.Group):
     return self.search == 'grid'
 
   def rungs(self, rounds: int) -> list[int]:
-    """Returns the rungs, the rounds at which trials are compared, and the last round."""
+    """Returns the rounds at which trials are compared, the rungs, followed by the last round."""
     found = []
     rung = self.first_rung or rounds
     while rung < rounds:
@@ -94,7 +94,7 @@ class Plan(fields.Group):
     return search_space.label(point) if self.is_grid else f'trial={number}'
 
   def read(self, folder: str, rounds: int) -> run_lib.Run:
-    """Reads the first `rounds` rounds of a run.
+    """Returns the run in `folder` with the rows of its first `rounds` rounds.
 
     Raises ValueError if the run cannot be read, or lacks a row, which would change its mean.
     """

@@ -1,6 +1,6 @@
 """Imports what every run needs, in the process that forks the runs; see worker.py.
 
-Nothing is computed, because threads do not survive a fork.
+TensorFlow computes nothing here, because its threads would not survive a fork.
 """
 
 import atexit

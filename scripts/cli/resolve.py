@@ -17,14 +17,14 @@ from .groups import what
 
 
 def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Settings:
-  """Returns the settings of a run: fills in defaults, and checks all that needs no data.
+  """Returns a run's settings with defaults filled in. Checks everything that needs no data.
 
   Args:
-    given: Flag name -> value; None means that the flag was not given.
+    given: The values of flags by name; None means that the flag was not given.
     **more: Flags that override `given`.
 
   Raises:
-    ValueError: With one line that names the flag, the value, its range and a hint.
+    ValueError: If a flag is unknown or invalid. The message is one line with a hint.
   """
   given = {k: v for k, v in {**(given or {}), **more}.items() if v is not None and v != []}
   values = {f.name: f.metadata['default'] for f in settings.FIELDS}
@@ -89,7 +89,7 @@ def _refuse_hyperparameters_of_others(
 def _hyperparameters(
   values: dict[str, Any], option: str, entry: Any, *with_server: str
 ) -> dict[str, Any]:
-  """Returns an entry's hyperparameters by name. For a user's own also sets `values[option]`."""
+  """Returns an entry's hyperparameters by name. For a user's own entry sets `values[option]`."""
   is_own = entry.source is not None
   with fields.about(option):
     if is_own:

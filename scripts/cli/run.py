@@ -21,16 +21,16 @@ from .groups import output
 
 
 class Outcome(NamedTuple):
-  """The result of a run: its `training.TrainingResult`, and 0 or 128 + a signal's number."""
+  """A run's `training.TrainingResult`, and its exit code: 0, or 128 + the number of a signal."""
 
   result: Any
   exit_code: int
 
 
 class _Watch(callbacks.Callback):
-  """Records whether a run has begun, and requests its end at a given round.
+  """A callback that records whether a run has begun, and requests its end at a given round.
 
-  An error after the beginning is not bad input. The same command continues after the given round.
+  An error of a run that has begun is not bad input. A new start continues after the given round.
   """
 
   def __init__(self, last_round: int | None):
@@ -71,7 +71,7 @@ def run(
     last_round: The round after which to save and stop for now. None trains all rounds.
 
   Raises:
-    ValueError: If the run cannot begin: the data are bad, or its folder is in use or another run's.
+    ValueError: If the data are bad, or the run's folder is in use or holds another run.
     command.FailureError: If the run began and failed. It can be resumed from the last checkpoint.
   """
   check(settings)
@@ -136,7 +136,7 @@ def check_result(result: Any) -> None:
 
 
 def _explained(settings: settings_lib.Settings, error: BaseException) -> str | None:
-  """Returns a message with the user's file and line that failed; None if the error suffices."""
+  """Returns a message that names the failed line of a user's file; None if the error suffices."""
   sources = settings.what.sources()
   if not sources or isinstance(error, (errors.DataError, KeyboardInterrupt)):  # They say where.
     return None

@@ -18,9 +18,9 @@ from .settings import Settings
 if TYPE_CHECKING:
   import optuna
 
-# These flags decide which of the others have a meaning.
+# These flags decide which other flags have a meaning.
 _FIRST = ('task', 'algorithm', 'server_optimizer')
-Point = Mapping[str, str]  # Flag -> its value, as text.
+Point = Mapping[str, str]  # The values of flags, as text, by name.
 
 
 class Range(NamedTuple):
@@ -32,7 +32,7 @@ class Range(NamedTuple):
   is_whole: bool
 
   def text(self, value: float) -> str:
-    """Formats a number of the range as the value of a flag; floats have six digits."""
+    """Formats a number of the range as the value of a flag; floats have six significant digits."""
     return str(value) if self.is_whole else f'{value:.6g}'
 
 
@@ -44,8 +44,8 @@ class Space:
   run has is refused with a ValueError.
 
   Attributes:
-    axes: Flag -> values to choose from, as texts, or a range of numbers to draw from.
-    given: Flag -> value that all runs share. A repeatable flag has these and the varied ones.
+    axes: By flag, the values to choose from, as texts, or a range of numbers to draw from.
+    given: The values that all runs share, by flag. A repeatable flag has varied values too.
     seeds: A trial has a run for each of these seeds, and their mean as its score. If empty, it has
       one run, with the seed in `given`.
   """
@@ -82,7 +82,7 @@ class Space:
     return point
 
   def check(self) -> Settings:
-    """Returns the settings of one of the runs. Raises ValueError if a value or bound is invalid."""
+    """Raises ValueError if a value or bound is invalid. Returns the settings of one of the runs."""
     kinds = self._kinds()
     found = [self.settings(kind) for kind in kinds]
     for name, axis in {**self.axes, 'seed': self.seeds}.items():
@@ -105,7 +105,7 @@ class Space:
     return [(f'{folder},seed={seed}', {**point, 'seed': seed}) for seed in self.seeds]
 
   def runs(self, folder: str, point: Point) -> list[Settings]:
-    """Returns the settings of the runs in `folders`; for errors see `settings`."""
+    """Returns the settings of a trial's runs (see `folders`). Raises ValueError like `settings`."""
     return [self.settings(varied, where) for where, varied in self.folders(folder, point)]
 
   def grid(self, output_dir: str) -> list[Settings]:
@@ -147,7 +147,7 @@ class Space:
     return list({tuple(point.items()): point for point in kept}.values())
 
   def _is_free(self, name: str, point: Point) -> bool:
-    """Returns whether a flag has a meaning for all its values, given those drawn so far."""
+    """Returns whether a flag has a meaning with each of its values and the values drawn so far."""
     axis = self.axes.get(name, ())
     values = ('',) if isinstance(axis, Range) else axis
     return all(self._counts(name, {**point, name: value}) for value in values)
@@ -168,7 +168,7 @@ class Space:
 
 
 def label(point: Point) -> str:
-  """Returns the name of the folder of a run that varies these values."""
+  """Returns the name of the folder of a run that has the varied values of `point`."""
   shown = dict(point)
   if 'algorithm' in shown:
     shown['algorithm'] = what.folder_name(shown['algorithm'])

@@ -31,7 +31,7 @@ class Settings:
   Attributes:
     correction: The hyperparameters of the correction by name.
     server: The hyperparameters of the server optimizer by name.
-    given: Flag name -> value that the user gave, enough to repeat the command.
+    given: The values that the user gave by flag name, enough to repeat the command.
   """
 
   what: what.What
@@ -53,7 +53,7 @@ class Settings:
     return (getattr(self, name) for name in GROUPS)
 
   def flat(self) -> dict[str, Any]:
-    """Returns flag name -> value for config.json; the value of a flag without a meaning is None."""
+    """Returns values by flag name, for config.json. A flag without a meaning has None."""
     values: dict[str, Any] = {}
     for group in self.groups():
       for name, value in vars(group).items():
@@ -69,7 +69,7 @@ class Settings:
 
   @property
   def most_clients(self) -> int:
-    """The number of clients in a round, or an upper bound if the number of all is unknown."""
+    """The number of clients in a round, or an upper bound if the task's number is unknown."""
     known = catalog.num_clients(self.what.known_task, self.what.task_options)
     return self.training.cohort(known or fields.INT31)
 

@@ -26,7 +26,7 @@ class StopGuard(protocols.Stop):
   """
 
   def __init__(self, *on_abort: Callable[[], None]):
-    """Creates the guard. `on_abort` is called before the process ends at once."""
+    """Creates the guard. `on_abort` functions run before the second signal ends the process."""
     super().__init__()
     self.on_abort += on_abort
     self._stack = contextlib.ExitStack()

@@ -52,7 +52,7 @@ class Claim:
 
   Attributes:
     number: The number of the trial.
-    runs: The settings of its runs.
+    runs: The settings of the trial's runs.
     close: Releases the trial for other processes.
   """
 
@@ -63,7 +63,7 @@ class Claim:
     self._plan = plan
 
   def do(self, train: worker.Train) -> None:
-    """Trains the trial's runs to each rung, where it may be pruned, and records the result.
+    """Trains the runs to each of `Plan.rungs`, where the trial may be pruned. Records the result.
 
     If a signal stops a run, the trial is released without a result, for a later start. Raises
     ValueError if a run has no values of the metric.
@@ -104,7 +104,7 @@ class Claim:
     self.close()
 
   def should_prune(self, rounds: int, worth: float) -> bool:
-    """Reports the result at a rung. Returns whether other trials' results are too far ahead."""
+    """Reports `worth`, the result after `rounds` rounds. Returns whether to stop the trial."""
     frozen = self._trial.study.get_trials(deepcopy=False)[self.number]
     if rounds not in frozen.intermediate_values:
       self._trial.report(worth, rounds)
@@ -115,7 +115,7 @@ class Study:
   """The trials of a search, in a folder that several processes may share."""
 
   def __init__(self, folder: str, space: search_space.Space, plan: plan_lib.Plan):
-    """Opens the study in the folder, or starts it.
+    """Opens the study in the folder, or creates one.
 
     Args:
       folder: The sweep's folder.
@@ -178,7 +178,7 @@ class Study:
     return list(found.values())
 
   def gone(self) -> list[settings.Settings]:
-    """Returns all runs of every finished trial from which a run's folder was deleted.
+    """Returns all runs of each 'done' trial in which a run is missing or incomplete.
 
     Raises ValueError if a folder holds another run, or lacks rows, which would change a mean.
     """
@@ -268,7 +268,7 @@ class Study:
       yield
 
   def _lock(self, number: int) -> IO[bytes] | None:
-    """Locks a trial until the returned file closes or this process ends; None if another has it."""
+    """Locks a trial until the returned file closes. Returns None if another process works on it."""
     name = f'{self._study.study_name}-{number}'
     file = open(os.path.join(self._folder, _LOCKS, name), 'ab')  # noqa: SIM115
     try:
@@ -280,7 +280,7 @@ class Study:
 
 
 def preview(plan: plan_lib.Plan, space: search_space.Space) -> list[search_space.Point]:
-  """Returns the points that a search draws; for tpe only the first, which need no results."""
+  """Returns the points that a search draws; for tpe only the first, which depend on no results."""
   optuna.logging.set_verbosity(optuna.logging.ERROR)
   number = min(plan.trials or 0, _STARTUP) if plan.search == 'tpe' else plan.trials or 0
   return [space.draw(optuna.create_study(sampler=_sampler(plan, n)).ask()) for n in range(number)]
@@ -310,7 +310,7 @@ def _undamaged(path: str) -> Iterator[None]:
 
 def _drop_torn_line(path: str, lock: optuna.storages.journal.JournalFileSymlinkLock) -> None:
   """Drops an incomplete last line of a killed writer, so that the next line is not joined to it."""
-  lock.acquire()  # Others may be writing.
+  lock.acquire()  # Other processes may be writing.
   try:
     with open(path, 'r+b') as file:
       content = file.read()

@@ -28,7 +28,7 @@ def load() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-  # The first is false for the assertions of TFF's secure sums, which their graphs use. Keras gives
-  # the second for exported models, which need not be evaluated.
+  # The first message is wrong: the graphs of TFF's secure sums use the assertions that it is about.
+  # Keras gives the second for exported models, which need not be evaluated.
   noise = ('Object was never used', 'compiled metrics have yet to be built')
   return not any(text in record.getMessage() for text in noise)

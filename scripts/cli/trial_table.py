@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # In the order of the table. Rows of the same state are ranked by the metric.
 STATES = ('done', 'running', 'pruned', 'waiting', 'diverged', 'failed')
-Rows = Mapping[str, Sequence['study.View']]  # Label with the varied values -> their trials.
+Rows = Mapping[str, Sequence['study.View']]  # The trials with equal values, by label.
 
 
 def rows(views: Iterable['study.View'], is_grid: bool) -> Rows:
@@ -32,7 +32,7 @@ def rank(rows: Rows, plan: plan_lib.Plan) -> tuple[report.Table, str | None] | N
   """Reads the runs, and ranks the rows as reports do, by the metric of the plan.
 
   Returns:
-    The table and the label of the best row (None if none is done), or None before any evaluation.
+    A table and the label of the best row (None if no row is done), or None without evaluations.
 
   Raises:
     ValueError: If no run has values of the metric, or the tasks' metrics differ.

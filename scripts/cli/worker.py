@@ -41,7 +41,7 @@ Train = Callable[[settings.Settings, int | None], Answer]
 
 
 def share(tasks: Iterator[Callable[[Train], None]], jobs: int) -> int:
-  """Runs tasks in threads, several at a time, until all have ended.
+  """Runs tasks in threads, several at a time, until all tasks have ended.
 
   A signal ends the runs after their current round, which is saved. A second one ends them at once.
 
@@ -144,7 +144,7 @@ def _start(process: Any) -> None:
 
 
 def _ended_with(code: int) -> Answer:
-  """Returns the answer for a process that sent none, from its exit code (-N for signal N)."""
+  """Returns the answer for a process that sent no answer; exit code -N means signal N."""
   if code >= 0:
     return Answer('failed', f'its process ended with exit code {code}.')
   reason = f'its process was ended by {signal.Signals(-code).name}'
@@ -159,7 +159,7 @@ def _run(
   log: str,
   answers: multiprocessing.connection.Connection,
 ) -> None:
-  """Trains a run in the child process."""
+  """Trains a run in the child process, and sends the `Answer`. Output goes to the file `log`."""
   signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
   threading.Thread(target=_end_with_parent, daemon=True).start()
   os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'  # Several runs may share a GPU.
@@ -172,10 +172,10 @@ def _run(
 
 
 def do(arguments: Sequence[str], last_round: int | None = None) -> Answer:
-  """Trains a run in this process, with these flags of train.py, and returns the outcome.
+  """Trains a run in this process, with `arguments`, flags of train.py. Returns the outcome.
 
   `last_round` is the round after which to save and stop for now; None trains all rounds. An error
-  is an outcome too.
+  is not raised, but returned as the outcome 'failed' or 'diverged'.
   """
   try:
     given = flags.parse(['train.py', *arguments]) or {}
