@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 INTERRUPTED = 128 + signal.SIGINT
-# Module -> the name of the command that pip installs for it.
+# The names of the commands that pip installs, by module.
 _MODULES = 'train sweep report partition_report train_centralized export'
 NAMES = {module: f'tff-adaptive-{module.replace("_", "-")}' for module in _MODULES.split()}
 started_as: str | None = None  # The installed name that started this process, if any.
@@ -26,13 +26,13 @@ def begin() -> None:
   """Installs the handlers of Ctrl-C and of the end of the process. A command calls it first."""
   if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # A background job ignores it.
     signal.signal(signal.SIGINT, _end)
-  atexit.register(_leave)  # These run in reverse order, so this one runs last.
+  atexit.register(_leave)  # Exit functions run in reverse order: this one last.
 
 
 def _end(unused_number: int, unused_frame: Any) -> None:
   """Ends the process at once, with a one-line message and exit code 130.
 
-  A KeyboardInterrupt would show a traceback during an import, and a library's callback may lose it.
+  A KeyboardInterrupt would show a traceback during an import, and a library might swallow it.
   """
   try:
     os.write(2, f'{os.path.basename(sys.argv[0])}: {interrupted}\n'.encode(errors='replace'))
@@ -49,7 +49,7 @@ def _leave() -> None:
 
   Python would take 1.5 s to free the objects of TensorFlow and TFF.
   """
-  if exit_code is None:  # An exception, which Python reports.
+  if exit_code is None:  # An exception ended the command; Python reports it.
     return
   try:
     sys.stdout.flush()

@@ -34,7 +34,7 @@ WEIGHTS = ('best', 'theta', 'theta_bar')
 
 @dataclasses.dataclass(frozen=True)
 class _Export(fields.Group):
-  """The flags of this command."""
+  """The flags of export.py."""
 
   TITLE = 'Export'
 
@@ -85,7 +85,7 @@ def export(run: Any, file_format: str, output: str, which: str = 'best') -> dict
     run: A run loaded by `tasks.load_run`.
     file_format: One of `FORMATS`.
     output: The folder to create. It does not exist after a failure.
-    which: One of `WEIGHTS`.
+    which: One of `WEIGHTS`, which --weights explains.
 
   Raises:
     ValueError: If the run has no checkpoint or no such weights, or its data cannot be loaded.

@@ -52,7 +52,7 @@ _COMPARISON = 'form=comparison'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Report(fields.Group):
-  """The flags of this command. Commas separate the values of a flag that takes several."""
+  """The flags of report.py. Commas separate the values of a flag that takes several."""
 
   TITLE = 'Report'
 
@@ -200,7 +200,7 @@ def _build(
 
 
 def _listed(text: str | None) -> list[str]:
-  """Splits the comma-separated values of a flag; a flag that was not given has none."""
+  """Returns the comma-separated values of a flag, or [] if the flag was not given."""
   return text.split(',') if text else []
 
 

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
   """Runs the command.
 
   Returns:
-    0, also if runs diverged; 1 if a run failed; 2 for bad input; 128 + signal if one ended it.
+    0, also if runs diverged; 1 if a run failed; 2 for bad input; 128 + signal if a signal ended it.
   """
   arguments = list(arguments)
   split = arguments.index('--') if '--' in arguments else len(arguments)
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
-  """Raises ValueError if a flag after ' -- ' is the sweep's or varied. Flag files may have it."""
+  """Raises ValueError if a flag after ' -- ' is the sweep's or varied, except in a --flagfile."""
   given = {text.lstrip('-').partition('=')[0] for text in fixed if text.startswith('-')}
   known = {flag.name: flag.kind for flag in flags.table()}
   for name in _FLAGS:

@@ -68,7 +68,7 @@ _FLAGS = flags.define_with_task(_Baselines)
 
 @command.entry('train_centralized.py', 'interrupted; epochs that were done are saved.')
 def main(arguments: Sequence[str]) -> int:
-  """Returns 0 for success, 1 if a run diverged, 2 for bad input, or 128 + signal if stopped."""
+  """Runs the command. Returns 0, 1 if a run diverged, 2 for bad input, 128 + signal if stopped."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   options = flags.check_with_task(_FLAGS, _Baselines)
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _runs() -> dict[str, config.Record]:
-  """Returns folder -> record for config.json, which has the hash of a user's own task file."""
+  """Returns config.json's record of each run by its folder. Raises ValueError for bad flags."""
   optimizers = [name.strip() for name in _FLAGS.optimizer.split(',')]
   for name in optimizers:
     fields.check_name('optimizer', name, _RATES)
