@@ -23,12 +23,12 @@ _MARK = 'tff_adaptive_group'
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-  """How G clients run a computation together.
+  """An implementation of a client's computation for a group of G clients at once.
 
   Attributes:
     together: A function of a list with the arguments of each of the G clients, which returns the
       computation's result with a leading axis of length G on each tensor. A client's arguments are
-      a tuple of Python containers, one for each type. A sequence is given as its only element.
+      a tuple of Python containers, one for each argument. A sequence is given as its only element.
     is_batched: Whether `together` has batched operations only, so that a large G suits a GPU.
     num_arguments: The number of the computation's arguments, which `computation` sets.
   """
@@ -44,10 +44,10 @@ _registry: weakref.WeakValueDictionary[bytes, Group] = weakref.WeakValueDictiona
 
 
 def computation(group: Group, *types: Any) -> Callable[[Callable[..., Any]], tff.Computation]:
-  """Returns a decorator like `tff.tensorflow.computation(*types)` that also declares a group.
+  """Returns a decorator like `tff.tensorflow.computation(*types)` that also declares a `Group`.
 
   Args:
-    group: How several clients run the computation together.
+    group: The implementation for several clients. Its `num_arguments` is set here.
     *types: The types of the arguments.
   """
 
@@ -67,12 +67,12 @@ def computation(group: Group, *types: Any) -> Callable[[Callable[..., Any]], tff
 
 
 def keep(comp: tff.Computation, *held: Any) -> None:
-  """Keeps `held` (groups, or computations that refer to groups) alive as long as `comp`."""
+  """Keeps objects (`Group`s, or computations that refer to `Group`s) alive as long as `comp`."""
   private_apis.attach(comp, _MARK, *held)
 
 
 def find(message: Any) -> Group | None:
-  """Returns the group of a computation, or None if this process has not declared one.
+  """Returns the `Group` of a computation, or None if this process has not declared one.
 
   Args:
     message: The computation's `TensorFlow` message; see `private_apis.tensorflow_of`.

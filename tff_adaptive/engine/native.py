@@ -59,7 +59,7 @@ def reap_workers() -> None:
 
 
 def _end() -> None:
-  """Ends the workers when the program exits; TFF's own attempt would fail then."""
+  """Ends the workers when the program exits. By then TFF's own attempt to end them would fail."""
   reap_workers()
   private_apis.forget_workers()
 

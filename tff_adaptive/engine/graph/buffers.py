@@ -16,7 +16,7 @@ _KINDS = 'fiu'  # The kinds of NumPy dtypes that DLPack supports.
 
 
 class Buffers:
-  """A pool of buffers. Call `collect` once a round, to free those that the round did not use."""
+  """A pool of memory. Call `collect` once a round, to free buffers that the round did not use."""
 
   def __init__(self) -> None:
     self._lock = threading.Lock()

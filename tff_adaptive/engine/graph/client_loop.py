@@ -23,7 +23,7 @@ from tff_adaptive.engine.graph import (
 
 
 class Frame:
-  """The values of nodes while tracing: of a round, or of one client with the round as `outer`."""
+  """The nodes' values while tracing. With `outer`, only nodes at the clients are computed here."""
 
   def __init__(self, outer: 'Frame | None' = None):
     self._outer = outer
@@ -52,10 +52,10 @@ class Frame:
 
 @dataclasses.dataclass
 class Grouping:
-  """The number of clients that train together.
+  """Decides how many clients train together, as a group.
 
   Attributes:
-    asked: The number that the user requested, at most the size of the cohort; None for the default.
+    asked: The number that the user requested, at most the cohort's size; None for the default.
     batched: The default number if all operations are batched. Otherwise the default is 1.
     matters: Whether another number would give another graph. This is known after tracing.
   """
@@ -82,8 +82,8 @@ class ClientLoop:
     share: The positions of these clients in the cohort, int32 [num_clients]; None for all clients.
     server: The values of the server's nodes.
     parallel_clients: Number of clients that may train at once.
-    grouping: How many clients train together.
-    permits: A handle of permits for the parallel clients; None if only the loop limits these.
+    grouping: Decides how many clients train together.
+    permits: A handle of `permits.Permits.of_a_call`; None if the loop alone limits the clients.
   """
 
   device: str | None
@@ -104,7 +104,7 @@ class ClientLoop:
     return self._stacked[node]
 
   def run(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]) -> list[Any]:
-    """Runs all clients; returns the accumulators of `folds`, and keeps `outputs` for `stacked`."""
+    """Runs all clients. Returns the aggregates' accumulators; keeps `outputs` for `stacked`."""
     one_pass = _Pass(folds, outputs)
     with placement.on(self.device):
       self._bring_here(one_pass.wanted)

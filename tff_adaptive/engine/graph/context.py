@@ -28,13 +28,13 @@ _Sizes = tuple[int | None, int]  # The arguments of `client_loop.Grouping`.
 
 
 class Cache:
-  """A cache with one dictionary for each recently used computation and form of its arguments."""
+  """A cache with a dictionary for each recently used computation and layout of its arguments."""
 
   def __init__(self) -> None:
     self._entries: Any = cachetools.LRUCache(_CAPACITY)
 
   def of(self, comp: tff.Computation, form: Any = None) -> dict:
-    """Returns the dictionary of a computation and a form of its arguments, at first empty."""
+    """Returns the dictionary, at first empty, of a computation and a layout of its arguments."""
     # The entry refers to the computation, so that no other object can get its id.
     return self._entries.setdefault((id(comp), form), (comp, {}))[1]
 
@@ -45,9 +45,9 @@ class GraphContext(tff.program.FederatedContext):
   It works for direct calls and, as a `tff.program.FederatedContext`, for TFF's programs, such as
   `tff.learning.programs.train_model`. A call returns only when its results are computed.
 
-  The function is traced once for each computation and form of its arguments, whatever the number of
-  clients. If clients train together (see `clients_per_step`), it is traced once for each number of
-  these. Results are NumPy values (`tff.program.MaterializedValue`), read-only at the server.
+  The function is traced once for each computation and layout of its arguments, whatever the number
+  of clients. If clients train in groups (see `clients_per_step`), each size of a group has a trace.
+  By default results are NumPy values. Their arrays may be read-only, above all at the server.
 
   Attributes:
     parallel_clients: Number of clients that may train at once on a device.
@@ -71,9 +71,9 @@ class GraphContext(tff.program.FederatedContext):
         the clients before it are added. This concerns up to 16 clients (256 MiB of results), or
         `parallel_clients` + 1 if that is more.
       clients_per_step: Number of clients that train together in batched operations, at most the
-        size of the cohort. Only computations that define this do so, such as this package's with
-        `ClientTraining.batching`. The default is 1, or on a GPU the number of its clients, at most
-        32, if the model has a client axis.
+        size of the cohort. Only computations with a batched form do so, such as this package's with
+        `ClientTraining.batching`. The default is 1; on a GPU, if the model has a client axis, it is
+        the number of the GPU's clients, at most 32.
       device: 'cpu', 'gpu', or 'auto', which takes a GPU if TensorFlow has one. With several GPUs
         the server uses the first, and the clients are divided among all.
       device_names: TensorFlow's names of devices to use instead of `device`, such as ['/GPU:1'].
@@ -210,7 +210,7 @@ def _to_result(
 
 
 def _rows(stacked: tf.Tensor, type_spec: tff.types.Type, as_numpy: bool) -> list[Any]:
-  """Splits a stacked leaf into one value for each client, a copy unless it is a dataset."""
+  """Splits a stacked leaf into a list with one value for each client."""
   if stacked.dtype == tf.variant:
     rows = [stacking.unbox(stacked[i], type_spec) for i in range(stacked.shape[0])]
     return [values.to_numpy(row) for row in rows] if as_numpy else rows

@@ -56,8 +56,8 @@ class Leaf:
   def share(self, flat: list[tf.Tensor], clients: tf.Tensor | None) -> list[tf.Tensor]:
     """Returns the leaf's tensors for some clients (None for all), on the current device.
 
-    The leaf's tensors for all clients are removed from the front of `flat`. The returned ones also
-    match `specs`. Datasets and offsets stay on the host.
+    The leaf's tensors for all clients are removed from the front of `flat`. The returned tensors
+    also match `specs`. Datasets and offsets stay on the host.
     """
     if self.form == 'whole':
       return [tensor for leaf in self.elements for tensor in leaf.share(flat, clients)]
@@ -114,12 +114,12 @@ class Layout:
   has_clients: bool
 
   def signature(self) -> list[tf.TensorSpec]:
-    """Returns the specs of the function's arguments; with clients, their number comes first."""
+    """Returns the specs of a trace's arguments. If there are clients, their number comes first."""
     specs = [tf.TensorSpec([], tf.int32)] if self.has_clients else []
     return specs + [spec for leaf in self.leaves for spec in leaf.specs()]
 
   def parameter_nodes(self, flat: Sequence[tf.Tensor]) -> tuple[Any, tf.Tensor | None]:
-    """Returns the parameter as nodes and tensors, and the number of clients (or None)."""
+    """Returns the parameter, in which placed parts are nodes, and the number of clients or None."""
     feeds = list(flat)
     num_clients = feeds.pop(0) if self.has_clients else None
     leaves = iter(self.leaves)
@@ -148,7 +148,7 @@ class ClientParameter:
 
   Attributes:
     leaves: The leaves of the parameter, in order.
-    tensors: The flat tensors that feed them.
+    tensors: The flat tensors that feed the leaves.
     type: The type of one client's value.
     host: The device of datasets and offsets; None lets TensorFlow choose.
   """
@@ -179,7 +179,7 @@ def prepare(
   buffers: buffers_lib.Buffers | None = None,
   cache: datasets.DatasetCache | None = None,
 ) -> tuple[Layout, list[tf.Tensor]]:
-  """Returns an argument's layout and flat tensors; with clients, their number comes first."""
+  """Returns the layout of an argument, and its tensors in the order of `Layout.signature`."""
   cohort = _Feed(buffers or buffers_lib.Buffers(), cache)
   cohort.visit(argument, parameter_type)
   lengths = cohort.lengths

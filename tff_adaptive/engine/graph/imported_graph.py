@@ -24,7 +24,7 @@ _RESOURCES = ('VarHandleOp', *_ANONYMOUS_TABLES.values())
 
 
 class ImportedGraph:
-  """The graph of a `tff.tensorflow.computation`, imported once from its message for many calls.
+  """The graph of a `tff.tensorflow.computation`, imported from its `TensorFlow` message once.
 
   Its arguments and results are flat lists of tensors in the order of `values.flatten`. The value of
   a `tff.SequenceType` is a `values.Sequence`.
@@ -71,7 +71,7 @@ class ImportedGraph:
     self._main = wrapped.prune(feeds, fetches)
 
   def __call__(self, arguments: list[Any]) -> list[Any]:
-    """Runs the graph on flat arguments; returns the flat results."""
+    """Runs the graph on flat arguments, and returns the flat results."""
     flat = []
     for (name, is_sequence), argument in zip(self._parameter, arguments):
       if not is_sequence:
@@ -120,7 +120,7 @@ def _make_private(node: Any) -> None:
 
 
 def _initialized_handles(graph_def: tf.compat.v1.GraphDef, initialize_op: str) -> list[str]:
-  """Adds copies of resources' handles that wait for initialization; returns the handles' names."""
+  """Adds copies of the resources' handles that wait for `initialize_op`; returns handles' names."""
   names = [node.name for node in graph_def.node if node.op in _RESOURCES]
   for name in names:
     ready = graph_def.node.add()
@@ -135,8 +135,8 @@ def _whole_reads(
 ) -> dict[str, list[list[str]]]:
   """Finds the sequences that the graph reads only as a single element, such as a client's data.
 
-  Such a sequence does not have to pass through tf.data; its tensors are fed directly. Returns the
-  sequence's name -> for each op that reads it, the names of the op's output tensors.
+  Such a sequence does not have to pass through tf.data; its tensors are fed directly. Returns, by
+  the sequence's name, a list for each op that reads it, with the names of the op's outputs.
   """
   readers = collections.defaultdict(list)
   for node in graph_def.node:
@@ -152,7 +152,7 @@ def _whole_reads(
 
 
 def import_computation(block: Any) -> ImportedGraph:
-  """Imports a compiled computation, or raises NotImplementedError if it is not of TensorFlow."""
+  """Imports a compiled computation. Raises NotImplementedError if it has no TensorFlow graph."""
   kind = private_apis.block_kind(block)
   if kind != 'tensorflow':
     what = 'a tff.jax computation' if kind == 'xla' else f'a computation of kind {kind!r}'

@@ -37,7 +37,7 @@ def _lazy(
 
 
 class _Compiled:
-  """A TensorFlow computation as a function of values. It returns a node if an argument has one."""
+  """A TensorFlow computation as a function. It returns a node if its argument contains a node."""
 
   def __init__(self, block: Any, graph: imported_graph.ImportedGraph):
     self._graph = graph
@@ -63,7 +63,7 @@ class Interpreter:
     self._graphs: dict[bytes, imported_graph.ImportedGraph] = {}
 
   def evaluate(self, block: Any, scope: dict[str, Any]) -> Any:
-    """Returns a block's value, a Struct, Node, callable or tensor; `scope` has values by name."""
+    """Returns a building block's value, such as a Node; `scope` maps names in it to values."""
     if isinstance(block, _framework.Reference):
       return scope[block.name]
     if isinstance(block, _framework.Selection):

@@ -31,11 +31,11 @@ _numbers = itertools.count()
 def replace_reductions(graph_def: Any) -> None:
   """Replaces each ReduceDataset outside tf.data's own functions by a call of a loop.
 
-  A function with this op is copied under a new name, because TensorFlow may know the old one.
+  A function with this op is copied under a new name: TensorFlow may have the old function already.
   """
   library = graph_def.library
   functions = {f.signature.name: f for f in library.function}
-  names: dict[str, str] = {}  # Function's name -> that of its copy, or the same.
+  names: dict[str, str] = {}  # By a function's name, the name of its copy, or its own name.
 
   def output_of(input_name: str, replaced: set[str]) -> str:
     name, _, index = input_name.partition(':components:')  # Not in a graph: it is `name:0` there.
@@ -151,7 +151,7 @@ def _types(node: Any, attribute: str) -> list[tf.DType]:
 
 
 def set_apart(graph_def: tf.compat.v1.GraphDef) -> None:
-  """Moves loop bodies with a gradient of max pooling into functions that are not inlined."""
+  """Without a GPU, moves loop bodies with a MaxPoolGrad into functions that are not inlined."""
   functions = {f.signature.name: f for f in graph_def.library.function}
   loops = [node for node in private_apis.all_nodes(graph_def) if node.op in _CALLS]
   for name, call in {loop.attr['body'].func.name: _CALLS[loop.op] for loop in loops}.items():

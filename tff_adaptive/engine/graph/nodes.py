@@ -1,4 +1,4 @@
-"""The lazy nodes of a computation, at the server or at the clients.
+"""Lazy nodes: a computation's values at the server or at the clients, before they are computed.
 
 A node at the clients says what ONE client computes. A node's level is the number of aggregations
 that must end before it can be evaluated.
@@ -27,8 +27,8 @@ class Node:
     compute: A function of a `client_loop.Frame` that returns the value; None for an aggregate.
     level: The number of aggregations that must end before the value can be computed.
     free: Whether `compute` costs nothing, apart from the nodes in `deps`, so that it may run again.
-    aggregate: The aggregation, if the value is the result of one.
-    grouped: How several clients compute the value together, if they can.
+    aggregate: The aggregation whose result is the value; None for other values.
+    grouped: How a group of clients computes the value together; None if no group can.
   """
 
   placement: Any
@@ -43,10 +43,10 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Grouped:
-  """A node at the clients that a group of clients can compute together; see `batched_clients`.
+  """How a group of clients computes a client-placed node together; see `batched_clients`.
 
   Attributes:
-    group: The implementation for groups.
+    group: The implementation of the computation for groups.
     argument: The argument of the computation, which may contain nodes.
     parameter: The type of the argument.
   """
@@ -60,7 +60,7 @@ class Grouped:
 class Aggregate:
   """A fold over the clients: `report(accumulate(... accumulate(zero, v_1) ..., v_K))`.
 
-  v_k is the `value` at client k of K. `merge` joins the accumulators of two devices' clients.
+  v_k is the `value` at client k of K. `merge` joins the accumulators of two sets of clients.
   """
 
   value: Node
@@ -91,7 +91,7 @@ def reachable(roots: list[Node]) -> list[Node]:
 
 
 def is_free(node: Node) -> bool:
-  """Returns whether a node can be evaluated again at no cost, as no client computes for it."""
+  """Returns whether a node can be evaluated again without a computation of any client."""
   if node.placement is not CLIENTS:
     return True
   return node.free and all(is_free(d) for d in node.deps)

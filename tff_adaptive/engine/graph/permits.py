@@ -24,7 +24,7 @@ _MOST_BYTES = 2**28  # The most bytes of results that wait for their turn in the
 
 
 class Permits:
-  """The permits of an engine: `count` for each call, so that no call waits for another."""
+  """The permits of an engine. Each call has `count` of its own, so no call waits for another."""
 
   def __init__(self, count: int):
     self._count = count
@@ -43,7 +43,7 @@ class Permits:
 
 
 def window(types: Sequence[tff.types.Type], count: int) -> int:
-  """Returns how many clients may have begun, given the `types` of the results that wait."""
+  """Returns a loop's `parallel_iterations` for `count` permits, given its results' types."""
   size = 0
   for leaf in itertools.chain.from_iterable(map(values.leaf_types, types)):
     shape = values.tensor_shape(leaf) if isinstance(leaf, tff.types.TensorType) else None

@@ -23,12 +23,12 @@ class RoundFunction:
 
   Attributes:
     block: The computation in call-dominant form: a Lambda, or another block if it has no parameter.
-    layout: How the parameter is fed.
+    layout: How the argument becomes flat tensors.
     parallel_clients: Number of clients that may train at once on a device.
-    grouping: How many clients train together.
+    grouping: Decides how many clients train together.
     placement: The devices of the server and of the clients.
     has_permits: Whether the last argument is a handle of permits.
-    default_num_clients: The number of clients if no argument is client-placed, or None.
+    default_num_clients: The number of clients if no argument is client-placed; None refuses this.
   """
 
   block: Any
@@ -81,7 +81,7 @@ class RoundFunction:
 
 @dataclasses.dataclass(frozen=True)
 class _Round:
-  """Runs the loops over the clients, level by level."""
+  """Runs the loops over the clients, once for each level; see `nodes`."""
 
   frame: client_loop.Frame
   loops: list[client_loop.ClientLoop] | None

@@ -42,7 +42,7 @@ def map_sequence(block: Any, arguments: Any) -> values.Sequence:
 
 
 def reduce_sequence(block: Any, arguments: Any) -> Any:
-  """Evaluates `tff.sequence_reduce`, given a sequence, zero and function of (state, element)."""
+  """Evaluates `tff.sequence_reduce` of a sequence, a zero, and a function of (state, element)."""
   sequence, zero, function = arguments
   type_spec = block.type_signature.parameter[2]
   return _reduce(sequence, zero, function, type_spec.result, type_spec.parameter[1])

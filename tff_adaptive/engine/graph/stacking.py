@@ -1,4 +1,4 @@
-"""Stacks the values of all clients in one tensor; values of other shapes are boxed in datasets."""
+"""Stacks the clients' values, wrapped in datasets if their type does not fix their shape."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from tff_adaptive.engine.graph import values
 
 
 def box(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
-  """Wraps a tensor whose shape differs by client in a dataset; returns others unchanged."""
+  """Wraps a tensor in a dataset unless its type fixes its shape; makes sequences variants."""
   if isinstance(value, values.Sequence):
     return value.variant()
   if values.tensor_shape(type_spec).is_fully_defined():
@@ -19,7 +19,7 @@ def box(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
 
 
 def unbox(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
-  """Returns the tensor or dataset that `box` wrapped; returns other tensors unchanged."""
+  """Inverts `box`. A sequence becomes a `values.Sequence` in a graph, else a dataset."""
   if isinstance(type_spec, tff.types.SequenceType):
     if tf.inside_function():
       return values.Sequence(variant=value)
@@ -33,7 +33,7 @@ def unbox(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
 
 
 def output_array(type_spec: tff.types.Type, size: tf.Tensor) -> tf.TensorArray:
-  """Creates a TensorArray for one leaf of the clients' results."""
+  """Creates a TensorArray for one leaf of `size` clients' results, which `box` has wrapped."""
   is_sequence = isinstance(type_spec, tff.types.SequenceType)
   if is_sequence or not values.tensor_shape(type_spec).is_fully_defined():
     return tf.TensorArray(tf.variant, size, element_shape=[])
@@ -42,18 +42,18 @@ def output_array(type_spec: tff.types.Type, size: tf.Tensor) -> tf.TensorArray:
 
 
 def read_stacked(stacked: list[tf.Tensor], type_spec: tff.types.Type, i: tf.Tensor) -> Any:
-  """Returns the value of client `i` from results stacked by `output_array`."""
+  """Returns the value of client `i`, given each leaf of the values stacked over clients."""
   leaf_types = values.leaf_types(type_spec)
   return values.pack([unbox(s[i], t) for s, t in zip(stacked, leaf_types)], type_spec)
 
 
 def share(device: int, num_devices: int, num_clients: tf.Tensor) -> tf.Tensor:
-  """Returns the positions of a device's clients. Devices take turns, as sizes are sorted."""
+  """Returns the positions of a device's clients. Devices take turns, as sizes may be sorted."""
   return tf.range(device, tf.maximum(num_clients, device), num_devices)
 
 
 def interleave(parts: Sequence[tf.Tensor], num_clients: tf.Tensor) -> tf.Tensor:
-  """Joins the values of each device's `share` to one tensor over all clients."""
+  """Joins the stacked values of each device's `share` in the order of the cohort."""
   order = [share(d, len(parts), num_clients) for d in range(len(parts))]
   places = tf.math.invert_permutation(tf.concat(order, 0))
   return tf.gather(_join(parts), places)

@@ -16,9 +16,9 @@ _shared: dict[int, tuple[tf.Tensor, 'weakref.ref[np.ndarray]']] = {}
 
 
 class Sequence:
-  """A `tff.SequenceType` value inside a graph: a dataset variant, or its only element's tensors.
+  """A value of a `tff.SequenceType` in a graph: a dataset variant, or the tensors of one element.
 
-  Each form is derived from the other at each use, because uses may be in different graphs.
+  The form that is missing is made at each use, because uses may be in different graphs.
   """
 
   def __init__(self, *, variant: tf.Tensor | None = None, element: list | None = None):
@@ -34,7 +34,7 @@ class Sequence:
     )
 
   def whole(self, dtypes: list[tf.DType], shapes: list[tf.TensorShape]) -> list[tf.Tensor]:
-    """Returns the tensors of the only element; fails at run time if there is not exactly one."""
+    """Returns the only element's tensors. Running the graph fails if there is not one element."""
     if self._variant is None:
       return self._element
     return tf.raw_ops.DatasetToSingleElement(
@@ -43,7 +43,7 @@ class Sequence:
 
 
 def children(type_spec: tff.types.StructType) -> list[tuple[str | None, tff.types.Type]]:
-  """Returns the names and types of a struct's elements."""
+  """Returns the names and types of the elements of a struct type."""
   return list(tff.structure.iter_elements(type_spec))
 
 
@@ -58,7 +58,7 @@ def sequence_or_tensor(tensor: tf.Tensor) -> Any:
 
 
 def leaf_types(type_spec: tff.types.Type) -> list[tff.types.Type]:
-  """Returns the tensor and sequence types of an unplaced type, in order."""
+  """Returns the tensor and sequence types inside an unplaced type, in the type's order."""
   if isinstance(type_spec, tff.types.StructType):
     return [leaf for _, child in children(type_spec) for leaf in leaf_types(child)]
   return [type_spec]
@@ -66,13 +66,13 @@ def leaf_types(type_spec: tff.types.Type) -> list[tff.types.Type]:
 
 @functools.lru_cache(maxsize=1024)
 def dataset_order(element_type: tff.types.Type) -> tuple[int, ...]:
-  """Returns the positions in `leaf_types` of a dataset's components; tf.data sorts by key."""
+  """Returns where each component of a dataset is in `leaf_types`; tf.data sorts them by key."""
   count = len(leaf_types(element_type))
   return tuple(int(i) for i in tf.nest.flatten(to_python(list(range(count)), element_type)))
 
 
 def struct_elements(value: Any, type_spec: tff.types.StructType) -> list[Any]:
-  """Returns the elements of a Python container, in the order in which the type names them."""
+  """Returns a container's elements in the type's order. Raises TypeError if they do not fit."""
   wanted = children(type_spec)
   if isinstance(value, Mapping):
     names, elements = list(value), list(value.values())
@@ -116,7 +116,7 @@ def pack(flat: Iterable[Any], type_spec: tff.types.Type) -> Any:
 
 
 def to_python(flat: list[Any], type_spec: tff.types.Type) -> Any:
-  """Like `pack`, with the Python containers that the type names."""
+  """Inverts `flatten` as `pack` does, but with the Python containers that the type names."""
   return tff.types.type_to_py_container(pack(flat, type_spec), type_spec)
 
 
@@ -136,7 +136,7 @@ def to_containers(value: Any, type_spec: tff.types.Type) -> Any:
 
 
 def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
-  """Converts a value to a tensor of the type."""
+  """Converts a value to a tensor of the type. Raises TypeError if the value does not fit."""
   dtype = tf.dtypes.as_dtype(type_spec.dtype)
   value = _shared.get(id(value), (value,))[0]
   if isinstance(value, tf.Tensor):
@@ -157,14 +157,14 @@ def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
 
 
 def _is_narrower(dtype: type[np.generic], other: type[np.generic]) -> bool:
-  """Returns whether `other`, of the same kind, has all numbers of `dtype`, by TFF's rules."""
+  """Returns whether `other` has the kind and all numbers of `dtype`, so that TFF casts to it."""
   kinds = (np.integer, np.floating, np.complexfloating)
   of_one_kind = any(np.issubdtype(dtype, k) and np.issubdtype(other, k) for k in kinds)
   return of_one_kind and np.can_cast(dtype, other)
 
 
 def to_numpy(value: Any) -> Any:
-  """Converts a result to an array, `np.generic` or `bytes`, as TFF does; keeps datasets."""
+  """Converts a tensor to an array, `np.generic` or `bytes`, as TFF does. A dataset stays one."""
   if not isinstance(value, tf.Tensor) or value.dtype == tf.variant:
     return value
   if not value.shape.rank or value.dtype in (tf.string, tf.bfloat16):
@@ -193,12 +193,12 @@ def _from_python(value: Any, type_spec: tff.types.TensorType, dtype: tf.DType) -
 
 
 def tensor_spec(type_spec: tff.types.TensorType) -> tf.TensorSpec:
-  """Returns the spec of a tensor type."""
+  """Returns the `tf.TensorSpec` of a tensor type."""
   return tf.TensorSpec(tensor_shape(type_spec), tf.dtypes.as_dtype(type_spec.dtype))
 
 
 def element_spec(element_type: tff.types.Type) -> Any:
-  """Returns the spec of a dataset's elements, given their type."""
+  """Returns the `tf.data.Dataset.element_spec` of datasets with elements of a type."""
   return to_python([tensor_spec(t) for t in leaf_types(element_type)], element_type)
 
 
