@@ -9,7 +9,7 @@ class WorkerError(RuntimeError):
 
 
 class WorkersLost(WorkerError):
-  """Raised if the workers cannot do a call, because none is left or all of them fail."""
+  """Raised if a call cannot be done: no worker is left, or each worker that got the call failed."""
 
 
 class Failure(Exception):
@@ -32,7 +32,7 @@ class Failure(Exception):
 
   @classmethod
   def of(cls, error: BaseException, where: str) -> 'Failure':
-    """Converts an error of the worker that `where` names to a form that can be sent."""
+    """Returns the `Failure` of an error in the worker that the text `where` names."""
     frames = list(traceback.extract_tb(error.__traceback__))
     for frame in frames:
       frame.locals = None

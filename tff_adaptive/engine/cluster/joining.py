@@ -89,7 +89,7 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
 
 
 def check_listener(address: str, seconds: float) -> None:
-  """Raises OSError if nothing listens at 'host:port' for `seconds`; Ray would wait for ever."""
+  """Raises OSError if nothing listens at 'host:port' within `seconds`. Ray would never give up."""
   host, _, port = address.rpartition(':')
   if not host or '/' in host or not port.isdecimal():  # Not 'host:port'; Ray looks it up.
     return
@@ -208,7 +208,7 @@ def watch(folder: str) -> None:
 
 
 def processes(folder: str) -> list[Any]:
-  """Returns the processes of the cluster of `folder`, and the children of these."""
+  """Returns the processes whose environment has the mark of the cluster of `folder`."""
   found = []
   for process in psutil.process_iter():
     with contextlib.suppress(psutil.Error, OSError):  # It has ended, or is another user's.

@@ -17,7 +17,7 @@ _PATIENCE_SECONDS = 60.0
 class RayContext(subrounds_lib.SubroundContext):
   """A TFF context that runs clients in the workers of a Ray cluster, and the server here.
 
-  A cohort is divided into subrounds, which the workers train. If a worker or a node ends, this is
+  A cohort is divided into parts (subrounds) for the workers. If a worker or a node ends, this is
   reported and other workers train its subrounds. Each subround counts exactly once in a result.
 
   Attributes:
@@ -107,7 +107,7 @@ class RayContext(subrounds_lib.SubroundContext):
       self._ray_pool.report = report
 
   def accepts(self, source: client_references.Source) -> bool:
-    """Returns whether cohorts may be references to a source, that is, whether it can be pickled.
+    """Returns whether a source can be pickled, so that cohorts may be references to its values.
 
     Args:
       source: The source. Workers load values from its copies, which live as long as this context.

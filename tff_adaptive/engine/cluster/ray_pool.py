@@ -71,7 +71,7 @@ class RayPool:
       self._remote[ray_worker.warm_up].remote(settings)
 
   def ask_for_room(self, workers: int) -> None:
-    """Asks an autoscaling cluster for the resources of `workers` workers, until the next call."""
+    """Asks an autoscaling cluster for room for `workers` workers, until it is asked again."""
     if ray.is_initialized():
       with contextlib.suppress(errors.WorkersLost):  # Ray would wait for a head that is lost.
         self._check_processes()
@@ -83,7 +83,7 @@ class RayPool:
     return self._room if self._workers is None else min(self._workers, self._room)
 
   def run(self, workload: Workload) -> Outcome:
-    """Trains all subrounds, each counted once. Idle workers take the costliest first."""
+    """Trains the clients of a workload. Each subround counts exactly once in the results."""
     self._longest = [self._longest[1], 0.0]  # The first, slow call is forgotten after two stages.
     self.look([])  # Short rounds never wait as long as `_LOOK_SECONDS`.
     with self._losses():
@@ -118,11 +118,11 @@ class RayPool:
     self.report(self.line(text))
 
   def worthwhile(self, key: str) -> float:
-    """Returns the least cost that is worth a call of the stage `key`; 0 before it was trained."""
+    """Returns the least cost, in examples, that is worth a call; 0 if the stage `key` is new."""
     return _CALL_SECONDS / self._paces[key] if key in self._paces else 0.0
 
   def note_pace(self, key: str, seconds: float) -> None:
-    """Records a stage's seconds for a unit of cost, if a call was faster than those before."""
+    """Records the seconds for an example in a call of the stage `key`; keeps the least."""
     self._paces[key] = min(seconds, self._paces.get(key, seconds))
 
   def serialized(self, stage: Stage) -> tuple[str, list[Any]]:
@@ -149,11 +149,11 @@ class RayPool:
   ) -> list[Any]:
     """Calls a function in workers with each argument; returns the results.
 
-    If Ray retries a call, the function runs again.
+    If Ray retries a call, the function runs again. An error of the function is raised here.
 
     Raises:
       WorkersLost: If no worker is left, or if no call ends within the longest of `seconds`,
-        `patience` and ten times the duration of recent calls; slow calls are also reported.
+        `patience` and ten times the duration of the longest recent call; this is also reported.
     """
     calls = [self._remote[ray_worker.call].remote(function, a) for a in arguments]
     most = max(self.late_after(), seconds)
@@ -166,7 +166,7 @@ class RayPool:
         raise errors.WorkersLost(line) from None
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[Any]:
-    """Calls a function in a worker of each node; returns pairs of the node's name and the result.
+    """Calls a function in a worker of each node. Returns pairs (name of the node, result).
 
     Raises:
       WorkersLost: If no node has had the resources of a worker for `patience` seconds.
@@ -237,7 +237,7 @@ class RayPool:
     return remote
 
   def leave_out(self, error: Exception, then: str) -> bool:
-    """Stops using the node that `error` calls short of memory; returns False if it is the last.
+    """Stops using the node that `error` calls short of memory; returns False if no other is left.
 
     Ray itself does not repeat a call if it is the last one of the calling process on such a node.
     """
@@ -257,7 +257,7 @@ class RayPool:
     return f' on {", ".join(names)}' if names else ''
 
   def wait(self, references: list[Any]) -> list[Any]:
-    """Returns the references that are ready, or none after some seconds."""
+    """Returns a list with a reference that is ready, or an empty list after two seconds."""
     began = time.monotonic()
     ready, _ = ray.wait(references, num_returns=1, timeout=_LOOK_SECONDS, fetch_local=False)
     self.counters['seconds_waiting'] += time.monotonic() - began
@@ -277,7 +277,7 @@ class RayPool:
     return [c for c in calls if not c.is_late and now - c.began > most * 2**c.copies]
 
   def late_after(self) -> float:
-    """Returns the seconds after which a call is late."""
+    """Returns the seconds after which a call is late; see `patience` of `RayContext`."""
     return max(self._patience, _MANY_TIMES * max(self._longest))
 
   def note(self, call: ray_round.Call, info: ray_worker.Info) -> None:

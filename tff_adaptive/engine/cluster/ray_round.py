@@ -176,7 +176,7 @@ class Round:
     return f'{call} ({self._clients(places)})'
 
   def _clients(self, places: Sequence[int]) -> str:
-    """Returns text with some clients' ids, or without references their places in the cohort."""
+    """Names the clients at `places` of the cohort by id, or by place if their ids are not known."""
     workload = self._workload
     names = [str(i + 1) for i in places]
     for value, t in zip(workload.inputs, workload.stage.input_types):
@@ -204,7 +204,7 @@ class Round:
     return merge(self._pool.settings, self._key, self._stage, one, other)
 
   def _merged(self) -> list[Any]:
-    """Returns the sum of all subrounds. If workers cannot do a merge, all are merged here."""
+    """Returns the sum of all subrounds. If a merge in a worker fails, this process merges all."""
     root = self._tree.root
     last = [root] if root in self._sums else self._tree.children(root)
     try:

@@ -72,14 +72,14 @@ def warm_up(settings: Settings) -> None:
 
 
 class Subrounds(NamedTuple):
-  """The inputs of the subrounds of one call. Inputs that all calls share are sent apart.
+  """The inputs of the subrounds of one call. Inputs that all calls share are sent separately.
 
   Attributes:
     divided: For each subround a list with an entry for each input of the stage: a list with the
       result of `wire.encode` for each client, or the `wire.Keys` of these values, or None if the
       input is not divided among clients.
     stored: See `subrounds.Workload`.
-    sources: The name of a source -> a list with Ray's reference to it.
+    sources: By the name of a source, a list with Ray's reference to the source.
   """
 
   divided: list[list[Any]]
@@ -232,7 +232,7 @@ def call(function: Callable[[Any], Any], argument: Any) -> Any:
 def merge(
   settings: Settings, key: str, reference: list[Any], one: list[Any], other: list[Any]
 ) -> Any:
-  """Merges the accumulators of two calls; for the other arguments see `train`."""
+  """Returns the merged accumulators of two calls; for the other arguments see `train`."""
   from tff_adaptive.engine.cluster import wire
 
   with _as_text():

@@ -1,4 +1,4 @@
-"""Divides a cohort into subrounds, orders merges, and counts the workers of a node.
+"""Divides a cohort into parts (subrounds), orders the merges of their sums, and counts workers.
 
 Subrounds and merges depend on the cohort only: the loss of workers changes no bit of a result.
 """
@@ -35,7 +35,7 @@ def room(resources: Mapping[str, float], cpus: int, gpus: float, memory: int = 0
 
 
 def divide(costs: Sequence[float], subrounds: int) -> list[list[int]]:
-  """Divides clients into subrounds of similar cost: each, the costliest first, joins the cheapest.
+  """Divides a cohort into parts of similar cost (subrounds), by placing costly clients first.
 
   Args:
     costs: The cost of each client of the cohort, in examples.
@@ -102,10 +102,10 @@ class MergeTree:
 
 
 class Waiting:
-  """The subrounds that no worker has begun, as nodes of a `MergeTree`.
+  """A queue of the `MergeTree` nodes whose subrounds, parts of a cohort, no worker has taken.
 
-  `costs` has the cost of each subround. A worker gets a node, trains its subrounds one by one, and
-  returns one sum. Large nodes come first, so that all workers end at about the same time.
+  `costs` has each subround's cost in examples. A worker takes a node, trains the subrounds below it
+  one by one, and returns their sum. Costly nodes come first, so that workers end together.
   """
 
   def __init__(self, costs: Sequence[float]):
@@ -123,10 +123,10 @@ class Waiting:
     return self._before[leaves.stop] - self._before[leaves.start]
 
   def take(self, workers: int, worthwhile: float) -> tuple[int, int]:
-    """Returns the costliest node within a limit, and removes it. A single subround has no limit.
+    """Removes and returns the costliest node within a limit. A single subround has no limit.
 
-    The limit is half of a worker's even share of the remaining cost. It is at least `worthwhile`,
-    because a call has a cost too, unless other workers would then have nothing to do.
+    The limit is half of the remaining cost / `workers`. It is at least `worthwhile`, the least cost
+    that is worth a call, unless other workers would then have nothing to do.
     """
     most = max(min(worthwhile, _UNEVEN * self._total / workers), self._left / workers / 2)
     while True:

@@ -36,8 +36,8 @@ class Stage:
   Attributes:
     engine: The engine that runs the stage.
     comp: The stage as a computation `<inputs> -> <outputs>`.
-    merge: `<accumulators, accumulators> -> accumulators`; None without aggregates.
-    report: `accumulators -> values of the aggregates`; None without aggregates.
+    merge: A computation `<accumulators, accumulators> -> accumulators`; None without aggregates.
+    report: A computation `accumulators -> values of the aggregates`; None without aggregates.
     num_aggregates: The number of aggregates. Their accumulators are the last outputs.
     at_clients: Whether the clients run the stage.
     inputs: The names of the elements of the parameter of `comp`.
@@ -69,7 +69,7 @@ class Stage:
     return list(self.comp.type_signature.result)[len(self.result_types) :]
 
   def octets(self) -> Octets:
-    """Serializes a clients' stage for other processes."""
+    """Returns a clients' stage in a form that other processes can `read`."""
     merge = self.merge and private_apis.computation_bytes(self.merge)
     return private_apis.computation_bytes(self.comp), merge, self.num_aggregates
 
@@ -127,7 +127,7 @@ class Program:
 
 
 def split(comp: tff.framework.ConcreteComputation, engine: context.GraphContext) -> Program:
-  """Cuts a computation with an argument into stages."""
+  """Cuts a computation, which must have a parameter, into stages that `engine` runs."""
   return _Splitter(private_apis.to_call_dominant(comp), engine).program()
 
 

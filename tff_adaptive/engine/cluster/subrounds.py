@@ -1,4 +1,4 @@
-"""Trains a cohort in parts, called subrounds. The server's stages run as a whole.
+"""Trains a cohort in parts, called subrounds. Stages of the server run as a whole.
 
 A result depends on the number of subrounds. It does not depend, in any bit, on where they are
 trained, in which order they end, or which of them are repeated.
@@ -20,11 +20,11 @@ class Workload(NamedTuple):
   """A clients' stage, its inputs, and the division of the cohort into subrounds.
 
   Attributes:
-    stage: The stage.
+    stage: The stage that trains the clients.
     inputs: A value for each input of the stage; for inputs divided among clients, a list by client.
     parts: The clients' positions in the cohort, for each subround.
     costs: The cost of each subround, in examples.
-    stored: Position of a result -> position of the input whose source stores the result.
+    stored: Maps the position of a result to that of the input whose source stores the result.
   """
 
   stage: stages.Stage
@@ -56,7 +56,7 @@ def train(workload: Workload) -> Outcome:
 
 
 def train_part(workload: Workload, part: Sequence[int]) -> tuple[list[Any], list[Any]]:
-  """Trains the clients of one subround; returns the accumulators, and the other results."""
+  """Trains the clients at the positions `part`. Returns accumulators and the other results."""
   is_divided = [wire.is_divided(t) for t in workload.stage.input_types]
   inputs = [[v[i] for i in part] if d else v for v, d in zip(workload.inputs, is_divided)]
   loaded = [client_references.resolve(v) if d else v for v, d in zip(inputs, is_divided)]
@@ -69,7 +69,7 @@ def train_part(workload: Workload, part: Sequence[int]) -> tuple[list[Any], list
 
 
 class SubroundContext(tff.framework.SyncContext):
-  """A TFF context that trains a cohort in subrounds, in this process or elsewhere.
+  """A TFF context that trains a cohort in parts (subrounds), in this process or elsewhere.
 
   A client-placed result is a sequence with one value for each client.
   """
@@ -169,7 +169,7 @@ def set_subround_context(
 
 
 def use_one_thread() -> None:
-  """Makes each operation use one thread, as workers do: some sums depend on this number."""
+  """Makes each operation use one thread, unless a number is set. Some sums depend on it."""
   if not tf.config.threading.get_intra_op_parallelism_threads():
     with contextlib.suppress(RuntimeError):  # TensorFlow has begun: the number is fixed.
       tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -17,7 +17,7 @@ from tff_adaptive.engine.graph import datasets, values
 
 
 class Keys(NamedTuple):
-  """The keys of clients' values that a worker loads from a source."""
+  """The keys by which a worker loads clients' values from a `client_references.Source`."""
 
   source: str  # The name of the source.
   pickled: bytes  # The list of the keys, pickled.
@@ -38,7 +38,7 @@ def member(type_spec: tff.types.Type) -> tff.types.Type:
 
 
 def encode(value: Any, type_spec: tff.types.Type) -> list[Any]:
-  """Returns the flat leaves of a value; for a divided value, a list with those of each client.
+  """Returns a value's flat leaves; for a divided value (see `is_divided`), a list for each client.
 
   A leaf is a NumPy array. The leaf of a sequence is the dataset's graph as bytes, or, if the value
   is a list of elements, a list of encoded elements.
@@ -90,7 +90,7 @@ def decode(flat: list[Any], type_spec: tff.types.Type) -> Any:
 
 
 def to_python(flat: list[Any], type_spec: tff.types.Type) -> Any:
-  """Like `decode`, with the Python containers that the type names."""
+  """Inverts `encode` as `decode` does, but with the Python containers that the type names."""
   if is_divided(type_spec):
     return [to_python(row, type_spec.member) for row in flat]
   type_spec = member(type_spec)
@@ -117,13 +117,13 @@ def _element_spec(type_spec: tff.types.Type) -> Any:
 
 
 def in_order(pieces: Sequence[Sequence[Any]], parts: Sequence[Sequence[int]]) -> list[Any]:
-  """Returns the clients' values from all subrounds in the order of the cohort."""
+  """Joins each subround's values, `pieces`, in the cohort's order; `parts` has the positions."""
   pairs = [pair for part, piece in zip(parts, pieces) for pair in zip(part, piece)]
   return [value for _, value in sorted(pairs, key=lambda pair: pair[0])]
 
 
 def cost(value: Any, type_spec: tff.types.Type) -> int:
-  """Returns a client's cost: the most examples of its sequences, and at least 1."""
+  """Returns a client's cost: the number of examples of its longest sequence, at least 1."""
   if isinstance(value, client_references.ClientReference):
     return max(1, value.num_examples)
   leaves = zip(values.flatten(value, type_spec), values.leaf_types(type_spec))
