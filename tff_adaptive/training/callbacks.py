@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class RunInfo:
-  """Facts about a run that begins or is resumed.
+  """Facts about a run, which `Callback.begin` gets when the run begins or is resumed.
 
   Attributes:
     output_dir: The run's folder; None for a run that writes nothing.
@@ -26,10 +26,10 @@ class RunInfo:
 
 
 class Callback:
-  """The base class of callbacks. `training.train` calls the methods; each does nothing here.
+  """The base class of callbacks, whose methods `training.train` calls. By default they do nothing.
 
-  The callbacks are called in their order, from the thread that trains. If one raises an error, the
-  finished rounds are saved and the run ends.
+  Callbacks are called in the order in which `train` got them, from the thread that trains. If one
+  raises an error, the finished rounds are saved and the run ends.
   """
 
   def begin(self, run: RunInfo) -> None:
@@ -39,21 +39,21 @@ class Callback:
     """Called before a round's clients are loaded; rounds count from 1."""
 
   def columns(self) -> Mapping[str, float]:
-    """Returns columns to add to the round's row. Called after the process has run."""
+    """Returns columns, name -> number, to add to the row of the round that was just trained."""
     return {}
 
   def round_end(self, row: Mapping[str, Any]) -> None:
     """Called with each recorded row, including that of round 0.
 
     Args:
-      row: Column -> number, with the evaluation's columns if the round was evaluated.
+      row: The values in metrics.csv by column name. Evaluated rounds have further columns.
     """
 
   def checkpoint(self, round_number: int) -> None:
     """Called after the state of a round has been saved."""
 
   def summary(self, rounds: int) -> Mapping[str, Any]:
-    """Returns entries to add to summary.json, after `rounds` rounds."""
+    """Returns entries to add to the summary.json of a run that has done `rounds` rounds."""
     del rounds
     return {}
 
@@ -113,10 +113,10 @@ class PrivacyCallback(Callback):
 
 
 class RayCallback(Callback):
-  """A callback that names the round in messages of Ray's workers, and adds counters to its row.
+  """A callback that names each round in messages of Ray's workers, and adds columns to its row.
 
-  The columns are seconds_waiting (for workers), bytes_to_workers, bytes_from_workers and
-  subrounds_retried.
+  The columns are the round's seconds_waiting (for workers), bytes_to_workers, bytes_from_workers
+  and subrounds_retried (parts of the cohort that were given to a worker again).
   """
 
   def __init__(self, context: Any):

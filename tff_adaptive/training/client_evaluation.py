@@ -30,7 +30,7 @@ class Group:
     fine_tuned_on: An object with the same clients and the examples to fine-tune on. None for no
       personalization.
     max_examples: A client is evaluated on at most this number of its first examples; None for all.
-    max_tuning_examples: The same limit for the examples of `fine_tuned_on`.
+    max_tuning_examples: The same limit for a client's examples in `fine_tuned_on`.
   """
 
   clients: protocols.ClientData
@@ -41,12 +41,13 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class ClientReport:
-  """The results of an evaluation by client.
+  """The results of an evaluation on each client.
 
   Attributes:
-    columns: Column -> number, for `clients_GROUP_METRIC_STATISTIC`. METRIC begins with `inference_`
-      for the weights for inference, and with `personalized_` after fine-tuning.
-    table: A CSV text with a heading and a line for each client.
+    columns: Values by name, `clients_GROUP_METRIC_STATISTIC`: the name of a group, a metric, and
+      one of `client_distribution.STATISTICS`. METRIC begins with `inference_` if the state's
+      `inference_weights` are evaluated, and with `personalized_` if the model was fine-tuned.
+    table: CSV text with a heading and a line for each client of each group.
   """
 
   columns: dict[str, float]
@@ -71,12 +72,12 @@ class ClientEvaluation:
 
     Args:
       model: The model.
-      groups: Name -> group of clients.
+      groups: The groups of clients by name.
       rounds_per_evaluation: The number of rounds between evaluations, >= 1. Round 0 and the last
         round are evaluated too.
-      most_clients: The maximum number of clients of a group, the same ones each time; None for all.
-      personalize: A function that fine-tunes, see `build_personalization`; None for none.
-      seed: The seed of the choice of these clients.
+      most_clients: The most clients of a group that are evaluated, chosen once; None for all.
+      personalize: A function that fine-tunes, from `build_personalization`; None for no tuning.
+      seed: The seed by which `most_clients` clients are chosen, >= 0.
       batch_size: The number of examples that are evaluated at once.
     """
     self._metrics = model.metric_names
@@ -130,7 +131,7 @@ class ClientEvaluation:
   def _personalized(
     self, weights: Any, group: Group, ids: Sequence[str], number: int
   ) -> np.ndarray:
-    """Returns the metrics' sums [clients, metrics, 2], each client's after fine-tuning on it."""
+    """Fine-tunes on each client. Returns numerators and denominators, [clients, metrics, 2]."""
     tuning, personalize = group.fine_tuned_on, self._personalize
     assert tuning is not None
     assert personalize is not None

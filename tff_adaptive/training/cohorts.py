@@ -26,8 +26,8 @@ class Cohort:
 
   Attributes:
     client_ids: The clients' ids, in the order of `working_order`.
-    data: The result of `client.client_arrays` for each client, or a `ClientReference` to it. A
-      client's number is its position among all ids.
+    data: Each client's arrays, from `client.client_arrays`, or a `ClientReference` to them. They
+      have the client's number, which is its position among the ids of all clients.
     client_examples: The number of examples of each client.
     plan: The plan of the round; None in a run without a population.
     client_steps: The number of local steps of each client; None in a run without a population.
@@ -40,7 +40,7 @@ class Cohort:
   client_steps: Sequence[int] | None = None
 
   def check_finite(self) -> None:
-    """Raises ValueError if data are not finite. The error names the client, array and row."""
+    """Raises ValueError, with client, array and row, if a client's data have NaN or infinity."""
     for client_id, (examples,) in zip(self.client_ids, client_references.resolve(self.data)):
       for name in 'x', 'y':
         array = np.asarray(examples[name])
@@ -95,7 +95,7 @@ def sample(seed: int, round_number: int, num_clients: int, cohort_size: int) -> 
     int64 [cohort_size], positions in [0, num_clients).
 
   Raises:
-    ValueError: If there are fewer clients than `cohort_size`.
+    ValueError: If `cohort_size` is out of its range.
   """
   _check_size(cohort_size, num_clients)
   generator = draws.generator(seed, round_number)
@@ -111,7 +111,7 @@ def _check_size(cohort_size: int, num_clients: int) -> None:
 
 
 def working_order(sizes: Sequence[int]) -> list[int]:
-  """Returns the order in which the clients are given to an engine that trains a few at once.
+  """Returns the order in which clients of these sizes go to an engine that trains a few at once.
 
   Large clients come early, so that small ones fill the processors at the end. The largest client
   comes fourth: updates are added up in this order, and the first three need not wait for it.
@@ -126,11 +126,11 @@ def working_order(sizes: Sequence[int]) -> list[int]:
 def simulate(
   config: TrainingConfig, clients: protocols.ClientData
 ) -> population_rounds.Simulation | None:
-  """Returns the simulation of a run's population, or None if it has none. Loads no client.
+  """Returns the simulation of a run's population, or None if `config` has none. Loads no client.
 
   Raises:
     ValueError: If there are fewer clients than `clients_per_round`, or the population does not fit
-      the clients. It is no error if fewer are available in a round, or `over_select` asks for more.
+      them. A round that lacks available clients, or clients for `over_select`, raises no error.
   """
   _check_size(config.clients_per_round, len(clients.client_ids))
   population, costs = config.population, config.cost_model
@@ -170,11 +170,11 @@ def older_models(config: TrainingConfig, clients: protocols.ClientData) -> int:
 
 
 class CohortLoader:
-  """Loads cohorts. The next one is loaded in the background while a round trains.
+  """Loads the cohort of each round, in the background while the round before it trains.
 
   Attributes:
     source: The source of the clients' data.
-    by_reference: Whether cohorts have references to clients' data, so that none are loaded here.
+    by_reference: Whether cohorts have references to clients' data, which are then not loaded here.
   """
 
   def __init__(
@@ -191,7 +191,7 @@ class CohortLoader:
       simulation: The simulation of the population. With None all clients are available and finish.
 
     Raises:
-      ValueError: If an id occurs twice.
+      ValueError: If a client's id occurs twice.
     """
     self.source = ClientSource(clients, config.max_examples_per_client)
     self.by_reference = False

@@ -35,7 +35,7 @@ class TrainingConfig:
   Attributes:
     rounds: Number of rounds of the whole run, >= 1. Round 0 is the initial model.
     clients_per_round: Number of clients drawn in each round, uniformly without replacement, >= 1.
-    seed: The seed of the draws, >= 0.
+    seed: The seed by which clients are drawn and the population is simulated, >= 0.
     max_examples_per_client: At most this number of a client's first examples is used; None for all.
     rounds_per_evaluation: The number of rounds between evaluations, >= 1. Round 0 and the last
       round are evaluated too.
@@ -46,7 +46,7 @@ class TrainingConfig:
     client_state_store: Where client states are kept between checkpoints: 'memory', the memory of
       this process, or 'shards', files beside the checkpoint, which workers read and write
       themselves if they see the folder. A resumed run keeps the place with which it began.
-    metric: The name of the metric that progress shows and that `target` is about.
+    metric: The name of the model's metric that the progress display shows and `target` refers to.
     cost_model: If given, metrics.csv and summary.json report the costs of rounds.
     population: If given, it determines availability, speed and failures of clients, and each
       round's virtual time is reported. It needs a `cost_model`. With None every drawn client
@@ -54,7 +54,7 @@ class TrainingConfig:
     synchrony: If given, training is asynchronous: the server does not wait for all clients, a round
       is a server step, and `clients_per_round` is the size of the server's buffer. It needs a
       `population`, and a process built with `ClientTraining(versions=older_models(...))`.
-    target: If given, summary.json says when `metric` on validation data first reached it.
+    target: If given, summary.json says when `metric` on validation data first was as good as this.
     stop_at_target: Whether the run ends with the evaluation in which the global model, or the one
       for inference, reaches the target. The run is then complete.
   """

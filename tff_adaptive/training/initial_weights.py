@@ -18,12 +18,12 @@ def initial_weights_from(path: str, model: 'models.Model') -> tuple[np.ndarray, 
     path: A run's folder, a .keras or .npz file, or the folder in which scripts/export.py wrote one.
       A run gives its global model or its weights for inference, whichever had the better value of
       the run's metric in the last evaluation.
-    model: The model that starts from the weights. If both have names, weights are matched by name.
-      Otherwise they must have the model's shapes in the model's order.
+    model: The model that starts from the weights. Weights are matched by name if they have names in
+      the file and the model. Otherwise they must have the model's shapes in the model's order.
 
   Raises:
     ValueError: If there is no such run or file, if its weights do not fit (the message names the
-      first difference), or if arrays of a .keras file that are not trained differ.
+      first difference), or if a .keras file's arrays that are not trained differ from the model's.
   """
   path = file_of(path)
   if os.path.isdir(path):
@@ -32,7 +32,7 @@ def initial_weights_from(path: str, model: 'models.Model') -> tuple[np.ndarray, 
 
 
 def file_of(path: str) -> str:
-  """Returns a path with ~ replaced. If it is an exported folder, returns its file of weights."""
+  """Returns the path of the weights in a folder that export.py wrote, else `path`; expands ~."""
   path = os.path.expanduser(path)
   files = (os.path.join(path, name) for name in ('model.keras', 'model.npz'))
   return next(filter(os.path.isfile, files), path)

@@ -64,8 +64,8 @@ def train(
 ) -> TrainingResult:
   """Trains a run to the end; resumes it if `output_dir` has a checkpoint.
 
-  Two runs with the same arguments give the same rows, except for the columns `seconds_*`. A run
-  that was interrupted at any time and resumed gives these rows too.
+  Two runs with the same arguments write the same rows to metrics.csv, except for the columns
+  `seconds_*`. So does a run that was interrupted at any time and resumed.
 
   Args:
     process: A `tff.learning.templates.LearningProcess`, or a process whose clients keep a state:
@@ -80,18 +80,18 @@ def train(
       and summary.json go there. None writes nothing.
     run_id: An id that is stored in the checkpoint. A checkpoint with another id is refused.
     callbacks: The callbacks, whose methods are called in this order; see `Callback`.
-    stop: A request to end early, which is checked between rounds. By default there is none. Ctrl-C
-      in a program raises KeyboardInterrupt after the last whole round has been saved.
-    test_fn: Like `evaluate_fn`, on test data. A complete run calls it, for `test` in the summary.
-    client_evaluation: Evaluates the models on each client. Its columns are added to the rows, and
-      each evaluation writes a file with the clients' values.
+    stop: An object by which another thread or a signal ends the run early, between rounds. With
+      None, Ctrl-C raises KeyboardInterrupt after the last whole round has been saved.
+    test_fn: Like `evaluate_fn`, on test data, for `test` in the summary of a complete run.
+    client_evaluation: Evaluates the models on each client, adds columns to the rows, and gives the
+      clients' values, which are written to a file for each evaluation.
     show_progress: Whether to write progress to standard error.
     resume_from: The checkpoint to resume from, 'latest' or, if that is damaged, 'previous'. The
       rounds after the checkpoint are dropped.
     settings: Settings that config.json records in addition to `config`: name -> number, string,
       bool or list, such as algorithm='fed_yogi' or client_learning_rate=0.03. Reports name and
-      group runs by them, and a run with other settings is not resumed. A `runs.config.Record` is
-      recorded instead of `config` and `settings`.
+      group runs by them; a run is resumed only with the same ones. A `runs.config.Record` replaces
+      `config` and these settings in config.json.
 
   Raises:
     NonFiniteWeightsError: If the model diverged. The last checkpoint is kept.
@@ -102,7 +102,7 @@ def train(
     ValueError: If there are fewer clients than `config.clients_per_round`, the population does not
       fit the clients, or a setting cannot be recorded. Also if the process was built without
       `batching`, or without `step_limits` for a population that limits steps.
-    TypeError: If `clients` lacks one of its methods.
+    TypeError: If `clients` lacks `client_ids` or one of the methods.
   """
   rounds.check_takes_arrays(process, config)
   if config.synchrony and any(isinstance(c, callbacks_lib.PrivacyCallback) for c in callbacks):
@@ -216,7 +216,7 @@ class _Run:
     return result
 
   def _train_round(self, number: int) -> rounds.Round:
-    """Trains a round and records its row. The caller takes over the new states."""
+    """Trains a round and records its row. The caller stores the new states."""
     for callback in self._callbacks:
       callback.round_begin(number)
     finished = self._trainer.run(number, self._files.state)
@@ -239,7 +239,7 @@ class _Run:
     return result
 
   def _of_clients(self, state: Any, number: int) -> dict[str, float]:
-    """Evaluates by client if this is due, and writes a file. Returns the columns, or {} if not."""
+    """Evaluates on each client and writes a file. Returns the columns; {} if this is not due."""
     evaluation = self._client_evaluation
     if evaluation is None or not evaluation.is_due(number, self._config.rounds):
       return {}
@@ -307,7 +307,7 @@ class _Run:
 def _write_config(
   folder: str, record: config_file.Record, run_id: str, clients: Any, model: Any
 ) -> None:
-  """Writes config.json, or notes a resumed run's changes in it. The checkpoint file is locked."""
+  """Writes config.json, or notes in it what a resumed run changes. Needs the checkpoint's lock."""
   if os.path.exists(os.path.join(folder, config_file.FILE)):
     record.note_changes(folder)
     return

@@ -1,7 +1,7 @@
-"""Stores the older models of an asynchronous run, each in a numbered slot.
+"""Stores an asynchronous run's older models, with which clients still train, in numbered slots.
 
-They are in `distributor` of the server state, each stored by itself, so that replacing one copies
-no other. A step gets a stack of those with which its clients began; a checkpoint has all of them.
+The slots are in `distributor` of the server state, each as an array, so that replacing one copies
+no other. A step gets a stack of the older models with which its clients began, a checkpoint of all.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import tree
 
 
 class Slots:
-  """One weight of all older models, which NumPy converts to an array [slots, ...].
+  """One of the model's weights in all older models; NumPy converts it to an array [slots, ...].
 
   Attributes:
     rows: The weight in each slot, an array [1, ...].
@@ -26,7 +26,7 @@ class Slots:
 
 
 def apart(state: Any, num: int) -> Any:
-  """Splits the stack of older models of a server state into `num` slots; added slots are zero."""
+  """Returns a server state with its stack of older models split into `num` slots, new ones 0."""
 
   def rows(stack: Any) -> Slots:
     stack = np.asarray(stack)
@@ -55,9 +55,9 @@ def given(state: Any, needed: Sequence[int]) -> Any:
 
 
 def kept(state: Any, older: Any, slot: int) -> Any:
-  """Returns the server state after a step, with all models of `older` again.
+  """Returns the server state after a step, with all older models, which `older` has, put back.
 
-  The model before the step, which `state.distributor` is, replaces the one in `slot`, if not -1.
+  The process left the model before the step in `distributor`. It goes to `slot`, unless that is -1.
   """
 
   def put(leaf: Slots, row: Any) -> Slots:

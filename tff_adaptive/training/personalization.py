@@ -30,9 +30,9 @@ def build_personalization(
     learning_rate: The run's client rate as a function of the round, counted from 0.
 
   Returns:
-    `(weights, data, client, rounds) -> weights`, with trainable weights, data `OrderedDict(x, y)`,
-    the client's number and the number of rounds done. Both numbers determine the order of the
-    examples. If fine-tuning diverges, the function returns the weights unchanged.
+    `(weights, data, client, rounds) -> weights`. The weights are the trainable ones, `data` is
+    `OrderedDict(x=..., y=...)`. The client's number and the number of rounds done determine the
+    order of the examples. If fine-tuning diverges, the function returns the weights unchanged.
   """
   local = model_adapters.wrap(model)
   if training.batching is None:

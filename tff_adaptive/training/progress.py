@@ -56,7 +56,7 @@ class Progress(callbacks.Callback):
       self.message(f'Resumed after round {self._start}.')
 
   def round_end(self, row: Mapping[str, Any]) -> None:
-    """Shows a finished round, of which `row` has the metrics."""
+    """Shows a finished round; `row` is its row of metrics.csv."""
     round_number = int(row['round'])
     text = self._text(row, round_number)
     if self._bar is not None:
@@ -69,7 +69,7 @@ class Progress(callbacks.Callback):
       self.message(f'round {round_number}/{self._rounds}  {text}')
 
   def message(self, line: str) -> None:
-    """Writes a line of text, which is kept apart from the live line."""
+    """Writes a line of text; on a terminal it appears above the live line."""
     if self._bar is not None:
       self._bar.console.print(line, markup=False, highlight=False)
       return

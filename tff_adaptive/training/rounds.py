@@ -19,12 +19,12 @@ Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-  """The results of a round, which are not yet part of the run.
+  """The results of a round, which the caller then adds to the run.
 
   Attributes:
     server_state: The new server state.
     client_ids: The ids of the cohort's clients.
-    client_states: The cohort's new states; None if clients keep no state.
+    client_states: The new state of each of these clients; None if clients keep no state.
     row: The round's row of metrics.csv.
     passes: Whether `virtual_seconds_per_evaluation` makes an evaluation due after the round.
   """

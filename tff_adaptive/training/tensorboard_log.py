@@ -20,12 +20,12 @@ class EventLog(callbacks.Callback):
   """A callback that writes each round's columns as scalars in TensorBoard's event format."""
 
   def __init__(self, folder: str):
-    """Sets the folder of the event files, which is created if necessary."""
+    """Sets the folder of the event files, which `begin` creates if necessary."""
     self._folder = folder
     self._file: Any = None
 
   def begin(self, run: callbacks.RunInfo) -> None:
-    """Starts an event file. TensorBoard drops rounds from `run.first_round` on in earlier files."""
+    """Starts an event file, so that TensorBoard ignores older files from `run.first_round` on."""
     name = f'events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}'
     with saving(self._folder):
       os.makedirs(self._folder, exist_ok=True)
@@ -37,7 +37,7 @@ class EventLog(callbacks.Callback):
     self._write(event_pb2.Event(step=run.first_round, session_log=start))
 
   def round_end(self, row: Mapping[str, Any]) -> None:
-    """Writes one round's row; `round` is the step."""
+    """Writes one round's row; its value of `round` is TensorBoard's step."""
     values = [
       summary_pb2.Summary.Value(tag=tag(name), simple_value=float(value))
       for name, value in row.items()

@@ -1,4 +1,4 @@
-"""Callbacks for experiment trackers, which log a run's parameters and its columns by round.
+"""Callbacks that log a run's parameters and its rows of metrics.csv to experiment trackers.
 
 A tracker's library is imported when the run begins. Its own environment variables say where it
 logs. MLflow reads MLFLOW_TRACKING_URI (default ./mlruns) and MLFLOW_EXPERIMENT_NAME (default
@@ -21,10 +21,10 @@ _RUN_ID = 'tff_adaptive.run_id'
 
 
 class _Tracker(callbacks.Callback):
-  """Passes rounds on to a tracker for as long as it accepts them.
+  """The base class of callbacks that log to a tracker, for as long as the tracker works.
 
   If the tracker cannot be opened, the run ends before its first round. If it fails later, this is
-  reported once and the run continues without it. metrics.csv has all rounds in any case.
+  reported once and the run continues without logging. metrics.csv has all rounds in any case.
   """
 
   service = ''  # The tracker's name.
@@ -33,7 +33,7 @@ class _Tracker(callbacks.Callback):
   _finish: Callable[..., None]  # Ends the tracker's run, which failed if the result is None.
 
   def __init__(self, run_id: str, name: str, parameters: Mapping[str, Any]):
-    """Sets the values to log.
+    """Creates the callback.
 
     Args:
       run_id: The run's id, by which a resumed run finds what it logged before.
