@@ -1,7 +1,7 @@
 """Computes the costs of a round: bytes sent, local steps and gradients. Imports no TensorFlow.
 
-`algorithms.counts` counts what a client of an algorithm sends and computes. For this package's
-algorithms the bytes are the published ones, as in table 5 of "AdaBest" (Varno et al., 2022).
+`algorithms.counts` counts what a client receives, sends and computes. For published algorithms it
+gives the published bytes (table 5 of "AdaBest", Varno et al., 2022), even if more are sent here.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ class CostModel:
     return round(self.counts.down * each), round(self.counts.up * each)
 
   def local_steps(self, num_examples: int) -> int:
-    """Returns a client's number of local steps: `fixed_steps` if given, else E ceil(n_i / B)."""
+    """Returns a client's local steps, which are `fixed_steps` or all batches of all epochs."""
     if self.fixed_steps is not None and num_examples:
       return self.fixed_steps
     return self.epochs * self._batches(num_examples)

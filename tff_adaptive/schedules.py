@@ -32,7 +32,7 @@ class Schedule:
   """The base class of schedules. Subclasses override `_rate`, which is constant in this class.
 
   Attributes:
-    name: The entry of `registry.SCHEDULES` that describes the schedule's hyperparameters.
+    name: The name of the entry of `registry.SCHEDULES` with the schedule's hyperparameters.
     base_rate: The rate of round 0 without warm-up; finite and >= 0.
     warmup_rounds: w, the number of rounds of linear warm-up; 0 for none.
   """
@@ -80,7 +80,7 @@ class Constant(Schedule):
 
 @dataclasses.dataclass(frozen=True)
 class InvSqrt(Schedule):
-  """The rate is base_rate / sqrt(t + 1).
+  """The rate in round t is base_rate / sqrt(t + 1).
 
   This is INVSQRT of "Adaptive Federated Optimization" (https://arxiv.org/abs/2003.00295), which
   writes eta_l / sqrt(t) and counts rounds from 1.
@@ -149,7 +149,7 @@ class Diminishing(Schedule):
 
   @property
   def gamma(self) -> float:
-    """Returns gamma = max(8 * kappa, E)."""
+    """Returns gamma = max(8 * kappa, local_steps)."""
     return max(8.0 * self.kappa, float(self.local_steps))
 
   def _rate(self, t: Any) -> Any:
@@ -157,14 +157,14 @@ class Diminishing(Schedule):
 
 
 def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
-  """Returns a schedule for TensorFlow: a function from an int32 to a float32 scalar tensor.
+  """Returns a function from a round, an int32 scalar tensor, to its rate, a float32 scalar tensor.
 
   Args:
     schedule: A rate, or a function of the round, counted from 0. The function is a schedule of this
       module, a Python function of an int, or a function of an integer tensor (which must compare by
       `tf.equal`, because == compares identities in a TFF computation). The last two are told apart
-      by a call with the int 0. If this returns a number, the function's first `TABLE_ROUNDS` rates
-      become a table in the graph, and later rounds fail. Otherwise it is called with a tensor.
+      by a call with the int 0. A function that then returns a number becomes a table of its first
+      `TABLE_ROUNDS` rates in the graph, and later rounds fail. Other functions get a tensor.
   """
   function: Any = schedule if callable(schedule) else Constant(schedule)
   rates: list[Any] = []  # The table, which is made once and used in all graphs.

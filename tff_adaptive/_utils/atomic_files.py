@@ -64,7 +64,7 @@ def place_new(temporary: str, path: str) -> None:
 
 
 def remove_leftovers(folder: str, names: Iterable[str]) -> None:
-  """Removes the temporary files of `names` that killed processes left in a folder."""
+  """Removes the temporary files that killed processes left in a folder when writing `names`."""
   # `tempfile` puts eight characters in the middle of a name.
   parts = [map(re.escape, os.path.splitext(name)) for name in names]
   patterns = [re.compile(rf'\.{stem}\.[a-z0-9_]{{8}}{ending}') for stem, ending in parts]

@@ -1,4 +1,4 @@
-"""References to clients' values (datasets or states): small keys that are sent in their place.
+"""References to clients' values (datasets or states), which are sent in place of the values.
 
 A process that uses a value loads it by its key, from its own copy of the source.
 """
@@ -21,7 +21,7 @@ class StoringSource(Source, Protocol):
   """A source that also stores new values."""
 
   def store(self, keys: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    """Stores new values of the keys' clients. Returns a small, picklable receipt for each.
+    """Stores new values of the keys' clients. Returns a small, picklable receipt for each value.
 
     A call can be repeated with the same values, which changes nothing.
     """
@@ -53,7 +53,7 @@ class ClientReference:
   Attributes:
     source: The source that loads the value.
     key: The value's key in the source. It is hashable, and small because it is sent to workers.
-    num_examples: The number of examples, if the value is a dataset.
+    num_examples: The number of examples if the value is a dataset, else 1.
   """
 
   source: Source
@@ -69,14 +69,14 @@ def is_referenced(values: Sequence[Any]) -> bool:
 
 
 def resolve(values: Sequence[Any]) -> Sequence[Any]:
-  """Returns clients' values; if they are references, loads the values."""
+  """Returns clients' values, which are loaded if `values` are references to one source."""
   if not is_referenced(values):
     return values
   return values[0].source.load([v.key for v in values])
 
 
 def client_of(key: Any) -> Any:
-  """Returns the client's id if a key is a tuple, which begins with the id; else the key itself."""
+  """Returns the client's id in a key: the first item if the key is a tuple, else the key."""
   return key[0] if isinstance(key, tuple) and key else key
 
 

@@ -1,4 +1,4 @@
-"""NumPy's random draws from a run's seed, with a stream of their own for each purpose.
+"""NumPy's random draws from a run's seed, with a separate stream for each purpose.
 
 A round's cohort is drawn from (seed, round), and its failures from (seed, round, purpose). Draws
 for the whole run have a number in place of the round that no round has. For TensorFlow's draws see

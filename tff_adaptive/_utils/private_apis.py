@@ -215,7 +215,7 @@ def initialize_op(message: Any) -> str:
 
 
 def tensor_names(binding: Any) -> list[tuple[str, bool]]:
-  """Returns (tensor name, whether it is a sequence) for each leaf of a `parameter` or `result`."""
+  """Returns (tensor name, is sequence) for each leaf of a message's `parameter` or `result`."""
   kind = binding.WhichOneof('binding')
   if kind is None:
     return []
@@ -227,7 +227,7 @@ def tensor_names(binding: Any) -> list[tuple[str, bool]]:
 
 
 def attach(comp: Any, key: str, *values: Any) -> None:
-  """Keeps values alive as long as a computation, in a list that is its attribute `key`."""
+  """Keeps values alive as long as a computation, in a list, the computation's attribute `key`."""
   vars(comp).setdefault(key, []).extend(values)
 
 
@@ -248,7 +248,7 @@ def serializable() -> type:
 
 
 def watch_worker_starts(watch: Callable[[int], None]) -> bool:
-  """Makes TFF start its later workers in sessions of their own; calls `watch` with each one's pid.
+  """Makes TFF start its workers from now on in sessions of their own; `watch` gets each one's pid.
 
   TFF has no hook for this, so the `subprocess.Popen` that it uses is replaced. In its own session a
   worker does not receive Ctrl-C from the terminal, and the program can finish its round. Returns
@@ -296,7 +296,7 @@ def forget_workers() -> None:
 
 
 def replace_queries(query: Any, total: Any, below: Any) -> None:
-  """Replaces the queries of the sum and of the share below the clip in an adaptive clip query."""
+  """Sets an adaptive clip query's queries for the sum (`total`) and the share `below` the clip."""
   query._sum_query = total
   query._quantile_estimator_query._below_estimate_query = below
 
@@ -311,7 +311,7 @@ def ray_attempt() -> int:
 
 
 def ray_nodes(task_id: bytes) -> list[str]:
-  """Returns the ids of the nodes to which Ray gave a task, in order, as far as the head knows."""
+  """Returns the ids of the nodes of a task's attempts, in order, as far as Ray's head knows."""
   from ray._private import state
   from ray.core.generated import gcs_pb2
 

@@ -20,7 +20,7 @@ def fold(seed: tf.Tensor, *numbers: Any) -> tf.Tensor:
 def scramble(seed: tf.Tensor) -> tf.Tensor:
   """Derives an int32 [2] seed to which a caller may add small numbers, such as that of a step.
 
-  A seed from `fold` is [hash of the earlier numbers, last number]. If it were used for this, a sum
-  could be the seed of a neighbouring number.
+  A seed from `fold` is [hash of the earlier numbers, last number]. If a caller added 1 to it, the
+  sum could be the seed that `fold` derives for the next last number.
   """
   return tf.random.stateless_uniform([2], seed, None, None, tf.int32)

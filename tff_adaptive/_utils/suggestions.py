@@ -11,7 +11,7 @@ def nearest(name: str, names: Iterable[str]) -> list[str]:
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
-  """Returns a one-line message about an unknown name; `kind` says of what, such as 'algorithm'."""
+  """Returns a one-line message that `name`, of a `kind` such as 'algorithm', is unknown."""
   names = list(names)
   if not names:
     return f'unknown {kind} {name!r}. There are none.'

@@ -104,7 +104,7 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
 
 
 def place(error: BaseException) -> Place | None:
-  """Returns the line of a user's file where an error or its cause arose, or None if elsewhere."""
+  """Returns the line of a user's file where an error or its cause arose; None if there is none."""
   paths = {module.__file__ for name, module in list(sys.modules.items()) if is_module(name)}
   found, seen = None, set()
   link: BaseException | None = error

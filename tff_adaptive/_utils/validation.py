@@ -61,7 +61,7 @@ def instance(name: str, value: Any, kind: type, hint: str) -> None:
 
 
 def whole_number(name: str, value: Any, low: int, hint: str, high: int = _INT64_MAX) -> Any:
-  """Returns `value`. Raises TypeError unless it is an integer, ValueError if it is out of range."""
+  """Returns `value` if it is an integer in [low, high]. Raises TypeError or ValueError if not."""
   if isinstance(value, bool) or not isinstance(value, numbers.Integral):
     raise TypeError(f'{name} must be a whole number, found {value!r}: {hint}.')
   if value < low:

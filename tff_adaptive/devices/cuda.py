@@ -26,12 +26,12 @@ _LIBRARIES = {
 
 
 def missing_libraries() -> list[str]:
-  """Returns the libraries, including NVIDIA's driver, that TensorFlow needs but does not find."""
+  """Returns the libraries, also NVIDIA's driver, that TensorFlow needs for GPUs and cannot open."""
   return [name for name, folder in _LIBRARIES.items() if not opens(name, folder)]
 
 
 def explain(build: Mapping[str, Any]) -> str:
-  """Says why TensorFlow has no GPU, and what to do, given `tf.sysconfig.get_build_info()`."""
+  """Returns why TensorFlow has no GPU, and a remedy; `build` is `tf.sysconfig.get_build_info()`."""
   if not build.get('is_cuda_build'):
     return (
       'no GPU can be used: the installed TensorFlow is built without CUDA. Install the tensorflow'
@@ -73,7 +73,7 @@ def opens(name: str, folder: str) -> bool:
 
 
 def open_libraries() -> None:
-  """Opens NVIDIA's libraries, if installed with a driver. Call this before importing TensorFlow."""
+  """Opens NVIDIA's libraries if there is a driver. Call this before TensorFlow is imported."""
   build = private_apis.installed_build()
   has_packages = build.get('is_cuda_build') and any(map(os.path.isdir, _nvidia_folders()))
   if has_packages and opens(_DRIVER, ''):
@@ -88,7 +88,7 @@ def _nvidia_folders() -> list[str]:
 
 
 def check_libraries() -> None:
-  """Raises ValueError if TensorFlow lacks libraries for a GPU. Call this before slow imports."""
+  """Raises ValueError if TensorFlow is built without CUDA, or if a library of it is missing."""
   build = private_apis.installed_build()
   if not build.get('is_cuda_build') or missing_libraries():
     raise ValueError(explain(build))

@@ -1,4 +1,4 @@
-"""The devices of a round: one for the server, and those that share the clients."""
+"""The devices of a round: one for the server, and those among which clients are divided."""
 
 import contextlib
 import dataclasses
@@ -28,7 +28,7 @@ class Placement:
 
   @property
   def server(self) -> str | None:
-    """Returns the server's device."""
+    """Returns the server's device, or None if TensorFlow chooses it."""
     return self.clients[0]
 
   @property
@@ -37,14 +37,14 @@ class Placement:
     return self.clients != (None,)
 
   def clients_together(self, num_clients: int) -> int:
-    """Returns how many of `num_clients` train together by default, if the model allows it."""
+    """Returns how many of `num_clients` a device trains at once by default, if the model can."""
     if not self.is_gpu:
       return 1
     return max(1, min(MOST_TOGETHER, -(-num_clients // len(self.clients))))
 
 
 def check(device: str) -> None:
-  """Raises ValueError, with the reason, unless a device of `cuda.DEVICES` is available."""
+  """Raises ValueError, with the reason, unless `device` is in `cuda.DEVICES` and available."""
   if device not in cuda.DEVICES:
     raise ValueError(f'device is {device!r}; it must be one of {", ".join(cuda.DEVICES)}')
   if device != 'cpu':

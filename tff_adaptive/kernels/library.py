@@ -77,7 +77,7 @@ def _load() -> Any:
 
 
 def cache_folder() -> pathlib.Path | None:
-  """Returns the folder for the compiled library, or None if none is writable by the user alone."""
+  """Returns the library's folder, or None if it cannot be made or others may write to it."""
   base = os.environ.get('XDG_CACHE_HOME') or os.path.join(os.path.expanduser('~'), '.cache')
   folder = pathlib.Path(base) / 'tff_adaptive'
   if not folder.is_absolute():  # Without a home, code would be run from the current folder.
@@ -98,7 +98,7 @@ def _cpu_flags() -> set[str]:
 
 
 def _made(command: list[str], folder: pathlib.Path, name: str) -> Any:
-  """Compiles, loads and stores the library. Other processes may do so at the same time."""
+  """Compiles, loads and stores the library; returns its module. Other processes may do the same."""
   handle, part = tempfile.mkstemp('.so', '.lstm-', folder)
   os.close(handle)
   try:

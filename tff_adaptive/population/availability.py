@@ -8,8 +8,8 @@ import numpy as np
 
 from tff_adaptive._utils import draws, validation
 
-# (round from 1, virtual seconds at its beginning) -> bool [N], True for available clients. It may
-# have `seconds_to_next`, as `_TraceMask`: then a round without clients ends when one is available.
+# (round from 1, virtual seconds at its beginning) -> bool [N], True for available clients. If the
+# object has `seconds_to_next`, as `_TraceMask`, a round without clients lasts that long.
 Mask: TypeAlias = Callable[[int, float], np.ndarray]
 UNITS = ('rounds', 'hours')
 # A trace that begins later than this, three years after the run's beginning, has Unix times.
@@ -20,14 +20,14 @@ class Availability(Protocol):
   """The interface of classes that say which clients can be drawn."""
 
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
-    """Returns `(round, virtual seconds) -> bool [N]`, which is True for available clients.
+    """Returns `(round from 1, virtual seconds) -> bool [N]`, which is True for available clients.
 
     Args:
       client_ids: The ids of the N clients.
       seed: The run's seed.
 
     Raises:
-      ValueError: If the availability does not fit the clients.
+      ValueError: If a mapping lacks a client, or no client of the run could ever be available.
     """
 
 
@@ -44,7 +44,7 @@ class Always:
 
 @dataclasses.dataclass(frozen=True)
 class Independent:
-  """Client i is available in each round with probability p_i, independently.
+  """Client i is available with probability p_i, independently of other clients and rounds.
 
   Attributes:
     probability: p for all clients, in (0, 1], or a mapping from client id to p_i, each in [0, 1].
@@ -81,15 +81,15 @@ class Independent:
 
 @dataclasses.dataclass(frozen=True)
 class Diurnal:
-  """Each client is available for a share of each day, which is shifted by the client's phase.
+  """Each client is available for a share of each day; the client's phase says for which part.
 
   A client is available while (time / period + phase) mod 1 < share.
 
   Attributes:
     period: Length of a day, above 0, in rounds or in virtual hours.
-    unit: 'rounds' or 'hours'.
+    unit: The unit of the time and the period, 'rounds' or 'hours'.
     share: The share of a day in which a client is available, in (0, 1].
-    phases: Client id -> phase in [0, 1). None draws the phases uniformly by the seed.
+    phases: Phases in [0, 1) by client id. With None the run's seed draws them uniformly.
   """
 
   period: float = 24.0
@@ -131,7 +131,7 @@ class Trace:
   is available when a round begins, the round lasts until the next interval of a client of the run.
 
   Attributes:
-    intervals: Client id -> its intervals (from, until) in virtual seconds since the run's
+    intervals: By client id, intervals (from, until) in virtual seconds since the run's
       beginning, with 0 <= from < until; `until` is exclusive. A client without intervals is never
       available. The first interval must begin before 10^8 seconds, which excludes Unix times.
   """
@@ -154,7 +154,7 @@ class Trace:
       )
 
   def unmatched(self, client_ids: Sequence[str]) -> str | None:
-    """Returns a message about ids that only the trace or only the run has, or None if none."""
+    """Returns a message about ids that only the trace or only the run has; None if they agree."""
     known = {client for client, pairs in self.intervals.items() if len(pairs)}
     strangers, never = len(known - set(client_ids)), len(set(client_ids) - known)
     if not strangers and not never:
@@ -200,7 +200,7 @@ class _TraceMask:
     return available
 
   def seconds_to_next(self, seconds: float) -> float:
-    """Returns the seconds, above 0, until a client is available; none may be at `seconds`."""
+    """Returns the virtual time from `seconds`, at which no client is available, until one is."""
     now = seconds % self._length
     later = self._begins[self._begins > now]
     begin = later.min() if later.size else self._begins.min() + self._length
@@ -213,7 +213,7 @@ class _TraceMask:
 
 
 def by_client(values: Mapping[str, float], client_ids: Sequence[str], name: str) -> np.ndarray:
-  """Returns the clients' values, float64 [N]. Raises ValueError if a client has no value."""
+  """Returns the values of `client_ids`, float64 [N]. Raises ValueError if a client has none."""
   missing = [client for client in client_ids if client not in values]
   if missing:
     raise ValueError(

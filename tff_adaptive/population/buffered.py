@@ -30,13 +30,13 @@ class Buffered:
 
   Attributes:
     concurrency: M, the number of clients that train at a time, from B to the number of clients.
-    staleness: The factor s(tau) of a client's update. 'none' is 1. 'polynomial' is (1 + tau)^-a,
-      which is FedBuff's with a = 1/2. 'hinge' is 1 up to tau = b, then 1 / (a (tau - b) + 1).
-      'constant' is c for any tau above 0.
+    staleness: The kind of factor s(tau) of a client's update. 'none' is 1. 'polynomial' is
+      (1 + tau)^-a, FedBuff's with a = 1/2. 'hinge' is 1 up to tau = b, then 1 / (a (tau - b) + 1).
+      'constant' is 1 for tau = 0, else c.
     a: The a of 'polynomial' (default 0.5) and 'hinge' (default 10), above 0.
     b: The b of 'hinge', at least 0.
     c: The c of 'constant', in (0, 1].
-    max_staleness: An update with a larger tau is dropped when it arrives; None keeps all.
+    max_staleness: An update with a larger tau is dropped when it arrives; None keeps all updates.
     mixing: Whether an update is x - theta_i, with the present model x and the client's model
       theta_i. With SGD of rate alpha at the server, x becomes FedAsync's average (1 - alpha s) x +
       alpha s theta_i. If False, x is the model that the client began with, as in FedBuff.
@@ -77,21 +77,21 @@ class Buffered:
 
 @dataclasses.dataclass(frozen=True)
 class Arrivals(rounds.RoundPlan):
-  """The plan of a server step: the clients whose updates it takes, which are in the buffer.
+  """The plan of a server step, which uses the updates of the B clients in the buffer.
 
   `positions` are in the order of arrival. `available` counts the clients that were available when
   clients were last drawn. `selected`, `dropped` and `virtual_seconds` count from the last step;
   `finished` and `partial` count the clients in the buffer.
 
   Attributes:
-    staleness: int64 [B], tau of each client.
-    factors: float32 [B], s(tau) of each client.
+    staleness: int64 [B], the staleness tau of each client; see `Buffered`.
+    factors: float32 [B], the factor s(tau) of each client's update.
     slots: int64 [B], the slot of `training.older` with the model that each client began with; -1
       for the present model.
     store: The slot that stores the present model after the step; -1 if no client trains from it.
-    staleness_dropped: The largest tau that was dropped because of its age; 0 if none was.
+    staleness_dropped: The largest tau of the updates that `max_staleness` dropped; 0 without any.
     under_way: Number of clients that are still training.
-    versions: Number of models with which the clients under way began, perhaps the present one too.
+    versions: Number of different models, present or older, with which the clients under way began.
   """
 
   staleness: np.ndarray
@@ -119,7 +119,7 @@ class Arrivals(rounds.RoundPlan):
     }
 
   def of_client(self, i: int, mixing: bool) -> dict[str, Any]:
-    """Returns the further entries of the i-th client's data; see `ClientTraining.versions`."""
+    """Returns the entries to add to the i-th client's data; see `ClientTraining.versions`."""
     return {
       'version': np.int32(self.needed.index(slot) if (slot := self.slots[i]) >= 0 else -1),
       'mixed' if mixing else 'discount': np.float32(self.factors[i]),
@@ -129,7 +129,7 @@ class Arrivals(rounds.RoundPlan):
 class _Client(NamedTuple):
   """A client that is training. Clients sort in the order of arrival, and no two are equal."""
 
-  time: float  # Of arrival, from the last step on: rounding errors do not grow with the run.
+  time: float  # Arrival, in seconds from the last step, so that rounding errors do not grow.
   dispatch: int
   position: int
   steps: int
@@ -164,7 +164,7 @@ class BufferedSimulation(rounds.Simulation):
       raise ValueError('over_select has no meaning with a buffer: leave it out.')
 
   def most_versions(self, num_rounds: int) -> int:
-    """Simulates all steps. Returns how many slots the older models need, which is at least 1."""
+    """Simulates all steps to return the number of slots that older models need, at least 1."""
     plans: list[Any] = [self.plan(number) for number in range(1, num_rounds + 1)]
     self._restart()
     return max(1, *(plan.store + 1 for plan in plans))
@@ -235,7 +235,7 @@ class BufferedSimulation(rounds.Simulation):
     )
 
   def _keep(self, version: int) -> tuple[int, int]:
-    """Frees unused slots. Returns that of model `version`, or -1, and how many models are used."""
+    """Frees slots. Returns the slot of model `version`, or -1, and the number of models in use."""
     needed = {client.version for client in self._queue}
     self._slots = {v: slot for v, slot in self._slots.items() if v in needed}
     if version not in needed:
@@ -258,8 +258,7 @@ class BufferedSimulation(rounds.Simulation):
     if not size:
       return
     if not self._queue and not in_buffer and self._drew_whole != version:
-      # The draw is that of a synchronous round.
-      self._drew_whole = version
+      self._drew_whole = version  # The draw is that of a synchronous round.
       drawn = ids[self._draw(self._seed, version + 1, len(ids), size)]
     else:
       generator = draws.generator(self._seed, self._dispatches + 1, draws.DISPATCH)
@@ -273,7 +272,7 @@ class BufferedSimulation(rounds.Simulation):
       heapq.heappush(self._queue, client)
 
   def _chances(self, drawn: np.ndarray, number: int) -> np.ndarray:
-    """See `Simulation._chances`. The clients are the `number`-th and following that began."""
+    """See `Simulation._chances`. The first drawn client is the run's `number`-th to begin."""
     numbers = range(number, number + len(drawn))
     found = [draws.generator(self._seed, n, draws.DISPATCH_FAILURE).random(2) for n in numbers]
     return np.transpose(found)

@@ -11,7 +11,7 @@ PROFILE_COLUMNS = ('probability', 'phase', *speed.COLUMNS)
 
 
 def read_trace(path: str) -> dict[str, list[tuple[float, float]]]:
-  """Reads a trace of clients' availability; returns client id -> intervals, as `Trace` takes them.
+  """Returns the intervals of availability in a file, by client id, as `Trace` takes them.
 
   Args:
     path: A CSV file with the columns client, from and until, in virtual seconds. A client may have
@@ -27,7 +27,7 @@ def read_trace(path: str) -> dict[str, list[tuple[float, float]]]:
 
 
 def read_profiles(path: str) -> dict[str, dict[str, float]]:
-  """Reads measured properties of clients; returns column -> client id -> value.
+  """Returns measured properties of clients in a file: for each column, values by client id.
 
   Args:
     path: A CSV file with the column client and one or more of probability, phase, seconds_per_step,

@@ -31,11 +31,11 @@ class Population:
   Attributes:
     availability: Which clients can be drawn at which time.
     speed: How fast the clients compute and transfer.
-    round_deadline: Virtual seconds after which a round closes, above 0. None waits for all.
-    over_select: Factor >= 1: this multiple of `clients_per_round` clients is drawn. The round
-      closes when `clients_per_round` have finished; the others count as dropped.
+    round_deadline: Virtual seconds, above 0, after which a round closes; None for no deadline.
+    over_select: Factor >= 1; this factor times `clients_per_round` clients are drawn, rounded up.
+      The round closes when `clients_per_round` have finished; later clients count as dropped.
     stragglers: The treatment of a client that cannot take all its steps before the deadline. 'drop'
-      leaves it out; 'partial' lets it take the steps that fit, as in FedProx's variable work.
+      leaves it out; 'partial' lets it take the steps that fit, as in FedProx.
     dropout_rate: Probability in [0, 1) that a drawn client fails, at a random step.
   """
 
@@ -91,7 +91,7 @@ class RoundPlan:
 
   Attributes:
     positions: int64, the positions of the clients whose updates count, in the order of the draw.
-    steps: int64, the number of local steps of each: all its steps, or those before the deadline.
+    steps: int64, the local steps of each of these clients: all, or those before the deadline.
     available: Number of clients that could be drawn.
     selected: Number of clients drawn, which is finished + partial + dropped.
     finished: Number of clients that count and took all their steps.
@@ -128,7 +128,7 @@ class Simulation:
   again, without data.
 
   Attributes:
-    note: A message about clients that do not fit the population, or None.
+    note: A message if the run and an availability trace have different clients, else None.
   """
 
   def __init__(
@@ -248,7 +248,7 @@ class Simulation:
     return steps, ~has_failed & ~is_late, ends
 
   def _chances(self, drawn: np.ndarray, number: int) -> np.ndarray:
-    """Draws float64 [2, clients] in [0, 1): low numbers in row 0 fail, row 1 says at which step."""
+    """Draws float64 [2, clients] in [0, 1): low ones in row 0 are failures, row 1 says when."""
     generator = draws.generator(self._seed, number, draws.FAILURE)
     return generator.random((2, len(self._steps)))[:, drawn]
 
