@@ -34,9 +34,9 @@ def plan(num_clients: int, state_bytes: int, store: str, path: str, num_staged: 
     num_clients: Number of clients that may take part: all, or rounds * clients per round if fewer.
     state_bytes: The size of one client's state in bytes.
     store: 'memory' (all states in memory, and on disk at checkpoints) or 'shards' (only on disk).
-    path: The checkpoint file, which need not exist yet. Files in its folder count as available.
-    num_staged: Number of states that clients return between two checkpoints. With 'shards' they
-      are kept in files of their own until the checkpoint.
+    path: The checkpoint file, which may not exist yet. Space taken in its folder counts as free.
+    num_staged: Number of states that clients return between two checkpoints. With 'shards' these
+      states take extra space until the checkpoint.
 
   Raises:
     ValueError: If there is too little memory or disk space. The message says what would help.

@@ -32,15 +32,15 @@ class Record:
   """A run's settings as config.json records them.
 
   Attributes:
-    settings: Setting -> value: a number, string, bool or None, or a list or mapping of these.
+    settings: Values by setting: numbers, strings, bools or None, or lists or mappings of these.
     change_no_number: The settings that do not change the trained model. A resumed run may change
       them, and reports do not label runs by them.
-    files: Setting -> `path` and `sha256` of the user's file that the setting names and, for an
-      algorithm or optimizer, its `name`.
+    files: Mappings by setting, with the `path` and `sha256` of the user's file that the setting
+      names and, for an algorithm or optimizer, the `name` that reports show.
     metric: The metric of the task, by which reports and sweeps compare runs by default.
     command: The words of the command line; empty if there is none.
-    may_go_on: Whether a resumed run may have another number of `rounds`.
-    hints: Setting -> text that is added to the error if a resumed run changes the setting.
+    may_go_on: Whether a resumed run may change the setting `rounds`.
+    hints: Texts by setting, each added to the error if a resumed run changes its setting.
     prefix: The prefix of settings' names in messages, such as '--'.
   """
 
@@ -54,7 +54,7 @@ class Record:
   prefix: str = ''
 
   def refused_changes(self, config: Mapping[str, Any]) -> list[str]:
-    """Describes, one by one, the differences from a config.json that prevent a resume."""
+    """Returns a text for each difference from a config.json that prevents a resume."""
     now, found = {'settings': self.settings, 'files': self.files}, []
     may_change = {*self.change_no_number, *config['change_no_number']}
     may_change |= {'rounds'} if self.may_go_on else set()
@@ -71,10 +71,10 @@ class Record:
     return found
 
   def check(self, folder: str, run_id: str | None = None) -> dict[str, Any] | None:
-    """Checks that a folder's run can be resumed. Returns its config.json, or None without one.
+    """Checks that a folder's run can be resumed. Returns its config.json; None if there is no run.
 
     Raises:
-      ResumeError: If the run has another id than `run_id`, or a setting has changed that must not.
+      ResumeError: If the run's id is not `run_id`, a fixed setting differs, or the file is damaged.
     """
     try:
       config = read(folder)
@@ -141,9 +141,10 @@ class Record:
     return config
 
   def note_changes(self, folder: str) -> None:
-    """Writes a resumed run's changes to config.json. The caller must hold the state file's lock.
+    """Writes a resumed run's new settings and versions to config.json, and a list of the changes.
 
-    Raises ResumeError if the run cannot be resumed like this, or the file cannot be written.
+    The state file must be locked. Raises ResumeError if the run cannot be resumed (see `check`) or
+    the file cannot be written.
     """
     # Read again, because another process may have resumed the run before this one had the lock.
     config = self.check(folder)
@@ -162,7 +163,7 @@ class Record:
 
 
 def identity(config: Mapping[str, Any], name: str) -> Any:
-  """Returns a key that runs share if they agree in a setting: its value, or NAME and file hash."""
+  """Returns a key to compare runs by a setting: its value, or a user file's hash and NAME in it."""
   value, file = config['settings'].get(name), config['files'].get(name)
   if file is None:
     return value
@@ -173,8 +174,8 @@ def read(folder: str) -> dict[str, Any]:
   """Reads the config.json of a run.
 
   Raises:
-    FileNotFoundError: If there is none.
-    RunFileError: If the file cannot be read, or has another version's format.
+    FileNotFoundError: If the folder has no config.json.
+    RunFileError: If the file cannot be read, is damaged, or has the format of another version.
   """
   path = os.path.join(folder, FILE)
   with reading(path), open(path, encoding='utf-8') as file:

@@ -12,7 +12,7 @@ _HINTS = {
 
 
 class StateError(ValueError):
-  """Raised if a state file cannot be used, or a state has another layout than those in it."""
+  """Raised if a state file cannot be used, or a state's layout is not that of stored states."""
 
 
 class SaveError(StateError):

@@ -18,7 +18,7 @@ def where(runs: Sequence[Run], conditions: Sequence[tuple[str, str]]) -> list[Ru
   If a run's value of a setting is a list, one of its elements has to match.
 
   Raises:
-    ValueError: If no run is left.
+    ValueError: If no run fulfils all conditions.
   """
   found = [
     run for run in runs if all(_has(run.settings.get(name), value) for name, value in conditions)
@@ -37,12 +37,12 @@ def group(
   Args:
     runs: Runs with any settings.
     label_by: The settings that distinguish groups. The default is all settings in which the runs
-      differ, except the seed, settings that follow from others, and settings that do not change
+      differ, except the seed, settings that follow from other ones, and settings that do not change
       the trained model.
     without: Settings that never distinguish groups.
 
   Returns:
-    Label -> runs, in the order in which the labels first appear.
+    The runs by label, in the order in which the labels first appear.
 
   Raises:
     ValueError: If a setting is unknown, or two runs of a group have the same seed.
@@ -116,7 +116,7 @@ def _full_label(run: Run, label_by: Sequence[str]) -> str:
 
 
 def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[str]:
-  """Returns the settings that distinguish the runs, except those that follow from earlier ones."""
+  """Returns the settings that distinguish the runs, except what follows from earlier settings."""
   chosen: list[str] = []
   keys = [''] * len(runs)
   left_out = {'seed', *without}

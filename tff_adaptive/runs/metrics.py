@@ -1,4 +1,4 @@
-"""Writes and reads metrics.csv, which has one row a round and can be read during the run."""
+"""Writes and reads metrics.csv, which has one row per round and can be read during the run."""
 
 import errno
 import os
@@ -18,13 +18,13 @@ _WRAPPERS = frozenset(
 
 
 def read(path: str) -> list[dict[str, float]]:
-  """Returns the rows of a metrics.csv: column -> number, without empty cells, `round` first.
+  """Returns the rows of a metrics.csv: mappings from column to number, without empty cells.
 
   A last line without a line break is left out, because it has not been written completely.
 
   Raises:
     FileNotFoundError: If there is no such file.
-    RunFileError: If it cannot be read, or is not a table of numbers by round.
+    RunFileError: If the file cannot be read, or is not a table of numbers with ascending rounds.
   """
   rows: list[dict[str, float]] = []
   with errors.reading(path):
@@ -47,7 +47,7 @@ def read(path: str) -> list[dict[str, float]]:
 
 
 class MetricsLog:
-  """The rows of a run, in memory and in a CSV file.
+  """The rows of a run's metrics.csv, in memory and, if a path is given, in the file.
 
   A row is a mapping from column to number. Missing columns are left empty. Numbers are written by
   `repr`, so that reading them gives the same bits. Rows are appended. If a row has a new column,
@@ -134,7 +134,7 @@ def flatten(metrics: Any) -> dict[str, Any]:
     metrics: Nested mappings, tuples or lists of scalars (NumPy, TensorFlow or Python).
 
   Returns:
-    Column -> Python float or int. A column's name is the path to the value, joined by '_'. TFF's
+    Python floats and ints by column. A column's name is the path to the value, joined by '_'. TFF's
     names for parts of a process are left out, unless an earlier column has the shorter name. Values
     that are not scalars have no column.
   """

@@ -33,9 +33,9 @@ _CAMEL = re.compile(r'(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])')
 
 
 def shown(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the settings of a config.json. A user's own algorithm or optimizer has its name there.
+  """Returns the settings of a config.json, with the names of a user's algorithm and optimizers.
 
-  The file is added if the package has the same name or title too: 'fed_cm (mine.py)'.
+  The name replaces FILE.py:NAME. If the package uses it too, the file is added: 'fed_cm (mine.py)'.
   """
   found = dict(config['settings'])
   for setting, table in _TABLES.items():
@@ -47,7 +47,7 @@ def shown(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def algorithm(name: Any) -> str:
-  """Returns the title of an algorithm, such as 'FedYogi'. A user's own stays FILE.py:NAME."""
+  """Returns an algorithm's title, such as 'FedYogi'; a user's FILE.py:NAME without its folders."""
   return _title(registry.ALGORITHMS, name)
 
 
@@ -55,8 +55,8 @@ def composition(settings: Mapping[str, Any]) -> str:
   """Returns the name of a run's algorithm and optimizers: 'FedYogi', 'AdaBest x Yogi'.
 
   Args:
-    settings: A run's settings as `shown` returns them. Read are `algorithm` and, if present,
-      `server_optimizer` and those in `OF_CLIENTS`. What the algorithm implies is not named.
+    settings: A run's settings as `shown` returns them: `algorithm` and, if present,
+      `server_optimizer` and those in `OF_CLIENTS`. Values that the algorithm implies are left out.
   """
   name, server = str(settings['algorithm']), settings.get('server_optimizer')
   entry = registry.ALGORITHMS.get(name)
@@ -75,7 +75,7 @@ def composition(settings: Mapping[str, Any]) -> str:
 
 
 def correction(settings: Mapping[str, Any]) -> str:
-  """Returns the title of a run's drift correction, or 'none' for FedAvg, FedYogi and the like."""
+  """Returns the title of a run's drift correction, or 'none' for FedAvg and others without one."""
   name = str(settings['algorithm'])
   entry = registry.ALGORITHMS.get(name)
   is_plain = entry is not None and entry.server_optimizer and not entry.settings
@@ -107,7 +107,7 @@ def metric(column: str) -> str:
 def is_error(name: str) -> bool:
   """Returns whether small values of a metric are good, as for 'test_loss' and 'LogCoshError'.
 
-  This is so if a word of the name is one such as 'error', 'mse' or 'perplexity', or ends in 'loss'.
+  They are if the name has a word such as 'error', 'mse' or 'perplexity', or one ending in 'loss'.
   High values of all other metrics are good.
 
   Args:

@@ -44,10 +44,10 @@ class Run:
   Attributes:
     folder: The run's folder.
     config: The contents of config.json.
-    rows: The rows of metrics.csv, one for each round: column -> number, without empty cells.
+    rows: The rows of metrics.csv: for each round a mapping from column to number; no empty cells.
     load_task: A function that loads a task from a config.json; see `load_run`.
-    window: Number of last rounds over which reports average; None: as `reports.scores.window` says.
-    renamed: Label -> text that tables and legends show instead.
+    window: Number of last rounds that reports average; if None, `reports.scores.window` decides.
+    renamed: Texts by label, which tables and legends show instead of the label.
   """
 
   folder: str
@@ -85,13 +85,13 @@ class Run:
     return summary_lib.summarize(self.rows, self.is_complete)
 
   def curve(self, column: str) -> dict[int, float]:
-    """Returns round -> value of a column, for the rounds that have a value."""
+    """Returns the values of a column by round, for the rounds that have a value."""
     return {int(row['round']): row[column] for row in self.rows if column in row}
 
   def progress(self, axis: str) -> dict[int, float]:
-    """Returns round -> position on an axis of a figure, which is the total up to this round.
+    """Returns, by round, the run's position on the horizontal axis of a figure.
 
-    `axis` is 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
+    `axis` is 'round', or 'megabytes', 'seconds' or 'virtual_seconds' for totals up to the round.
 
     Raises:
       ValueError: If metrics.csv does not have the columns of the axis.
@@ -110,14 +110,14 @@ class Run:
 
   @functools.cached_property
   def metrics(self) -> 'pd.DataFrame':
-    """metrics.csv as a data frame with a row for each round; NaN for missing values."""
+    """metrics.csv as a pandas data frame, indexed by round; missing values are NaN."""
     import pandas as pd  # Slow to import and needed here only.
 
     return pd.DataFrame(list(self.rows)).set_index('round', drop=False)
 
   @property
   def round_number(self) -> int:
-    """The number of rounds done at the last checkpoint, which holds the weights."""
+    """The number of rounds done at the last checkpoint, from which weights are read."""
     return self._state[0]
 
   @property
@@ -127,7 +127,7 @@ class Run:
 
   @property
   def inference_weights(self) -> tuple[np.ndarray, ...] | None:
-    """The trainable weights of the mean of the client models (theta-bar); None if not evaluated."""
+    """Trainable weights of the mean of the client models (theta-bar); None if never evaluated."""
     # Any row will do, because the last one of an interrupted run may lack an evaluation.
     if not any(column.startswith('inference_') for row in self.rows for column in row):
       return None
@@ -136,8 +136,8 @@ class Run:
   def best(self, metric: str) -> str:
     """Returns the name of the weights that were better at the last evaluation.
 
-    It is 'theta' for `weights`, or 'theta_bar' for `inference_weights`. They are compared by the
-    metric with the given name. For losses and errors small values are better.
+    The name is 'theta' for `weights`, or 'theta_bar' for `inference_weights`. Both are compared by
+    `metric`, such as 'accuracy'. For losses and errors small values are better.
 
     Raises:
       ValueError: If the metric was not evaluated.
@@ -152,7 +152,7 @@ class Run:
     raise ValueError(f'{self.folder}: {columns["theta"]} was never evaluated.')
 
   def chosen(self, which: str) -> tuple[np.ndarray, ...]:
-    """Returns the weights with a name that `best` returns. Raises ValueError if there are none."""
+    """Returns the weights named 'theta' or 'theta_bar'. Raises ValueError if the run lacks them."""
     weights = {'theta': self.weights, 'theta_bar': self.inference_weights}.get(which)
     if weights is None:
       raise ValueError(f"{self.folder} has no weights {which!r}: take 'theta'.")
@@ -175,10 +175,10 @@ class Run:
   def evaluate(
     self, weights: Sequence[Any] | None = None, data: Mapping[str, Any] | None = None
   ) -> dict[str, float]:
-    """Evaluates the model of the run's task, and returns metric -> value.
+    """Evaluates the model of the run's task, and returns the metrics' values by name.
 
     Args:
-      weights: Trainable weights in the model's order. By default `best` by the task's metric.
+      weights: Trainable weights in the model's order; by default the `best` by the task's metric.
       data: OrderedDict(x, y) of prepared examples. The default is the task's validation data.
     """
     from tff_adaptive import models

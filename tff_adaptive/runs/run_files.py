@@ -90,9 +90,9 @@ class RunFiles:
     self._stack.close()
 
   def save(self) -> bool:
-    """Saves `state` in a checkpoint unless this round has one, and returns whether it has saved.
+    """Saves `state` in a checkpoint. Returns False if the round has one, or without a folder.
 
-    Raises SaveError if a file cannot be written. The previous checkpoint is kept then.
+    Raises SaveError if a file cannot be written. Earlier checkpoints are kept then.
     """
     if self.output_dir is None or self.saved_round == self.round_number:
       return False

@@ -32,7 +32,7 @@ class Packer:
     self._initial = self.unpack(self.pack(initial_state))
 
   def pack(self, state: Any) -> bytes:
-    """Returns a state as bytes. Raises StateError if a leaf has another dtype or shape."""
+    """Returns a state as bytes. Raises StateError if its layout is not that of `initial_state`."""
     leaves = [checked_leaf(leaf) for leaf in tree.flatten(state)]
     if [(leaf.dtype, leaf.shape) for leaf in leaves] != self._specs:
       raise StateError(
@@ -66,7 +66,7 @@ def restored(like: Any, leaves: Mapping[str, np.ndarray]) -> Any:
   A dimension of 0 in `like` accepts any size, because some leaves grow and are empty at first.
 
   Raises:
-    StateError: If names, shapes or dtypes differ. The message has the first difference.
+    StateError: If names, shapes or dtypes differ from `like`. The message has the first difference.
   """
   wanted = named_leaves(like)
   for name in {**wanted, **leaves}:

@@ -7,7 +7,7 @@ failure these rounds are repeated. The run's process knows only where each state
 
 A checkpoint moves the staged states to shards, SQLite files chosen by a hash of the client's id. It
 is valid when the run's state file has its round and the digest of all shards. A shard is written by
-one process in one transaction, if it has the token that this start of the run has drawn.
+one process in one transaction, only if it has the token that this start of the run drew.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _SLOWEST = 5 * 10**6  # Bytes of states per second. A slower worker has been sto
 
 
 class Shard(StateFile):
-  """An open shard: an SQLite file with the states of all clients with one `shard_of` number."""
+  """An open shard: an SQLite file with the states of the clients whose `shard_of` is its number."""
 
   seconds = 60.0
   locked = (
@@ -48,7 +48,7 @@ class Shard(StateFile):
 
 
 class Place(NamedTuple):
-  """The place of a staged state: a file, the position in it, and the state's checksum."""
+  """The place of a state that is staged, which means in a file until the next checkpoint."""
 
   name: str  # The name of the file.
   row: int  # The position among the states in the file, from 0.
@@ -60,7 +60,7 @@ class Key(NamedTuple):
 
   Attributes:
     client_id: The client.
-    sequence: The number of calls of `put` since the run was opened; it names the next staged file.
+    sequence: The number of calls of `put` since the run was opened, for names of staged files.
     checkpoint: The round of the last checkpoint; -1 before the first.
     place: Where the client's state is staged; None if it is in a shard or was never stored.
   """
@@ -77,7 +77,7 @@ class Fold(NamedTuple):
   Attributes:
     folder: The folder of the shards.
     shard: The number of the shard.
-    token: The token of this start of the run.
+    token: The random text that this start of the run has written to all shards.
     size: The number of bytes of a state.
     rows: For each state the client's id, the round in which it was made, and its place.
     last: The round of the previous checkpoint; -1 if there is none.
@@ -94,7 +94,7 @@ class Fold(NamedTuple):
 
 
 def read_marker(folder: str) -> str:
-  """Returns the unique text in a folder's marker, or '' if this process cannot read it."""
+  """Returns the unique text in the marker file of a folder of shards; '' if it cannot be read."""
   try:
     with open(os.path.join(folder, MARKER), encoding='utf-8', errors='replace') as file:
       return file.read()
@@ -108,7 +108,7 @@ def shard_of(client_id: str) -> int:
 
 
 def fold(work: Fold) -> Count:
-  """Copies staged states of a checkpoint to a shard. Repeating the call changes nothing.
+  """Copies a checkpoint's states from staged files to a shard. A repeated call changes nothing.
 
   Returns:
     The change of the shard's `Count` since the previous checkpoint.
@@ -187,9 +187,9 @@ class StateSource:
     return [self._packer.unpack(found[key.client_id]) for key in keys]
 
   def store(self, keys: Sequence[Key], values: Sequence[Any]) -> list[Place]:
-    """Stages a subround's states, unless an earlier call has. Returns a `Place` for each.
+    """Writes states to a staged file, unless an earlier call has. Returns a `Place` for each state.
 
-    Raises SaveError if they cannot be written.
+    Raises SaveError if the file cannot be written.
     """
     states = [self._packer.pack(value) for value in values]
     ids, sequence = [key.client_id for key in keys], keys[0].sequence
@@ -234,7 +234,7 @@ class ShardedStateStore(ClientStateStore):
     folder: The folder of the shards.
     source: The `StateSource` of the client states.
     by_reference: Whether `get` returns `ClientReference`s to the source instead of states.
-    each: `(function, arguments, seconds) -> results`: calls a function here or in workers.
+    each: `WorkerContext.each` if workers load and store states, else a function that calls here.
   """
 
   def __init__(self, file: StateFile, initial_state: Any):
@@ -296,7 +296,7 @@ class ShardedStateStore(ClientStateStore):
     self.source.close()
 
   def let_work(self, workers: client_references.WorkerContext) -> None:
-    """Lets workers load and store states, unless nodes lack the folder. Then `notes` says so."""
+    """Lets workers load and store states. If nodes lack the folder, only adds a text to `notes`."""
     expected = read_marker(self.folder)
     found = workers.on_each_node(read_marker, self.folder)
     blind = [name for name, content in found if content != expected]
@@ -373,7 +373,7 @@ def open_store(
   *,
   workers: client_references.WorkerContext | None = None,
 ) -> ClientStateStore:
-  """Opens the store of a run. It is of the kind with which the run began, or `wanted` if new.
+  """Opens a run's store, of the kind with which the run began, or of kind `wanted` if it is new.
 
   Args:
     path: The state file.
@@ -401,7 +401,7 @@ def open_store(
 
 
 def kind(path: str, wanted: str) -> str:
-  """Returns the kind of store, 'memory' or 'shards', of the run at `path`; `wanted` if new."""
+  """Returns the kind of store, 'memory' or 'shards', of a state file; `wanted` for a new run."""
   try:
     with contextlib.closing(StateFile(path)) as file:
       if file.is_sharded:

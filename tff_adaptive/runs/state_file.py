@@ -47,7 +47,7 @@ _OF_RUN = ('locking_mode=EXCLUSIVE', f'cache_size=-{256 << 10}')  # KiB.
 
 
 class Count(NamedTuple):
-  """The number of clients that have a state and a digest of these states, or a change of both.
+  """The number of clients with a state, and a digest of these states; or the changes of both.
 
   Attributes:
     clients: The number of clients that have a state.
@@ -63,7 +63,7 @@ class Count(NamedTuple):
 
   @property
   def text(self) -> str:
-    """The digest in the form in which it is stored."""
+    """The digest modulo 2**128 as a hexadecimal text, which checkpoints store."""
     return f'{self.digest % 2 ** (8 * _CHECKSUM_BYTES):x}'
 
 
@@ -74,7 +74,7 @@ class StateFile:
 
   Attributes:
     path: The path of the file.
-    settings: Name -> text of the settings in the file; empty before anything was written.
+    settings: The settings in the file, texts by name; empty before anything was written.
     rounds: The rounds that have a checkpoint, in ascending order.
     seconds: How many seconds to wait for another process to release the file.
     locked: The reason that the error gives if that process does not release the file.
@@ -170,7 +170,7 @@ class StateFile:
     self.settings[key] = value
 
   def read_client(self, client_id: str, round_number: int = 2**62) -> bytes | None:
-    """Returns the newest state of a client up to a round, or None if there is none until then.
+    """Returns a client's newest state made up to a round; None if no state is that early.
 
     The state is as `Packer.pack` made it. Raises StateError if the state is damaged.
     """
@@ -216,7 +216,7 @@ class StateFile:
     return Count(not versions, int.from_bytes(checksum, 'big') - int.from_bytes(before, 'big'))
 
   def count(self, round_number: int) -> Count:
-    """Returns the `Count` of each client's newest state in this file up to a round."""
+    """Returns the `Count` of the states in this file, of each client the newest up to a round."""
     clients, digest = 0, 0
     with self._border(StateError, 'read'):  # Row by row: there may be millions.
       for _, _, checksum in self._file.execute(
@@ -228,7 +228,7 @@ class StateFile:
     return Count(clients, digest)
 
   def read_checkpoint(self, round_number: int) -> tuple[Any, dict[str, np.ndarray]]:
-    """Returns a checkpoint's metadata and named leaves, or raises StateError if it is damaged."""
+    """Returns the metadata and the server state's leaves by name. Raises StateError if damaged."""
     rows = self.rows(
       'SELECT metadata, clients, digest, checksum FROM checkpoint WHERE round = ?', round_number
     )
@@ -246,9 +246,9 @@ class StateFile:
       }
 
   def begin_from(self, round_number: int, elsewhere: Count) -> None:
-    """Continues from a checkpoint's client states; `elsewhere` is the count of those in shards.
+    """Continues from a checkpoint's client states; `elsewhere` is the `Count` of those in shards.
 
-    Raises StateError if they are not the states with which the checkpoint was made.
+    Raises StateError if the states are not those with which the checkpoint was made.
     """
     expected = self.rows('SELECT clients, digest FROM checkpoint WHERE round = ?', round_number)
     found = self.count(round_number).plus(elsewhere)
@@ -258,7 +258,7 @@ class StateFile:
     self._counted = found
 
   def add(self, more: Count) -> None:
-    """Adds to the count a change that was made in other files, such as shards."""
+    """Adds `more`, a change made in other files such as shards, to the checkpoint's `Count`."""
     self._counted = self._counted.plus(more)
 
   def put_client(self, client_id: str, round_number: int, state: bytes) -> None:
@@ -268,7 +268,7 @@ class StateFile:
   def save(
     self, round_number: int, metadata: Mapping[str, Any], leaves: Mapping[str, np.ndarray]
   ) -> None:
-    """Commits a checkpoint, of a round after the last one. Only the last `KEPT` checkpoints stay.
+    """Commits a checkpoint of a round after the last one. Only the last `KEPT` checkpoints stay.
 
     Raises SaveError if the file cannot be written. It then still holds the previous checkpoint.
     """
@@ -290,7 +290,7 @@ class StateFile:
   def drop_after(self, round_number: int) -> None:
     """Permanently deletes the checkpoints and client states of all rounds after the given one.
 
-    This also removes the journal that a killed process has left, with that of this transaction.
+    This also removes SQLite's journal file if a killed process has left one.
     """
     if self.rounds[-1:] > [round_number] or os.path.exists(f'{self.path}-journal'):
       for table in ('client_state', 'server_state', 'checkpoint'):

@@ -74,7 +74,7 @@ class ClientStateStore:
     return self._packer.size
 
   def get(self, client_ids: Sequence[str]) -> list[Any]:
-    """Returns the states of the clients with these ids, in their order.
+    """Returns the states of the clients with these ids, in the order of the ids.
 
     Returns:
       A list of structures like `initial_state`, of read-only NumPy arrays.
@@ -97,7 +97,7 @@ class ClientStateStore:
         last checkpoint. The default is the round after the last checkpoint.
 
     Raises:
-      StateError: If a state has another structure, shape or dtype. Nothing is replaced then.
+      StateError: If a state does not have the layout of `initial_state`. Nothing is replaced then.
       ValueError: If the two lists differ in length, an id occurs twice, or the round is not later
         than the last checkpoint's.
     """
@@ -137,13 +137,12 @@ class ClientStateStore:
 
     Args:
       server_state_like: A server state of the same algorithm and model, such as the initial one,
-        which gives the structure. The stored state must have its shapes and dtypes, but a dimension
-        of 0 may have grown.
+        which gives the stored state's structure, shapes and dtypes. A dimension of 0 fits any size.
       which: The checkpoint, 'latest' or 'previous'.
 
     Raises:
-      StateError: If the checkpoint is damaged, its server state has another structure, shape or
-        dtype, there is no previous one, or `server_state_like` has leaves that cannot be stored.
+      StateError: If the checkpoint is damaged or does not fit `server_state_like`, there is no
+        previous checkpoint, or `server_state_like` has leaves that cannot be stored.
     """
     serialization.named_leaves(server_state_like)  # Now, and not only at the first checkpoint.
     rounds = self._file.rounds

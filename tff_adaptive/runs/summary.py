@@ -25,7 +25,7 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
   """Returns the entries of summary.json that follow from a run's rows.
 
   Args:
-    rows: Column -> number for each round, without empty cells, round 0 first.
+    rows: For each round from 0 on a mapping from column to number, without empty cells.
     is_complete: Whether the run has done all its rounds or has stopped at its target.
 
   Returns:
@@ -69,15 +69,15 @@ def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> 
   """Returns the rounds and megabytes that it took to reach a target, for summary.json.
 
   Args:
-    rows: Column -> number for each round, round 0 first.
+    rows: For each round from 0 on a mapping from column to number.
     metric: The metric's name, such as accuracy.
     target: The value to reach. High values are good, except for losses and errors.
 
   Returns:
     `target`, and an entry for the global model (`validation_...`) and for the model for inference
-    (`inference_...`), if there is one. The entry is None if no evaluated round reached the target.
-    Otherwise it has the first such round, the megabytes sent until then and, with a population, the
-    virtual seconds.
+    (`inference_...`), if there is one. An entry is None if no evaluated round reached the target.
+    Otherwise it has the first round that did, the megabytes sent up to this round and, with a
+    `Population`, the virtual seconds.
   """
   found: dict[str, Any] = {'target': target}
   added_up = [name for name in _ADDED_UP if any(name in row for row in rows)]
@@ -93,10 +93,10 @@ def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> 
 
 
 def of_population(rows: Sequence[Mapping[str, float]], clients_per_round: int) -> dict[str, Any]:
-  """Counts what became of the clients that were drawn in a run with a population.
+  """Counts the outcomes of the clients that were drawn in a run with a `Population`.
 
   Args:
-    rows: Column -> number for each round, round 0 first.
+    rows: For each round from 0 on a mapping from column to number.
     clients_per_round: Number of clients in a full round.
 
   Returns:
@@ -124,8 +124,8 @@ def read(folder: str) -> dict[str, Any]:
   """Reads the summary.json of a run.
 
   Raises:
-    FileNotFoundError: If there is none.
-    RunFileError: If it cannot be read, or is not the summary of a run.
+    FileNotFoundError: If the folder has no summary.json.
+    RunFileError: If the file cannot be read, or is not the summary of a run.
   """
   path = os.path.join(folder, FILE)
   with reading(path), open(path, encoding='utf-8') as file:
@@ -138,7 +138,7 @@ def read(folder: str) -> dict[str, Any]:
 def is_complete(folder: str, rounds: int, done: float | None = None) -> bool:
   """Returns whether the run in a folder has done all `rounds`, or has stopped at its target.
 
-  `done` is the last round in metrics.csv, if known. An older summary.json does not count then.
+  `done` is the last round in metrics.csv. If it is given, an older summary.json does not count.
   """
   try:
     summary = read(folder)
