@@ -1,4 +1,4 @@
-"""The distribution of a metric over clients: its statistics, and a report by algorithm."""
+"""The distribution of a metric over clients: its statistics, and a report on groups of runs."""
 
 import csv
 import glob
@@ -22,11 +22,11 @@ def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
 
   Args:
     sums: float64 [clients, 2], numerator and denominator of each client's metric. The denominator
-      is the client's number of examples or, for example, of words. Clients with 0 are left out.
+      is the client's number of examples or, say, words. Clients with denominator 0 are left out.
     metric: The metric's name, which says whether small values are good; see `runs.names`.
 
   Returns:
-    Name in `STATISTICS` -> value: the mean over all examples, the mean over clients, the
+    The values by name in `STATISTICS`: the mean over all examples, the mean over clients, the
     (population) standard deviation over clients, percentiles with linear interpolation, and the
     mean over the tenth of the clients (rounded up) with the worst values. NaN without clients.
   """
@@ -59,7 +59,7 @@ def build(
   """Reports the distribution of a metric over clients, from the last evaluation of each run.
 
   Args:
-    groups: Label -> runs that differ in their seed.
+    groups: Runs by label. The runs of a label differ only in their seed.
     metric: A metric by client, such as accuracy, inference_accuracy or personalized_accuracy.
     clients: The group of clients: 'train', 'heldout', 'unseen' or 'test'.
     title: The title of the figure.
@@ -70,7 +70,7 @@ def build(
     over the runs of a label that did not diverge, or over all if all diverged.
 
   Raises:
-    ValueError: If a run has no evaluation by client, or a damaged one, or no such group or metric.
+    ValueError: If a run's evaluation by client is missing or damaged, or lacks the group or metric.
   """
   rows: list[list[str]] = []
   data: list[list[Any]] = []

@@ -72,8 +72,8 @@ def build(
   the figure has a line for each row.
 
   Args:
-    runs: If runs of a cell differ in other settings than the seed, the settings with the best
-      validation metric are shown.
+    runs: The runs. If runs of a cell differ in more than the seed, the cell shows those of the
+      settings with the best validation metric.
     rows: Names of settings. 'algorithm', 'correction' and 'server_optimizer' give the names in
       papers, and 'participation' the share of the clients in a round.
     columns: The name of a setting, as in `rows`. Each of its values has a column.
@@ -82,7 +82,7 @@ def build(
     title: The title of the table.
 
   Raises:
-    ValueError: If a run lacks one of the settings, or has no values of the metric.
+    ValueError: If a run lacks a setting or values of the metric, or `columns` is also in `rows`.
   """
   if columns in rows:
     raise ValueError(f'rows and columns are both {columns}: give other settings.')
@@ -120,7 +120,7 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
 
   Args:
     runs: Runs of any tasks and algorithms. Runs that differ only in their seed are averaged. If
-      other settings differ, those with the best metric are shown.
+      runs of a cell differ in other settings, the cell shows the settings with the best metric.
     title: The title of the table.
 
   Raises:
@@ -156,7 +156,7 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
 def split(
   runs: Iterable[run_lib.Run], key: Callable[[run_lib.Run], K]
 ) -> dict[K, list[run_lib.Run]]:
-  """Groups runs by one of their properties, in the order of the runs."""
+  """Groups runs by the value that `key` returns for each. Values and runs keep their order."""
   found: dict[K, list[run_lib.Run]] = {}
   for run in runs:
     found.setdefault(key(run), []).append(run)

@@ -48,7 +48,7 @@ def mean_curves(
   """Returns the curves of groups of runs, in the order of the groups.
 
   Args:
-    groups: Label -> runs that differ in their seed.
+    groups: Runs by label. The runs of a label differ only in their seed.
     column: A column of metrics.csv.
     axis: The horizontal axis: 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
 
@@ -79,14 +79,14 @@ def curves_table(by_column: Mapping[str, Sequence[Curve]], axis: str = 'round') 
   """Returns the numbers behind a figure of curves, as the text of a CSV file.
 
   Args:
-    by_column: Column of metrics.csv -> its curves.
-    axis: The horizontal axis of the curves.
+    by_column: The curves by column of metrics.csv.
+    axis: The horizontal axis of the curves, as in `mean_curves`.
 
   Returns:
     A row for each group and each round in which all its runs have all columns. A row has the label,
     the round, the value of the axis if that is not the round, and each column's mean and sample
-    standard deviation over the runs that did not diverge. If all runs diverged, these two are over
-    all runs, and the label says so.
+    standard deviation over the runs that did not diverge. If all runs diverged, both numbers are
+    over all runs, and the label says so.
   """
   along = [] if axis == 'round' else [axis]
   names = [f'{column}_{kind}' for column in by_column for kind in ('mean', 'std')]
@@ -108,7 +108,7 @@ def draw_run(path: str, rows: Sequence[Mapping[str, float]]) -> None:
 
   Args:
     path: The picture to write atomically. Its extension gives the format.
-    rows: Column -> number for each round, without empty cells.
+    rows: For each round a mapping from column to number, without empty cells.
   """
   panels: dict[str, list[Curve]] = {}
   for column in dict.fromkeys(name for row in rows for name in row):
@@ -137,10 +137,10 @@ def comparison(
   may leave the panel. If a curve has few points, they are marked.
 
   Args:
-    by_column: Column of metrics.csv -> its curves.
+    by_column: The curves by column of metrics.csv. Each column has a panel.
     axis: The horizontal axis, as in `mean_curves`, or the text of its label.
     title: The title of the figure.
-    levels: Name -> value of a horizontal line, such as a published result.
+    levels: Values of horizontal lines by name, such as published results.
     log_scale: The columns with a logarithmic vertical axis.
 
   Raises:
@@ -206,7 +206,7 @@ def draw_partition(
 
 
 def _draw(axes: Any, curves: Sequence[Curve], levels: Mapping[str, float]) -> dict[str, Any]:
-  """Draws curves and horizontal levels, and returns label -> line."""
+  """Draws curves and horizontal levels, and returns the drawn lines by label."""
   lines = {
     f'{name} = {level:g}': axes.axhline(level, color='0.4', linestyle=':', linewidth=1)
     for name, level in levels.items()

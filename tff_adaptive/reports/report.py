@@ -53,7 +53,7 @@ svg { max-width: 100%; height: auto; background: white; }
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """A table of texts. The first column names the rows; the others hold numbers.
+  """A table of texts. The first column names the rows; the other columns hold numbers.
 
   Attributes:
     heading: The names of the columns.
@@ -110,7 +110,7 @@ class Table:
     return csv_text([self.heading, *self.rows])
 
   def _escaped(self, escape: Callable[[str], str], strong: str) -> list[list[str]]:
-    """Returns the heading and the rows with escaped cells; `strong` is the format of bold ones."""
+    """Returns the heading and the rows with escaped cells; `strong` formats bold cells."""
     cells = [list(map(escape, row)) for row in (self.heading, *self.rows)]
     for i, j in self.bold:
       if text := cells[i + 1][j]:
@@ -124,8 +124,8 @@ class Report:
 
   Attributes:
     tables: The tables.
-    data: The numbers of the figure, or of the table without a figure, as the text of a CSV file.
-    figure: The `matplotlib.figure.Figure`; None for none.
+    data: The numbers of the figure or, if there is none, of the table, as the text of a CSV file.
+    figure: The `matplotlib.figure.Figure`; None if the report has no figure.
     title: The title of the report.
   """
 
@@ -197,7 +197,7 @@ def spread(values: Sequence[float], digits: int = 4) -> str:
 
 
 def distinct(values: Iterable[float], digits: int) -> dict[float, str]:
-  """Returns number -> text, with as few significant digits (>= `digits`) as distinguish them."""
+  """Returns texts by number with the fewest significant digits (>= `digits`) for distinct texts."""
   numbers = dict.fromkeys(values)
   texts: dict[float, str] = {}
   for count in range(digits, _MOST_DIGITS + 1):
@@ -213,7 +213,7 @@ def number_key(text: str) -> tuple[str, tuple[float, ...]]:
 
 
 def in_order(items: Sequence[T], text: Callable[[T], str] = str) -> list[T]:
-  """Sorts items by the numbers in their texts if only these differ. Else their order is kept."""
+  """Sorts items whose texts differ only in numbers by these numbers; else the order is kept."""
   keys = {item: number_key(text(item)) for item in items}
   first = list(dict.fromkeys(words for words, _ in keys.values()))
   return sorted(items, key=lambda item: (first.index(keys[item][0]), keys[item][1]))

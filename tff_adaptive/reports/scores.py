@@ -33,7 +33,7 @@ class Score:
   """The score of runs that differ only in their seed.
 
   Attributes:
-    values: Each run's mean of a column over its last rounds; not finite if the run diverged.
+    values: Each run's mean over its last rounds, or test accuracy; not finite if the run diverged.
     label: The settings of the runs, if these were chosen as the best of several; else ''.
   """
 
@@ -70,13 +70,13 @@ def unit(column: str) -> tuple[float, str]:
 
 
 def window(run: run_lib.Run) -> int:
-  """Returns the number of last rounds in a run's score: `Run.window`, or a tenth, at most 100."""
+  """Returns how many of the last rounds a score averages: `Run.window`, or 10 %, at most 100."""
   rounds = int(run.rows[-1]['round'])
   return min(rounds, run.window or min(summary_lib.WINDOW, -(-rounds // 10)))
 
 
 def last_values(run: run_lib.Run, column: str) -> list[float]:
-  """Returns a column's values in the last `window` rounds, or its last one. Round 0 is left out."""
+  """Returns a column's values in the last `window` rounds, or else the last value after round 0."""
   curve = {t: value for t, value in run.curve(column).items() if t > 0}
   first = min(run.rows[-1]['round'] - window(run), max(curve, default=1) - 1)
   return [value for t, value in curve.items() if t > first]
@@ -90,11 +90,11 @@ def mean_of_last(run: run_lib.Run, column: str) -> float | None:
 
 
 def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list[run_lib.Run]:
-  """Returns the runs that were evaluated after round 0, and names the others on stderr.
+  """Returns the runs that were evaluated after round 0, and names the other runs on stderr.
 
-  An evaluation is a value of `column`, or of any validation column if None. Runs with no value at
-  all are kept once they have trained, so that later errors name the column. Raises ValueError if
-  no run is left.
+  An evaluation is a value of `column` or, if it is None, of a validation column. Trained runs with
+  no value at all are kept, so that a later error names the column. Raises ValueError if all runs
+  are left out.
   """
   found = []
   for run in members:
@@ -113,7 +113,7 @@ def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list
 
 
 def last_rounds(members: Iterable[run_lib.Run]) -> str:
-  """Returns the text for the rounds of `mean_of_last`, such as 'last 100 rounds'."""
+  """Returns a text that names the rounds which `mean_of_last` averages: 'last 100 rounds'."""
   counts = set(map(window, members))
   return f'last {span(counts)} round{"" if counts == {1} else "s"}'
 
@@ -149,8 +149,8 @@ def value_on_test(run: run_lib.Run) -> float:
 def has_diverged(run: run_lib.Run, column: str) -> bool:
   """Returns whether a run has diverged, by a column, its validation loss or its clients' updates.
 
-  It has if the last value of the column or that loss is not finite, or is a loss or error of more
-  than 100 times its first value. It also has if no update of the last round was finite.
+  It has if the last value of the column or of the validation loss is not finite or, for losses and
+  errors, is above 100 times the first value. It also has if the last round had no finite update.
   """
   for name in (column, 'validation_loss'):
     values = list(run.curve(name).values()) or [0.0]
@@ -166,7 +166,7 @@ def without_diverged(
 ) -> tuple[str, Sequence[run_lib.Run]]:
   """Returns the label of a mean curve, 'FedAvg (n = 2, 1 diverged)', and the runs in it.
 
-  The runs are those that did not diverge, or all if all did.
+  These are the runs that did not diverge, or all runs if all diverged.
   """
   healthy = [run for run in members if not has_diverged(run, column)]
   if not healthy:
@@ -188,16 +188,16 @@ def no_values(run: run_lib.Run, column: str) -> ValueError:
 
 
 def score(members: Sequence[run_lib.Run], column: str, label: str = '') -> Score:
-  """Returns the score of repetitions. A diverged run counts as NaN even if the column is finite.
+  """Returns the `Score` of repetitions. A diverged run counts as NaN even if its column is finite.
 
   Args:
-    members: Runs that differ in their seed.
-    column: A column of metrics.csv, or `TEST`.
-    label: The settings of the runs, for notes.
+    members: Runs that differ only in their seed.
+    column: A column of metrics.csv, for its mean over the last rounds, or `TEST`.
+    label: The `Score`'s label: the runs' settings, for the note below a table.
 
   Raises:
-    ValueError: If a run has no values of the column, or if a run that did not diverge has no test
-      data.
+    ValueError: If a run has no values of the column; for `TEST`, if a run that did not diverge is
+      not complete or its task has no test data.
   """
   found = []
   for run in members:
@@ -215,11 +215,11 @@ def score(members: Sequence[run_lib.Run], column: str, label: str = '') -> Score
 def rank(members: Sequence[run_lib.Run], column: str) -> tuple[bool, bool, float]:
   """Returns the key by which tables, searches and pruning rank settings; greater is better.
 
-  Settings with a diverged run are worse than all others. Settings with an incomplete run are worse
-  than settings whose runs are complete, because its last rounds are not those of the others.
+  Settings with a diverged run are worse than all other settings. Settings with an incomplete run
+  are worse than complete ones, because their means are over earlier rounds.
 
   Args:
-    members: The runs, which differ in their seed.
+    members: The runs of the settings, which differ only in their seed.
     column: A column of metrics.csv.
 
   Returns:
@@ -239,10 +239,10 @@ def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[r
 
   Args:
     runs: Runs that may differ in any setting. Runs that differ only in their seed are averaged.
-    column: A validation column of metrics.csv; test data are not used to choose.
+    column: A validation column of metrics.csv that each run has. Test data are not used to choose.
 
   Returns:
-    The label of the settings ('' if there are no others), and their runs.
+    The label of the best settings ('' if all runs have the same settings), and their runs.
   """
   groups = groups_lib.group(runs)
   label = max(groups, key=lambda label: rank(groups[label], column))
@@ -250,13 +250,13 @@ def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[r
 
 
 def best(runs: Sequence[run_lib.Run], by: str, column: str | None = None) -> Score:
-  """Returns the score in `column` (by default `by`) of the runs that are the best in `by`."""
+  """Returns the score in `column` (default `by`) of the runs that `best_runs` chooses by `by`."""
   label, members = best_runs(runs, by)
   return score(members, column or by, label)
 
 
 def is_best(scores: Mapping[K, Score], column: str, within: float = 0.0) -> set[K]:
-  """Returns the names of the best scores: those that are worse than the best by at most `within`.
+  """Returns the names of the scores that are worse than the best one by at most `within`.
 
   `within` is in the column's unit or, for columns without a unit, in percent of the best.
   """
@@ -272,7 +272,7 @@ def is_best(scores: Mapping[K, Score], column: str, within: float = 0.0) -> set[
 def text(found: Score | None, column: str, digits: int = 2, factor: float | None = None) -> str:
   """Formats a score as a cell: 'mean ± deviation' in the column's unit, or 'diverged (1 of 3)'.
 
-  Percentages, and values with a given factor, have `digits` decimals; other values have four.
+  Percentages, and values if `factor` is given, have `digits` decimals; other values have four.
   """
   if found is None:
     return ''
@@ -299,9 +299,9 @@ def note(
   """Formats the note below a table.
 
   Args:
-    chosen: Cell -> the settings that were the best by validation, for cells with several settings.
-    members: The runs of the table. The note gives their client weighting, which may differ by
-      algorithm, and names the runs that diverged or are not complete.
+    chosen: For cells with several settings, the best settings by validation, by name of the cell.
+    members: The runs of the table. The note has their setting `client_weighting`, which may differ
+      by algorithm, and names the runs that diverged or are not complete.
     column: The column that the table shows. For `TEST` the note adds that settings were chosen by
       the global model, theta, while test accuracy is of theta-bar, the mean of the client models.
   """

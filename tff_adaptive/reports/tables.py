@@ -26,12 +26,12 @@ def comparison(
   """Returns a report that compares groups of runs.
 
   Args:
-    groups: Label -> runs that differ in their seed.
+    groups: Runs by label. The runs of a label differ only in their seed.
     metrics: Columns of metrics.csv. Each has a table, and a panel of the figure.
     axis: The horizontal axis: 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
     target: If given, the rounds needed to reach this value are reported too.
     title: The title of the figure and the tables. With several metrics a table adds its metric.
-    levels: Name -> value of a horizontal line, such as a published result.
+    levels: Values of horizontal lines by name, such as published results.
     log_scale: The metrics with a logarithmic vertical axis.
     columns: See `comparison_table`.
 
@@ -60,7 +60,7 @@ def comparison_table(
   """Returns a table with a row for each group of runs.
 
   Args:
-    groups: Label -> runs that differ in their seed and have values after round 0.
+    groups: Runs by label, with values after round 0. Those of a label differ only in their seed.
     column: The column of metrics.csv to compare by.
     target: If given, the rounds needed to reach this value are reported too.
     columns: The names in `COLUMNS` to show, in this order. The default is all.
@@ -122,13 +122,13 @@ def default_metric(runs: Sequence[run_lib.Run]) -> str:
   """Returns the column by which to compare runs if none is given.
 
   It is the metric of the runs' task on the validation data. If the runs have no metric or different
-  ones, it is the first validation column that all have: accuracy, another metric, or the loss.
+  ones, it is a validation column that all runs have: accuracy, else another metric, else the loss.
 
   Args:
     runs: At least one run.
 
   Raises:
-    ValueError: If they have no validation column in common.
+    ValueError: If the runs have no validation column in common.
   """
   columns = [dict.fromkeys(name for row in run.rows for name in row) for run in runs]
   common = [

@@ -33,13 +33,13 @@ def by_rates(
   server rate for each client rate.
 
   Args:
-    runs: Runs with different rates. Runs that differ only in their seed are averaged.
+    runs: Runs with different learning rates. Runs that differ only in their seed are averaged.
     column: A column of metrics.csv.
     label_by: The settings that distinguish maps. The default is all that differ, except the rates.
     title: The title of the figure.
 
   Raises:
-    ValueError: If a run has no rates, or two runs with the same label and rates have one seed.
+    ValueError: If a run lacks a rate, or two runs with the same label and rates have the same seed.
   """
   maps = {
     label: _cells(members, column)
@@ -77,7 +77,7 @@ def _axes_of(maps: Maps) -> tuple[list[float], list[float]]:
 
 
 def _best_servers(cells: Cells, column: str) -> dict[float, float]:
-  """Returns client rate -> best server rate, which is the lowest one if scores are equal."""
+  """Returns the best server rate by client rate. If scores are equal, the lowest rate is best."""
   finite = [at for at, score in cells.items() if score.is_finite]
   worst_first = sorted(finite, key=lambda at: (scores.sign(column) * cells[at].mean, -at[1]))
   return dict(sorted(dict(worst_first).items()))
