@@ -1,8 +1,8 @@
 """NumPy's random draws from a run's seed, with a separate stream for each purpose.
 
 A round's cohort is drawn from (seed, round), and its failures from (seed, round, purpose). Draws
-for the whole run have a number in place of the round that no round has. For TensorFlow's draws see
-`seeds`. Data and initial weights use another generator, `np.random.default_rng([seed, tag])`.
+for the whole run have, in place of the round, a number that no round has. For TensorFlow's draws
+see `seeds`. Data and initial weights use another generator, `np.random.default_rng([seed, tag])`.
 """
 
 import numpy as np

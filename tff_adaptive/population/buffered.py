@@ -147,7 +147,7 @@ class BufferedSimulation(rounds.Simulation):
   """
 
   def __init__(self, synchrony: Buffered, *given: Any, **more: Any) -> None:
-    """Creates the simulation; for the other arguments see `rounds.Simulation`.
+    """Creates the simulation of `synchrony`; for the other arguments see `rounds.Simulation`.
 
     Raises:
       ValueError: See `rounds.Simulation`. Also if `concurrency` is below the size of the buffer or

@@ -28,7 +28,7 @@ class Group:
   Attributes:
     clients: An object with `client_ids`, and `load(client_id)` for the examples to evaluate on.
     fine_tuned_on: An object with the same clients and the examples to fine-tune on. None for no
-      personalization.
+      fine-tuning.
     max_examples: A client is evaluated on at most this number of its first examples; None for all.
     max_tuning_examples: The same limit for a client's examples in `fine_tuned_on`.
   """

@@ -60,7 +60,7 @@ class ClientSource:
   """
 
   def __init__(self, clients: protocols.ClientData, max_examples: int | None):
-    """Creates the source of all clients, each with at most its first `max_examples` examples."""
+    """Creates a source of each client's first `max_examples` examples, or all if that is None."""
     self._clients, self._max_examples = clients, max_examples
 
   def load(self, keys: Sequence[DatasetKey]) -> list[Any]:
