@@ -40,7 +40,7 @@ def kept_without_updates(
 
 
 def _kept(kind: tff.Type, is_empty: tf.Tensor, before: Any, after: Any) -> Any:
-  """Returns `before` if `is_empty`, else `after`; parts with noise always come from `after`."""
+  """Returns the state `before` an empty round, else `after`; with noise it is always `after`."""
   if not isinstance(kind, tff.types.StructType):
     return tf.cond(is_empty, lambda: before, lambda: after)
   names, kinds = zip(*tff.structure.iter_elements(kind)) if len(kind) else ((), ())

@@ -1,9 +1,9 @@
 """Builders of processes: one for any correction and server optimizer, and one for each algorithm.
 
-Every builder takes the arguments of `build_drift_corrected`. A builder that has no argument
-`server_optimizer` uses the server optimizer in its name, with the rate `server_learning_rate`.
-Defaults are those of the registry. By default a client's weight in FedAvg, FedAvgM, FedAdagrad,
-FedAdam, FedYogi and FedProx is its number of examples; in the others all clients count the same.
+An algorithm's builder takes the arguments of `build_drift_corrected` but `correction`. In place of
+`server_optimizer` some take `server_learning_rate`, the rate of the optimizer in their name. The
+defaults are the registry's. By default a client's weight in FedAvg, FedAvgM, FedAdagrad, FedAdam,
+FedYogi and FedProx is its number of examples; in the other algorithms all clients count the same.
 """
 
 from typing import Any, TypeAlias, TypedDict
@@ -57,7 +57,7 @@ def build_drift_corrected(
     server_optimizer: A TFF optimizer that descends along the aggregated pseudo-gradient, to which
       FedDyn and AdaBest add the server's drift estimate h. Its rate may be a schedule. None means
       SGD with rate 1, which gives the published drift-corrected algorithms.
-    client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
+    client_learning_rate: eta_l >= 0, or a schedule: a function of the round, counted from 0.
     training: How a client trains: optimizer, batches, weight decay, clipping, seed, XLA. None means
       SGD on clients that are given as datasets of batches.
     aggregator: A TFF aggregation factory (clipping, compression, privacy ...); None for the mean.
@@ -66,15 +66,15 @@ def build_drift_corrected(
     client_weighting: Weights of the clients in the mean of the updates: 'uniform'; 'examples' for
       n_i, the number of rows of the client's batches (not the `BatchOutput.num_examples` of a
       `VariableModel`); or a function of the client's unfinalized training metrics, like TFF's
-      `client_weighting`. The metrics of a `tff_adaptive.models.Model` are name -> float32 [..., 2],
-      a sum and a count.
+      `client_weighting`. A `tff_adaptive.models.Model` has a dict of metrics by name: float32 [2],
+      a sum and a count, or [G, 2] if G clients train together.
 
   Returns:
-    A `LearningProcess` if the correction keeps no state at the clients, else a `StatefulProcess`.
+    A `LearningProcess` if clients keep no state between rounds, else a `StatefulProcess`.
 
   Raises:
-    ValueError: If an argument is out of its range, the client optimizer's rate cannot be set, or
-      clients are to be weighted by an aggregator that takes no weights.
+    ValueError: If an argument is out of its range, two arguments exclude each other (such as
+      weights and an aggregator that takes none), or the client optimizer's rate cannot be set.
     TypeError: If an argument has the wrong type.
   """
   hint = 'give tff_adaptive.corrections.FedProx(mu=0.01), say'
@@ -128,7 +128,7 @@ def build_fed_avg(
   """FedAvg (McMahan et al., 2017): the server takes the mean of the client models.
 
   Args:
-    server_learning_rate: eta of the server's SGD, or a schedule. 1 gives FedAvg.
+    server_learning_rate: The rate of the server's SGD, or a schedule of it. 1 gives FedAvg.
     model, **common: See `build_drift_corrected`.
   """
   server = optimizers.build_sgdm(server_learning_rate)
@@ -260,7 +260,7 @@ def build_scaffold_m(
   server_optimizer: tff.learning.optimizers.Optimizer | None = None,
   **common: Unpack[_Common],
 ) -> stateful_process.StatefulProcess:
-  """SCAFFOLD/m (Varno et al., 2022): SCAFFOLD in which clients send half as much.
+  """SCAFFOLD/m (Varno et al., 2022): the server computes its control variate from the updates.
 
   Args:
     num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
@@ -283,9 +283,9 @@ def build_fed_dyn(
 
   Args:
     num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
-    mu: Weight of the client's correction, >= 0.
-    mean_examples: The mean number of examples of a client. If it is given, a client with n_i
-      examples has mu_i = mu mean_examples / n_i. None means mu_i = mu.
+    mu: Weight of the regulariser, finite and >= 0; alpha in the paper.
+    mean_examples: The mean number of examples of a client. If it is given, the weight for a client
+      with n_i examples is mu mean_examples / n_i. If it is None, the weight is mu for all clients.
     model, server_optimizer, **common: See `build_drift_corrected`.
   """
   correction = corrections.FedDyn(mu, num_clients, mean_examples)
@@ -307,8 +307,8 @@ def build_ada_best(
 
   Args:
     mu, scale_mu, beta_decay, plateau_rounds: See `corrections.AdaBest`.
-    beta: Weight of the past in the server's estimate, in [0, 1]. Use 0.2 with a server optimizer
-      that has momentum (sgdm, adam, yogi), because the default diverges there.
+    beta: Weight of the past in the server's drift estimate, in [0, 1]. Use 0.2 with a server
+      optimizer that has momentum (sgdm, adam, yogi), because training diverges with the default.
     model, server_optimizer, **common: See `build_drift_corrected`.
   """
   correction = corrections.AdaBest(mu, beta, scale_mu, beta_decay, plateau_rounds)

@@ -23,14 +23,14 @@ class ClientStates(_Serializable):
   """
 
   def __init__(self, leaves: Mapping[str, tuple[np.ndarray, ...]] | None = None):
-    """Creates the mapping. `leaves`: client id -> its state, flattened by `tree.flatten`."""
+    """Creates the mapping. `leaves` has each client's state by id, as `tree.flatten` returns it."""
     self._leaves = dict(leaves or {})
 
   def __len__(self) -> int:
     return len(self._leaves)
 
   def get(self, client_id: str, initial: Any) -> Any:
-    """Returns a client's state in the structure of `initial`, or `initial` if there is none yet."""
+    """Returns a client's state in the structure of `initial`, or `initial` if it has none yet."""
     found = self._leaves.get(client_id)
     return initial if found is None else tree.unflatten_as(initial, found)
 
@@ -43,7 +43,7 @@ class ClientStates(_Serializable):
     return ClientStates({**self._leaves, **new})
 
   def to_bytes(self) -> bytes:
-    """Returns an .npz file as bytes: all client ids, and each array of the states, stacked."""
+    """Returns an .npz file as bytes: client ids, and each array of all clients' states, stacked."""
     columns = zip(*self._leaves.values())
     arrays = {f'leaf_{i}': np.stack(column) for i, column in enumerate(columns)}
     file = io.BytesIO()
@@ -140,5 +140,5 @@ class ByClientId:
     return tff.learning.templates.LearningProcessOutput(State(server_state, kept), metrics)
 
   def get_model_weights(self, state: State) -> Any:
-    """Returns the model weights to use; see `StatefulProcess.get_model_weights`."""
+    """Returns the weights for inference; see `StatefulProcess.get_model_weights`."""
     return self._process.get_model_weights(State(*state).server_state)

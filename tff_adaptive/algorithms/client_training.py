@@ -1,7 +1,7 @@
 """A client's part of a round, as a TFF computation.
 
-The same code trains a client alone or in a group, with or without a state. The graph engine may
-train several clients together; see `engine.batched_clients`.
+The graph engine may train G clients together as a group (see `engine.batched_clients`). The same
+code trains one client or a group, with or without a state.
 """
 
 import collections
@@ -18,7 +18,7 @@ from tff_adaptive.engine import batched_clients
 
 
 class Totals(NamedTuple):
-  """Values that are summed over the cohort in addition to the updates; numbers are float32.
+  """A client's values that are summed over the cohort, besides its update; scalars are float32.
 
   Attributes:
     upload: The correction's upload, times the client's weight if `combine_uploads` is 'weighted'.
@@ -27,7 +27,7 @@ class Totals(NamedTuple):
     diverged: 1 for a client with numbers that are not finite, else 0.
     norm: The update's norm.
     squared_norm: The update's squared norm.
-    drift: A dict of numbers for the metrics of drift; () if the recipe `is_plain`.
+    drift: A dict of scalars for the metrics of drift; () if `Recipe.is_plain`.
   """
 
   upload: Any
@@ -124,10 +124,10 @@ def build_exchange(
   message_type: tff.Type,
   client_state_type: tff.Type | None = None,
 ) -> tff.Computation:
-  """Builds `(<M, W, C, D*> -> <E, float32>)`, which computes what a client sends before training.
+  """Builds the computation of what a client sends before it trains.
 
-  E is `Correction.exchange` times the client's weight, and the float32 is this weight. The cohort's
-  mean is the sum of E divided by the sum of the weights. `build` names the other types.
+  Its type is `(<M, W, C, D*> -> <E, float32>)`; `build` explains M, W, C and D*. E is the result of
+  `Correction.exchange` times the client's weight, which is the float32 (for the cohort's mean).
   """
   model, training, correction = recipe.model, recipe.training, recipe.correction
 
@@ -202,7 +202,7 @@ def _drift(
   weight: tf.Tensor,
   group_size: int | None,
 ) -> collections.OrderedDict:
-  """Returns a client's numbers for the metrics of drift: scalars, or [G] for a group."""
+  """Returns a client's numbers for the metrics of drift: scalars, or [G] for G clients."""
   before, after = client_state, trained.client_state
   if recipe.training.optimizer_state == 'keep':
     before, after = before['correction'], after['correction']

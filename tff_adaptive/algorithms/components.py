@@ -31,7 +31,7 @@ class Recipe(NamedTuple):
   client_weighting: Weighting
 
   def client_state(self, weights: corrections.Weights) -> Any:
-    """Returns a client's first state: the correction's and, if it is kept, the optimizer's."""
+    """Returns a new client's state: the correction's, and the optimizer's if clients keep it."""
     own = self.correction.client_state(weights)
     if self.training.optimizer_state != 'keep':
       return own
@@ -39,7 +39,7 @@ class Recipe(NamedTuple):
     return collections.OrderedDict(correction=own, optimizer=slots)
 
   def server_state(self, weights: corrections.Weights) -> Any:
-    """Returns the first server state: the correction's and, if averaged, the client optimizer's."""
+    """Returns the first server state: the correction's, and the client optimizer's if averaged."""
     own = self.correction.server_state(weights)
     if self.training.optimizer_state != 'average':
       return own
@@ -47,7 +47,7 @@ class Recipe(NamedTuple):
     return collections.OrderedDict(correction=own, optimizer=slots)
 
   def split(self, server_state: Any) -> tuple[Any, Any]:
-    """Splits a server state into the correction's and the client optimizer's part (() if none)."""
+    """Returns the correction's and the client optimizer's part (or ()) of a server state."""
     if self.training.optimizer_state != 'average':
       return server_state, ()
     return server_state['correction'], tuple(server_state['optimizer'])
@@ -78,7 +78,7 @@ def check_weighting(client_weighting: Weighting) -> None:
 def client_weight(client_weighting: Weighting, trained: local_training.Trained) -> tf.Tensor:
   """Returns a client's weight in the mean of the updates, float32; [G] for a group of G clients.
 
-  It is n_i, 1 or a function of the metrics, as `client_weighting` says; 0 for an unused update.
+  It is the number of examples, 1 or a function of the metrics; 0 if the update is not used.
   """
   if callable(client_weighting):
     # No product: the metrics of a client without steps may give NaN, and 0 times NaN is NaN.
@@ -90,14 +90,14 @@ def client_weight(client_weighting: Weighting, trained: local_training.Trained) 
 
 
 def check_rate(name: str, rate: Rate) -> Rate:
-  """Returns a rate after a check that it is at least 0; a schedule is returned unchecked."""
+  """Returns the rate; raises TypeError or ValueError unless it is a schedule or a number >= 0."""
   if callable(rate):
     return rate
   return validation.at_least_zero(name, rate, 'give a rate such as 0.1, or a function of the round')
 
 
 def check_aggregator(aggregator: Aggregator | None, client_weighting: Weighting) -> None:
-  """Checks that an aggregator is a TFF factory or None, and takes weights unless they are equal."""
+  """Raises TypeError if an aggregator is no TFF factory, ValueError if weights do not suit it."""
   if aggregator is None or isinstance(aggregator, tff.aggregators.WeightedAggregationFactory):
     return
   if not isinstance(aggregator, tff.aggregators.UnweightedAggregationFactory):
@@ -116,9 +116,9 @@ def check_aggregator(aggregator: Aggregator | None, client_weighting: Weighting)
 def build_aggregator(
   aggregator: Aggregator | None, update_type: Any, weight_type: Any
 ) -> tff.templates.AggregationProcess:
-  """Builds the aggregation process of the updates; the default is the weighted mean.
+  """Builds the aggregation process of the updates; None means their weighted mean.
 
-  Its state does not change in a round without a usable update; see `aggregator_state`.
+  The process's state does not change in a round without a usable update; see `aggregator_state`.
   """
   factory = tff.aggregators.MeanFactory() if aggregator is None else aggregator
   if isinstance(factory, tff.aggregators.UnweightedAggregationFactory):

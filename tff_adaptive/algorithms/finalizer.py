@@ -17,11 +17,11 @@ def build(
 ) -> tff.learning.templates.FinalizerProcess:
   """Builds the finalizer, which gives the aggregated pseudo-gradient to the server optimizer.
 
-  As in TFF, an aggregate that is not finite changes neither the weights nor the optimizer's state.
+  As in TFF, an aggregate that is not finite is refused: weights and optimizer state do not change.
   A schedule of the rate still advances, because it counts rounds. TFF's own finalizer would stop
-  the schedule. It is also slower to build, because AutoGraph converts it.
-
-  The state is the optimizer's. The measurement `update_non_finite` (int32) is 1 after a refusal.
+  the schedule, and is slower to build, because AutoGraph converts it. The measurement
+  `update_non_finite` (int32) is 1 if the aggregate was refused, else 0. The state is the
+  optimizer's. Raises TypeError if the state has strings.
   """
   trainable_type = model_weights_type.trainable
 

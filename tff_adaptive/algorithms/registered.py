@@ -39,13 +39,13 @@ def build_process(
   Args:
     algorithm: An entry of the registry, its name, or 'FILE.py:NAME' (see `registry.algorithm`).
     model, client_learning_rate, aggregator: See `build_drift_corrected`.
-    values: Hyperparameters of the correction, name -> value. Missing ones have their defaults.
+    values: The correction's hyperparameters by name. Those left out have their defaults.
     clients: Facts about all registered clients, for corrections that need them, such as SCAFFOLD.
     training: How clients train. The client optimizer, its state, `sam_rho` and `clip_norm` come
       from the algorithm's entry if they have their default values here (see
       `registry.Algorithm.settings`).
     server_optimizer: Any TFF optimizer, such as one of `build_server_optimizer`. None means SGD
-      with rate 1; it is refused for algorithms named after another one, such as FedAdam.
+      with rate 1, except for algorithms named after another optimizer (FedAdam), which need one.
     client_weighting: See `build_drift_corrected`. None means the algorithm's default.
 
   Returns:
@@ -88,7 +88,7 @@ def counts(
   the traced bytes. An averaged client optimizer state counts as received and as sent.
 
   Args:
-    algorithm: A correction, or an argument of `registry.algorithm`.
+    algorithm: A correction, or an entry of the registry, its name, or 'FILE.py:NAME'.
     model, training: See `build_drift_corrected`.
     values, clients: See `build_process`.
 
@@ -153,9 +153,9 @@ def build_server_optimizer(
 
   Args:
     server_optimizer: An entry, its name, or 'FILE.py:NAME' (see `registry.server_optimizer`).
-    learning_rate: eta, or a schedule: a function of the round, counted from 0. A user's function is
-      always called with a number; a schedule is applied to the optimizer that it returns.
-    values: Hyperparameters, name -> value. Missing ones have their defaults.
+    learning_rate: A number, or a schedule: a function of the round, counted from 0. A user's
+      function is always called with a number; a schedule is applied to the optimizer that it makes.
+    values: Hyperparameters by name. Those left out have their defaults.
 
   Raises:
     ValueError: If there is no such optimizer or hyperparameter, or a value is out of its range.
@@ -183,7 +183,7 @@ def build_client_optimizer(
 
   Args:
     client_optimizer: An entry, its name, or 'FILE.py:NAME' (see `registry.client_optimizer`).
-    values: Hyperparameters, name -> value, without the rate, which a process sets in each round.
+    values: Hyperparameters by name, without the rate, which a process sets in each round.
 
   Raises:
     ValueError: If there is no such optimizer or hyperparameter, or a value is out of its range.

@@ -1,4 +1,4 @@
-"""Builds the server's computations of a correction; `stateful_process.compose` names the types."""
+"""Builds the server's computations of a correction; `stateful_process.compose` has the types."""
 
 import collections
 from typing import Any, NamedTuple
@@ -21,10 +21,10 @@ class ServerUpdate(NamedTuple):
     direction: The direction that the server optimizer descends along. In a round without a usable
       update it is NaN, so that the finalizer refuses it.
     factor: The float32 number that multiplies the server optimizer's step; () stands for 1.
-    theta_bar: The mean of the client models. In a round without a usable update it is the previous
-      model to use. () if the global model is the one to use.
+    theta_bar: The mean of the client models; in a round without a usable update, the previous model
+      for inference. () if the global model is the one for inference.
     round_number: int32, the number of rounds done.
-    h_cosine: float32, the cosine between the drift estimate h^{t-1} and g-bar^t; () if `is_plain`.
+    h_cosine: float32, the cosine between the drift estimate h and the aggregate; () if `is_plain`.
   """
 
   correction: Any
@@ -36,9 +36,9 @@ class ServerUpdate(NamedTuple):
 
 
 def build_initialize(recipe: components.Recipe, weights_type: tff.Type) -> tff.Computation:
-  """Builds `(W -> <H, I>)`: the server state before the first round, and the model to use.
+  """Builds `(W -> <H, I>)`: the server state and the model for inference before the first round.
 
-  I is W, or () if the global model is the one to use.
+  W are the weights. I is W, or () if the global model is the one for inference.
   """
 
   @tff.tensorflow.computation(weights_type)
@@ -90,7 +90,7 @@ def build_update(
 ) -> tff.Computation:
   """Builds `(<H, M, W, I, G, T> -> ServerUpdate)`, the correction's step at the server.
 
-  H, W and I are the state, the global model theta^{t-1} and the model to use before the round. M is
+  H, W and I are the state, the global model and the model for inference before the round. M is
   the round's message, G the aggregate and T the sum of the clients' `client_training.Totals`.
   """
   correction = recipe.correction
@@ -157,10 +157,11 @@ def build_finish(
   update_type: tff.Type,
   totals_type: tff.Type,
 ) -> tff.Computation:
-  """Builds `(<ServerUpdate, W, W, G, T> -> <W, I, metrics>)`: new model, model to use, metrics.
+  """Builds `(<ServerUpdate, W, W, G, T> -> <W, I, metrics>)`, the last computation of a round.
 
-  The two arguments W are the global model before the round and after the server optimizer's step.
-  `build_update` explains G and T. The metrics describe updates and drift: name -> float32.
+  The arguments W are the global model before the round and after the server optimizer's step, the
+  results the new global model, the model for inference and float32 metrics by name of the updates
+  and drift. `build_update` explains G and T.
   """
 
   @tff.tensorflow.computation(
@@ -203,7 +204,7 @@ def _describe_updates(totals: Any) -> collections.OrderedDict:
 def _describe_drift(
   totals: Any, g_bar: corrections.Weights, theta: corrections.Weights, own_state: Any
 ) -> collections.OrderedDict:
-  """Returns metrics of drift; `update_spread` is sqrt(mean ||g_i||^2 - ||g-bar||^2)."""
+  """Returns metrics of drift; `update_spread` is sqrt(mean ||update||^2 - ||g_bar||^2)."""
   drift = totals.drift
   mean_square = tf.math.divide_no_nan(drift['weighted_square'], drift['weight'])
   spread = tf.maximum(mean_square - corrections.squared_norm(g_bar), 0.0)
@@ -218,7 +219,7 @@ def _describe_drift(
 
 
 def _cosine(h: corrections.Weights, g_bar: corrections.Weights) -> tf.Tensor:
-  """Returns the cosine between h and g-bar; 0 if one is zero, or h has not the weights' shapes.
+  """Returns the cosine between h and g-bar; 0 if either is zero or their shapes differ.
 
   FedDyn's h shrinks only in rounds in which this cosine is small enough (AdaBest, Theorem 3.1).
   """

@@ -22,12 +22,12 @@ class ServerState(NamedTuple):
 
   Attributes:
     global_model_weights: theta^t, the global model.
-    inference_weights: The model to use, such as theta-bar^t, the mean of the client models. () if
-      the global model is the one to use.
-    correction: The correction's state at the server, such as h.
+    inference_weights: The model for inference, such as the mean of the client models. () if the
+      global model is the one for inference.
+    correction: The correction's state at the server, such as the drift estimate h.
     round_number: int32, the number of rounds done.
     distributor: State of the distributor. In asynchronous training (see `versions`) it is the stack
-      of models with which the clients of a step began, and after the step the model before it.
+      of models with which a step's clients began, and after the step the model before the step.
     aggregator: State of the aggregator.
     finalizer: State of the server optimizer.
   """
@@ -64,9 +64,9 @@ class StatefulProcess(tff.templates.IterativeProcess):
     self.initial_client_state = initial_client_state
 
   def get_model_weights(self, server_state: Any) -> tff.learning.models.ModelWeights:
-    """Returns the weights of the model to use, such as theta-bar, the mean of the client models.
+    """Returns the weights of the model for inference, such as the mean of the client models.
 
-    theta, the global model that clients receive, is `server_state.global_model_weights`.
+    The global model, which clients receive, is `server_state.global_model_weights`.
 
     Args:
       server_state: A state from `initialize`, `next` or a program state manager.
@@ -86,7 +86,7 @@ def compose(
   """Composes a correction with local training, an aggregator and a server optimizer.
 
   The types are: W the weights, H the correction's server state, M the message to clients, C and D*
-  a client's state and data, G an update, T the other sums over the cohort, I the model to use:
+  a client's state and data, G an update, T the other sums over the cohort, I the inference model:
 
       state --> message (H -> M) --> (exchange) --+
                                                   +--> train (M, W, C, D* -> C, G, T)
@@ -210,7 +210,7 @@ def _build_initialize(parts: _Parts) -> tff.Computation:
 
 
 def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) -> tff.Computation:
-  """Builds the computation of a round; S is a `ServerState`.
+  """Builds the computation of a round; S is a `ServerState`, C a client's state, D* its data.
 
   Its type is `(<S@SERVER, {C}@CLIENTS, {D*}@CLIENTS> -> <S@SERVER, {C}@CLIENTS, metrics@SERVER>)`,
   without client states `(<S@SERVER, {D*}@CLIENTS> -> LearningProcessOutput)`.

@@ -16,7 +16,7 @@ from tff_adaptive.corrections import base as corrections
 
 
 def build_stack(message_type: tff.Type, weights_type: tff.Type, num: int) -> tff.Computation:
-  """Builds `(<M, W> -> older)`: a stack of `num` models, 0 or 1; its type allows any number."""
+  """Builds `(<message, weights> -> stack)` of `num` rows, 0 or 1; its type allows any number."""
 
   @tff.tensorflow.computation(message_type, weights_type)
   def stack(message: Any, weights: Any) -> Any:
@@ -29,7 +29,7 @@ def build_stack(message_type: tff.Type, weights_type: tff.Type, num: int) -> tff
 
 
 def select(element: Any, message: Any, weights: Any, older: Any) -> tuple[Any, Any]:
-  """Returns a client's message and weights: row `version` of `older`; -1 means the given ones."""
+  """Returns a client's message and weights: row `version` of `older`, or the arguments for -1."""
   slot = element['version']
 
   def chosen(stack: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
