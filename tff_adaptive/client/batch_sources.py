@@ -23,7 +23,7 @@ Step: TypeAlias = Callable[[Any, model_adapters.LocalStep], Any]  # (state, loca
 
 
 class _Arrays:
-  """The base class of the two sources of whole arrays: the loop of local steps."""
+  """The base class of `WholeArrays` and `GroupOfArrays`, with the loop of local steps."""
 
   num_examples: tf.Tensor
   steps: tf.Tensor
@@ -108,7 +108,7 @@ class WholeArrays(_Arrays):
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights
   ) -> corrections.Weights:
-    """Returns the mean gradient over all examples, in batches of 512 unless they are coupled."""
+    """Returns the mean gradient at `theta`, in batches of 512 unless `couples_examples` is true."""
     n = tf.shape(self.y)[0]
     size = n if self._model.couples_examples else 512
     add = _adder(self._model, theta, non_trainable)
@@ -165,7 +165,7 @@ class GroupOfArrays(_Arrays):
 
 
 class Batches:
-  """A client given as a dataset of batches, TFF's convention: each element is one step."""
+  """A client given as a dataset of batches, as usual in TFF; each batch gives one local step."""
 
   def __init__(
     self,

@@ -54,7 +54,7 @@ class Batching:
   """The batches of clients that are given as arrays of all their examples; see `client_arrays`.
 
   Attributes:
-    batch_size: B, the number of examples in a step. None takes all of the client's. A large B is no
+    batch_size: B, the number of examples in a step. None takes all of a client's. A large B is no
       substitute for None: a step costs as much as B examples even if the client has fewer.
     epochs: E, the number of passes over the client's examples in a round.
     shuffle: Whether each epoch goes through the examples in a new order, which the seed draws.
@@ -156,7 +156,7 @@ def plan(
     round_seed: int32 [2], the same for all clients, for `random_local_steps`.
 
   Returns:
-    The plan. K is E ceil(n / B); with `local_steps` it is `drawn_steps`, or 0 if n = 0.
+    The plan. It has `epochs` ceil(n / B) steps, or with `local_steps` `drawn_steps`; 0 if n = 0.
   """
   epochs, n = batching.epochs, tf.shape(x)[0]
   if batching.local_steps is not None:
@@ -175,7 +175,7 @@ def continued(batching: Batching, x: tf.Tensor, seed: tf.Tensor, round_number: t
     round_number: t, int32, from 1.
 
   Returns:
-    The plan. K = `local_steps` if n > 0.
+    The plan. It has `local_steps` steps if n > 0, else 0.
   """
   assert batching.local_steps is not None
   assert batching.batch_size is not None

@@ -39,7 +39,7 @@ class ClientTraining:
     batching: How clients given as arrays (`client_arrays`) form batches. None means TFF's
       convention: each element of a client's dataset is one batch and one step.
     weight_decay: The weights times this factor, >= 0, are added to the (clipped) gradient.
-    clip_norm: If given, the corrected gradient is scaled down to this 2-norm.
+    clip_norm: A corrected gradient of a larger 2-norm is scaled down to this one; None for none.
     seed: Seed of shuffling and dropout, from 0 to 2^62 - 1.
     xla: Whether XLA compiles the local step, for GPUs. The model must be a `models.Model`.
     versions: Number of older models that a run keeps for asynchronous training (see
@@ -123,7 +123,7 @@ class Trained(NamedTuple):
     num_examples: Number of examples, float32. With `batching` each counts once, not once per epoch;
       otherwise this is the number in all batches of the dataset.
     is_used: float32: 1 if the client took a step and its results are finite, else 0.
-    diverged: float32: 1 if it took a step and its update, state or upload is not finite, else 0.
+    diverged: float32: 1 if the client took a step with a result that is not finite, else 0.
     squared_norm: The update's squared 2-norm; zero if the update is not used.
     metrics: The client's unfinalized training metrics.
   """
@@ -140,7 +140,7 @@ class Trained(NamedTuple):
 
 
 def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff.types.SequenceType:
-  """Returns the TFF type of a client's data, which depends on `training.batching`."""
+  """Returns the TFF type of a client's data; ValueError if `batching` does not suit the model."""
   element = model.input_spec
   if training.batching is not None:
     if not isinstance(element, collections.abc.Mapping) or set(element) != {'x', 'y'}:
@@ -210,7 +210,7 @@ def exchange(
 ) -> tuple[Any, tf.Tensor]:
   """Returns the result of `Correction.exchange`, and the client's number of examples, float32.
 
-  Both are zero if the client has no examples or a number is not finite. See `train` for arguments.
+  Both are 0 if the client has no examples or a result is not finite. `train` has the arguments.
   """
   size = len(data) if isinstance(data, list) else None
   state = client_state['correction'] if training.optimizer_state == 'keep' else client_state

@@ -28,9 +28,9 @@ class LocalStep(NamedTuple):
   Attributes:
     batch: The examples, such as `OrderedDict(x, y)`.
     weighting: None, or `(shares [B], size)` for a model that `is_masked`: each example's share in
-      the mean (0 for padding) and the number of examples that count. For a group [G, B] and [G].
+      the mean (0 for padding) and the number of examples that count. [G, B] and [G] for G clients.
     seed: int32 [2] for dropout, or [G, 2]; None for no dropout.
-    active: None, or float32 [G]: 0 for a client that has taken all its steps.
+    active: None, or float32 [G]: 1, or 0 for a client that has taken all its steps.
   """
 
   batch: Any
@@ -63,8 +63,8 @@ class LocalModel:
 
   Attributes:
     input_spec: The specs of a batch's tensors.
-    is_masked: Whether `gradients` takes per-example weights.
-    has_client_axis: Whether its operations also take a leading axis of clients.
+    is_masked: Whether `gradients` uses `LocalStep.weighting`.
+    has_client_axis: Whether the model's operations also take a leading axis of clients.
     has_penalty: Whether the loss has a term that depends on the weights only, not on examples.
     couples_examples: Whether an example's loss depends on the other examples of its batch.
     metric_finalizers: The argument of `tff.learning.metrics.sum_then_finalize`.
@@ -113,7 +113,7 @@ class LocalModel:
 
 
 class _SeededModel(LocalModel):
-  """`tff_adaptive.models.Model`, for one client or a group."""
+  """The `LocalModel` of a `tff_adaptive.models.Model`, for one client or a group."""
 
   is_masked = True
 
@@ -163,7 +163,7 @@ class _SeededModel(LocalModel):
 
 
 class _FunctionalModel(LocalModel):
-  """`tff.learning.models.FunctionalModel`."""
+  """The `LocalModel` of a `tff.learning.models.FunctionalModel`."""
 
   def __init__(self, model: tff.learning.models.FunctionalModel) -> None:
     self._model = model
@@ -198,7 +198,7 @@ class _FunctionalModel(LocalModel):
 
 
 class _VariableModel(LocalModel):
-  """`tff.learning.models.VariableModel`; weights are assigned to its variables for each batch."""
+  """The `LocalModel` of a `VariableModel`, to whose variables each batch assigns the weights."""
 
   def __init__(self, model_fn: Callable[[], tff.learning.models.VariableModel]) -> None:
     self._model_fn = model_fn

@@ -18,15 +18,15 @@ _ENTRY = registry.ALGORITHMS['ada_best']
 class AdaBest(base.Correction):
   """AdaBest, Algorithm 1 of "AdaBest" (Varno et al., 2022).
 
-  The local gradient is g - mu_i h_i. After round t a client sets h_i <- h_i / (t - t_i) + g_i,
-  where t_i is the last round in which it took part before. The stored h_i lacks the factor mu_i,
-  which `gradient` applies; for a constant mu the result is the same. The server descends along
-  g-bar + h with h <- beta (h + g-bar). With SGD of rate 1 at the server, this h equals beta
-  (theta-bar^{t-1} - theta-bar^t) of equation (2) (Remark 2). With beta = mu = 0 this is FedAvg.
+  `corrections.base` has the symbols. The local gradient is g - mu_i h_i. After round t clients set
+  h_i <- h_i / (t - t_i) + g_i, where t_i is the last round before t with client i. In the paper h_i
+  includes the factor mu_i; the result is the same if mu_i is constant. The server descends along
+  g-bar + h with h <- beta (h + g-bar). With SGD of rate 1 at the server, this h equals the paper's
+  beta (theta-bar^{t-1} - theta-bar^t) (Remark 2). With beta = mu = 0 this is FedAvg.
 
   Attributes:
-    mu: Weight of the client's estimate, finite and >= 0.
-    beta: Weight of the past in the server's estimate, in [0, 1].
+    mu: Weight of the client's drift estimate h_i, finite and >= 0.
+    beta: Weight of the past in the server's drift estimate h, in [0, 1].
     scale_mu: Whether mu_i = mu n-bar / n_i, for clients of unequal sizes n_i. n-bar is the mean
       number of examples of the clients seen so far. If False, mu_i = mu.
     beta_decay: Factor in (0, 1] by which beta is multiplied whenever ||h|| has not reached a new
@@ -66,7 +66,7 @@ class AdaBest(base.Correction):
     )
 
   def broadcast(self, server_state: Any) -> Any:
-    """Returns n-bar, the mean number of examples of the clients seen before; 0 in round 1."""
+    """Returns n-bar, the mean number of examples of the clients of earlier rounds, or 0."""
     return tf.math.divide_no_nan(server_state['examples_seen'], server_state['clients_seen'])
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:

@@ -26,11 +26,11 @@ class ClientRound(NamedTuple):
 
   Attributes:
     theta_0: theta^{t-1}, the weights that the client received.
-    client_state: Its state after the last round in which it took part.
+    client_state: The client's state after the last round in which it took part, or its first state.
     broadcast: The values that the server sent besides the weights (see `Correction.broadcast`).
     t: Number of the round, float32, counted from 1.
     eta_l: The client learning rate of this round, float32.
-    num_examples: n_i, the number of its examples, float32.
+    num_examples: n_i, the client's number of examples, float32; 0 in training without `Batching`.
     full_gradient: Computes the mean gradient over all examples of the client at `theta_0`.
     mean_steps: `Batching.local_steps`, the mean number of local steps in a round, or None.
     exchanged: The cohort's mean of the values sent before training (see `Correction.exchange`).
@@ -59,7 +59,7 @@ class ServerRound(NamedTuple):
     g_bar: The aggregate of the results of `update`. Unless a correction overrides `update`, this is
       the aggregated pseudo-gradient theta^{t-1} - theta-bar^t.
     uploads: The uploads of `client_update`, combined over the cohort as `combine_uploads` says.
-    cohort: |S|, float32: the number of clients that took a local step and whose results are finite.
+    cohort: |S|, float32: the number of clients that took a local step and have finite results.
     t: Number of the round, float32, counted from 1.
     theta: theta^{t-1}, the global model before the round.
     exchanged: The mean of the values sent before training; see `Correction.exchange`.
@@ -128,12 +128,12 @@ class Correction:
     The fields `num_clients` and `mean_examples` of a dataclass are set from `clients`.
 
     Args:
-      values: Hyperparameters, name -> value, with the names of the class's entry in the registry.
+      values: Hyperparameters by name, with the names of the class's entry in the registry.
       clients: The registered clients; None if they are not known.
 
     Raises:
       TypeError: If a value has the wrong type.
-      ValueError: If a value is out of its range, or the correction needs to know the clients.
+      ValueError: If a value is out of its range, or the correction needs `clients` and has None.
     """
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     needed = [f.name for f in fields if f.name in RegisteredClients._fields]
@@ -146,7 +146,7 @@ class Correction:
 
   @classmethod
   def overrides(cls, *methods: str) -> bool:
-    """Returns whether the class overrides at least one of these methods."""
+    """Returns whether the class overrides at least one of the named methods."""
     return any(getattr(cls, name) is not getattr(Correction, name) for name in methods)
 
   @classmethod
@@ -172,9 +172,9 @@ class Correction:
   def exchange(self, client: ClientRound) -> Any:
     """Returns the values that a client sends before it trains; () for none.
 
-    The cohort then receives the mean as `client.exchanged`, with the weights n_i if clients are
-    weighted by examples, else with equal ones. A client with values that are not finite is left
-    out.
+    The cohort then receives the mean of these values as `client.exchanged`. Its weights are the
+    numbers of examples if `client_weighting` is 'examples', else equal. A client with values that
+    are not finite is left out.
     """
     return ()
 
@@ -220,7 +220,7 @@ class Correction:
   def inference_weights(
     self, server_state: Any, theta: Weights, theta_bar: Weights
   ) -> Weights | None:
-    """Returns the model to use after a round; None for theta, the global model.
+    """Returns the model for inference after a round; None for the global model.
 
     Args:
       server_state: The state after the round.
@@ -228,13 +228,13 @@ class Correction:
       theta_bar: theta^{t-1} - g_bar, the mean of the client models.
 
     Returns:
-      By default theta-bar if clients keep a state, because h moves theta away from theta-bar.
+      By default theta_bar if clients keep a state, because h moves theta from it, else None.
     """
     return theta_bar if self.keeps_client_state() else None
 
 
 def estimate(state: Any) -> Weights:
-  """Returns the estimate h or h_i in a server's or client's state, for metrics; () if none.
+  """Returns the drift estimate in a server's (h) or client's state (h_i), for metrics; () if none.
 
   It is the entry or field `h` of the state: weights, or one tensor. Metrics count a client whose
   h_i is zero as one that takes part for the first time.
@@ -244,7 +244,7 @@ def estimate(state: Any) -> Weights:
 
 
 def mean_gradient(client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
-  """Returns g_i / (K_i eta_l), the mean direction of a client's local steps; 0 for no steps."""
+  """Returns the update g_i / (steps * eta_l): with SGD the mean local gradient; 0 for no steps."""
   inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
   return combine(lambda g: scale(inverse, g), g_i)
 

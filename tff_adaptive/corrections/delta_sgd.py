@@ -19,10 +19,10 @@ class DeltaSGD(base.Correction):
 
   "Adaptive Federated Learning with Auto-Tuned Clients" (Kim et al., 2024), Algorithm 1, where
   growth is called delta. eta is the previous step size, and r is eta divided by the step size
-  before it. dx is the previous step, and dg the difference of the gradients after and before it.
-  Both are computed on the present batch, as in the authors' code, so a step computes two gradients.
-  Unlike the paper, that code has delta = 0.02, no factor 2, and an epsilon in the denominator. A
-  client's first step has the rate of the round, and r = 1.
+  before it. dx is the previous step, and dg the gradient after it minus the gradient before it. As
+  in the authors' code the present batch gives both gradients, so a step computes two. Unlike the
+  paper, that code has delta = 0.02, no factor 2, and an epsilon in the denominator. A client's
+  first step has the rate of the round, and r = 1.
 
   Attributes:
     gamma: Factor of the estimated inverse of the local smoothness, > 0.

@@ -14,11 +14,11 @@ _ENTRY = registry.ALGORITHMS['fed_cm']
 
 @dataclasses.dataclass(frozen=True)
 class FedCM(base.Correction):
-  """FedCM: the local gradient is alpha g + (1 - alpha) M, where M is the last round's direction.
+  """FedCM: the local gradient g becomes alpha g + (1 - alpha) M, with the last round's direction M.
 
-  The server sets M to the mean of the g_i / (K_i eta_l), the mean directions of the clients' local
-  steps. M is zero in the first round. "FedCM: Federated Learning with Client-level Momentum" (Xu et
-  al., 2021), Algorithm 1.
+  M is the mean over the cohort of an update divided by the client's number of local steps and by
+  the client learning rate; it is zero in the first round. "FedCM: Federated Learning with
+  Client-level Momentum" (Xu et al., 2021), Algorithm 1.
 
   Attributes:
     alpha: Weight of the local gradient, in (0, 1]. 1 gives FedAvg.

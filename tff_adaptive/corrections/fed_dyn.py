@@ -15,18 +15,17 @@ from tff_adaptive.corrections.base import ClientRound, RegisteredClients, Server
 
 @dataclasses.dataclass(frozen=True)
 class FedDyn(base.Correction):
-  """FedDyn in the form of AdaBest's Algorithm 1.
+  """FedDyn, in the form of Algorithm 1 of "AdaBest" (Varno et al., 2022).
 
-  The local gradient is g - mu_i h_i - mu_i (theta^{t-1} - theta). A client then sets h_i <- h_i +
-  g_i. The stored h_i lacks the factor mu_i, which `gradient` applies; for a constant mu the result
-  is the same. The server sets h <- h + |S|/N g-bar and descends along g-bar + h. Sources:
-  "Federated Learning Based on Dynamic Regularization" (Acar et al., 2021); "AdaBest" (Varno et al.,
-  2022), Algorithm 1.
+  "Federated Learning Based on Dynamic Regularization" (Acar et al., 2021) introduced FedDyn. See
+  `corrections.base` for symbols. The local gradient is g - mu_i h_i - mu_i (theta^{t-1} - theta).
+  A client then sets h_i <- h_i + g_i. The h_i of the papers include the factor mu_i; the result is
+  the same if mu_i is constant. The server sets h <- h + |S|/N g-bar and descends along g-bar + h.
 
   With `ClientTraining.sam_rho` this is FedSpeed (Sun et al., 2023) with alpha = 1, lambda = 1 / mu.
-  As in the authors' code, the perturbation is normalised, and h is the mean of all clients' h_i,
-  the dual variables. The paper's Algorithm 1 has the perturbation rho g, and the mean over the
-  cohort.
+  As in FedSpeed's published code, the perturbation is normalised, and h is the mean of all clients'
+  h_i, the dual variables. Algorithm 1 of Sun et al. has the perturbation rho g, and the mean over
+  the cohort.
 
   Attributes:
     mu: Weight of the regulariser, finite and >= 0.

@@ -14,12 +14,12 @@ _ENTRY = registry.ALGORITHMS['fed_exp']
 
 @dataclasses.dataclass(frozen=True)
 class FedExP(base.Correction):
-  """FedExP: the server's step times max(1, mean ||g_i||^2 / (2 (||g-bar||^2 + eps))).
+  """FedExP: multiplies the server's step by max(1, mean ||g_i||^2 / (2 (||g-bar||^2 + eps))).
 
   "FedExP: Speeding Up Federated Averaging via Extrapolation" (Jhunjhunwala et al., 2023), equation
-  (7) and Algorithm 1. The means have the weights of the updates. The model to use is the mean of
-  the last two global models (section 4). The authors' code multiplies eps by the cohort's size; the
-  paper's formula does not.
+  (7) and Algorithm 1. g-bar is the mean of the clients' updates g_i; both means are weighted alike.
+  `inference_weights` returns the mean of the last two global models (section 4). The authors' code
+  multiplies eps by the cohort's size; the paper's formula does not.
 
   Attributes:
     eps: The number that is added to ||g-bar||^2, >= 0.

@@ -15,14 +15,14 @@ _ENTRY = registry.ALGORITHMS['fed_nova']
 
 @dataclasses.dataclass(frozen=True)
 class FedNova(base.Correction):
-  """FedNova: clients send g_i / |a_i|, and the server multiplies their mean by tau_eff.
+  """FedNova: clients divide their updates by |a_i|; the server multiplies the mean by tau_eff.
 
   |a_i| is the effective number of a client's local steps in "Tackling the Objective Inconsistency
   Problem in Heterogeneous Federated Optimization" (Wang et al., 2020), equation (7) and section 4.
-  It is K_i for SGD. With momentum rho each step does c <- rho c + 1, |a_i| <- |a_i| + c. With a
-  proximal term each step does |a_i| <- (1 - eta_l mu) |a_i| + 1. tau_eff is the weighted mean of
-  the |a_i|, or with a proximal term of the K_i, as in the authors' code. The client optimizer must
-  be SGD, because this class applies the momentum itself.
+  For SGD it is their number K_i. With momentum rho a step does c <- rho c + 1, |a_i| <- |a_i| + c.
+  With a proximal term a step does |a_i| <- (1 - eta_l mu) |a_i| + 1; eta_l is the client learning
+  rate. tau_eff is the weighted mean of the |a_i|, or with a proximal term of the K_i, as in the
+  authors' code. Clients must use SGD, because this class applies the momentum itself.
 
   Attributes:
     local_momentum: rho, the momentum of the clients' SGD, in [0, 1).

@@ -11,10 +11,10 @@ _ENTRY = registry.ALGORITHMS['fed_prox']
 
 @dataclasses.dataclass(frozen=True)
 class FedProx(base.Correction):
-  """FedProx: the local gradient is g + mu (theta - theta^{t-1}).
+  """FedProx: the local gradient g at theta becomes g + mu (theta - theta^{t-1}).
 
-  The second term is the gradient of the penalty mu/2 ||theta - theta^{t-1}||^2 in "Federated
-  Optimization in Heterogeneous Networks" (Li et al., 2020), equation (2).
+  theta^{t-1} is the model that the client received. "Federated Optimization in Heterogeneous
+  Networks" (Li et al., 2020), equation (2), adds mu/2 ||theta - theta^{t-1}||^2 to the local loss.
 
   Attributes:
     mu: Weight of the proximal term, finite and >= 0. 0 gives FedAvg.

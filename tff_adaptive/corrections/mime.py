@@ -15,12 +15,12 @@ _ENTRY = registry.ALGORITHMS['mime_lite']
 
 @dataclasses.dataclass(frozen=True)
 class MimeLite(base.Correction):
-  """MimeLite: the local gradient is U(g, s), and the server does s <- V(c, s).
+  """MimeLite: the local gradient g becomes U(g, s), and the server sets s to V(c, s).
 
   "Breaking the Centralized Barrier for Cross-Device Federated Learning" (Karimireddy et al., 2021),
   Algorithm 1 and table 2. s has the statistics m and v of a base optimizer, which do not change
-  during a round. c is the mean of the clients' gradients at theta^{t-1} over all their examples,
-  with the weights of the updates.
+  during a round. c is the mean, weighted like that of the updates, of the clients' gradients over
+  all their examples at theta^{t-1}, the global model before the round.
 
   - sgdm: U = beta1 m + (1 - beta1) g; V: m <- beta1 m + (1 - beta1) c.
   - adam: U = (beta1 m + (1 - beta1) g) / (eps + sqrt(v));
@@ -68,7 +68,7 @@ class MimeLite(base.Correction):
     return self._updated(server_state, server.uploads), server.g_bar
 
   def _updated(self, statistics: Any, c: Weights) -> Any:
-    """Returns V(c, s)."""
+    """Returns the new statistics V(c, s)."""
     new: dict[str, Any] = collections.OrderedDict()
     if 'm' in statistics:
       new['m'] = self._moved(statistics['m'], c)
@@ -86,7 +86,7 @@ class Mime(MimeLite):
   """Mime: MimeLite with g - g_0 + c in place of g, g_0 being the batch's gradient at theta^{t-1}.
 
   c is computed as in MimeLite, but for this round's cohort: the clients send their full gradients
-  before they train, so a round has a second exchange. Algorithm 1 of the same paper.
+  before they train, so a round has a second exchange. See Algorithm 1 of MimeLite's paper.
   """
 
   name = 'mime'

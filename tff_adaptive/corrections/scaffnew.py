@@ -12,14 +12,14 @@ from tff_adaptive.corrections.base import ClientRound, Weights
 
 @dataclasses.dataclass(frozen=True)
 class Scaffnew(base.Correction):
-  """Scaffnew: the local gradient is g - h_i; then h_i <- h_i + (p / eta_l) (theta^t - theta_i).
+  """Scaffnew: the local gradient is g - h_i, then h_i <- h_i + (p / eta_l) (theta^t - theta_i).
 
   "ProxSkip: Yes! Local Gradient Steps Provably Lead to Communication Acceleration" (Mishchenko et
-  al., 2022), Algorithm 2. A client updates h_i when it takes part again, with the model that it
-  then receives. This is the published algorithm if all clients take part in every round. With
-  smaller cohorts it diverges, because that model includes the changes of several rounds. In the
-  paper one coin decides for all clients after each step; here `Batching` with `random_local_steps`
-  draws the number of steps, and p is 1 / `local_steps`. Without `local_steps` p is 1 / K_i.
+  al., 2022), Algorithm 2; `corrections.base` has the symbols. A client updates h_i when it takes
+  part again, with the model that it then receives. If all clients take part in every round, this is
+  the published algorithm. With smaller cohorts it diverges, because that model includes the changes
+  of several rounds. In the paper clients communicate after a step with the probability p; here
+  `Batching.random_local_steps` draws K_i. p is 1 / `local_steps`, or 1 / K_i if that is None.
   """
 
   name = 'scaffnew'

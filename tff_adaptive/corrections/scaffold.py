@@ -20,7 +20,7 @@ _SCAFFOLD = registry.ALGORITHMS['scaffold']
 
 @dataclasses.dataclass(frozen=True)
 class _ControlVariates(base.Correction):
-  """The base class of SCAFFOLD and SCAFFOLD/m: the local gradient, and option II for h_i.
+  """The base class of SCAFFOLD and SCAFFOLD/m, with the local gradient and option II for h_i.
 
   Attributes:
     num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
@@ -51,14 +51,14 @@ class _ControlVariates(base.Correction):
 
 @dataclasses.dataclass(frozen=True)
 class Scaffold(_ControlVariates):
-  """SCAFFOLD as published: clients send the change of their control variate.
+  """SCAFFOLD as published: clients send the change of their control variates h_i.
 
-  The server does h <- h + |S|/N mean(h_i^+ - h_i), where h_i^+ is a client's new h_i. For a model
-  of n parameters a client receives 2n numbers and sends 2n.
+  The server adds |S|/N mean(h_i^+ - h_i) to its h, where h_i^+ is a client's new h_i and |S| is the
+  cohort's size. For a model of n parameters a client receives 2n numbers and sends 2n.
 
   Attributes:
     scaffold_option: How a client updates h_i. With 1, h_i becomes the gradient at theta^{t-1} over
-      all its examples. With 2, h_i becomes h_i - h + g_i / (K_i eta_l). Option 1 needs a loss that
+      the client's examples. With 2, h_i is h_i - h + g_i / (K_i eta_l). Option 1 needs a loss that
       is a mean over a batch. A sum, as in stackoverflow_lr, has another scale over all examples.
   """
 
@@ -80,9 +80,9 @@ class Scaffold(_ControlVariates):
 
 @dataclasses.dataclass(frozen=True)
 class ScaffoldM(_ControlVariates):
-  """SCAFFOLD/m: the server computes h from the g_i, not from changes of the h_i.
+  """SCAFFOLD/m: the server computes its control variate h from the clients' updates g_i.
 
-  The server does h <- (N - |S|)/N h + 1/N sum g_i / (K_i eta_l). If all K_i are equal to K, this is
+  The server sets h <- (N - |S|)/N h + 1/N sum g_i / (K_i eta_l). If all K_i are equal to K, this is
   the paper's (N - |S|)/N h + |S|/(K eta_l N) (theta^{t-1} - theta-bar). Each client has its own K_i
   in the sum: with their mean, h would not be the mean of the h_i, and the fixed point would be
   wrong. In the paper a client receives 2n numbers and sends n. Here it also sends g_i / (K_i
