@@ -98,8 +98,8 @@ class TreeGaussian:
 
     Args:
       num_clients: Number of clients.
-      cohort: A function from a round, counted from 1, to the positions of its clients (integers).
-      noise_multiplier: z > 0, the standard deviation of a node's noise / the clipping norm.
+      cohort: A function from a round, counted from 1, to the indices of its clients, from 0.
+      noise_multiplier: z > 0, a node's standard deviation of noise divided by the clipping norm.
     """
     self.noise_multiplier = _checked_noise(noise_multiplier)
     validation.count('num_clients', num_clients, 'give the number of all clients')
@@ -121,7 +121,7 @@ class TreeGaussian:
     return gaussian_epsilon(SENSITIVITY * self.move(rounds) / self.noise_multiplier, delta)
 
   def move(self, rounds: int) -> float:
-    """Returns the largest sqrt(sum n_v^2) over the clients, for the nodes of `rounds` rounds."""
+    """Returns the largest sqrt(sum n_v^2) of a client after `rounds` rounds; see `TreeGaussian`."""
     while len(self._largest) <= rounds:
       self._add_round()
     return math.sqrt(self._largest[rounds])
@@ -196,15 +196,15 @@ def noise_multiplier_for(
 
 
 def count_stddev(clients_per_round: int, given: float | None = None) -> float:
-  """Returns the standard deviation of a count's noise: `given`, or 1/20 of the cohort if None."""
+  """Returns the standard deviation of noise on a count: `given`, or 1/20 of a cohort if None."""
   return clients_per_round / 20 if given is None else given
 
 
 def update_noise_multiplier(noise_multiplier: float, stddev: float) -> float:
-  """Returns the noise multiplier of updates that, with a count's noise, gives `noise_multiplier`.
+  """Returns the noise multiplier of the updates if `noise_multiplier` includes a noisy count.
 
-  "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021), theorem 1. The
-  count is that of unclipped updates, and `stddev` is the standard deviation of its noise.
+  `stddev` is the noise of the count of unclipped updates; ValueError if it is too small. Theorem 1
+  of "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021).
   """
   _checked_noise(noise_multiplier)
   if noise_multiplier >= 2 * stddev:

@@ -52,7 +52,7 @@ def build_aggregator(
 
   Args:
     aggregator: An entry of `AGGREGATORS`, or its name.
-    values: Options of the aggregator, name -> value. Missing ones have their defaults.
+    values: Options of the aggregator by name. Those left out have their defaults.
     cohort: Facts about the cohorts.
 
   Returns:
@@ -76,14 +76,14 @@ def mean(values: Values, cohort: Cohort) -> None:
 
 
 def clipping(values: Values, cohort: Cohort) -> Factory:
-  """Builds the mean of updates clipped to a 2-norm, which is fixed or adapted as in TFF."""
+  """Builds the mean of updates clipped to the 2-norm `norm`; None adapts the norm as in TFF."""
   if values['norm'] is not None:
     return tff.aggregators.clipping_factory(values['norm'], _mean(cohort))
   return _robust(cohort, zeroing=False)
 
 
 def zeroing(values: Values, cohort: Cohort) -> Factory:
-  """Builds the mean in which updates with a coordinate above a fixed or adapted bound are zero."""
+  """Builds the mean with updates set to 0 that exceed `norm` in a coordinate; None adapts it."""
   if values['norm'] is not None:
     return tff.aggregators.zeroing_factory(values['norm'], _mean(cohort))
   return _robust(cohort, clipping=False)
@@ -95,7 +95,7 @@ def robust(values: Values, cohort: Cohort) -> Factory:
 
 
 def compression(values: Values, cohort: Cohort) -> Factory:
-  """Builds `tff.learning.compression_aggregator`, for any number of bits and any threshold."""
+  """Builds `tff.learning.compression_aggregator` with the given number of bits and threshold."""
   encoded = tff.aggregators.EncodedSumFactory.quantize_above_threshold(
     quantization_bits=values['bits'], threshold=values['threshold']
   )
@@ -135,7 +135,7 @@ def dp_gaussian(values: Values, cohort: Cohort) -> Factory:
 
 
 def dp_tree(values: Values, cohort: Cohort) -> Factory:
-  """Builds `tff.aggregators.DifferentiallyPrivateFactory.tree_aggregation`.
+  """Builds DP-FTRL's private mean, like `DifferentiallyPrivateFactory.tree_aggregation` of TFF.
 
   "Practical and Private (Deep) Learning without Sampling or Shuffling" (Kairouz et al., 2021).
   """

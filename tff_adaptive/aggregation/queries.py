@@ -18,12 +18,12 @@ from tff_adaptive._utils import private_apis
 
 
 class SeededGaussianSumQuery(tfp.GaussianSumQuery):
-  """`tfp.GaussianSumQuery` with noise from a seed in its state."""
+  """tensorflow_privacy's `GaussianSumQuery`, with noise from a seed in the query's global state."""
 
   _GlobalState = collections.namedtuple('_GlobalState', ['l2_norm_clip', 'stddev', 'draws', 'seed'])
 
   def __init__(self, l2_norm_clip: float, stddev: float, seed: Sequence[int]) -> None:
-    """Creates the query. `seed`: two 64-bit integers, which no other query may have."""
+    """Creates the query. `seed` is two 64-bit integers, which no other query may have."""
     super().__init__(l2_norm_clip, stddev)
     self._seed = tuple(seed)
 
@@ -55,7 +55,7 @@ class SeededGaussianSumQuery(tfp.GaussianSumQuery):
 
 
 class SeededAdaptiveClipSumQuery(tfp.QuantileAdaptiveClipSumQuery):
-  """A geometric `tfp.QuantileAdaptiveClipSumQuery` with noise from seeds in its state."""
+  """tensorflow_privacy's `QuantileAdaptiveClipSumQuery`, with seeds as in the class above."""
 
   def __init__(self, seeds: Sequence[int], **options: float) -> None:
     """Creates the query from two seeds (four 64-bit integers) and the base class's options."""

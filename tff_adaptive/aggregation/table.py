@@ -115,19 +115,19 @@ def check(
   client_weighting: str,
   client_optimizer_state: str = 'reset',
 ) -> None:
-  """Checks that an aggregator acts on everything that moves the model.
+  """Checks that what an aggregator promises, such as clipping, holds for all that moves the model.
 
   An aggregator acts on the updates only. If a client also sends something else that moves the
   model, clipping, noise or a secure sum of the updates does not limit or hide its influence.
 
   Args:
     entry, algorithm: The aggregator and the algorithm.
-    values: The hyperparameters of its correction, name -> value.
+    values: The hyperparameters of the algorithm's correction by name.
     client_weighting: The weighting of the clients, such as 'uniform'.
     client_optimizer_state: See `ClientTraining.optimizer_state`.
 
   Raises:
-    ValueError: If it does not, or if clients have weights and the aggregator takes none.
+    ValueError: If the promise does not hold, or clients have weights and the aggregator takes none.
   """
   if not entry.is_weighted and client_weighting != 'uniform':
     raise ValueError(

@@ -2,7 +2,7 @@
 
 Algorithm 2 of "Adaptive Federated Optimization" (Reddi et al., ICLR 2021,
 https://arxiv.org/abs/2003.00295) works per coordinate. Delta_t is the weighted mean of the clients'
-x_i - x_t, where x is the model, and eta is the server's learning rate:
+x_i - x_t (a client's minus the global model), and eta is the server's learning rate:
 
     m_t = beta1 m_{t-1} + (1 - beta1) Delta_t                         m_{-1} = 0
     Adagrad: v_t = v_{t-1} + Delta_t^2                                v_{-1} = tau^2
@@ -49,8 +49,8 @@ def build_sgdm(learning_rate: Rate, momentum: float = 0.0) -> tff.learning.optim
   `tff.learning.optimizers.build_sgdm`, which with momentum accepts no float64 or 16-bit weights.
 
   Args:
-    learning_rate: eta, >= 0, or a function of the round.
-    momentum: In [0, 1).
+    learning_rate: eta, >= 0, or a function of the round. Delta_t is the negative gradient.
+    momentum: The decay of m, in [0, 1).
 
   Returns:
     The optimizer, with hyperparameters `learning_rate` and, unless it is 0, `momentum`.
@@ -69,11 +69,11 @@ def build_adagrad(
 
   It equals `tff.learning.optimizers.build_adagrad(eta, initial_v, epsilon=0)` if tau is negligible
   beside the root of `initial_v`. With epsilon > 0 TFF's Adagrad divides by sqrt(v + epsilon), which
-  this one cannot do.
+  this one cannot do. The module explains the symbols.
 
   Args:
     learning_rate: eta, >= 0, or a function of the round.
-    beta1: Decay of m, in [0, 1); the paper's FedAdagrad has 0.
+    beta1: Decay of the momentum m, in [0, 1); 0 in FedAdagrad of Reddi et al. (2021).
     tau, initial_v: See `build_adam`.
 
   Returns:
@@ -94,19 +94,19 @@ def build_adam(
 ) -> tff.learning.optimizers.Optimizer:
   """FedAdam's server optimizer: v_t = beta2 v_{t-1} + (1 - beta2) Delta_t^2.
 
-  The paper's first version has no momentum (`beta1=0`). The authors' published code has
-  `beta2=0.999, bias_correction=True, initial_v=0`. With these values this is the same algorithm as
-  `tff.learning.optimizers.build_adam(eta, beta1, beta2, epsilon=tau)`.
+  The module explains the symbols. The first version of the paper (Reddi et al., 2021) has no
+  momentum (`beta1=0`). Its published code has `beta2=0.999, bias_correction=True, initial_v=0`,
+  which gives the algorithm of `tff.learning.optimizers.build_adam(eta, beta1, beta2, epsilon=tau)`.
 
   Args:
     learning_rate: eta, >= 0, or a function of the round.
-    beta1: Decay of m, in [0, 1).
-    beta2: Decay of v, in [0, 1).
+    beta1: Decay of the momentum m, in [0, 1).
+    beta2: Decay of the second moment v, in [0, 1).
     tau: Degree of adaptivity, > 0. The smaller it is, the more the steps adapt.
     bias_correction: Whether eta is multiplied by sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)) in round
       t = 0, 1, ... (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980, section 2, where tau is
-      not rescaled). Algorithm 2 has no bias correction.
-    initial_v: v_{-1}, >= 0; None for tau^2. The paper asks for at least tau^2.
+      not rescaled). Algorithm 2 of Reddi et al. has no bias correction.
+    initial_v: v_{-1}, the first v, >= 0; None for tau^2. Reddi et al. ask for at least tau^2.
 
   Returns:
     The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `beta2`, `tau`.
@@ -126,8 +126,8 @@ def build_yogi(
 ) -> tff.learning.optimizers.Optimizer:
   """FedYogi's server optimizer: v_t = v_{t-1} - (1 - beta2) Delta_t^2 sign(v_{t-1} - Delta_t^2).
 
-  The paper's first version has no momentum (`beta1=0`). With `bias_correction=True` this is the
-  same algorithm as `tff.learning.optimizers.build_yogi(eta, beta1, beta2, epsilon=tau,
+  The module explains the symbols. With `bias_correction=True` this is the same algorithm as
+  `tff.learning.optimizers.build_yogi(eta, beta1, beta2, epsilon=tau,
   initial_preconditioner_value=initial_v)`, whose defaults are `beta2=0.999, initial_v=1e-6`.
 
   Args:
@@ -163,7 +163,7 @@ def _yogi_v(v: tf.Tensor, square: tf.Tensor, beta2: Any) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class _Adaptive:
-  """A step of Algorithm 2 for one weight tensor; the three methods differ only in `next_v`."""
+  """A step of Algorithm 2 of Reddi et al. for one weight tensor, with the optimizer's `next_v`."""
 
   next_v: NextV
   bias_correction: bool

@@ -33,10 +33,10 @@ class At(NamedTuple):
   """The values of one weight tensor before a step.
 
   Attributes:
-    x: x_t, float32 or float64.
-    g: The gradient, of the shape and dtype of x. For a server it is -Delta_t.
-    slots: Name of a slot, such as m -> tensor of the shape and dtype of x.
-    h: Name of a hyperparameter -> scalar tensor of the dtype of x.
+    x: The weight tensor x_t, float32 or float64.
+    g: The gradient, of the shape and dtype of x. For a server it is the pseudo-gradient.
+    slots: The slots by name, such as m: tensors of the shape and dtype of x.
+    h: The hyperparameters by name: scalar tensors of the dtype of x.
     t: The number of the step, counted from 1, a scalar tensor of the dtype of x.
   """
 
@@ -58,7 +58,7 @@ class At(NamedTuple):
     return decay * self.slots[slot] + (1 - decay) * new
 
   def moved(self, direction: tf.Tensor) -> tf.Tensor:
-    """Returns x minus eta times the direction."""
+    """Returns x minus the learning rate times the direction."""
     return self.x - self.h[RATE] * direction
 
 
@@ -66,8 +66,8 @@ class PerCoordinate(tff.learning.optimizers.Optimizer):
   """A TFF optimizer that applies a formula to each weight tensor.
 
   Args:
-    hparams: Name -> value of each hyperparameter.
-    slots: Name -> initial value of each slot.
+    hparams: The values of the hyperparameters by name.
+    slots: The initial values, by name, of the tensors that the formula updates, such as m and v.
     formula: A function from an `At` to the new weight x_{t+1} and the new slots.
   """
 

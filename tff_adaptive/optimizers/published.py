@@ -47,13 +47,13 @@ def build_adamw(
 ) -> tff.learning.optimizers.Optimizer:
   """AdamW: x <- x - eta (m^ / (sqrt(v^) + tau) + decay x). With decay = 0 it is Adam.
 
-  m^ and v^ are the moving averages of g and g^2 with bias correction. Kingma and Ba, "Adam", ICLR
-  2015, Algorithm 1; Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019,
-  Algorithm 2, where the decay is multiplied by the rate too, as in PyTorch. TFF's Adam and AdamW
+  m^ and v^ are moving averages of the gradient g and of g^2, with bias correction. Kingma and Ba,
+  "Adam", ICLR 2015, Algorithm 1; Loshchilov and Hutter, "Decoupled Weight Decay Regularization",
+  ICLR 2019, Algorithm 2, but the rate multiplies the decay too, as in PyTorch. TFF's Adam and AdamW
   add their epsilon before the bias correction.
 
   Args:
-    learning_rate: eta, >= 0, or a function of the round.
+    learning_rate: The rate eta >= 0, or a function of the round.
     beta1: Decay of the moving average of g, in [0, 1).
     beta2: Decay of the moving average of g^2, in [0, 1).
     tau: The papers' epsilon, > 0, which is added to the root of v^.

@@ -22,8 +22,8 @@ class Hyperparameter:
     help: One sentence that explains it, without the default and the algorithms that have it.
     check: A function of `_utils.validation`. None checks that a float is finite, an int at least 0.
     hint: The advice in the error for a refused value, such as 'give 0 for none'.
-    choices: The allowed values, if there are only a few.
-    default_with: Other defaults for some server optimizers: name of the optimizer -> default.
+    choices: The allowed values; () allows all values that pass `check`.
+    default_with: Other defaults with some server optimizers, by the optimizer's name.
   """
 
   name: str
@@ -89,11 +89,11 @@ class _WithHyperparameters:
     return h.default_with.get(server_optimizer, h.default)
 
   def values(self, given: Mapping[str, Any], server_optimizer: str = 'sgd') -> dict[str, Any]:
-    """Returns all hyperparameters by name: the given values, checked, and defaults for the others.
+    """Returns all hyperparameters by name: the given values, checked, and defaults for the rest.
 
     Args:
-      given: Name -> value; None stands for the default.
-      server_optimizer: The server optimizer's name, for the defaults.
+      given: Values by name; None stands for the default.
+      server_optimizer: The server optimizer's name, on which some defaults depend.
 
     Raises:
       TypeError: If a value has the wrong type.
@@ -130,7 +130,7 @@ class Algorithm(_WithHyperparameters):
     client_weighting: 'examples' or 'uniform': the weights of the clients in the paper.
     counts: A function from the hyperparameters by name to the published costs. None stands for the
       traced costs; see `algorithms.counts`.
-    uploads: What else a client sends that moves the model, for messages; '' for nothing.
+    uploads: What a client sends besides its update that moves the model, for messages; '' for none.
     source: The user's file with the algorithm; None for an algorithm of this package.
   """
 
@@ -212,7 +212,7 @@ class Aggregator(Named):
 
 
 def resolve(reference: Any) -> Any:
-  """Returns the object that 'module:attribute' names; other types are returned as they are."""
+  """Returns the object that 'module:attribute' names; returns any other object as it is."""
   if not isinstance(reference, str):
     return reference
   module, _, attribute = reference.partition(':')

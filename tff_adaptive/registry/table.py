@@ -220,8 +220,8 @@ def _found(kind: str, spec: Any, table: Mapping[str, Any], of_user: Callable[[st
 def takes(algorithm: Algorithm, server_optimizer: str | None) -> bool:
   """Returns whether an algorithm accepts a server optimizer: a name, 'FILE.py:NAME', or None.
 
-  None is always accepted. An algorithm that is named after one optimizer accepts no other. Those
-  with SGD, such as FedAvg, also accept the optimizers after which no algorithm is named.
+  None is always accepted. An algorithm that is named after one optimizer accepts no other. One
+  with SGD, such as FedAvg, also accepts the optimizers after which no algorithm is named.
   """
   if algorithm.server_optimizer in (None, server_optimizer) or not server_optimizer:
     return True

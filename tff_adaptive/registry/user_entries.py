@@ -73,7 +73,7 @@ def server_optimizer(reference: str) -> entries.ServerOptimizer:
 
 
 def _entry(reference: str, kind: Any, make: Callable[[Any, user_code.UserCode], Any]) -> Any:
-  """Loads an entry, or makes one from the object there; errors become a ValueError of one line."""
+  """Returns the entry that a reference names, or `make` of its object; errors are ValueErrors."""
   found, source = user_code.load(reference)
   try:
     is_entry = isinstance(found, kind)
