@@ -18,7 +18,7 @@ _Measure = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # Loss or metric: (y, ou
 def example_loss(
   loss: Any, y_spec: tf.TensorSpec, output_shape: tf.TensorShape
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-  """Converts a Keras loss (see `from_keras`) to `(predictions, y) -> [B]` for `Model`."""
+  """Converts the `loss` of `from_keras` to a function (predictions, y) -> [B] for `Model`."""
   # `call` gives the examples' losses, `__call__` their mean.
   found = tf.keras.losses.get(loss)
   what, is_of_keras = f'the loss {_name(found)!r}', _is_of_keras(found)
@@ -43,7 +43,7 @@ def example_loss(
 def metric_fns(
   metrics: Sequence[Any], y_spec: tf.TensorSpec, output_shape: tf.TensorShape
 ) -> dict[str, model_lib.MetricFn]:
-  """Converts Keras metrics (see `from_keras`) to the `metrics` of a `Model`, by name.
+  """Converts the `metrics` of `from_keras` to those of `Model`, functions by name.
 
   'accuracy' becomes the Keras accuracy that fits the shapes of targets and output.
   """
@@ -59,7 +59,7 @@ def metric_fns(
 
 
 def target_spec(loss: Any, output_shape: tf.TensorShape) -> tf.TensorSpec:
-  """Returns the default spec of a batch of targets: int32 class numbers if the loss is sparse."""
+  """Returns the default spec of targets: int32 classes for sparse losses, else like the output."""
   if _is_sparse(tf.keras.losses.get(loss)):
     return tf.TensorSpec([None, *output_shape[1:-1]], tf.int32)
   return tf.TensorSpec([None, *output_shape[1:]], tf.float32)
@@ -164,9 +164,9 @@ def _check_alone(
   y_spec: tf.TensorSpec,
   output_shape: tf.TensorShape,
 ) -> None:
-  """Raises ValueError if a loss or metric, `(predictions, y) -> [B]`, mixes a batch's examples.
+  """Raises ValueError if an example's loss or metric depends on the other examples of its batch.
 
-  A function that broadcasts [B] with [B, T, 1] does so, for instance.
+  `measure` is a function (predictions, y) -> [B]. Broadcasting [B] with [B, T, 1] has this effect.
   """
   if y_spec.shape.rank is None or output_shape.rank is None or y_spec.dtype == tf.string:
     return

@@ -27,7 +27,7 @@ _IMPURE = re.compile(
 
 
 class _Draws:
-  """Replaces a Keras layer's random generator; it draws from the seed of a forward pass."""
+  """A replacement of a Keras layer's random generator that draws from a forward pass's seed."""
 
   def __init__(self, salt: int):
     self._salt, self._calls = salt, 0
@@ -63,12 +63,12 @@ class _Draws:
 class KerasModel(model_lib.Model):
   """A Keras model as a function of its weights, made by `from_keras`.
 
-  While it runs, the weights' tensors replace the layers' variables, which are restored afterwards.
+  While the model runs, tensors replace the layers' variables, which are restored afterwards.
 
   Attributes:
     weight_names: The trainable weights' names, such as 'dense/kernel', in order. They lack Keras's
       layer counters, and are therefore the same each time the model is built.
-    constants: The arrays that are not trained, in Keras's order.
+    constants: The arrays that are not trained, in the order of Keras's `non_trainable_variables`.
   """
 
   def __init__(
@@ -116,7 +116,7 @@ class KerasModel(model_lib.Model):
     )
 
   def to_keras(self, weights: Sequence[Any]) -> tf.keras.Model:
-    """Returns a new Keras model, not compiled, with these trainable weights.
+    """Returns a new Keras model, not compiled, with the given trainable weights.
 
     Args:
       weights: Arrays or tensors with the shapes of `initial_weights[0]`.
@@ -306,7 +306,7 @@ def _build_seeded(build_fn: Callable[[], tf.keras.Model], seed: int) -> tf.keras
 
 
 def _seeded(initial_value: Any, seed: int, name: str | None) -> Any:
-  """Returns an initial value, or a function that makes it, that depends on `seed` alone."""
+  """Returns an initial value that depends on `seed` alone, or a function that makes one."""
   if not callable(initial_value):
     return initial_value
   made = getattr(initial_value, 'func', None)

@@ -1,4 +1,4 @@
-"""Models that compute in 16 bits with weights in 32 bits ("Mixed Precision Training", 2018)."""
+"""Models that compute in 16 bits with weights in 32 bits (Micikevicius et al., 2018)."""
 
 import copy
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def convert(model: models.Model, dtype: str) -> models.Model:
     A model with the same weights. TFF's own algorithms ignore the conversion and use 32 bits.
 
   Raises:
-    ValueError: If the dtype is neither of these two.
+    ValueError: If the dtype is neither 'bfloat16' nor 'float16'.
   """
   if dtype not in DTYPES:
     raise ValueError(f'dtype is {dtype!r}; it must be one of {", ".join(DTYPES)}')

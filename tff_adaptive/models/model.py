@@ -19,12 +19,12 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, salt: int) -> tf.
 
   Args:
     x: Activations, float [B, ...], or [G, B, ...] for a group of G clients.
-    rate: Probability in [0, 1) that an activation is dropped.
+    rate: Probability that an activation is dropped, in [0, 1); else a ValueError is raised.
     seed: int32 [2], or [G, 2] with one seed for each client, or None for no dropout.
     salt: An integer that differs between the dropout layers of one model.
 
   Returns:
-    A tensor like `x`. Kept activations are scaled by 1 / (1 - rate).
+    A tensor like `x`. Activations that are not dropped are scaled by 1 / (1 - rate).
   """
   if seed is None or rate == 0:
     return x
@@ -45,7 +45,7 @@ def salted(seed: tf.Tensor, salt: int) -> tf.Tensor:
 def with_seed(draw: Callable[[tf.Tensor], tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
   """Draws with one seed, int32 [2], or with one seed for each of G clients, int32 [G, 2].
 
-  The draws of G clients are stacked to [G, ...]. Each of them is what the client would draw alone.
+  The draws of G clients are stacked to [G, ...]. Each client gets what it would draw alone.
   """
   return draw(seed) if seed.shape.rank == 1 else tf.stack([draw(s) for s in tf.unstack(seed)])
 
@@ -53,7 +53,7 @@ def with_seed(draw: Callable[[tf.Tensor], tf.Tensor], seed: tf.Tensor) -> tf.Ten
 class Model(tff.learning.models.FunctionalModel):
   """A functional TFF model that also takes a seed and per-example weights.
 
-  This project's algorithms use `loss_and_metrics`, which is a pure function. TFF's own algorithms
+  This package's algorithms use `loss_and_metrics`, which is a pure function. TFF's own algorithms
   can train the model too, with two differences: dropout draws from TensorFlow's stateful generator,
   and the `penalty` is left out, because TFF's loss does not get the weights.
   """
@@ -80,7 +80,7 @@ class Model(tff.learning.models.FunctionalModel):
       example_loss: `(predictions, y) -> [B]`, one loss for each example.
       x_spec: Spec of a batch of features, leading dimension None.
       y_spec: Spec of a batch of labels, leading dimension None.
-      metrics: name -> `(predictions, y) -> (numerator [B], denominator [B])`. The metric is the sum
+      metrics: By name, `(predictions, y) -> (numerator [B], denominator [B])`. A metric is the sum
         of the numerators divided by the sum of the denominators. A denominator of None means 1. The
         metric 'loss' always exists.
       penalty: Optional `weights -> scalar`, such as an L2 term, which the training loss includes.
@@ -160,7 +160,7 @@ class Model(tff.learning.models.FunctionalModel):
     Args:
       mean_loss: The mean of the examples' losses, a scalar, or [G] for a group of G clients.
       y: Labels [B, ...], or [G, B, ...].
-      shares: As in `loss_and_metrics`.
+      shares: Each example's share in the means, or None; see `loss_and_metrics`.
     """
     del y, shares
     return mean_loss
@@ -210,13 +210,13 @@ class Model(tff.learning.models.FunctionalModel):
     return loss, means
 
   def unpack_metrics(self, sums: tf.Tensor) -> collections.OrderedDict:
-    """Converts metric sums [..., 2 M], ordered as in `loss_and_metrics`, to name -> [..., 2]."""
+    """Splits metric sums [..., 2 M], ordered as in `loss_and_metrics`, to [..., 2] by name."""
     pairs = tf.reshape(sums, [*sums.shape[:-1], len(self.metric_names), 2])
     return collections.OrderedDict(zip(self.metric_names, tf.unstack(pairs, axis=-2)))
 
 
 def _of_all(function: Callable, rank: int) -> Callable:
-  """Makes the third argument of a loss or metric optional: by default all examples count."""
+  """Makes the third argument, bool [B], of a loss or metric optional; by default it is all True."""
 
   def of_counted(predictions: Any, y: tf.Tensor, counts: tf.Tensor | None = None) -> Any:
     if counts is None:
@@ -239,7 +239,7 @@ def _mean(values: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
 
 
 def finalize_metrics(sums: Mapping[str, tf.Tensor]) -> collections.OrderedDict:
-  """Converts sums, name -> [numerator, denominator], to values, name -> scalar; x / 0 gives 0."""
+  """Divides each metric's sums [numerator, denominator]; returns values by name. x / 0 gives 0."""
   return collections.OrderedDict(
     (name, tf.math.divide_no_nan(pair[0], pair[1])) for name, pair in sums.items()
   )

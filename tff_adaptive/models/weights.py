@@ -22,7 +22,7 @@ _WEIGHTS, _LAYERS = 'model.weights.h5', '_layer_checkpoint_dependencies'  # In a
 
 
 def weight_names(model: model_lib.Model) -> tuple[str, ...]:
-  """Returns the trainable weights' names; without Keras these are weight_0, weight_1, ..."""
+  """Returns the trainable weights' names: those of a `KerasModel`, else weight_0, weight_1, ..."""
   count = len(model.initial_weights[0])
   return getattr(model, 'weight_names', tuple(f'weight_{i}' for i in range(count)))
 
@@ -65,7 +65,7 @@ def _read_npz(path: str) -> dict[str, np.ndarray]:
 def _read_keras(
   path: str, model: model_lib.Model
 ) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, ...]]:
-  """Reads the trainable weights by name, in the model's order, and other arrays of a .keras file.
+  """Reads a .keras file's trainable weights by name, in the model's order, and its other arrays.
 
   Such a file has a description of the model, which names Python objects, and an HDF5 file with the
   weights. Only the weights are read; the code of the task builds the model.
@@ -91,15 +91,15 @@ def _read_keras(
 def fitted_weights(
   where: str, found: Mapping[Any, np.ndarray], model: model_lib.Model
 ) -> tuple[np.ndarray, ...]:
-  """Returns weights in a model's order and dtypes, matched by name if both have names.
+  """Returns weights in a model's order and dtypes, matched by name if weights and model have names.
 
   Args:
     where: The file or object that has the weights, for error messages.
-    found: Name or number -> array. Without names the arrays must be in the model's order.
+    found: Arrays by name or number. Without names they must be in the model's order.
     model: The model.
 
   Raises:
-    ValueError: If names or shapes differ, or a value is not finite.
+    ValueError: If names or shapes differ, or a value is not a finite floating-point number.
   """
   wanted, own = weight_names(model), model.initial_weights[0]
   if all(isinstance(name, str) and not name.startswith('weight_') for name in (*found, *wanted)):
@@ -155,7 +155,7 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
 
   Args:
     model: The model.
-    weights: Its trainable weights.
+    weights: The model's trainable weights.
     path: Path of the file or folder without its extension. Nothing may exist there yet.
     file_format: 'keras' writes what `tf.keras.models.load_model` loads: PATH.keras for a model of
       `from_keras`, else the folder PATH. 'saved_model' writes the folder PATH with a signature
