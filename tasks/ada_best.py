@@ -1,6 +1,6 @@
-"""The tasks of "AdaBest" (EMNIST letters and CIFAR), and tasks of digits in the same partition.
+"""The tasks of "AdaBest" (Varno et al., 2022), and two tasks of digits divided in the same way.
 
-In images of digits, 0 is background and 1 is ink. Letters are standardised by the mean and
+In images of digits, 0 is the background and 1 is ink. Letters are standardised by the mean and
 deviation of all training pixels, as in the code of FedDyn, which AdaBest follows (appendix D.1).
 """
 
@@ -50,9 +50,9 @@ def load(
       `mnist_digits.npz`. None uses TensorFlow Datasets.
     seed: The seed of the partition and, for digits_skewed, of the test split (a fifth).
     num_clients: Number of clients. One client in 11 is held out for tuning.
-    alpha: Concentration of the labels' Dirichlet distribution, 0.03 or 0.3 in the paper. With inf
+    alpha: Concentration of the labels' Dirichlet distribution, 0.03 or 0.3 in AdaBest. With inf
       or none each client gets an IID sample.
-    unbalance: Standard deviation of the logarithm of the clients' sizes, 0 or 0.3 in the paper.
+    unbalance: Standard deviation of the logarithm of the clients' sizes, 0 or 0.3 in AdaBest.
     validation: 'clients' evaluates on the held-out clients' examples during training, 'test' on the
       test split, for curves that are not used to choose settings.
 
@@ -105,7 +105,7 @@ def pixel_statistics(x: np.ndarray) -> tuple[float, float]:
 
 
 def build_model(seed: int, name: str) -> models.Model:
-  """Builds AdaBest's perceptron with two hidden layers of 100 units, or its CNN for CIFAR."""
+  """Builds AdaBest's CNN if the task `name` is of CIFAR, else its MLP with two layers of 100."""
   classes = _SETS[name].num_classes if name in _SETS else 10
   if name.startswith('cifar'):
     return build_cnn(seed, classes)
@@ -113,7 +113,7 @@ def build_model(seed: int, name: str) -> models.Model:
 
 
 def build_cnn(seed: int, num_classes: int) -> models.Model:
-  """Builds AdaBest's CNN: two 5 x 5 convolutions with 64 filters and pooling, dense 394 and 192."""
+  """Builds AdaBest's CNN for CIFAR-10 or -100: two convolutions, dense layers of 394 and 192."""
   draw = layers.Initializer(seed)
   weights = [
     *(draw.glorot_uniform(5, 5, 3, 64), layers.zeros(64)),
@@ -139,9 +139,9 @@ def build_cnn(seed: int, num_classes: int) -> models.Model:
 
 
 def distort(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-  """Flips an image with probability 0.5, and with probability 0.5 shifts it by up to 4 pixels.
+  """Flips each image with probability 0.5, and shifts it with probability 0.5 by up to 4 pixels.
 
-  AdaBest says this in appendix D.1 and follows FedDyn. FedDyn's code pads the standardised image
+  AdaBest does this (appendix D.1), and follows FedDyn. FedDyn's code pads the standardised image
   with 4 zeros (the mean colour) on each side and crops it. Images are [B, 32, 32, 3], or
   [G, B, 32, 32, 3] for a group of G clients; the seed is int32 [2] or [G, 2].
   """

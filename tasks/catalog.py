@@ -2,10 +2,10 @@
 
 Nothing here imports TensorFlow, so that commands can list tasks and defaults quickly.
 
-There are two families of values. "Adaptive Federated Optimization" (FedOpt) tuned base-10
-logarithms of the client rate, the server rate and tau for each task and server optimizer (appendix
-D). AdaBest uses one setting throughout (section 4.2). The rates of FedOpt's six tasks and of
-AdaBest's three are those of the papers; the other rates were chosen here.
+For its six tasks, "Adaptive Federated Optimization" (FedOpt) tuned base-10 logarithms of the client
+rate, the server rate and tau for each server optimizer (appendix D). AdaBest has one setting for
+its three tasks (section 4.2), without adaptive server optimizers. FLamby's two tasks have FLamby's
+rates, except for sgdm. The other rates were chosen here.
 """
 
 import dataclasses
@@ -44,8 +44,8 @@ class Entry:
     log10_rates: log10 of the client rates and the server rates, in the order of SERVER_OPTIMIZERS,
       and of tau, in the order of ADAPTIVE.
     client_epochs: Number of local epochs.
-    max_examples_per_client: The most examples used of a client; None for all.
-    extra: Defaults of further flags, by name; the same for every server optimizer.
+    max_examples_per_client: Largest number of examples used of a client; None for all examples.
+    extra: Defaults of further flags of train.py by name, the same for every server optimizer.
     num_clients: Default number of training clients; None if the data decide it.
     metric: Name of the metric to report, such as accuracy.
   """
@@ -66,7 +66,7 @@ class Entry:
 def _ada_best(
   description: str, weight_decay: float = 1e-4, num_clients: int | None = None
 ) -> Entry:
-  """Returns an entry as in AdaBest, section 4.2; this project chose the five server rates."""
+  """Returns an entry as in AdaBest, section 4.2; this project chose the server rates but sgd's."""
   extra = {'client_schedule': 'round_decay', 'weight_decay': weight_decay, 'fill_last_batch': True}
   sizes: dict[str, Any] = {'rounds': 1200, 'batch_size': 45, 'client_epochs': 5}
   sizes |= {'log10_rates': (_CLIENT, (-1.5, -2, -2, -0.5, 0), _TAU), 'num_clients': num_clients}
@@ -218,22 +218,22 @@ def names() -> list[str]:
 def sizes(task: str) -> dict[str, Any]:
   """Returns a task's default settings that do not depend on the server optimizer, by name.
 
-  They are numbers of rounds and so on, and flags such as client_schedule. '' is a user's own task.
+  They are `rounds` and other numbers, and the flags of `extra`. '' stands for a user's own task.
   """
   entry = _entry(task)
   return {**{name: getattr(entry, name) for name in _SIZES}, **entry.extra}
 
 
 def rates(task: str, server_optimizer: str) -> dict[str, float]:
-  """Returns the tuned rates and tau of a task ('' for a user's own) with a server optimizer."""
+  """Returns a task's default rates ('' as in `sizes`) and, if the optimizer is adaptive, tau."""
   entry = _entry(task)
   position = SERVER_OPTIMIZERS.index(server_optimizer)
-  found = zip(TUNED, entry.log10_rates)  # The last two have no tau.
+  found = zip(TUNED, entry.log10_rates)  # sgdm and sgd have no tau.
   return {name: _power(row[position]) for name, row in found if position < len(row)}
 
 
 def num_clients(task: str, options: Mapping[str, Any]) -> int | None:
-  """Returns a task's number of training clients, or None if an option or the data decide it."""
+  """Returns a task's number of training clients, or None if `options` or the data decide it."""
   return None if 'num_clients' in options else _entry(task).num_clients
 
 

@@ -2,7 +2,7 @@
 
 As in "What Do We Mean by Generalization in Federated Learning?" (Yuan et al., 2022), some clients
 never train, and a share of each client's examples can be held out. The draw depends on the seed,
-the number of clients, and a client's index among them.
+the number of clients, and a client's index among all clients.
 """
 
 import dataclasses
@@ -24,10 +24,10 @@ class ClientSplit:
 
   Attributes:
     train: The clients that train, with the examples that they train on.
-    heldout: The training clients that have held-out examples, with these; None if there are none.
-    unseen: The clients that never train, with their held-out examples, or with all examples if none
-      are held out. None if there are no such clients.
-    unseen_rest: The unseen clients with their other examples; None if no examples are held out.
+    heldout: The training clients that have held-out examples, with these; None if none is held out.
+    unseen: The clients that never train, with all examples. If examples are held out, only clients
+      that have some, with their held-out examples. None if there are no such clients.
+    unseen_rest: The clients of `unseen` with their other examples; None if none is held out.
   """
 
   train: task_lib.ClientData
@@ -44,7 +44,7 @@ def split_clients(
   heldout_examples: float = 0.0,
   unit_starts: UnitStarts | None = None,
 ) -> ClientSplit:
-  """Splits clients, and the examples of each.
+  """Splits clients into training and unseen clients, and can hold out examples of each client.
 
   Args:
     clients: All clients.
@@ -56,7 +56,7 @@ def split_clients(
     unit_starts: See `Task`. Examples of one unit stay together.
 
   Raises:
-    DataError: If no client would be left to train, or no client has an example to hold out.
+    DataError: If no client would train, or no training client has enough examples to hold out.
   """
   ids = list(clients.client_ids)
   count = max(1, round(heldout_clients * len(ids))) if heldout_clients else 0
@@ -119,7 +119,7 @@ class _Heldout:
 
 
 class _Part(task_lib.ClientData):
-  """Some of the clients, with all of their examples, the held-out ones, or the other ones."""
+  """Some of the clients, with all examples, with the held-out examples, or with the remaining."""
 
   def __init__(
     self,

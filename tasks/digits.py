@@ -41,7 +41,7 @@ def load(seed: int = 0, num_clients: int = 60, alpha: float = 0.5) -> task_lib.T
 
 
 def split(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-  """Returns images, labels, the row numbers of a random fifth of them, and the other rows."""
+  """Returns images, labels, row numbers of a random fifth (to evaluate), and those of the rest."""
   from sklearn import datasets  # Slow to import and needed here only.
 
   data = datasets.load_digits()
@@ -51,7 +51,7 @@ def split(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def enlarge(ink: np.ndarray) -> np.ndarray:
-  """Enlarges ink, float [n, 8, 8], to pixels, float32 [n, 28, 28, 1], where 1 is background.
+  """Enlarges images [n, 8, 8], where 1 is ink, to float32 [n, 28, 28, 1], where 1 is background.
 
   Each side is interpolated linearly from 8 to 24 pixels, with a margin of two pixels of background.
   """
@@ -67,5 +67,5 @@ def enlarge(ink: np.ndarray) -> np.ndarray:
 
 
 def build_model(seed: int) -> models.Model:
-  """Builds a perceptron 784-100-10 (79,510 parameters) whose input is the ink, 1 - pixels."""
+  """Builds a perceptron 784-100-10 (79,510 parameters) that first inverts pixels to 1 - pixels."""
   return layers.perceptron(seed, [784, 100, 10], [28, 28, 1], prepare=lambda x: 1 - x)

@@ -39,8 +39,8 @@ def load_recognition(
   Args:
     data_dir: The folder with `emnist_all.sqlite`; None downloads it.
     only_digits: Whether to use the ten digits instead of all 62 characters.
-    model: 'cnn_dropout' is the paper's CNN. '2nn' has two hidden layers of 200 units and trains
-      about 20 times as fast on a CPU. The names are those of TFF's baseline.
+    model: 'cnn_dropout' is the CNN of Reddi et al. (2021). '2nn' has two hidden layers of 200 units
+      and trains about 20 times as fast on a CPU. The names are those of TFF's baseline.
 
   Returns:
     The task; its validation data are all clients' test examples.
@@ -61,7 +61,7 @@ def load_recognition(
 
 
 def load_autoencoder(data_dir: str | None = None, only_digits: bool = False) -> task_lib.Task:
-  """Loads the autoencoder's task; for arguments, results and errors see `load_recognition`."""
+  """Loads the task of an autoencoder; for arguments, results and errors see `load_recognition`."""
   return _load(
     data_dir,
     only_digits,
@@ -97,9 +97,9 @@ def prepare_autoencoder(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray,
 def build_cnn(
   seed: int, num_classes: int = 62, shape: tuple[int, int, int] = (28, 28, 1)
 ) -> models.Model:
-  """Builds the paper's CNN: two convolutions, pooling, dropout 0.25, dense 128, dropout 0.5, dense.
+  """Builds the CNN of Reddi et al. (2021): two convolutions, two dense layers, and dropout.
 
-  It has 1,206,590 parameters. With the shape (32, 32, 3) it is pfl-research's CNN for CIFAR-10.
+  By default it has 1,206,590 parameters. The shape (32, 32, 3) gives pfl-research's CIFAR-10 CNN.
   """
   draw = layers.Initializer(seed)
   height, width, channels = shape
@@ -124,16 +124,16 @@ def build_cnn(
 
 
 def build_2nn(seed: int, num_classes: int = 62) -> models.Model:
-  """Builds a perceptron with two hidden layers of 200 units, as in TFF (209,662 parameters)."""
+  """Builds TFF's perceptron, two hidden layers of 200 (209,662 parameters for 62 classes)."""
   return layers.perceptron(seed, [784, 200, 200, num_classes], [28, 28, 1])
 
 
 def build_autoencoder(seed: int) -> layers.SummedLossModel:
   """Builds the autoencoder 784-1000-500-250-30-250-500-1000-784 (2,837,314 parameters).
 
-  The layer of the code is linear, and all others have a sigmoid. An example's loss is the mean
-  squared error over its pixels. As in the authors' published code, for which the paper's rates were
-  tuned, a batch's loss is the sum over its examples; TFF 0.87's baseline takes their mean.
+  The layer of 30 units is linear, and all other layers have a sigmoid. An example's loss is the
+  mean squared error over its pixels. A batch's loss is the sum over its examples, as in the code of
+  Reddi et al. (2021), for which their rates were tuned; TFF 0.87's baseline takes the mean.
   """
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""The error that tasks raise for data that they cannot use, and a check of options."""
+"""`DataError`, which tasks raise if data or options cannot be used, and a check of options."""
 
 _LONGEST = 1000
 
@@ -24,6 +24,6 @@ def _printable(text: str) -> str:
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:
-  """Raises DataError if an option is outside [low, high] or NaN."""
+  """Raises DataError if the option `name` has a `value` that is NaN or outside [low, high]."""
   if not low <= value <= high:
     raise DataError(f'{name} is {value}; it must be from {low:,} to {high:,}')

@@ -44,7 +44,7 @@ def load_heart(
     says.
 
   Raises:
-    tasks.DataError: If a file is missing or has another form.
+    tasks.DataError: If `data_dir` is None, or a file is missing or not as expected.
   """
   frames = {}
   for name in HOSPITALS:
@@ -86,7 +86,7 @@ def load_heart(
 
 
 def load_brca(data_dir: str | None = None) -> task_lib.Task:
-  """Loads the survival of 1,088 patients with breast cancer in six regions, 866 of whom train.
+  """Loads the survival of 1,088 patients with breast cancer in six regions, 866 for training.
 
   Args:
     data_dir: The folder with `brca.csv` (39 features, the event indicator E and the time T) and
@@ -97,7 +97,7 @@ def load_brca(data_dir: str | None = None) -> task_lib.Task:
     last seen. `validation` has all test parts, and `test_clients` each region's test part.
 
   Raises:
-    tasks.DataError: If a file is missing or has another form.
+    tasks.DataError: If `data_dir` is None, or a file is missing or not as expected.
   """
   paths = [_path(data_dir, name) for name in ('brca.csv', 'train_test_split.csv')]
   with files.border(' or '.join(paths)):
@@ -125,7 +125,7 @@ def load_brca(data_dir: str | None = None) -> task_lib.Task:
 
 
 def build_heart_model(seed: int, columns: int = 13) -> models.Model:
-  """Builds a logistic regression; its weights are drawn as in PyTorch's `Linear`."""
+  """Builds a logistic regression of `columns` inputs, with PyTorch's `Linear` initialisation."""
 
   def accuracy(logits: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, None]:
     return tf.cast(tf.equal(logits > 0, y > 0.5), tf.float32), None
@@ -140,7 +140,7 @@ def build_heart_model(seed: int, columns: int = 13) -> models.Model:
 
 
 def build_cox_model(seed: int, columns: int = 39) -> models.Model:
-  """Builds a linear Cox model; its weights are drawn as in PyTorch's `Linear`."""
+  """Builds a linear Cox model of `columns` inputs, with PyTorch's `Linear` initialisation."""
   return _linear(
     seed,
     columns,

@@ -28,7 +28,7 @@ def load(
   Args:
     seed: The seed of all draws.
     num_clients: Number of clients.
-    rows: Number of examples of each client. With a batch of this size a step uses all of them.
+    rows: Number of examples of each client. A batch of this size has all of a client's examples.
     columns: Number of weights.
     unlikeness: Standard deviation of the clients' own solutions around a common one.
     dtype: The dtype of data and weights, 'float32' or 'float64'.
@@ -65,7 +65,7 @@ def load(
 
 
 def build_model(seed: int, columns: int = 5, dtype: str = 'float32') -> layers.SummedLossModel:
-  """Builds linear regression without an intercept; the loss of a batch is 1/2 ||A w - b||^2."""
+  """Builds linear regression without intercept; a batch (x, y) has the loss 1/2 ||x w - y||^2."""
   start = np.random.default_rng([seed, 28]).standard_normal(columns).astype(dtype)
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:

@@ -36,7 +36,7 @@ def load(name: str, data_dir: str | None = None, seed: int = 0, **options: Any) 
       downloaded.
     seed: The seed of random choices in the data, such as the partition. The seed of the initial
       weights is an argument of `Task.build_model`.
-    **options: The task's own options, which its loader (named in `catalog`) describes.
+    **options: The task's own options. The loader, which `catalog` names, describes them.
 
   Raises:
     DataError: If the name or an option is unknown, the data cannot be used, or a user's function
@@ -74,12 +74,11 @@ def task_of(config: Mapping[str, Any]) -> task_lib.Task:
   """Loads the task of a run, with the clients and examples that it trained on.
 
   Args:
-    config: The run's config.json.
+    config: The contents of the run's config.json.
 
   Raises:
-    DataError: If the run's task is unknown, its file was changed, its folder of data is missing, or
-      the numbers of clients and examples differ from the run's. Other changes of the data are not
-      noticed.
+    DataError: If the config names no known task, the task's file was changed, its data folder is
+      missing, or a number of clients or examples has changed. Other changes are not noticed.
   """
   settings = config['settings']
   missing = [name for name in _NEEDED if name not in settings]
@@ -142,7 +141,7 @@ def _load_own(
 def checked_options(
   name: str, loader: Callable[..., Any], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-  """Converts options by a loader's annotations. Raises DataError if one is unknown or wrong."""
+  """Converts options by a loader's annotations. An unknown or wrong option raises DataError."""
   parameters = inspect.signature(loader, eval_str=True).parameters.values()
   several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
   known = {
@@ -161,7 +160,7 @@ def checked_options(
 
 
 def _converted(what: str, value: Any, annotation: Any) -> Any:
-  """Converts a value by its annotation: a type, a union of types, or a Literal of strings."""
+  """Converts a value to its annotation (type, union, Literal of strings) or raises DataError."""
   if annotation is inspect.Parameter.empty or annotation is Any:
     return value
   is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -192,7 +191,7 @@ def _kinds(annotation: Any) -> list[Any]:
 
 
 def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-  """Calls the user's code, and turns any error into a DataError that says where it arose."""
+  """Calls a user's function, and turns any error into a DataError with `where` and the line."""
   try:
     return function(*arguments, **options)
   except (errors.DataError, KeyboardInterrupt):
@@ -227,7 +226,7 @@ def _build_model(where: str, task: task_lib.Task, seed: int) -> Any:
 
 
 def _check_fits(whose: str, arrays: Any, model: Any) -> None:
-  """Raises DataError if arrays do not match the model's specs or are not finite."""
+  """Raises DataError if x or y does not match the model's specs or is not finite."""
   examples = task_lib.example_arrays(arrays['x'], arrays['y'], whose)
   for name, array in examples.items():
     spec = model.input_spec[name]

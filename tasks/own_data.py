@@ -35,8 +35,8 @@ def from_arrays(
 
   Args:
     x: Array [n, ...] of numbers, the inputs.
-    y: Array [n], the targets. Strings, integers and booleans are classes; other numbers are
-      predicted as numbers. With your own model and loss it may be [n, ...].
+    y: Array [n], the targets. Strings, integers and booleans are classes; floating-point
+      numbers are predicted as numbers. With your own model and loss it may be [n, ...].
     clients: Array [n] of client ids, strings or integers.
     model: 'logistic_regression' (linear regression if targets are numbers); 'mlp', with one hidden
       layer of 100; a function without arguments, or of (shape of an input, number of outputs), that
@@ -45,14 +45,14 @@ def from_arrays(
     validation: The share to hold out, in (0, 1), or a pair of arrays (x, y) of held-out examples.
     validation_by: 'clients' holds out whole clients and shows how well the model serves new
       clients. 'examples' holds out the share of each client's examples.
-    standardise: Whether to give each input mean 0 and deviation 1 over the training examples.
+    standardise: Whether each column of x [n, columns] gets mean 0 and deviation 1 in training.
     seed: The seed that decides what is held out.
     name: The task's name.
     source: The origin of the data, which config.json records.
-    loss: For a Keras model, a loss of Keras. The default is softmax or binary cross-entropy for
-      classes, depending on the model's last activation, and the squared error for numbers.
-    metrics: For a Keras model, metrics of Keras. The default is the accuracy for classes, and with
-      the squared error the mean absolute error.
+    loss: For a Keras model, a loss of Keras. The default is the squared error for numbers, and for
+      classes the cross-entropy, of probabilities after a softmax or sigmoid, else of scores.
+    metrics: For a Keras model, metrics of Keras. The default is the accuracy for classes, and the
+      mean absolute error for numbers if there is no `loss`.
     threshold: For a model with one output for two classes: an output above it means the second
       class. The default is 0.5 after a sigmoid and 0 for scores; scores with a `loss` require it.
     preparation: The preparation that made x from raw inputs, for `Task.preparation`.
@@ -117,10 +117,10 @@ def from_tff(
     client_data: Datasets of single examples, which are pairs (x, y) or mappings.
     features: The name of the inputs in a mapping.
     label: The name of the target in a mapping.
-    **options: See `from_arrays`.
+    **options: Other arguments of `from_arrays`.
 
   Raises:
-    DataError: If examples have another form, or `from_arrays` raises it.
+    DataError: If examples are neither pairs nor such mappings, or `from_arrays` raises it.
   """
   rows: list[tuple[Any, Any, str]] = []
   with files.border(
@@ -181,7 +181,7 @@ def _validation_arrays(
 
 
 def _client_ids(clients: Any) -> np.ndarray:
-  """Returns ids as strings. Raises DataError for other types, or if there is only one client."""
+  """Returns ids as strings. Raises DataError unless all are strings or integers, and two differ."""
   ids = np.asarray(clients)
   if not all(isinstance(value, (str, int, np.integer)) for value in ids.flat):
     raise errors.DataError(f'clients have dtype {ids.dtype}; give texts or whole numbers')

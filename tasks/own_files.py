@@ -31,7 +31,7 @@ def from_csv(
   Args:
     path: The file, which may be compressed (.gz, .bz2, .xz, .zip).
     client: The column with the rows' client ids, which are read as strings.
-    label: The column to predict. Strings and integers are classes; decimals are numbers.
+    label: The column to predict. Strings and integers are classes; decimals stay numbers.
     features: The columns to predict from; by default all others. A column of strings becomes one
       input for each of its categories.
     separator: The separator of cells. Blanks around names and strings are ignored.
@@ -84,8 +84,8 @@ def from_image_folder(
     them from uint8 pixels.
 
   Raises:
-    DataError: If there are no such files, one cannot be read or has another size, or `from_arrays`
-      raises it.
+    DataError: If there are no such files, a file cannot be read, pictures differ in size although
+      `size` is None, or `from_arrays` raises it.
   """
   from PIL import Image  # Slow to import and needed here only.
 
@@ -135,7 +135,8 @@ def from_huggingface(
       name, loss, metrics, threshold.
 
   Raises:
-    DataError: If it is not a `Dataset`, a column is missing, or `from_arrays` raises it.
+    DataError: If `dataset` is empty or no `Dataset`, a column or cell is missing, or `from_arrays`
+      raises it.
   """
   import datasets  # Slow to import, and optional.
 
@@ -175,7 +176,7 @@ def _from_frame(
   features: Sequence[str] | None,
   options: dict[str, Any],
 ) -> task_lib.Task:
-  """Builds a task from a data frame; for other arguments and errors see `from_csv`."""
+  """Builds a task from a data frame, whose source is `path`; for the rest see `from_csv`."""
   columns = list(map(str, table.columns))
   if features is None:
     features = [c for c in columns if c not in (client, label)]
@@ -215,7 +216,7 @@ def _check_columns(
 
 
 def _check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
-  """Raises DataError, which names the row, if a column has a missing value."""
+  """Raises DataError if a column has a missing value. The message names the first such row."""
   empty = np.flatnonzero(values.isna())
   if empty.size:
     raise errors.DataError(

@@ -18,7 +18,7 @@ _HIDDEN = {'logistic_regression': (), 'mlp': (100,)}
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-  """The data that a model must fit: training inputs, all targets, and class labels or None."""
+  """The data for a model: training inputs, all targets, and class labels, or None for numbers."""
 
   x: np.ndarray
   y: np.ndarray
@@ -37,9 +37,9 @@ def builder(
   metrics: Sequence[Any] | None,
   threshold: float | None,
 ) -> tuple[Callable[[int], models.Model], models.Model, float | None]:
-  """Returns `Task.build_model`, a model that it built as a check, and the model's threshold.
+  """Returns a function for `Task.build_model`, a model that it built, and the threshold or None.
 
-  For the arguments see `tasks.from_arrays`. Raises DataError if the model does not fit the data.
+  For other arguments than `problem` see `tasks.from_arrays`. A bad model raises DataError.
   """
   if isinstance(model, tf.keras.layers.Layer):
     raise errors.DataError('model is a Keras model: give a function that makes it anew')
@@ -90,7 +90,7 @@ def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Mod
 
 
 def _keras_maker(model: Callable, problem: Problem) -> Callable[[], Any] | None:
-  """Returns a function without arguments that makes a Keras model, or None if `model` does not."""
+  """Returns a function without arguments that makes a Keras model; None if `model` takes a seed."""
   parameters = inspect.signature(model).parameters
   several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
   needed = [n for n, p in parameters.items() if p.default is p.empty and p.kind not in several]
@@ -106,7 +106,7 @@ def _of_keras(
   metrics: Sequence[Any] | None,
   threshold: float | None,
 ) -> tuple[Callable[[int], models.Model], float | None]:
-  """Returns a function from a seed to the `Model` of a Keras model, and the threshold or None."""
+  """Returns a function (seed) -> `Model` of the Keras model, and the threshold or None."""
   keras = make()
   is_single = len(problem.classes or ()) == 2 and keras.output_shape[-1] == 1
   last = keras.layers[-1]

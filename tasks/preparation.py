@@ -22,7 +22,7 @@ _MOST_CATEGORIES = 1000  # In a column.
 
 @dataclasses.dataclass(frozen=True)
 class _Saved:
-  """A base class of objects that a JSON file can store."""
+  """A base class of the preparations, which a JSON file can store."""
 
   def save(self, path: str) -> None:
     """Writes the object to a JSON file, which `Preparation.load` reads."""
@@ -36,7 +36,7 @@ class Column:
 
   Attributes:
     name: The column's name.
-    categories: The different texts of the column; each becomes a 0/1 input. None for numbers.
+    categories: The column's different texts; each becomes a 0/1 input. None if it has numbers.
   """
 
   name: str
@@ -132,7 +132,7 @@ def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, 
 
   Raises:
     ValueError: If a column has cells that are neither numbers nor texts, or too many categories.
-      Also if its texts are numbers with commas, or numbers except for at most one in ten.
+      Also if its texts are numbers with commas, or a few of them, up to 10 %, are not numbers.
   """
   found = []
   for name in names:
@@ -239,8 +239,8 @@ class TextPreparation(_Saved):
     """Returns the targets of the model for the same texts.
 
     Returns:
-      int32 with the shape of the inputs: the number after each one, and 0 at the end. For bags,
-      float32 [n, classes] of 0 and 1, from the column tags (separated by '|').
+      int32 with the shape of the inputs: the next number of each sequence, or 0 for padding. For
+      bags, float32 [n, classes] of 0 and 1, from the column tags (separated by '|').
     """
     if self.kind != 'bags':
       return self._sequences(texts)[:, 1:]
@@ -256,7 +256,7 @@ class TextPreparation(_Saved):
     return sequences[:, :-1], sequences[:, 1:]
 
   def labels(self, predictions: Any) -> np.ndarray:
-    """Returns the characters, words or tags of scores [..., classes], or of class numbers [...]."""
+    """Returns the characters, words or tags that scores [..., classes] or numbers [...] mean."""
     numbers = np.asarray(predictions)
     if numbers.dtype.kind == 'f':
       numbers = numbers.argmax(-1)
@@ -291,7 +291,7 @@ class TextPreparation(_Saved):
 
 
 def as_text(words: Sequence[bytes]) -> tuple[str, ...]:
-  """Decodes the words or tags of a file to the strings that `TextPreparation` takes."""
+  """Decodes words or tags, as bytes, to the strings that `TextPreparation` takes."""
   return tuple(word.decode(errors=_ESCAPE) for word in words)
 
 
@@ -324,7 +324,7 @@ def character_sequences(
 
 
 def _counts(found: list[list[int]], width: int, dtype: Any) -> np.ndarray:
-  """Counts how often each list of column numbers in `found` has each column, up to 255."""
+  """Returns counts [lists, width], up to 255, of the column numbers in each list of `found`."""
   lengths = [len(row) for row in found]
   columns = np.fromiter(itertools.chain.from_iterable(found), np.int64, sum(lengths))
   flat = np.repeat(np.arange(len(found)) * width, lengths) + columns

@@ -2,9 +2,9 @@
 
 The data are TFF's (`tff.simulation.datasets.shakespeare`). A snippet becomes the ids of its
 characters between a beginning and an end token, padded to sequences of 81 ids. As in TFF's
-baseline task and the authors' published code, a client shuffles its snippets, so that the sequences
-of a snippet follow each other. Here, as in TFF, it shuffles all of them; the published code uses a
-buffer of 50. As in the published code, a client's weight is its number of tokens.
+baseline task and the code of Reddi et al. (2021), a client shuffles its snippets, so that sequences
+of a snippet follow each other. Here, as in TFF, it shuffles all its snippets; that code uses a
+buffer of 50. As in that code, a client's weight is its number of tokens.
 """
 
 import dataclasses
@@ -41,8 +41,8 @@ def load(
 
   Args:
     data_dir: The folder with `shakespeare.sqlite`; None downloads it.
-    padding: 'published' counts padded steps in the loss, as the authors' code does; 'tff' does not.
-    lstm: 'tensorflow', or 'compiled' for this package's operations, 1.6 times as fast on a CPU.
+    padding: 'published' counts padded steps in the loss, as Reddi et al. (2021) do; 'tff' does not.
+    lstm: 'tensorflow' or 'compiled'; this package's compiled LSTM is 1.6 times as fast on a CPU.
 
   Returns:
     The task. Its validation data are all clients' test snippets.
@@ -61,7 +61,7 @@ def load(
 def load_transformer(
   data_dir: str | None = None, workers: int | None = None, seed: int = 0
 ) -> task_lib.Task:
-  """Loads the same data for a transformer of 1,279,130 parameters; see `build_transformer`.
+  """Loads the data of `load` for a transformer of 1,279,130 parameters; see `build_transformer`.
 
   Args:
     data_dir: The folder with `shakespeare.sqlite`; None downloads it.
@@ -71,8 +71,8 @@ def load_transformer(
 
   Returns:
     The task. Its loss is the mean over a batch's tokens that are not padding. Its validation data
-    are `VALIDATION_SEQUENCES` fixed sequences of the test snippets, because all of them take
-    minutes on a CPU.
+    are `VALIDATION_SEQUENCES` fixed sequences of the test snippets, because an evaluation on all
+    sequences takes minutes on a CPU.
 
   Raises:
     tasks.DataError: If the data cannot be used, or there are more workers than sequences.
@@ -126,9 +126,9 @@ to_sequences = functools.partial(
 def build_model(
   seed: int, padding: language.Padding = 'published', lstm: language.Lstm = 'tensorflow'
 ) -> models.Model:
-  """Builds an embedding of 8, two LSTMs of 256 and a dense layer of 90 (820,522 parameters).
+  """Builds a model of an embedding of 8, two LSTMs of 256 and a dense layer of 90 outputs.
 
-  The initial weights have the distributions of TFF's baseline.
+  It has 820,522 parameters. Their initial distributions are those of TFF's baseline.
   """
   draw = layers.Initializer(seed)
   weights = (

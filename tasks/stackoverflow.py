@@ -42,9 +42,9 @@ def load_words(
     seed: The seed of the choice of test sentences for evaluation.
     num_words: Size of the vocabulary, without special tokens.
     num_validation: Number of test sentences to evaluate on, or all if there are fewer. They are
-      those of the first test clients in a random order, as in the published code.
-    padding: 'published' counts padded steps in the loss, as the authors' code does; 'tff' does not.
-    lstm: 'tensorflow', or 'compiled' for this package's operations, 1.6 times as fast on a CPU.
+      those of the first test clients in a random order, as in the code of Reddi et al.
+    padding: 'published' counts padded steps in the loss, as Reddi et al. (2021) do; 'tff' does not.
+    lstm: 'tensorflow' or 'compiled'; this package's compiled LSTM is 1.6 times as fast on a CPU.
 
   Raises:
     tasks.DataError: If the data cannot be used or an option is out of range.
@@ -72,7 +72,7 @@ def load_tags(
   num_tags: int = 500,
   num_validation: int = 10_000,
 ) -> task_lib.Task:
-  """Loads the task of predicting tags; for the other arguments see `load_words`.
+  """Loads the task of predicting tags; for other arguments, and errors, see `load_words`.
 
   Args:
     num_tags: Number of tags that are predicted.
@@ -131,7 +131,7 @@ def _counts_file(name: str, data_dir: str | None) -> str:
 
 
 def read_words(path: str, num_words: int) -> list[bytes]:
-  """Returns, as bytes, the first words of a ranked file with a word and a count on each line."""
+  """Returns the first `num_words` words, as bytes, of a file with a word and a count per line."""
   with files.border(path), open(path, 'rb') as file:
     lines = (line.split() for line in itertools.islice(file, num_words))
     words = dict.fromkeys(word for word, count in lines if int(count))
@@ -141,7 +141,7 @@ def read_words(path: str, num_words: int) -> list[bytes]:
 
 
 def read_tags(path: str, num_tags: int) -> list[bytes]:
-  """Returns the most common tags of a JSON file, tag -> count; ties keep the file's order."""
+  """Returns the most common tags, as bytes, of a JSON file of counts by tag; ties keep order."""
   with files.border(path), open(path, encoding='utf-8') as file:
     counts = json.load(file)
     ranked = sorted(counts.items(), key=lambda item: -item[1])[:num_tags]
@@ -152,7 +152,7 @@ def read_tags(path: str, num_tags: int) -> list[bytes]:
 
 
 def _first(clients: tff_sqlite.SqlClientData, count: int, seed: int) -> list[np.ndarray]:
-  """Returns x and y of the first `count` examples of the clients, taken in a random order."""
+  """Returns x and y of the first `count` examples; the clients come in a random order."""
   parts, missing = [], count
   for i in np.random.default_rng([seed, 7]).permutation(len(clients)):
     if missing <= 0:
@@ -166,10 +166,10 @@ def _first(clients: tff_sqlite.SqlClientData, count: int, seed: int) -> list[np.
 def build_model(
   num_words: int, padding: language.Padding, seed: int, lstm: language.Lstm = 'tensorflow'
 ) -> models.Model:
-  """Builds an embedding of 96, LSTM of 670, dense 96, and dense to vocabulary and 4 special tokens.
+  """Builds a next-word model: embedding of 96, LSTM of 670, dense layer of 96, and output layer.
 
-  The distributions of the initial weights and the three accuracies are those of TFF's baseline.
-  With 10,000 words it has the paper's 4,050,748 parameters.
+  There are 4 special tokens besides the words. Initial distributions and the three accuracies are
+  those of TFF's baseline. With 10,000 words it has the 4,050,748 parameters of Reddi et al. (2021).
   """
   draw, size = layers.Initializer(seed), num_words + 4
   weights = (
@@ -197,8 +197,8 @@ def build_tag_model(num_words: int, num_tags: int, seed: int) -> layers.SummedLo
   """Builds one logistic regression for each tag (5,000,500 parameters for 10,000 words, 500 tags).
 
   An example's loss is the mean over tags of the binary cross-entropy. As in TFF's baseline, a
-  batch's loss is the sum over its examples; the paper's client rate of 100 was tuned for this sum.
-  As in the authors' published code, a word's count is divided by the number of all words of the
+  batch's loss is the sum over its examples; Reddi et al. (2021) tuned their client rate of 100 for
+  this sum. As in their code, a word's count is divided by the number of all words of the
   sentence; TFF 0.87's baseline divides by the number of words in the vocabulary. The metrics are
   the recall among the five highest tags and the precision at probability 0.5.
   """

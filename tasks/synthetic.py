@@ -1,6 +1,6 @@
 """Synthetic(alpha, beta): classification in which clients' models and inputs differ.
 
-It is from "LEAF: A Benchmark for Federated Settings" (Caldas et al., 2018) and "Federated
+The problem is from "LEAF: A Benchmark for Federated Settings" (Caldas et al., 2018) and "Federated
 Optimization in Heterogeneous Networks" (Li et al., 2020), section 5.1. The data are drawn as in
 the published code of the second paper, `data/synthetic_*/generate_*.py`.
 """
@@ -27,8 +27,8 @@ def load(
 
   Args:
     seed: The seed of all draws.
-    alpha: How much the clients' models differ.
-    beta: How much the clients' inputs differ.
+    alpha: How much the clients' models differ, as a standard deviation.
+    beta: How much the means of the clients' inputs differ, as a standard deviation.
     iid: Whether all clients have the same true model and inputs of the same distribution. If so,
       alpha and beta have no effect, as in the published code.
     num_clients: Number of clients. Each has 50 examples plus a log-normal number, whose logarithm

@@ -34,7 +34,7 @@ def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
     where: A description of the arrays for error messages.
 
   Raises:
-    DataError: If they have different numbers of examples, or none.
+    DataError: If x and y have different numbers of examples, or no examples.
   """
   x, y = np.asarray(x), np.asarray(y)
   if x.ndim == 0 or y.ndim == 0 or x.shape[0] != y.shape[0]:
@@ -48,7 +48,7 @@ def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
 
 
 def check_finite(arrays: Mapping[str, np.ndarray], where: str) -> None:
-  """Raises DataError, which names the array and the row, if a number is not finite."""
+  """Raises DataError if a number is not finite. The message has `where`, array and row."""
   for name, array in arrays.items():
     if array.dtype.kind not in 'fc' or np.isfinite(array).all():
       continue
@@ -57,7 +57,7 @@ def check_finite(arrays: Mapping[str, np.ndarray], where: str) -> None:
 
 
 def check_ids(ids: Sequence[str], where: str) -> None:
-  """Raises DataError, which names the client id, if an id occurs twice."""
+  """Raises DataError if a client id occurs twice. The message names `where` and the id."""
   for client_id, count in collections.Counter(ids).items():
     if count > 1:
       raise errors.DataError(f'{where}: the client {client_id!r:.80} is there more than once')
@@ -77,7 +77,7 @@ class ClientData(abc.ABC):
 
   @abc.abstractmethod
   def load(self, client_id: str) -> ExampleArrays:
-    """Returns one client's examples, preprocessed.
+    """Returns one client's examples, in the form that the model takes.
 
     Args:
       client_id: One of `client_ids`.
@@ -102,7 +102,7 @@ class InMemoryClientData(ClientData):
   """Clients whose examples are arrays in memory.
 
   Args:
-    arrays: Client id -> (x, y), each an array [n, ...] with n >= 1.
+    arrays: (x, y) by client id, two arrays [n, ...] with n >= 1. Ids are converted to strings.
 
   Raises:
     DataError: If there are no clients, or two have the same id, such as 1 and '1'. Also if a client
@@ -132,7 +132,7 @@ class InMemoryClientData(ClientData):
       indices: For each client, an int array of row numbers of x and y.
 
     Returns:
-      An `InMemoryClientData`. Its ids are '0', '1', ..., padded with zeros so that they sort.
+      An `InMemoryClientData`. Its ids are '0', '1', ..., padded with zeros to one length.
 
     Raises:
       DataError: If x and y have different numbers of examples; also see the constructor.
@@ -170,12 +170,13 @@ class Task:
     validation: OrderedDict(x, y) of the examples for evaluation during training.
     source: The origin of the data, such as a file, a download or an embedded set.
     metric: The name of the task's metric, which is one of the model's.
-    test: OrderedDict(x, y) of further held-out examples, or None.
+    test: OrderedDict(x, y) of further held-out examples; None if the task has none.
     test_clients: The training clients with examples that they do not train on; None if the data
       have no such examples.
-    unit_starts: A function x [n, ...] -> bool [n], True where a unit of examples begins; see
-      `tff_adaptive.Batching`. None if every example is a unit.
-    client_weight: A function of training metrics, for client_weighting 'tokens', or None.
+    unit_starts: A function x [n, ...] -> bool [n], True where a unit begins: examples that stay
+      together in order; see `tff_adaptive.Batching`. None if every example is a unit.
+    client_weight: A function from a client's training metrics to its weight, for client_weighting
+      'tokens'. None if the task does not offer this weighting.
     preparation: The preparation of raw inputs, for users of the exported model. None if the model
       takes raw inputs.
 

@@ -13,7 +13,7 @@ from tff_adaptive_tasks import errors
 
 
 def existing(path: str) -> str:
-  """Returns a path with ~ resolved. Raises DataError if it is not the path of a regular file."""
+  """Returns the path of a regular file with ~ resolved. Raises DataError if there is none."""
   path = os.path.expanduser(path)
   if os.path.isdir(path):
     raise errors.DataError(f'{path} is a folder: name one file in it')
@@ -27,8 +27,8 @@ def border(what: str, fix: str = 'correct the file, or fetch it again') -> Itera
   """Turns any error of a parser into a one-line `DataError`.
 
   For damaged bytes zipfile, zlib, pandas, pyarrow, SQLite and NumPy raise dozens of unrelated
-  errors. Some of them, such as RecursionError and MemoryError, do not refer to the file. `what` is
-  the file, with the place in it if that is known, and `fix` the advice that ends the message.
+  errors. Some of these, such as MemoryError, do not refer to the file. `what` is the file and, if
+  known, the place in it; `fix` is the advice that ends the message.
   """
   try:
     with warnings.catch_warnings():
@@ -42,9 +42,9 @@ def border(what: str, fix: str = 'correct the file, or fetch it again') -> Itera
 
 
 def read_npz(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
-  """Reads arrays from an .npz file.
+  """Reads the arrays named `keys` from an .npz file.
 
-  Raises DataError if the file or an array is damaged, missing, or contains Python objects.
+  Raises DataError if the file or an array is missing or damaged, or an array has Python objects.
   """
   found = {}
   with border(path), zipfile.ZipFile(path) as archive:

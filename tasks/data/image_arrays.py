@@ -44,9 +44,9 @@ CIFAR100 = ImageSet(['cifar100.npz'], 'cifar100', (32, 32, 3), 100)
 
 
 def load(images: ImageSet, data_dir: str | None) -> tuple[Split, Split, str]:
-  """Returns the training split, the test split (uint8 [n, *shape], int32 [n]) and their source.
+  """Returns the training split, the test split (x uint8 [n, *shape], y int32 [n]) and the source.
 
-  `data_dir` is a folder with one of the set's files; None uses TensorFlow Datasets.
+  `data_dir` has one of the set's files; None uses TensorFlow Datasets. Bad data raise DataError.
   """
   name = images.tfds_name
   if data_dir is None:
@@ -71,7 +71,7 @@ def load(images: ImageSet, data_dir: str | None) -> tuple[Split, Split, str]:
 
 
 def _check(source: str, split: str, x: np.ndarray, y: np.ndarray, images: ImageSet) -> None:
-  """Raises DataError unless the images have the shape and each has a valid label."""
+  """Raises DataError unless x and y have the shapes and labels that `images` describes."""
   layouts = [images.shape]
   if images.shape[-1] == 1:  # Several channels might come in any order.
     layouts += [images.shape[:2], (math.prod(images.shape),)]

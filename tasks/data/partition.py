@@ -45,7 +45,7 @@ def client_sizes(
 
 
 def iid(num_examples: int, num_clients: int, seed: int = 0, unbalance: float = 0.0) -> Partition:
-  """Gives each client an IID sample; see `client_sizes` for the arguments."""
+  """Gives each client an IID sample; for arguments and errors see `client_sizes`."""
   sizes = client_sizes(num_examples, num_clients, seed, unbalance)
   order = np.random.default_rng([seed, 2]).permutation(num_examples)
   return np.split(order, np.cumsum(sizes)[:-1])
@@ -58,7 +58,7 @@ def label_dirichlet(
 
   A client's labels are drawn from its proportions. If a class has no examples left, other classes
   take its place ("Measuring the Effects of Non-Identical Data Distribution for Federated Visual
-  Classification", section 2). Sizes are exact.
+  Classification", section 2). Sizes are those of `client_sizes`.
 
   Args:
     labels: int [n], the class of each example.
@@ -66,7 +66,7 @@ def label_dirichlet(
     alpha: Concentration of each class, 1e-4 to 1e6. 0.03 gives almost one class to each client, and
       100 almost IID clients.
     seed: Seed of the whole partition.
-    unbalance: See `client_sizes`.
+    unbalance: See `client_sizes`, also for errors. An `alpha` out of range raises DataError, too.
   """
   errors.check_range('alpha', alpha, _LEAST_ALPHA, _MOST_ALPHA)
   labels = np.asarray(labels)
@@ -96,8 +96,7 @@ def label_shards(labels: np.ndarray, num_clients: int, seed: int = 0) -> Partiti
   """Sorts examples by label, cuts them into equal shards, and gives each client two shards.
 
   "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3, divides
-  MNIST into 200 shards of 300 for 100 clients. Clients have equal sizes: if n is not a multiple of
-  the number of shards, the remaining examples are not used.
+  MNIST into 200 shards of 300 for 100 clients. Shards are equal; remaining examples are not used.
   """
   labels = np.asarray(labels)
   num_shards = 2 * num_clients
@@ -114,7 +113,7 @@ def label_shards(labels: np.ndarray, num_clients: int, seed: int = 0) -> Partiti
 def hold_out(num_clients: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
   """Sets one client in 11 aside for tuning (AdaBest, section 4.1: 10 of 110).
 
-  Returns the indices of the training clients and of the held-out clients, both sorted.
+  Returns sorted indices of training and held-out clients; fewer than 11 clients raise DataError.
   """
   if num_clients < 11:
     raise errors.DataError(f'one client in 11 cannot be held out of {num_clients}; use more')
@@ -124,7 +123,7 @@ def hold_out(num_clients: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def counts_by_client(labels: Sequence[np.ndarray]) -> np.ndarray:
-  """Returns how often each client has each label, int64 [clients, classes]."""
+  """Returns the number of examples by client and label, int64 [clients, classes]."""
   num_classes = 1 + max(int(np.max(y)) for y in labels)
   return np.stack([np.bincount(y, minlength=num_classes) for y in labels])
 

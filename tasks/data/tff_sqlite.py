@@ -70,8 +70,8 @@ def _digest(path: str, size: int, modified: int) -> str:
 def find_tff_file(name: str, data_dir: str | None) -> str:
   """Returns the path of one of TFF's files in a folder, or in TFF's cache if `data_dir` is None.
 
-  A file that the cache lacks is downloaded by the module of `tff.simulation.datasets` that has the
-  file's name up to '_' or '.'. It is moved into the cache only when it is complete.
+  A file that the cache lacks is downloaded by TFF; its name up to '_' or '.' names the module of
+  `tff.simulation.datasets`. Raises DataError if the folder lacks the file or the download fails.
   """
   cache = data_dir or os.path.join(os.path.expanduser('~'), '.tff')
   path = os.path.join(cache, name)
@@ -97,7 +97,7 @@ class SqlClientData(task_lib.ClientData):
   """The clients of one split of a TFF SQLite file.
 
   Threads may share an object, because each thread gets its own connection. A pickled object has the
-  file's path. The process that loads it opens this path, and refuses a file with other contents.
+  file's path. Unpickling raises DataError if the file at this path is missing or differs.
   """
 
   def __init__(
@@ -117,7 +117,7 @@ class SqlClientData(task_lib.ClientData):
         must be finite.
       preprocess: A function from one client's features, name -> array [n, ...], to (x, y) with the
         same number of examples. None if only `all_features` is used.
-      ranges: Feature -> the smallest and the largest allowed value. Other features are not checked.
+      ranges: Smallest and largest allowed value by feature name; other features are not checked.
 
     Raises:
       DataError: If the file is incomplete, or a table, column, split or feature is missing, or
@@ -148,7 +148,7 @@ class SqlClientData(task_lib.ClientData):
     self.__dict__.update(state, _local=threading.local())
 
   def _query(self, sql: str, *parameters: Any, most: int | None = None) -> list[tuple]:
-    """Returns at most `most` rows of a query (default: the file size), with text as bytes."""
+    """Returns at most `most` rows of a query, with text as bytes; the default is the file size."""
     with files.border(self._path, _AGAIN):
       if not hasattr(self._local, 'connection'):
         # Immutable: nothing is written next to the file, so that its folder may be read-only.
@@ -199,7 +199,7 @@ class SqlClientData(task_lib.ClientData):
     return [r[0] for r in rows]
 
   def _parse(self, rows: Sequence[bytes], owners: Sequence[str]) -> dict[str, np.ndarray]:
-    """Parses serialized examples and checks their values; `owners` has the client of each."""
+    """Parses serialized examples and checks their values; `owners` has each example's client id."""
     whose = f'client {owners[0]!r}' if len(set(owners)) == 1 else f'the split {self._split!r}'
     expected = ', '.join(sorted(self._features))
     with files.border(f'{self._path}: an example of {whose} with {expected}', _AGAIN):
@@ -242,7 +242,7 @@ class SqlClientData(task_lib.ClientData):
     """Returns every client's features, parsed together, for data that fit in memory.
 
     Returns:
-      The features, name -> array [n, ...], and int64 [n], the position of each row's client in
+      The features, arrays [n, ...] by name, and int64 [n], the position of each row's client in
       `client_ids`. Clients come in order, and a client's rows in the file's order.
     """
     rows = [self._rows(client_id) for client_id in self._ids]
@@ -264,7 +264,7 @@ def load_task(
 
   For the arguments see `find_tff_file` and `SqlClientData`. `prefix` comes before 'train' and
   'test' in the names of the splits. `task` has the task's other attributes. Its `validation` may be
-  a function from the test clients to (x, y); by default it is all of their examples.
+  a function from the test clients to (x, y); by default all their examples are for validation.
   """
   path = find_tff_file(file, data_dir)
   names = f'{prefix}train', f'{prefix}test'

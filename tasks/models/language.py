@@ -1,7 +1,7 @@
 """Shared parts of the next-token tasks: the model around LSTMs, the loss, and accuracies.
 
-Sequences are int32 [..., B, T]. Token 0 is padding, only at the end. The target is the input
-shifted by one, so the input at step t > 0 is the target at step t - 1.
+B sequences of T tokens are int32 [..., B, T]. Token 0 is padding, only at the end. The target is
+the input shifted by one, so the input at step t > 0 is the target at step t - 1.
 """
 
 import collections
@@ -23,7 +23,7 @@ Lstm = Literal['tensorflow', 'compiled']
 def lstm_weights(
   draw: layers.Initializer, inputs: int, units: int, he_normal: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Draws kernel, orthogonal recurrent kernel, and bias (1 for the forget gate), as in Keras."""
+  """Draws an LSTM's kernel (He normal or Glorot uniform), recurrent kernel and bias as in Keras."""
   kernel = draw.he_normal if he_normal else draw.glorot_uniform
   bias = layers.zeros(4 * units)
   bias[units : 2 * units] = 1
@@ -31,7 +31,7 @@ def lstm_weights(
 
 
 def unmasked(y: tf.Tensor) -> tf.Tensor:
-  """Returns 1 where the input is a token and 0 where it is padding, float32 [..., B, T] like y."""
+  """Returns float32 like y: 1 at the first step and where the target before is a token, else 0."""
   valid = tf.cast(tf.not_equal(y, PADDING), tf.float32)
   # The first step counts; a later step does if its input, the previous target, is not padding.
   return tf.concat([tf.ones_like(valid[..., :1]), valid[..., :-1]], -1)
@@ -41,12 +41,12 @@ def token_weights(y: tf.Tensor, padding: Padding) -> tf.Tensor:
   """Returns the weight of each token's cross-entropy in an example's loss.
 
   In a step whose input is padding, Keras's LSTM keeps its state. Such a masked step repeats the
-  prediction of the last step of the text. The target of that step is the first padding.
+  prediction of the text's last step, which has the first padding as its target.
 
   Args:
     y: int [..., B, T], the targets.
-    padding: 'published' is the loss of the authors' code, the mean over all T steps: the last step
-      of the text counts 1 + (number of masked steps) times. With 'tff' masked steps do not count.
+    padding: 'published' is the loss in the code of Reddi et al. (2021), the mean over T steps: a
+      text's last step counts 1 + (number of masked steps) times. With 'tff' masked steps count 0.
 
   Returns:
     float32 [..., B, T]. An example's loss is the sum of weight times cross-entropy.
@@ -74,7 +74,7 @@ class TokenMeanModel(models.Model):
 
 
 def accuracy(ignored: Sequence[int]) -> Callable:
-  """Returns a metric of `Model`: the accuracy over the tokens whose target is not `ignored`."""
+  """Returns a metric of `Model`: the accuracy over all steps whose target is not in `ignored`."""
 
   def metric(logits: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     counted = tf.ones_like(y, tf.bool)
@@ -90,7 +90,7 @@ def accuracy(ignored: Sequence[int]) -> Callable:
 
 
 def num_tokens(metrics: Mapping[str, tf.Tensor]) -> tf.Tensor:
-  """Returns a client's weight: the number of its targets, in all local steps, without padding."""
+  """Returns a client's weight, its number of targets in all local steps that are not padding."""
   return metrics['accuracy'][..., 1]
 
 
@@ -107,9 +107,9 @@ def build_model(
   Args:
     weights: Initial weights. The first is the embedding [vocabulary, size].
     run: A function (weights without the embedding, embedded [..., T, B, size], LSTM layer) ->
-      logits [..., T, B, vocabulary]. The LSTM layer is a function of input and three weights.
+      logits [..., T, B, vocabulary]. The LSTM layer is a function of an input and its weights.
     steps: T, the length of a sequence.
-    metrics: Accuracies by name, each with the targets it ignores.
+    metrics: By the name of each accuracy, the targets that it ignores.
     padding: See `token_weights`. 'tff' also takes the mean over a batch's tokens.
     lstm_kind: The LSTM's operations in training: 'tensorflow', or 'compiled' (`kernels.lstm`) for
       the graph engine on a CPU. Evaluation and exported models use TensorFlow's operations.

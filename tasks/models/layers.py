@@ -31,7 +31,7 @@ class Initializer:
     return self._rng.uniform(-limit, limit, shape).astype(np.float32)
 
   def he_normal(self, *shape: int) -> np.ndarray:
-    """Draws from a normal truncated at two standard deviations, of variance 2 / fan in."""
+    """Draws from a normal distribution truncated at two deviations, with variance 2 / fan in."""
     # 0.8796 is the standard deviation of a standard normal cut off at +-2.
     scale = np.sqrt(2 / _fans(shape)[0]) / 0.87962566103423978
     return (scale * self._truncated_normal(shape)).astype(np.float32)
@@ -84,7 +84,7 @@ def conv(
   stride: int = 1,
   padding: str = 'VALID',
 ) -> tf.Tensor:
-  """Convolves images; with a client axis this is a grouped convolution, one group per client.
+  """Convolves images. With a leading axis of clients, each client's images have their own kernel.
 
   Images are [..., B, height, width, inputs], the kernel [..., rows, columns, inputs, outputs]. For
   stride and padding see `tf.nn.conv2d`.
@@ -148,7 +148,7 @@ def flatten(x: tf.Tensor) -> tf.Tensor:
 def group_norm(
   x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, groups: int, epsilon: float = 1e-3
 ) -> tf.Tensor:
-  """Normalises groups of channels of images [..., B, height, width, C] ("Group Normalization").
+  """Normalises groups of channels of images [..., B, height, width, C] (Wu and He, 2018).
 
   Each group of an image gets mean 0 and variance 1 (equation 1), before scale and offset [..., C].
   """
@@ -180,7 +180,7 @@ def classifier(
 ) -> models.Model:
   """Builds a model of inputs [B, *x_shape] and int32 classes, with cross-entropy and accuracy.
 
-  It accepts a leading client axis, and so must `forward` and `penalty`; see `models.Model`.
+  The model accepts a leading client axis, and so must `forward` and `penalty`; see `models.Model`.
   """
   return models.Model(
     initial_weights=initial_weights,
@@ -195,7 +195,7 @@ def classifier(
 
 
 def perceptron_weights(seed: int, widths: Sequence[int]) -> tuple[np.ndarray, ...]:
-  """Draws kernels (Glorot uniform) and biases (zero) of dense layers of the given widths."""
+  """Draws kernels (Glorot uniform) and zero biases; `widths` has the sizes of input and layers."""
   draw = Initializer(seed)
   weights = []
   for n, m in itertools.pairwise(widths):
@@ -212,7 +212,7 @@ def perceptron(
   """Builds a multilayer perceptron with ReLU between its layers, as a classifier.
 
   `widths` has the number of inputs, the number of units of each hidden layer, and the number of
-  classes. An input has the shape `x_shape`. `prepare`, elementwise, is applied to it first.
+  classes. An input has the shape `x_shape`. `prepare`, an elementwise function, is applied first.
   """
   x_shape = [widths[0]] if x_shape is None else list(x_shape)
 

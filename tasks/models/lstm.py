@@ -8,7 +8,7 @@ The equations are Keras's, with gates in the order input i, forget f, cell g, ou
 
 The layer is unrolled over time and has its own gradient. A backward step needs only products with
 factors that are computed for all steps at once, and the gradient of R is one matrix product over
-all steps. All arguments may have a leading axis of clients.
+all steps. All tensors may have a leading axis of clients.
 
 In small batches most of the time of a step's product goes into reading R from memory, so R's
 layout matters. The forward pass has one matrix for each gate, the backward pass transposes R once.
@@ -29,17 +29,17 @@ def lstm(
   bias: tf.Tensor,
   is_compiled: bool = False,
 ) -> tf.Tensor:
-  """Runs an LSTM from zero state over a sequence; returns the outputs h_t, [T, B, H].
+  """Returns the outputs h_t, [T, B, H], of an LSTM of H units over B sequences of T steps.
 
-  All arguments may have a leading client axis, and T is static. The compiled recurrence needs
-  float32 and a CPU.
+  The first state is zero. All tensors may have a leading client axis, and T is static. The compiled
+  recurrence needs float32 and a CPU.
 
   Args:
     x: float [T, B, inputs].
     kernel: W, [inputs, 4 H].
     recurrent: R, [H, 4 H].
     bias: b, [4 H].
-    is_compiled: Whether the recurrence is the compiled operation.
+    is_compiled: Whether `kernels.lstm`, a compiled operation, runs the recurrence.
   """
   steps, units = x.shape[-3], recurrent.shape[-2]
   # The inputs' share of z for all time steps in one product.

@@ -21,12 +21,12 @@ _BLOCKS = 2
 
 
 def build(seed: int, num_classes: int, groups: int = 2) -> models.Model:
-  """Builds the model, which has 11,227,812 parameters with 100 classes.
+  """Builds the ResNet-18 of this module, which has 11,227,812 parameters with 100 classes.
 
   Args:
     seed: The seed of the weights. As in TFF they are He normal, and N(0, 0.01^2) in the last layer.
     num_classes: Number of classes.
-    groups: Number of groups of channels in a normalisation.
+    groups: Number of groups of channels that a normalisation layer has.
 
   Returns:
     A model of uint8 images [32, 32, 3] that also accepts a leading client axis.
@@ -79,7 +79,7 @@ def _layers(num_classes: int) -> Iterator[tuple]:
 
 
 def apply(weights: Any, x: tf.Tensor, groups: int) -> tf.Tensor:
-  """Returns logits of images [..., B, height, width, 3]; `weights` are ordered as in `_layers`."""
+  """Returns logits of images [..., B, height, width, 3]; `_layers` has the order of `weights`."""
   left = iter(weights)
 
   def conv(x: tf.Tensor, stride: int = 1) -> tf.Tensor:
@@ -101,7 +101,7 @@ def apply(weights: Any, x: tf.Tensor, groups: int) -> tf.Tensor:
 
 
 def prepare(x: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-  """Crops uint8 images [..., B, 32, 32, 3] to 24 x 24 and standardises each.
+  """Crops uint8 images [..., B, 32, 32, 3] to 24 x 24 and standardises each image.
 
   With a seed, [2] or [G, 2] for G clients, crops and flips are random. Otherwise crops are central.
   """
@@ -129,7 +129,7 @@ def choices(x: tf.Tensor, seed: tf.Tensor, count: int, below: int) -> tf.Tensor:
 
 
 def crop(x: tf.Tensor, corner: tf.Tensor, size: int) -> tf.Tensor:
-  """Cuts [B, size, size, channels] out of each image; corners are (row, column), int [B, 2]."""
+  """Crops images to [B, size, size, channels]; `corner` has each (row, column), int [B, 2]."""
   steps = tf.range(size)
   x = tf.gather(x, corner[:, :1] + steps, axis=1, batch_dims=1)
   return tf.gather(x, corner[:, 1:] + steps, axis=2, batch_dims=1)

@@ -1,4 +1,4 @@
-"""A causal transformer for characters. Like GPT-2, it normalises before each part of a block.
+"""A causal transformer for characters. Like GPT-2, it normalises before attention and perceptron.
 
 Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.3.
 """
@@ -18,14 +18,14 @@ _BLOCK = 12  # The number of weights of a block.
 def initial_weights(
   seed: int, vocabulary: int, steps: int, size: int, blocks: int
 ) -> tuple[np.ndarray, ...]:
-  """Draws embedding, positions, the blocks' weights, the last normalisation and the output layer.
+  """Draws the weights: embedding, positions, blocks, last normalisation and output layer, in order.
 
   Args:
-    seed: The seed of the draws. Weights are normal with deviation 0.02. In the two layers of a
-      block that are added to its input, the deviation is divided by sqrt(2 blocks).
+    seed: The seed. Embeddings and kernels are normal with deviation 0.02, in the last layers of
+      attention and perceptron with 0.02 / sqrt(2 blocks). Biases and shifts are 0, scales 1.
     vocabulary: Number of tokens.
     steps: T, the length of a sequence.
-    size: Number of units of a layer, a multiple of the number of heads.
+    size: Number of units of a layer, a multiple of `heads` of `run`.
     blocks: Number of blocks, each with attention and a perceptron.
   """
   draw, last = layers.Initializer(seed), 0.02 / np.sqrt(2 * blocks)
@@ -46,12 +46,12 @@ def initial_weights(
 
 
 def run(weights: Any, embedded: tf.Tensor, heads: int) -> tf.Tensor:
-  """Returns the logits, [T, B, vocabulary]. All arguments may have a leading client axis.
+  """Returns the logits, [T, B, vocabulary], for B sequences of T tokens.
 
   Args:
     weights: `initial_weights` without the embedding.
-    embedded: float [T, B, size].
-    heads: Number of heads of the attention.
+    embedded: float [T, B, size]. Like the weights, it may have a leading axis of clients.
+    heads: Number of attention heads.
   """
   positions, *rest = weights
   h = _swap(embedded, -3) + _over_examples(positions)
@@ -70,7 +70,7 @@ def _block(h: tf.Tensor, weights: Any, heads: int) -> tf.Tensor:
 
 
 def _attention(mixed: tf.Tensor, heads: int) -> tf.Tensor:
-  """Returns causal attention: [..., T, 3 size] -> [..., T, size]."""
+  """Returns causal attention [..., T, size]; `mixed` has query, key and value, [..., T, 3 size]."""
   steps, size = mixed.shape[-2], mixed.shape[-1] // 3
   shape = tf.concat([tf.shape(mixed)[:-1], [heads, size // heads]], 0)
   split: Callable = lambda part: _swap(tf.reshape(part, shape), -3)  # noqa: E731
@@ -88,7 +88,7 @@ def _norm(h: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor) -> tf.Tensor:
 
 
 def _over_examples(x: tf.Tensor) -> tf.Tensor:
-  """Adds an axis for the examples: [..., T, size] -> [..., 1, T, size]."""
+  """Inserts an axis for the examples: [..., T, size] becomes [..., 1, T, size]."""
   return x[..., tf.newaxis, :, :]
 
 
