@@ -110,7 +110,7 @@ class RayContext(subrounds_lib.SubroundContext):
     """Returns whether a source can be pickled, so that cohorts may be references to its values.
 
     Args:
-      source: The source. Workers load values from its copies, which live as long as this context.
+      source: A source of values. Workers load them from copies that live as long as this context.
     """
     try:
       self._ray_pool.source(source)

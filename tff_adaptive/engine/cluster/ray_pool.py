@@ -71,7 +71,7 @@ class RayPool:
       self._remote[ray_worker.warm_up].remote(settings)
 
   def ask_for_room(self, workers: int) -> None:
-    """Asks an autoscaling cluster for room for `workers` workers, until it is asked again."""
+    """Asks an autoscaling cluster to keep room for `workers` workers until the next request."""
     if ray.is_initialized():
       with contextlib.suppress(errors.WorkersLost):  # Ray would wait for a head that is lost.
         self._check_processes()
@@ -147,13 +147,13 @@ class RayPool:
   def each(
     self, function: Callable[[Any], Any], arguments: Sequence[Any], seconds: float = 0.0
   ) -> list[Any]:
-    """Calls a function in workers with each argument; returns the results.
+    """Calls a function in workers, once with each argument, and returns the results in order.
 
     If Ray retries a call, the function runs again. An error of the function is raised here.
 
     Raises:
-      WorkersLost: If no worker is left, or if no call ends within the longest of `seconds`,
-        `patience` and ten times the duration of the longest recent call; this is also reported.
+      WorkersLost: If no worker is left, or no call ends for the longest of `seconds`, `patience` of
+        `RayContext`, and ten times the longest recent call. The second case is also reported.
     """
     calls = [self._remote[ray_worker.call].remote(function, a) for a in arguments]
     most = max(self.late_after(), seconds)
@@ -166,10 +166,10 @@ class RayPool:
         raise errors.WorkersLost(line) from None
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[Any]:
-    """Calls a function in a worker of each node. Returns pairs (name of the node, result).
+    """Calls a function in a worker of each node. Returns (name, result) pairs of nodes not lost.
 
     Raises:
-      WorkersLost: If no node has had the resources of a worker for `patience` seconds.
+      WorkersLost: If no node has room for a worker for the `patience` of `RayContext`.
     """
     self._look()
     while not self._room:
@@ -193,9 +193,9 @@ class RayPool:
     return found
 
   def get(self, references: list[Any], most: float = np.inf, what: str = 'a call') -> list[Any]:
-    """Like `ray.get`, but does not wait for ever if no node is left to repeat a call.
+    """Returns the results of calls like `ray.get`, but does not wait for ever.
 
-    Raises Ray's GetTimeoutError if no result has come for `most` seconds.
+    Raises WorkersLost if no node is left, Ray's GetTimeoutError if none ends in `most` seconds.
     """
     left, since = references, time.monotonic()
     while left:

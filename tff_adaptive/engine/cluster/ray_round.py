@@ -1,4 +1,4 @@
-"""Runs one stage in the workers: begins subrounds, repeats late ones, and merges sums."""
+"""Trains the parts of a cohort (subrounds) in Ray workers, repeats late ones, and merges sums."""
 
 import dataclasses
 import pickle
@@ -50,7 +50,7 @@ class Call:
 
 
 class Round:
-  """Runs the subrounds of a workload in the workers of a pool, and the merges of their sums."""
+  """Trains a workload's subrounds, the parts of a cohort, in a pool's workers; merges the sums."""
 
   def __init__(self, pool: 'RayPool', workload: Workload):
     self._pool, self._workload = pool, workload
@@ -187,7 +187,7 @@ class Round:
     return f'client{"s" if len(names) > 1 else ""} {", ".join(names[:_NAMED])}{more}'
 
   def _know(self, node: Node, sums: Any) -> None:
-    """Records the sum of a node, and begins all merges of sums that this makes possible."""
+    """Records the sum of a node, and begins each merge that now has both sums, except the last."""
     self._sums[node] = sums
     if node == self._tree.root or not self._workload.stage.num_aggregates:
       return

@@ -181,7 +181,7 @@ class OpenSource:
 
 
 def opened(name: str, references: Mapping[str, Any]) -> OpenSource:
-  """Returns the source `name`, which is opened unless it is still open from a recent use."""
+  """Returns the source `name` of `Subrounds.sources`, which is opened unless it is still open."""
   if name not in _sources:
     _sources[name] = OpenSource(_open(references[name][0]))
   source: OpenSource = _sources[name]

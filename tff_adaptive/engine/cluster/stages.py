@@ -85,7 +85,7 @@ class Stage:
     return self._elements(self.comp, tff.structure.Struct.unnamed(*inputs) if inputs else None)
 
   def train(self, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Trains some clients; returns a flat accumulator for each aggregate, and the other results."""
+    """Trains clients. Returns a flat accumulator for each aggregate, and the other results."""
     outputs, count = self.run(inputs), len(self.result_types)
     return self._flat(outputs[count:]), outputs[:count]
 
@@ -157,7 +157,7 @@ class _Splitter:
       known[name] = stage + _is_aggregate(call)
 
   def _with_part_named(self, block: Block) -> tuple[Block, bool]:
-    """Replaces a selection from the argument by a reference to that part, or a struct of these."""
+    """Replaces a selection of a part of the argument by a reference, or a struct of references."""
     path: list[int] = []
     root = block
     while isinstance(root, _framework.Selection):
@@ -235,7 +235,7 @@ class _Splitter:
     return list(found)
 
   def _needs(self, block: Block) -> list[str]:
-    """Like `_names`, without calls that are repeated wherever they are used."""
+    """Returns `_names` without the calls that are repeated in each stage that uses them."""
     return [name for name in self._names(block) if self._stages.get(name, 0) is not None]
 
   def _merge_and_report(self, calls: list[Block]) -> tuple[Any, Any]:
@@ -263,7 +263,7 @@ class _Splitter:
 
 
 def _resolved(block: Block, known: Mapping[str, Any]) -> Any:
-  """Returns the value of a result, given as a reference to a known value or a struct of these."""
+  """Returns a result's value. `block` is a name in `known`, or a struct of such references."""
   if isinstance(block, _framework.Struct):
     elements = tff.structure.iter_elements(block)
     return tff.structure.Struct([(n, _resolved(b, known)) for n, b in elements])

@@ -169,14 +169,14 @@ def set_subround_context(
 
 
 def use_one_thread() -> None:
-  """Makes each operation use one thread, unless a number is set. Some sums depend on it."""
+  """Makes each operation use one thread, unless a number is set already; some sums depend on it."""
   if not tf.config.threading.get_intra_op_parallelism_threads():
     with contextlib.suppress(RuntimeError):  # TensorFlow has begun: the number is fixed.
       tf.config.threading.set_intra_op_parallelism_threads(1)
 
 
 def _stored(program: stages.Program, stage: stages.Stage, inputs: list[Any]) -> dict[int, int]:
-  """Returns `Workload.stored`: results of an input's type that no later stage uses."""
+  """Returns `Workload.stored` for results of a stored input's type that no later stage uses."""
   later = {key for other in program.stages for key in other.inputs}
   stored: dict[int, int] = {}
   for position, (key, type_spec) in enumerate(zip(stage.outputs, stage.result_types)):

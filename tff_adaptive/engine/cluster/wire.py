@@ -38,7 +38,7 @@ def member(type_spec: tff.types.Type) -> tff.types.Type:
 
 
 def encode(value: Any, type_spec: tff.types.Type) -> list[Any]:
-  """Returns a value's flat leaves; for a divided value (see `is_divided`), a list for each client.
+  """Returns the list of a value's leaves, or, if it `is_divided`, a list of them for each client.
 
   A leaf is a NumPy array. The leaf of a sequence is the dataset's graph as bytes, or, if the value
   is a list of elements, a list of encoded elements.
@@ -107,7 +107,7 @@ def _decode_leaf(leaf: Any, type_spec: tff.types.Type) -> Any:
 
 
 def _element_spec(type_spec: tff.types.Type) -> Any:
-  """Returns the spec of a dataset's element; a type that was sent does not name containers."""
+  """Returns a dataset's element spec of dicts and tuples; a type that was sent lacks containers."""
   if not isinstance(type_spec, tff.types.StructType):
     return values.tensor_spec(type_spec)
   children = values.children(type_spec)
@@ -117,7 +117,7 @@ def _element_spec(type_spec: tff.types.Type) -> Any:
 
 
 def in_order(pieces: Sequence[Sequence[Any]], parts: Sequence[Sequence[int]]) -> list[Any]:
-  """Joins each subround's values, `pieces`, in the cohort's order; `parts` has the positions."""
+  """Returns the clients' values in the cohort's order, given values and positions by subround."""
   pairs = [pair for part, piece in zip(parts, pieces) for pair in zip(part, piece)]
   return [value for _, value in sorted(pairs, key=lambda pair: pair[0])]
 

@@ -23,7 +23,7 @@ from tff_adaptive.engine.graph import (
 
 
 class Frame:
-  """The nodes' values while tracing. With `outer`, only nodes at the clients are computed here."""
+  """Nodes' values while tracing. If given, `outer` computes those of nodes not at the clients."""
 
   def __init__(self, outer: 'Frame | None' = None):
     self._outer = outer

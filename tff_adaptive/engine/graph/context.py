@@ -125,8 +125,8 @@ class GraphContext(tff.program.FederatedContext):
 
     Raises:
       TypeError: If the argument does not fit the parameter's type. The message names both.
-      ValueError: If its parts have different numbers of clients.
-      NotImplementedError: If the engine cannot run a part of it, which the message names.
+      ValueError: If parts of the argument have different numbers of clients.
+      NotImplementedError: If the engine cannot run a part of `comp`, which the message names.
     """
     parameter_type, result_type = comp.type_signature.parameter, comp.type_signature.result
     # Otherwise TensorFlow would copy arguments to a GPU although the CPU was chosen.

@@ -52,7 +52,7 @@ class DatasetCache:
     return self._entries.get(dataset, (None, 0))[0]
 
   def offer(self, dataset: tf.data.Dataset, variant: tf.Tensor) -> tf.Tensor:
-    """Keeps the elements at the second offer, if it can. Returns their variant, else `variant`."""
+    """Keeps a dataset's elements at the second offer. Returns their variant, else `variant`."""
     is_new = dataset not in self._entries
     _, size = self._entries.setdefault(dataset, (None, 0))
     room = self._max_bytes - sum(max(size, 0) for _, size in list(self._entries.values()))
@@ -74,7 +74,7 @@ def graph_of(variant: tf.Tensor) -> tf.compat.v1.GraphDef:
 
 
 def from_rows(rows: list[list[tf.Tensor]]) -> tf.data.Dataset:
-  """Returns a dataset. Each of the `rows`, at least one, has the tensors of an element."""
+  """Returns the dataset whose elements have the tensors in `rows`, which must not be empty."""
   runs = (tuple(map(tf.stack, zip(*run))) for _, run in _runs(rows))
   pieces = [tf.data.Dataset.from_tensor_slices(run) for run in runs]
   while len(pieces) > 1:  # In pairs: a chain of thousands would be slow, and too deep to read.
@@ -140,7 +140,7 @@ def _node_repeats(node: Any, constants: dict[str, Any]) -> bool:
 def variant(
   value: Any, element_type: tff.types.Type, cache: DatasetCache | None = None
 ) -> tf.Tensor:
-  """Returns the variant of a dataset or list; raises TypeError for elements of a wrong type."""
+  """Returns the variant of a dataset or list. Raises TypeError for other values or elements."""
   if isinstance(value, (list, tuple)):
     return tf.data.experimental.to_variant(_from_elements(value, element_type))
   if not isinstance(value, tf.data.Dataset):

@@ -110,7 +110,7 @@ def _name_functions_apart(graph_def: tf.compat.v1.GraphDef) -> None:
 
 
 def _make_private(node: Any) -> None:
-  """Makes an op that creates a variable or a table create a new one each time it runs."""
+  """Changes an op that creates a variable or table so that each run creates a new one."""
   if node.op == 'VarHandleOp':
     node.attr['shared_name'].s = _ANONYMOUS.encode()
   elif node.op in _ANONYMOUS_TABLES:
@@ -120,7 +120,7 @@ def _make_private(node: Any) -> None:
 
 
 def _initialized_handles(graph_def: tf.compat.v1.GraphDef, initialize_op: str) -> list[str]:
-  """Adds copies of the resources' handles that wait for `initialize_op`; returns handles' names."""
+  """Adds resource handles that wait for `initialize_op`; returns the original handles' names."""
   names = [node.name for node in graph_def.node if node.op in _RESOURCES]
   for name in names:
     ready = graph_def.node.add()

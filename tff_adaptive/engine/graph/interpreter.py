@@ -63,7 +63,7 @@ class Interpreter:
     self._graphs: dict[bytes, imported_graph.ImportedGraph] = {}
 
   def evaluate(self, block: Any, scope: dict[str, Any]) -> Any:
-    """Returns a building block's value, such as a Node; `scope` maps names in it to values."""
+    """Returns a building block's value, such as a Node. `scope` has the values of its names."""
     if isinstance(block, _framework.Reference):
       return scope[block.name]
     if isinstance(block, _framework.Selection):

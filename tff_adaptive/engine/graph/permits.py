@@ -24,7 +24,7 @@ _MOST_BYTES = 2**28  # The most bytes of results that wait for their turn in the
 
 
 class Permits:
-  """The permits of an engine. Each call has `count` of its own, so no call waits for another."""
+  """The permits of an engine, of which each call of a function gets `count` for itself."""
 
   def __init__(self, count: int):
     self._count = count
@@ -43,7 +43,7 @@ class Permits:
 
 
 def window(types: Sequence[tff.types.Type], count: int) -> int:
-  """Returns a loop's `parallel_iterations` for `count` permits, given its results' types."""
+  """Returns `parallel_iterations` of a loop with `count` permits and client results of `types`."""
   size = 0
   for leaf in itertools.chain.from_iterable(map(values.leaf_types, types)):
     shape = values.tensor_shape(leaf) if isinstance(leaf, tff.types.TensorType) else None

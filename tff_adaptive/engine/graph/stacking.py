@@ -10,7 +10,7 @@ from tff_adaptive.engine.graph import values
 
 
 def box(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
-  """Wraps a tensor in a dataset unless its type fixes its shape; makes sequences variants."""
+  """Returns a tensor (in a dataset if its type does not fix its shape) or a sequence's variant."""
   if isinstance(value, values.Sequence):
     return value.variant()
   if values.tensor_shape(type_spec).is_fully_defined():
@@ -42,7 +42,7 @@ def output_array(type_spec: tff.types.Type, size: tf.Tensor) -> tf.TensorArray:
 
 
 def read_stacked(stacked: list[tf.Tensor], type_spec: tff.types.Type, i: tf.Tensor) -> Any:
-  """Returns the value of client `i`, given each leaf of the values stacked over clients."""
+  """Returns the value of client `i`. `stacked` has each leaf of all values, stacked by client."""
   leaf_types = values.leaf_types(type_spec)
   return values.pack([unbox(s[i], t) for s, t in zip(stacked, leaf_types)], type_spec)
 

@@ -66,7 +66,7 @@ def leaf_types(type_spec: tff.types.Type) -> list[tff.types.Type]:
 
 @functools.lru_cache(maxsize=1024)
 def dataset_order(element_type: tff.types.Type) -> tuple[int, ...]:
-  """Returns where each component of a dataset is in `leaf_types`; tf.data sorts them by key."""
+  """Returns the index in `leaf_types` of each dataset component; tf.data sorts these by key."""
   count = len(leaf_types(element_type))
   return tuple(int(i) for i in tf.nest.flatten(to_python(list(range(count)), element_type)))
 
@@ -164,7 +164,7 @@ def _is_narrower(dtype: type[np.generic], other: type[np.generic]) -> bool:
 
 
 def to_numpy(value: Any) -> Any:
-  """Converts a tensor to an array, `np.generic` or `bytes`, as TFF does. A dataset stays one."""
+  """Converts a tensor to an array, `np.generic` or `bytes` like TFF. A dataset stays a dataset."""
   if not isinstance(value, tf.Tensor) or value.dtype == tf.variant:
     return value
   if not value.shape.rank or value.dtype in (tf.string, tf.bfloat16):
