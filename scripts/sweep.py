@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
-  """Raises ValueError if a flag after ' -- ' is the sweep's or varied, except in a --flagfile."""
+  """Raises ValueError if a flag after ' -- ' (not in a --flagfile) is the sweep's or varied."""
   given = {text.lstrip('-').partition('=')[0] for text in fixed if text.startswith('-')}
   known = {flag.name: flag.kind for flag in flags.table()}
   for name in _FLAGS:
@@ -121,7 +121,7 @@ def _check_metric(plan: plan_lib.Plan, tasks: Sequence[str]) -> None:
 
 
 def _first_rung(plan: plan_lib.Plan, rounds: int, every: int) -> int | None:
-  """Returns the round of the first pruning, which must be evaluated; None without --prune."""
+  """Returns the round of the first pruning, None without --prune. Raises ValueError if invalid."""
   rung = plan.first_rung or -(-rounds // 9 // every) * every
   if plan.prune and (rung % every or rung >= rounds):
     raise ValueError(

@@ -114,7 +114,7 @@ def build_evaluation(model: Any, examples: Any) -> Any:
 
 
 def _registered(settings: settings_lib.Settings, task: tasks.Task) -> corrections.RegisteredClients:
-  """Returns the facts about the task's clients that a correction may need."""
+  """Returns the number of clients and their mean number of examples, which corrections may need."""
   sizes = [task.train.num_examples(client_id) for client_id in task.train.client_ids]
   most = settings.training.max_examples_per_client or max(sizes)
   return corrections.RegisteredClients(
@@ -186,7 +186,7 @@ def _account(
 def _say_how_large(
   process: Any, config: training.TrainingConfig, folder: str, num_clients: int
 ) -> None:
-  """Prints how large client states may grow. Raises ValueError if memory or disk is too small."""
+  """Prints how large client states, if any, may grow. Raises ValueError if there is no room."""
   if not hasattr(process, 'initial_client_state'):
     return
   path = state_file.path(folder)

@@ -33,7 +33,7 @@ class DivergedError(FailureError):
 
 
 def entry(program: str, interrupted: str = 'interrupted.') -> Callable[[Main], Callable[..., int]]:
-  """Returns a decorator for a command's `main`: an error becomes a line on stderr and an exit code.
+  """Returns a decorator that turns errors of a `main` into a line on stderr and an exit code.
 
   The code of ValueError and OSError is `BAD_INPUT`; that of `FailureError` and of a full disk is
   `FAILED`. Other errors are not caught.
@@ -69,7 +69,7 @@ def entry(program: str, interrupted: str = 'interrupted.') -> Callable[[Main], C
 
 
 def as_started(text: str) -> str:
-  """Returns `text` with command names for script names if an installed command is running."""
+  """Returns `text`, with commands' names for scripts' names if an installed command is running."""
   if _entry.started_as is None:
     return text
   pattern = r'(?:python )?\bscripts/(' + '|'.join(_entry.NAMES) + r')\.py\b'
@@ -105,7 +105,7 @@ def printable(text: str) -> str:
 def read(
   flags: absl_flags.FlagValues, text: str | Callable[[str], str] | None, arguments: Sequence[str]
 ) -> bool:
-  """Like `parse`, but refuses positional arguments. Returns False after --help, else True."""
+  """Parses like `parse`, but positional arguments are a ValueError. Returns False after --help."""
   rest = parse(flags, text, arguments)
   if rest:
     raise ValueError(f'unexpected argument {rest[0]!r}; flags are written --name=value.')
@@ -121,8 +121,8 @@ def parse(
 
   Args:
     flags: The script's flags. Those that are not in `arguments` get their defaults.
-    text: The text that --help shows before the flags. Or a function of a word, which returns the
-      sections of the help with that word in their headings, and the whole help for ''.
+    text: The text that --help shows before the flags, or a function for --help=WORD. The function
+      returns the sections of the help with WORD in their headings, and the whole help for ''.
     arguments: The program's name and its arguments.
 
   Returns:

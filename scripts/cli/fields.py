@@ -27,7 +27,7 @@ class Group:
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns by flag name the defaults that depend on the flags' `values`; none in this class."""
+    """Returns defaults that depend on the flags' `values`, by flag name; {} unless overridden."""
     del values
     return {}
 
@@ -65,7 +65,7 @@ def flag(
 def count(
   text: str, default: Any = None, *, zero: str = '', low: int = 1, high: int = INT31, **more: Any
 ) -> Any:
-  """Declares an integer flag from `low` to `high`. 0 is allowed if `zero` says what it means."""
+  """Declares an integer `flag` from `low`, or from 0 if `zero` says what 0 means, to `high`."""
   low, hint = (0, f'give 0 for {zero}') if zero else (low, f'give {low} or more')
   check = functools.partial(validation.whole_number, low=low, hint=hint, high=high)
   return flag(text, default, check, **more)

@@ -45,7 +45,7 @@ def of_group(group: type[fields.Group]) -> list[Flag]:
 
 
 def define_with_task(own: type[fields.Group]) -> absl_flags.FlagValues:
-  """Returns the flags of a command that loads a task: its own flags and those of the task."""
+  """Returns the flags in `own`, and train.py's --task, --task_option, --seed and --data_dir."""
   return define([*of_group(own), *(flag for flag in table() if flag.name in _OF_TASK)])
 
 
@@ -69,14 +69,14 @@ def check_with_task(values: absl_flags.FlagValues, own: type[fields.Group]) -> d
 
 
 def load_task(values: absl_flags.FlagValues, options: Mapping[str, Any]) -> Any:
-  """Loads the task that flags name. `options` are from `check_with_task`. Imports TensorFlow."""
+  """Loads the task that the flags name, with `options` of `check_with_task`. Imports TensorFlow."""
   import tff_adaptive_tasks as tasks
 
   return tasks.load(values.task, data_dir=values.data_dir, seed=values.seed, **options)
 
 
 def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:
-  """Returns new `FlagValues` with flags (by default train.py's), apart from absl's global ones."""
+  """Returns a new `FlagValues` of `flags`, by default train.py's; absl's global one is not used."""
   values = absl_flags.FlagValues()
   definers = {
     str: absl_flags.DEFINE_string,

@@ -17,7 +17,7 @@ class Named:
 
   Attributes:
     group: `CORRECTION` or `SERVER`, a heading of --help.
-    owners: The hyperparameter by name of the algorithm or server optimizer that has it.
+    owners: Maps the name of each algorithm or server optimizer that has it to its declaration.
   """
 
   group: str
@@ -25,7 +25,7 @@ class Named:
 
   @property
   def first(self) -> registry.Hyperparameter:
-    """The hyperparameter of the first owner. Its type and help are the same for all owners."""
+    """The first of the declarations in `owners`, which all have the same type and help."""
     return next(iter(self.owners.values()))
 
   def belongs_to(self, algorithm: registry.Algorithm, server: registry.ServerOptimizer) -> bool:
@@ -34,7 +34,7 @@ class Named:
     return entry.source is None and entry.name in self.owners
 
   def help(self) -> str:
-    """Returns the flag's help: its meaning, its owners and its default."""
+    """Returns the flag's help: its meaning, the names of all that use it, and its default."""
     text = f'{self.first.help}. Used by {", ".join(self.owners)}.'
     by_default = _whose({owner: h.default for owner, h in self.owners.items()})
     if list(by_default) == [None]:

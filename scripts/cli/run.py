@@ -51,7 +51,7 @@ class _Watch(callbacks.Callback):
 
 
 def check(settings: settings_lib.Settings) -> None:
-  """Checks a run's files and folders, and the run to resume, without TensorFlow. Writes nothing."""
+  """Raises ValueError or OSError if a run cannot use its files or folder. Writes nothing."""
   output.check_data_dir(settings.what.task, settings.output.data_dir)
   settings.what.check_files()
   settings.population.build(settings.given)
@@ -117,7 +117,7 @@ def run(
 
 
 def check_result(result: Any) -> None:
-  """Raises DivergedError if the final model is not usable. The run is saved in any case."""
+  """Raises DivergedError if a complete run's model is not usable. The run is saved in any case."""
   if not result.is_complete:
     return
   summary = result.summary

@@ -24,7 +24,7 @@ Point = Mapping[str, str]  # The values of flags, as text, by name.
 
 
 class Range(NamedTuple):
-  """Numbers from `low` to `high`, whole if `is_whole`, uniform in their logarithm if `is_log`."""
+  """Numbers from `low` to `high`, drawn on a log scale if `is_log`, and integers if `is_whole`."""
 
   low: float
   high: float
@@ -40,12 +40,12 @@ class Range(NamedTuple):
 class Space:
   """The flags that the runs of a sweep vary, and their values.
 
-  A run has only the hyperparameters of its algorithm and server optimizer. A hyperparameter that no
-  run has is refused with a ValueError.
+  A run has only the hyperparameters of its algorithm and server optimizer. `settings` raises
+  ValueError for a hyperparameter that no run has.
 
   Attributes:
     axes: By flag, the values to choose from, as texts, or a range of numbers to draw from.
-    given: The values that all runs share, by flag. A repeatable flag has varied values too.
+    given: The values that all runs share, by flag. A repeatable flag gets its varied values too.
     seeds: A trial has a run for each of these seeds, and their mean as its score. If empty, it has
       one run, with the seed in `given`.
   """
@@ -68,7 +68,7 @@ class Space:
     return found
 
   def draw(self, trial: 'optuna.Trial') -> Point:
-    """Draws the values of a trial with the sampler of the trial's study."""
+    """Returns the values of a trial, drawn with the sampler of the trial's study."""
     point: dict[str, str] = {}
     for name in sorted(self.axes, key=lambda name: (*_FIRST, name).index(name)):
       axis = self.axes[name]
@@ -109,7 +109,7 @@ class Space:
     return [self.settings(varied, where) for where, varied in self.folders(folder, point)]
 
   def grid(self, output_dir: str) -> list[Settings]:
-    """Returns the runs of all combinations, each in its own folder in `output_dir`."""
+    """Returns the settings of the runs of all combinations, each with a folder in `output_dir`."""
     return [r for p in self.points() for r in self.runs(os.path.join(output_dir, label(p)), p)]
 
   def settings(self, point: Point, folder: str | None = None) -> Settings:
@@ -137,7 +137,7 @@ class Space:
     return run
 
   def _kinds(self) -> list[Point]:
-    """Returns the combinations of flags that decide whether other flags have a meaning."""
+    """Returns the combinations of the varied tasks, algorithms and server optimizers."""
     return self._combinations({name: self.axes[name] for name in _FIRST if name in self.axes})
 
   def _combinations(self, axes: Mapping[str, Any]) -> list[Point]:

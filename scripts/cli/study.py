@@ -53,7 +53,7 @@ class Claim:
   Attributes:
     number: The number of the trial.
     runs: The settings of the trial's runs.
-    close: Releases the trial for other processes.
+    close: A function that releases the trial for other processes.
   """
 
   def __init__(
@@ -91,10 +91,10 @@ class Claim:
         return self.finish('done' if is_last else 'pruned', worth)
 
   def finish(self, state: str, worth: float | None = None, reason: str = '') -> None:
-    """Records the trial's result, a state of `View`, and releases the trial.
+    """Records how the trial ended, and releases the trial for other processes.
 
-    A trial that is 'done' has a `worth`, the greater the better. Optuna counts a diverged trial as
-    pruned. A failed trial is tried again by the next start.
+    `state` is 'done' (give `worth`, greater is better), 'pruned', 'diverged' or 'failed' (give a
+    `reason` for these two). Optuna counts 'diverged' as pruned. The next start repeats 'failed'.
     """
     self._trial.set_user_attr('reason', reason)
     if state == 'done':
@@ -104,7 +104,7 @@ class Claim:
     self.close()
 
   def should_prune(self, rounds: int, worth: float) -> bool:
-    """Reports `worth`, the result after `rounds` rounds. Returns whether to stop the trial."""
+    """Reports `worth` (greater is better) after `rounds`. Returns whether to stop the trial."""
     frozen = self._trial.study.get_trials(deepcopy=False)[self.number]
     if rounds not in frozen.intermediate_values:
       self._trial.report(worth, rounds)
@@ -280,7 +280,7 @@ class Study:
 
 
 def preview(plan: plan_lib.Plan, space: search_space.Space) -> list[search_space.Point]:
-  """Returns the points that a search draws; for tpe only the first, which depend on no results."""
+  """Returns the points that a search draws without results: for random all, for tpe up to 10."""
   optuna.logging.set_verbosity(optuna.logging.ERROR)
   number = min(plan.trials or 0, _STARTUP) if plan.search == 'tpe' else plan.trials or 0
   return [space.draw(optuna.create_study(sampler=_sampler(plan, n)).ask()) for n in range(number)]
@@ -296,7 +296,7 @@ def _sampler(plan: plan_lib.Plan, number: int) -> optuna.samplers.BaseSampler:
 
 @contextlib.contextmanager
 def _undamaged(path: str) -> Iterator[None]:
-  """A context for reading the journal; Optuna's errors become a ValueError about damage."""
+  """A context manager that turns Optuna's errors on a damaged journal into a ValueError."""
   try:
     yield
   except (OSError, errors.ResumeError):

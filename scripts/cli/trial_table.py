@@ -19,7 +19,7 @@ Rows = Mapping[str, Sequence['study.View']]  # The trials with equal values, by 
 
 
 def rows(views: Iterable['study.View'], is_grid: bool) -> Rows:
-  """Groups trials into rows. Trials of a grid that differ only in their seed share a row."""
+  """Returns each row's trials by label. A grid's trials that differ only in seed share a row."""
   found: dict[str, list[study.View]] = {}
   for view in views:
     varied = ', '.join(f'{n}={value}' for n, value in view.point.items() if n != 'seed')

@@ -46,8 +46,8 @@ def share(tasks: Iterator[Callable[[Train], None]], jobs: int) -> int:
   A signal ends the runs after their current round, which is saved. A second one ends them at once.
 
   Args:
-    tasks: Functions `task(train)`, which call `train` for each of their runs. The next one begins
-      when another has ended.
+    tasks: Functions `task(train)`, which call `train` for each of their runs. The next task
+      begins when a task has ended.
     jobs: The number of tasks at a time.
 
   Returns:

@@ -109,7 +109,7 @@ class Aggregation(fields.Group):
         )
 
   def plan(self, settings: 'fields.Settings', num_clients: int) -> PrivacyPlan | None:
-    """Returns the plan for a task of `num_clients` clients; None if the aggregator has no noise."""
+    """Returns the plan for a task of `num_clients` clients, None without differential privacy."""
     if not self.entry.is_private:
       return None
     from tff_adaptive.aggregation import accounting  # It imports SciPy, which takes long.

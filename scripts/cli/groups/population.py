@@ -135,7 +135,7 @@ class Population(fields.Group):
     )
 
   def _own(self, kind: type, **made: Any) -> dict[str, Any]:
-    """Returns arguments of a dataclass: `made`, and for other fields the flags of the same name."""
+    """Returns arguments of dataclass `kind`, from `made` or else flags of the fields' names."""
     names = [f.name for f in dataclasses.fields(kind)]
     return {name: made[name] if name in made else getattr(self, name) for name in names}
 
@@ -169,7 +169,7 @@ class Population(fields.Group):
   def _check_profiles(
     self, profiles: Mapping[str, Mapping[str, float]], given: Mapping[str, Any]
   ) -> None:
-    """Raises ValueError for a column that is not used, or for values that a flag gives too."""
+    """Raises ValueError if a column of `profiles` has no use, or a flag gives its values too."""
     path, kind = self.client_profiles, self.availability
     for column, (owner, _) in _ARGUMENT_OF.items():
       if column in profiles and kind != owner:

@@ -49,7 +49,7 @@ class Synchrony(fields.Group):
   )
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if --synchrony=buffered lacks a setting, or one has no meaning with it."""
+    """Raises ValueError if --synchrony=buffered lacks a setting or does not go with another one."""
     made = self.build()
     if made is None:
       return
@@ -60,7 +60,7 @@ class Synchrony(fields.Group):
       raise ValueError('--buffer_size stands in place of --participation: leave one of them out.')
 
   def build(self) -> buffered.Buffered | None:
-    """Returns `TrainingConfig.synchrony`, None for synchronous rounds. Raises ValueError if bad."""
+    """Returns `TrainingConfig.synchrony`, None if synchronous. Raises ValueError for bad flags."""
     if self.synchrony != 'buffered':
       return None
     if self.concurrency is None:

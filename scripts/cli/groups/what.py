@@ -169,7 +169,7 @@ def check_cohort(cohort: int, clients: int, algorithm: registry.Algorithm) -> No
 
 
 def entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.ServerOptimizer]:
-  """Returns the registry's entries for flag `values`. Raises ValueError if they do not match."""
+  """Returns the entries that flag `values` name. Raises ValueError if unknown or not compatible."""
   with fields.about('algorithm'):
     algorithm = registry.algorithm(values['algorithm'])
   asked, fixed = values['server_optimizer'], algorithm.server_optimizer
@@ -188,7 +188,7 @@ def entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.Server
 
 
 def folder_name(algorithm: str) -> str:
-  """Returns an algorithm's name for folders: for FILE.py:NAME its own, or NAME if that is taken."""
+  """Returns an algorithm's name for folders, but NAME for a FILE.py:NAME with a built-in name."""
   if not user_code.is_reference(algorithm):
     return algorithm
   name = registry.algorithm(algorithm).name
@@ -198,7 +198,7 @@ def folder_name(algorithm: str) -> str:
 def defaults(
   values: Mapping[str, Any], algorithm: registry.Algorithm, server: str
 ) -> dict[str, Any]:
-  """Returns defaults by flag, from the papers of algorithm and task; rates are for `server`."""
+  """Returns the defaults of task and algorithm by flag, with the learning rates for `server`."""
   task = '' if user_code.is_reference(values['task']) else values['task']
   found = {
     'client_schedule': 'constant',
