@@ -20,8 +20,8 @@ class CostModel:
   For SCAFFOLD/m and FedCM, the upload of client i counts as n numbers, as published. A server that
   sees each client's update g_i needs only g_i and K_i, the client's number of local steps. A server
   that sees only sums over the clients, as here, needs 2n numbers, as for SCAFFOLD: the sum of the
-  g_i and that of g_i / (K_i eta_l), with the client rate eta_l. If the K_i differ, the second does
-  not follow from the first. As published, AdaBest's numbers of examples are not counted.
+  g_i and the sum of g_i / (K_i eta_l), with the client rate eta_l. If the K_i differ, the second
+  sum does not follow from the first. As published, AdaBest's numbers of examples are not counted.
 
   Attributes:
     counts: A client's communication and computation in a round, from `algorithms.counts`.
@@ -54,7 +54,7 @@ class CostModel:
     return round(self.counts.down * each), round(self.counts.up * each)
 
   def local_steps(self, num_examples: int) -> int:
-    """Returns a client's local steps, which are `fixed_steps` or all batches of all epochs."""
+    """Returns a client's number of local steps: `fixed_steps`, or all batches of all epochs."""
     if self.fixed_steps is not None and num_examples:
       return self.fixed_steps
     return self.epochs * self._batches(num_examples)

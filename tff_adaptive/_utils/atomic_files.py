@@ -13,7 +13,7 @@ Place: TypeAlias = Callable[[str, str], None]
 
 @contextlib.contextmanager
 def atomic_path(path: str, place: Place | None = None) -> Iterator[str]:
-  """Yields a temporary path that replaces `path` when the block ends without an error.
+  """A context that yields a temporary path, which replaces `path` if the block raises no error.
 
   The temporary file is in the same folder and has the same extension, by which figure writers
   choose the format. It is flushed to the disk before the replacement, and the folder after it, so

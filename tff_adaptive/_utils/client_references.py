@@ -39,7 +39,7 @@ class WorkerContext(Protocol):
   ) -> list[Any]:
     """Calls a function in workers with each argument. Returns the results.
 
-    Raises RuntimeError if no worker is left, or if no call ends in a time of at least `seconds`.
+    Raises RuntimeError if no worker is left, or no call ends within a limit of at least `seconds`.
     """
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[tuple[str, Any]]:

@@ -16,7 +16,7 @@ HELDOUT_CLIENTS, HELDOUT_EXAMPLES, EVALUATED_CLIENTS, FINE_TUNING = range(2**31,
 
 
 def generator(seed: int, *numbers: int) -> np.random.Generator:
-  """Returns the generator of a seed, a round or purpose, and further numbers.
+  """Returns the NumPy generator of a seed and numbers, such as a round and a purpose.
 
   Callers often draw a number for every client of the run and use the one at a client's position.
   The number then does not depend on which other clients take part.

@@ -163,7 +163,7 @@ def computation_bytes(comp: Any) -> bytes:
 
 
 def computation_from_bytes(octets: bytes) -> Any:
-  """Returns the computation of `computation_bytes`, from a process with the same version of TFF."""
+  """Returns the computation that `computation_bytes` serialized with the same version of TFF."""
   import tensorflow_federated as tff
 
   some_computation = tff.tensorflow.computation(lambda: 0)
@@ -227,7 +227,7 @@ def tensor_names(binding: Any) -> list[tuple[str, bool]]:
 
 
 def attach(comp: Any, key: str, *values: Any) -> None:
-  """Keeps values alive as long as a computation, in a list, the computation's attribute `key`."""
+  """Keeps values alive as long as `comp`, by adding them to a list, its attribute `key`."""
   vars(comp).setdefault(key, []).extend(values)
 
 
@@ -248,7 +248,7 @@ def serializable() -> type:
 
 
 def watch_worker_starts(watch: Callable[[int], None]) -> bool:
-  """Makes TFF start its workers from now on in sessions of their own; `watch` gets each one's pid.
+  """Makes TFF start later workers in their own sessions, and calls `watch` with each one's pid.
 
   TFF has no hook for this, so the `subprocess.Popen` that it uses is replaced. In its own session a
   worker does not receive Ctrl-C from the terminal, and the program can finish its round. Returns
@@ -296,7 +296,7 @@ def forget_workers() -> None:
 
 
 def replace_queries(query: Any, total: Any, below: Any) -> None:
-  """Sets an adaptive clip query's queries for the sum (`total`) and the share `below` the clip."""
+  """Replaces an adaptive clip query's two queries, for the sum and the share below the clip."""
   query._sum_query = total
   query._quantile_estimator_query._below_estimate_query = below
 

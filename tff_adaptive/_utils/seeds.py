@@ -18,7 +18,7 @@ def fold(seed: tf.Tensor, *numbers: Any) -> tf.Tensor:
 
 
 def scramble(seed: tf.Tensor) -> tf.Tensor:
-  """Derives an int32 [2] seed to which a caller may add small numbers, such as that of a step.
+  """Derives an int32 [2] seed to which a caller may add small numbers, such as a step's number.
 
   A seed from `fold` is [hash of the earlier numbers, last number]. If a caller added 1 to it, the
   sum could be the seed that `fold` derives for the next last number.

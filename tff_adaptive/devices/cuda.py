@@ -26,7 +26,7 @@ _LIBRARIES = {
 
 
 def missing_libraries() -> list[str]:
-  """Returns the libraries, also NVIDIA's driver, that TensorFlow needs for GPUs and cannot open."""
+  """Returns the names of the libraries for GPUs (also NVIDIA's driver) that cannot be opened."""
   return [name for name, folder in _LIBRARIES.items() if not opens(name, folder)]
 
 
@@ -57,10 +57,10 @@ def explain(build: Mapping[str, Any]) -> str:
 
 
 def opens(name: str, folder: str) -> bool:
-  """Opens a shared library of NVIDIA's Python package or the system; returns whether this worked.
+  """Opens the shared library `name` and returns whether this worked.
 
-  The library stays open, so that TensorFlow finds it by name. TensorFlow 2.14.1 does not search
-  NVIDIA's packages itself.
+  It is sought in `folder` of NVIDIA's Python packages ('' skips them), then in the system. It stays
+  open, so that TensorFlow, which (2.14.1) does not search these packages, finds it by name.
   """
   places = [os.path.join(root, folder, 'lib', name) for root in _nvidia_folders() if folder]
   for path in [*filter(os.path.exists, places), name]:
@@ -88,7 +88,7 @@ def _nvidia_folders() -> list[str]:
 
 
 def check_libraries() -> None:
-  """Raises ValueError if TensorFlow is built without CUDA, or if a library of it is missing."""
+  """Raises ValueError if TensorFlow is built without CUDA, or a library it needs is missing."""
   build = private_apis.installed_build()
   if not build.get('is_cuda_build') or missing_libraries():
     raise ValueError(explain(build))

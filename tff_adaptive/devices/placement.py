@@ -18,8 +18,8 @@ class Placement:
   """The devices of a round.
 
   Attributes:
-    clients: Devices among which the clients are divided. The server uses the first. (None,) names
-      no device, and TensorFlow places the operations.
+    clients: Devices among which the clients are divided. The server uses the first device. With
+      (None,) no device is named, and TensorFlow places the operations.
     is_gpu: Whether the devices are GPUs.
   """
 

@@ -38,7 +38,7 @@ class KernelError(ValueError):
 
 
 def load() -> Any:
-  """Returns a module with the operations as functions. Compiles them if the cache has none.
+  """Returns a module with the operations as functions. Compiles them unless the cache has them.
 
   Raises:
     KernelError: If there is no compiler, or the compiled library cannot be loaded.
@@ -77,7 +77,7 @@ def _load() -> Any:
 
 
 def cache_folder() -> pathlib.Path | None:
-  """Returns the library's folder, or None if it cannot be made or others may write to it."""
+  """Returns the library's folder; None if it cannot be made or other users may write to it."""
   base = os.environ.get('XDG_CACHE_HOME') or os.path.join(os.path.expanduser('~'), '.cache')
   folder = pathlib.Path(base) / 'tff_adaptive'
   if not folder.is_absolute():  # Without a home, code would be run from the current folder.

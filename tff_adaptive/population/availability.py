@@ -200,7 +200,7 @@ class _TraceMask:
     return available
 
   def seconds_to_next(self, seconds: float) -> float:
-    """Returns the virtual time from `seconds`, at which no client is available, until one is."""
+    """Returns the virtual seconds from `seconds`, when no client is available, until one is."""
     now = seconds % self._length
     later = self._begins[self._begins > now]
     begin = later.min() if later.size else self._begins.min() + self._length

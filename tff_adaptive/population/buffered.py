@@ -42,7 +42,7 @@ class Buffered:
       alpha s theta_i. If False, x is the model that the client began with, as in FedBuff.
 
   Raises:
-    ValueError: If a number is out of its range.
+    ValueError: If `staleness` is unknown, or a number is out of its range.
   """
 
   concurrency: int
@@ -164,7 +164,7 @@ class BufferedSimulation(rounds.Simulation):
       raise ValueError('over_select has no meaning with a buffer: leave it out.')
 
   def most_versions(self, num_rounds: int) -> int:
-    """Simulates all steps to return the number of slots that older models need, at least 1."""
+    """Returns the number of slots that older models need, at least 1. Simulates all steps."""
     plans: list[Any] = [self.plan(number) for number in range(1, num_rounds + 1)]
     self._restart()
     return max(1, *(plan.store + 1 for plan in plans))
@@ -235,7 +235,7 @@ class BufferedSimulation(rounds.Simulation):
     )
 
   def _keep(self, version: int) -> tuple[int, int]:
-    """Frees slots. Returns the slot of model `version`, or -1, and the number of models in use."""
+    """Frees slots. Returns model `version`'s slot, -1 if unused, and the number of used models."""
     needed = {client.version for client in self._queue}
     self._slots = {v: slot for v, slot in self._slots.items() if v in needed}
     if version not in needed:

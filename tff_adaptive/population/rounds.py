@@ -190,7 +190,7 @@ class Simulation:
     return self._plan
 
   def most_versions(self, num_rounds: int) -> int:
-    """Returns how many older models the rounds need: none, because the server waits for all."""
+    """Returns 0: the server waits for all clients, so that the rounds need no older models."""
     del num_rounds
     return 0
 
@@ -248,7 +248,7 @@ class Simulation:
     return steps, ~has_failed & ~is_late, ends
 
   def _chances(self, drawn: np.ndarray, number: int) -> np.ndarray:
-    """Draws float64 [2, clients] in [0, 1): low ones in row 0 are failures, row 1 says when."""
+    """Draws float64 [2, clients] in [0, 1). A low number in row 0 is a failure; row 1 says when."""
     generator = draws.generator(self._seed, number, draws.FAILURE)
     return generator.random((2, len(self._steps)))[:, drawn]
 

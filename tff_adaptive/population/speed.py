@@ -37,7 +37,7 @@ class Speed:
     speed_sigma: sigma of the seconds per step, in [0, 10]. With 0 all clients are equal.
     bandwidth_sigma: sigma of both bandwidths, in [0, 10]. A client's z_i is the same in both.
     profiles: A mapping from 'seconds_per_step', 'downlink' or 'uplink' to values above 0 by client
-      id. They replace the median and sigma.
+      id, for all clients. They replace the median and sigma.
   """
 
   seconds_per_step: float = 0.1

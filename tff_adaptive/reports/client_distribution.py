@@ -48,7 +48,7 @@ def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
 
 
 def of_clients(sums: np.ndarray) -> np.ndarray:
-  """Returns each client's metric, float64 [clients], from `sums`; NaN if the denominator is 0."""
+  """Returns each client's metric, float64 [clients]; NaN for denominator 0. See `describe`."""
   with np.errstate(all='ignore'):
     return np.where(sums[:, 1] != 0, sums[:, 0] / sums[:, 1], np.nan)
 

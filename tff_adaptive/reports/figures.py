@@ -29,7 +29,7 @@ class Curve:
     rounds: int [R], the R rounds in which all runs have a value.
     x: float64 [R], the mean position of the runs on the horizontal axis after these rounds.
     mean: float64 [R], the mean of the values over the runs.
-    std: float64 [R], their sample standard deviation over the runs; 0 for one run.
+    std: float64 [R], the sample standard deviation of these values; 0 for one run.
     diverged: Whether all runs of the group diverged.
   """
 
@@ -134,7 +134,7 @@ def comparison(
   """Returns a figure with a panel for each column: mean curves and bands of one standard deviation.
 
   The limits of a panel come from the runs that did not diverge, so the curve of a run that diverged
-  may leave the panel. If a curve has few points, they are marked.
+  may leave the panel. The points of a curve are marked if there are fewer than 20.
 
   Args:
     by_column: The curves by column of metrics.csv. Each column has a panel.

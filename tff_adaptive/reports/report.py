@@ -78,7 +78,7 @@ class Table:
     return above + ''.join(f'| {" | ".join(row)} |\n' for row in (heading, rule, *rows)) + below
 
   def latex(self) -> str:
-    r"""Returns the table in LaTeX with booktabs: a `table` with its caption."""
+    r"""Returns the table as a LaTeX `table` with a caption; it needs the package booktabs."""
     cells = self._escaped(_latex, r'\textbf{{{}}}')
     heading, *rows = (f'  {" & ".join(row)} \\\\\n' for row in cells)
     title = self.title and f'{self.title.removesuffix(".")}.'
@@ -184,7 +184,7 @@ def spread(values: Sequence[float], digits: int = 4) -> str:
   """Formats values as mean ± sample standard deviation, '0.1200 ± 0.0100'; one value stands alone.
 
   Both numbers have `digits` decimals, or three significant digits if the mean is so small that
-  decimals would show at most one digit. They may be NaN or infinite if a run diverged.
+  decimals would show at most one digit. They may be NaN if a run diverged. No values give ''.
   """
   if not len(values):
     return ''
@@ -197,7 +197,7 @@ def spread(values: Sequence[float], digits: int = 4) -> str:
 
 
 def distinct(values: Iterable[float], digits: int) -> dict[float, str]:
-  """Returns texts by number with the fewest significant digits (>= `digits`) for distinct texts."""
+  """Returns different texts by number, with as few significant digits as possible, >= `digits`."""
   numbers = dict.fromkeys(values)
   texts: dict[float, str] = {}
   for count in range(digits, _MOST_DIGITS + 1):
@@ -213,7 +213,7 @@ def number_key(text: str) -> tuple[str, tuple[float, ...]]:
 
 
 def in_order(items: Sequence[T], text: Callable[[T], str] = str) -> list[T]:
-  """Sorts items whose texts differ only in numbers by these numbers; else the order is kept."""
+  """Sorts by number the items whose texts differ only in numbers. Others keep their order."""
   keys = {item: number_key(text(item)) for item in items}
   first = list(dict.fromkeys(words for words, _ in keys.values()))
   return sorted(items, key=lambda item: (first.index(keys[item][0]), keys[item][1]))

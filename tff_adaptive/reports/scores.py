@@ -70,13 +70,13 @@ def unit(column: str) -> tuple[float, str]:
 
 
 def window(run: run_lib.Run) -> int:
-  """Returns how many of the last rounds a score averages: `Run.window`, or 10 %, at most 100."""
+  """Returns how many last rounds a score averages: `run.window`, else 10 % but at most 100."""
   rounds = int(run.rows[-1]['round'])
   return min(rounds, run.window or min(summary_lib.WINDOW, -(-rounds // 10)))
 
 
 def last_values(run: run_lib.Run, column: str) -> list[float]:
-  """Returns a column's values in the last `window` rounds, or else the last value after round 0."""
+  """Returns a column's values in the last `window` rounds; if none, the last after round 0."""
   curve = {t: value for t, value in run.curve(column).items() if t > 0}
   first = min(run.rows[-1]['round'] - window(run), max(curve, default=1) - 1)
   return [value for t, value in curve.items() if t > first]
@@ -125,7 +125,7 @@ def span(numbers: Iterable[int]) -> str:
 
 
 def value_on_test(run: run_lib.Run) -> float:
-  """Returns the final test accuracy, of the mean of the client models if the run evaluates it.
+  """Returns the final test accuracy of the mean client model if evaluated, else of the global.
 
   Raises:
     ValueError: If the run is not complete, or its task has no test data.
@@ -149,8 +149,8 @@ def value_on_test(run: run_lib.Run) -> float:
 def has_diverged(run: run_lib.Run, column: str) -> bool:
   """Returns whether a run has diverged, by a column, its validation loss or its clients' updates.
 
-  It has if the last value of the column or of the validation loss is not finite or, for losses and
-  errors, is above 100 times the first value. It also has if the last round had no finite update.
+  A run has diverged if the last value of the column or validation loss is not finite or, for losses
+  and errors, is above 100 times the first one, or if no update of the last round was finite.
   """
   for name in (column, 'validation_loss'):
     values = list(run.curve(name).values()) or [0.0]
@@ -178,7 +178,7 @@ def without_diverged(
 
 
 def no_values(run: run_lib.Run, column: str) -> ValueError:
-  """Returns the error for a column without values after round 0; it suggests other columns."""
+  """Returns an error for a column without values after round 0, which suggests other columns."""
   there = dict.fromkeys(c for row in run.rows if row['round'] > 0 for c in row if c != 'round')
   close = suggestions.nearest(column, there)
   hint = f'did you mean {" or ".join(close)}?' if close else f'it has: {", ".join(there)}.'
@@ -272,7 +272,7 @@ def is_best(scores: Mapping[K, Score], column: str, within: float = 0.0) -> set[
 def text(found: Score | None, column: str, digits: int = 2, factor: float | None = None) -> str:
   """Formats a score as a cell: 'mean ± deviation' in the column's unit, or 'diverged (1 of 3)'.
 
-  Percentages, and values if `factor` is given, have `digits` decimals; other values have four.
+  `factor` replaces that of `unit`. With it, and in percent, values have `digits` decimals, else 4.
   """
   if found is None:
     return ''
@@ -322,7 +322,7 @@ def note(
 
 
 def weighting(members: Sequence[run_lib.Run]) -> str:
-  """Returns 'client_weighting: examples (FedAvg), uniform (AdaBest).', or '' if not recorded."""
+  """Formats the runs' setting `client_weighting`, by algorithm if it varies; '' if not recorded."""
   found: dict[str, list[str]] = {}
   for run in members:
     weighting, algorithm = (run.settings.get(n) for n in ('client_weighting', 'algorithm'))

@@ -36,7 +36,7 @@ def comparison(
     columns: See `comparison_table`.
 
   Raises:
-    ValueError: If a run has no values of a metric or the axis, or `log_scale` has other metrics.
+    ValueError: If a run lacks a metric or the axis, or `log_scale` or `columns` has unknown names.
   """
   groups = {label: groups[label] for label in report.in_order([*groups])}
   made: list[report.Table] = []
@@ -71,7 +71,7 @@ def comparison_table(
     standard deviation over the seeds, or NaN if a run diverged. Its note is made by `scores.note`.
 
   Raises:
-    ValueError: If a run has no values of the column, or `columns` has an unknown one.
+    ValueError: If a run lacks the column, or `columns` has other names, or 'reached' and no target.
   """
   for chosen in columns:
     if chosen not in COLUMNS or (chosen == 'reached' and target is None):

@@ -28,9 +28,9 @@ def by_rates(
 ) -> report.Report:
   """Returns a report with heat maps by client and server learning rate.
 
-  It has the form of Figures 2 and 6 of "Adaptive Federated Optimization" (Reddi et al., 2021): for
-  each optimizer a map with the mean of the column over the last rounds. Another table has the best
-  server rate for each client rate.
+  It has the form of Figures 2 and 6 of "Adaptive Federated Optimization" (Reddi et al., 2021): a
+  map and a table for each label, such as an optimizer, with the column's mean over the last rounds
+  (see `scores.window`). A last table has the best server rate for each client rate.
 
   Args:
     runs: Runs with different learning rates. Runs that differ only in their seed are averaged.
@@ -39,7 +39,7 @@ def by_rates(
     title: The title of the figure.
 
   Raises:
-    ValueError: If a run lacks a rate, or two runs with the same label and rates have the same seed.
+    ValueError: If a run lacks a rate or the column, or two runs have equal label, rates and seed.
   """
   maps = {
     label: _cells(members, column)
@@ -84,7 +84,7 @@ def _best_servers(cells: Cells, column: str) -> dict[float, float]:
 
 
 def _table(title: str, cells: Cells, column: str) -> report.Table:
-  """Formats a map as a table: server rates down, the highest first, and client rates across."""
+  """Formats a map as a table, with falling server rates as rows and client rates as columns."""
   clients, servers = _axes_of({title: cells})
   texts = report.distinct(servers, _DIGITS)
   best = scores.is_best(cells, column)

@@ -74,7 +74,7 @@ class Record:
     """Checks that a folder's run can be resumed. Returns its config.json; None if there is no run.
 
     Raises:
-      ResumeError: If the run's id is not `run_id`, a fixed setting differs, or the file is damaged.
+      ResumeError: If a given `run_id` or a fixed setting differs, or the file is damaged.
     """
     try:
       config = read(folder)
@@ -163,7 +163,7 @@ class Record:
 
 
 def identity(config: Mapping[str, Any], name: str) -> Any:
-  """Returns a key to compare runs by a setting: its value, or a user file's hash and NAME in it."""
+  """Returns a setting's key to compare runs by: its value, or NAME and hash of a user's file."""
   value, file = config['settings'].get(name), config['files'].get(name)
   if file is None:
     return value

@@ -65,7 +65,7 @@ def group(
 def partition(
   runs: Sequence[Run], label_by: Sequence[str] | None = None, *, without: Iterable[str] = ()
 ) -> dict[str, list[Run]]:
-  """Like `group`, but runs of one group may also differ in settings other than the seed."""
+  """Groups runs as `group` does, but runs of one group may differ in settings besides the seed."""
   with_server = label_by is None or 'server_optimizer' in label_by
   if label_by is None:
     label_by = _distinguishing(runs, without)

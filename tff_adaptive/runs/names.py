@@ -107,8 +107,8 @@ def metric(column: str) -> str:
 def is_error(name: str) -> bool:
   """Returns whether small values of a metric are good, as for 'test_loss' and 'LogCoshError'.
 
-  They are if the name has a word such as 'error', 'mse' or 'perplexity', or one ending in 'loss'.
-  High values of all other metrics are good.
+  Such a name has a word like 'error', 'mse' or 'perplexity', or a word that ends in 'loss'. High
+  values of all other metrics are good.
 
   Args:
     name: The name of a metric or a column. '_', other signs and capital letters separate its words.

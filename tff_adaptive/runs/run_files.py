@@ -90,7 +90,7 @@ class RunFiles:
     self._stack.close()
 
   def save(self) -> bool:
-    """Saves `state` in a checkpoint. Returns False if the round has one, or without a folder.
+    """Saves `state` in a checkpoint. Returns False if the round has one or there is no folder.
 
     Raises SaveError if a file cannot be written. Earlier checkpoints are kept then.
     """

@@ -56,7 +56,7 @@ class Packer:
 
 
 def named_leaves(state: Any) -> dict[str, np.ndarray]:
-  """Returns leaves by path, such as 'global_model_weights/trainable/0' (escaped as in RFC 6901)."""
+  """Returns a state's leaves by path, such as 'inference_weights/0' (escaped as in RFC 6901)."""
   return {_name(path): checked_leaf(leaf) for path, leaf in tree.flatten_with_path(state)}
 
 

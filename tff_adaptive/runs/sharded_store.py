@@ -34,7 +34,7 @@ _SLOWEST = 5 * 10**6  # Bytes of states per second. A slower worker has been sto
 
 
 class Shard(StateFile):
-  """An open shard: an SQLite file with the states of the clients whose `shard_of` is its number."""
+  """An open SQLite file, a shard, with the states of the clients that `shard_of` assigns to it."""
 
   seconds = 60.0
   locked = (
@@ -60,7 +60,7 @@ class Key(NamedTuple):
 
   Attributes:
     client_id: The client.
-    sequence: The number of calls of `put` since the run was opened, for names of staged files.
+    sequence: The number of earlier calls of `ShardedStateStore.put`, for names of staged files.
     checkpoint: The round of the last checkpoint; -1 before the first.
     place: Where the client's state is staged; None if it is in a shard or was never stored.
   """
@@ -234,7 +234,7 @@ class ShardedStateStore(ClientStateStore):
     folder: The folder of the shards.
     source: The `StateSource` of the client states.
     by_reference: Whether `get` returns `ClientReference`s to the source instead of states.
-    each: `WorkerContext.each` if workers load and store states, else a function that calls here.
+    each: `WorkerContext.each` if workers load and store states, else a loop in this process.
   """
 
   def __init__(self, file: StateFile, initial_state: Any):

@@ -216,7 +216,7 @@ class StateFile:
     return Count(not versions, int.from_bytes(checksum, 'big') - int.from_bytes(before, 'big'))
 
   def count(self, round_number: int) -> Count:
-    """Returns the `Count` of the states in this file, of each client the newest up to a round."""
+    """Returns the `Count` of the states in this file that are a client's newest up to a round."""
     clients, digest = 0, 0
     with self._border(StateError, 'read'):  # Row by row: there may be millions.
       for _, _, checksum in self._file.execute(
@@ -258,7 +258,7 @@ class StateFile:
     self._counted = found
 
   def add(self, more: Count) -> None:
-    """Adds `more`, a change made in other files such as shards, to the checkpoint's `Count`."""
+    """Adds `more`, a change in other files such as shards, to the next checkpoint's `Count`."""
     self._counted = self._counted.plus(more)
 
   def put_client(self, client_id: str, round_number: int, state: bytes) -> None:
@@ -363,7 +363,7 @@ class StateFile:
 
   @contextlib.contextmanager
   def _border(self, kind: type[StateError], how: str) -> Iterator[None]:
-    """Turns errors of SQLite and the system into one-line errors. Remembers a failed write."""
+    """A context that turns errors of SQLite and the system into one-line ones; keeps SaveErrors."""
     self.check()
     try:
       yield

@@ -15,8 +15,8 @@ class Checkpoint:
 
   Attributes:
     round_number: The number of rounds done.
-    server_state: The server state, in the structure of `server_state_like` of `restore`.
-    metadata: The run's metadata, as given to `commit`.
+    server_state: The server state, structured like the argument of `ClientStateStore.restore`.
+    metadata: The run's metadata, as given to `ClientStateStore.commit`.
   """
 
   round_number: int
@@ -31,7 +31,7 @@ class ClientStateStore:
   memory once they are read or put. If the process ends, states put since the last `commit` are
   lost. After a failed write every call raises the same error.
 
-  Use it from one thread only, and from one process at a time (the file is locked).
+  It is a context manager. Use it from one thread, and one process at a time (the file is locked).
 
   Attributes:
     notes: Messages for the user, such as that workers cannot read the states.
@@ -108,7 +108,7 @@ class ClientStateStore:
   def commit(
     self, round_number: int, server_state: Any, metadata: Mapping[str, Any] | None = None
   ) -> None:
-    """Checkpoints the server state and all client states in one transaction.
+    """Saves a checkpoint of the server state and all client states, in one transaction.
 
     Args:
       round_number: The number of rounds done, larger than at the last checkpoint.

@@ -35,7 +35,7 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
     `rounds` is the number of rounds done, and `totals` has their costs, if these were counted.
     `non_finite_clients` is the number of updates that were not finite, `rounds_without_update` the
     number of rounds without any finite update, and `ends_without_update` says whether the last
-    round is one of these. `seconds_...` are the median seconds per round and those of all rounds.
+    round is one of these. `seconds_...` are the median and the sum of the rounds' seconds.
   """
   last: dict[str, float] = {}
   for row in rows:
@@ -138,7 +138,7 @@ def read(folder: str) -> dict[str, Any]:
 def is_complete(folder: str, rounds: int, done: float | None = None) -> bool:
   """Returns whether the run in a folder has done all `rounds`, or has stopped at its target.
 
-  `done` is the last round in metrics.csv. If it is given, an older summary.json does not count.
+  `done` is the last round in metrics.csv. If given, a summary.json of another round counts as none.
   """
   try:
     summary = read(folder)

@@ -74,7 +74,7 @@ def train(
       `global_model_weights`, and may have `inference_weights`, which are evaluated too.
     clients: An object with `client_ids` (sorted list of str), `num_examples(client_id)` and
       `load(client_id)`, which returns `OrderedDict(x=array[n, ...], y=array[n, ...])`.
-    evaluate_fn: A function from trainable weights (a sequence of tensors) to metric name -> float.
+    evaluate_fn: A function from trainable weights (a sequence of tensors) to floats by metric name.
     config: The run's configuration.
     output_dir: The run's folder: config.json, metrics.csv, tensorboard/, checkpoints/, curves.png
       and summary.json go there. None writes nothing.
@@ -83,8 +83,8 @@ def train(
     stop: An object by which another thread or a signal ends the run early, between rounds. With
       None, Ctrl-C raises KeyboardInterrupt after the last whole round has been saved.
     test_fn: Like `evaluate_fn`, on test data, for `test` in the summary of a complete run.
-    client_evaluation: Evaluates the models on each client, adds columns to the rows, and gives the
-      clients' values, which are written to a file for each evaluation.
+    client_evaluation: An object that evaluates the models on each client and adds columns to the
+      rows. The clients' values are written to a file for each evaluation.
     show_progress: Whether to write progress to standard error.
     resume_from: The checkpoint to resume from, 'latest' or, if that is damaged, 'previous'. The
       rounds after the checkpoint are dropped.
@@ -101,7 +101,7 @@ def train(
     StateError: If the checkpoint is damaged, in use or of another run.
     ValueError: If there are fewer clients than `config.clients_per_round`, the population does not
       fit the clients, or a setting cannot be recorded. Also if the process was built without
-      `batching`, or without `step_limits` for a population that limits steps.
+      `batching` or does not fit `config`, or an asynchronous run has a `PrivacyCallback`.
     TypeError: If `clients` lacks `client_ids` or one of the methods.
   """
   rounds.check_takes_arrays(process, config)

@@ -1,7 +1,7 @@
 """Stores an asynchronous run's older models, with which clients still train, in numbered slots.
 
 The slots are in `distributor` of the server state, each as an array, so that replacing one copies
-no other. A step gets a stack of the older models with which its clients began, a checkpoint of all.
+no other. A step gets only the slots that its clients need, as a stack; a checkpoint has all slots.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Slots:
 
 
 def apart(state: Any, num: int) -> Any:
-  """Returns a server state with its stack of older models split into `num` slots, new ones 0."""
+  """Returns the server state with its stack of older models as `num` slots; added ones are 0."""
 
   def rows(stack: Any) -> Slots:
     stack = np.asarray(stack)
@@ -38,12 +38,12 @@ def apart(state: Any, num: int) -> Any:
 
 
 def together(state: Any) -> Any:
-  """Returns the server state with a stack of all older models."""
+  """Returns the server state with all slots joined to one stack; the inverse of `apart`."""
   return state._replace(distributor=tree.map_structure(np.asarray, state.distributor))
 
 
 def given(state: Any, needed: Sequence[int]) -> Any:
-  """Returns the server state for a step, with a stack of the older models in the `needed` slots."""
+  """Returns the server state for a step, with a `distributor` that stacks only `needed` slots."""
 
   def stacked(leaf: Slots) -> Any:
     rows = [leaf.rows[slot] for slot in needed]
@@ -55,9 +55,9 @@ def given(state: Any, needed: Sequence[int]) -> Any:
 
 
 def kept(state: Any, older: Any, slot: int) -> Any:
-  """Returns the server state after a step, with all older models, which `older` has, put back.
+  """Returns the server state after a step, with the slots of `older` back in `distributor`.
 
-  The process left the model before the step in `distributor`. It goes to `slot`, unless that is -1.
+  There the process has left the model before the step. `slot` gets this model unless `slot` is -1.
   """
 
   def put(leaf: Slots, row: Any) -> Slots:

@@ -25,7 +25,7 @@ class EventLog(callbacks.Callback):
     self._file: Any = None
 
   def begin(self, run: callbacks.RunInfo) -> None:
-    """Starts an event file, so that TensorBoard ignores older files from `run.first_round` on."""
+    """Starts an event file. TensorBoard takes rounds from `run.first_round` on from this file."""
     name = f'events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}'
     with saving(self._folder):
       os.makedirs(self._folder, exist_ok=True)
