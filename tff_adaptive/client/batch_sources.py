@@ -6,7 +6,7 @@ group every tensor of a client has a leading axis G.
 
 They share an interface. `num_examples` is float32 [] or [G]; `count_examples()` returns it, or
 counts if it is unknown. `run(step, state)`, with `step(state, LocalStep) -> state`, returns the
-last state and the numbers of local steps and examples. `mean_gradient` is that of all examples.
+last state and the numbers of steps and examples. `mean_gradient` is the mean over all examples.
 """
 
 import collections
@@ -108,7 +108,7 @@ class WholeArrays(_Arrays):
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights
   ) -> corrections.Weights:
-    """Returns the mean gradient at `theta`, in batches of 512 unless `couples_examples` is true."""
+    """Returns the mean gradient at `theta`, in batches of 512 unless the model couples examples."""
     n = tf.shape(self.y)[0]
     size = n if self._model.couples_examples else 512
     add = _adder(self._model, theta, non_trainable)

@@ -54,8 +54,8 @@ class Batching:
   """The batches of clients that are given as arrays of all their examples; see `client_arrays`.
 
   Attributes:
-    batch_size: B, the number of examples in a step. None takes all of a client's. A large B is no
-      substitute for None: a step costs as much as B examples even if the client has fewer.
+    batch_size: B, the number of examples in a step. None takes all examples of a client. A large B
+      is no substitute for None: a step costs as much as B examples even if a client has fewer.
     epochs: E, the number of passes over the client's examples in a round.
     shuffle: Whether each epoch goes through the examples in a new order, which the seed draws.
     fill_last: Whether the last batch of an epoch is filled up with examples that are drawn again
@@ -124,7 +124,7 @@ class Plan:
 
   Attributes:
     indices: int32 [K, B], the examples of each step. Padding repeats an example.
-    sizes: int32 [K], the number of examples that count in each step. They come first in the row.
+    sizes: int32 [K]. Only the first sizes[k] examples of step k count.
     is_padded: Whether `sizes` may be less than B.
   """
 
@@ -156,7 +156,7 @@ def plan(
     round_seed: int32 [2], the same for all clients, for `random_local_steps`.
 
   Returns:
-    The plan. It has `epochs` ceil(n / B) steps, or with `local_steps` `drawn_steps`; 0 if n = 0.
+    A plan of epochs * ceil(n / B) steps, or `drawn_steps` if `local_steps` is set; 0 if n is 0.
   """
   epochs, n = batching.epochs, tf.shape(x)[0]
   if batching.local_steps is not None:

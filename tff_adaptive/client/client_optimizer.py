@@ -18,7 +18,7 @@ def is_sgd(optimizer: tff.learning.optimizers.Optimizer) -> bool:
 
 
 class ClientOptimizer:
-  """A TFF optimizer in the loop of local steps; its constants (rate, momentum ...) stay outside.
+  """A TFF optimizer in the loop of local steps, which carries only what a step changes.
 
   Attributes:
     slots: The tensors of the optimizer's state that a step changes, before the first step.
@@ -38,7 +38,7 @@ class ClientOptimizer:
       optimizer: The optimizer.
       weights: The weights of one client.
       rate: eta_l, float32.
-      group_size: G, if a group of clients takes its steps together. Each client has its own state.
+      group_size: The number of clients that take their steps together, or None for one client.
 
     Raises:
       ValueError: If the optimizer has no rate that can be set.

@@ -39,7 +39,7 @@ class ClientTraining:
     batching: How clients given as arrays (`client_arrays`) form batches. None means TFF's
       convention: each element of a client's dataset is one batch and one step.
     weight_decay: The weights times this factor, >= 0, are added to the (clipped) gradient.
-    clip_norm: A corrected gradient of a larger 2-norm is scaled down to this one; None for none.
+    clip_norm: Larger corrected gradients are scaled down to this 2-norm, > 0. None clips nothing.
     seed: Seed of shuffling and dropout, from 0 to 2^62 - 1.
     xla: Whether XLA compiles the local step, for GPUs. The model must be a `models.Model`.
     versions: Number of older models that a run keeps for asynchronous training (see
@@ -49,7 +49,7 @@ class ClientTraining:
       its model in the stack, or -1 for the present model, and `discount` (float32), a factor of its
       update. Clients are not trained in groups.
     mixing: Whether an asynchronous update is the present model minus the client's, as in FedAsync
-      (see `training.Buffered`). The entry `discount` is then called `mixed`.
+      (see `training.Buffered`). In a client's data `discount` is then called `mixed`.
 
   Raises:
     ValueError: If a number is out of its range.
@@ -101,7 +101,7 @@ class Message(NamedTuple):
     rate: eta_l of this round, float32.
     broadcast: The result of `Correction.broadcast`.
     optimizer: The client optimizer's averaged state; () if it is not averaged.
-    exchanged: The cohort's mean of the values sent before training; () if there are none.
+    exchanged: The cohort's mean of the results of `Correction.exchange`; () if there are none.
   """
 
   t: tf.Tensor
@@ -140,7 +140,7 @@ class Trained(NamedTuple):
 
 
 def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff.types.SequenceType:
-  """Returns the TFF type of a client's data; ValueError if `batching` does not suit the model."""
+  """Returns a client's TFF data type; raises ValueError if `batching` does not suit the model."""
   element = model.input_spec
   if training.batching is not None:
     if not isinstance(element, collections.abc.Mapping) or set(element) != {'x', 'y'}:
@@ -210,7 +210,7 @@ def exchange(
 ) -> tuple[Any, tf.Tensor]:
   """Returns the result of `Correction.exchange`, and the client's number of examples, float32.
 
-  Both are 0 if the client has no examples or a result is not finite. `train` has the arguments.
+  Both are 0 if the client has no examples or a result is not finite. Arguments: see `train`.
   """
   size = len(data) if isinstance(data, list) else None
   state = client_state['correction'] if training.optimizer_state == 'keep' else client_state

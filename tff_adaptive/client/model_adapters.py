@@ -1,8 +1,7 @@
 """Gives all kinds of models that a client can train one interface, `LocalModel`.
 
-The kinds are `tff_adaptive.models.Model` (seeded, masked), TFF's `FunctionalModel`, and TFF's
-`VariableModel`, which includes Keras models. A `LocalModel` computes gradients and metrics of one
-batch at given weights.
+The kinds are `tff_adaptive.models.Model`, TFF's `FunctionalModel`, and TFF's `VariableModel`, which
+includes Keras models. A `LocalModel` computes gradients and metrics of a batch at given weights.
 """
 
 import collections
@@ -86,7 +85,7 @@ class LocalModel:
     raise NotImplementedError
 
   def for_groups(self) -> 'LocalModel':
-    """Returns the model for a group: every tensor of a client has a leading axis G."""
+    """Returns the model for G clients at once; weights, batch and metrics get a leading axis G."""
     raise NotImplementedError(f'{type(self).__name__} trains one client at a time')
 
   def without_metrics(self) -> 'LocalModel':

@@ -16,7 +16,7 @@ _ENTRY = registry.ALGORITHMS['ada_best']
 
 @dataclasses.dataclass(frozen=True)
 class AdaBest(base.Correction):
-  """AdaBest, Algorithm 1 of "AdaBest" (Varno et al., 2022).
+  """AdaBest: drift estimates that fade while a client is away (Varno et al., 2022, Algorithm 1).
 
   `corrections.base` has the symbols. The local gradient is g - mu_i h_i. After round t clients set
   h_i <- h_i / (t - t_i) + g_i, where t_i is the last round before t with client i. In the paper h_i

@@ -31,12 +31,12 @@ class ClientRound(NamedTuple):
     t: Number of the round, float32, counted from 1.
     eta_l: The client learning rate of this round, float32.
     num_examples: n_i, the client's number of examples, float32; 0 in training without `Batching`.
-    full_gradient: Computes the mean gradient over all examples of the client at `theta_0`.
+    full_gradient: A function () -> the mean gradient over the client's examples at `theta_0`.
     mean_steps: `Batching.local_steps`, the mean number of local steps in a round, or None.
-    exchanged: The cohort's mean of the values sent before training (see `Correction.exchange`).
+    exchanged: The cohort's mean of the results of `Correction.exchange`; () if there are none.
     local_state: The state that `Correction.local_state` or the last call of `gradient` returned.
-    gradient_at: Computes the gradient of the current batch's loss at other weights, with the same
-      dropout. It is sharpness-aware if `g` is. It is available in `Correction.gradient` only.
+    gradient_at: A function (weights) -> the gradient of the batch's loss at these weights, with the
+      same dropout. It is for `Correction.gradient` only, and is sharpness-aware if `g` there is.
   """
 
   theta_0: Weights
@@ -62,7 +62,7 @@ class ServerRound(NamedTuple):
     cohort: |S|, float32: the number of clients that took a local step and have finite results.
     t: Number of the round, float32, counted from 1.
     theta: theta^{t-1}, the global model before the round.
-    exchanged: The mean of the values sent before training; see `Correction.exchange`.
+    exchanged: The cohort's mean of the results of `Correction.exchange`; () if there are none.
   """
 
   g_bar: Weights
@@ -113,9 +113,10 @@ class Correction:
 
   @property
   def needs_num_examples(self) -> bool:
-    """Whether `gradient` uses `ClientRound.num_examples`; by default if `mean_examples` is set.
+    """Whether `gradient` uses `ClientRound.num_examples`.
 
-    The number of examples is known before training only with `ClientTraining.batching`.
+    By default it does if the field `mean_examples` exists and is not None. The number of examples
+    is known before training only with `ClientTraining.batching`.
     """
     return getattr(self, 'mean_examples', None) is not None
 
@@ -172,9 +173,9 @@ class Correction:
   def exchange(self, client: ClientRound) -> Any:
     """Returns the values that a client sends before it trains; () for none.
 
-    The cohort then receives the mean of these values as `client.exchanged`. Its weights are the
-    numbers of examples if `client_weighting` is 'examples', else equal. A client with values that
-    are not finite is left out.
+    The cohort then receives the mean of these values as `client.exchanged`. If `client_weighting`
+    is 'examples', a client's weight in the mean is its number of examples, else 1. A client with
+    values that are not finite is left out.
     """
     return ()
 
@@ -191,7 +192,7 @@ class Correction:
     return g
 
   def update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
-    """Returns the value to aggregate instead of g_i; `client_update` explains the arguments."""
+    """Returns the value to aggregate, by default g_i; `client_update` explains the arguments."""
     return g_i
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
@@ -228,23 +229,23 @@ class Correction:
       theta_bar: theta^{t-1} - g_bar, the mean of the client models.
 
     Returns:
-      By default theta_bar if clients keep a state, because h moves theta from it, else None.
+      By default theta_bar if clients keep a state, because h moves theta away from it; else None.
     """
     return theta_bar if self.keeps_client_state() else None
 
 
 def estimate(state: Any) -> Weights:
-  """Returns the drift estimate in a server's (h) or client's state (h_i), for metrics; () if none.
+  """Returns the drift estimate of a server's state (h) or a client's (h_i); () if it has none.
 
-  It is the entry or field `h` of the state: weights, or one tensor. Metrics count a client whose
-  h_i is zero as one that takes part for the first time.
+  It is the entry or field `h` of the state: weights, or one tensor. Metrics use it, and count a
+  client whose h_i is zero as one that takes part for the first time.
   """
   h = state.get('h', ()) if isinstance(state, Mapping) else getattr(state, 'h', ())
   return tuple(tf.nest.flatten(h))
 
 
 def mean_gradient(client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
-  """Returns the update g_i / (steps * eta_l): with SGD the mean local gradient; 0 for no steps."""
+  """Returns g_i / (steps * client.eta_l), with SGD the mean corrected gradient; 0 for no steps."""
   inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
   return combine(lambda g: scale(inverse, g), g_i)
 
@@ -255,7 +256,7 @@ def zeros(weights: Weights) -> Weights:
 
 
 def combine(fn: Callable[..., tf.Tensor], *trees: Weights) -> Weights:
-  """Applies `fn` weight by weight: to the first tensors of all trees, to the second ones, ..."""
+  """Returns `fn` of the first tensors of all trees, `fn` of their second tensors, and so on."""
   return tuple(fn(*leaves) for leaves in zip(*trees))
 
 

@@ -19,8 +19,8 @@ class MimeLite(base.Correction):
 
   "Breaking the Centralized Barrier for Cross-Device Federated Learning" (Karimireddy et al., 2021),
   Algorithm 1 and table 2. s has the statistics m and v of a base optimizer, which do not change
-  during a round. c is the mean, weighted like that of the updates, of the clients' gradients over
-  all their examples at theta^{t-1}, the global model before the round.
+  during a round. Each client computes the gradient over all its examples at theta^{t-1}, the global
+  model before the round. c is the mean of these gradients, with the weights of the updates.
 
   - sgdm: U = beta1 m + (1 - beta1) g; V: m <- beta1 m + (1 - beta1) c.
   - adam: U = (beta1 m + (1 - beta1) g) / (eps + sqrt(v));
@@ -85,7 +85,7 @@ class MimeLite(base.Correction):
 class Mime(MimeLite):
   """Mime: MimeLite with g - g_0 + c in place of g, g_0 being the batch's gradient at theta^{t-1}.
 
-  c is computed as in MimeLite, but for this round's cohort: the clients send their full gradients
+  c is the mean gradient of MimeLite. Here clients need it in their steps. They send their gradients
   before they train, so a round has a second exchange. See Algorithm 1 of MimeLite's paper.
   """
 

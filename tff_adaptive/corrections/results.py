@@ -16,7 +16,7 @@ from tff_adaptive.corrections import base
 def gradient(
   correction: base.Correction, client: base.ClientRound, theta: base.Weights, g: base.Weights
 ) -> tuple[base.Weights, Any]:
-  """Calls `Correction.gradient`; returns gradient and local state, or raises TypeError if wrong."""
+  """Returns `Correction.gradient`'s gradient and local state; raises TypeError if malformed."""
   found, carried = correction.gradient(client, theta, g), client.local_state
   if tf.nest.flatten(carried):
     found, new = _pair(correction, 'gradient', found, '(gradient, local_state)')
@@ -44,7 +44,7 @@ def client_update(
 def server_update(
   correction: base.Correction, server_state: Any, server: base.ServerRound
 ) -> tuple[Any, base.Weights, Any]:
-  """Returns the checked result of `Correction.server_update`, with () for a missing factor."""
+  """Returns `server_update`'s result, with () for no factor; raises TypeError if malformed."""
   found: Any = correction.server_update(server_state, server)
   factor: Any = ()
   if isinstance(found, tuple) and len(found) == 3:
@@ -60,7 +60,7 @@ def server_update(
 def check_numbers(
   correction: base.Correction, method: str, found: Any, what: str, is_scalar: bool = False
 ) -> None:
-  """Raises TypeError unless `found` has numbers of known shapes; with `is_scalar`, one number."""
+  """Raises TypeError unless `found` has numbers of known shapes (one scalar if `is_scalar`)."""
   for leaf in [found] if is_scalar else tf.nest.flatten(found):
     array = leaf if tf.is_tensor(leaf) else np.asarray(leaf)  # None gives one of objects.
     dtype, shape = tf.as_dtype(array.dtype), tf.TensorShape(array.shape)

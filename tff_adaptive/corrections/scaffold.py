@@ -53,13 +53,13 @@ class _ControlVariates(base.Correction):
 class Scaffold(_ControlVariates):
   """SCAFFOLD as published: clients send the change of their control variates h_i.
 
-  The server adds |S|/N mean(h_i^+ - h_i) to its h, where h_i^+ is a client's new h_i and |S| is the
-  cohort's size. For a model of n parameters a client receives 2n numbers and sends 2n.
+  The server adds |S|/N mean(h_i^+ - h_i) to its h, where h_i^+ is a client's new h_i; for symbols
+  see `corrections.base`. For n parameters a client receives 2n numbers and sends 2n.
 
   Attributes:
     scaffold_option: How a client updates h_i. With 1, h_i becomes the gradient at theta^{t-1} over
-      the client's examples. With 2, h_i is h_i - h + g_i / (K_i eta_l). Option 1 needs a loss that
-      is a mean over a batch. A sum, as in stackoverflow_lr, has another scale over all examples.
+      the client's examples. With 2, it becomes h_i - h + g_i / (K_i eta_l). Option 1 needs a loss
+      that is a mean: a sum, as in stackoverflow_lr, is larger over all examples than over a batch.
   """
 
   scaffold_option: int = _SCAFFOLD.default('scaffold_option')
@@ -82,12 +82,12 @@ class Scaffold(_ControlVariates):
 class ScaffoldM(_ControlVariates):
   """SCAFFOLD/m: the server computes its control variate h from the clients' updates g_i.
 
-  The server sets h <- (N - |S|)/N h + 1/N sum g_i / (K_i eta_l). If all K_i are equal to K, this is
-  the paper's (N - |S|)/N h + |S|/(K eta_l N) (theta^{t-1} - theta-bar). Each client has its own K_i
-  in the sum: with their mean, h would not be the mean of the h_i, and the fixed point would be
-  wrong. In the paper a client receives 2n numbers and sends n. Here it also sends g_i / (K_i
-  eta_l), so that the server needs only sums. In exact arithmetic the result is that of SCAFFOLD
-  with option 2.
+  For the symbols see `corrections.base`. The server sets h to (N - |S|)/N h + 1/N sum g_i / (K_i
+  eta_l). If all K_i are K and clients count the same, this is (N - |S|)/N h + |S|/(K eta_l N)
+  (theta^{t-1} - theta-bar), as in "AdaBest" (Varno et al., 2022). If K were the mean of unequal
+  K_i, h would not be the mean of the h_i. In "AdaBest" a client receives 2n numbers for n
+  parameters and sends n. Here it also sends g_i / (K_i eta_l), so that the server needs only sums.
+  In exact arithmetic the result is that of `Scaffold` with `scaffold_option=2`.
   """
 
   name = 'scaffold_m'

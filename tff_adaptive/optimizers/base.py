@@ -50,7 +50,7 @@ class At(NamedTuple):
     """Returns the moving average beta * slot + (1 - beta) * new.
 
     Args:
-      beta: The name of the hyperparameter with the decay. The decay is 0 if there is none.
+      beta: The name of the decay's hyperparameter; without it the decay is 0.
       slot: The name of the slot.
       new: The value to average in, of the weight's shape.
     """
@@ -141,8 +141,8 @@ def build(
 
   Args:
     entry: The entry of the registry, which says how hyperparameters are checked.
-    formula, slots: The step of one weight tensor, and its slots; see `PerCoordinate`.
-    learning_rate: eta, or a function of the round.
+    formula, slots: A formula, and the initial values of its slots by name; see `PerCoordinate`.
+    learning_rate: eta, or a function of the round, counted from 0.
     keeps_m: Whether the state has the slot m even if `beta1` or `momentum` is 0.
     **values: The values of the other hyperparameters.
   """
