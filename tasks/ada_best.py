@@ -105,7 +105,7 @@ def pixel_statistics(x: np.ndarray) -> tuple[float, float]:
 
 
 def build_model(seed: int, name: str) -> models.Model:
-  """Builds AdaBest's CNN if the task `name` is of CIFAR, else its MLP with two layers of 100."""
+  """Builds AdaBest's CNN if the task `name` is of CIFAR, else its MLP with 100 and 100 units."""
   classes = _SETS[name].num_classes if name in _SETS else 10
   if name.startswith('cifar'):
     return build_cnn(seed, classes)

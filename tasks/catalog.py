@@ -218,14 +218,14 @@ def names() -> list[str]:
 def sizes(task: str) -> dict[str, Any]:
   """Returns a task's default settings that do not depend on the server optimizer, by name.
 
-  They are `rounds` and other numbers, and the flags of `extra`. '' stands for a user's own task.
+  They are `rounds` and other numbers, and the flags of `extra`. `task` is '' for a user's own task.
   """
   entry = _entry(task)
   return {**{name: getattr(entry, name) for name in _SIZES}, **entry.extra}
 
 
 def rates(task: str, server_optimizer: str) -> dict[str, float]:
-  """Returns a task's default rates ('' as in `sizes`) and, if the optimizer is adaptive, tau."""
+  """Returns default rates, and tau of an adaptive optimizer, by name; see `sizes` for `task`."""
   entry = _entry(task)
   position = SERVER_OPTIMIZERS.index(server_optimizer)
   found = zip(TUNED, entry.log10_rates)  # sgdm and sgd have no tau.

@@ -27,7 +27,7 @@ class ClientSplit:
     heldout: The training clients that have held-out examples, with these; None if none is held out.
     unseen: The clients that never train, with all examples. If examples are held out, only clients
       that have some, with their held-out examples. None if there are no such clients.
-    unseen_rest: The clients of `unseen` with their other examples; None if none is held out.
+    unseen_rest: The clients of `unseen` with the examples that are not held out; None without any.
   """
 
   train: task_lib.ClientData
@@ -119,7 +119,7 @@ class _Heldout:
 
 
 class _Part(task_lib.ClientData):
-  """Some of the clients, with all examples, with the held-out examples, or with the remaining."""
+  """Some of the clients, with all examples, with only those held out, or with all but those."""
 
   def __init__(
     self,

@@ -184,7 +184,7 @@ def concordance(scores: tf.Tensor, y: tf.Tensor, counts: tf.Tensor) -> tuple[tf.
   longer or was last seen at the time of i's event. A pair with equal scores counts half.
 
   Returns:
-    float [..., B] twice: for each i the number of comparable pairs in order, and of all such pairs.
+    Two float [..., B]: for each i the number of comparable pairs in the right order, and of all.
   """
   event, time = y[..., 0] > 0.5, y[..., 1]
   mine, other = time[..., :, tf.newaxis], time[..., tf.newaxis, :]

@@ -32,8 +32,8 @@ def from_csv(
     path: The file, which may be compressed (.gz, .bz2, .xz, .zip).
     client: The column with the rows' client ids, which are read as strings.
     label: The column to predict. Strings and integers are classes; decimals stay numbers.
-    features: The columns to predict from; by default all others. A column of strings becomes one
-      input for each of its categories.
+    features: The columns to predict from; by default all other columns. A column of strings becomes
+      one input for each of its categories.
     separator: The separator of cells. Blanks around names and strings are ignored.
     **options: Arguments of `from_arrays`: model, validation, validation_by, standardise, seed,
       name, loss, metrics, threshold.

@@ -18,7 +18,7 @@ _HIDDEN = {'logistic_regression': (), 'mlp': (100,)}
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-  """The data for a model: training inputs, all targets, and class labels, or None for numbers."""
+  """The data for a model: training inputs, all targets, and class labels (None for numbers)."""
 
   x: np.ndarray
   y: np.ndarray

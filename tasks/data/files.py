@@ -24,11 +24,11 @@ def existing(path: str) -> str:
 
 @contextlib.contextmanager
 def border(what: str, fix: str = 'correct the file, or fetch it again') -> Iterator[None]:
-  """Turns any error of a parser into a one-line `DataError`.
+  """A context that turns any error of a parser into a one-line `DataError`, and hides warnings.
 
+  `what` is the file and, if known, the place in it; `fix` is the advice that ends the message.
   For damaged bytes zipfile, zlib, pandas, pyarrow, SQLite and NumPy raise dozens of unrelated
-  errors. Some of these, such as MemoryError, do not refer to the file. `what` is the file and, if
-  known, the place in it; `fix` is the advice that ends the message.
+  errors, some of which, such as MemoryError, say nothing about the file.
   """
   try:
     with warnings.catch_warnings():

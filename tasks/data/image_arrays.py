@@ -24,8 +24,8 @@ class ImageSet(NamedTuple):
       and y_test, with uint8 images and integer labels.
     tfds_name: The name of the data set in TensorFlow Datasets.
     shape: The shape of an image.
-    num_classes: Number of classes. Other labels in either split raise a DataError.
-    first_label: The smallest label in the source. Labels are shifted so that they start with 0.
+    num_classes: Number of classes. Their labels in the source are consecutive integers.
+    first_label: The first label. `load` subtracts it, and raises DataError for labels out of range.
   """
 
   files: Sequence[str]

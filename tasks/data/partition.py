@@ -95,8 +95,8 @@ def label_dirichlet(
 def label_shards(labels: np.ndarray, num_clients: int, seed: int = 0) -> Partition:
   """Sorts examples by label, cuts them into equal shards, and gives each client two shards.
 
-  "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3, divides
-  MNIST into 200 shards of 300 for 100 clients. Shards are equal; remaining examples are not used.
+  In "Communication-Efficient Learning of Deep Networks from Decentralized Data" (McMahan et al.,
+  2017), section 3, MNIST has 200 shards of 300 for 100 clients. Remaining examples are not used.
   """
   labels = np.asarray(labels)
   num_shards = 2 * num_clients
@@ -123,7 +123,7 @@ def hold_out(num_clients: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def counts_by_client(labels: Sequence[np.ndarray]) -> np.ndarray:
-  """Returns the number of examples by client and label, int64 [clients, classes]."""
+  """Counts examples by client and label, int64 [clients, classes], from each client's labels."""
   num_classes = 1 + max(int(np.max(y)) for y in labels)
   return np.stack([np.bincount(y, minlength=num_classes) for y in labels])
 

@@ -31,7 +31,7 @@ def lstm_weights(
 
 
 def unmasked(y: tf.Tensor) -> tf.Tensor:
-  """Returns float32 like y: 1 at the first step and where the target before is a token, else 0."""
+  """Returns float32 like y: 1 at the first step and if a step's input is not padding, else 0."""
   valid = tf.cast(tf.not_equal(y, PADDING), tf.float32)
   # The first step counts; a later step does if its input, the previous target, is not padding.
   return tf.concat([tf.ones_like(valid[..., :1]), valid[..., :-1]], -1)
@@ -90,7 +90,7 @@ def accuracy(ignored: Sequence[int]) -> Callable:
 
 
 def num_tokens(metrics: Mapping[str, tf.Tensor]) -> tf.Tensor:
-  """Returns a client's weight, its number of targets in all local steps that are not padding."""
+  """Returns a client's weight, its number of targets, without padding, in all local steps."""
   return metrics['accuracy'][..., 1]
 
 

@@ -146,7 +146,7 @@ Accountant: TypeAlias = SampledGaussian | TreeGaussian
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-  """Returns the epsilon of a Gaussian mechanism whose mean moves by mu standard deviations.
+  """Returns epsilon at `delta` of a Gaussian mechanism whose mean moves by mu standard deviations.
 
   "Improving the Gaussian Mechanism for Differential Privacy" (Balle and Wang, 2018), theorem 8.
   """
@@ -203,7 +203,7 @@ def count_stddev(clients_per_round: int, given: float | None = None) -> float:
 def update_noise_multiplier(noise_multiplier: float, stddev: float) -> float:
   """Returns the noise multiplier of the updates if `noise_multiplier` includes a noisy count.
 
-  `stddev` is the noise of the count of unclipped updates; ValueError if it is too small. Theorem 1
+  `stddev` is the count's standard deviation; a ValueError is raised if it is too small. Theorem 1
   of "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021).
   """
   _checked_noise(noise_multiplier)

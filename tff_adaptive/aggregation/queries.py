@@ -55,7 +55,7 @@ class SeededGaussianSumQuery(tfp.GaussianSumQuery):
 
 
 class SeededAdaptiveClipSumQuery(tfp.QuantileAdaptiveClipSumQuery):
-  """tensorflow_privacy's `QuantileAdaptiveClipSumQuery`, with seeds as in the class above."""
+  """`QuantileAdaptiveClipSumQuery` of tensorflow_privacy, with noise from seeds in its state."""
 
   def __init__(self, seeds: Sequence[int], **options: float) -> None:
     """Creates the query from two seeds (four 64-bit integers) and the base class's options."""
@@ -94,9 +94,9 @@ class _State(NamedTuple):
 class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
   """A factory of private means: sums with noise, divided by the size of the cohort.
 
-  Unlike that of `tff.aggregators.DifferentiallyPrivateFactory`, its state has no privacy event,
-  which contains strings; `aggregation.accounting` computes epsilon instead. Tensors that grow from
-  round to round, the nodes of a tree, are empty at first.
+  The state of its processes has no privacy event, which contains strings, unlike that of
+  `tff.aggregators.DifferentiallyPrivateFactory`; `aggregation.accounting` computes epsilon instead.
+  Tensors of the state that grow from round to round, the nodes of a tree, are empty at first.
   """
 
   def __init__(self, query: tfp.SumAggregationDPQuery, clients_per_round: int) -> None:

@@ -121,7 +121,7 @@ def check(
   model, clipping, noise or a secure sum of the updates does not limit or hide its influence.
 
   Args:
-    entry, algorithm: The aggregator and the algorithm.
+    entry, algorithm: The registry's entries of the aggregator and of the algorithm.
     values: The hyperparameters of the algorithm's correction by name.
     client_weighting: The weighting of the clients, such as 'uniform'.
     client_optimizer_state: See `ClientTraining.optimizer_state`.

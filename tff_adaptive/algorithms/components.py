@@ -31,7 +31,7 @@ class Recipe(NamedTuple):
   client_weighting: Weighting
 
   def client_state(self, weights: corrections.Weights) -> Any:
-    """Returns a new client's state: the correction's, and the optimizer's if clients keep it."""
+    """Returns a client's first state: the correction's, and the optimizer's if clients keep it."""
     own = self.correction.client_state(weights)
     if self.training.optimizer_state != 'keep':
       return own
@@ -47,7 +47,7 @@ class Recipe(NamedTuple):
     return collections.OrderedDict(correction=own, optimizer=slots)
 
   def split(self, server_state: Any) -> tuple[Any, Any]:
-    """Returns the correction's and the client optimizer's part (or ()) of a server state."""
+    """Splits a server state into the correction's and the client optimizer's part (() if none)."""
     if self.training.optimizer_state != 'average':
       return server_state, ()
     return server_state['correction'], tuple(server_state['optimizer'])

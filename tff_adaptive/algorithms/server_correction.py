@@ -38,7 +38,7 @@ class ServerUpdate(NamedTuple):
 def build_initialize(recipe: components.Recipe, weights_type: tff.Type) -> tff.Computation:
   """Builds `(W -> <H, I>)`: the server state and the model for inference before the first round.
 
-  W are the weights. I is W, or () if the global model is the one for inference.
+  W are the weights and H is the state. I is W, or () if the global model is that for inference.
   """
 
   @tff.tensorflow.computation(weights_type)
@@ -159,9 +159,9 @@ def build_finish(
 ) -> tff.Computation:
   """Builds `(<ServerUpdate, W, W, G, T> -> <W, I, metrics>)`, the last computation of a round.
 
-  The arguments W are the global model before the round and after the server optimizer's step, the
-  results the new global model, the model for inference and float32 metrics by name of the updates
-  and drift. `build_update` explains G and T.
+  The two arguments W are the global model before the round and after the server optimizer's step.
+  The results are the new global model, the model for inference, and metrics (float32, by name) of
+  the updates and of drift. `build_update` explains G and T.
   """
 
   @tff.tensorflow.computation(

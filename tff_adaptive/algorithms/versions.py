@@ -29,7 +29,7 @@ def build_stack(message_type: tff.Type, weights_type: tff.Type, num: int) -> tff
 
 
 def select(element: Any, message: Any, weights: Any, older: Any) -> tuple[Any, Any]:
-  """Returns a client's message and weights: row `version` of `older`, or the arguments for -1."""
+  """Returns the message and weights in row `element['version']` of `older`; if -1, those given."""
   slot = element['version']
 
   def chosen(stack: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:

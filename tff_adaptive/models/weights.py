@@ -31,9 +31,9 @@ def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...
   """Reads trainable weights for a model from a .keras or .npz file; see `fitted_weights`.
 
   Raises:
-    ValueError: If the file cannot be read or does not fit. Also if a .keras file is read for a
-      model that is not made by Keras, or if the file's arrays that are not trained, such as moving
-      statistics, differ from the model's.
+    ValueError: If the file cannot be read or does not fit the model. Also if a .keras file is read
+      for a model that is not made by Keras, or if the file's arrays that are not trained, such as
+      moving statistics, differ from the model's.
   """
   if not os.path.isfile(path):
     raise ValueError(f'there is no file {path}; give a run, a .keras or an .npz file')

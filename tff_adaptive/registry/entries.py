@@ -19,7 +19,7 @@ class Hyperparameter:
     name: Its name, as a flag and as an argument.
     kind: The type of its values: float, int, bool or str.
     default: The default value. None means that it has no fixed default; `help` then explains it.
-    help: One sentence that explains it, without the default and the algorithms that have it.
+    help: One sentence that explains it; it names neither the default nor the algorithms.
     check: A function of `_utils.validation`. None checks that a float is finite, an int at least 0.
     hint: The advice in the error for a refused value, such as 'give 0 for none'.
     choices: The allowed values; () allows all values that pass `check`.
@@ -84,7 +84,7 @@ class _WithHyperparameters:
   hyperparameters: tuple[Hyperparameter, ...]
 
   def default(self, name: str, server_optimizer: str = 'sgd') -> Any:
-    """Returns the default of a hyperparameter; raises KeyError if there is none of this name."""
+    """Returns a hyperparameter's default with a server optimizer; raises KeyError if unknown."""
     h = {h.name: h for h in self.hyperparameters}[name]
     return h.default_with.get(server_optimizer, h.default)
 
@@ -119,8 +119,8 @@ class Algorithm(_WithHyperparameters):
     description: One line, without a full stop.
     paper: The publication; '' for a user's own algorithm.
     correction: The subclass of `corrections.Correction`, or its name as 'module:class'.
-    server_optimizer: The optimizer that its name stands for. None accepts any; the default is SGD
-      with rate 1.
+    server_optimizer: The optimizer that its name stands for. None accepts any optimizer; if none is
+      given, the server uses SGD with rate 1.
     hyperparameters: The hyperparameters of the correction.
     settings: Further settings that its name stands for: some of client_optimizer,
       client_optimizer_option, client_optimizer_state, sam_rho, clip_norm and server_learning_rate,

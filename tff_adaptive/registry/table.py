@@ -179,12 +179,12 @@ def algorithm(spec: str | Algorithm) -> Algorithm:
 
   Args:
     spec: A name in `ALGORITHMS`, or 'FILE.py:NAME'. NAME is an `Algorithm`, or a frozen dataclass
-      that subclasses `corrections.Correction`. The entry of such a class takes its hyperparameters
-      from the fields (name, type float, int or bool, default; help from `field(metadata={'help':
-      ...})`), its name and title from the class attribute `name`, its description from the
-      docstring's first line, and its weighting from the class attribute `client_weighting` (default
-      'uniform' if clients keep a state, else 'examples'). `num_clients` and `mean_examples` are set
-      from the clients. Its costs are traced; an `Algorithm` may have its own `counts`.
+      that subclasses `corrections.Correction`. Each field of such a class, a float, int or bool
+      with a default, is a hyperparameter; `field(metadata={'help': ...})` has its help. The class
+      attribute `name` is the name and title, the docstring's first line the description, and the
+      class attribute `client_weighting` the weighting (default 'uniform' if clients keep a state,
+      else 'examples'). The fields `num_clients` and `mean_examples` are set from the clients and
+      need no default. The costs of the class are traced; an `Algorithm` may have its own `counts`.
 
   Raises:
     ValueError: If there is no such name, or the file has no such algorithm.
@@ -197,8 +197,8 @@ def server_optimizer(spec: str | ServerOptimizer) -> ServerOptimizer:
 
   Args:
     spec: A name in `SERVER_OPTIMIZERS`, or 'FILE.py:NAME'. NAME is a `ServerOptimizer`, or a
-      function of the learning rate and options that returns a `tff.learning.optimizers.Optimizer`.
-      Its arguments after the first are the hyperparameters (name, annotation, default).
+      function that returns a `tff.learning.optimizers.Optimizer`. The function takes the learning
+      rate, and then hyperparameters: float, int or bool arguments with a default.
 
   Raises:
     ValueError: See `algorithm`.

@@ -73,7 +73,7 @@ def server_optimizer(reference: str) -> entries.ServerOptimizer:
 
 
 def _entry(reference: str, kind: Any, make: Callable[[Any, user_code.UserCode], Any]) -> Any:
-  """Returns the entry that a reference names, or `make` of its object; errors are ValueErrors."""
+  """Returns the entry at a reference, or the one `make` builds; any error becomes a ValueError."""
   found, source = user_code.load(reference)
   try:
     is_entry = isinstance(found, kind)
