@@ -24,7 +24,7 @@ class ClientSplit:
 
   Attributes:
     train: The clients that train, with the examples that they train on.
-    heldout: The training clients that have held-out examples, with these; None if none is held out.
+    heldout: Those training clients that have held-out examples, with only these; None without any.
     unseen: The clients that never train, with all examples. If examples are held out, only clients
       that have some, with their held-out examples. None if there are no such clients.
     unseen_rest: The clients of `unseen` with the examples that are not held out; None without any.

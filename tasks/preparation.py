@@ -221,8 +221,8 @@ class TextPreparation(_Saved):
         the columns tokens and title.
 
     Returns:
-      For words, int32 [n, steps]. For characters, int32 [m, steps] with m >= n, because a longer
-      text becomes several sequences, which follow each other. For bags, uint8 [n, words + 1].
+      For words, int32 [n, steps]. For characters, int32 [m, steps], m >= n: a long text becomes
+      several sequences. For bags, uint8 [n, words + 1], where the last column counts other words.
 
     Raises:
       TypeError: If a text is not str or bytes, or a table is given instead of texts.

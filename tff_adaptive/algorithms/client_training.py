@@ -25,8 +25,8 @@ class Totals(NamedTuple):
     optimizer: The client optimizer's state times the client's weight; () if it is not averaged.
     used: 1 for a client whose update is used, else 0.
     diverged: 1 for a client with numbers that are not finite, else 0.
-    norm: The update's norm.
-    squared_norm: The update's squared norm.
+    norm: The update's 2-norm, or 0 if the update is not used.
+    squared_norm: The square of `norm`.
     drift: A dict of scalars for the metrics of drift; () if `Recipe.is_plain`.
   """
 

@@ -67,12 +67,12 @@ class Batching:
       clients that do not always finish; see `tff_adaptive.population`.
     local_steps: K, the number of local steps of every client that has examples, instead of E
       epochs. The client makes as many passes over its examples as K steps need.
-    random_local_steps: Whether K is drawn in each round, the same for all clients, as in ProxSkip:
-      the number of trials until the first success, which has the probability 1 / local_steps.
+    random_local_steps: Whether K, the same for all clients, is drawn in each round, as in ProxSkip.
+      Its distribution is the geometric one with the mean `local_steps`.
     with_replacement: Whether each example is drawn anew from all of the client's examples.
     continue_batches: Whether a round continues the pass where the last round stopped. Round t takes
-      the steps from (t - 1) K on, where K is `local_steps`. It does not matter whether the client
-      took part in the rounds before.
+      the steps (t - 1) K + 1 to t K of the client's passes, where K is `local_steps`, even if the
+      client did not take part in the rounds before.
   """
 
   batch_size: int | None

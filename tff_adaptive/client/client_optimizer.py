@@ -21,7 +21,7 @@ class ClientOptimizer:
   """A TFF optimizer in the loop of local steps, which carries only what a step changes.
 
   Attributes:
-    slots: The tensors of the optimizer's state that a step changes, before the first step.
+    slots: Those tensors of the optimizer's initial state that a step changes.
     is_sgd: Whether the optimizer is SGD without momentum.
   """
 

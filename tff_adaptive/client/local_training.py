@@ -44,10 +44,10 @@ class ClientTraining:
     xla: Whether XLA compiles the local step, for GPUs. The model must be a `models.Model`.
     versions: Number of older models that a run keeps for asynchronous training (see
       `training.Buffered`); 0 for synchronous rounds. The caller sets `distributor` in the server
-      state to the stack of models with which the clients of a step began. After the step it is the
-      model before the step. A client's data have two more entries: `version` (int32), the row of
-      its model in the stack, or -1 for the present model, and `discount` (float32), a factor of its
-      update. Clients are not trained in groups.
+      state to the stack of models with which the clients of a step began. The step replaces it by
+      the model before the step. A client's data have two more entries: `version` (int32), the row
+      of its model in the stack, or -1 for the present model, and `discount` (float32), a factor of
+      its update. Clients are not trained in groups.
     mixing: Whether an asynchronous update is the present model minus the client's, as in FedAsync
       (see `training.Buffered`). In a client's data `discount` is then called `mixed`.
 

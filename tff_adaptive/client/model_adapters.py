@@ -81,7 +81,7 @@ class LocalModel:
     raise NotImplementedError
 
   def start(self, group_size: int | None = None) -> Any:
-    """Returns the initial metrics; called once for each client, in the graph of its training."""
+    """Returns the initial metrics of a client or of G clients; a training graph calls it once."""
     raise NotImplementedError
 
   def for_groups(self) -> 'LocalModel':

@@ -16,7 +16,7 @@ _ENTRY = registry.ALGORITHMS['fed_cm']
 class FedCM(base.Correction):
   """FedCM: the local gradient g becomes alpha g + (1 - alpha) M, with the last round's direction M.
 
-  M is the mean over the cohort of an update divided by the client's number of local steps and by
+  M is the cohort's mean of the updates, each divided by the client's number of local steps and by
   the client learning rate; it is zero in the first round. "FedCM: Federated Learning with
   Client-level Momentum" (Xu et al., 2021), Algorithm 1.
 

@@ -85,8 +85,8 @@ class MimeLite(base.Correction):
 class Mime(MimeLite):
   """Mime: MimeLite with g - g_0 + c in place of g, g_0 being the batch's gradient at theta^{t-1}.
 
-  c is the mean gradient of MimeLite. Here clients need it in their steps. They send their gradients
-  before they train, so a round has a second exchange. See Algorithm 1 of MimeLite's paper.
+  c is the mean of MimeLite's full gradients. Clients need it in their steps, so they send these
+  gradients before they train, in a second exchange. See Algorithm 1 of MimeLite's paper.
   """
 
   name = 'mime'

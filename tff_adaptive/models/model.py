@@ -76,7 +76,7 @@ class Model(tff.learning.models.FunctionalModel):
     Args:
       initial_weights: Trainable weights, float arrays of any shapes.
       forward: `(weights, x, training, seed) -> predictions`. `weights` is a tuple of tensors, `x`
-        is [B, ...], `seed` an int32 [2] tensor or None.
+        is [B, ...], `training` a bool, and `seed` an int32 [2] tensor, or None for no dropout.
       example_loss: `(predictions, y) -> [B]`, one loss for each example.
       x_spec: Spec of a batch of features, leading dimension None.
       y_spec: Spec of a batch of labels, leading dimension None.

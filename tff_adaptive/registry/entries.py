@@ -161,7 +161,7 @@ class ServerOptimizer(_WithHyperparameters):
     build: The function (learning_rate, **hyperparameters) -> TFF optimizer, or 'module:function'.
     hyperparameters: The hyperparameters besides the learning rate.
     source: The user's file with the optimizer; None for an optimizer of this package.
-    rate: The default learning rate if none was tuned. None means that of SGD.
+    rate: The default learning rate if none was tuned. None means SGD's: 1, for clients the task's.
   """
 
   name: str
