@@ -249,7 +249,7 @@ class TextPreparation(_Saved):
     return _counts(found, len(numbers), np.float32)
 
   def pairs(self, texts: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the inputs (see `__call__`) and the targets of texts."""
+    """Returns the inputs (see `__call__`) and the targets (see `targets`) of texts."""
     if self.kind == 'bags':
       return self(texts), self.targets(texts)
     sequences = self._sequences(texts)

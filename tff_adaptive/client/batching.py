@@ -150,13 +150,13 @@ def plan(
   """Draws a client's batches for one round.
 
   Args:
-    batching: How the examples are divided into batches.
+    batching: How the examples are divided into batches of B = `batch_size`.
     x: The client's inputs [n, ...].
     seed: int32 [2], depends on the client and the round.
-    round_seed: int32 [2], the same for all clients, for `random_local_steps`.
+    round_seed: int32 [2], the same for all clients. Only `random_local_steps` uses and needs it.
 
   Returns:
-    A plan of epochs * ceil(n / B) steps, or `drawn_steps` if `local_steps` is set; 0 if n is 0.
+    A plan of epochs * ceil(n / B) steps, or of `drawn_steps` with `local_steps`; empty if n is 0.
   """
   epochs, n = batching.epochs, tf.shape(x)[0]
   if batching.local_steps is not None:

@@ -128,9 +128,9 @@ class Algorithm(_WithHyperparameters):
     assumes_sgd: The reason why clients must train with plain SGD, for messages; '' for none.
     is_stateful: Whether clients keep a state between the rounds they take part in.
     client_weighting: 'examples' or 'uniform': the weights of the clients in the paper.
-    counts: A function from the hyperparameters by name to the published costs. None stands for the
-      traced costs; see `algorithms.counts`.
-    uploads: What a client sends besides its update that moves the model, for messages; '' for none.
+    counts: A function from the hyperparameters by name to `Counts` with the published `down` and
+      `up`. If None, `algorithms.counts` finds these by tracing the correction's methods.
+    uploads: What, besides its update, a client sends that moves the model, for messages; or ''.
     source: The user's file with the algorithm; None for an algorithm of this package.
   """
 

@@ -29,8 +29,8 @@ def comparison(
     groups: Runs by label. The runs of a label differ only in their seed.
     metrics: Columns of metrics.csv. Each has a table, and a panel of the figure.
     axis: The horizontal axis: 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
-    target: If given, the rounds needed to reach this value are reported too.
-    title: The title of the figure and the tables. With several metrics a table adds its metric.
+    target: If given, the rounds that each metric needs to reach this value are reported too.
+    title: The title of the figure and, with the metric's name if there are several, of the tables.
     levels: Values of horizontal lines by name, such as published results.
     log_scale: The metrics with a logarithmic vertical axis.
     columns: See `comparison_table`.
@@ -62,7 +62,7 @@ def comparison_table(
   Args:
     groups: Runs by label, with values after round 0. Those of a label differ only in their seed.
     column: The column of metrics.csv to compare by.
-    target: If given, the rounds needed to reach this value are reported too.
+    target: If given, the rounds that each metric needs to reach this value are reported too.
     columns: The names in `COLUMNS` to show, in this order. The default is all.
 
   Returns:

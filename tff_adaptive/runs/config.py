@@ -54,7 +54,7 @@ class Record:
   prefix: str = ''
 
   def refused_changes(self, config: Mapping[str, Any]) -> list[str]:
-    """Returns a text for each difference from a config.json that prevents a resume."""
+    """Returns a message for each setting, or its file, that differs from `config` but must not."""
     now, found = {'settings': self.settings, 'files': self.files}, []
     may_change = {*self.change_no_number, *config['change_no_number']}
     may_change |= {'rounds'} if self.may_go_on else set()

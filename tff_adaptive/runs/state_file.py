@@ -228,7 +228,7 @@ class StateFile:
     return Count(clients, digest)
 
   def read_checkpoint(self, round_number: int) -> tuple[Any, dict[str, np.ndarray]]:
-    """Returns the metadata and the server state's leaves by name. Raises StateError if damaged."""
+    """Returns `save`'s metadata and leaves; raises StateError if they are missing or damaged."""
     rows = self.rows(
       'SELECT metadata, clients, digest, checksum FROM checkpoint WHERE round = ?', round_number
     )

@@ -108,7 +108,7 @@ class Trainer:
     return Round(new_state, cohort.client_ids, after, row, passes)
 
   def state_megabytes(self, server_state: Any) -> dict[str, float]:
-    """Returns the megabytes of the `server` state without the model, and of one `client` state.
+    """Returns megabytes by key: `server`, its state without the model; `client`, a client's state.
 
     The older models of an asynchronous run are not counted.
     """

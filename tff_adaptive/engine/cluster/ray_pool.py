@@ -135,7 +135,7 @@ class RayPool:
     return made['stage']
 
   def source(self, source: client_references.Source) -> tuple[str, list[Any]]:
-    """Returns a name for a source, and a list with Ray's reference to a copy of it."""
+    """Puts a pickled source into Ray, once. Returns a random name for it, and [Ray's reference]."""
     if id(source) not in self._sources:
       for name, module in list(sys.modules.items()):
         if user_code.is_module(name):  # Workers cannot import it.

@@ -123,10 +123,10 @@ class Waiting:
     return self._before[leaves.stop] - self._before[leaves.start]
 
   def take(self, workers: int, worthwhile: float) -> tuple[int, int]:
-    """Removes and returns the costliest node within a limit. A single subround has no limit.
+    """Removes and returns the costliest node, split until it is within a limit or a subround.
 
-    The limit is half of the remaining cost / `workers`. It is at least `worthwhile`, the least cost
-    that is worth a call, unless other workers would then have nothing to do.
+    The limit is the remaining cost / `workers` / 2. `worthwhile`, the least cost that is worth a
+    call, raises it, but to at most 1.25 times the total cost / `workers`: others need work, too.
     """
     most = max(min(worthwhile, _UNEVEN * self._total / workers), self._left / workers / 2)
     while True:

@@ -32,7 +32,7 @@ class Permits:
 
   @contextlib.contextmanager
   def of_a_call(self) -> Iterator[tf.Tensor]:
-    """A context manager that yields a handle of `count` permits for one call of a function."""
+    """A context manager for one call of a function; yields its permits, for `take`, `give_back`."""
     try:
       queue = self._free.pop()
     except IndexError:
