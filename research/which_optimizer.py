@@ -331,8 +331,8 @@ def report(table: pd.DataFrame) -> list[str]:
       f"Friedman's test: p = {p:.2g}. Two methods differ at 5 % if their average ranks are"
       f' {difference:.1f} apart (Nemenyi).\n'
     )
-  shares = 100 * shown.groupby(['method', 'problem'], sort=False)['sensitivity'].first()
-  cells = shares.map('{:.0f}'.format).unstack(sort=False, fill_value='')
+  shares = 100 * shown.groupby(['method', 'problem'])['sensitivity'].first()
+  cells = shares.map('{:.0f}'.format).unstack(fill_value='').loc[order.index, ranks.index]
   words = '## How much the rates matter: trials of the search within 2 points of its best, %\n'
   parts += [words, frame.table(_titled(cells)), '## Cost, and a server that does not wait\n']
   both = table[table['method'].isin(_FLAGS.buffered)]

@@ -35,11 +35,17 @@ def test_every_cell_can_be_searched_and_trained(flags):
     assert {*space.axes} == own | {'client_learning_rate'}
     assert found.what.algorithm == method
     assert found.what.seed == 100
-    assert (
-      found.evaluation.heldout_clients
-      or found.evaluation.heldout_examples
-      or ('validation=clients' in found.what.task_option)
-    )
+    held_out = found.evaluation.heldout_clients or found.evaluation.heldout_examples
+    assert held_out or 'validation=clients' in found.what.task_option
+
+
+def test_a_report_has_each_cells_own_numbers(flags):
+  columns = ('value', 'area', 'sensitivity', 'megabytes', 'virtual_seconds', 'seconds')
+  table = pd.DataFrame({c: [0.1, 0.2, 0.3, 0.4] for c in columns})
+  table['problem'], table['server'] = [*2 * ['mnist'], *2 * ['synthetic']], 'synchronous'
+  table['method'] = ['scaffold', 'fed_avg', 'fed_avg', 'scaffold']
+  parts = which_optimizer.report(table.assign(started='2026', revision='r'))
+  assert '| FedAvg | 30 | 20 |' in ''.join(parts)  # synthetic(1, 1), then MNIST.
 
 
 def test_a_cell_with_all_its_rows_is_not_trained_again(flags, tmp_path):

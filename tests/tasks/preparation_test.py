@@ -28,10 +28,6 @@ def test_a_column_of_more_texts_than_inputs_can_be_is_refused():
   assert len(preparation.columns_of({'id': table['id'][1:]}, ['id'])[0].categories) == 1000
 
 
-def test_columns_are_values():
-  assert len({preparation.Column('age'), preparation.Column('age')}) == 1
-
-
 def test_a_table_becomes_a_matrix_in_the_order_of_the_columns():
   x = prepared()(TABLE)
   assert x.dtype == np.float32
