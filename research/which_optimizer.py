@@ -349,9 +349,10 @@ def report(table: pd.DataFrame) -> list[str]:
 
 
 def _percents(grouped: Any) -> pd.Series:
-  """Mean and sample standard deviation of each group, as percentages."""
-  percent = '{:.1f}'.format
-  return (100 * grouped.mean()).map(percent) + ' ± ' + (100 * grouped.std()).map(percent)
+  """Mean and sample standard deviation, in percent, of each group's runs that did not diverge."""
+  mean, deviation = ((100 * one).map('{:.1f}'.format) for one in (grouped.mean(), grouped.std()))
+  lost = (grouped.size() - grouped.count()).map(lambda n: f', {n} diverged' if n else '')
+  return mean + ' ± ' + deviation + lost
 
 
 def _titled(cells: pd.DataFrame) -> pd.DataFrame:
@@ -362,10 +363,11 @@ def _titled(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 _INTRODUCTION = frame.paragraph("""
-  Means ± sample standard deviations over the seeds; accuracy, concordance index on BRCA. Each
-  method had the same number of trials to find its rates (and mu, beta, tau, ... where it has them),
-  judged by clients or examples that do not train. SCAFFOLD, FedDyn and AdaBest are evaluated at the
-  mean of the client models, the others at the global model.
+  Means ± sample standard deviations over the seeds; accuracy, concordance index on BRCA. A method
+  with a run that diverged has the last rank. Each method had the same number of trials to find its
+  rates (and mu, beta, tau, ... where it has them), judged by clients or examples that do not train.
+  SCAFFOLD, FedDyn and AdaBest are evaluated at the mean of the client models, the others at the
+  global model.
 """)
 
 
@@ -394,11 +396,8 @@ def draw(path: str, table: pd.DataFrame) -> None:
 
 def _means(table: pd.DataFrame, column: str) -> pd.DataFrame:
   """Means over the seeds: a row a problem, a column a method."""
-  found = (
-    table.groupby(['problem', 'method'], sort=False)[column]
-    .agg(lambda own: np.mean(own.to_numpy()))
-    .unstack()
-  )
+  grouped = table.groupby(['problem', 'method'])[column]
+  found = grouped.agg(lambda own: own.mean(skipna=False)).unstack()
   asked = [name for name in _FLAGS.methods if name in found]
   return found.loc[[name for name in _FLAGS.problems if name in found.index], asked]
 
