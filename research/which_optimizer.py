@@ -120,7 +120,7 @@ PROBLEMS: Mapping[str, Problem] = {
 }
 _SGD = ('server_learning_rate=0.1,3,log',)
 _ADAPTIVE = ('server_learning_rate=0.001,1,log', 'tau=0.00001,0.1,log')
-# What is drawn besides the client rate. Where the paper has the server rate 1, it is 1.
+# What is drawn besides the client rate; FedAda2's is Adagrad's. A server rate of 1 is the paper's.
 METHODS: Mapping[str, Sequence[str]] = {
   'fed_avg': _SGD,
   'fed_avgm': _SGD,
@@ -137,7 +137,7 @@ METHODS: Mapping[str, Sequence[str]] = {
   'mime_lite': (),
   'fed_sam': ('sam_rho=0.01,0.5,log',),
   'delta_sgd': ('gamma=0.5,8,log', 'growth=0.01,1,log'),
-  'fed_ada2': ('server_learning_rate=0.001,1,log',),
+  'fed_ada2': ('client_learning_rate=0.0003,0.1,log', 'server_learning_rate=0.001,1,log'),
 }
 SERVERS = ('synchronous', 'buffered')
 _BUFFERED = ['fed_avg', 'fed_yogi', 'scaffold', 'fed_dyn', 'ada_best']
@@ -200,7 +200,8 @@ def space(problem: str, method: str) -> search_space.Space:
   found = PROBLEMS[problem]
   low, high = found.rates
   rate = f'client_learning_rate={low:g},{high:g},log'
-  axes = search_space.read([], [rate, *METHODS[method]])
+  own = {text.partition('=')[0]: text for text in (rate, *METHODS[method])}
+  axes = search_space.read([], [*own.values()])
   given = _given(problem, method, *found.tuning)
   return search_space.Space(axes, given | {'seed': int(_FLAGS.tuning_seed)})
 
