@@ -239,7 +239,7 @@ def _latex(text: str) -> str:
 
 
 def _markdown(text: str) -> str:
-  return _one_line(text).replace('|', r'\|').replace('[', r'\[').replace('<', '&lt;')
+  return _one_line(text).replace('|', r'\|').replace('](', r'\](').replace('<', '&lt;')
 
 
 def _one_line(text: str) -> str:

@@ -26,7 +26,7 @@ def test_markdown():
     '|  | a_b | c & d |',
     '| --- | ---: | ---: |',
     r'| x\|y | **1.00 ± 0.50** | 50 % |',
-    r'| &lt;z>\[a](x) |  | diverged |',
+    r'| &lt;z>[a\](x) |  | diverged |',
     '',
     'Best of #2.',
   ]
