@@ -162,9 +162,9 @@ def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
   Args:
     schedule: A rate, or a function of the round, counted from 0. The function is a schedule of this
       module, a Python function of an int, or a function of an integer tensor (which must compare by
-      `tf.equal`, because == compares identities in a TFF computation). The last two are told apart
-      by a call with the int 0. A function that then returns a number becomes a table of its first
-      `TABLE_ROUNDS` rates in the graph, and later rounds fail. Other functions get a tensor.
+      `tf.equal`, because == compares identities in a TFF computation). It is called with the
+      int 0 first. If it then returns a number, it becomes a table of its first `TABLE_ROUNDS` rates
+      in the graph, and later rounds fail. Otherwise it gets a tensor.
   """
   function: Any = schedule if callable(schedule) else Constant(schedule)
   rates: list[Any] = []  # The table, which is made once and used in all graphs.

@@ -58,8 +58,8 @@ class StopGuard(protocols.Stop):
         self.exit_code = 128 + number
         self.requested = True
         with contextlib.suppress(OSError):  # The reader of stderr may be gone.
-          say = self.announce or command.say
-          say('Ending after this round; the run is saved. Once more ends it at once.')
+          line = 'Ending after this round; the run is saved. Once more ends it at once.'
+          (self.announce or command.say)(line)
       else:
         try:
           for function in self.on_abort:

@@ -3,7 +3,6 @@
 import collections
 import math
 import os
-import urllib.request
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -97,12 +96,13 @@ def _check(source: str, split: str, x: np.ndarray, y: np.ndarray, images: ImageS
 def _from_tfds(name: str, files: Sequence[str]) -> dict[str, np.ndarray]:
   fix = f'try again, or name a folder that has {" or ".join(files)}'
   with data_files.border(f'{name} of TensorFlow Datasets', fix):
+    import requests
     import tensorflow_datasets as tfds
 
     builder = tfds.builder(name)
     if not builder.is_prepared():  # Its download tries an unreachable host for minutes.
       for url in builder.url_infos:
-        urllib.request.urlopen(url, timeout=10).close()
+        requests.head(url, timeout=10)
       builder.download_and_prepare()
     splits = tfds.as_numpy(builder.as_dataset(split=['train', 'test'], batch_size=-1))
   arrays = {}

@@ -2,10 +2,10 @@
 
 import sys
 import types
-import urllib.request
 
 import numpy as np
 import pytest
+import requests
 
 from tests.helpers import image_files
 from tff_adaptive_tasks import errors
@@ -82,6 +82,6 @@ def test_tensorflow_datasets_serve_without_a_folder(monkeypatch):
   builder.is_prepared = lambda: (
     False
   )  # And its download, which would go on for minutes, is not tried.
-  monkeypatch.setattr(urllib.request, 'urlopen', unreachable)
+  monkeypatch.setattr(requests, 'head', unreachable)
   with pytest.raises(errors.DataError, match=r'no route to https://example.org/a'):
     image_arrays.load(image_arrays.EMNIST_LETTERS, None)
