@@ -68,6 +68,17 @@ def model(theta=None, dtype=np.float32, **options):
   return models.Model(**{**parts, **options})
 
 
+def linear_model(**options):
+  """A model of two tensors, whose rounds have half the operations of the perceptron's."""
+  w, _, _, c = oracle.unpack(theta_0())
+
+  def forward(weights, x, training, seed):
+    del training, seed
+    return x @ weights[0] + weights[1][..., tf.newaxis, :]
+
+  return model(initial_weights=[w[:, :3], c], forward=forward, **options)
+
+
 def keras_model(*before):
   """The perceptron as Keras says it, after other layers, and a count of examples; for TFF."""
   w, a, v, c = oracle.unpack(theta_0())
@@ -126,12 +137,13 @@ _OF_TRAINING = {field.name for field in dataclasses.fields(ClientTraining)}
 
 
 @functools.cache
-def process(name, rate=0.2, **options):
+def process(name, rate=0.2, build_model=model, **options):
   """An algorithm on this problem, built once for all tests.
 
   Args:
     name: In the registry.
     rate: The client learning rate.
+    build_model: Makes the model.
     **options: Fields of `ClientTraining` (batches of 4 by default) and the builder's own arguments;
       without those that it cannot do without.
   """
@@ -143,7 +155,7 @@ def process(name, rate=0.2, **options):
     options.setdefault('server_learning_rate', 0.1)
   training = ClientTraining(**training)
   return getattr(algorithms, f'build_{name}')(
-    model(), client_learning_rate=rate, training=training, **options
+    build_model(), client_learning_rate=rate, training=training, **options
   )
 
 
