@@ -67,6 +67,17 @@ def _config(rounds, size, synchrony, seconds=SECONDS, **options):
   )
 
 
+def _in(engine):
+  return tff.framework.get_context_stack().install(engine)
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _one_engine():
+  """A process is traced once for all tests."""
+  with _in(context.GraphContext(parallel_clients=3)):
+    yield
+
+
 @functools.cache
 def _build(name, versions, mixing, **options):
   options['training'] = ClientTraining(
@@ -83,14 +94,15 @@ def _build(name, versions, mixing, **options):
 def _run(name, config, folder=None, engine=None, callbacks=(), **options):
   """The weights after each step, the rows but for seconds of this machine, and the result."""
   mixing = config.synchrony is not None and config.synchrony.mixing
-  process = _build(name, training.older_models(config, CLIENTS), mixing, **options)
+  # A process is the same for any number of older models.
+  process = _build(name, min(training.older_models(config, CLIENTS), 1), mixing, **options)
   seen = []
 
   def evaluate(weights):
     seen.append(np.asarray(weights[0]))
     return {'loss': float(np.sum(seen[-1]))}
 
-  with tff.framework.get_context_stack().install(engine or context.GraphContext()):
+  with _in(engine) if engine else contextlib.nullcontext():
     result = training.train(
       process,
       CLIENTS,
@@ -156,9 +168,10 @@ def test_each_server_step_is_that_of_the_event_by_event_oracle(case):
   assert error.max() <= 2e-5 * np.abs(expected).max(), (case, error)
 
 
-@pytest.mark.parametrize('name', ['fed_yogi', 'ada_best'])
-def test_a_full_buffer_of_equal_clients_equals_synchronous_rounds_to_the_bit(tmp_path, name):
-  options = {'server_learning_rate': 0.1} if name == 'fed_yogi' else {}
+@pytest.mark.parametrize('case', ['dropping', 'ada_best'])
+def test_a_full_buffer_of_equal_clients_equals_synchronous_rounds_to_the_bit(tmp_path, case):
+  """Whether clients keep a state or not."""
+  _, (name, *_), options, _ = CASES[case]
   rows, weights = [], []
   for synchrony in (None, training.Buffered(3)):
     folder = tmp_path / str(len(rows))
@@ -174,9 +187,17 @@ def test_a_full_buffer_of_equal_clients_equals_synchronous_rounds_to_the_bit(tmp
 BUFFERED = training.Buffered(4, max_staleness=3)
 
 
-def _unsteady(rounds, **options):
+def _unsteady(rounds, folder=None, engine=None, callbacks=(), **options):
   people = {'dropout_rate': 0.2, 'availability': population.Independent(0.8)}
-  return _config(rounds, 2, BUFFERED, people=people, **options)
+  config = _config(rounds, 2, BUFFERED, people=people, **options)
+  return _run('scaffold', config, folder, engine, callbacks, **CASES['scaffold'][2])[1]
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+  """The folder and the result of 14 rounds in one go."""
+  folder = tmp_path_factory.mktemp('whole')
+  return folder, _unsteady(14, folder)
 
 
 class _Killed(BaseException):
@@ -189,15 +210,14 @@ class _Killer(training.Callback):
       raise _Killed
 
 
-def test_killed_and_resumed_in_steps_equals_one_go(tmp_path):
-  whole = _run('scaffold', _unsteady(14), tmp_path / 'whole')[1]
-  config = _unsteady(3, rounds_per_checkpoint=2)
+def test_killed_and_resumed_in_steps_equals_one_go(tmp_path, whole):
   with pytest.raises(_Killed):
-    _run('scaffold', config, tmp_path / 'parts', callbacks=[_Killer()])
+    _unsteady(3, tmp_path, callbacks=[_Killer()], rounds_per_checkpoint=2)
   for rounds in (3, 14):  # A longer run may need more room for older models.
-    parts = _run('scaffold', _unsteady(rounds), tmp_path / 'parts')[1]
-  assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')
-  _assert_same(parts, whole)
+    parts = _unsteady(rounds, tmp_path)
+  folder, result = whole
+  assert fakes.rows(tmp_path) == fakes.rows(folder)
+  _assert_same(parts, result)
 
 
 @pytest.mark.parametrize('synchrony', [None, training.Buffered(4)])
@@ -216,17 +236,9 @@ def test_the_virtual_clock_says_when_to_evaluate(tmp_path, synchrony):
   assert fakes.rows(tmp_path / 'parts') == rows
 
 
-def test_waves_and_subrounds_give_the_same_bits():
-  one, two, parts = (
-    _run('scaffold', _unsteady(12), engine=engine)[1]
-    for engine in (
-      context.GraphContext(parallel_clients=1),
-      context.GraphContext(parallel_clients=3),
-      subrounds.SubroundContext(1),
-    )
-  )
-  _assert_same(one, two)
-  _assert_same(one, parts)
+def test_waves_and_subrounds_give_the_same_bits(whole):
+  for engine in (context.GraphContext(parallel_clients=1), subrounds.SubroundContext(1)):
+    _assert_same(_unsteady(14, engine=engine), whole[1])
 
 
 def test_what_has_no_meaning_is_refused(capfd):
@@ -237,15 +249,11 @@ def test_what_has_no_meaning_is_refused(capfd):
     )
   for versions, mixing, wanted, message in (
     (0, False, False, 'built for other rounds .*older_models'),
-    (9, True, False, 'built for other .*mixing=False'),
-    (9, False, True, 'built for other .*mixing=True'),
-    (9, True, True, ''),
+    (1, True, False, 'built for other .*mixing=False'),
+    (1, False, True, 'built for other .*mixing=True'),
+    (1, True, True, ''),
   ):
-    process = algorithms.build_fed_avg(
-      _model(),
-      client_learning_rate=RATE,
-      training=ClientTraining(batching=Batching(4), versions=versions, mixing=mixing),
-    )
+    process = _build('fed_avg', versions, mixing, **(CASES['fed_async'][2] if mixing else {}))
     config = _config(9, 2, training.Buffered(N, mixing=wanted))
     with pytest.raises(ValueError, match=message) if message else contextlib.nullcontext():
       training.train(process, CLIENTS, lambda w: {}, config)
