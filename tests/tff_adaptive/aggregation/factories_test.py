@@ -103,6 +103,8 @@ def test_noise_has_its_size_and_comes_from_its_seed_and_the_round(graph, name):
     return [np.asarray(o.result[0]) for o in rounds_of(graph, process, nothing, rounds)]
 
   first, again = noise(process, 2), noise(process, 1)
+  anew = create(build(name, size, False, 7, **options)).initialize, process.initialize
+  engines.assert_same(*(engines.run(graph, initialize) for initialize in anew), rtol=0, atol=0)
   assert np.std(first[0]) == pytest.approx(z * clip / size, rel=0.02)
   assert abs(np.mean(first[0])) < 4 * z * clip / size / np.sqrt(N)
   np.testing.assert_array_equal(first[0], again[0])
