@@ -11,7 +11,7 @@ import tff_adaptive_tasks as tasks
 from scripts import export, train
 from tff_adaptive.runs import run as run_lib
 
-FLAGS = ('--task=digits', '--algorithm=fed_avg', '--rounds=2', '--rounds_per_evaluation=1')
+FLAGS = ('--task=least_squares', '--algorithm=fed_avg', '--rounds=2', '--rounds_per_evaluation=1')
 
 
 @pytest.fixture(scope='module')

@@ -12,12 +12,16 @@ DATA = small_problem.clients()
 COHORTS = small_problem.cohorts(5)
 
 
+def ada_best():
+  return small_problem.process('ada_best', build_model=small_problem.linear_model)
+
+
 def cohort(number):
   return {f'client {i}': small_problem.element(DATA[i], i) for i in COHORTS[number - 1]}
 
 
 def test_run_training_process_and_its_resumption(graph, tmp_path):
-  stateful = small_problem.process('ada_best')
+  stateful = ada_best()
   process = algorithms.ByClientId(stateful)
   evaluated = []
 
@@ -47,7 +51,7 @@ def test_run_training_process_and_its_resumption(graph, tmp_path):
 
 
 def test_an_older_state_stays_what_it_was(graph):
-  process = algorithms.ByClientId(small_problem.process('ada_best'))
+  process = algorithms.ByClientId(ada_best())
 
   def two_branches():
     first = process.next(process.initialize(), cohort(1)).state
@@ -77,7 +81,7 @@ def test_states_as_bytes_are_the_same_states():
 def test_wrong_arguments_say_what_to_give():
   with pytest.raises(TypeError, match='it runs in run_training_process as it is'):
     algorithms.ByClientId(small_problem.process('fed_avg'))
-  process = algorithms.ByClientId(small_problem.process('ada_best'))
+  process = algorithms.ByClientId(ada_best())
   data = small_problem.element(DATA[0], 0)
   for bad in ([data], *({client_id: data} for client_id in (3, np.int64(3), b'c', ('c', 3)))):
     with pytest.raises(TypeError, match=r'^the cohort must be {client id: data} with strings'):
