@@ -102,7 +102,7 @@ def _run(name, config, folder=None, engine=None, callbacks=(), **options):
     seen.append(np.asarray(weights[0]))
     return {'loss': float(np.sum(seen[-1]))}
 
-  with _in(engine) if engine else contextlib.nullcontext():
+  with fakes.no_figures(), _in(engine) if engine else contextlib.nullcontext():
     result = training.train(
       process,
       CLIENTS,

@@ -5,7 +5,7 @@ import pytest
 import tensorflow_federated as tff
 
 import tff_adaptive_tasks as tasks
-from tests.helpers import small_problem
+from tests.helpers import fakes, small_problem
 from tff_adaptive import aggregation, algorithms, training
 from tff_adaptive.client import ClientTraining, batching
 from tff_adaptive.runs import state_file
@@ -65,7 +65,7 @@ def _assert_is_only_there(path):
 
 @pytest.fixture(autouse=True)
 def _graph_context(graph):
-  with tff.framework.get_context_stack().install(graph):
+  with fakes.no_figures(), tff.framework.get_context_stack().install(graph):
     yield
 
 
