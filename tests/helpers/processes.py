@@ -10,7 +10,6 @@ from tff_adaptive.client import Batching, client_arrays
 
 _learning = tff.learning.algorithms
 
-SGD = tff.learning.optimizers.build_sgdm(0.1)
 MOMENTUM = tff.learning.optimizers.build_sgdm(0.1, momentum=0.9)
 ADAM = tff.learning.optimizers.build_adam(0.05)
 
@@ -19,7 +18,7 @@ def keras_model():
   """A Keras model with trainable and non-trainable variables and a metric."""
   identity = tf.keras.initializers.Identity()
   return small_problem.keras_model(
-    tf.keras.layers.Dense(5, 'tanh', kernel_initializer=identity, trainable=False)
+    tf.keras.layers.Dense(5, 'tanh', kernel_initializer=identity, trainable=False), hidden=False
   )
 
 
@@ -52,34 +51,22 @@ def cohorts():
   return [[dataset(1, 5), dataset(2, 2), dataset(3, 7)], [batches(3, 7), dataset(4, 1)]]
 
 
-def fed_avg(**options):
-  """TFF's FedAvg."""
-  return _learning.build_weighted_fed_avg(small_problem.model(), SGD, SGD, **options)
-
-
 def own(name='fed_yogi', **options):
   """An algorithm of this project, for whole arrays."""
   return small_problem.process(name, 0.1, batching=Batching(2), **options)
 
 
-def unweighted_fed_avg(aggregator):
-  """TFF's unweighted FedAvg with an aggregator."""
-  return _learning.build_unweighted_fed_avg(
-    small_problem.model(), SGD, SGD, model_aggregator=aggregator
-  )
-
-
+# The loops of mime_lite, of steps and of the gradient, are Python's over an iterator.
 PROCESSES = {
   'weighted_fed_avg': lambda: _learning.build_weighted_fed_avg(keras_model, MOMENTUM, ADAM),
-  'fed_sgd_variables': lambda: _learning.build_fed_sgd(
+  'mime_lite': lambda: _learning.build_weighted_mime_lite(
     keras_model, MOMENTUM, loop_implementation=tff.learning.LoopImplementation.DATASET_ITERATOR
   ),
-  'mime_lite_variables': lambda: _learning.build_weighted_mime_lite(keras_model, MOMENTUM),
-  'robust': lambda: fed_avg(
-    model_aggregator=tff.learning.robust_aggregator(
-      debug_measurements_fn=tff.learning.add_debug_measurements
-    )
+}
+AGGREGATORS = {
+  'robust': lambda: tff.learning.robust_aggregator(
+    weighted=False, debug_measurements_fn=tff.learning.add_debug_measurements
   ),
-  'dp_without_noise': lambda: unweighted_fed_avg(tff.learning.dp_aggregator(0.0, 3.0)),
-  'secure': lambda: unweighted_fed_avg(tff.aggregators.SecureSumFactory(1.0, -1.0)),
+  'dp_without_noise': lambda: tff.learning.dp_aggregator(0.0, 3.0),
+  'secure': lambda: tff.aggregators.SecureSumFactory(1.0, -1.0),
 }

@@ -79,15 +79,15 @@ def linear_model(**options):
   return model(initial_weights=[w[:, :3], c], forward=forward, **options)
 
 
-def keras_model(*before):
-  """The perceptron as Keras says it, after other layers, and a count of examples; for TFF."""
+def keras_model(*before, hidden=True):
+  """The perceptron, or the linear model, in Keras, after other layers; it counts examples."""
   w, a, v, c = oracle.unpack(theta_0())
   constant = tf.keras.initializers.Constant
   layers = [
     tf.keras.layers.Input([5]),
     *before,
-    tf.keras.layers.Dense(4, 'tanh', True, constant(w), constant(a)),
-    tf.keras.layers.Dense(3, None, True, constant(v), constant(c)),
+    *([tf.keras.layers.Dense(4, 'tanh', True, constant(w), constant(a))] if hidden else []),
+    tf.keras.layers.Dense(3, None, True, constant(v if hidden else w[:, :3]), constant(c)),
   ]
   return tff.learning.models.from_keras_model(
     tf.keras.Sequential(layers),

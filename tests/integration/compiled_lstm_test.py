@@ -1,5 +1,7 @@
 """Models whose LSTMs are compiled operations train as those of TensorFlow's, wherever they run."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,19 +18,17 @@ pytestmark = compiler.NEEDED
 STEPS, UNITS, WORDS = 6, 21, 12
 
 
-def build_model(lstm):
-  """Two LSTMs in a row, as Shakespeare's."""
-  draw = layers.Initializer(0)
-  weights = (
-    draw.uniform(0.05, WORDS, 5),
-    *language.lstm_weights(draw, 5, UNITS, he_normal=True),
-    *language.lstm_weights(draw, UNITS, UNITS, he_normal=True),
-    *(draw.glorot_uniform(UNITS, WORDS), layers.zeros(WORDS)),
-  )
+def build_model(lstm, depth=2):
+  """LSTMs in a row: two, as Shakespeare's, or one."""
+  draw, sizes = layers.Initializer(0), [5, *[UNITS] * depth]
+  lstms = [language.lstm_weights(draw, *pair, he_normal=True) for pair in itertools.pairwise(sizes)]
+  last = draw.glorot_uniform(UNITS, WORDS), layers.zeros(WORDS)
+  weights = draw.uniform(0.05, WORDS, 5), *itertools.chain(*lstms), *last
 
   def run(weights, h, layer):
-    h = layer(layer(h, *weights[:3]), *weights[3:6])
-    return language.dense_rows(h, *weights[6:])
+    for i in range(depth):
+      h = layer(h, *weights[3 * i : 3 * i + 3])
+    return language.dense_rows(h, *weights[3 * depth :])
 
   return language.build_model(weights, run, STEPS, {'accuracy': [0]}, 'published', lstm)
 
@@ -71,8 +71,8 @@ def test_gradients_and_metrics_are_those_of_tensorflows_operations(in_group):
 
 @pytest.mark.xdist_group('ray')
 def test_workers_load_the_operations_and_give_the_same_bits(ray_workers, graph):
-  process = algorithms.build_fed_avgm(
-    build_model('compiled'),
+  process = algorithms.build_fed_avg(
+    build_model('compiled', depth=1),
     client_learning_rate=0.5,
     training=ClientTraining(batching=batching.Batching(4, 2)),
   )
@@ -88,7 +88,7 @@ def test_only_training_has_the_operations_and_needs_a_compiler(monkeypatch):
   model = build_model('compiled')
   x, weights = tf.ones([2, STEPS], tf.int32), [tf.constant(w) for w in model.initial_weights[0]]
   for training in (True, False):
-    graph = tf.function(lambda t=training: model.forward(weights, x, t, None))
+    graph = tf.function(lambda t=training: model.forward(weights, x, t, None), autograph=False)
     operations = graph.get_concrete_function().graph.as_graph_def().node
     assert any(node.op.startswith(library.PREFIX) for node in operations) == training
   monkeypatch.setattr(library, 'load', no_library)

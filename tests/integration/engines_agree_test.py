@@ -30,6 +30,15 @@ def test_learning_process(native, graph, name):
   assert_same_rounds(native, graph, process, processes.cohorts())
 
 
+@pytest.mark.parametrize('name', processes.AGGREGATORS)
+def test_aggregator(native, graph, name):
+  types = tff.types.to_type((tff.types.TensorType(np.float32, (3,)), np.float32))
+  process = processes.AGGREGATORS[name]().create(types)
+  rng = np.random.default_rng(0)
+  updates = [(s * rng.normal(size=3).astype('f'), np.float32(s)) for s in (0.5, 1, 20, 0.1, 2)]
+  assert_same_rounds(native, graph, process, [updates[:3], updates[3:]])
+
+
 def test_k_means(native, graph):
   process = tff.learning.algorithms.build_fed_kmeans(2, (5,), random_seed=(1, 2))
   points = [list(processes.examples(i, 6)['x']) for i in range(3)]

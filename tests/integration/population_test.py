@@ -17,7 +17,13 @@ STEPS = [2 * -(-n // 4) for n in small_problem.NUM_EXAMPLES]
 
 def build(batching=BATCHING):
   rate = schedules.RoundDecay(0.2, factor=0.9)
-  return small_problem.process('scaffold_m', rate, batching=batching, client_weighting='uniform')
+  return small_problem.process(
+    'scaffold_m',
+    rate,
+    small_problem.linear_model,
+    batching=batching,
+    client_weighting='uniform',
+  )
 
 
 def test_limits_beyond_all_steps_change_no_bit_and_nobody_changes_nothing(graph):

@@ -1,12 +1,14 @@
 """Mixed precision and XLA change a round by no more than their rounding."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.helpers import processes, small_problem
 from tff_adaptive import algorithms, corrections, models
-from tff_adaptive.client import Batching, ClientTraining, local_training, model_adapters
+from tff_adaptive.client import Batching, ClientTraining
 from tff_adaptive.models import mixed_precision
 from tff_adaptive_tasks.models import resnet
 
@@ -76,30 +78,27 @@ def test_compiled_steps_are_equal(in_group, monkeypatch):
     return function(*arguments, **options)
 
   monkeypatch.setattr(tf, 'function', noted)
-  model = model_adapters.wrap(small_problem.model())
+  model = small_problem.linear_model()
   elements = [
     {name: tf.constant(value) for name, value in small_problem.element(client, i)[0].items()}
     for i, client in enumerate(small_problem.clients()[:2])
   ]
-  h = tuple(0.1 + tf.zeros_like(w) for w in model.initial_weights().trainable)
-  state = {'h': tuple(tf.stack([w, w]) for w in h) if in_group else h}
-
-  def train(is_compiled):
-    return local_training.train(
-      model,
-      ClientTraining(batching=Batching(4, 2), weight_decay=0.01, clip_norm=0.5, xla=is_compiled),
-      corrections.ScaffoldM(6),
-      weights=model.initial_weights(),
-      data=elements if in_group else tf.data.Dataset.from_tensors(elements[1]),
-      client_state=state,
-      message=local_training.Message(
-        tf.constant(1), tf.constant(0.1), tuple(map(tf.zeros_like, h))
-      ),
-    )
-
-  wanted = train(False)
+  h = tuple(0.1 + tf.zeros_like(w) for w in model.initial_weights[0])
+  train = functools.partial(
+    small_problem.train_locally,
+    elements if in_group else elements[1],
+    model,
+    corrections.ScaffoldM(6),
+    {'h': tuple(tf.stack([w, w]) for w in h) if in_group else h},
+    tuple(map(tf.zeros_like, h)),
+    rate=0.1,
+    batching=Batching(4, 2),
+    weight_decay=0.01,
+    clip_norm=0.5,
+  )
+  wanted = train()
   assert not any(options.get('jit_compile') for options in made)
-  found = train(True)
+  found = train(xla=True)
   assert any(options.get('jit_compile') for options in made)
   for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(wanted)):
     np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
