@@ -40,7 +40,7 @@ def digest(name, context):
 
 
 def test_clients_at_the_same_time_one_processor_and_two_threads_give_the_same_bits():
-  names = ['fed_yogi', 'ada_best']
+  names = ['fed_avg', 'ada_best']
   expected = [digest(name, engine.GraphContext(parallel_clients=1)) for name in names]
   assert [digest(name, engine.GraphContext(parallel_clients=3)) for name in names] == expected
   root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
