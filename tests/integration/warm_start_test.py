@@ -5,7 +5,6 @@ import os
 import shutil
 
 import numpy as np
-import pytest
 
 import tff_adaptive_tasks as tasks
 from scripts import export, train
@@ -15,24 +14,12 @@ from tff_adaptive.runs import run as run_lib
 FLAGS = ('--task=least_squares', '--algorithm=fed_avg', '--rounds=2', '--rounds_per_evaluation=1')
 
 
-@pytest.fixture(scope='module', autouse=True)
-def _no_figures():
-  with fakes.no_figures():
-    yield
-
-
-@pytest.fixture(scope='module')
-def first(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('runs') / 'first'
-  assert train.main(['train.py', *FLAGS, f'--output_dir={folder}']) == 0
-  return str(folder)
-
-
-def test_a_run_starts_where_another_ended_and_notices_that_its_start_has_changed(
-  first, tmp_path, capfd
-):
+@fakes.no_figures()
+def test_a_run_starts_where_another_ended_and_notices_that_its_start_has_changed(tmp_path, capfd):
   """Of a file the bytes count, of a run the weights that are read."""
-  model, copied, runs, commands = str(tmp_path / 'npz'), str(tmp_path / 'start'), [], []
+  first, model, copied = (str(tmp_path / name) for name in ('first', 'npz', 'start'))
+  runs, commands = [], []
+  assert train.main(['train.py', *FLAGS, f'--output_dir={first}']) == 0
   assert export.main(['export.py', first, '--format=npz', f'--output={model}']) == 0
   shutil.copytree(first, copied)
   file = os.path.join(model, 'model.npz')
