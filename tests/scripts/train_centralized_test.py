@@ -13,32 +13,33 @@ _columns = fakes.rows
 
 
 def _centralized(folder, *more):
-  flags = ['--optimizer=adam', '--learning_rate=0.01', '--batch_size=50', *more]
+  flags = ['--task=synthetic', '--task_option=num_clients=3', '--optimizer=adam']
+  flags += ['--learning_rate=0.01', '--batch_size=50', *more]
   with fakes.no_figures():
     return train_centralized.main(['train_centralized.py', f'--output_dir={folder}', *flags])
 
 
-def test_centralised_runs_learn_and_resume_to_the_same_numbers(tmp_path, capsys):
-  whole, halves = tmp_path / 'whole', tmp_path / 'halves'
-  assert _centralized(whole, '--epochs=3') == 0
-  assert '| centralized | 1 | 3 |' in capsys.readouterr().out
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+  """The folder of a complete run."""
+  folder = tmp_path_factory.mktemp('runs') / 'whole'
+  assert _centralized(folder, '--epochs=3') == 0
+  return folder
+
+
+def test_a_run_learns_and_what_is_complete_stands_for_the_same_settings_only(whole, capsys):
   rows = _columns(whole / 'adam_0.01')
   assert float(rows[-1]['validation_accuracy']) > float(rows[0]['validation_accuracy']) + 0.3
   assert (whole / 'centralized.md').exists()
-  assert _centralized(halves, '--epochs=2') == 0
-  assert _centralized(halves, '--epochs=3') == 0
-  assert _columns(halves / 'adam_0.01') == _columns(whole / 'adam_0.01')
-  with open(halves / 'adam_0.01' / 'config.json') as file:
-    assert json.load(file)['changes'][0]['rounds'] == [2, 3]
   before = (whole / 'adam_0.01' / 'config.json').read_bytes()
   assert _centralized(whole, '--epochs=2') == 2
   assert 'has done 3 rounds already' in capsys.readouterr().err
   assert (whole / 'adam_0.01' / 'config.json').read_bytes() == before
-  # What is complete stands for the same settings only.
-  capsys.readouterr()
+  assert _centralized(whole, '--epochs=3') == 0
+  assert '| centralized | 1 | 3 |' in capsys.readouterr().out
   for flag, words in (
     ('--seed=1', '--seed was 0 and is now 1'),
-    ('--task=least_squares', "--task was 'digits' and is now 'least_squares'"),
+    ('--task=least_squares', "--task was 'synthetic' and is now 'least_squares'"),
     ('--tau=0.5', '--tau was 0.001 and is now 0.5'),
   ):
     assert _centralized(whole, '--epochs=3', flag) == 2
@@ -48,39 +49,43 @@ def test_centralised_runs_learn_and_resume_to_the_same_numbers(tmp_path, capsys)
     assert captured.out == ''
 
 
-def test_the_optimizers_state_lasts_from_epoch_to_epoch(tmp_path):
-  # One step an epoch: the first is that of SGD, the second has the momentum of the first.
-  more = ['--optimizer=sgd,sgdm', '--learning_rate=0.1', '--batch_size=100000', '--epochs=2']
-  assert _centralized(tmp_path, *more) == 0
-  sgd, sgdm = (_columns(tmp_path / f'{name}_0.1') for name in ('sgd', 'sgdm'))
-  assert sgd[1]['validation_loss'] == sgdm[1]['validation_loss']
-  assert sgd[2]['validation_loss'] != sgdm[2]['validation_loss']
-
-
-def test_a_run_on_a_file_that_was_changed_is_not_resumed(tmp_path, monkeypatch, capsys):
-  text = 'import tff_adaptive_tasks as tasks\n'
-  text += 'def load(data_dir, seed):\n  return tasks.load("least_squares", seed=seed)\n'
+def test_a_run_resumes_to_the_same_numbers_while_its_file_is_the_same(
+  whole, tmp_path, monkeypatch, capsys
+):
+  text = 'import tff_adaptive_tasks as tasks\ndef load(data_dir, seed, num_clients: int):\n'
+  text += '  return tasks.load("synthetic", seed=seed, num_clients=num_clients)\n'
   monkeypatch.chdir(tmp_path)
-  for path, more, epochs, code in (
-    (f'{tmp_path}/mine.py', '', 1, 0),
-    ('mine.py', '', 2, 0),  # The same file.
-    ('mine.py', '# Changed.\n', 2, 2),
-    ('mine.py', '# Changed.\n', 3, 2),
+  path = f'{tmp_path}/mine.py'
+  for named, more, epochs, code in (
+    (path, '', 2, 0),
+    (path, '# Changed.\n', 2, 2),
+    (path, '# Changed.\n', 3, 2),
+    ('mine.py', '', 3, 0),  # The same file.
   ):
     (tmp_path / 'mine.py').write_text(text + more)
-    assert _centralized('x', f'--task={path}:load', f'--epochs={epochs}') == code
-  assert f"the file of --task, '{tmp_path}/mine.py', was changed since" in capsys.readouterr().err
+    assert _centralized('x', f'--task={named}:load', f'--epochs={epochs}') == code
+  assert f"the file of --task, '{path}', was changed since" in capsys.readouterr().err
+  assert _columns('x/adam_0.01') == _columns(whole / 'adam_0.01')
+  with open('x/adam_0.01/config.json') as file:
+    assert json.load(file)['changes'][0]['rounds'] == [2, 3]
 
 
-def test_a_centralised_baseline_of_a_task_without_accuracy_says_no_more_than_its_table(tmp_path):
+def test_optimizers_keep_their_state_and_a_task_without_accuracy_says_no_more_than_its_table(
+  tmp_path,
+):
   command = [*fresh.python(), train_centralized.__file__, '--task=least_squares', '--epochs=2']
-  command += ['--optimizer=sgd,adam', '--learning_rate=0.001', f'--output_dir={tmp_path}/x']
+  command += ['--optimizer=sgd,sgdm', '--learning_rate=0.1', f'--output_dir={tmp_path}/x']
+  command.append('--task_option=num_clients=1')  # Its rows are one batch.
   done = subprocess.run(command, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
-  for words in ('validation loss', '| optimizer=adam |', '| optimizer=sgd |'):
+  for words in ('validation loss', '| optimizer=sgdm |', '| optimizer=sgd |'):
     assert words in done.stdout
-  settings = json.loads((tmp_path / 'x' / 'adam_0.001' / 'config.json').read_text())['settings']
+  settings = json.loads((tmp_path / 'x' / 'sgd_0.1' / 'config.json').read_text())['settings']
   assert settings['batch_size'] == catalog.sizes('least_squares')['batch_size']
+  # Of one step an epoch the first is that of SGD, the second has the momentum of the first.
+  sgd, sgdm = (_columns(tmp_path / 'x' / f'{name}_0.1') for name in ('sgd', 'sgdm'))
+  assert sgd[1]['validation_loss'] == sgdm[1]['validation_loss']
+  assert sgd[2]['validation_loss'] != sgdm[2]['validation_loss']
   assert 'Exception ignored' not in done.stderr  # TFF's own clean-up.
   assert 'Traceback' not in done.stderr
 
