@@ -20,7 +20,9 @@ _SCRIPT = os.path.join(os.path.dirname(train.__file__), 'train.py')
 _ROUNDS = 110  # So many that a run goes on for seconds after a row that is waited for.
 _CLIENTS = 4
 _FLAGS = (
-  '--task=digits',
+  '--task=synthetic',
+  '--client_epochs=1',
+  '--max_examples_per_client=30',
   '--algorithm=ada_best',
   '--server_optimizer=yogi',
   '--client_state_store=shards',
@@ -40,7 +42,7 @@ _rows = fakes.rows
 def whole(tmp_path_factory):
   """An uninterrupted run's folder."""
   folder = str(tmp_path_factory.mktemp('runs') / 'whole')
-  with contextlib.redirect_stdout(io.StringIO()) as output:
+  with contextlib.redirect_stdout(io.StringIO()) as output, fakes.no_figures():
     assert train.main(['train.py', *_FLAGS, f'--output_dir={folder}']) == 0
   assert 'validation_accuracy' in output.getvalue()
   assert '(15 evaluations)' in ' '.join(output.getvalue().split())
@@ -100,17 +102,16 @@ def test_the_folder_holds_what_is_promised(whole):
   with open(os.path.join(whole, 'config.json')) as file:
     config = json.load(file)
   assert config['settings']['tau'] == 1e-3
-  assert config['data']['clients'] == 60
+  assert config['data']['clients'] == 30
   assert set(config['versions']) >= {'python', 'tensorflow', 'tensorflow-federated', 'numpy'}
-  assert config['num_parameters'] == 79_510
+  assert config['num_parameters'] == 610
   with open(os.path.join(whole, 'summary.json')) as file:
     summary = json.load(file)
   assert summary['is_complete']
-  assert summary['last']['validation_accuracy'] > 0.9
+  assert summary['last']['validation_accuracy'] > 0.6
   assert summary['evaluations_averaged'] == 15  # 14, 21, ... 105 and 110.
-  # scikit-learn's 1,438 images over 60 clients are 3 batches of 10 each.
-  assert summary['totals']['megabytes_up'] == pytest.approx(_ROUNDS * _CLIENTS * 79_510 * 4e-6)
-  assert summary['totals']['local_steps'] == _ROUNDS * _CLIENTS * 3
+  assert summary['totals']['megabytes_up'] == pytest.approx(_ROUNDS * _CLIENTS * 610 * 4e-6)
+  assert summary['totals']['local_steps'] == _ROUNDS * _CLIENTS * 3  # Batches of 10.
   assert {'curves.png', 'tensorboard', 'checkpoints'} <= set(os.listdir(whole))
   columns = _rows(whole)[0]
   for name in ('validation_loss', 'inference_accuracy', 'h_norm', 'first_time_clients'):
