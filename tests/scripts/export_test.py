@@ -86,7 +86,7 @@ def test_a_run_is_exported_from_any_folder_without_what_it_held_out_while_its_fi
   (tmp_path / 'there' / 'data').mkdir(parents=True)
   (tmp_path / 'there' / 'my_task.py').write_text(
     'import os\n\nimport tff_adaptive_tasks as tasks\n\n\ndef load(data_dir, seed):\n'
-    "  assert os.path.isdir(data_dir)\n  return tasks.load('digits', seed=seed)\n"
+    "  assert os.path.isdir(data_dir)\n  return tasks.load('least_squares', seed=seed)\n"
   )
   monkeypatch.chdir(tmp_path / 'there')
   paths = ['--task=my_task.py:load', '--data_dir=data']
@@ -98,15 +98,15 @@ def test_a_run_is_exported_from_any_folder_without_what_it_held_out_while_its_fi
   assert export.main(['export.py', 'there/run', '--output=export']) == 0
   # From the file beside the SavedModel.
   start = ['--initial_weights=export', '--rounds=1', '--clients_per_round=2', '--output_dir=next']
-  assert train.main(['train.py', '--task=digits', *start]) == 0
+  assert train.main(['train.py', '--task=least_squares', *start]) == 0
   for folder in ('there/run', 'there/central/sgd_0.1'):
     run = tasks.load_run(folder)
     assert run.settings['data_dir'] == str(tmp_path / 'there' / 'data')
-    last = run.rows[-1]['validation_accuracy']
-    assert run.evaluate()['accuracy'] == pytest.approx(last, abs=1e-6)
+    last = run.rows[-1]['validation_loss']
+    assert run.evaluate()['loss'] == pytest.approx(last, abs=1e-6)
   run = tasks.load_run('there/run')
   data = run.config['data']
-  assert len(run.task().train.client_ids) == data['clients'] == 60 - data['unseen_clients']
+  assert len(run.task().train.client_ids) == data['clients'] == 5 - data['unseen_clients']
   with open('there/my_task.py', 'a') as file:
     file.write('# Changed.\n')
   assert export.main(['export.py', 'there/run', '--output=again']) == 2
