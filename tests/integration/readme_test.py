@@ -10,7 +10,7 @@ import yaml
 
 import tff_adaptive
 import tff_adaptive_tasks as tasks
-from tests.helpers import small_problem
+from tests.helpers import oracle, oracle_methods, small_problem
 from tff_adaptive import algorithms, client, engine, population, registry
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -62,14 +62,16 @@ def test_a_task_of_ones_own(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-  'number, name, values, own, up',
+  'number, name, kind, options, own, together, up',
   [
-    (0, 'fed_cm', {'alpha': 0.3}, {'alpha': 0.3}, 2),
-    (1, 'fed_nova', {'local_momentum': 0.5}, {'rho': 0.5}, 1 + 1 / 39),
-    (2, 'fed_exp', {'eps': 0.01}, {'eps': 0.01}, 1 + 1 / 39),
+    (0, 'fed_cm', oracle_methods.FedCM, {'alpha': 0.3}, {'alpha': 0.3}, 3, 2),
+    (1, 'fed_nova', oracle_methods.FedNova, {'local_momentum': 0.5}, {'rho': 0.5}, 1, 1 + 1 / 39),
+    (2, 'fed_exp', oracle_methods.FedExP, {'eps': 0.01}, {'eps': 0.01}, 1, 1 + 1 / 39),
   ],
 )
-def test_the_guides_files_are_the_packages_algorithms(tmp_path, number, name, values, own, up):
+def test_the_guides_files_follow_the_papers(
+  tmp_path, number, name, kind, options, own, together, up
+):
   pages = (GUIDE / f'own_algorithms{more}.md' for more in ('', '_more'))
   texts = [re.findall(r'```python\n(.*?)```', page.read_text('utf-8'), re.DOTALL) for page in pages]
   text = [*texts[0][:1], *texts[1]][number]
@@ -78,27 +80,31 @@ def test_the_guides_files_are_the_packages_algorithms(tmp_path, number, name, va
   spec = f'{tmp_path}/mine.py:' + re.search(r'class (\w+)', text)[1]
   assert registry.algorithm(spec).name == f'my_{name}'
   assert algorithms.counts(spec, small_problem.model()).up == pytest.approx(up)
-  runs = []
-  for algorithm, chosen, groups in (
-    (name, values, [1]),
-    (spec, own, [1, 3] if number == 0 else [1]),
-  ):
-    process = algorithms.build_process(
-      algorithm,
-      small_problem.model(),
-      values=chosen,
-      client_learning_rate=0.2,
-      client_weighting='examples',
-      training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4)),
-    )
-    for group in groups:
-      with engine.graph_context(clients_per_step=group):
-        run = small_problem.Run(process, small_problem.clients())
-        runs.append(run.rounds([[0, 1, 4], [0, 5, 4]]))
-  for run in runs[1:]:
-    np.testing.assert_allclose(run.theta, runs[0].theta, atol=2e-6)
-    if name == 'fed_exp':
-      np.testing.assert_allclose(run.theta_bar, runs[0].theta_bar, atol=2e-6)
+  process = algorithms.build_process(
+    spec,
+    small_problem.model(),
+    values=own,
+    client_learning_rate=0.2,
+    client_weighting='examples',
+    training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4, shuffle=False)),
+  )
+  expected = kind(
+    small_problem.theta_0(),
+    small_problem.clients(),
+    server=oracle.Sgd(1.0),
+    eta_l=lambda t: 0.2,
+    batch_size=4,
+    by_examples=True,
+    **options,
+  )
+  with engine.graph_context(clients_per_step=together):
+    run = small_problem.Run(process, small_problem.clients())
+    for cohort in ([0, 1, 4], [0, 5, 4]):
+      run.round(cohort)
+      expected.round(cohort)
+  np.testing.assert_allclose(run.theta, expected.theta, atol=2e-6)
+  if name == 'fed_exp':
+    np.testing.assert_allclose(run.theta_bar, expected.theta_bar, atol=2e-6)
 
 
 def test_a_state_of_the_clients():
@@ -152,7 +158,7 @@ def test_asynchronous_training():
 
 def test_no_other_page_has_examples_that_nothing_runs():
   run = {'tff_program', 'tasks', 'own_algorithms', 'population', 'asynchronous'}
-  run |= {'own_algorithms_more'}  # By test_the_guides_files_are_the_packages_algorithms.
+  run |= {'own_algorithms_more'}  # By test_the_guides_files_follow_the_papers.
   run |= {'own_data', 'export'}  # By tests/scripts/export_test.py.
   pages = {page.stem for page in GUIDE.glob('*.md') if '```python' in page.read_text('utf-8')}
   assert pages == run
