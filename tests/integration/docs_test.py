@@ -4,9 +4,10 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 
 import pytest
+
+from tests.helpers import fresh
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [
@@ -24,7 +25,7 @@ def site(tmp_path_factory):
   """The built site."""
   folder = tmp_path_factory.mktemp('site')
   result = subprocess.run(
-    [sys.executable, '-m', 'mkdocs', 'build', '--strict', '--site-dir', str(folder)],
+    [*fresh.python(), '-m', 'mkdocs', 'build', '--strict', '--site-dir', str(folder)],
     cwd=ROOT,
     env={**os.environ, 'NO_MKDOCS_2_WARNING': '1'},
     capture_output=True,

@@ -2,10 +2,12 @@
 
 import copy
 import json
+from unittest import mock
 
 import pytest
 
 from docs.tools import notebook_pages, notebooks
+from tests.helpers import fresh
 
 
 @pytest.fixture(scope='module')
@@ -13,11 +15,19 @@ def kernel(tmp_path_factory):
   """One Python for all: it imports TensorFlow Federated once."""
   try:
     from IPython.core import interactiveshell  # noqa: F401
+    from jupyter_client import manager
   except ImportError as error:
     pytest.skip(f'IPython cannot be imported ({error}): make env installs one that can')
+
+  class Forked(manager.KernelManager):
+    def format_kernel_cmd(self, extra_arguments=None):
+      _, *command = super().format_kernel_cmd(extra_arguments)
+      return [*fresh.python(), *command]
+
   folder = tmp_path_factory.mktemp('notebooks') / 'start'
   folder.mkdir()
-  kernel = notebooks.start_kernel(str(folder))
+  with mock.patch.object(manager, 'KernelManager', Forked):
+    kernel = notebooks.start_kernel(str(folder))
   yield kernel
   kernel.shutdown_kernel(now=True)
 
