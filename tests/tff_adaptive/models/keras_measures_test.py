@@ -70,7 +70,7 @@ def test_values_are_those_of_keras(case):
     model.initial_weights[0], collections.OrderedDict(x=x, y=y)
   )
   reference = model.to_keras(model.initial_weights[0])
-  reference.compile(loss=loss, metrics=metrics)
+  reference.compile(loss=loss, metrics=metrics, run_eagerly=True)
   expected = reference.evaluate(x, y, verbose=0, return_dict=True)
   assert len(found) == len(expected)
   for value, wanted in zip(found.values(), expected.values()):
