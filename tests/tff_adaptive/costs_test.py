@@ -60,3 +60,5 @@ def test_clients_that_take_fewer_steps_and_clients_that_only_receive():
 def test_bad_values_are_refused(arguments, message):
   with pytest.raises(ValueError, match=message):
     costs.CostModel(registry.Counts(), *arguments)
+  with pytest.raises(TypeError, match='counts must be of the class Counts'):
+    costs.CostModel(arguments, 1, 1)

@@ -16,7 +16,8 @@ def test_a_source_is_asked_once_and_in_order():
   source = _Source()
   values = [client_references.ClientReference(source, key) for key in (3, 1, 2)]
   assert client_references.resolve(values) == [30, 10, 20]
-  assert source.asked == [[3, 1, 2]]
+  assert client_references.resolve(values[:1]) == [30]
+  assert source.asked == [[3, 1, 2], [3]]
 
 
 def test_values_and_references_to_several_sources_are_no_references():

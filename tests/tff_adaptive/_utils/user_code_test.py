@@ -88,8 +88,8 @@ def divide():
 def wrapped():
   try:
     divide()
-  except ZeroDivisionError as error:
-    raise RuntimeError('more') from error
+  except ZeroDivisionError:
+    raise RuntimeError('more')
 """
   path = _write(tmp_path, text)
   for name in ('divide', 'wrapped'):

@@ -101,6 +101,7 @@ def test_ids_that_do_not_fit_a_trace_are_counted():
     " never drawn: 5 of the run's 6 clients."
   )
   assert trace.unmatched(['c0', 'x', 'y']) is None
+  assert None not in [trace.unmatched(['c0', *more]) for more in ('x', 'xyz')]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +112,7 @@ def test_ids_that_do_not_fit_a_trace_are_counted():
     (lambda: population.Diurnal(unit='days'), 'rounds, hours'),
     (lambda: population.Diurnal(phases={'c0': 1.0}), r'in \[0, 1\)'),
     (lambda: population.Trace({'c0': [(5, 5)]}), 'from 5 until 5'),
+    (lambda: population.Trace({'c0': [(5, np.inf)]}), 'from 5 until inf'),
     (lambda: population.Trace({'c0': [(1.6e9, 1.7e9)]}), 'begins at 1600000000, years after'),
     (lambda: population.Independent({'c0': 1.0}).bind(IDS, 0), '5 of 6 clients have no probab'),
     (lambda: population.Independent(dict.fromkeys(IDS, 0)).bind(IDS, 0), 'nobody would ever'),

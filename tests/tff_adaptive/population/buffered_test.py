@@ -86,6 +86,7 @@ def test_a_step_depends_on_its_number_alone_however_it_is_come_to():
   there = [str(plan) for plan in plans(run, 40)]
   assert [str(run.plan(t)) for t in (40, 5, 17)] == [there[39], there[4], there[16]]
   assert all(len(set(plan.positions.tolist())) == 3 for plan in plans(run, 40))
+  assert not any(plan.staleness_dropped for plan in plans(run, 40))  # Who fails is not stale.
 
 
 @pytest.mark.parametrize(

@@ -130,12 +130,13 @@ def test_what_is_recorded_of_it_is_plain_and_tells_apart():
   assert record()['availability'] == {'kind': 'Always'}
   found = [
     record(),
-    *(record(availability=population.Independent({'a': p})) for p in (0.5, 0.25)),
+    *(record(availability=population.Independent({'a': p, 'b': 0.5})) for p in (0.5, 0.25)),
     record(availability=population.Trace({'a': [(0, 1)]})),
     record(speed=speed(1.0)),
     record(round_deadline=3.0),
   ]
   assert len({json.dumps(each) for each in found}) == len(found)
+  assert record(availability=population.Independent({'b': 0.5, 'a': 0.25})) == found[2]
   assert record(round_deadline=np.float32(3), over_select=np.int64(2)) == record(
     round_deadline=3.0, over_select=2
   )

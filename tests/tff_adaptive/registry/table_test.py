@@ -21,10 +21,24 @@ HYPERPARAMETERS = [
   for h in entry.hyperparameters
 ]
 
-# As published: the others weigh clients by their examples.
-UNIFORM = (
-  'ada_best diloco fed_cm fed_dyn fed_exp fed_gamma fed_speed mo_fed_sam'
-  ' scaffnew scaffold scaffold_m'
+# As published. Of an algorithm: uniform weights, whether it assumes SGD or sends more than its
+# update, counted costs, hyperparameters, settings; of an optimizer also the rate.
+PUBLISHED = (
+  """fed_avg; fed_avgm; fed_adagrad; fed_adam; fed_yogi; fed_prox 0.02; scaffold uniform sgd more 2;
+  scaffold_m uniform sgd more 2:1; fed_dyn uniform 0.02 False; ada_best uniform 1:1 0.02 False 0.96
+  1.0; fed_nova sgd more 0.0 0.0; fed_cm uniform sgd more 2:1 0.1; fed_exp uniform more 0.001;
+  mime_lite sgd more sgdm 0.9 0.99 0.001; mime sgd more sgdm 0.9 0.99 0.001; delta_sgd sgd 2.0 0.1;
+  scaffnew uniform sgd 1.0 10 True; fed_sam 0.05; mo_fed_sam uniform sgd more 2:1 0.1 0.05;
+  fed_gamma uniform sgd more 2 0.05; fed_speed uniform 0.1 False 0.1; diloco uniform adamw
+  ('beta1=0.9', 'beta2=0.95', 'decay=0.1') keep 1.0 0.7; fed_ada2 adagrad; fed_lalr amsgrad
+  average""",
+  """sgd None; sgdm 0.9 None; adagrad 0.001 0.0 None None; adam 0.001 0.9 0.99 False None None;
+  yogi 0.001 0.9 0.99 False None None; nesterov 0.9 0.7; lamb 0.9 0.999 1e-06 0.0 0.01;
+  lion 0.9 0.99 0.0 0.001""",
+  """sgd None; sgdm 0.9 0.01; nesterov 0.9 0.01; adagrad 1e-07 0.0 0.01; adam 0.9 0.999 1e-08 0.001;
+  amsgrad 0.9 0.999 1e-08 0.001; adamw 0.9 0.999 1e-08 0.01 0.001; lion 0.9 0.99 0.0 0.0001; muon
+  0.95 0.999 1e-08 0.0 0.001""",
+  'constant 0; inv_sqrt 0; exp_decay 0.1 500 0; round_decay 0.998 0; diminishing 1.0 1 0',
 )
 
 CORRECTION = """
@@ -55,9 +69,29 @@ def _write(folder, text):
   return str(path)
 
 
-def test_averages_are_weighted_as_published():
-  found = {name for name, a in registry.ALGORITHMS.items() if a.client_weighting == 'uniform'}
-  assert found == {*UNIFORM.split()}
+@pytest.mark.parametrize('table, wanted', zip(TABLES, PUBLISHED))
+def test_entries_are_as_published_and_can_be_keys(table, wanted):
+  found = []
+  for name, entry in table.items():
+    words, settings = [], ()
+    if isinstance(entry, registry.Algorithm):
+      facts = {'uniform': entry.client_weighting == 'uniform', 'sgd': entry.assumes_sgd}
+      words = [word for word, holds in {**facts, 'more': entry.uploads}.items() if holds]
+      counts, settings = entry.counts and entry.counts({}), entry.settings.values()
+      words += [f'{counts.down}:{counts.up}'] if counts else []
+    rate = [entry.rate] if isinstance(entry, registry.ServerOptimizer) else []
+    found.append(' '.join(map(str, [name, *words, *entry.values({}).values(), *settings, *rate])))
+    assert entry in {entry}
+  assert '; '.join(found) == ' '.join(wanted.split())
+
+
+@pytest.mark.parametrize(
+  'name, taken', [('fed_yogi', 'yogi'), ('fed_avg', 'sgd nesterov lamb lion')]
+)
+def test_an_algorithm_of_one_optimizer_takes_no_other(name, taken):
+  entry = registry.algorithm(name)
+  assert [s for s in registry.SERVER_OPTIMIZERS if registry.takes(entry, s)] == taken.split()
+  assert registry.takes(entry, None)
 
 
 @pytest.mark.parametrize('h', HYPERPARAMETERS)
@@ -108,13 +142,8 @@ def test_a_schedules_entry_is_that_of_its_class(name):
 def test_defaults_depend_on_the_server_optimizer_where_they_do():
   ada_best = registry.algorithm('ada_best')
   assert (ada_best.default('beta'), ada_best.default('beta', 'yogi')) == (0.96, 0.2)
-  assert ada_best.values({'mu': 0.5, 'beta': None}, 'adagrad') == {
-    'mu': 0.5,
-    'scale_mu': False,
-    'beta': 0.8,
-    'beta_decay': 1.0,
-  }
-  assert registry.server_optimizer('adagrad').default('beta1') == 0.0
+  values = ada_best.values({'mu': 0.5, 'beta': None}, 'adagrad')
+  assert values == {'mu': 0.5, 'scale_mu': False, 'beta': 0.8, 'beta_decay': 1.0}
   with pytest.raises(KeyError, match='tau'):
     ada_best.default('tau')
 
@@ -147,7 +176,7 @@ def test_a_users_correction_becomes_an_entry(tmp_path):
   assert type(entry.default('strength')) is type(entry.values({'strength': 3})['strength']) is float
   assert [h.help for h in entry.hyperparameters][:2] == ['How hard', 'every']
   assert (entry.is_stateful, entry.client_weighting) == (True, 'uniform')
-  assert entry.source.path == path
+  assert (entry.source.path, entry.uploads) == (path, '')
   made = entry.correction.configure(
     entry.values({'strength': 3.0}), corrections.RegisteredClients(7, 1.0)
   )
@@ -207,13 +236,13 @@ def test_a_correction_that_does_not_serve_is_refused_in_one_line(tmp_path, old, 
 def test_a_users_function_becomes_a_server_optimizer(tmp_path):
   text = """
 from tff_adaptive import optimizers
-def build_fast(learning_rate, momentum=0.5, *, steps: int = 3, on: bool = False, tau: float = 1):
+def build_fast(learning_rate, momentum=0.5, *, n: float | int = 3, on=False, tau: float = 1):
   'SGD, but fast.'
   return optimizers.build_sgdm(learning_rate, momentum)
 """
   entry = registry.server_optimizer(f'{_write(tmp_path, text)}:build_fast')
   assert (entry.name, entry.description) == ('fast', 'SGD, but fast')
-  assert entry.values({}) == {'momentum': 0.5, 'steps': 3, 'on': False, 'tau': 1.0}
+  assert entry.values({}) == {'momentum': 0.5, 'n': 3, 'on': False, 'tau': 1.0}
   assert [h.kind for h in entry.hyperparameters] == [float, int, bool, float]
   assert entry.source.name == 'build_fast'
 

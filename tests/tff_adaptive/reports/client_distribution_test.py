@@ -47,6 +47,7 @@ def test_it_is_of_the_last_evaluation_of_each_run_up_to_its_last_row(tmp_path):
   assert lines[1:5] == ['FedAvg,0.2,0.25', 'FedAvg,0.4,0.5', 'FedAvg,0.4,0.75', 'FedAvg,0.6,1']
   (axes,) = made.figure.axes
   assert [list(line.get_xdata()) for line in axes.lines] == [[0.2, 0.4, 0.4, 0.6], [0.7, 0.9]]
+  assert (axes.get_xlabel(), table.title) == ('accuracy', 'accuracy over clients (unseen)')
 
 
 def test_runs_that_diverged_or_are_not_complete_are_said_to_be(tmp_path):

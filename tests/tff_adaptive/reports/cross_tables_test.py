@@ -21,14 +21,8 @@ def runs_of_table_1(folder, task, data, column='validation_accuracy'):
     for algorithm, figure in zip(ALGORITHMS.values(), entry.figures)
   ]
   start = 0.9 if entry.factor == 1000 else 0.01
-  return run_folders.each(
-    folder / task,
-    ends,
-    column,
-    start=start,
-    task=task,
-    data=dict(zip(('clients', 'examples'), data)),
-  )
+  data = dict(zip(('clients', 'examples'), data))
+  return run_folders.each(folder / task, ends, column, start=start, task=task, data=data)
 
 
 def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
@@ -56,17 +50,9 @@ def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
 
 def of_participation(folder, own, value=0.5, test=0.5, **common):
   """Runs with these settings each, of a task with ten clients."""
-  return run_folders.each(
-    folder,
-    [(value, {'test': {'test_accuracy': test}, **settings}) for settings in own],
-    **{
-      'task': '/s/t.py:load',
-      'task_option': [],
-      'clients_per_round': 1,
-      'data': {'clients': 10},
-      **common,
-    },
-  )
+  ends = [(value, {'test': {'test_accuracy': test}, **settings}) for settings in own]
+  usual = {'task': '/s/t.py:load', 'task_option': [], 'clients_per_round': 1}
+  return run_folders.each(folder, ends, **{**usual, 'data': {'clients': 10}, **common})
 
 
 def by_participation(runs):
@@ -108,6 +94,7 @@ def test_runs_that_diverged_are_counted(tmp_path):
   table = by_participation(runs)
   assert table.rows[0] == ['10 %', 't.py:load', '', '50.00 ± 0.00', 'diverged (1 of 3)']
   assert table.bold == {(0, 3)}
+  assert 'theta-bar' not in table.note
 
 
 def test_corrections_by_server_optimizers(tmp_path):

@@ -1,14 +1,13 @@
 """One table in all formats, with what each needs escaped; numbers in tables."""
 
 import csv
-import dataclasses
 import io
 import math
 import xml.etree.ElementTree as ET
 
 import pytest
 
-from tff_adaptive.reports import report
+from tff_adaptive.reports import figures, report, scores
 
 TABLE = report.Table(
   ['', 'a_b', 'c & d'],
@@ -32,9 +31,9 @@ def test_markdown():
   ]
 
 
-def test_a_report_stays_as_it_was_made():
-  with pytest.raises(dataclasses.FrozenInstanceError):
-    report.Report([TABLE], '').tables = []
+def test_what_a_report_is_made_of_stays_as_it_was_made():
+  for kind in (report.Report, report.Table, figures.Curve, scores.Score):
+    assert kind.__dataclass_params__.frozen
 
 
 def test_a_cell_is_one_line():
@@ -47,11 +46,8 @@ def test_latex_escapes_what_latex_reads():
   assert r'\begin{tabular}{lrr}' in lines
   assert r'   & a\_b & c \& d \\' in lines
   assert r'  x|y & \textbf{1.00 $\pm$ 0.50} & 50 \% \\' in lines
-  assert [line.strip() for line in lines if 'rule' in line] == [
-    r'\toprule',
-    r'\midrule',
-    r'\bottomrule',
-  ]
+  rules = [line.strip() for line in lines if 'rule' in line]
+  assert rules == [r'\toprule', r'\midrule', r'\bottomrule']
   # Every row has as many cells as there are columns.
   assert all(line.replace(r'\&', '').count('&') == 2 for line in lines if line.endswith(r'\\'))
 
@@ -61,6 +57,7 @@ def test_html_holds_the_cells():
   cells = [[''.join(cell.itertext()) for cell in row] for row in root.iter('tr')]
   assert cells == [list(TABLE.heading), *map(list, TABLE.rows)]
   assert [b.text for b in root.iter('b')] == ['1.00 ± 0.50']  # An empty cell is not bold.
+  assert (root.findtext('table/caption'), root.findtext('p')) == (TABLE.title, TABLE.note)
 
 
 @pytest.mark.parametrize(
@@ -104,11 +101,8 @@ def test_small_means_have_significant_digits(values, digits, expected):
 
 
 def test_numbers_have_as_many_digits_as_tell_them_apart():
-  assert report.distinct([0.1, 1.0, 0.0316227], 3) == {
-    0.1: '0.1',
-    1.0: '1',
-    0.0316227: '0.0316',
-  }
+  texts = {0.1: '0.1', 1.0: '1', 0.0316227: '0.0316'}
+  assert report.distinct([*texts], 3) == texts
   assert list(report.distinct([0.12341, 0.12344], 3).values()) == ['0.12341', '0.12344']
   close = (0.1, 0.1 + 2e-17, 0.30000000000000004, 0.3)
   assert len({*report.distinct(close, 3).values()}) == len({*close})

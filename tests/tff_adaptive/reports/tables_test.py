@@ -39,16 +39,12 @@ def test_a_run_that_is_not_complete_is_named_and_one_without_values_refused(tmp_
 
 def test_a_note_names_three_runs_and_says_whether_there_are_more(tmp_path):
   runs = _seeds(tmp_path, 4 * [[0.1, 0.4]])
-  names = [str(tmp_path / str(i)) for i in range(3)]
-  assert _table(runs[:3])[2] == f'Not complete: 3 of 3 runs: {", ".join(_at(names))}.'
-  assert _table(runs)[2] == f'Not complete: 4 of 4 runs: {", ".join(_at(names))} and others.'
+  names = ', '.join(f'{tmp_path / str(i)} (2 of 4 rounds)' for i in range(3))
+  assert _table(runs[:3])[2] == f'Not complete: 3 of 3 runs: {names}.'
+  assert _table(runs)[2] == f'Not complete: 4 of 4 runs: {names} and others.'
 
 
-def _at(names):
-  return [f'{name} (2 of 4 rounds)' for name in names]
-
-
-@pytest.mark.parametrize('end', [math.nan, math.inf, 500.0])
+@pytest.mark.parametrize('end', [math.nan, math.inf, 201.0])
 def test_an_accuracy_of_a_run_whose_loss_diverged_is_in_no_mean(tmp_path, end):
   runs = _seeds(tmp_path, [[0.1, 0.4, 0.8], [0.1, 0.6, 0.6]])
   for row, loss in zip(runs[1].rows, (2.0, 2.0, 2.0, 2.0, end)):
@@ -67,6 +63,8 @@ def test_rows_hold_means_deviations_and_rounds_to_a_target(tmp_path):
   ]
   table = tables.comparison_table(groups, COLUMN, target=0.7)
   assert table.rows[1][5] == '4 (reached by 1 of 2 seeds)'
+  losses = {'a': _seeds(tmp_path / 'c', [[2.0, 1.0, 0.5]], 'validation_loss')}
+  assert tables.comparison_table(losses, 'validation_loss', target=1.0).rows[0][5] == '2'
   with pytest.raises(ValueError, match=r"no values of 'val_acc' .*it has: .*validation_accuracy"):
     tables.comparison_table(groups, 'val_acc')
 
@@ -78,8 +76,15 @@ def test_columns_are_chosen_and_the_title_is_the_tables_caption(tmp_path):
   assert made.tables[0].heading == ['', 'validation accuracy, last', 'rounds to 0.6', 'runs']
   assert made.tables[0].rows == [['a', '0.7000 ± 0.1414', '3 ± 1', '2']]
   assert '\\caption{Digits.}' in made.tables[0].latex()
-  both = tables.comparison(groups, [COLUMN, 'megabytes_up'], title='Digits').tables
-  assert [table.title for table in both] == ['Digits: validation accuracy', 'Digits: megabytes up']
+  options = {'title': 'Digits', 'levels': {'paper': 0.9}, 'log_scale': ['megabytes_up']}
+  made = tables.comparison(groups, [COLUMN, 'megabytes_up'], axis='seconds', **options)
+  titles = [table.title for table in made.tables]
+  assert titles == ['Digits: validation accuracy', 'Digits: megabytes up']
+  assert made.data.startswith('label,round,seconds,')
+  drawn = [(axes.get_xlabel(), axes.get_yscale()) for axes in made.figure.axes]
+  assert drawn == [('seconds of training', scale) for scale in ('linear', 'log')]
+  legend = [text.get_text() for text in made.figure.legends[0].get_texts()]
+  assert (made.figure.get_suptitle(), legend[-1]) == ('Digits', 'paper = 0.9')
   for unknown in ('accuracy', 'reached'):
     with pytest.raises(ValueError, match='give some of runs, rounds, mean, last'):
       tables.comparison(groups, [COLUMN], columns=[unknown])

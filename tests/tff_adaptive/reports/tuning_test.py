@@ -57,13 +57,16 @@ def test_the_figure_has_a_map_each(made):
   maps = [axes for axes in made.figure.axes if axes.images]
   assert {axes.get_title() for axes in maps} == {'FedYogi', 'FedAvg'}
   for axes in maps:
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ['0.01', '0.1', '1']
+    for ticks in (axes.get_xticklabels(), axes.get_yticklabels()):
+      assert [tick.get_text() for tick in ticks] == ['0.01', '0.1', '1']
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ('client rate', 'server rate')
+    assert not axes.yaxis_inverted()
   yogi = next(axes for axes in maps if axes.get_title() == 'FedYogi')
   shown = yogi.images[0].get_array()  # The lowest server rate is the lowest row.
   np.testing.assert_allclose(shown[:2], 100 * np.array(GRID['fed_yogi'][:2]))
   assert shown.mask[2, 2]
-  texts = {(*text.get_position(), text.get_text()) for text in yogi.texts}
-  assert texts >= {(1, 0, '60.0'), (0, 1, '80.0'), (2, 2, 'x')}
+  texts = {(*text.get_position(), text.get_text(), text.get_color()) for text in yogi.texts}
+  assert texts >= {(1, 2, '20.0', 'w'), (1, 1, '90.0', 'k'), (2, 2, 'x', '0.4')}  # Light on dark.
   # One scale for all, of which the worst quarter does not take the colours.
   (scale,) = {axes.images[0].get_clim() for axes in maps}
   assert scale[1] == pytest.approx(90)
@@ -76,7 +79,7 @@ def test_the_numbers_are_there(made):
   rows = list(csv.DictReader(io.StringIO(made.data)))
   assert len(rows) == 18
   row = next(r for r in rows if r['label'] == 'FedAvg' and r['server_learning_rate'] == '0.1')
-  assert (row['client_learning_rate'], row['runs'], row['mean']) == ('0.01', '2', '0.7')
+  assert [row[CLIENT], row['runs'], row['mean'], row['std']] == ['0.01', '2', '0.7', '0.00707107']
 
 
 def test_cells_need_different_seeds_and_rates(tmp_path):
@@ -89,20 +92,24 @@ def test_cells_need_different_seeds_and_rates(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'column, values, best',
+  'column, values, best, colors',
   [
-    ('validation_loss', (0.5, 0.4, math.inf), '0.1 (0.4000)'),
+    ('validation_loss', (0.5, 0.4, math.inf), '0.1 (0.4000)', (0.4, 0.475)),
     # Of those that do equally well the lowest.
-    ('validation_loss', (1.5, 1.5, 1.5), '0.01 (1.5000)'),
-    (COLUMN, (0.5, 0.5, 0.5), '0.01 (50.0)'),
+    ('validation_loss', (1.5, 1.5, 1.5), '0.01 (1.5000)', (1.0, 2.0)),
+    (COLUMN, (0.5, 0.5, 0.5), '0.01 (50.0)', (49.5, 50.5)),
   ],
 )
 def test_of_a_loss_the_least_is_best_and_of_equal_ones_the_lowest_rate(
-  tmp_path, column, values, best
+  tmp_path, column, values, best, colors
 ):
   ends = [(value, {SERVER: rate}) for value, rate in zip(values, (0.01, 0.1, 1.0))]
   found = run_folders.each(tmp_path, ends, column, start=2.0, **{CLIENT: 0.1})
-  assert tuning.by_rates(found, column).tables[-1].rows == [['FedAvg', best]]
+  made = tuning.by_rates(found, column)
+  assert made.tables[-1].rows == [['FedAvg', best]]
+  image = made.figure.axes[0].images[0]  # Good values are light.
+  assert image.get_cmap().name == ('viridis' if column == COLUMN else 'viridis_r')
+  assert image.get_clim() == pytest.approx(colors)
 
 
 def test_algorithms_with_rates_and_tasks_of_their_own_have_maps_of_their_own(tmp_path):

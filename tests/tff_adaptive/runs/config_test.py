@@ -20,7 +20,9 @@ def record(files=(), **settings):
 
 
 def test_a_resumed_run_notes_what_changed(tmp_path):
-  before, now = record(), record(rounds=20, target=0.5)
+  before = record({'start': _SOURCE}, start='a.npz')
+  moved = {'start': {**_SOURCE, 'path': '/b.npz'}}
+  now = record(moved, start='b.npz', rounds=20, target=0.5)
   folder = str(tmp_path / 'new')
   first = before.open(folder, _DATA, 5)
   assert now.open(folder, _DATA, 5) == first == config.read(folder)
@@ -29,11 +31,10 @@ def test_a_resumed_run_notes_what_changed(tmp_path):
   now.note_changes(folder)
   again = config.read(folder)
   (noted,) = again['changes']
-  assert noted == {'when': noted['when'], 'rounds': [10, 20], 'target': [None, 0.5]}
-  assert again['settings'] == now.settings
-  assert {k: v for k, v in again.items() if k not in ('changes', 'settings')} == {
-    k: v for k, v in first.items() if k not in ('changes', 'settings')
-  }
+  changes = {'rounds': [10, 20], 'target': [None, 0.5], 'start': ['a.npz', 'b.npz']}
+  assert noted == {'when': noted['when'], **changes}
+  assert first['change_no_number'] == ['target']
+  assert again == {**first, 'changes': [noted], 'settings': now.settings, 'files': moved}
   now.open(folder, {**_DATA, 'source': 'elsewhere'}, 5)
   with pytest.raises(runs.ResumeError, match='clients was 3 and is now 4'):
     now.open(folder, {**_DATA, 'clients': 4}, 5)
@@ -63,7 +64,7 @@ def test_of_a_users_file_the_content_counts_and_not_its_place():
 
   assert refused('algorithm', 'a/mine.py:Mine', {'path': 'a/mine.py'}) == []
   assert refused('start', 'elsewhere.npz', {'path': 'elsewhere.npz'}) == []
-  assert refused('algorithm', 'b/mine.py:Mine', {'sha256': 'def'}) == [
+  assert refused('algorithm', 'b/mine.py:Mine', {'sha256': 'def', 'path': '/b'}) == [
     "the file of --algorithm, '/a/mine.py', was changed since"
   ]
   assert len(refused('algorithm', 'a/mine.py:Mine', {'sha256': 'def'})) == 1
@@ -115,8 +116,12 @@ def test_a_damaged_file_is_one_line_that_names_it(tmp_path, text, words):
   assert str(caught.value).endswith('restore the file, or name another folder.')
 
 
-def test_where_git_fails_there_is_no_revision(tmp_path, monkeypatch):
-  (tmp_path / 'git').write_text('#!/bin/sh\nexit 1\n')
-  (tmp_path / 'git').chmod(0o755)
+def test_the_revision_is_gits_or_none_where_git_fails(tmp_path, monkeypatch):
   monkeypatch.setenv('PATH', str(tmp_path))
-  assert config._git_revision.__wrapped__() is None
+  monkeypatch.setattr(config, '__file__', str(tmp_path / 'a' / 'runs' / 'config.py'))
+  (tmp_path / '.git').mkdir()
+  scripts = {'exit 1': None, 'echo ab': 'ab+', '[ $3 = status ] || echo ab': 'ab'}
+  for text, revision in scripts.items():
+    (tmp_path / 'git').write_text(f'#!/bin/sh\n{text}\n')
+    (tmp_path / 'git').chmod(0o755)
+    assert config._git_revision.__wrapped__() == revision

@@ -47,12 +47,12 @@ def _of_file(folder, path, sha256=None, name='task', **settings):
 @pytest.mark.parametrize('digests', [('a' * 64, 'b' * 64), (None, None)])
 def test_files_of_one_name_in_two_folders_are_two_settings(tmp_path, name, digests):
   found = [
-    _of_file(tmp_path / str(seed), f'/s{seed}/t.py:binary', digest, name, seed=seed)
+    _of_file(tmp_path / str(seed), f'/s{seed}/t.py:binary', digest, name, seed=seed, mu=None)
     for seed, digest in enumerate(digests)
   ]
   labels = [f'{name}=/s0/t.py:binary', f'{name}=/s1/t.py:binary']
   assert list(groups_lib.group(found)) == labels
-  assert list(groups_lib.group(found, [name])) == labels
+  assert list(groups_lib.group(found, [name, 'mu'])) == labels
 
 
 def test_a_file_that_was_moved_is_one_setting_and_one_that_was_changed_is_two(tmp_path):

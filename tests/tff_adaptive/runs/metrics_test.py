@@ -95,6 +95,7 @@ def test_cells_are_numbers_or_empty_and_a_torn_line_is_left_out(tmp_path):
     ('round,a\n0,abc\n', 'line 2: .*abc'),
     ('round,a\n,1\n', "line 2: 'round'"),
     ('round,a\n0.5,1\n', 'line 2: round 0.5 is not'),
+    ('round,a\n-1,1\n', 'line 2: round -1 is not'),
     ('round,a\n0,1\n0,1\n', 'line 3: round 0 is not after'),
     (b'round,\xff\n', "can't decode byte 0xff"),
   ],

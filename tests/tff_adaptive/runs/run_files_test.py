@@ -142,7 +142,7 @@ def test_what_is_removed_or_renamed_during_a_run_is_noticed(run, name, is_rename
   'kind, number, words',
   [
     ('metrics', errno.ENOSPC, 'disk is full'),
-    ('events', errno.EROFS, 'Read-only'),
+    ('events', errno.EROFS, 'written: Read-only'),
     ('summary.json', errno.EROFS, 'Read-only'),
     ('curves.png', errno.EDQUOT, 'disk quota is used up'),
   ],
@@ -183,8 +183,9 @@ def test_what_is_closed_holds_no_file(tmp_path):
     return [file.path for file in psutil.Process().open_files() if str(tmp_path) in file.path]
 
   config = training.TrainingConfig(rounds=1, clients_per_round=1)
-  files = run_files.RunFiles(config, str(tmp_path), 'a', {'w': np.zeros(2)}, ())
+  files = run_files.RunFiles(config, str(tmp_path), 'a', {'query_state': np.zeros(2)}, ())
   assert {os.path.basename(path) for path in held()} >= {'metrics.csv', 'state.sqlite'}
+  assert os.stat(tmp_path / STATE).st_mode & 0o777 == 0o600  # It has the seed of a noise.
   files.close()
   assert not held()
 

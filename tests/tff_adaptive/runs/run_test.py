@@ -101,7 +101,7 @@ def test_weights_are_those_that_the_run_ended_with(stateful, stateless):
 
 def test_metrics_are_a_table_by_round(stateful):
   metrics = tff_adaptive.load_run(stateful[0]).metrics
-  assert metrics.index.tolist() == [0, 1, 2, 3]
+  assert metrics.index.tolist() == metrics['round'].tolist() == [0, 1, 2, 3]
   assert metrics['validation_loss'].isna().tolist() == [False, True, False, False]
   assert metrics.loc[3, 'validation_loss'] == stateful[1].summary['last']['validation_loss']
 

@@ -32,12 +32,8 @@ def test_names_are_paths_and_no_two_are_equal():
   assert list(serialization.named_leaves(STATE)) == ['second/a', 'second/b', 'first/0']
   awkward = {'a': {'b': 1}, 'a/b': 2, 'a~1b': 3, 'a~b': 4}
   found = serialization.named_leaves(awkward)
-  assert {name: int(leaf) for name, leaf in found.items()} == {
-    'a/b': 1,
-    'a~1b': 2,
-    'a~01b': 3,
-    'a~0b': 4,
-  }
+  numbers = {name: int(leaf) for name, leaf in found.items()}
+  assert numbers == {'a/b': 1, 'a~1b': 2, 'a~01b': 3, 'a~0b': 4}
 
 
 def test_leaves_are_put_back_by_name_in_any_order_and_as_their_kind():

@@ -106,6 +106,7 @@ def test_checksums_are_of_all_that_is_stored_in_its_place():
   cases += [('a', 11, b'x')]  # The same letters, divided otherwise.
   assert len({client_checksum(*case) for case in cases}) == len(cases)
   assert client_checksum('a', 1, b'x').hex() == '4e1cd08714a51134a01cd7daf3cfe76e'  # It stays so.
+  assert Count(0, -1).text == 'f' * 32
   leaf = ('w', '<f8', '[1]', b'x')
   cases = [(3, '{}', 2, 'f', [leaf]), (4, '{}', 2, 'f', [leaf]), (3, '', 2, 'f', [leaf])]
   cases += [(3, '{}', 1, 'f', [leaf]), (3, '{}', 2, '', [leaf]), (3, '{}', 2, 'f', [leaf, leaf])]

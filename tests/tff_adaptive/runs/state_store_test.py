@@ -95,10 +95,10 @@ def test_what_is_collected_in_a_server_state_may_grow(tmp_path):
   empty = {'w': np.zeros(2, np.float32), 'seen': np.zeros([0, 3], np.float32)}
   grown = {**empty, 'seen': np.ones([4, 3], np.float32)}
   with state_store.ClientStateStore(path, INITIAL) as store:
-    store.commit(1, grown)
-    np.testing.assert_array_equal(store.restore(empty).server_state['seen'], grown['seen'])
     with pytest.raises(StateError, match='only numbers'):  # Before the first round, not after it.
       store.restore({'name': np.array(['text'], object)})
+    store.commit(1, grown)
+    np.testing.assert_array_equal(store.restore(empty).server_state['seen'], grown['seen'])
     for other in ({**empty, 'w': np.zeros(3, np.float32)}, {**empty, 'seen': np.zeros([0, 2])}):
       with pytest.raises(StateError, match='another algorithm or model'):
         store.restore(other)

@@ -26,7 +26,7 @@ ROWS = [
   [([1.0, 2.0, 6.0], 3.0), ([math.inf, 1.0], math.inf), ([math.inf, -math.inf], math.nan)],
 )
 def test_the_mean_is_over_the_last_100_rounds_evaluations_finite_or_not(values, expected):
-  rows = [{'round': 50, 'validation_loss': 1e6}]
+  rows = [{'round': 50 + len(values), 'validation_loss': 1e6}]  # Just outside.
   rows += [{'round': 150 + i, 'validation_loss': v} for i, v in enumerate(values, 1)]
   summary = summary_lib.summarize(rows, True)
   assert summary['mean_last_100_rounds'] == pytest.approx(
@@ -53,10 +53,11 @@ def test_what_cannot_be_read_is_one_line_and_no_complete_run(tmp_path, text, wor
 
 @pytest.mark.parametrize('lost, clients, without', [(0, 0, 0), (1, 2, 0), (2, 2, 1)])
 def test_a_round_is_without_update_if_no_client_of_some_has_a_finite_one(lost, clients, without):
-  row = {'round': 1, 'clients': clients, 'non_finite_clients': lost}
-  summary = summary_lib.summarize([row], True)
-  assert (summary['rounds_without_update'], summary['ends_without_update']) == (without, without)
-  assert summary['non_finite_clients'] == lost
+  row = {'round': 1, 'clients': clients, 'non_finite_clients': lost, 'validation_loss': 1.0}
+  for rows, is_end in (([row], without), ([row, {'round': 2, 'clients': 1}], 0)):
+    summary = summary_lib.summarize(rows, True)
+    assert (summary['rounds_without_update'], summary['ends_without_update']) == (without, is_end)
+    assert (summary['non_finite_clients'], summary['evaluations_averaged']) == (lost, 1)
 
 
 def test_a_complete_run_has_so_many_rounds(tmp_path):
@@ -69,17 +70,9 @@ def test_a_complete_run_has_so_many_rounds(tmp_path):
 
 def test_it_is_the_first_evaluated_round_that_is_as_good():
   found = summary_lib.reached(ROWS, 'accuracy', 0.8)
-  assert found == {
-    'target': 0.8,
-    'validation_accuracy': {
-      **{'round': 3, 'virtual_seconds': 20.0},
-      **{'megabytes_down': 4.0, 'megabytes_up': 2.0},
-    },
-    'inference_accuracy': {
-      **{'round': 2, 'virtual_seconds': 12.5},
-      **{'megabytes_down': 3.0, 'megabytes_up': 1.5},
-    },
-  }
+  costs = ('round', 'virtual_seconds', 'megabytes_down', 'megabytes_up')
+  theta, theta_bar = (dict(zip(costs, at)) for at in ((3, 20.0, 4.0, 2.0), (2, 12.5, 3.0, 1.5)))
+  assert found == {'target': 0.8, 'validation_accuracy': theta, 'inference_accuracy': theta_bar}
 
 
 @pytest.mark.parametrize('value, number', [(3.5, 0), (2.0, 2), (1.0, 2), (0.9, None)])
@@ -97,7 +90,7 @@ def test_without_costs_and_a_clock_it_is_the_round():
 
 def test_rounds_are_added_up_and_those_of_few_and_of_nobody_counted():
   names = ('round', 'virtual_seconds', 'available', 'selected', 'finished', 'partial', 'dropped')
-  table = [(1, 10.0, 9, 4, 2, 1, 1), (2, 5.5, 3, 3, 3, 0, 0), (3, 60.0, 0, 0, 0, 0, 0)]
+  table = [(1, 10.0, 4, 4, 2, 1, 1), (2, 5.5, 3, 3, 3, 0, 0), (3, 60.0, 0, 0, 0, 0, 0)]
   rows = [{**dict(zip(names, row)), 'clients': row[4] + row[5]} for row in table]
   rows.insert(0, {'round': 0, 'validation_loss': 1.0})
   rows.append({**dict(zip(names, (4, 4.5, 9, 4, 0, 0, 4))), 'clients': 0})

@@ -86,8 +86,9 @@ def _take(ids, x):
 
 
 def test_a_client_that_is_there_twice_is_refused():
-  with pytest.raises(ValueError, match="the client 'a' is in client_ids more than once"):
-    _take(['b', 'a', 'c', 'a'], np.zeros([2, 1]))
+  for ids in ('baca', 'aab', 'baa'):
+    with pytest.raises(ValueError, match="the client 'a' is in client_ids more than once"):
+      _take([*ids], np.zeros([2, 1]))
   assert sorted(_take(['b', 'a', 'c'], np.zeros([2, 1])).client_ids) == ['a', 'b', 'c']
 
 
@@ -123,3 +124,6 @@ def test_each_client_is_given_its_own_most_steps_in_the_working_order():
   )
   (data,) = nobody
   assert (len(data['x']), len(data['y']), int(data['max_steps'])) == (0, 0, 0)
+  plain = config(cost_model=chosen.cost_model, population=population.Population())
+  ((whole,), *_) = take(clients, plain, cohorts.simulate(plain, clients))[0].data
+  assert 'max_steps' not in whole

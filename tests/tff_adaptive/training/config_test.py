@@ -88,11 +88,7 @@ def test_another_population_or_with_one_another_cost_model_is_another_run():
 
   assert 'cost_model' not in record(cost_model=model(2)).settings  # It only counts.
   clients = population.Population(round_deadline=60.0)
-  before = {
-    'settings': record(population=clients, cost_model=model(2)).settings,
-    'files': {},
-    'change_no_number': [],
-  }
+  before = run_folders.config(record(population=clients, cost_model=model(2)).settings)
   assert before['settings']['cost_model']['batch_size'] == 2
   same = record(population=clients, cost_model=model(np.int64(2)))
   assert same.refused_changes(before) == []
@@ -119,6 +115,7 @@ def test_numpys_numbers_are_recorded_as_pythons():
     ('stop_at_target', True, 'is given without a target: give one'),
     ('virtual_seconds_per_evaluation', 0, 'must be finite and above 0, found 0: give'),
     ('virtual_seconds_per_evaluation', 60, 'is given without a population'),
+    ('synchrony', training.Buffered(1), 'is given without a population'),
     ('target', 'high', "must be a number, found 'high': give"),
     ('client_state_store', 'tape', "is 'tape'; it must be one of memory, shards"),
   ],

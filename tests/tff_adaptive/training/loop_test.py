@@ -2,9 +2,11 @@
 
 import json
 import os
+import resource
 import signal
 
 import numpy as np
+import psutil
 import pytest
 from tensorboard.backend.event_processing import event_accumulator
 
@@ -12,12 +14,13 @@ from tests.faults import kills
 from tests.helpers import fakes
 from tff_adaptive import costs, registry, runs
 from tff_adaptive.runs import state_file
-from tff_adaptive.training import cohorts, loop
+from tff_adaptive.training import cohorts, loop, protocols
 
 
 def _tensorboard_steps(folder):
   events = event_accumulator.EventAccumulator(str(folder / 'tensorboard'))
   events.Reload()
+  assert (events.file_version, 'clients' in events.Tags()['scalars']) == (2, True)
   return [event.step for event in events.Scalars('train/loss')]
 
 
@@ -43,6 +46,8 @@ def test_a_run_leaves_what_it_promises(tmp_path):
   assert summary['rounds'] == 20
   assert summary['last']['validation_loss'] == float(rows[-1]['validation_loss'])
   assert summary['evaluations_averaged'] == 7
+  assert summary['peak_memory_mb'] <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+  assert not [file for file in psutil.Process().open_files() if str(tmp_path) in file.path]
   assert (tmp_path / 'curves.png').stat().st_size > 1000
   assert sorted(os.listdir(tmp_path)) == kills.LEFT
   assert os.listdir(tmp_path / 'checkpoints') == ['state.sqlite']
@@ -125,8 +130,12 @@ def test_a_second_signal_ends_at_once_and_harms_nothing(tmp_path, start):
 
 @pytest.mark.filterwarnings('ignore:Some clients diverge')
 def test_weights_that_are_not_finite_end_the_run_and_keep_the_last_checkpoint(tmp_path):
+  process = fakes.StatefulProcess(poison_round=7)
+  for folder, every, words in ((None, 4, '; there is no'), (tmp_path / 'first', 9, 'of round 0')):
+    with pytest.raises(runs.NonFiniteWeightsError, match=f'round 7.*{words}'):
+      fakes.train(folder, 20, process, rounds_per_checkpoint=every)
   with pytest.raises(runs.NonFiniteWeightsError, match=r'round 7.*checkpoint of round 4'):
-    fakes.train(tmp_path, 20, fakes.StatefulProcess(poison_round=7))
+    fakes.train(tmp_path, 20, process)
   assert [int(row['round']) for row in fakes.rows(tmp_path)] == list(range(7))
   assert _tensorboard_steps(tmp_path) == [1, 2, 3, 4, 5, 6]
   fakes.train(tmp_path, 20)  # The fix: resumes from round 4.
@@ -179,6 +188,10 @@ def test_an_error_keeps_the_rounds_before_it(tmp_path, where):
     *(fakes.train(tmp_path / n, 9, rounds_per_evaluation=7) for n in ('failed', 'whole'))
   )
   assert fakes.rows(tmp_path / 'failed') == fakes.rows(tmp_path / 'whole')
+  stop = protocols.Stop()
+  stop.exit_code = 130  # A signal that ended TFF's worker too is no error.
+  if where == 'round':
+    assert fakes.train(tmp_path / 'stopped', 9, Failing(), stop=stop).round_number == 6
 
 
 def test_a_full_disk_at_any_moment_loses_no_checkpoint_and_mixes_none(tmp_path, monkeypatch):
@@ -217,7 +230,7 @@ def test_a_run_ends_with_the_evaluation_that_reaches_its_target(tmp_path):
     assert runs.load_run(str(folder)).summary()['is_complete']
     assert result.summary['test'] == {'test_accuracy': 0.25, 'test_inference_accuracy': 0.25}
   assert len(tested) == 6  # Of two models, at each end only.
-  assert train(20).round_number == 20
+  assert train(20, target=target).round_number == 20
   assert fakes.rows(folder)[-1]['validation_loss'] == fakes.rows(whole)[-1]['validation_loss']
 
 

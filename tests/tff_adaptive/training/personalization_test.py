@@ -33,7 +33,7 @@ def test_what_diverges_stays_as_it_was(rate, moves):
   personalize = training.build_personalization(
     small_problem.model(),
     ClientTraining(batching=Batching(4, epochs=2), weight_decay=0.1),
-    lambda rounds: rate,
+    lambda rounds: 0.0 if rounds else rate,
   )
   weights = oracle.unpack(small_problem.theta_0())
   found = personalize(weights, collections.OrderedDict(x=x, y=y), 1, 0)

@@ -25,12 +25,16 @@ def test_a_terminal_shows_the_round_whatever_its_width(width, monkeypatch):
   stream = _Terminal()
   shown = progress.Progress(stream=stream)
   shown.begin(callbacks.RunInfo(None, 0, 1200, print))
+  shown.message('[a]')
   for r in range(1, 5):
     now[0] = r / 2  # Seconds: the width of the speed is that of its number.
     shown.round_end({'round': r, **ROW})
   shown.close()
   text = re.sub(r'\x1b\[[0-9;?]*[A-Za-z]', '', stream.getvalue()).rstrip().split('\r')[-1]
   assert text.startswith('round 4/1200')
+  assert ('━' in text) == (width >= 110)
+  for part, is_there in (('[a]', True), ('Resumed', False), ('\x1b[?25h', True)):
+    assert (part in stream.getvalue()) == is_there
   assert '0.0119' in text
   if width >= 80:
     assert re.search(r'0\.9805 .*/s +\d+:\d\d:\d\d left', text)
@@ -40,11 +44,11 @@ def test_the_first_round_reports_no_speed_and_the_second_its_own(monkeypatch):
   now = [0.0]
   monkeypatch.setattr(progress.time, 'monotonic', lambda: now[0])
   stream = io.StringIO()
+  monkeypatch.setattr(progress, '_ROUNDS_OF_RATE', 2)
   shown = progress.Progress(stream=stream)
   shown.begin(callbacks.RunInfo(None, 4, 10, print))
   shown.round_end({'round': 3, **ROW})
-  for r, seconds in ((4, 100.0), (5, 110.0), (6, 120.0)):
-    now[0] = seconds
+  for r, now[0] in ((4, 5.0), (5, 15.0), (6, 25.0), (7, 65.0), (8, 74.5), (10, 75.0)):
     shown.round_end({'round': r, **ROW})
   resumed, *lines = stream.getvalue().splitlines()
   assert resumed == 'Resumed after round 3.'
@@ -52,4 +56,6 @@ def test_the_first_round_reports_no_speed_and_the_second_its_own(monkeypatch):
   assert [line.split('  ')[-2:] for line in lines[2:]] == [
     ['0.10/s', '0:00:50 left'],
     ['0.10/s', '0:00:40 left'],
+    ['0.04/s', '0:01:15 left'],
+    ['0.20/s', '0:00:00 left'],  # The last one, though soon after the one before.
   ]

@@ -1,6 +1,7 @@
 """Trackers hold what the run recorded: MLflow's local files, and what wandb is given."""
 
 import csv
+import os
 from unittest import mock
 
 import pytest
@@ -24,6 +25,7 @@ def _client(tmp_path, monkeypatch):
   monkeypatch.setenv('MLFLOW_EXPERIMENT_NAME', 'mine')
   client = mlflow.MlflowClient(tracking_uri=(tmp_path / 'mlruns').as_uri())
   monkeypatch.setattr(mlflow, 'MlflowClient', lambda: client)
+  monkeypatch.delenv('MLFLOW_DISABLE_TELEMETRY')  # The callback sets it.
   return client
 
 
@@ -37,6 +39,7 @@ def test_a_resumed_run_goes_on_in_mlflow_with_every_row_once(tmp_path, client):
   run = _only_run(client)
   assert (run.info.status, run.info.run_name) == ('FINISHED', 'run a')
   assert run.data.params == {'algorithm': 'fed_avg', 'batch_size': '7'}
+  assert os.environ['MLFLOW_DISABLE_TELEMETRY'] == 'true'
   rows = _train(training.MlflowCallback, tmp_path / 'run', 5)
   for column in ('train_loss', 'validation_loss'):
     logged = client.get_metric_history(_only_run(client).info.run_id, column)
@@ -83,6 +86,8 @@ def test_wandb_is_given_the_runs_rows_and_parameters_in_calls_that_it_understand
   expected = {'id': 'abc', 'name': 'run a', 'project': 'mine', 'resume': 'allow'}
   assert {name: call.kwargs[name] for name in expected} == expected
   assert call.kwargs['config'] == {'algorithm': 'fed_avg', 'batch_size': 7}
+  silence = call.kwargs['settings']
+  assert (silence.console, silence.quiet, silence.silent) == ('off', True, True)
   logged = [(call.kwargs['step'], call.args[0]) for call in run.log.call_args_list]
   assert logged == [
     (int(row.pop('round')), {column: float(cell) for column, cell in row.items() if cell})
