@@ -25,16 +25,6 @@ STATE, METRICS = os.path.join('checkpoints', 'state.sqlite'), 'metrics.csv'
 SHARD = os.path.join('checkpoints', sharded_store.FOLDER, 'shard-01.sqlite')
 
 
-def damage(path: str, kind: str, rng: random.Random) -> None:
-  """Damages a file."""
-  with open(path, 'rb') as file:
-    content = small_run.damaged(file.read(), kind, rng)
-  os.remove(path)
-  if content is not None:
-    with open(path, 'wb') as file:
-      file.write(content)
-
-
 class Attack:
   """A finished run, to be damaged again and again."""
 
@@ -94,7 +84,7 @@ def attacks(tmp_path_factory):
 def test_a_damaged_file_is_refused_or_makes_no_difference(attacks, store, name, kind):
   rng = random.Random(f'{SEED} {name} {kind}')
   for _ in range(TRIES):
-    attacks[store].attempt(name, lambda path: damage(path, kind, rng))
+    attacks[store].attempt(name, lambda path: small_run.damage(path, kind, rng))
 
 
 def test_a_bit_of_the_server_state_is_noticed_and_the_previous_checkpoint_helps(attacks):

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import pathlib
 import random
 from unittest import mock
 
@@ -55,21 +56,23 @@ def contents(folder: str) -> dict[str, str]:
   return found
 
 
-def damaged(content: bytes, kind: str, rng: random.Random) -> bytes | None:
-  """Returns a file's content after a damage; None: there is no file."""
-  out, lines = bytearray(content), content.splitlines(keepends=True)
-  where, i = rng.randrange(len(out)), rng.randrange(max(1, len(lines) - 1))
+def damage(path: str | pathlib.Path, kind: str, rng: random.Random) -> None:
+  """Damages a file, or removes it."""
+  file = pathlib.Path(path)
+  content = bytearray(file.read_bytes())
+  lines = content.splitlines(keepends=True)
+  where, i = rng.randrange(len(content)), rng.randrange(max(1, len(lines) - 1))
   if kind == 'bit':
-    out[where] ^= 1 << rng.randrange(8)
+    content[where] ^= 1 << rng.randrange(8)
   elif kind == 'cut':
-    del out[where:]
+    del content[where:]
   elif kind == 'zeros':
-    out[where : where + 200] = bytes(200)
+    content[where : where + 200] = bytes(200)
   elif kind != 'gone':
     lines[i : i + 2] = {
       'line gone': lines[i + 1 : i + 2],
       'line twice': [lines[i], *lines[i : i + 2]],
       'lines exchanged': [lines[i + 1], lines[i]],
     }[kind]
-    return b''.join(lines)
-  return bytes(out) if kind != 'gone' else None
+    content[:] = b''.join(lines)
+  file.unlink() if kind == 'gone' else file.write_bytes(content)

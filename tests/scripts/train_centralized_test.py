@@ -9,8 +9,6 @@ from scripts import train_centralized
 from tests.helpers import fakes, fresh
 from tff_adaptive_tasks import catalog
 
-_columns = fakes.rows
-
 
 def _centralized(folder, *more):
   flags = ['--task=synthetic', '--task_option=num_clients=3', '--optimizer=adam']
@@ -28,7 +26,7 @@ def whole(tmp_path_factory):
 
 
 def test_a_run_learns_and_what_is_complete_stands_for_the_same_settings_only(whole, capsys):
-  rows = _columns(whole / 'adam_0.01')
+  rows = fakes.rows(whole / 'adam_0.01')
   assert float(rows[-1]['validation_accuracy']) > float(rows[0]['validation_accuracy']) + 0.3
   assert (whole / 'centralized.md').exists()
   before = (whole / 'adam_0.01' / 'config.json').read_bytes()
@@ -65,7 +63,7 @@ def test_a_run_resumes_to_the_same_numbers_while_its_file_is_the_same(
     (tmp_path / 'mine.py').write_text(text + more)
     assert _centralized('x', f'--task={named}:load', f'--epochs={epochs}') == code
   assert f"the file of --task, '{path}', was changed since" in capsys.readouterr().err
-  assert _columns('x/adam_0.01') == _columns(whole / 'adam_0.01')
+  assert fakes.rows('x/adam_0.01') == fakes.rows(whole / 'adam_0.01')
   with open('x/adam_0.01/config.json') as file:
     assert json.load(file)['changes'][0]['rounds'] == [2, 3]
 
@@ -83,7 +81,7 @@ def test_optimizers_keep_their_state_and_a_task_without_accuracy_says_no_more_th
   settings = json.loads((tmp_path / 'x' / 'sgd_0.1' / 'config.json').read_text())['settings']
   assert settings['batch_size'] == catalog.sizes('least_squares')['batch_size']
   # Of one step an epoch the first is that of SGD, the second has the momentum of the first.
-  sgd, sgdm = (_columns(tmp_path / 'x' / f'{name}_0.1') for name in ('sgd', 'sgdm'))
+  sgd, sgdm = (fakes.rows(tmp_path / 'x' / f'{name}_0.1') for name in ('sgd', 'sgdm'))
   assert sgd[1]['validation_loss'] == sgdm[1]['validation_loss']
   assert sgd[2]['validation_loss'] != sgdm[2]['validation_loss']
   assert 'Exception ignored' not in done.stderr  # TFF's own clean-up.

@@ -35,9 +35,6 @@ _FLAGS = (
 )
 
 
-_rows = fakes.rows
-
-
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
   """An uninterrupted run's folder."""
@@ -70,7 +67,7 @@ def _interrupted(folder):
     text=True,
   ) as process:
     try:
-      while not (os.path.exists(path) and len(_rows(folder)) >= 20):
+      while not (os.path.exists(path) and len(fakes.rows(folder)) >= 20):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
       (trainer,) = {*_processes(place)} - {process.pid}
@@ -89,13 +86,13 @@ def test_interrupted_and_resumed_equals_uninterrupted_in_another_process(whole, 
   assert code == 128 + signal.SIGINT, output
   assert 'Ending after this round' in output
   assert 'The same command goes on from here' in output
-  stopped_after = len(_rows(folder)) - 1
+  stopped_after = len(fakes.rows(folder)) - 1
   assert 19 <= stopped_after < _ROUNDS
   with fakes.no_figures():
     assert train.main(['train.py', *_FLAGS, f'--output_dir={folder}']) == 0
   assert f'Resumed after round {stopped_after}.' in capfd.readouterr().err
-  assert len(_rows(folder)) == _ROUNDS + 1
-  assert _rows(folder) == _rows(whole)
+  assert len(fakes.rows(folder)) == _ROUNDS + 1
+  assert fakes.rows(folder) == fakes.rows(whole)
 
 
 def test_the_folder_holds_what_is_promised(whole):
@@ -113,7 +110,7 @@ def test_the_folder_holds_what_is_promised(whole):
   assert summary['totals']['megabytes_up'] == pytest.approx(_ROUNDS * _CLIENTS * 610 * 4e-6)
   assert summary['totals']['local_steps'] == _ROUNDS * _CLIENTS * 3  # Batches of 10.
   assert {'curves.png', 'tensorboard', 'checkpoints'} <= set(os.listdir(whole))
-  columns = _rows(whole)[0]
+  columns = fakes.rows(whole)[0]
   for name in ('validation_loss', 'inference_accuracy', 'h_norm', 'first_time_clients'):
     assert name in columns
 
@@ -130,7 +127,7 @@ def test_with_the_native_engine_no_worker_is_left(tmp_path):
 
 def test_a_run_in_use_is_refused_and_stays_as_it_was(whole, capsys):
   def content():
-    return _rows(whole), pathlib.Path(whole, 'config.json').read_text()
+    return fakes.rows(whole), pathlib.Path(whole, 'config.json').read_text()
 
   before = content()
   with contextlib.closing(sqlite3.connect(f'{whole}/checkpoints/state.sqlite')) as used:

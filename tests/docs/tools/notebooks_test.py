@@ -18,15 +18,13 @@ def kernel(tmp_path_factory):
     from jupyter_client import manager
   except ImportError as error:
     pytest.skip(f'IPython cannot be imported ({error}): make env installs one that can')
-
-  class Forked(manager.KernelManager):
-    def format_kernel_cmd(self, extra_arguments=None):
-      _, *command = super().format_kernel_cmd(extra_arguments)
-      return [*fresh.python(), *command]
-
   folder = tmp_path_factory.mktemp('notebooks') / 'start'
   folder.mkdir()
-  with mock.patch.object(manager, 'KernelManager', Forked):
+
+  def forked(*given, command=manager.KernelManager.format_kernel_cmd, **options):
+    return [*fresh.python(), *command(*given, **options)[1:]]
+
+  with mock.patch.object(manager.KernelManager, 'format_kernel_cmd', forked):
     kernel = notebooks.start_kernel(str(folder))
   yield kernel
   kernel.shutdown_kernel(now=True)

@@ -1,7 +1,6 @@
 """Where a round's work lands, on logical CPU devices, which do not change its results."""
 
 import json
-import os
 import pathlib
 import subprocess
 
@@ -20,7 +19,6 @@ def placed():
     capture_output=True,
     text=True,
     cwd=pathlib.Path(__file__).resolve().parents[3],
-    env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
     check=False,
   )
   assert done.returncode == 0, done.stderr

@@ -89,14 +89,6 @@ def test_a_folder_that_cannot_be_used_is_not_needed(what, tmp_path, compiled, mo
   assert what == 'no folder' or not list(folder.iterdir())
 
 
-def compiler_that(folder, text):
-  """A compiler that does something else first."""
-  script = folder / 'c++'
-  script.write_text(f'#!/bin/sh\n{text}\nexec g++ "$@"\n')
-  script.chmod(0o755)
-  return script
-
-
 @pytest.mark.parametrize(
   'command, reason',
   [
@@ -114,8 +106,11 @@ def test_without_a_compiler_the_error_says_what_to_do(command, reason, tmp_path,
 
 
 def test_a_compiler_that_fails_is_quoted(tmp_path, monkeypatch):
+  script = tmp_path / 'c++'
   text = '[ "$1" = --version ] && exit 0; echo "tensorflow/c/ops.h: not found" >&2; exit 1'
-  monkeypatch.setenv('CXX', str(compiler_that(tmp_path, text)))
+  script.write_text(f'#!/bin/sh\n{text}\n')
+  script.chmod(0o755)
+  monkeypatch.setenv('CXX', str(script))
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
   with pytest.raises(library.KernelError, match=r'failed \(tensorflow/c/ops.h: not found\)'):
     library._load.__wrapped__()
