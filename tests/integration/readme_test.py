@@ -62,16 +62,14 @@ def test_a_task_of_ones_own(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-  'number, name, kind, options, own, together, up',
+  'number, name, kind, own, together, up',
   [
-    (0, 'fed_cm', oracle_methods.FedCM, {'alpha': 0.3}, {'alpha': 0.3}, 3, 2),
-    (1, 'fed_nova', oracle_methods.FedNova, {'local_momentum': 0.5}, {'rho': 0.5}, 1, 1 + 1 / 39),
-    (2, 'fed_exp', oracle_methods.FedExP, {'eps': 0.01}, {'eps': 0.01}, 1, 1 + 1 / 39),
+    (0, 'fed_cm', oracle_methods.FedCM, {'alpha': 0.3}, 3, 2),
+    (1, 'fed_nova', oracle_methods.FedNova, {'rho': 0.5}, 1, 1 + 1 / 39),
+    (2, 'fed_exp', oracle_methods.FedExP, {'eps': 0.01}, 1, 1 + 1 / 39),
   ],
 )
-def test_the_guides_files_follow_the_papers(
-  tmp_path, number, name, kind, options, own, together, up
-):
+def test_the_guides_files_follow_the_papers(tmp_path, number, name, kind, own, together, up):
   pages = (GUIDE / f'own_algorithms{more}.md' for more in ('', '_more'))
   texts = [re.findall(r'```python\n(.*?)```', page.read_text('utf-8'), re.DOTALL) for page in pages]
   text = [*texts[0][:1], *texts[1]][number]
@@ -95,7 +93,7 @@ def test_the_guides_files_follow_the_papers(
     eta_l=lambda t: 0.2,
     batch_size=4,
     by_examples=True,
-    **options,
+    **{'local_momentum' if key == 'rho' else key: value for key, value in own.items()},
   )
   with engine.graph_context(clients_per_step=together):
     run = small_problem.Run(process, small_problem.clients())
