@@ -21,11 +21,12 @@ def test_a_file_is_on_the_disk_before_it_replaces_another_and_its_folder_after(
     os.replace(temporary, path)
 
   monkeypatch.setattr(os, 'fsync', spy)
-  path, umask = str(tmp_path / 'a.txt'), os.umask(0o027)
+  path, umask = str(tmp_path / 'a.txt'), os.umask(0o026)
   atomic_files.write_text(path, 'ä\n', place)
-  assert (os.umask(umask), os.stat(path).st_mode & 0o777) == (0o027, 0o640)
+  assert (os.umask(umask), os.stat(path).st_mode & 0o777) == (0o026, 0o640)
   temporary = events[0]
   assert events == [temporary, (temporary, path), str(tmp_path)]
+  assert os.path.dirname(temporary) == str(tmp_path)
   assert not [file for file in psutil.Process().open_files() if file.path == path]
   with open(temporary, 'x'):  # As if its process had been killed.
     atomic_files.remove_leftovers(str(tmp_path), ['a.txt'])
