@@ -1,6 +1,7 @@
 """Epsilon: closed forms, numerical integrals, published values, trees by brute force."""
 
 import math
+import types
 
 import dp_accounting
 import numpy as np
@@ -28,7 +29,9 @@ def test_the_gaussian_mechanism_has_its_divergence(mu, delta):
 
 
 def test_a_delta_that_hides_all_needs_no_epsilon():
-  assert accounting.gaussian_epsilon(0.1, 0.5) == 0.0
+  assert accounting.gaussian_epsilon(0.1, 0.5) == accounting.gaussian_epsilon(0.0, 1e-5) == 0.0
+  deltas = [accounting.default_delta(num_clients) for num_clients in (1, 2, 1000)]
+  np.testing.assert_allclose(deltas, [2**-1.1, 2**-1.1, 1000**-1.1])
   assert accounting.SampledGaussian(100, 10, 1.0).epsilon(0, 1e-3) == 0.0
 
 
@@ -128,6 +131,16 @@ def test_the_noise_for_a_target_is_the_least_that_meets_it():
   assert make(z).epsilon(100, 1e-4) <= 4.0 < make(z * 0.995).epsilon(100, 1e-4)
 
 
+@pytest.mark.parametrize('epsilon, z', [(1e5, 0.05), (3.0, 0.3334), (0.3, 3.334), (0.041, 24.4)])
+def test_the_noise_for_a_target_has_four_digits_rounded_up(epsilon, z):
+  def make(noise):
+    return types.SimpleNamespace(epsilon=lambda rounds, delta: rounds / noise)
+
+  assert accounting.noise_multiplier_for(epsilon, make, 1, 1e-5) == pytest.approx(z, rel=1e-6)
+  with pytest.raises(ValueError, match='no noise reaches epsilon 1e-07, delta 1e-05 in 1 rounds'):
+    accounting.noise_multiplier_for(1e-7, make, 1, 1e-5)
+
+
 def test_noise_on_counts_and_on_updates_is_worth_what_was_asked_for():
   on_updates = accounting.update_noise_multiplier(0.8, 0.5)
   assert on_updates**-2 + (2 * 0.5) ** -2 == pytest.approx(0.8**-2)
@@ -146,6 +159,9 @@ TREE = accounting.TreeGaussian(10, lambda t: np.array([0]), 1.0)
     (lambda: accounting.SampledGaussian(0, 1, 1.0), 'num_clients must be at least 1'),
     (lambda: accounting.SampledGaussian(100, 10, 0.0), 'noise_multiplier must be .* above 0'),
     (lambda: TREE.epsilon(-1, 1e-5), 'rounds must be at least 0'),
+    (lambda: accounting.TreeGaussian(0, None, 1.0), 'num_clients must be at least 1'),
+    (lambda: accounting.update_noise_multiplier(0.0, 1.0), 'noise_multiplier must be .* above 0'),
+    (lambda: TREE.epsilon(10, 0.0), 'delta must be .* above 0'),
     (lambda: accounting.SampledGaussian(9, 3, 1.0).epsilon(10, 2.0), r'delta must be in \[0, 1\)'),
     (lambda: accounting.noise_multiplier_for(0.0, None, 10, 0.1), 'epsilon must be .* above 0'),
   ],

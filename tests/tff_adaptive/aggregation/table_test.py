@@ -49,10 +49,17 @@ def test_nobody_vouches_for_what_an_algorithm_of_a_users_own_uploads(tmp_path):
   check('mean', f'{path}:Mine')
 
 
+def test_options_that_are_not_given_have_the_values_of_tff_and_of_the_papers():
+  names = 'compression', 'dp_gaussian', 'dp_tree'
+  found = [list(table.aggregator(name).values({}).values()) for name in names]
+  assert found == [[8, 20000, True, True], [None, 0.1, True, 0.5, 0.2, None], [None, 1.0]]
+
+
 def test_a_wrong_name_or_value_is_refused_in_one_line():
   with pytest.raises(ValueError, match='Did you mean clipping'):
     table.aggregator('cliping')
-  with pytest.raises(ValueError, match='bits must be at most 16, found 32'):
-    table.aggregator('compression').values({'bits': 32})
+  for bits, words in ((0, 'at least 1'), (32, 'at most 16')):
+    with pytest.raises(ValueError, match=f'bits must be {words}, found {bits}'):
+      table.aggregator('compression').values({'bits': bits})
   with pytest.raises(ValueError, match='norm must be finite and above 0, found 0'):
     table.aggregator('clipping').values({'norm': 0.0})

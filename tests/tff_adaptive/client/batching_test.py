@@ -76,6 +76,8 @@ def test_the_last_batch_is_filled_from_the_same_client():
     assert sorted(visited[:6]) == list(range(6))
     drawn.update(visited[6:])
   assert set(drawn) == set(range(6))
+  for options in ({'fill_last': True}, {'with_replacement': True}):
+    assert _epochs(Batching(2, epochs=20, **options), 1)  # Only the one that there is.
 
 
 def test_a_client_without_examples_has_no_steps():
@@ -130,6 +132,7 @@ PASSES = 'continue_batches needs passes to go on with: give batch'
     ({'batch_size': 0}, 'batch_size must be at least 1'),
     ({'batch_size': 2.5}, 'batch_size must be a whole number'),
     ({'batch_size': 2, 'epochs': 0}, 'epochs must be at least 1'),
+    ({'batch_size': 2, 'epochs': 2**31}, 'epochs must be at most 2147483647'),
     ({'batch_size': 2**20 + 1}, 'at most 1048576, found 1048577: give None for all'),
   ],
 )
@@ -164,6 +167,7 @@ def test_drawn_local_steps_are_those_of_a_geometric_distribution_the_same_for_al
   for k in (1, 2, 3):
     assert np.mean(drawn == k) == pytest.approx(0.25 * 0.75 ** (k - 1), abs=0.06)
   assert np.mean(drawn) == pytest.approx(4, abs=0.4)
+  assert int(Batching(None, local_steps=1, random_local_steps=True).drawn_steps(SEED)) == 1
   for client in (5, 6):
     plan = batching.plan(spec, tf.zeros([3, 2]), seeds.fold(SEED, client), rounds[0])
     assert len(plan.sizes) == drawn[0]

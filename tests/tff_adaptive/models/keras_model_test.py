@@ -106,6 +106,14 @@ def test_dropout_is_that_of_a_model_written_by_hand(noise_shape, columns):
     model.forward((np.float64(kernel), np.float64(bias)), inputs(), True, SEED)
 
 
+def test_noise_has_the_mean_and_the_deviation_that_a_layer_asks_for():
+  draws = keras_model._Draws(1)
+  draws.restart(SEED)
+  for moments, asked in (((3.0, 0.5), (3.0, 0.5)), ((0.0, 1.0), ())):
+    drawn = draws.random_normal([20000], *asked).numpy()
+    assert (drawn.mean(), drawn.std()) == pytest.approx(moments, abs=0.05)
+
+
 def test_two_dropout_layers_and_two_calls_of_one_draw_different_masks():
   def build():
     shared, x = keras.layers.Dropout(0.5), keras.Input([50])
@@ -125,7 +133,9 @@ def test_regularizers_become_the_penalty():
   model = models.from_keras(build, LOSS)
   weights = [w + 1 for w in model.initial_weights[0]]
   assert float(model.penalty(weights)) == pytest.approx(0.1 * np.abs(weights[0]).sum(), rel=1e-6)
-  assert models.from_keras(perceptron, LOSS).penalty is None
+  frozen = keras.layers.Dense, dict(units=4, kernel_regularizer=l1, trainable=False)
+  for build in (perceptron, with_layers(frozen)):
+    assert models.from_keras(build, LOSS).penalty is None
 
 
 def test_batch_normalization_warns_and_treats_examples_alone():

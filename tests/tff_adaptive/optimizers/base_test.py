@@ -19,6 +19,9 @@ def test_each_number_is_checked_as_the_registry_says(entry):
     for bad, kind in ((-0.1, ValueError), (float('nan'), ValueError), ('0.1', TypeError)):
       with pytest.raises(kind, match=f'^{name} must be .*, found {bad!r}: '):
         build(**{'learning_rate': 0.1, name: bad})
+  names = {h.name for h in entry.hyperparameters} & {'beta1', 'momentum'}
+  made, x = build(**{'learning_rate': 0.1, **dict.fromkeys(names, 0)}), tf.ones([2, 2])
+  made.next(made.initialize(tf.TensorSpec([2, 2])), x, x)  # A step without momentum.
 
 
 def test_gradients_of_other_weights_and_an_unknown_hyperparameter_are_refused():

@@ -32,11 +32,8 @@ def test_the_watchdog_of_a_local_cluster_holds_nothing_of_the_programs_open(monk
   monkeypatch.setattr(joining.tempfile, 'mkdtemp', lambda **unused: str(tmp_path))
   with pytest.raises(InterruptedError):
     joining._start(1, False)
-  assert (seen['stdin'], seen['stdout'], seen['stderr']) == (
-    joining.subprocess.PIPE,
-    joining.subprocess.DEVNULL,
-    joining.subprocess.DEVNULL,
-  )
+  pipe, null = joining.subprocess.PIPE, joining.subprocess.DEVNULL
+  assert seen == dict(stdin=pipe, stdout=null, stderr=null, start_new_session=True, cwd='/')
 
 
 def test_a_folder_that_is_gone_is_nothing_to_remove(monkeypatch, tmp_path):
@@ -50,9 +47,11 @@ def test_a_hint_comes_while_a_cluster_elsewhere_does_not_answer(monkeypatch):
   monkeypatch.setattr(joining, '_HINT_SECONDS', 0.0)
   monkeypatch.setattr(joining.warnings, 'warn', lambda hint: hinted.set())
   monkeypatch.setattr('ray.is_initialized', lambda: False)
-  monkeypatch.setattr('ray.init', lambda **unused: hinted.wait(600))
+  given = {}
+  monkeypatch.setattr('ray.init', lambda **options: given.update(options) or hinted.wait(600))
   joining.join('ray://head:10001', 1)
   assert hinted.is_set()
+  assert given == dict(address='ray://head:10001', log_to_driver=False, logging_level='ERROR')
 
 
 def test_an_address_where_nothing_listens_is_refused_before_ray_waits_for_it(monkeypatch):

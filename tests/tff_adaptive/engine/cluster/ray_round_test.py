@@ -6,10 +6,60 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
+from tests.helpers import on_ray
+from tests.tff_adaptive.engine.cluster import subrounds_test
 from tff_adaptive._utils import client_references
-from tff_adaptive.engine.cluster import errors, ray_round, schedule
+from tff_adaptive.engine.cluster import errors, ray_pool, ray_round, ray_worker, schedule, subrounds
 
 ray = pytest.importorskip('ray')
+
+
+def test_workers_that_this_process_plays_train_merge_and_store(graph, monkeypatch):
+  """What Ray would send is passed on as it is. A worker takes two of a node's three processors."""
+  seen, nodes = [], ['a' * 56, 'b' * 56]
+
+  def remote(function, asked):
+    seen.append((function.__name__, *asked.values()))
+    made = types.SimpleNamespace(remote=function)
+    made.options = lambda name='', **_: seen.append(name) or made
+    return made
+
+  about = dict(Alive=True, Resources={'CPU': 3.0}, NodeManagerAddress='10.0.0.2', NodeManagerPort=5)
+  here = types.SimpleNamespace(get_node_id=lambda: nodes[0], gcs_address='head:1')
+  for place, name, played in (
+    *((ray, name, lambda value: value) for name in ('put', 'get')),
+    (ray, 'remote', lambda **asked: lambda function: remote(function, asked)),
+    (ray, 'wait', lambda left, num_returns, **_: (left[:num_returns], left[num_returns:])),
+    (ray, 'get_runtime_context', lambda: here),
+    (ray, 'nodes', lambda: [{'NodeID': node, **about} for node in nodes]),
+    (ray_worker, '_engine', lambda settings: seen.append('begins') or graph),
+    (ray_worker, '_where', lambda: 'here'),
+    (ray_worker.private_apis, 'ray_attempt', lambda: 0),
+    (ray_pool.joining, 'check_listener', lambda address, seconds: seen.append(address)),
+    *((ray_pool, '_CALL_SECONDS', 0.0), (ray_pool, '_LOOK_SECONDS', np.inf)),  # However busy.
+  ):
+    monkeypatch.setattr(place, name, played)
+  pool = ray_pool.RayPool(None, ray_worker.Settings(2), 60.0)
+  functions = [('train', 3), ('merge', 1), ('warm_up', 1), ('call', 1)]
+  assert seen == [*((name, 2, 0, 0, count, 3, 0) for name, count in functions), *2 * ['begins']]
+  context = subrounds.SubroundContext(5, server=graph, train=pool.run)
+  total, doubled = context.invoke(on_ray.double_and_sum(), [1, 2, 3, 4, 5, 6])
+  assert (total, list(doubled)) == (42, [2, 4, 6, 8, 10, 12])
+  merge = 'merge: sums 1 to 2'  # Two calls at a time; the root's two sums are merged here.
+  called = [name for name in seen[6:] if name != 'begins']
+  assert called[:4] == [*(f'train: subround {i}' for i in (1, 2, 3)), merge]
+  sent = pool.counters['bytes_to_workers'], pool.counters['bytes_from_workers']
+  assert sent == (6 * 4, 6 * 4 + 2 * 4)
+  source = subrounds_test.Source(dict(zip('abcd', (1, 2, 3, 4))))
+  found = context.invoke(on_ray.double_and_sum(), subrounds_test.references(source, 'abcd'))
+  assert found == (20, [f'receipt of {key}' for key in 'abcd'])
+  *_, opened = ray_worker._sources.values()
+  assert opened.source.stored == {'a': 2, 'b': 4, 'c': 6, 'd': 8}
+  lines, pool.report, nodes[1] = [], lambda line: lines.append(line), 'c' * 56
+  pool._look()
+  changes = [('bbbbbb', 'is lost; 2 with room left'), ('cccccc', 'has joined; 2 with room')]
+  assert lines == [f'Node 10.0.0.2 ({node}) {what}' for node, what in changes]
+  assert seen[-4:] == ['head:1', '10.0.0.2:5', '', 'begins']
 
 
 def _of_clients(*keys):
@@ -65,6 +115,8 @@ def test_the_clients_of_a_call_that_ended_its_workers_are_named(monkeypatch):
   monkeypatch.setattr('ray.get', get)
   with pytest.raises(errors.WorkersLost, match=r'\(clients ann, bob\) ended all .* given on x'):
     a_round._end_call('x')
+  a_round._workload.inputs = [range(10)]  # Their ids are not known.
+  assert a_round._clients(range(10)) == 'clients 1, 2, 3, 4, 5, 6, 7, 8 and 2 more'
 
 
 def _merging(get):
@@ -85,11 +137,6 @@ def _merging(get):
   for node, sums in a_round._trained_sums.items():
     a_round._know(node, sums)
   return a_round
-
-
-def test_workers_merge_but_for_the_last_two():
-  a_round = _merging(lambda references, most, what: references)
-  assert a_round._merged() == '([ab][cd])'
 
 
 @pytest.mark.parametrize('error', [ray.exceptions.GetTimeoutError, ray.exceptions.OutOfMemoryError])

@@ -69,15 +69,3 @@ def test_a_client_costs_its_examples():
   both = tff.types.to_type((np.int32, EXAMPLES))
   assert wire.cost((4, [arrays]), both) == 7
   assert wire.cost(4, tff.types.to_type(np.int32)) == 1
-
-
-def test_results_of_subrounds_are_joined_in_the_order_of_the_cohort():
-  type_spec = tff.FederatedType(
-    tff.types.to_type((tff.TensorType(np.int32, [None]), np.float32)), tff.CLIENTS
-  )
-  rows = [(np.array([i, 2 * i], np.int32), np.float32(i / 2)) for i in range(5)]
-  parts = [[1, 4], [0, 2, 3]]
-  pieces = [
-    wire.to_python(_travel([rows[i] for i in part], type_spec), type_spec) for part in parts
-  ]
-  np.testing.assert_equal(wire.in_order(pieces, parts), rows)

@@ -70,10 +70,13 @@ def test_a_dataset_that_repeats_is_held_from_its_second_use_on(name):
 @pytest.mark.parametrize('name', OTHERS)
 def test_others_are_not(name, monkeypatch):
   monkeypatch.setattr(datasets, '_MAX_ELEMENTS', 100)
+  looked, repeats = [], datasets._repeats
+  monkeypatch.setattr(datasets, '_repeats', lambda v: looked.append(v) or repeats(v))
   cache, dataset = datasets.DatasetCache(max_bytes=10000), OTHERS[name]()
   for _ in range(3):
     read(found(cache, dataset), dataset)
     assert cache.find(dataset) is None
+  assert len(looked) == 1
 
 
 @pytest.mark.parametrize('lengths', [[1], [1, 2], [1, 2, 3], [1, 1, 2, 1, 3, 3, 2, 1]])
