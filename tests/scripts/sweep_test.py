@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from scripts import sweep
-from scripts.cli import flags, worker
+from scripts.cli import flags, plan, worker
 from tests.helpers import sweep_pool
 
 pytest.importorskip('optuna')
@@ -73,6 +73,8 @@ def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
   assert (tmp_path / 'sweep.md').read_text() in capsys.readouterr().out
   # A grid may grow, and takes complete runs over.
   assert run('0.5,2', '0,1,2', result) == (0, folders('0.5', '2', seeds=[2]))
+  pruned = plan.Plan(prune='asha')  # A ninth of the rounds, at an evaluation.
+  assert [sweep._first_rung(pruned, 100, every) for every in (5, 10)] == [15, 20]
 
 
 def test_a_run_whose_folder_was_deleted_is_done_again(sweeping, tmp_path):
@@ -184,16 +186,16 @@ def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweep
     ('', 'at least once'),
     ('--grid=tau=1 more', "unexpected argument 'more'"),
     ('--grid=tau=1 --rounds=3', "train.py's flags go after ' -- '"),
+    ('--grid=tau=1 -- --help', "--help belongs before ' -- '"),
     ('--grid=seed=0,1 -- --seed=4', '--seed is varied and after'),
     ('--grid=xla=true -- --noxla', '--xla is varied and after'),
     ('--grid=seed=0 -- --output_dir=y', "belongs before ' -- '"),
     ('--grid=tau=1 -- --dry_run', "--dry_run belongs before ' -- '"),
     ('--grid=tau=1 --search=tpe', '--trials=NUMBER'),
-    ('--grid=tau=1 --trials=3', '--trials is for'),
     ('--grid=tau=1 --range=mu=0,1', '--range is for --search=random or tpe: give it too'),
     ('--grid=tau=1 --prune=asha --reduction_factor=1', '--reduction_factor must be at least 2'),
-    ('--grid=tau=1 --first_rung=3', '--first_rung is for'),
     ('--grid=tau=1 --prune=asha --first_rung=3', 'multiple of --rounds_per_evaluation=10'),
+    ('--grid=tau=1 --prune=asha --first_rung=150', 'and less than --rounds=150'),
     ('--grid=tau=1 --metric=test_accuracy', 'never on test data'),
   ],
 )

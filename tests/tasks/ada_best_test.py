@@ -39,6 +39,7 @@ def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
   image_files.write_classes(tmp_path / 'letters.npz', 26, first_label=1)
   task = tasks.load('emnist_letters', str(tmp_path), num_clients=22, seed=3)
   assert len(task.train) == 20
+  assert task.preparation.classes == (*range(1, 27),)
   x = np.concatenate([task.train.load_all()['x'], task.validation['x']])
   assert len(x) == 26 * image_files.TRAIN_PER_CLASS
   np.testing.assert_array_equal(np.bincount(task.test['y']), [image_files.TEST_PER_CLASS] * 26)
@@ -86,8 +87,11 @@ def test_the_preparation_makes_the_models_inputs_of_the_files_images(tmp_path, n
   np.testing.assert_array_equal(task.preparation(raw), prepared)
 
 
-def test_the_cnn_of_adabest():
-  model = ada_best.build_cnn(1, 100)
+def test_the_models_of_adabest():
+  for name, classes in (('emnist_letters', 26), ('digits_skewed', 10)):
+    weights = 785 * 100 + 101 * 100 + 101 * classes
+    assert ada_best.build_model(0, name).num_parameters == weights
+  model = ada_best.build_model(1, 'cifar100_cnn')
   dense = 1600 * 394 + 394 + 394 * 192 + 192 + 192 * 100 + 100
   assert model.num_parameters == 75 * 64 + 64 + 25 * 64 * 64 + 64 + dense
   weights = tuple(map(tf.constant, model.initial_weights[0]))

@@ -88,6 +88,7 @@ def test_too_large_a_share_is_refused():
     client_split.split_clients(clients(), seed=0, heldout_clients=0.99)
   with pytest.raises(tasks.DataError, match=r'no client has enough examples to hold out 0\.01'):
     client_split.split_clients(clients(), seed=0, heldout_examples=0.01)
-  split = client_split.split_clients(clients(), seed=0, heldout_clients=0.1)
+  split = client_split.split_clients(clients(), seed=0, heldout_clients=0.01)
+  assert len(split.unseen) == 1
   with pytest.raises(tasks.DataError, match='is not in this part'):
     split.train.load(split.unseen.client_ids[0])

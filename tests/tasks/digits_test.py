@@ -16,7 +16,9 @@ def test_the_images_follow_emnist(task):
   x = task.validation['x']
   assert (x.dtype, x.shape[1:], x.min(), x.max()) == (np.float32, (28, 28, 1), 0, 1)
   assert np.all(x[:, [0, 1, -2, -1]] == 1)  # The frame is background.
-  assert task.build_model(0).num_parameters == 79510
+  model = task.build_model(0)
+  assert model.num_parameters == 79510
+  assert not np.any(model.forward(model.initial_weights[0], np.ones_like(x), False, None))
 
 
 def test_enlarging_keeps_flat_images_and_the_mean():

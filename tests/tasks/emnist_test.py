@@ -7,6 +7,7 @@ from tensorflow_federated.python.simulation.baselines.emnist import emnist_model
 
 import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
+from tff_adaptive import models
 from tff_adaptive_tasks import emnist, mnist
 
 X = np.random.default_rng(0).uniform(size=[7, 28, 28, 1]).astype(np.float32)
@@ -59,6 +60,8 @@ def test_the_autoencoder_is_tffs_and_its_loss_is_summed_as_the_authors():
   theirs = emnist_models.create_autoencoder_model()
   mean = tf.keras.losses.MeanSquaredError()
   assert_like_keras(model, theirs, x, x, lambda y, p: len(y) * mean(y, p), lambda p: p)
+  found = models.build_evaluation(model)(theirs.get_weights(), {'x': x, 'y': x})
+  assert found['mse'] == pytest.approx(np.mean((theirs(x) - x) ** 2), rel=1e-5)
 
 
 def write_emnist(folder, **changes):
@@ -67,7 +70,7 @@ def write_emnist(folder, **changes):
   def proto(number, ink=0.25, **changed):
     return task_data.example(**{'pixels': [1 - ink] * 784, 'label': number, **changed})
 
-  clients = {'w1': [proto(3), proto(9, ink=0.5)], 'w0': [proto(7)]}
+  clients = {'w1': [proto(3), proto(9, ink=0.5)], 'w0': [proto(0)]}
   splits = {f'{p}_{s}': clients for p in ('digits_only', 'all') for s in ('train', 'test')}
   splits['all_train'] = {'w2': [proto(61)] * 4}
   splits['digits_only_test'] = {'w1': [proto(3), proto(1, **changes)]}
@@ -88,6 +91,8 @@ def test_embedded_writers_are_the_clients(tmp_path):
   ink = tasks.load('emnist_ae', folder, only_digits=True).train.load('w1')
   np.testing.assert_allclose(ink['x'][:, 5], [0.25, 0.5])
   np.testing.assert_array_equal(ink['x'], ink['y'])
+  np.testing.assert_allclose(emnist._INK(1 - ink['x'].reshape(2, 28, 28)), ink['x'])
+  assert task.preparation.classes == tuple('0123456789')
   task = tasks.load('emnist_cr', folder, only_digits=True, model='2nn')
   assert task.build_model(0).num_parameters == 199_210
 

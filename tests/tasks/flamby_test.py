@@ -71,7 +71,8 @@ def test_regions_have_the_patients_of_their_folds_and_others_are_left_out(tmp_pa
   assert [list(part['x'][:, 0]) for part in found] == [[0, 1, 7], [3, 6], [2], [4, 5]]
   np.testing.assert_array_equal(found[0]['y'], [[0, 100.5], [1, 101.5], [1, 107.5]])
   assert len(task.validation['y']) == 3
-  assert task.build_model(0).metric_names == ('loss', 'concordance')
+  model = task.build_model(0)
+  assert (task.metric, model.metric_names[1], model.num_parameters) == (*['concordance'] * 2, 3)
 
 
 @pytest.mark.parametrize(

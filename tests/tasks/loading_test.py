@@ -106,7 +106,7 @@ def test_unknown_task_and_option_are_errors():
     ('shakespeare', 'padding', 3, "3; it must be 'published' or 'tff'"),
     ('digits', 'num_clients', 10**12, 'num_clients is 1000000000000'),
     ('least_squares', 'num_clients', 10**12, 'num_clients is 1000000000000; it must be from 1'),
-    ('least_squares', 'rows', 5_000_000, 'times columns is .* from 1 to 20,000,000'),
+    ('least_squares', 'rows', 1_000_000, 'times columns is .* from 1 to 20,000,000'),
     ('least_squares', 'unlikeness', 1e200, 'unlikeness is 1e[+]200'),
     ('synthetic', 'alpha', -1, 'alpha is -1'),
     ('synthetic', 'beta', 1e4, 'beta is 10000'),

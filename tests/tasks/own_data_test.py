@@ -36,6 +36,8 @@ def test_examples_are_held_out_of_each_client():
   trained, held = rows_of(task.train.load_all()), rows_of(task.validation)
   assert not trained & held
   assert len(held) == 24
+  for share, count in ((0.01, 11), (0.99, 1)):  # One client at least is held out, and one trains.
+    assert len(tasks.from_arrays(X, Y, CLIENTS, validation=share).train) == count
 
 
 @pytest.mark.parametrize('by', ['clients', 'examples'])

@@ -26,6 +26,10 @@ def test_a_column_of_more_texts_than_inputs_can_be_is_refused():
   with pytest.raises(ValueError, match="'id' has more than 1,000 categories; each of 1,001 texts"):
     preparation.columns_of(table, ['id'])
   assert len(preparation.columns_of({'id': table['id'][1:]}, ['id'])[0].categories) == 1000
+  few = {'a': [*map(str, range(8)), 'x'], 'b': ['a,b'] * 9}  # Up to a tenth would be a mistake.
+  assert len(preparation.columns_of(few, 'ab')[0].categories) == 9
+  with pytest.raises(ValueError, match=r"'a' has 'x' in row 8 .*: others are numbers"):
+    preparation.columns_of({'a': [*few['a'], '9']}, 'a')
 
 
 def test_a_table_becomes_a_matrix_in_the_order_of_the_columns():
@@ -136,7 +140,7 @@ def test_numbers_come_back_as_text():
 
 def test_words_that_are_no_utf8_are_known_again():
   prepare = TextPreparation('words', preparation.as_text([b'\xff', b'a']), 2)
-  np.testing.assert_array_equal(prepare([b'\xff a']), [[4, 1]])
+  np.testing.assert_array_equal(prepare([b'\xff a', '\udcff a']), [[4, 1]] * 2)
   np.testing.assert_array_equal(prepare.targets([b'\xff a']), [[1, 2]])
 
 

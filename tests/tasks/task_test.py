@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tff_adaptive_tasks as tasks
-from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks import catalog, preparation, task as task_lib
 
 
 def test_clients_in_memory_load_what_they_were_given():
@@ -34,6 +34,11 @@ def test_a_client_that_cannot_be_used_is_named(arrays, named):
     tasks.InMemoryClientData(arrays)
 
 
+def test_tasks_and_their_parts_do_not_change():
+  kinds = (tasks.Task, tasks.ClientSplit, preparation.Preparation, preparation.Column)
+  assert all(kind.__dataclass_params__.frozen for kind in (*kinds, catalog.Entry))
+
+
 def test_an_unknown_client_is_an_error():
   data = tasks.InMemoryClientData({'a': (np.zeros([1]), np.zeros(1))})
   for call in (data.load, data.num_examples):
@@ -42,10 +47,11 @@ def test_an_unknown_client_is_an_error():
 
 
 def test_clients_from_a_partition_are_numbered_so_that_they_sort():
-  x = np.arange(12)
-  data = task_lib.InMemoryClientData.from_partition(x, -x, np.arange(12).reshape(12, 1))
-  assert list(data.client_ids) == [f'{i:02d}' for i in range(12)]
-  assert data.load('07')['y'] == -7
+  for count, ids in ((10, '0123456789'), (11, [f'{i:02d}' for i in range(11)])):
+    x = np.arange(count)
+    data = task_lib.InMemoryClientData.from_partition(x, -x, x.reshape(count, 1))
+    assert list(data.client_ids) == [*ids]
+    assert data.load(ids[7])['y'] == -7
 
 
 @pytest.mark.parametrize('part', ['validation', 'test'])

@@ -38,10 +38,6 @@ def test_tensorflow_is_quiet_before_anything_can_import_it(monkeypatch):
   assert main([]) == 3
 
 
-def test_exit_codes_are_those_of_a_shell():
-  assert (command.DONE, command.FAILED, command.BAD_INPUT) == (0, 1, 2)
-
-
 @pytest.mark.parametrize(
   ('error', 'code'),
   [

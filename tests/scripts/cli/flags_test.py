@@ -1,9 +1,11 @@
 """Flags come from Settings and the registry; what cannot be parsed is reported in one line."""
 
+import dataclasses
 import types
 
 import tff_adaptive_tasks as tasks
-from scripts.cli import flags, resolve, settings
+from scripts import report
+from scripts.cli import flags, plan, resolve, settings
 
 
 def test_flagfiles_are_read_and_later_flags_win(tmp_path):
@@ -59,4 +61,19 @@ def test_what_a_flag_needs_and_what_it_stands_in_place_of():
     'clients_per_round': {'participation', 'buffer_size'},
     'client_epochs': {'local_steps'},
     'rounds_per_evaluation': {'virtual_seconds_per_evaluation'},
+  }
+
+
+def test_groups_do_not_change_and_their_flags_say_what_they_need_and_may_be():
+  groups = (*settings.GROUPS.values(), plan.Plan, report._Report)
+  assert all(group.__dataclass_params__.frozen for group in groups)
+  fields = [field for group in groups for field in dataclasses.fields(group)]
+  assert {f.name for f in fields if f.metadata['choices']} == {
+    *('client_optimizer_state', 'stragglers', 'synchrony', 'staleness', 'aggregator', 'engine'),
+    *('device', 'mixed_precision', 'client_state_store', 'resume_from'),
+    *('search', 'prune', 'form', 'x', 'clients'),
+  }
+  assert {f.name for f in fields[len(settings.FIELDS) :] if f.metadata['needs']} == {
+    *('range', 'trials', 'search_seed', 'first_rung', 'reduction_factor', 'metric', 'label_by'),
+    *('x', 'rows', 'columns', 'clients', 'target', 'window', 'level', 'log_scale', 'formats'),
   }

@@ -75,6 +75,8 @@ def test_flags_are_read_as_they_are_written():
     ([], ['seed=1,3'], 'give seeds one by one'),
     ([], ['tau=0,1,log'], 'above 0 with log'),
     ([], ['tau=a,1'], 'LOW must be less'),
+    ([], ['tau=1,1'], 'LOW must be less'),
+    ([], ['tau=1,inf'], 'LOW must be less'),
     ([], ['clients_per_round=1.5,4'], 'whole if the flag is'),
     ([], ['algorithm=1,2'], 'with a number of train.py'),
   ],

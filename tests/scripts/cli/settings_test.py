@@ -20,3 +20,8 @@ def test_clients_stop_at_their_own_step_only_where_stragglers_do_a_part():
     assert found.client_training(task).batching.step_limits == limits
   assert found.client_training(task).batching.epochs == 2
   assert found.client_training(task, epochs=7).batching.epochs == 7
+  for name, own in (('fed_avg', (100, False, True)), ('scaffnew', (10, True, False))):
+    found = resolve.resolve(algorithm=name, task='fed_heart' if own[2] else 'digits')
+    for epochs, how in ((None, own), (2, (None, False, False))):  # Fine-tuning has epochs.
+      made = found.client_training(task, epochs).batching
+      assert (made.local_steps, made.random_local_steps, made.continue_batches) == how

@@ -137,6 +137,8 @@ def test_the_lock_of_a_killed_process_is_seen_to_be_old_from_a_relative_folder(
     ({'metric': 'validation_f1'}, {}, '--metric:'),
     ({}, {'axes': {'tau': search_space.Range(0.01, 0.9, False, False)}}, '--grid or --range:'),
     ({}, {'given': {'rounds': 10}}, '--rounds:'),
+    ({}, {'given': {'rounds': 9, 'rounds_per_evaluation': 5}}, '--rounds_per_evaluation:'),
+    ({'search': 'grid'}, {}, '--search:'),
     ({}, {'seeds': ('0',)}, '--grid=seed:'),
   ],
 )
@@ -185,13 +187,14 @@ def test_a_trial_is_the_mean_of_its_seeds_reported_at_each_rung(tmp_path):
     ([worker.Answer('diverged', 'a'), worker.Answer('failed', 'b')], 'failed', 'b'),
     ([1.0, worker.Answer('diverged', 'no luck')], 'diverged', 'no luck'),
     ([1.0, math.nan], 'diverged', study.DIVERGED.format('validation_loss')),
+    ([worker.Answer('done'), 1.0], 'failed', plan_lib._WAY_OUT),  # It has no files.
     ([worker.Answer('stopped'), worker.Answer('failed', 'b')], 'running', ''),
   ],
 )
 def test_a_run_that_comes_to_nothing_decides(tmp_path, results, state, reason):
   found, trained = _do(tmp_path, results)
   (view,) = found.views()
-  assert (view.state, view.reason) == (state, reason)
+  assert (view.state, view.reason.rpartition('folder: ')[2]) == (state, reason)
   assert (found.claim() is not None) == (state == 'running')  # For whoever goes on.
   assert trained == [(0, 1), (1, 1)]
 

@@ -30,10 +30,10 @@ def _rows(tmp_path):
     return run_folders.make(tmp_path / name, [0, value], **settings).folder
 
   return {
-    'failed': _row(('none', 'failed', 'a [b] | c')),
+    'failed': _row(('none', 'failed', 'a [b] | c'), ('none', 'failed', 'd')),
     'low': _row((run('a', 0.25), 'done'), (run('b', 0.5), 'done')),
     'high': _row((run('c', 0.75, 'scaffold', 'uniform'), 'done')),
-    'diverged': _row((run('d', math.inf), 'diverged', 'not finite')),
+    'diverged': _row((run('d', math.inf), 'diverged', 'not finite'), ('z', 'pruned')),
     'one of two': _row((run('e', 0.99), 'done'), ('x', 'failed', 'no disk')),
     'running': _row((run('f', 0.9), 'running')),
     'pruned': _row((run('g', 0.95), 'pruned')),
@@ -52,9 +52,9 @@ def test_the_order_and_what_is_said(rows):
     ('running', 'running'),
     ('pruned', 'pruned'),
     ('waiting', 'waiting'),
-    ('diverged', 'diverged: not finite'),
+    ('diverged', '1 of 2 diverged: not finite'),
     ('one of two', '1 of 2 failed: no disk'),
-    ('failed', 'failed: a [b] \\| c'),
+    ('failed', 'failed: a [b] \\| c; d'),
   ]
   assert cells[1][3] == '0.3750 ± 0.1768'
   assert '| validation accuracy, mean of last 1 round (1 evaluation) |' in text.splitlines()[0]
@@ -96,13 +96,11 @@ def test_what_all_is_at_work_or_not_finite_has_no_best(rows, tmp_path):
 
 def test_runs_of_a_grid_that_differ_in_their_seed_are_a_row():
   views = [
-    study.View(n, {'tau': tau, 'seed': seed}, 'done', '', [(f'{n}', {})])
+    study.View(n, {'tau': tau, 'mu': '3', 'seed': seed}, 'done', '', [(f'{n}', {})])
     for n, (tau, seed) in enumerate([('1', '0'), ('1', '1'), ('2', '0')])
   ]
   found = trial_table.rows(views, is_grid=True)
-  assert {label: [v.number for v in row] for label, row in found.items()} == {
-    'tau=1': [0, 1],
-    'tau=2': [2],
-  }
+  numbers = {label: [v.number for v in row] for label, row in found.items()}
+  assert numbers == {'tau=1, mu=3': [0, 1], 'tau=2, mu=3': [2]}
   found = trial_table.rows(views, is_grid=False)
-  assert [*found] == [f'trial {n}: tau={tau}' for n, tau in enumerate('112')]
+  assert [*found] == [f'trial {n}: tau={tau}, mu=3' for n, tau in enumerate('112')]

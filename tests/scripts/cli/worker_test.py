@@ -16,7 +16,7 @@ from tff_adaptive import training
 
 
 class _Outcome:
-  result, exit_code = None, 0
+  result, is_complete, exit_code = None, False, 0
 
 
 def _run(settings, last_round):
@@ -114,11 +114,14 @@ def test_a_run_ends_with_whoever_wanted_it(tmp_path):
     (command.FailureError('no disk'), worker.Answer('failed', 'no disk')),
     (ValueError('bad data'), worker.Answer('failed', 'bad data')),
     (KeyError('a'), worker.Answer('failed', "KeyError: 'a'")),
+    (130, worker.Answer('stopped')),
+    (0, worker.Answer('done')),
   ],
 )
-def test_an_error_is_an_answer(monkeypatch, error, answer):
+def test_an_error_or_an_exit_code_is_an_answer(monkeypatch, error, answer):
   def run(settings, last_round):
-    del settings, last_round
+    if isinstance(error, int):
+      return worker.run_lib.Outcome(_Outcome, error)
     raise error
 
   monkeypatch.setattr(worker.run_lib, 'run', run)
@@ -132,7 +135,8 @@ def test_a_run_that_others_stop_has_failed_and_a_complete_one_is_not_done_again(
   monkeypatch.setattr(worker, 'in_process', lambda *unused: worker.Answer('stopped'))
   reason = 'its process was asked to end.'
   assert worker.train(run, None, stop) == worker.Answer('failed', reason)
-  assert f'{run.output.output_dir}: failed: {reason}' in capsys.readouterr().err
+  where = run.output.output_dir
+  assert capsys.readouterr().err == f'{where}\n{where}: failed: {reason}\n'
   monkeypatch.setattr(worker, 'in_process', None)
   sweep_pool.write_run(run, 3, 0.5)
   assert worker.train(run, None, stop) == worker.Answer('done')

@@ -43,7 +43,7 @@ def test_noise_has_a_seed_only_where_one_is_given(monkeypatch, seed):
   settings = resolve_lib.resolve(rounds=20, **given)
   private = settings.aggregation.plan(settings, 60)
   built = settings.aggregation.build(settings, small_problem.model(), private)
-  assert built.noise_seed == seed
+  assert (built.noise_seed, built.is_weighted, built.clients_per_round) == (seed, False, 10)
   callback = build._account(
     private, training.TrainingConfig(20, 10), settings.aggregation.noise_seed
   )

@@ -5,6 +5,8 @@ import pytest
 from scripts.cli import flags, resolve
 from scripts.cli.groups import runtime
 from tff_adaptive import engine
+from tff_adaptive.devices import placement
+from tff_adaptive.kernels import library
 
 pytest.importorskip('ray')
 
@@ -60,11 +62,24 @@ def test_a_worker_is_asked_for_a_processor_and_no_more(monkeypatch):
   monkeypatch.setattr(engine, 'set_graph_context', lambda **given: None)
   monkeypatch.setattr(engine, 'set_ray_context', lambda address, **given: seen.update(given))
   _resolve('--ray=local', '--ray_workers=2').runtime.build(5)
-  assert {name: seen[name] for name in seen if name.endswith('per_worker')} == {
-    'cpus_per_worker': 1,
-    'gpus_per_worker': 0,
-    'memory_per_worker': 0,
-  }
+  each = {'cpus_per_worker': 1, 'gpus_per_worker': 0, 'memory_per_worker': 0}
+  assert seen == {'workers': 2, 'subrounds': 4, 'server': seen['server'], **each}
+
+
+def test_the_engine_of_one_process_takes_its_flags(monkeypatch):
+  def made(*values):
+    names = ('clients_per_step', 'parallel_clients', 'device', 'results')
+    return dict(zip(names, (*values, 'tensors'), strict=True))
+
+  seen = []
+  monkeypatch.setattr(engine, 'set_graph_context', lambda **given: seen.append(given))
+  monkeypatch.setattr(placement, 'hide_gpus', lambda: seen.append('hidden'))
+  monkeypatch.setattr(library, 'load', lambda: seen.append('compiled'))
+  _resolve('--clients_per_step=3', '--parallel_clients=7').runtime.build(8)
+  _resolve('--device=cpu').runtime.build(1)
+  assert seen == [made(3, 7, 'auto'), 'hidden', made(None, 1, 'cpu')]
+  _resolve().runtime.build(1, is_compiled=True)
+  assert seen[3:] == ['hidden', made(None, 1, 'auto'), 'compiled']
 
 
 def test_without_ray_the_hint_is_to_install_it(monkeypatch):

@@ -15,7 +15,7 @@ def _resolved(*arguments):
 def test_flags_make_a_buffer_and_without_them_rounds_are_synchronous():
   assert _resolved().synchrony.build() is None
   assert _resolved('--synchrony=synchronous').synchrony.build() is None
-  plain = _resolved(*_GIVEN)
+  plain = _resolved(*_GIVEN, '--speed_sigma=0.5')  # A population over-selects by 1.
   assert plain.synchrony.build() == buffered.Buffered(20)
   assert plain.training.cohort(60) == 5
   hinge = ['--staleness=hinge', '--staleness_option=a=2', '--staleness_option=b=3']
