@@ -114,7 +114,7 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
   Algorithm(
     'scaffold_m',
     'SCAFFOLD/m',
-    'SCAFFOLD in which clients send half as much',
+    'SCAFFOLD whose server computes its control variate from the updates',
     _ADA_BEST,
     'tff_adaptive.corrections.scaffold:ScaffoldM',
     assumes_sgd='its h_i is the change of the model over K_i eta_l',
