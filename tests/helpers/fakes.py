@@ -46,9 +46,7 @@ class StatefulProcess:
     for state, (data,) in zip(client_states, cohort):
       gradient = weights - data['x'].mean(0) - np.float32(0.1) * state['h']
       updates.append(-np.float32(0.3) * gradient)
-      new_states.append(
-        collections.OrderedDict(h=state['h'] + gradient, last_round=np.int32(t)),
-      )
+      new_states.append(collections.OrderedDict(h=state['h'] + gradient, last_round=np.int32(t)))
     mean = np.mean(updates, axis=0, dtype=np.float32)
     if t + 1 == self._poison_round:
       mean = mean * np.float32(np.nan)

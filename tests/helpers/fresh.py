@@ -58,11 +58,7 @@ def _request(path: str, command: list[str]) -> None:
   """Asks for a process, and ends as it ends; the process ends if this one is killed."""
   connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
   connection.connect(path)
-  message = {
-    'command': command,
-    'environment': dict(os.environ),
-    'folder': os.getcwd(),
-  }
+  message = {'command': command, 'environment': dict(os.environ), 'folder': os.getcwd()}
   socket.send_fds(connection, [json.dumps(message).encode()], [0, 1, 2])
   os._exit(int(connection.recv(64) or 1))
 

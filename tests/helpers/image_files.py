@@ -44,9 +44,7 @@ def write_classes(path, num_classes, shape=(28, 28), first_label=0):
     'test': rng.integers(200, 256, [len(labels['test']), *shape]),
   }
   np.savez(
-    path,
-    **{f'x_{s}': x[s].astype(np.uint8) for s in x},
-    **{f'y_{s}': labels[s] for s in labels},
+    path, **{f'x_{s}': x[s].astype(np.uint8) for s in x}, **{f'y_{s}': labels[s] for s in labels}
   )
   return labels['train']
 

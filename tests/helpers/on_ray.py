@@ -74,11 +74,7 @@ def waiting(folder):
       return tf.equal(tf.size(tf.io.matching_files(pattern)), 0)
 
     with tf.control_dependencies([begun]):
-      tries = tf.while_loop(
-        must_wait,
-        lambda n: (n + 1,),
-        (tf.constant(0),),
-      )
+      tries = tf.while_loop(must_wait, lambda n: (n + 1,), (tf.constant(0),))
     with tf.control_dependencies(tries):
       return tf.identity(x)
 

@@ -160,11 +160,7 @@ def test_importing_packages_and_pure_modules_loads_neither_tensorflow_nor_tff():
     '  assert not heavy, (name, heavy)\n'
   )
   result = subprocess.run(
-    [sys.executable, '-c', program],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    check=False,
+    [sys.executable, '-c', program], cwd=ROOT, capture_output=True, text=True, check=False
   )
   assert result.returncode == 0, result.stderr[-1000:]
 

@@ -18,11 +18,7 @@ STEPS = [2 * -(-n // 4) for n in small_problem.NUM_EXAMPLES]
 def build(batching=BATCHING):
   rate = schedules.RoundDecay(0.2, factor=0.9)
   return small_problem.process(
-    'scaffold_m',
-    rate,
-    small_problem.linear_model,
-    batching=batching,
-    client_weighting='uniform',
+    'scaffold_m', rate, small_problem.linear_model, batching=batching, client_weighting='uniform'
   )
 
 

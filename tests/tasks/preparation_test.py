@@ -106,10 +106,7 @@ def test_a_file_holds_all_of_it(tmp_path):
   [
     ({'age': [3, np.nan, 4]}, "the column 'age' has nan in row 1 .*fill it in"),
     ({'age': ['3', 'x', '4']}, "the column 'age' has values that are no numbers"),
-    (
-      {'colour': ['red', 'green', 'red']},
-      "'colour' has 'green' in row 1 .*that training has seen",
-    ),
+    ({'colour': ['red', 'green', 'red']}, "'colour' has 'green' in row 1 .*that training has seen"),
     ({'colour': ['red', 'red', None]}, "'colour' has None in row 2"),
   ],
 )

@@ -56,10 +56,7 @@ def test_a_line_says_what_the_first_seconds_are_spent_on(tmp_path, capfd, monkey
   'arguments, message',
   [
     (('--round_deadline=0.01',), 'the fastest client needs 0.64'),
-    (
-      ('--availability=FILE',),
-      "of any of the 60 clients: its first client is 'x'",
-    ),
+    (('--availability=FILE',), "of any of the 60 clients: its first client is 'x'"),
     (('--client_profiles=FILE',), "has the columns 'client', 'from', 'until'; give client and one"),
   ],
 )

@@ -8,12 +8,7 @@ from tff_adaptive_tasks.models import layers
 
 
 def test_a_convolution_of_an_unknown_number_of_examples_keeps_what_is_known():
-  @tf.function(
-    input_signature=[
-      tf.TensorSpec([2, None, 8, 8, 3]),
-      tf.TensorSpec([2, 3, 3, 3, 5]),
-    ]
-  )
+  @tf.function(input_signature=[tf.TensorSpec([2, None, 8, 8, 3]), tf.TensorSpec([2, 3, 3, 3, 5])])
   def shapes(x, kernel):
     y = layers.max_pool(layers.conv(x, kernel), 2, 2)
     assert y.shape[2:] == [3, 3, 5]
