@@ -14,8 +14,7 @@ def inverse_loss(metrics):
 
 
 @pytest.mark.parametrize(
-  ('weighting', 'expected'),
-  [('uniform', [1, 0]), ('examples', [7, 0]), (inverse_loss, [0.5, 0])],
+  ('weighting', 'expected'), [('uniform', [1, 0]), ('examples', [7, 0]), (inverse_loss, [0.5, 0])]
 )
 def test_a_client_that_is_not_used_has_no_weight_whatever_a_function_gives(weighting, expected):
   trained = local_training.Trained(

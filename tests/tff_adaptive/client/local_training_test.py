@@ -54,13 +54,7 @@ def test_fed_avg_is_that_of_tff_weight_for_weight():
 def test_every_kind_of_model_and_of_data_follows_the_formula(model, as_arrays):
   """Padding of the last batch, for this project's models, changes nothing."""
   expected = oracle.FedAvg(
-    small_problem.theta_0(),
-    DATA,
-    server=None,
-    eta_l=None,
-    batch_size=4,
-    clip=0.4,
-    weight_decay=0.1,
+    small_problem.theta_0(), DATA, server=None, eta_l=None, batch_size=4, clip=0.4, weight_decay=0.1
   )
   data = element(1) if as_arrays else batches(1)
   batching = Batching(4, shuffle=False) if as_arrays else None

@@ -115,8 +115,7 @@ def test_a_step_that_never_comes_is_said(monkeypatch):
 
 
 @pytest.mark.parametrize(
-  'options',
-  [{'concurrency': 0}, {'staleness': 'cubic'}, {'a': 0.0}, {'b': -1.0}, {'c': 1.5}],
+  'options', [{'concurrency': 0}, {'staleness': 'cubic'}, {'a': 0.0}, {'b': -1.0}, {'c': 1.5}]
 )
 def test_numbers_out_of_range_are_refused(options):
   with pytest.raises(ValueError, match=next(iter(options))):

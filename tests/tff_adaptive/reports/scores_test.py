@@ -11,8 +11,7 @@ from tff_adaptive.runs import run as run_lib
 
 
 @pytest.mark.parametrize(
-  'lost, clients, expected',
-  [(None, 1, False), (1, 10, False), (10, 10, True), (0, 0, False)],
+  'lost, clients, expected', [(None, 1, False), (1, 10, False), (10, 10, True), (0, 0, False)]
 )
 def test_a_run_ends_diverged_when_all_clients_of_its_last_round_were_left_out(
   lost, clients, expected, tmp_path

@@ -65,8 +65,7 @@ def test_a_cohort_by_reference_is_the_same_and_loads_nothing(max_examples):
 
 
 @pytest.mark.parametrize(
-  'sizes, order',
-  [([], []), ([7], [0]), ([1, 2], [0, 1]), ([2, 9, 2, 5, 4, 3], [5, 4, 3, 1, 0, 2])],
+  'sizes, order', [([], []), ([7], [0]), ([1, 2], [0, 1]), ([2, 9, 2, 5, 4, 3], [5, 4, 3, 1, 0, 2])]
 )
 def test_the_four_largest_rise_and_the_others_fall(sizes, order):
   assert cohorts.working_order(sizes) == order

@@ -132,11 +132,7 @@ def test_over_selection_draws_no_more_clients_than_there_are():
   'batching, stragglers, message',
   [
     (None, 'drop', r'build it with ClientTraining\(batching=tff_adaptive'),
-    (
-      Batching(4, step_limits=True),
-      'drop',
-      'built for .*versions=0.* step_limits=False',
-    ),
+    (Batching(4, step_limits=True), 'drop', 'built for .*versions=0.* step_limits=False'),
     (Batching(4), 'partial', 'built for other rounds .* step_limits=True'),
   ],
 )
