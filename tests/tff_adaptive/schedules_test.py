@@ -11,33 +11,22 @@ from tff_adaptive import schedules
 ROUNDS = [0, 1, 2, 7, 8, 499, 500, 999, 1000, 1499, 4000]
 
 # Name, options, and the rate of round t for the base rate 0.3, written out by itself.
-SCHEDULES = {
-  'constant': ('constant', {}, lambda t: 0.3),
-  'inv_sqrt': ('inv_sqrt', {}, lambda t: 0.3 / math.sqrt(1 + t)),
-  'exp_decay': (
-    'exp_decay',
-    {},
-    lambda t: 0.3 * 10.0 ** -sum(t >= k for k in range(500, 9999, 500)),
-  ),
-  'exp_decay_halves': (
-    'exp_decay',
-    dict(factor=0.5, every=200),
-    lambda t: math.ldexp(0.3, -math.floor(t / 200)),
-  ),
-  'round_decay': ('round_decay', {}, lambda t: 0.3 * math.exp(t * math.log(0.998))),
-  'diminishing': ('diminishing', {}, lambda t: 2.4 / (8 + t)),
-  'diminishing_many_steps': (
-    'diminishing',
-    dict(kappa=2, local_steps=20),
-    lambda t: 0.3 * 20 / (20 + 20 * t),
-  ),
-}
+SCHEDULES = [
+  ('constant', {}, lambda t: 0.3),
+  ('inv_sqrt', {}, lambda t: 0.3 / math.sqrt(1 + t)),
+  ('exp_decay', {}, lambda t: 0.3 * 10.0 ** -sum(t >= k for k in range(500, 9999, 500))),
+  ('exp_decay', dict(factor=0.5, every=200), lambda t: math.ldexp(0.3, -math.floor(t / 200))),
+  ('round_decay', {}, lambda t: 0.3 * math.exp(t * math.log(0.998))),
+  ('diminishing', {}, lambda t: 2.4 / (8 + t)),
+  ('diminishing', dict(kappa=2, local_steps=20), lambda t: 0.3 * 20 / (20 + 20 * t)),
+]
 
 
 @pytest.mark.parametrize('warmup', [0, 1, 600])
-@pytest.mark.parametrize('case', SCHEDULES.values(), ids=SCHEDULES)
-def test_numbers_and_tensors_follow_the_formula_and_rise_linearly_to_it(case, warmup):
-  name, options, rate = case
+@pytest.mark.parametrize('name, options, rate', SCHEDULES)
+def test_numbers_and_tensors_follow_the_formula_and_rise_linearly_to_it(
+  name, options, rate, warmup
+):
   schedule = schedules.build(name, 0.3, warmup_rounds=warmup, **options)
   traced = tf.function(schedule)
   for t in ROUNDS:

@@ -107,13 +107,9 @@ def test_a_file_that_is_not_there_and_a_folder_are_named(tmp_path):
   (tmp_path / 'folder.py').mkdir()
   os.mkfifo(tmp_path / 'pipe.py')
   (tmp_path / 'endless.py').symlink_to('/dev/zero')
-  for name, words in (
-    ('none.py', 'No such file'),
-    ('folder.py', 'it is no file'),
-    ('pipe.py', 'it is no file'),
-    ('endless.py', 'it is no file'),
-  ):
-    path = os.path.join(tmp_path, name)
+  for name in ('none', 'folder', 'pipe', 'endless'):
+    path = os.path.join(tmp_path, f'{name}.py')
+    words = 'No such file' if name == 'none' else 'it is no file'
     with pytest.raises(ValueError, match=f'{path}. cannot be read: {words}.*; check the path'):
       user_code.load(f'{path}:A')
 

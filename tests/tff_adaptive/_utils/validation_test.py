@@ -50,12 +50,9 @@ def test_the_ends_of_float32_pass_and_so_do_other_kinds_of_number():
 def test_whole_numbers_are_bounded_by_int64_or_as_asked():
   for value in (0, 2**63 - 1, np.int64(5)):
     validation.whole_number('x', value, 0, 'do')
-  for value, words in (
-    (-1, 'at least 0, found -1'),
-    (2**63, f'at most {2**63 - 1}, found {2**63}'),
-  ):
+  for bad, words in ((-1, 'at least 0, found -1'), (2**63, f'at most {2**63 - 1}, found {2**63}')):
     with pytest.raises(ValueError, match=rf'^x must be {words}: do\.$'):
-      validation.whole_number('x', value, 0, 'do')
+      validation.whole_number('x', bad, 0, 'do')
   with pytest.raises(ValueError, match='at most 9, found 10'):
     validation.whole_number('x', 10, 0, 'do', high=9)
   with pytest.raises(ValueError, match='found an integer of 20001 bits'):

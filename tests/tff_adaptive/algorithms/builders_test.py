@@ -30,9 +30,8 @@ def _build(name, model=None, **options):
     given['server_learning_rate'] = 0.1
   if name == 'fed_dyn':
     given['num_clients'] = small_problem.NUM_CLIENTS
-  return getattr(algorithms, f'build_{name}')(
-    model or small_problem.model(), **{**given, **options}
-  )
+  build = getattr(algorithms, f'build_{name}')
+  return build(model or small_problem.model(), **{**given, **options})
 
 
 # The others are built by `build_process`.
@@ -92,11 +91,7 @@ def test_the_rate_of_a_named_server_may_be_a_schedule(composed):
   'algorithm, options, words',
   [
     ('fed_yogi', {'client_learning_rate': schedules.InvSqrt}, 'the schedule fails for the int t ='),
-    (
-      'fed_yogi',
-      {'client_learning_rate': '0.1'},
-      "client_learning_rate must be a number, found '0",
-    ),
+    ('fed_yogi', {'client_learning_rate': '1'}, "client_learning_rate must be a number, found '1"),
     ('fed_yogi', {'client_learning_rate': -1}, 'client_learning_rate must be finite and at least'),
     ('fed_yogi', {'server_learning_rate': None}, 'learning_rate must be a number, found None'),
     ('fed_yogi', {'training': Batching(20)}, 'give tff_adaptive.ClientTraining(batching='),

@@ -54,17 +54,10 @@ def users(tmp_path):
 
 def test_a_users_correction_and_server_optimizer_train(users, graph):
   server = algorithms.build_server_optimizer(f'{users}:halved', 2.0, {'factor': 0.25})
-  process = algorithms.build_process(
-    f'{users}:Pull',
-    small_problem.model(),
-    server_optimizer=server,
-    values={'strength': 0.3},
-    client_weighting='examples',
-    **COMMON,
-  )
-  own = algorithms.build_fed_prox(
-    small_problem.model(), mu=0.3, server_optimizer=optimizers.build_sgdm(0.5), **COMMON
-  )
+  model, sgd = small_problem.model(), optimizers.build_sgdm(0.5)
+  options = {'values': {'strength': 0.3}, 'client_weighting': 'examples', **COMMON}
+  process = algorithms.build_process(f'{users}:Pull', model, server_optimizer=server, **options)
+  own = algorithms.build_fed_prox(model, mu=0.3, server_optimizer=sgd, **COMMON)
   assert isinstance(process, algorithms.StatefulProcess)
   thetas = []
   for each in (process, own):
@@ -124,17 +117,13 @@ N = small_problem.theta_0().size
 # n down and up, gradients a step and over all examples; where these are not (1, 1, 1, 0).
 COSTS = {
   'scaffold': (2, 2, 1, 0),
-  'scaffold_m': (2, 1, 1, 0),
-  'fed_nova': (1, 1 + 1 / N, 1, 0),
-  'fed_cm': (2, 1, 1, 0),
-  'fed_exp': (1, 1 + 1 / N, 1, 0),
+  **dict.fromkeys(('scaffold_m', 'fed_cm'), (2, 1, 1, 0)),
+  **dict.fromkeys(('fed_nova', 'fed_exp'), (1, 1 + 1 / N, 1, 0)),
   'mime_lite': (2, 2, 1, 1),
   'mime': (3, 2, 2, 1),
-  'delta_sgd': (1, 1, 2, 0),
-  'fed_sam': (1, 1, 2, 0),
+  **dict.fromkeys(('delta_sgd', 'fed_sam', 'fed_speed'), (1, 1, 2, 0)),
   'mo_fed_sam': (2, 1, 2, 0),
   'fed_gamma': (2, 2, 2, 0),
-  'fed_speed': (1, 1, 2, 0),
   'fed_lalr': (4 + 1 / N, 4 + 1 / N, 1, 0),  # m, v, its maximum, and the step.
 }
 

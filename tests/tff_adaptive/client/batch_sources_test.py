@@ -15,27 +15,18 @@ def _data(n):
   return rng.normal(size=(n, 5)).astype(np.float32), rng.integers(3, size=n).astype(np.int32)
 
 
-def _theta():
-  return tuple(tf.constant(w, tf.float32) for w in oracle.unpack(small_problem.theta_0()))
-
-
-@pytest.mark.parametrize('n', [1, 512, 513, 1300])
-def test_the_full_gradient_of_whole_arrays_is_the_mean_over_all_examples(n):
-  x, y = _data(n)
-  model = model_adapters.wrap(small_problem.model())
-  element = {'x': tf.constant(x), 'y': tf.constant(y), 'client': 0}
-  source = batch_sources.WholeArrays(model, Batching(20), 0, element, 1)
-  found = oracle.pack(source.mean_gradient(_theta(), ()))
-  expected = oracle.gradient(small_problem.theta_0().astype(np.float64), x, y)
-  np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
-def test_the_full_gradient_of_a_dataset_weighs_its_batches_by_their_size():
-  x, y = _data(23)
-  model = model_adapters.wrap(small_problem.model())
-  data = tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=x, y=y)).batch(20)
-  source = batch_sources.Batches(model, 0, data, 1)
-  found = oracle.pack(source.mean_gradient(_theta(), ()))
+@pytest.mark.parametrize('n, is_dataset', [(23, True), *((n, False) for n in (1, 512, 513, 1300))])
+def test_the_full_gradient_is_the_mean_over_all_examples(n, is_dataset):
+  """Of whole arrays, and of a dataset, whose batches are weighed by their size."""
+  model, (x, y) = model_adapters.wrap(small_problem.model()), _data(n)
+  if is_dataset:
+    data = tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=x, y=y)).batch(20)
+    source = batch_sources.Batches(model, 0, data, 1)
+  else:
+    element = {'x': tf.constant(x), 'y': tf.constant(y), 'client': 0}
+    source = batch_sources.WholeArrays(model, Batching(20), 0, element, 1)
+  theta = tuple(tf.constant(w, tf.float32) for w in oracle.unpack(small_problem.theta_0()))
+  found = oracle.pack(source.mean_gradient(theta, ()))
   expected = oracle.gradient(small_problem.theta_0().astype(np.float64), x, y)
   np.testing.assert_allclose(found, expected, atol=1e-6)
 

@@ -13,13 +13,8 @@ from google.protobuf import text_format
 
 from tests.helpers import computations, small_problem
 from tff_adaptive import algorithms, engine, models
-from tff_adaptive.client import (
-  ClientTraining,
-  batching,
-  client_arrays,
-  local_training,
-  model_adapters,
-)
+from tff_adaptive.client import ClientTraining, batching, client_arrays, model_adapters
+from tff_adaptive.client.local_training import can_group
 from tff_adaptive.devices import placement
 from tff_adaptive.engine import batched_clients
 from tff_adaptive_tasks import (
@@ -231,7 +226,7 @@ def test_examples_whose_shape_differs_from_client_to_client():
     )
     for x_spec, y_spec in ((rows, column), (column, rows))
   )
-  assert not local_training.can_group(model_adapters.wrap(of_labels), training)
+  assert not can_group(model_adapters.wrap(of_labels), training)
   process = algorithms.build_fed_avg(of_inputs, client_learning_rate=0.1, training=training)
   rng = np.random.default_rng(0)
   data = [

@@ -105,9 +105,7 @@ def test_compiled_steps_are_equal(in_group, monkeypatch):
 
 
 def test_xla_is_for_models_of_this_project():
-  with pytest.raises(
-    TypeError, match=r'^model must be of the class Model, found .*: leave xla out'
-  ):
-    algorithms.build_fed_avg(
-      processes.keras_model, client_learning_rate=0.1, training=ClientTraining(xla=True)
-    )
+  options = dict(client_learning_rate=0.1, training=ClientTraining(xla=True))
+  words = '^model must be of the class Model, found .*: leave xla out'
+  with pytest.raises(TypeError, match=words):
+    algorithms.build_fed_avg(processes.keras_model, **options)

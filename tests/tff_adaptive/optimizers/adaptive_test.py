@@ -49,13 +49,8 @@ CASES = {
   'yogi_of_tff': adaptive('yogi', beta2=0.999, bias_correction=True),
 }
 
-SPECS = collections.OrderedDict(
-  w=[
-    tf.TensorSpec((4,)),
-    collections.OrderedDict(kernel=tf.TensorSpec((2, 1, 3)), empty=tf.TensorSpec((0, 2))),
-  ],
-  b=(tf.TensorSpec(()),),
-)
+LAYER = collections.OrderedDict(kernel=tf.TensorSpec((2, 1, 3)), empty=tf.TensorSpec((0, 2)))
+SPECS = collections.OrderedDict(w=[tf.TensorSpec((4,)), LAYER], b=(tf.TensorSpec(()),))
 TOLERANCE = {'float32': 2e-5, 'float64': 1e-11, 'bfloat16': 2e-5}
 
 

@@ -5,6 +5,7 @@ import pytest
 from tff_adaptive import population
 
 TRACE, PROFILES = population.read_trace, population.read_profiles
+HEADING = 'client,from,until\n'
 
 
 def written(tmp_path, text):
@@ -16,11 +17,7 @@ def written(tmp_path, text):
 @pytest.mark.parametrize(
   'read, text, found',
   [
-    (
-      TRACE,
-      'client,from,until\na,0,10\n"b,1",5.5,7\na,20,30\n',
-      {'a': [(0, 10), (20, 30)], 'b,1': [(5.5, 7)]},
-    ),
+    (TRACE, f'{HEADING}a,0,1\n"b,1",5.5,7\na,2,3\n', {'a': [(0, 1), (2, 3)], 'b,1': [(5.5, 7)]}),
     # Blanks around names and cells do not count.
     (TRACE, 'client, from , until\na , 0, 10\n b, 2,3 \n', {'a': [(0, 10)], 'b': [(2, 3)]}),
     (PROFILES, 'client, uplink\na , 2\n', {'uplink': {'a': 2.0}}),
@@ -42,12 +39,12 @@ def test_traces_are_read_by_client_and_profiles_by_column(tmp_path, read, text, 
     (TRACE, 'client,from\na,0\n', "columns 'client', 'from'; give client, from, until"),
     (TRACE, 'client,from,until,x\na,0,1,2\n', "has the columns 'client', 'from', 'unti"),
     (TRACE, '', 'of no heading'),
-    (TRACE, 'client,from,until\n', 'has no clients'),
-    (TRACE, 'client,from,until\na,0,soon\n', "line 2: until is 'soon'"),
-    (TRACE, 'client,from,until\na,0,1_0\n', "line 2: until is '1_0'"),
-    (TRACE, 'client,from,until\na,0\n', 'line 2: give 3 values'),
-    (TRACE, 'client,from,until\n"a"b,0,1\n', 'cannot be read'),
-    (TRACE, 'client,from,until\na,0,1,2\n', 'line 2: give 3 values'),
+    (TRACE, HEADING, 'has no clients'),
+    (TRACE, f'{HEADING}a,0,soon\n', "line 2: until is 'soon'"),
+    (TRACE, f'{HEADING}a,0,1_0\n', "line 2: until is '1_0'"),
+    (TRACE, f'{HEADING}a,0\n', 'line 2: give 3 values'),
+    (TRACE, f'{HEADING}"a"b,0,1\n', 'cannot be read'),
+    (TRACE, f'{HEADING}a,0,1,2\n', 'line 2: give 3 values'),
     (PROFILES, 'client\na\n', 'and one or more of probability, phase'),
     (PROFILES, 'client,speed\na,1\n', 'and one or more of probability, phase'),
     (PROFILES, 'client,uplink,uplink\na,1,1\n', "has the columns 'client', 'uplink'"),

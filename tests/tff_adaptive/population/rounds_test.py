@@ -48,14 +48,9 @@ def test_with_a_trace_it_lasts_until_somebody_comes(deadline):
   ],
 )
 def test_a_resumed_run_plans_what_an_uninterrupted_one_does(availability):
-  chosen = population.Population(
-    availability,
-    population.Speed(speed_sigma=1.0, bandwidth_sigma=1.0),
-    round_deadline=20.0,
-    over_select=1.5,
-    stragglers='partial',
-    dropout_rate=0.2,
-  )
+  options = dict(round_deadline=20.0, over_select=1.5, stragglers='partial', dropout_rate=0.2)
+  speeds = population.Speed(speed_sigma=1.0, bandwidth_sigma=1.0)
+  chosen = population.Population(availability, speeds, **options)
   sizes = [1 + i % 7 for i in range(30)]
   whole = simulation(chosen, sizes, 5, seed=4)
   plans = [whole.plan(t) for t in range(1, 61)]
@@ -83,13 +78,9 @@ def test_a_round_is_what_becomes_of_each_client(
   cohort_size = min(cohort_size, len(clients))
   partial = partial and deadline is not None
   steps = [k for k, _ in clients]
-  chosen = population.Population(
-    speed=speed(*(s for _, s in clients)),
-    round_deadline=deadline,
-    over_select=over_select,
-    stragglers='partial' if partial else 'drop',
-    dropout_rate=rate,
-  )
+  options = dict(round_deadline=deadline, over_select=over_select, dropout_rate=rate)
+  options['stragglers'] = 'partial' if partial else 'drop'
+  chosen = population.Population(speed=speed(*(s for _, s in clients)), **options)
   if deadline and all(2 + (1 if partial else k) * s > deadline for k, s in clients):
     with pytest.raises(ValueError, match='the fastest client needs'):
       simulation(chosen, steps, cohort_size, seed)

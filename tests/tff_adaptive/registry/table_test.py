@@ -8,12 +8,8 @@ import pytest
 from tff_adaptive import corrections, registry, schedules
 from tff_adaptive.registry import entries
 
-TABLES = (
-  registry.ALGORITHMS,
-  registry.SERVER_OPTIMIZERS,
-  registry.CLIENT_OPTIMIZERS,
-  registry.SCHEDULES,
-)
+TABLES = [registry.ALGORITHMS, registry.SERVER_OPTIMIZERS]
+TABLES += [registry.CLIENT_OPTIMIZERS, registry.SCHEDULES]
 HYPERPARAMETERS = [
   pytest.param(h, id=f'{name}-{h.name}')
   for table in TABLES

@@ -143,7 +143,6 @@ def test_the_legend_says_which_curve_ends_early(tmp_path):
     assert [text.get_text() for text in made.figure.legends[0].get_texts()] == [label]
   for run, t in zip(found[::2], (1, 2)):
     run.rows[:] = run.rows[t : t + 1]
-  with pytest.raises(
-    ValueError, match=r"the runs of 'a' have no round with a value of .* in common"
-  ):
+  words = "the runs of 'a' have no round with a value of .* in common"
+  with pytest.raises(ValueError, match=words):
     tables.comparison({'a': found[::2]}, [COLUMN])

@@ -85,9 +85,7 @@ def _settings(folder, **settings):
   [
     ([('task_option', 'alpha=0.5')], 1),
     ([('task_option', 'alpha=0.5'), ('task_option', 'n=3')], 1),
-    ([('scale_mu', 'true')], 1),
-    ([('scale_mu', 'False')], 1),
-    ([('scale_mu', 'none')], 1),
+    *(([('scale_mu', value)], 1) for value in ('true', 'False', 'none')),
     ([('task_option', 'none')], 1),
     ([('tau', '1e-2')], 3),
   ],

@@ -153,9 +153,8 @@ def test_what_cannot_be_written_loses_no_checkpoint_and_the_run_goes_on_later(
   with failing_files.failing(kind, 300, number), pytest.raises(runs.SaveError, match=words):
     _train(run)
   saved, _ = fakes.saved(run)
-  assert (
-    saved == (run / 'metrics.csv').read_text().count('\n') - 2
-  )  # Each round that has its row has its checkpoint: none is lost.
+  # Each round that has its row has its checkpoint: none is lost.
+  assert saved == (run / 'metrics.csv').read_text().count('\n') - 2
   assert saved == 10 if kind.endswith(('json', 'png')) else 6 < saved < 10
   _train(run)
   assert small_run.outcome(str(run)) == done[1]

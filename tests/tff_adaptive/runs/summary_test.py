@@ -7,17 +7,13 @@ import pytest
 from tff_adaptive.runs import summary as summary_lib
 from tff_adaptive.runs.errors import RunFileError
 
+COSTS = ('round', 'virtual_seconds', 'megabytes_down', 'megabytes_up')
+COLUMNS = (*COSTS, 'validation_loss', 'validation_accuracy', 'inference_accuracy')
 ROWS = [
   {'round': 0, 'validation_loss': 3.0, 'validation_accuracy': 0.1},
-  {'round': 1, 'virtual_seconds': 9.0, 'megabytes_down': 1.0, 'megabytes_up': 0.5},
-  {
-    **{'round': 2, 'virtual_seconds': 3.5, 'megabytes_down': 2.0, 'megabytes_up': 1.0},
-    **{'validation_loss': 1.0, 'validation_accuracy': 0.7, 'inference_accuracy': 0.8},
-  },
-  {
-    **{'round': 3, 'virtual_seconds': 7.5, 'megabytes_down': 1.0, 'megabytes_up': 0.5},
-    **{'validation_loss': 2.0, 'validation_accuracy': 0.9, 'inference_accuracy': 0.6},
-  },
+  dict(zip(COSTS, (1, 9.0, 1.0, 0.5))),
+  dict(zip(COLUMNS, (2, 3.5, 2.0, 1.0, 1.0, 0.7, 0.8))),
+  dict(zip(COLUMNS, (3, 7.5, 1.0, 0.5, 2.0, 0.9, 0.6))),
 ]
 
 
@@ -70,8 +66,7 @@ def test_a_complete_run_has_so_many_rounds(tmp_path):
 
 def test_it_is_the_first_evaluated_round_that_is_as_good():
   found = summary_lib.reached(ROWS, 'accuracy', 0.8)
-  costs = ('round', 'virtual_seconds', 'megabytes_down', 'megabytes_up')
-  theta, theta_bar = (dict(zip(costs, at)) for at in ((3, 20.0, 4.0, 2.0), (2, 12.5, 3.0, 1.5)))
+  theta, theta_bar = (dict(zip(COSTS, at)) for at in ((3, 20.0, 4.0, 2.0), (2, 12.5, 3.0, 1.5)))
   assert found == {'target': 0.8, 'validation_accuracy': theta, 'inference_accuracy': theta_bar}
 
 
@@ -94,13 +89,7 @@ def test_rounds_are_added_up_and_those_of_few_and_of_nobody_counted():
   rows = [{**dict(zip(names, row)), 'clients': row[4] + row[5]} for row in table]
   rows.insert(0, {'round': 0, 'validation_loss': 1.0})
   rows.append({**dict(zip(names, (4, 4.5, 9, 4, 0, 0, 4))), 'clients': 0})
-  assert summary_lib.of_population(rows, 4) == {
-    'virtual_seconds': 80.0,
-    'selected': 11,
-    'finished': 5,
-    'partial': 1,
-    'dropped': 5,
-    'rounds_with_few_available': 2,
-    'rounds_without_clients': 2,
-  }
+  counted = dict(virtual_seconds=80.0, selected=11, finished=5, partial=1, dropped=5)
+  counted |= dict(rounds_with_few_available=2, rounds_without_clients=2)
+  assert summary_lib.of_population(rows, 4) == counted
   assert summary_lib.of_population([], 4)['virtual_seconds'] == 0.0

@@ -30,11 +30,11 @@ def _begun(recorder):
 def test_each_method_is_called_in_its_place(tmp_path):
   first, second, nowhere = (_recorder() for _ in range(3))
   _train(tmp_path, 3, first)
-  assert ' '.join(name for name, _, _ in first.method_calls) == (
-    'begin checkpoint round_end round_begin columns round_end'
-    ' round_begin columns round_end checkpoint round_begin columns round_end checkpoint'
-    ' summary end close'
+  each = 'round_begin columns round_end'
+  called = (
+    f'begin checkpoint round_end {each} {each} checkpoint {each} checkpoint summary end close'
   )
+  assert ' '.join(name for name, _, _ in first.method_calls) == called
   assert _begun(first) == (True, 0, 3)
   assert first.round_begin.call_args_list == [mock.call(t) for t in (1, 2, 3)]
   assert first.checkpoint.call_args_list == [mock.call(t) for t in (0, 2, 3)]
@@ -53,9 +53,7 @@ def test_each_method_is_called_in_its_place(tmp_path):
 @pytest.mark.parametrize(
   'method, error, calls, saved',
   [
-    ('round_begin', RuntimeError, 4, 3),
-    ('columns', RuntimeError, 4, 3),
-    ('round_end', RuntimeError, 4, 3),
+    *((name, RuntimeError, 4, 3) for name in ('round_begin', 'columns', 'round_end')),
     ('round_end', KeyboardInterrupt, 4, 3),
     ('checkpoint', RuntimeError, 3, 4),
   ],

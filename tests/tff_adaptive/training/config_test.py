@@ -54,13 +54,8 @@ def test_a_resumed_run_notes_what_it_may_change_and_is_refused_the_rest(tmp_path
 
 
 def test_what_changes_no_number_may_change():
-  harmless = dict(
-    rounds_per_evaluation=1,
-    rounds_per_checkpoint=1,
-    client_state_store='shards',
-    target=0.5,
-    stop_at_target=True,
-  )
+  harmless = dict(rounds_per_evaluation=1, rounds_per_checkpoint=1, client_state_store='shards')
+  harmless |= dict(target=0.5, stop_at_target=True)
   before = run_folders.config(record().settings)
   assert record(rounds=9, metric='loss', **harmless).refused_changes(before) == []
   assert len(record(max_examples_per_client=3).refused_changes(before)) == 1

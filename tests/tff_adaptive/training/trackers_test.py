@@ -10,11 +10,12 @@ from tests.helpers import fakes
 from tff_adaptive import runs, training
 
 
-def _train(callback, folder, rounds, **options):
+def _train(callback, folder, rounds, poison_round=None):
   """Trains and returns the rows of metrics.csv."""
   parameters = {'algorithm': 'fed_avg', 'tau': None, 'batch_size': 7}
   audience = [callback('abc', 'run a', parameters)]
-  fakes.train(folder, rounds, rounds_per_evaluation=2, callbacks=audience, **options)
+  process = fakes.StatefulProcess(poison_round=poison_round)
+  fakes.train(folder, rounds, process, rounds_per_evaluation=2, callbacks=audience)
   return list(csv.DictReader((folder / 'metrics.csv').read_text().splitlines()))
 
 
@@ -46,9 +47,7 @@ def test_a_resumed_run_goes_on_in_mlflow_with_every_row_once(tmp_path, client):
     expected = [(int(row['round']), float(row[column])) for row in rows if row[column]]
     assert [(m.step, m.value) for m in logged] == expected
   with pytest.raises(runs.NonFiniteWeightsError):
-    _train(
-      training.MlflowCallback, tmp_path / 'run', 7, process=fakes.StatefulProcess(poison_round=6)
-    )
+    _train(training.MlflowCallback, tmp_path / 'run', 7, poison_round=6)
   assert _only_run(client).info.status == 'FAILED'
 
 
@@ -96,7 +95,5 @@ def test_wandb_is_given_the_runs_rows_and_parameters_in_calls_that_it_understand
   assert len(rows) == 4
   run.finish.assert_called_once_with(exit_code=0)
   with pytest.raises(runs.NonFiniteWeightsError):
-    _train(
-      training.WandbCallback, tmp_path / 'other', 7, process=fakes.StatefulProcess(poison_round=6)
-    )
+    _train(training.WandbCallback, tmp_path / 'other', 7, poison_round=6)
   assert run.finish.call_args.kwargs == {'exit_code': 1}

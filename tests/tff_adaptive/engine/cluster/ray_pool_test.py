@@ -106,16 +106,11 @@ def test_a_node_whose_worker_does_not_answer_is_named_while_it_is_waited_for(
 def test_a_cluster_without_room_for_as_long_as_patience_has_no_worker_left(pool, monkeypatch):
   monkeypatch.setattr(ray_pool.time, 'sleep', lambda seconds: None)
   pool.settings, pool._room, pool._without_room = ray_worker.Settings(2, 0, 10**9), 0, pool.now - 45
-  for ask in (
-    lambda: pool.each(None, ['x']),
-    lambda: pool.on_each_node(None, 'x'),
-    lambda: pool.look([]),
-  ):
+  expected = r'Round 7: no worker is left: .* 2 CPUs.*, and 1 GB'
+  for ask, *given in ((pool.each, None, ['x']), (pool.on_each_node, None, 'x'), (pool.look, [])):
     _waits(pool, monkeypatch, 0)
-    with pytest.raises(
-      errors.WorkersLost, match=r'Round 7: no worker is left: .* 2 CPUs.*, and 1 GB'
-    ):
-      ask()
+    with pytest.raises(errors.WorkersLost, match=expected):
+      ask(*given)
 
 
 def test_a_head_that_does_not_listen_is_lost_within_seconds(pool, monkeypatch):
@@ -185,7 +180,5 @@ def test_a_node_short_of_memory_is_left_out_and_named_unless_it_is_the_last(pool
   function.remote = None
   pool._remote[ray_worker.call] = function
   pool.remote(ray_worker.call, 'x')
-  assert given == {
-    'name': 'call: round 7: x',
-    'label_selector': {'ray.io/node-id': f'!in({_NODE})'},
-  }
+  selector = {'ray.io/node-id': f'!in({_NODE})'}
+  assert given == {'name': 'call: round 7: x', 'label_selector': selector}

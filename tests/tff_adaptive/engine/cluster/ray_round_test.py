@@ -73,15 +73,10 @@ def _of_clients(*keys):
     parts=[list(range(len(keys)))],
   )
   lines, a_round.submitted = [], []
-  a_round._pool = types.SimpleNamespace(
-    say=lines.append,
-    line=str,
-    lines=lines,
-    counters={'subrounds_retried': 0},
-    settings=None,
-    leave_out=lambda error, then: False,
-    on_nodes=lambda references: f' on {"".join(references)}',
-  )
+  a_round._pool = types.SimpleNamespace(say=lines.append, line=str, lines=lines, settings=None)
+  a_round._pool.counters = {'subrounds_retried': 0}
+  a_round._pool.leave_out = lambda error, then: False
+  a_round._pool.on_nodes = lambda references: f' on {"".join(references)}'
   a_round._submit = a_round.submitted.append
   return a_round
 
@@ -99,9 +94,8 @@ def test_a_late_call_is_given_again_and_given_up_at_last(monkeypatch):
   (again,) = a_round.submitted
   assert (call.is_late, again.is_late, again.copies, again.began) == (True, False, 1, 65.0)
   again.copies = 4
-  with pytest.raises(
-    errors.WorkersLost, match=r'\(clients ann, bob\) has not ended in any of 5 workers on ac'
-  ):
+  expected = r'\(clients ann, bob\) has not ended in any of 5 workers on ac'
+  with pytest.raises(errors.WorkersLost, match=expected):
     a_round._begin_again(again)
 
 

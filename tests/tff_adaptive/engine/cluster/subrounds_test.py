@@ -33,13 +33,8 @@ def build(name):
     return small_problem.process(name, 0.1, small_problem.linear_model, batching=Batching(4, 2))
   correction, (optimizer, state) = METHODS[name]
   training = ClientTraining(OPTIMIZERS[optimizer], Batching(4), optimizer_state=state)
-  return algorithms.build_drift_corrected(
-    small_problem.linear_model(),
-    correction,
-    client_learning_rate=0.1,
-    client_weighting='examples',
-    training=training,
-  )
+  options = dict(client_learning_rate=0.1, client_weighting='examples', training=training)
+  return algorithms.build_drift_corrected(small_problem.linear_model(), correction, **options)
 
 
 def run(process, context, cohorts=COHORTS):

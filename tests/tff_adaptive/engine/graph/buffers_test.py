@@ -64,12 +64,10 @@ def _wait_until_free(pool, seconds=10):
 
 
 def test_a_call_leaves_nothing_behind_for_the_garbage_collector():
-  at_clients = tff.FederatedType(tff.types.TensorType(np.float32, [None]), tff.CLIENTS)
-  total = tff.tensorflow.computation(
-    lambda x: tf.reduce_sum(x), tff.types.TensorType(np.float32, [None])
-  )
+  vector = tff.types.TensorType(np.float32, [None])
+  total = tff.tensorflow.computation(lambda x: tf.reduce_sum(x), vector)
 
-  @tff.federated_computation(at_clients)
+  @tff.federated_computation(tff.FederatedType(vector, tff.CLIENTS))
   def sum_of_sums(x):
     return tff.federated_sum(tff.federated_map(total, x))
 

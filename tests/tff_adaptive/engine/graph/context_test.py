@@ -13,12 +13,8 @@ from tests.helpers import computations, engines, processes, small_problem
 from tff_adaptive import engine
 from tff_adaptive.engine.graph import nodes, round_function
 
-FLOAT, VECTOR, at_clients, at_server = (
-  computations.FLOAT,
-  computations.VECTOR,
-  computations.at_clients,
-  computations.at_server,
-)
+FLOAT, VECTOR = computations.FLOAT, computations.VECTOR
+at_clients, at_server = computations.at_clients, computations.at_server
 
 
 @pytest.fixture

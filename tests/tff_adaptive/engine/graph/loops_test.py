@@ -253,16 +253,10 @@ def test_the_body_calls_a_function_that_is_not_inlined(loop):
   assert functions[call.attr['f'].func.name].attr['_noinline'].b
 
 
-def assert_stays(graph_def):
+@pytest.mark.parametrize('gpus, pool', [([], tf.nn.avg_pool2d), (['a GPU'], tf.nn.max_pool2d)])
+def test_other_loops_stay_and_with_a_gpu_all(monkeypatch, gpus, pool):
+  monkeypatch.setattr(tf.config, 'get_visible_devices', lambda kind: gpus)
+  graph_def = graph_def_of(lambda *a: while_loop(*a, pool=pool))
   before = graph_def.SerializeToString(deterministic=True)
   loops.set_apart(graph_def)
   assert graph_def.SerializeToString(deterministic=True) == before
-
-
-def test_other_loops_stay():
-  assert_stays(graph_def_of(lambda *a: while_loop(*a, pool=tf.nn.avg_pool2d)))
-
-
-def test_with_a_gpu_loops_stay(monkeypatch):
-  monkeypatch.setattr(tf.config, 'get_visible_devices', lambda kind: [kind])
-  assert_stays(graph_def_of(while_loop))

@@ -78,17 +78,9 @@ class Pair:
   b: int
 
 
-@pytest.mark.parametrize(
-  'value',
-  [
-    dict(b=2, a=1),
-    collections.namedtuple('Named', 'a b')(1, 2),
-    Pair(1, 2),
-    [1, 2],
-    tff.structure.Struct([('b', 2), ('a', 1)]),
-  ],
-  ids=['dict', 'namedtuple', 'attrs', 'list', 'struct'],
-)
-def test_elements_are_found_by_name_where_there_are_names(value):
+def test_elements_are_found_by_name_where_there_are_names():
   type_spec = tff.types.to_type(collections.OrderedDict(a=np.int32, b=np.int32))
-  assert values.struct_elements(value, type_spec) == [1, 2]
+  named = collections.namedtuple('Named', 'a b')(1, 2)
+  struct = tff.structure.Struct([('b', 2), ('a', 1)])
+  for value in (dict(b=2, a=1), named, Pair(1, 2), [1, 2], struct):
+    assert values.struct_elements(value, type_spec) == [1, 2], value
