@@ -98,15 +98,7 @@ def keras_model(*before, hidden=True):
 
 
 def train_locally(
-  data,
-  own_model=None,
-  correction=None,
-  state=(),
-  broadcast=(),
-  exchanged=(),
-  t=1,
-  rate=0.2,
-  **training,
+  data, own_model=None, correction=None, state=(), broadcast=(), exchanged=(), t=1, rate=0.2, **how
 ):
   """Trains a client, or a group of them, from a model's initial weights by direct calls."""
   local = model_adapters.wrap(model() if own_model is None else own_model)
@@ -114,7 +106,7 @@ def train_locally(
   def train():
     return local_training.train(
       local,
-      ClientTraining(**{'batching': Batching(4, shuffle=False), **training}),
+      ClientTraining(**{'batching': Batching(4, shuffle=False), **how}),
       correction or corrections.Correction(),
       weights=local.initial_weights(),
       data=tf.data.Dataset.from_tensors(data) if isinstance(data, dict) else data,

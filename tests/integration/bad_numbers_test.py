@@ -52,17 +52,9 @@ def test_a_number_that_no_step_saw_does_not_stay_in_scaffolds_states(train):
   bad = good.copy()
   bad[3] = np.inf
   zeros = (tf.zeros([2]),)
+  known = dict(state={'h': zeros}, broadcast=zeros, limit=2)
   batching = Batching(1, shuffle=False, step_limits=True)
-  found = train(
-    _linear(),
-    [good, bad],
-    0.5,
-    corrections.Scaffold(3, 1),
-    {'h': zeros},
-    zeros,
-    2,
-    batching=batching,
-  )
+  found = train(_linear(), [good, bad], 0.5, corrections.Scaffold(3, 1), batching=batching, **known)
   assert found.diverged.numpy().tolist() == [0, 1]
   for leaf in (found.client_state['h'][0], found.upload[0], found.update[0]):
     np.testing.assert_array_equal(leaf, [[1, 1], [0, 0]])

@@ -43,29 +43,17 @@ def _pair(name, limited):
   kind, options, of_process, of_oracle = CASES[name]
   adam = optimizers.build_adam(0.1, tau=0.01), oracle.Adaptive('adam', 0.1, 0.9, 0.99, 0.01)
   server, oracle_server = (None, oracle.Sgd(1.0)) if name == 'ada_best' else adam
+  batching = Batching(4, epochs=2, shuffle=False, step_limits=limited)
   process = getattr(algorithms, f'build_{name}')(
     small_problem.model(),
     server_optimizer=server,
     client_learning_rate=schedules.RoundDecay(0.2, factor=0.9),
-    training=ClientTraining(
-      batching=Batching(4, epochs=2, shuffle=False, step_limits=limited),
-      clip_norm=0.3,
-      weight_decay=0.05,
-    ),
+    training=ClientTraining(batching=batching, clip_norm=0.3, weight_decay=0.05),
     **{'client_weighting': 'uniform', **options, **of_process},
   )
-  expected = kind(
-    small_problem.theta_0(),
-    small_problem.clients(),
-    server=oracle_server,
-    eta_l=lambda t: 0.2 * 0.9**t,
-    batch_size=4,
-    epochs=2,
-    clip=0.3,
-    weight_decay=0.05,
-    **options,
-    **of_oracle,
-  )
+  training = dict(eta_l=lambda t: 0.2 * 0.9**t, batch_size=4, epochs=2, clip=0.3, weight_decay=0.05)
+  theta, clients = small_problem.theta_0(), small_problem.clients()
+  expected = kind(theta, clients, server=oracle_server, **training, **options, **of_oracle)
   return small_problem.Run(process, small_problem.clients()), expected
 
 

@@ -9,24 +9,19 @@ from tests.helpers import task_data
 from tff_adaptive_tasks import catalog, least_squares, stackoverflow
 from tff_adaptive_tasks.models import language
 
-FILES = {
-  'emnist_cr': ['emnist_all.sqlite'],
-  'emnist_ae': ['emnist_all.sqlite'],
-  'shakespeare': ['shakespeare.sqlite'],
-  'shakespeare_transformer': ['shakespeare.sqlite'],
-  'stackoverflow_nwp': ['stackoverflow.sqlite', 'datasets'],
-  'stackoverflow_lr': ['stackoverflow.sqlite', 'datasets'],
-  'cifar100': ['cifar100.sqlite'],
-  'cifar10': ['cifar10_lossless.npz'],
-  'emnist_letters': ['letters.npz'],
-  'cifar10_cnn': ['cifar10_lossless.npz'],
-  'cifar100_cnn': ['cifar100.npz'],
-  'mnist_skewed': ['mnist_digits.npz'],
-  'mnist_2nn': ['mnist_digits.npz'],
-  'mnist_cnn': ['mnist_digits.npz'],
-  'fed_heart': ['flamby'],
-  'fed_tcga_brca': ['flamby'],
+# The tasks that read them, of each file or of several.
+_READ_BY = {
+  'emnist_all.sqlite': 'emnist_cr emnist_ae',
+  'shakespeare.sqlite': 'shakespeare shakespeare_transformer',
+  'stackoverflow.sqlite datasets': 'stackoverflow_nwp stackoverflow_lr',
+  'cifar100.sqlite': 'cifar100',
+  'cifar10_lossless.npz': 'cifar10 cifar10_cnn',
+  'letters.npz': 'emnist_letters',
+  'cifar100.npz': 'cifar100_cnn',
+  'mnist_digits.npz': 'mnist_skewed mnist_2nn mnist_cnn',
+  'flamby': 'fed_heart fed_tcga_brca',
 }
+FILES = {name: files.split() for files, names in _READ_BY.items() for name in names.split()}
 STEPS = 4
 
 

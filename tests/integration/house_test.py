@@ -14,59 +14,46 @@ ROOT = pathlib.Path(__file__).parents[2]
 PACKAGES = ('tff_adaptive', 'tasks', 'scripts', 'research')
 NAMES = {'tasks': 'tff_adaptive_tasks'}  # What a folder is imported as.
 
-# Room of tff_adaptive -> the rooms that it may import. Rooms stand below those that import them.
+# Room of tff_adaptive: the rooms that it may import. Rooms stand below those that import them.
+# Personalization trains as a client does, uncorrected; evaluation by client fills processors.
+# Aggregators by name are made for the builders, which take any factory: they know no algorithm.
+# To a population bytes and steps are given as numbers.
+_ARROWS = """
+training:     reports runs client corrections models population costs registry devices _utils
+aggregation:  registry _utils
+algorithms:   client corrections engine models optimizers schedules registry _utils
+reports:      runs costs registry _utils
+runs:         models costs registry _utils
+client:       corrections models _utils
+corrections:  registry _utils
+optimizers:   schedules registry _utils
+engine:       devices kernels _utils
+models:       devices _utils
+population:   _utils
+costs:        registry _utils
+schedules:    registry _utils
+registry:     _utils
+devices:      _utils
+kernels:      _utils
+_utils:
+"""
 ARROWS = {
-  # Personalization trains as a client does, uncorrected; evaluation by client fills processors.
-  'training': {
-    *('reports', 'runs', 'client', 'corrections', 'models', 'population', 'costs', 'registry'),
-    *('devices', '_utils'),
-  },
-  # Aggregators by name, made for the builders, which take any factory: they know no algorithm.
-  'aggregation': {'registry', '_utils'},
-  'algorithms': {
-    *('client', 'corrections', 'engine', 'models', 'optimizers', 'schedules', 'registry'),
-    '_utils',
-  },
-  'reports': {'runs', 'costs', 'registry', '_utils'},
-  'runs': {'models', 'costs', 'registry', '_utils'},
-  'client': {'corrections', 'models', '_utils'},
-  'corrections': {'registry', '_utils'},
-  'optimizers': {'schedules', 'registry', '_utils'},
-  'engine': {'devices', 'kernels', '_utils'},
-  'models': {'devices', '_utils'},
-  'population': {'_utils'},  # Bytes and steps are given to it as numbers.
-  'costs': {'registry', '_utils'},
-  'schedules': {'registry', '_utils'},
-  'registry': {'_utils'},
-  'devices': {'_utils'},
-  'kernels': {'_utils'},
-  '_utils': set(),
+  room: {*others.split()}
+  for room, others in (line.split(':') for line in _ARROWS.strip().splitlines())
 }
 # What tasks may not know: algorithms, what they are made of, and how they are run.
 NOT_FOR_TASKS = {'algorithms', 'corrections', 'optimizers', 'schedules', 'registry', 'engine'}
 # What scripts may load before TensorFlow, and so imports neither TensorFlow nor TFF.
-PURE_MODULES = (
-  'tff_adaptive.aggregation.accounting',
-  'tff_adaptive.aggregation.table',
-  'tff_adaptive.costs',
-  'tff_adaptive.population.buffered',
-  'tff_adaptive.population.files',
-  'tff_adaptive.population.rounds',
-  'tff_adaptive.registry',
-  'tff_adaptive.schedules',
-  'tff_adaptive.training.protocols',
-  'tff_adaptive.training.initial_weights',
-  'tff_adaptive._utils.atomic_files',
-  'tff_adaptive._utils.client_references',
-  'tff_adaptive._utils.validation',
-  'tff_adaptive_tasks.catalog',
-  'tff_adaptive_tasks.data.partition',
-  'tff_adaptive_tasks.preparation',
-  'scripts.export',
-  'scripts.report',
-  'scripts.sweep',
-  'scripts.train',
-)
+PURE_MODULES = """
+tff_adaptive.aggregation.accounting tff_adaptive.aggregation.table tff_adaptive.costs
+tff_adaptive.population.buffered tff_adaptive.population.files tff_adaptive.population.rounds
+tff_adaptive.registry tff_adaptive.schedules
+tff_adaptive.training.protocols tff_adaptive.training.initial_weights
+tff_adaptive._utils.atomic_files tff_adaptive._utils.client_references
+tff_adaptive._utils.validation
+tff_adaptive_tasks.catalog tff_adaptive_tasks.data.partition tff_adaptive_tasks.preparation
+scripts.export scripts.report scripts.sweep scripts.train
+"""
 MOST_LINES = 450
 # An option of a command line, and those of other programs that the library runs or names.
 OPTION = re.compile(r'(?<![\w-])--[a-z][a-z_-]+')
@@ -154,7 +141,7 @@ def test_importing_packages_and_pure_modules_loads_neither_tensorflow_nor_tff():
   assert len(packages) > 12
   program = (
     'import importlib, sys\n'
-    f'for name in {[*packages, *PURE_MODULES]!r}:\n'
+    f'for name in {[*packages, *PURE_MODULES.split()]!r}:\n'
     '  importlib.import_module(name)\n'
     '  heavy = {"tensorflow", "tensorflow_federated", "ray"} & set(sys.modules)\n'
     '  assert not heavy, (name, heavy)\n'

@@ -36,18 +36,9 @@ class StopAfter(training.Callback):
 
 
 def train(process, rounds, folder=None, stop_after=None):
-  config = training.TrainingConfig(rounds=rounds, clients_per_round=3, seed=5)
   stop = training.Stop()
-  return training.train(
-    process,
-    CLIENTS,
-    lambda weights: {'accuracy': float(np.sum(weights[1]))},
-    config,
-    output_dir=folder,
-    stop=stop,
-    callbacks=[StopAfter(stop, stop_after)],
-    show_progress=False,
-  )
+  options = dict(clients_per_round=3, seed=5, stop=stop, callbacks=[StopAfter(stop, stop_after)])
+  return fakes.train(folder, rounds, process, CLIENTS, **options)
 
 
 def weights(run):
@@ -65,7 +56,7 @@ def _assert_is_only_there(path):
 
 @pytest.fixture(autouse=True)
 def _graph_context(graph):
-  with fakes.no_figures(), tff.framework.get_context_stack().install(graph):
+  with tff.framework.get_context_stack().install(graph):
     yield
 
 

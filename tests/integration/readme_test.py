@@ -138,11 +138,8 @@ def test_a_population(tmp_path, monkeypatch):
     pathlib.Path(name).write_bytes(pickle.dumps(content))
   scope = run_blocks(GUIDE / 'population.md', 2)
   profiles = population.read_profiles('profiles.csv')
-  assert {name: own['07'] for name, own in profiles.items()} == {
-    'seconds_per_step': 1.2,
-    'downlink': 1.024,
-    'uplink': 1.024,
-  }
+  expected = {'seconds_per_step': 1.2, 'downlink': 1.024, 'uplink': 1.024}
+  assert {name: own['07'] for name, own in profiles.items()} == expected
   trace = population.read_trace('availability.csv')
   assert (trace['00'], trace['59']) == ([(0, 10)], [(3, 4)])
   assert scope['config'].population.limits_steps

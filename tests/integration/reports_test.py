@@ -96,20 +96,12 @@ def test_a_run_without_rounds_is_left_out_and_reported(folder, tmp_path, capsys)
 
 def _rates(folder, rates, **settings):
   """A run for each rate; the last of three was not evaluated after round 0 yet."""
+  same = dict(task='digits', task_option=[], clients_per_round=6, data={'clients': 60}, rounds=1)
   for rate in rates:
-    run_folders.make(
-      folder / str(rate),
-      [0.1, 0.5 * rate][: 1 + (rate < 2)],
-      task='digits',
-      task_option=[],
-      tau=rate,
-      client_learning_rate=rate,
-      server_learning_rate=rate,
-      clients_per_round=6,
-      data={'clients': 60},
-      test={'test_accuracy': 0.4 * rate},
-      **{'rounds': 1, **settings},
-    )
+    own = dict.fromkeys(('tau', 'client_learning_rate', 'server_learning_rate'), rate)
+    own['test'] = {'test_accuracy': 0.4 * rate}
+    values = [0.1, 0.5 * rate][: 1 + (rate < 2)]
+    run_folders.make(folder / str(rate), values, **{**same, **own, **settings})
 
 
 @pytest.mark.parametrize(

@@ -19,20 +19,12 @@ from tests.helpers import fakes, fresh
 _SCRIPT = os.path.join(os.path.dirname(train.__file__), 'train.py')
 _ROUNDS = 110  # So many that a run goes on for seconds after a row that is waited for.
 _CLIENTS = 4
-_FLAGS = (
-  '--task=synthetic',
-  '--client_epochs=1',
-  '--max_examples_per_client=30',
-  '--algorithm=ada_best',
-  '--server_optimizer=yogi',
-  '--client_state_store=shards',
-  f'--rounds={_ROUNDS}',
-  f'--clients_per_round={_CLIENTS}',
-  '--beta=0.5',
-  '--rounds_per_evaluation=7',
-  '--rounds_per_checkpoint=4',
-  '--seed=5',
-)
+_FLAGS = f"""
+--task=synthetic --client_epochs=1 --max_examples_per_client=30 --algorithm=ada_best
+--server_optimizer=yogi --client_state_store=shards --rounds={_ROUNDS}
+--clients_per_round={_CLIENTS} --beta=0.5 --rounds_per_evaluation=7 --rounds_per_checkpoint=4
+--seed=5
+""".split()
 
 
 @pytest.fixture(scope='module')

@@ -15,6 +15,7 @@ def resolve(*arguments):
 
 
 YOGI = catalog.rates('digits', 'yogi')
+NOISE = '--aggregator_option=noise_multiplier=1'
 
 
 @pytest.mark.parametrize(
@@ -40,10 +41,7 @@ YOGI = catalog.rates('digits', 'yogi')
       },
     ),
     # A composition takes the rates tuned for its server.
-    (
-      '--algorithm=ada_best --server_optimizer=yogi',
-      {'server_learning_rate': YOGI['server_learning_rate'], 'tau': YOGI['tau'], 'mu': 0.02},
-    ),
+    ('--algorithm=ada_best --server_optimizer=yogi', {**YOGI, 'mu': 0.02}),
     # AdaBest keeps the paper's beta with SGD, and forgets sooner with other servers.
     ('--algorithm=ada_best', {'server_learning_rate': 1.0, 'beta': 0.96}),
     ('--algorithm=ada_best --server_optimizer=sgd', {'beta': 0.96}),
@@ -52,10 +50,8 @@ YOGI = catalog.rates('digits', 'yogi')
     ('--algorithm=ada_best --server_optimizer=yogi --beta=0.96', {'beta': 0.96}),
     # An optimizer for which nothing is tuned has a rate of its own.
     ('--client_optimizer=lion', {'client_learning_rate': 1e-4}),
-    (
-      '--algorithm=fed_avg --server_optimizer=lion',
-      {'server_learning_rate': 1e-3, 'client_learning_rate': 0.1},
-    ),
+    ('--algorithm=fed_avg --server_optimizer=lion', {'server_learning_rate': 1e-3}),
+    ('--algorithm=fed_avg --server_optimizer=lion', {'client_learning_rate': 0.1}),
     # What clients do is the algorithm's.
     ('--algorithm=fed_sam --sam_rho=0.2', {'sam_rho': 0.2}),
     ('--algorithm=fed_speed', {'mu': 0.1}),
@@ -63,10 +59,7 @@ YOGI = catalog.rates('digits', 'yogi')
     ('', {'aggregator': 'mean', 'target_epsilon': None, 'rounds_per_checkpoint': 50}),
     ('--participation=0.1 --clients_per_step=6', {'clients_per_step': 6}),
     ('--aggregator=robust', {'client_weighting': 'examples'}),
-    (
-      '--aggregator=dp_gaussian --aggregator_option=noise_multiplier=1',
-      {'client_weighting': 'uniform'},
-    ),
+    (f'--aggregator=dp_gaussian {NOISE}', {'client_weighting': 'uniform'}),
     # The number of clients is left to the data where an option decides it.
     ('--task_option=num_clients=80 --clients_per_round=70', {'clients_per_round': 70}),
   ],
@@ -123,7 +116,7 @@ def test_every_task_and_algorithm_has_settings(task):
 
 
 LSTM = '--task=shakespeare --task_option=lstm=compiled'
-TREE = '--aggregator=dp_tree --aggregator_option=noise_multiplier=1'
+TREE = f'--aggregator=dp_tree {NOISE}'
 BY_CLIENT = '--rounds_per_client_evaluation=5'
 
 
