@@ -10,7 +10,7 @@ import psutil
 import pytest
 from tensorboard.backend.event_processing import event_accumulator
 
-from tests.faults import kills
+from tests.faults import kills_test
 from tests.helpers import fakes
 from tff_adaptive import costs, registry, runs
 from tff_adaptive.runs import state_file
@@ -49,7 +49,7 @@ def test_a_run_leaves_what_it_promises(tmp_path):
   assert summary['peak_memory_mb'] <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
   assert not [file for file in psutil.Process().open_files() if str(tmp_path) in file.path]
   assert (tmp_path / 'curves.png').stat().st_size > 1000
-  assert sorted(os.listdir(tmp_path)) == kills.LEFT
+  assert sorted(os.listdir(tmp_path)) == kills_test.LEFT
   assert os.listdir(tmp_path / 'checkpoints') == ['state.sqlite']
 
 
@@ -85,7 +85,7 @@ def start(request, tmp_path):
   def begin(folder, delay):
     pipe = str(tmp_path / 'stderr')
     os.mkfifo(pipe)
-    process = kills.PROCESSES.Process(
+    process = kills_test.PROCESSES.Process(
       target=fakes.train_until_a_signal, args=(str(folder), delay, pipe)
     )
     process.start()
