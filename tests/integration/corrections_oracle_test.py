@@ -112,18 +112,10 @@ def test_ten_rounds_equal_the_formulas(name):
 
 def test_fed_speed_is_fed_dyn_with_perturbed_gradients():
   """Algorithm 1 of FedSpeed with lambda = 1 / mu; both are the oracle's."""
-  fed_speed, fed_dyn = (
-    kind(
-      small_problem.theta_0(),
-      small_problem.clients(),
-      server=oracle.Sgd(1.0),
-      eta_l=lambda t: 0.2,
-      batch_size=4,
-      sam_rho=0.3,
-      **options,
-    )
-    for kind, options in ((oracle_methods.FedSpeed, {'lam': 4.0}), (oracle.FedDyn, {'mu': 0.25}))
-  )
+  theta, clients = small_problem.theta_0(), small_problem.clients()
+  how = dict(eta_l=lambda t: 0.2, batch_size=4, sam_rho=0.3)
+  fed_speed = oracle_methods.FedSpeed(theta, clients, server=oracle.Sgd(1.0), lam=4.0, **how)
+  fed_dyn = oracle.FedDyn(theta, clients, server=oracle.Sgd(1.0), mu=0.25, **how)
   for _ in range(4):
     fed_speed.round(range(N))
     fed_dyn.round(range(N))

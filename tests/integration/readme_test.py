@@ -86,15 +86,9 @@ def test_the_guides_files_follow_the_papers(tmp_path, number, name, kind, own, t
     client_weighting='examples',
     training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4, shuffle=False)),
   )
-  expected = kind(
-    small_problem.theta_0(),
-    small_problem.clients(),
-    server=oracle.Sgd(1.0),
-    eta_l=lambda t: 0.2,
-    batch_size=4,
-    by_examples=True,
-    **{'local_momentum' if key == 'rho' else key: value for key, value in own.items()},
-  )
+  how = dict(server=oracle.Sgd(1.0), eta_l=lambda t: 0.2, batch_size=4, by_examples=True)
+  how.update(('local_momentum' if key == 'rho' else key, value) for key, value in own.items())
+  expected = kind(small_problem.theta_0(), small_problem.clients(), **how)
   with engine.graph_context(clients_per_step=together):
     run = small_problem.Run(process, small_problem.clients())
     for cohort in ([0, 1, 4], [0, 5, 4]):

@@ -63,12 +63,9 @@ def print_growth():
 
 def test_memory_is_flat_over_many_rounds():
   program = 'from tests.integration import tff_programs_test as t; t.print_growth()'
-  done = subprocess.run(  # A process of its own: other tests' memory and threads are not in it.
-    [*fresh.python(), '-c', program],
-    cwd=pathlib.Path(__file__).parents[2],
-    capture_output=True,
-    text=True,
-  )
+  # A process of its own: other tests' memory and threads are not in it.
+  command, root = [*fresh.python(), '-c', program], pathlib.Path(__file__).parents[2]
+  done = subprocess.run(command, cwd=root, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
   grown = [int(number) for number in done.stdout.split()]
   assert len(grown) == 3

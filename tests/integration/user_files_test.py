@@ -167,6 +167,7 @@ from tff_adaptive import corrections, registry
 @dataclasses.dataclass(frozen=True)
 class A(corrections.Correction):
 """
+_GRADIENT = f'{_OWN}  def gradient(self, client, theta, g): '
 _SERVER = """
 import tensorflow_federated as tff
 def A(learning_rate):
@@ -188,14 +189,8 @@ _OF_ALGORITHMS = [
     "A = type('M', (type,), {'__getattr__': lambda self, name: exit(name)})('A', (), {})",
     'cannot be used: SystemExit: keeps_client_state',
   ),
-  (
-    f'{_OWN}  def gradient(self, client, theta, g): return missing',
-    'failed in line 6: NameError: name ',
-  ),
-  (
-    f'{_OWN}  def gradient(self, client, theta, g): return None',
-    'A.gradient must return a gradient of',
-  ),
+  (f'{_GRADIENT}return missing', 'failed in line 6: NameError: name '),
+  (f'{_GRADIENT}return None', 'A.gradient must return a gradient of'),
   (f'{_OWN}  def client_update(self, c, g_i, k): return {{}}', 'return the pair'),
   (
     f'{_OWN}  def __post_init__(self): raise BaseException(3)',
