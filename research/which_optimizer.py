@@ -374,8 +374,7 @@ _INTRODUCTION = frame.paragraph("""
 
 def draw(path: str, table: pd.DataFrame) -> None:
   """Writes the figure: average ranks with the critical difference, and ranks by problem."""
-  means = _means(table[table['server'] == SERVERS[0]], 'value')
-  ranks, _, difference = average_ranks(means)
+  ranks, _, difference = average_ranks(_means(table[table['server'] == SERVERS[0]], 'value'))
   order = ranks.mean().sort_values()
   made, (axes,) = style.figure(1, 2, height=0.3 * len(order) + 1)
   labels = [registry.algorithm(name).title for name in order.index]
@@ -385,7 +384,8 @@ def draw(path: str, table: pd.DataFrame) -> None:
   axes[0].set_title('average rank; shaded: not distinguishable from the best at 5 %', fontsize=9)
   axes[1].imshow(ranks[order.index].T, aspect='auto', cmap='viridis_r')
   for (row, column), rank in np.ndenumerate(ranks[order.index].T.to_numpy()):
-    axes[1].text(column, row, f'{rank:.0f}', ha='center', va='center', fontsize=8, color='white')
+    color = 'white' if rank > len(order) / 2 else 'black'
+    axes[1].text(column, row, f'{rank:.0f}', ha='center', va='center', fontsize=8, color=color)
   titles = [PROBLEMS[name].title for name in ranks.index]
   axes[1].set_xticks(range(len(titles)), titles, rotation=20, ha='right', fontsize=8)
   axes[1].set_title('rank by problem', fontsize=9)
