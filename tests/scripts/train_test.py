@@ -17,10 +17,28 @@ from scripts import train
 from tests.helpers import fakes, fresh
 
 _SCRIPT = os.path.join(os.path.dirname(train.__file__), 'train.py')
-_ROUNDS = 110  # So many that a run goes on for seconds after a row that is waited for.
-_CLIENTS = 4
+_ROUNDS, _CLIENTS = 110, 4
+# Its clients wait from round 26 on while the working folder has a file named wait, so that no run
+# ends before it is interrupted.
+_TASK = f"""
+import os, time
+import tff_adaptive_tasks as tasks
+
+def load(data_dir, seed):
+  task = tasks.load('synthetic', seed=seed)
+  load_one, loaded = task.train.load, []
+
+  def load_and_wait(client_id):
+    loaded.append(client_id)
+    while len(loaded) > {25 * _CLIENTS} and os.path.exists('wait'):
+      time.sleep(0.01)
+    return load_one(client_id)
+
+  task.train.load = load_and_wait
+  return task
+"""
 _FLAGS = f"""
---task=synthetic --client_epochs=1 --max_examples_per_client=30 --algorithm=ada_best
+--client_epochs=1 --batch_size=10 --max_examples_per_client=30 --algorithm=ada_best
 --server_optimizer=yogi --client_state_store=shards --rounds={_ROUNDS}
 --clients_per_round={_CLIENTS} --beta=0.5 --rounds_per_evaluation=7 --rounds_per_checkpoint=4
 --seed=5
@@ -28,11 +46,19 @@ _FLAGS = f"""
 
 
 @pytest.fixture(scope='module')
-def whole(tmp_path_factory):
+def flags(tmp_path_factory):
+  """Of all runs but for their folder."""
+  path = tmp_path_factory.mktemp('task') / 'waiting.py'
+  path.write_text(_TASK)
+  return [f'--task={path}:load', *_FLAGS]
+
+
+@pytest.fixture(scope='module')
+def whole(flags, tmp_path_factory):
   """An uninterrupted run's folder."""
   folder = str(tmp_path_factory.mktemp('runs') / 'whole')
   with contextlib.redirect_stdout(io.StringIO()) as output, fakes.no_figures():
-    assert train.main(['train.py', *_FLAGS, f'--output_dir={folder}']) == 0
+    assert train.main(['train.py', *flags, f'--output_dir={folder}']) == 0
   assert 'validation_accuracy' in output.getvalue()
   assert '(15 evaluations)' in ' '.join(output.getvalue().split())
   assert folder in output.getvalue()
@@ -48,11 +74,13 @@ def _processes(folder):
   return found
 
 
-def _interrupted(folder):
+def _interrupted(folder, flags):
   """Runs the script until it has twenty rows, and interrupts it; exit code and output."""
   path, place = os.path.join(folder, 'metrics.csv'), os.path.dirname(folder)
+  wait = pathlib.Path(place, 'wait')
+  wait.touch()
   with subprocess.Popen(
-    [*fresh.python(), _SCRIPT, *_FLAGS, f'--output_dir={folder}'],
+    [*fresh.python(), _SCRIPT, *flags, f'--output_dir={folder}'],
     cwd=place,
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
@@ -64,6 +92,7 @@ def _interrupted(folder):
         time.sleep(0.02)
       (trainer,) = {*_processes(place)} - {process.pid}
       os.kill(trainer, signal.SIGINT)
+      wait.unlink()
       output, _ = process.communicate()  # It ends only when nobody holds the pipe.
     finally:
       process.kill()
@@ -72,16 +101,18 @@ def _interrupted(folder):
 
 
 @pytest.mark.slow
-def test_interrupted_and_resumed_equals_uninterrupted_in_another_process(whole, tmp_path, capfd):
+def test_interrupted_and_resumed_equals_uninterrupted_in_another_process(
+  whole, flags, tmp_path, capfd
+):
   folder = str(tmp_path / 'run')
-  code, output = _interrupted(folder)
+  code, output = _interrupted(folder, flags)
   assert code == 128 + signal.SIGINT, output
   assert 'Ending after this round' in output
   assert 'The same command goes on from here' in output
   stopped_after = len(fakes.rows(folder)) - 1
-  assert 19 <= stopped_after < _ROUNDS
+  assert 19 <= stopped_after < 30
   with fakes.no_figures():
-    assert train.main(['train.py', *_FLAGS, f'--output_dir={folder}']) == 0
+    assert train.main(['train.py', *flags, f'--output_dir={folder}']) == 0
   assert f'Resumed after round {stopped_after}.' in capfd.readouterr().err
   assert len(fakes.rows(folder)) == _ROUNDS + 1
   assert fakes.rows(folder) == fakes.rows(whole)
@@ -117,7 +148,7 @@ def test_with_the_native_engine_no_worker_is_left(tmp_path):
   assert 'listens on all network interfaces' in done.stdout
 
 
-def test_a_run_in_use_is_refused_and_stays_as_it_was(whole, capsys):
+def test_a_run_in_use_is_refused_and_stays_as_it_was(whole, flags, capsys):
   def content():
     return fakes.rows(whole), pathlib.Path(whole, 'config.json').read_text()
 
@@ -125,7 +156,7 @@ def test_a_run_in_use_is_refused_and_stays_as_it_was(whole, capsys):
   with contextlib.closing(sqlite3.connect(f'{whole}/checkpoints/state.sqlite')) as used:
     used.execute('BEGIN EXCLUSIVE')
     more = f'--rounds={_ROUNDS + 10}'
-    assert train.main(['train.py', *_FLAGS, f'--output_dir={whole}', more]) == 2
+    assert train.main(['train.py', *flags, f'--output_dir={whole}', more]) == 2
   assert 'another process is using it' in capsys.readouterr().err
   assert content() == before
 
