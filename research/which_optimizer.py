@@ -197,12 +197,11 @@ def known(path: str) -> pd.DataFrame:
 
 def space(problem: str, method: str) -> search_space.Space:
   """What the search of a cell varies."""
-  found = PROBLEMS[problem]
-  low, high = found.rates
+  low, high = PROBLEMS[problem].rates
   rate = f'client_learning_rate={low:g},{high:g},log'
   own = {text.partition('=')[0]: text for text in (rate, *METHODS[method])}
   axes = search_space.read([], [*own.values()])
-  given = _given(problem, method, *found.tuning)
+  given = _given(problem, method, *PROBLEMS[problem].tuning)
   return search_space.Space(axes, given | {'seed': int(_FLAGS.tuning_seed)})
 
 
@@ -263,9 +262,11 @@ def collect(kept: pd.DataFrame) -> pd.DataFrame:
     folder = _folder(kind, problem, method)
     if (problem, method) in kept.index or not os.path.isdir(folder):
       continue
-    share = sensitivity(problem, method)
+    share, axes = sensitivity(problem, method), space(problem, method).axes
     for run in run_lib.find_runs([folder]):
-      found.append({'problem': problem, 'method': method, 'server': kind} | _row(run, share))
+      chosen = ' '.join(f'{name}={run.settings[name]:.3g}' for name in axes)
+      row = {'problem': problem, 'method': method, 'server': kind, **_row(run, share)}
+      found.append(row | {'chosen': chosen})
   if not found:
     raise ValueError(f'no run that counts is in {_FLAGS.output_dir}, nor a row in the CSV file.')
   return pd.DataFrame(found)
@@ -328,10 +329,9 @@ def report(table: pd.DataFrame) -> list[str]:
     cells = cells.loc[order.index, ranks.index]
     cells.insert(0, 'rank', order.map('{:.1f}'.format))
     parts += [f'## {title}, %\n', frame.table(_titled(cells))]
-    parts.append(
-      f"Friedman's test: p = {p:.2g}. Two methods differ at 5 % if their average ranks are"
-      f' {difference:.1f} apart (Nemenyi).\n'
-    )
+    test = f"Friedman's test: p = {p:.2g}. " if p == p else ''  # It wants three problems.
+    what = f'if their average ranks are {difference:.1f} apart (Nemenyi).\n'
+    parts.append(f'{test}Two methods differ at 5 % {what}')
   shares = 100 * shown.groupby(['method', 'problem'])['sensitivity'].first()
   cells = shares.map('{:.0f}'.format).unstack(fill_value='').loc[order.index, ranks.index]
   words = '## How much the rates matter: trials of the search within 2 points of its best, %\n'

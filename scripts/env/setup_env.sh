@@ -135,7 +135,8 @@ say 'installing the locked packages into .venv (2.9 GB, two to three minutes; on
 pip install --require-hashes --no-deps -r requirements.lock --no-compile ||
   fail 'pip could not install the locked packages: see the lines above; check the network' \
     'connection and that 6 GB of disk are free, and run this again.'
-# Here with all processors: pip uses one. A file that cannot be compiled is none that is used.
+# pip would compile with one processor; this uses all. Some packages contain files that Python 3
+# cannot compile; nothing imports them, so their errors are ignored.
 .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || true
 pip install --no-deps --no-build-isolation --config-settings editable_mode=compat -e . ||
   fail 'pip could not install this package: see the lines above.'

@@ -46,6 +46,7 @@ def test_a_report_has_each_cells_own_numbers(flags):
   table['method'] = ['scaffold', 'fed_avg', 'fed_avg', 'scaffold']
   parts = which_optimizer.report(table.assign(started='2026', revision='r'))
   assert '| FedAvg | 30 | 20 |' in ''.join(parts)  # synthetic(1, 1), then MNIST.
+  assert 'Friedman' not in ''.join(parts[1:])  # Two problems.
   assert '| SCAFFOLD | 2.0 | nan ± nan, 1 diverged | 10.0 ± nan |' in ''.join(parts)
 
 
