@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tests.helpers import correction_inputs as inputs
 from tff_adaptive import corrections, registry
+from tff_adaptive.corrections import base
 from tff_adaptive.registry import entries
 
 G = inputs.weights(6)
@@ -18,6 +19,7 @@ def test_defaults_are_the_registrys(name):
   entry = registry.ALGORITHMS[name]
   kind = entries.resolve(entry.correction)
   fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+  assert not fields or kind.__dataclass_params__.frozen
   found = {field.name: field.default for field in fields}
   for h in () if entry.settings else entry.hyperparameters:
     assert found.get(h.name, h.default) in (h.default, dataclasses.MISSING)
@@ -46,6 +48,15 @@ def test_defaults_are_the_registrys(name):
 def test_numbers_out_of_their_range_are_refused(make, words):
   with pytest.raises(ValueError, match=words):
     make()
+
+
+def test_beta_falls_while_h_stays_as_it_is():
+  correction = corrections.AdaBest(beta=0.8, beta_decay=0.5, plateau_rounds=2)
+  server = inputs.server_round(g_bar=base.zeros(G), uploads=tf.constant(4.0))
+  states = [correction.server_state(G)]
+  for _ in range(5):
+    states.append(correction.server_update(states[-1], server)[0])
+  np.testing.assert_allclose([s['beta'] for s in states], [0.8, 0.8, 0.8, 0.4, 0.4, 0.2])
 
 
 @pytest.mark.parametrize(

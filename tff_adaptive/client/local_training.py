@@ -388,10 +388,7 @@ def _each(
 def _squared_norm(tree: Any, size: int | None) -> tf.Tensor:
   """Returns the squared 2-norm of all floating-point tensors; [size] for a group of clients."""
   leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(tree)]
-  leaves = [leaf for leaf in leaves if leaf.dtype.is_floating]
-  if size is not None:  # A number shared by all clients has no axis.
-    leaves = [leaf if leaf.shape.rank else tf.fill([size], leaf) for leaf in leaves]
-  return corrections.squared_norm(tuple(leaves), size)
+  return corrections.squared_norm(tuple(leaf for leaf in leaves if leaf.dtype.is_floating), size)
 
 
 def _zeros(tree: Any) -> Any:

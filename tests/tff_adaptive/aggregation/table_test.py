@@ -14,6 +14,7 @@ def check(aggregator, algorithm, weighting='uniform', **values):
 
 @pytest.mark.parametrize('algorithm', registry.ALGORITHMS)
 def test_the_mean_and_compression_go_with_all(algorithm):
+  assert {*table.AGGREGATORS} - {*PROMISES} == {'mean', 'compression'}
   for aggregator in ('mean', 'compression'):
     check(aggregator, algorithm, 'examples')
 

@@ -105,16 +105,10 @@ def test_of_tffs_own_noise_within_zeroing_only_the_zeroing_norm_is_kept(graph):
   first, empty = engines.run(graph, rounds)
   assert isinstance(empty, collections.OrderedDict)
   engines.assert_same(leaves(empty['zeroing_norm']), leaves(first['zeroing_norm']), rtol=0, atol=0)
-  clip = 'numerator_state.sum_state.l2_norm_clip'
-  found = [_of(state['inner_agg'].query_state, clip) for state in (first, empty)]
+  queries = [state['inner_agg'].query_state.numerator_state for state in (first, empty)]
+  found = [float(query.sum_state.l2_norm_clip) for query in queries]
   assert np.isfinite(found).all()
   assert found[0] != found[1]
-
-
-def _of(value, path):
-  for name in path.split('.'):
-    value = getattr(value, name)
-  return float(value)
 
 
 def test_an_aggregator_without_a_state_is_taken_as_it_is():

@@ -1,7 +1,5 @@
 """What the builders take and refuse, in which words, and what each of them composes."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -103,6 +101,7 @@ def test_the_rate_of_a_named_server_may_be_a_schedule(composed):
     ('ada_best', {'beta': 1.1}, 'beta must be in [0, 1], found 1.1'),
     ('ada_best', {'scale_mu': True, 'training': None}, 'give training=tff_adaptive.ClientTraining'),
     ('fed_dyn', {'mean_examples': 'x'}, "mean_examples must be a number, found 'x'"),
+    ('fed_dyn', {'mean_examples': 8.0, 'training': None}, 'needs the number of examples before'),
   ],
 )
 def test_a_wrong_option_is_refused_in_the_words_of_its_user(algorithm, options, words):
@@ -122,14 +121,3 @@ def test_a_rate_may_be_a_number_of_any_kind_or_a_function():
   for rate in (0.1, np.float32(0.1), schedules.InvSqrt(0.1), lambda t: 0.1):
     checked = components.check_rate('client_learning_rate', rate)
     assert float(schedules.in_graph(checked)(tf.constant(0))) == np.float32(0.1)
-
-
-def test_a_users_correction_by_numbers_of_examples_needs_them_before_training():
-  @dataclasses.dataclass(frozen=True)
-  class Scaled(corrections.Correction):
-    mean_examples: float
-
-  with pytest.raises(ValueError, match='needs the number of examples before training'):
-    algorithms.build_drift_corrected(
-      small_problem.model(), Scaled(8.0), SGD, client_learning_rate=0.1
-    )

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.helpers import oracle, small_problem
+from tff_adaptive import models
 from tff_adaptive.client import Batching, batch_sources, model_adapters
 
 
@@ -15,11 +16,19 @@ def _data(n):
   return rng.normal(size=(n, 5)).astype(np.float32), rng.integers(3, size=n).astype(np.int32)
 
 
-@pytest.mark.parametrize('n, is_dataset', [(23, True), *((n, False) for n in (1, 512, 513, 1300))])
-def test_the_full_gradient_is_the_mean_over_all_examples(n, is_dataset):
+# The usual loss times the number of the batch's examples.
+COUPLED = {
+  'example_loss': lambda z, y, counts: models.sparse_cross_entropy(z, y) * float(len(counts)),
+  **{'couples_examples': True, 'metrics': {}},
+}
+
+
+@pytest.mark.parametrize('n', [1, 23, 512, 513, 600, 1300])
+def test_the_full_gradient_is_the_mean_over_all_examples(n):
   """Of whole arrays, and of a dataset, whose batches are weighed by their size."""
-  model, (x, y) = model_adapters.wrap(small_problem.model()), _data(n)
-  if is_dataset:
+  parts = COUPLED if n == 600 else {}
+  model, (x, y) = model_adapters.wrap(small_problem.model(**parts)), _data(n)
+  if n == 23:
     data = tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=x, y=y)).batch(20)
     source = batch_sources.Batches(model, 0, data, 1)
   else:
@@ -28,7 +37,8 @@ def test_the_full_gradient_is_the_mean_over_all_examples(n, is_dataset):
   theta = tuple(tf.constant(w, tf.float32) for w in oracle.unpack(small_problem.theta_0()))
   found = oracle.pack(source.mean_gradient(theta, ()))
   expected = oracle.gradient(small_problem.theta_0().astype(np.float64), x, y)
-  np.testing.assert_allclose(found, expected, atol=1e-6)
+  np.testing.assert_allclose(found / (n if parts else 1), expected, atol=1e-6)
+  assert float(source.count_examples()) == n
 
 
 @pytest.mark.parametrize('labels', [3, 5])

@@ -78,6 +78,7 @@ def test_a_masked_model_counts_the_examples_that_have_a_share(i):
   named = adapter.metric_sums(metrics, tf.constant(True))
   assert list(named) == ['loss', 'accuracy']
   _check(tf.stack(list(named.values())), np.reshape(sums, [2, 2]))
+  _check(list(adapter.metric_finalizers(named).values()), np.divide(sums[::2], COUNTS[i]))
 
 
 @pytest.mark.parametrize('in_group', [False, True])

@@ -31,6 +31,7 @@ def test_two_models_on_clients_of_all_sizes_are_as_in_numpy(batch_size):
   found = evaluate([oracle.unpack(theta) for theta in thetas], iter(arrays(data)))
   expected = [[by_hand(theta, x, y) for x, y in data] for theta in thetas]
   np.testing.assert_allclose(found, expected, rtol=2e-5)
+  assert evaluate([oracle.unpack(thetas[0])], []).shape == (1, 0, 2, 2)
 
 
 def test_no_more_clients_are_in_memory_than_a_few_batches_hold():
@@ -51,8 +52,5 @@ def test_no_more_clients_are_in_memory_than_a_few_batches_hold():
   found = evaluate([oracle.unpack(small_problem.theta_0())], clients())
   assert found.shape == (1, 300, 2, 2)
   assert max(most) < 30
-
-
-def test_nobody_gives_nothing():
-  evaluate = client_evaluation.build_client_evaluation(small_problem.model())
-  assert evaluate([oracle.unpack(small_problem.theta_0())], []).shape == (1, 0, 2, 2)
+  chunks = client_evaluation._chunks([{'y': range(n)} for n in (2, 3, 0, 5, 9, 1)], 5)
+  assert [[len(c['y']) for c in chunk] for chunk in chunks] == [[2, 3], [0, 5], [9], [1]]

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tff_adaptive import models
+from tff_adaptive.models import keras_measures
 
 keras = tf.keras
 losses, metrics_of = keras.losses, keras.metrics
@@ -115,6 +116,19 @@ def squared(y_true, y_pred):
 
 def mean(y_true, y_pred):
   return tf.reduce_mean(y_pred)
+
+
+def test_only_targets_of_a_known_form_are_tried_with_probabilities():
+  def nothing(p, y):
+    tried.append(p)
+    return p[:, 0] * np.nan
+
+  tried, column, unknown = [], tf.TensorShape([None, 1]), tf.TensorShape(None)
+  strings = tf.TensorSpec([None], tf.string)
+  for form in ((PAIRS, column), (PAIRS, unknown), (tf.TensorSpec(None), column), (strings, column)):
+    keras_measures._check_alone(nothing, '', *form)
+  assert len(tried) == 1 + 3  # All examples, and each alone.
+  assert 0 < np.min(tried[0]) < np.max(tried[0]) < 1
 
 
 NUMBERS, CLASSES = (tf.TensorSpec([None], dtype) for dtype in (tf.float32, tf.int32))

@@ -196,7 +196,7 @@ class Counter(keras.layers.Layer):
     return x
 
 
-OUTSIDE = tf.Variable(2.0, name='somewhere')
+OUTSIDE = [tf.Variable(2.0, name=name) for name in 'ab']
 
 
 def two_inputs():
@@ -209,7 +209,7 @@ def two_inputs():
   [
     (lambda: keras.Sequential([keras.layers.Dense(3)]), 'does not know its input'),
     (with_layers((Counter, {})), 'changes its variables'),
-    (with_layers((keras.layers.Lambda, {'function': lambda x: x * OUTSIDE})), 'reads somewhere'),
+    (with_layers((keras.layers.Lambda, {'function': lambda x: x * sum(OUTSIDE)})), 'a:0, b:0; '),
     (with_layers((keras.layers.LSTM, dict(units=2, dropout=0.5)), shape=(4, 2)), 'RandomUniform'),
     (with_layers((keras.layers.RandomContrast, dict(factor=0.1)), shape=(4, 4, 1)), 'no pure'),
     (with_layers((keras.layers.ActivityRegularization, dict(l2=0.1))), 'activity_regularizer'),

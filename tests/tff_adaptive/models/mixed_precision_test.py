@@ -64,11 +64,6 @@ def test_the_resnet_takes_weights_of_16_bits():
   assert resnet.apply(weights, tf.ones([1, 8, 8, 3], tf.bfloat16), 2).dtype == tf.bfloat16
 
 
-def test_what_cannot_be_converted_is_refused():
-  with pytest.raises(ValueError, match=r"'float8'.*bfloat16, float16"):
-    mixed_precision.convert(small_problem.model(), 'float8')
-
-
 @pytest.mark.parametrize('in_group', [False, True])
 def test_compiled_steps_are_equal(in_group, monkeypatch):
   made, function = [], tf.function
@@ -104,7 +99,9 @@ def test_compiled_steps_are_equal(in_group, monkeypatch):
     np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_xla_is_for_models_of_this_project():
+def test_xla_is_for_models_of_this_project_and_precision_for_two_dtypes():
+  with pytest.raises(ValueError, match=r"'float8'.*bfloat16, float16"):
+    mixed_precision.convert(small_problem.model(), 'float8')
   options = dict(client_learning_rate=0.1, training=ClientTraining(xla=True))
   words = '^model must be of the class Model, found .*: leave xla out'
   with pytest.raises(TypeError, match=words):

@@ -23,10 +23,5 @@ def test_evaluation_is_the_mean_over_all_examples_whatever_the_batches(batch_siz
   assert found['loss'] == pytest.approx(losses.mean(), rel=1e-6)
   data['y'] = y.astype(np.int64)
   assert models.build_evaluation(model, batch_size)(weights, data) == found
-
-
-def test_no_examples_are_refused():
-  model = small_problem.model()
-  data = collections.OrderedDict(x=np.zeros((0, 5), np.float32), y=np.zeros(0, np.int32))
   with pytest.raises(ValueError, match='the evaluation data are empty'):
-    models.build_evaluation(model)(model.initial_weights[0], data)
+    models.build_evaluation(model, batch_size)(weights, {'x': x[:0], 'y': y[:0]})

@@ -12,11 +12,8 @@ from tff_adaptive import models
 from tff_adaptive.models import weights as weights_lib
 
 keras = tf.keras
+by_hand = small_problem.model
 X = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
-
-
-def by_hand():
-  return small_problem.model()
 
 
 def of_keras():

@@ -24,7 +24,10 @@ def test_each_number_is_checked_as_the_registry_says(entry):
   made.next(made.initialize(tf.TensorSpec([2, 2])), x, x)  # A step without momentum.
 
 
-def test_gradients_of_other_weights_and_an_unknown_hyperparameter_are_refused():
+def test_other_weights_and_gradients_and_an_unknown_hyperparameter_are_refused():
+  for build in (optimizers.build_sgdm, optimizers.build_yogi):  # Without slots, and with some.
+    with pytest.raises(TypeError, match='must be floating-point tensors, found int32: cast them'):
+      build(0.1).initialize(tf.TensorSpec([2], tf.int32))
   optimizer = optimizers.build_yogi(0.1)
   state = optimizer.initialize((tf.TensorSpec([2]),))
   with pytest.raises(ValueError, match='weights and gradients'):

@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import threading
+import types
 
 import pytest
 
@@ -36,10 +37,21 @@ def test_the_watchdog_of_a_local_cluster_holds_nothing_of_the_programs_open(monk
   assert seen == dict(stdin=pipe, stdout=null, stderr=null, start_new_session=True, cwd='/')
 
 
-def test_a_folder_that_is_gone_is_nothing_to_remove(monkeypatch, tmp_path):
+def test_the_processes_of_a_cluster_are_killed_until_none_is_found(monkeypatch, tmp_path):
+  folder, killed = str(tmp_path / 'gone'), []  # Nothing to remove.
+
+  def process(mark):
+    environ, kill = (lambda: {joining._MARK: mark}), (lambda: killed.append(mark))
+    return types.SimpleNamespace(environ=environ, kill=kill)
+
+  mine, other = process(folder), process('/tmp/another')
+  looks = iter([[mine, other, mine], [other], [other], [mine], [other], [], []])
+  monkeypatch.setattr(joining.psutil, 'process_iter', lambda: next(looks))
   monkeypatch.setattr(sys, 'stdin', io.StringIO())
   monkeypatch.setattr(joining.time, 'sleep', lambda seconds: None)
-  joining.watch(str(tmp_path / 'gone'))
+  joining.watch(folder)
+  assert killed == [folder] * 3
+  assert not list(looks)
 
 
 def test_a_hint_comes_while_a_cluster_elsewhere_does_not_answer(monkeypatch):

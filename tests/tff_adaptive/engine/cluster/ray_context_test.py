@@ -1,7 +1,6 @@
 """Ray workers give the bits of one process, on any number of them, whatever dies."""
 
 import copy
-import math
 import os
 import re
 import signal
@@ -19,36 +18,11 @@ from tests.helpers import computations, on_ray, small_problem, task_data
 from tests.tff_adaptive.engine.cluster import subrounds_test
 from tff_adaptive import costs, engine, population, registry, training
 from tff_adaptive._utils import client_references
-from tff_adaptive.engine.cluster import joining, ray_pool
+from tff_adaptive.engine.cluster import ray_pool
 from tff_adaptive_tasks.data import tff_sqlite
 
 ray = pytest.importorskip('ray')
 pytestmark = pytest.mark.xdist_group('ray')  # In one process of pytest, which has the cluster.
-
-
-@pytest.mark.parametrize(
-  ('options', 'message'),
-  [
-    ({'workers': 0}, 'workers must be at least 1, found 0'),
-    ({'cpus_per_worker': 0}, 'cpus_per_worker must be at least 1'),
-    ({'gpus_per_worker': 1.5}, 'gpus_per_worker is 1.5; it must be a fraction of 1'),
-    ({'gpus_per_worker': math.nan}, 'gpus_per_worker is nan; it must be a fraction of 1'),
-    ({'memory_per_worker': -1}, 'memory_per_worker must be finite and at least 0, found -1'),
-    ({'subrounds': 0}, 'subrounds must be at least 1'),
-    ({'patience': 0}, 'patience must be finite and above 0'),
-  ],
-)
-def test_arguments_are_checked_before_a_cluster_is_joined(options, message, monkeypatch):
-  monkeypatch.setattr(joining, 'join', lambda *unused: pytest.fail('a cluster was joined'))
-  with pytest.raises(ValueError, match=message):
-    engine.RayContext('auto', **options)
-
-
-def test_a_local_cluster_has_no_gpus_that_the_machine_has_not(monkeypatch):
-  monkeypatch.setattr(tf.config, 'list_physical_devices', lambda kind: [])
-  monkeypatch.setattr(joining, 'join', lambda *unused: pytest.fail('a cluster was begun'))
-  with pytest.raises(ValueError, match='GPU'):
-    engine.RayContext('local', gpus_per_worker=1)
 
 
 @pytest.mark.parametrize('name', subrounds_test.METHODS)

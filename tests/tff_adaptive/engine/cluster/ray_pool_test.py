@@ -1,15 +1,56 @@
-"""What a pool says of its workers, without a cluster; with one: ray_context_test."""
+"""What a pool and its context ask for and say, without a cluster; with one: ray_context_test."""
 
+import functools
+import math
 import socket
 import types
 
 import pytest
+import tensorflow as tf
 
-from tff_adaptive.engine.cluster import errors, ray_pool, ray_round, ray_worker
+from tff_adaptive import engine
+from tff_adaptive.devices import threads
+from tff_adaptive.engine.cluster import errors, joining, ray_pool, ray_round, ray_worker
 
 ray = pytest.importorskip('ray')
 
 _NODE = 'ab' * 28
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    ({'workers': 0}, 'workers must be at least 1, found 0'),
+    ({'cpus_per_worker': 0}, 'cpus_per_worker must be at least 1'),
+    ({'gpus_per_worker': 1.5}, 'gpus_per_worker is 1.5; it must be a fraction of 1'),
+    ({'gpus_per_worker': math.nan}, 'gpus_per_worker is nan; it must be a fraction of 1'),
+    ({'memory_per_worker': -1}, 'memory_per_worker must be finite and at least 0, found -1'),
+    ({'subrounds': 0}, 'subrounds must be at least 1'),
+    ({'patience': 0}, 'patience must be finite and above 0'),
+    ({'address': 'local', 'gpus_per_worker': 1}, 'GPU'),  # This machine has none.
+  ],
+)
+def test_arguments_are_checked_before_a_cluster_is_joined(options, message, monkeypatch):
+  monkeypatch.setattr(tf.config, 'list_physical_devices', lambda kind: [])
+  monkeypatch.setattr(joining, 'join', lambda *unused: pytest.fail('a cluster was joined'))
+  with pytest.raises(ValueError, match=message):
+    engine.RayContext(**{'address': 'auto', **options})
+
+
+def test_a_context_asks_for_what_it_is_told_and_leaves(monkeypatch):
+  asked = []
+  pool = types.SimpleNamespace(run=None, each=None, on_each_node=None, ask_for_room=asked.append)
+  leave = functools.partial(asked.append, 'left')
+  for place, name, made in ((joining, 'join', leave), (ray_pool, 'RayPool', pool)):
+    monkeypatch.setattr(place, name, lambda *given, made=made: asked.append(given) or made)
+  monkeypatch.setattr(threads, 'num_processors', lambda: 8)
+  options = {'cpus_per_worker': 2, 'memory_per_worker': 1.5, 'patience': 9.0}
+  elsewhere = engine.RayContext('auto', workers=6, **options)
+  elsewhere.close()
+  here = engine.RayContext(cpus_per_worker=3)
+  assert (elsewhere._subrounds, here._subrounds) == (6, 4)
+  wanted = [('auto', 12, False), (6, (2, 0, 15 * 10**8), 9.0), 6, 0, 'left']
+  assert asked == [*wanted, ('local', 6, False), (None, (3, 0, 0), 60.0)]
 
 
 @pytest.fixture
@@ -42,15 +83,11 @@ def _waits(pool, monkeypatch, *answers):
   return left
 
 
-def test_what_was_done_again_is_said(pool):
+def test_what_was_done_again_is_said_and_a_worker_of_other_versions_is_refused(pool):
   call = ray_round.Call((1, 0), range(2, 4), None, 0.0)
   pool.note(call, ray_worker.Info(1, 'process 5', ray_worker.versions(), 1.0))
   assert pool.lines == ['Round 7: a worker was lost; process 5 did subrounds 3 to 4 again (try 2)']
   assert (pool.counters, pool._longest) == ({'subrounds_retried': 2}, [0.0, 1000.0])
-
-
-def test_a_worker_of_other_versions_is_refused(pool):
-  call = ray_round.Call((1, 0), range(2, 4), None, 0.0)
   with pytest.raises(errors.WorkerError, match=r'process 5 has TFF 0\.1; here are .*: install'):
     pool.note(call, ray_worker.Info(0, 'process 5', 'TFF 0.1', 1.0))
 

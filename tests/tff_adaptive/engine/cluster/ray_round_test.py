@@ -48,6 +48,7 @@ def test_workers_that_this_process_plays_train_merge_and_store(graph, monkeypatc
   merge = 'merge: sums 1 to 2'  # Two calls at a time; the root's two sums are merged here.
   called = [name for name in seen[6:] if name != 'begins']
   assert called[:4] == [*(f'train: subround {i}' for i in (1, 2, 3)), merge]
+  assert min(pool._paces.values()) > 0
   sent = pool.counters['bytes_to_workers'], pool.counters['bytes_from_workers']
   assert sent == (6 * 4, 6 * 4 + 2 * 4)
   source = subrounds_test.Source(dict(zip('abcd', (1, 2, 3, 4))))

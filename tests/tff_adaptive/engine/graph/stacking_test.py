@@ -11,14 +11,6 @@ UNKNOWN = tff.TensorType(np.int32, [None])
 FIXED = tff.TensorType(np.int32, [2])
 
 
-def test_only_what_differs_in_shape_is_boxed():
-  value = tf.constant([1, 2])
-  assert stacking.box(value, FIXED) is value
-  boxed = stacking.box(value, UNKNOWN)
-  assert boxed.dtype == tf.variant
-  np.testing.assert_array_equal(stacking.unbox(boxed, UNKNOWN), value)
-
-
 @pytest.mark.parametrize('type_spec', [FIXED, UNKNOWN], ids=['fixed', 'boxed'])
 @pytest.mark.parametrize('num_clients', [0, 1, 2, 7])
 def test_shares_of_devices_are_all_clients_in_order(type_spec, num_clients):
