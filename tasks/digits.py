@@ -56,9 +56,9 @@ def enlarge(ink: np.ndarray) -> np.ndarray:
   Each side is interpolated linearly from 8 to 24 pixels, with a margin of two pixels of background.
   """
   centre = (np.arange(24) + 0.5) / 3 - 0.5
-  low = np.clip(np.floor(centre).astype(int), 0, 7)
-  high = np.clip(low + 1, 0, 7)
-  share = np.clip(centre - low, 0, 1)
+  low = np.maximum(np.floor(centre).astype(int), 0)
+  high = np.minimum(low + 1, 7)
+  share = np.maximum(centre - low, 0)
   weight = np.zeros((24, 8))
   weight[np.arange(24), low] += 1 - share
   weight[np.arange(24), high] += share

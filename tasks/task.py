@@ -11,15 +11,14 @@ example, an `InMemoryClientData`:
 import abc
 import collections
 import dataclasses
-import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tff_adaptive_tasks import errors, preparation as preparation_lib
 
-if typing.TYPE_CHECKING:
+if TYPE_CHECKING:
   from tff_adaptive import models
 
 ExampleArrays = collections.OrderedDict  # OrderedDict(x=array[n, ...], y=array[n, ...])

@@ -64,9 +64,9 @@ def test_a_batch_has_the_loss_and_the_concordance_by_hand_and_padding_counts_not
   np.testing.assert_allclose([sum(in_order), sum(pairs)], concordance_by_hand(scores, y))
   loss, _ = made.loss_and_metrics(weights, tf.constant(x), tf.constant(y))
   np.testing.assert_allclose(loss, cox_by_hand(scores_of(made, x), y), rtol=1e-5, atol=1e-6)
-  # Three more rows, of patients that would be at risk with everyone.
+  # Three more rows, of patients that would be at risk with everyone or die before everyone.
   more_x = np.concatenate([x, x[:1] + 50, x[:1], x[:1]])
-  more_y = np.concatenate([y, np.float32([[1, 99]] * 3)])
+  more_y = np.concatenate([y, np.float32([[1, 99], [1, 99], [1, 0]])])
   shares = tf.constant([1 / n] * n + [0] * 3, tf.float32)
   with tf.GradientTape(persistent=True) as tape:
     tape.watch(weights)

@@ -27,13 +27,6 @@ def examples(part):
   return set(found)
 
 
-def test_nothing_held_out_leaves_the_clients_as_they_are():
-  data = clients()
-  split = client_split.split_clients(data, seed=0)
-  assert split.train is data
-  assert (split.heldout, split.unseen, split.unseen_rest) == (None, None, None)
-
-
 def test_clients_and_examples_are_in_one_part_each():
   data = clients()
   split = client_split.split_clients(data, seed=3, heldout_clients=0.2, heldout_examples=0.25)
@@ -42,8 +35,9 @@ def test_clients_and_examples_are_in_one_part_each():
   assert set(split.train.client_ids) & set(split.unseen.client_ids) == set()
   assert list(split.train.client_ids) == sorted(split.train.client_ids)
   parts = [examples(part) for part in (split.train, split.heldout, split.unseen, split.unseen_rest)]
-  assert sum(map(len, parts)) == len(set.union(*parts))
-  gone = set(data.client_ids) - set(split.train.client_ids) - set(split.unseen.client_ids)
+  chosen = *split.train.client_ids, *split.unseen.client_ids
+  assert sum(map(len, parts)) == len(set.union(*parts)) == sum(map(data.num_examples, chosen))
+  gone = set(data.client_ids) - set(chosen)
   assert all(data.num_examples(c) < 4 for c in gone)  # Never train, and nothing to hold out.
   for client_id in split.heldout.client_ids:
     total = data.num_examples(client_id)
@@ -62,7 +56,10 @@ def test_it_depends_on_the_seed_and_each_clients_place_alone():
   assert drawn(1)[0] != drawn(2)[0]
   without = client_split.split_clients(clients(), seed=1, heldout_clients=0.2)
   assert without.train.client_ids == drawn(1)[0]
-  assert examples(without.unseen) | examples(without.train) == examples(clients())
+  assert examples(without.unseen) | examples(without.train) == examples(data := clients())
+  assert client_split.split_clients(data, seed=1) == client_split.ClientSplit(
+    data, None, None, None
+  )
 
 
 def test_examples_of_a_unit_stay_together():
@@ -70,6 +67,7 @@ def test_examples_of_a_unit_stay_together():
   split = client_split.split_clients(
     data, seed=0, heldout_examples=0.3, unit_starts=lambda x: np.asarray(x) % 4 == 0
   )
+  assert split.unseen is split.unseen_rest is None
   held = split.heldout.load('a')['x']
   assert len(held) == split.heldout.num_examples('a') == 12
   assert (held[::4] % 4 == 0).all()  # Where units begin.

@@ -18,7 +18,7 @@ def write_heart(folder):
   tables = {}
   for name in flamby.HOSPITALS:
     table = rng.normal(50, 9, [10, 14]).round(1)
-    table[:, 2], table[:, 6] = np.arange(10) % 4 + 1, np.arange(10) % 3
+    table[:, 2], table[:, 6] = np.arange(10) % 4 + 1, np.arange(10) % 2
     table[:, 13] = np.arange(10) % 2 * 3
     rows = [[str(v) for v in row] for row in table]
     rows[4][3] = '?'
@@ -33,9 +33,10 @@ def test_heart_disease_is_standardised_by_each_hospitals_own_training_part(tmp_p
   tables = write_heart(tmp_path)
   task = tasks.load('fed_heart', data_dir=str(tmp_path))
   assert task.train.client_ids == list(flamby.HOSPITALS)
+  assert task.build_model(0).num_parameters == 8 + 3 + 1 + 1  # As many as there are levels.
   for name, table in tables.items():
     numbers = table[:, [0, 1, 3, 4, 5, 7, 8, 9]]
-    levels = [table[:, [2]] == [2, 3, 4], table[:, [6]] == [1, 2]]
+    levels = [table[:, [2]] == [2, 3, 4], table[:, [6]] == [1]]
     x = np.concatenate([numbers, *levels], 1)
     train, test = task.train.load(name), task.test_clients.load(name)
     assert (train['y'].shape, test['y'].shape) == ((5,), (4,))  # 66 % of nine, rounded down.

@@ -38,6 +38,9 @@ def test_examples_are_held_out_of_each_client():
   assert len(held) == 24
   for share, count in ((0.01, 11), (0.99, 1)):  # One client at least is held out, and one trains.
     assert len(tasks.from_arrays(X, Y, CLIENTS, validation=share).train) == count
+  owners = ['single', *['other'] * 59]  # A client of one example keeps it.
+  task = tasks.from_arrays(X, Y, owners, validation=0.9, validation_by='examples')
+  assert task.train.num_examples('single') == 1
 
 
 @pytest.mark.parametrize('by', ['clients', 'examples'])
@@ -48,12 +51,6 @@ def test_the_seed_decides_what_is_held_out(by):
   )
   assert first == again
   assert first != other
-
-
-def test_a_client_of_one_example_keeps_it():
-  owners = ['single', *['other'] * 59]
-  task = tasks.from_arrays(X, Y, owners, validation=0.9, validation_by='examples')
-  assert task.train.num_examples('single') == 1
 
 
 def test_labels_are_numbered_and_recorded():
@@ -100,6 +97,7 @@ def test_standardising_uses_the_training_examples_alone():
     (dict(y=Y[:59]), r'x has 60 rows and y has shape \(59,\)'),
     (dict(clients=CLIENTS[:59]), 'clients has shape'),
     (dict(clients=['a'] * 60), "all rows belong to one client, 'a'"),
+    (dict(x=X[:1], y=Y[:1], clients=['a']), "all rows belong to one client, 'a'"),
     (dict(clients=[None, *['a'] * 59]), 'clients have dtype object'),
     (dict(clients=np.arange(60.0)), 'clients have dtype float64'),
     (dict(y=np.zeros(60, int)), '1 different values'),

@@ -141,18 +141,15 @@ def test_words_that_are_no_utf8_are_known_again():
   np.testing.assert_array_equal(prepare.targets([b'\xff a']), [[1, 2]])
 
 
-def test_one_text_in_place_of_several_is_refused():
-  with pytest.raises(TypeError, match=r"found one: give \['the a'\]"):
-    WORDS('the a')
-
-
 @pytest.mark.parametrize('bad', [5, None, np.nan, np.array(['a'], object)])
 def test_what_is_no_text_is_named(bad):
   with pytest.raises(TypeError, match=r'text 1 is .* give texts, str or bytes'):
     WORDS(['the', bad])
 
 
-def test_a_table_in_place_of_texts_and_columns_that_do_not_fit_are_refused():
+def test_a_text_or_a_table_in_place_of_texts_and_columns_that_do_not_fit_are_refused():
+  with pytest.raises(TypeError, match=r"found one: give \['the a'\]"):
+    WORDS('the a')
   pandas = pytest.importorskip('pandas')
   with pytest.raises(TypeError, match='found a table: give one of its columns'):
     WORDS(pandas.DataFrame({'tokens': ['the', 'a']}))

@@ -1,6 +1,7 @@
 """Stack Overflow: TFF's preprocessing, vocabularies and models, from local files."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -157,6 +158,17 @@ def write_stackoverflow(folder):
   counts = {'go': 1, 'r': 3, 'python': 3, 'c++': 9}
   (folder / 'datasets' / 'stackoverflow.tag_count').write_text(json.dumps(counts))
   return str(folder)
+
+
+def test_counts_are_downloaded_by_tffs_loaders(monkeypatch):
+  of_tff, called = tff.simulation.datasets.stackoverflow, []
+  for kind in ('tag', 'word'):
+    monkeypatch.setattr(of_tff, f'load_{kind}_counts', lambda kind=kind: called.append(kind))
+  found = [
+    stackoverflow._counts_file(f'stackoverflow.{kind}_count', None) for kind in ('word', 'tag')
+  ]
+  assert called == ['word', 'tag']
+  assert found[0] == os.path.expanduser('~/.keras/datasets/stackoverflow.word_count')
 
 
 def test_embedded_users_are_the_clients(tmp_path):

@@ -16,6 +16,9 @@ def test_clients_in_memory_load_what_they_were_given():
   assert len(data) == 2
   assert list(data.load("o'b")) == ['x', 'y']
   np.testing.assert_array_equal(data.load_all()['y'], [1, 0, 0, 0])
+  for call in (data.load, data.num_examples):
+    with pytest.raises(tasks.DataError, match="unknown client 'b'"):
+      call('b')
 
 
 @pytest.mark.parametrize(
@@ -37,13 +40,6 @@ def test_a_client_that_cannot_be_used_is_named(arrays, named):
 def test_tasks_and_their_parts_do_not_change():
   kinds = (tasks.Task, tasks.ClientSplit, preparation.Preparation, preparation.Column)
   assert all(kind.__dataclass_params__.frozen for kind in (*kinds, catalog.Entry))
-
-
-def test_an_unknown_client_is_an_error():
-  data = tasks.InMemoryClientData({'a': (np.zeros([1]), np.zeros(1))})
-  for call in (data.load, data.num_examples):
-    with pytest.raises(tasks.DataError, match="unknown client 'b'"):
-      call('b')
 
 
 def test_clients_from_a_partition_are_numbered_so_that_they_sort():

@@ -1,10 +1,16 @@
-"""Initial weights; shapes with a client axis: `batched_clients_test` has values and gradients."""
+"""Initial weights; values with a client axis (gradients: `batched_clients_test`); the ResNet."""
+
+import collections
+import itertools
+import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_federated.python.simulation.models import resnet_models
 
-from tff_adaptive_tasks.models import layers
+from tff_adaptive_tasks import ada_best, emnist, flamby, shakespeare, stackoverflow
+from tff_adaptive_tasks.models import layers, resnet
 
 
 def test_a_convolution_of_an_unknown_number_of_examples_keeps_what_is_known():
@@ -25,3 +31,80 @@ def test_initial_weights_have_the_distributions_of_their_names():
   assert (he.std(), he.max()) == (pytest.approx(1, rel=0.03), pytest.approx(2.274, rel=0.01))
   for wide in (draw.orthogonal(3, 5), draw.orthogonal(5, 3).T):
     np.testing.assert_allclose(wide @ wide.T, np.eye(3), atol=1e-6)
+
+
+def test_with_a_client_axis_loss_and_metrics_are_those_of_each_client(monkeypatch):
+  monkeypatch.setattr(resnet, '_FILTERS', (8, 16))
+  monkeypatch.setattr(shakespeare, 'STEPS', 3)
+  builders = emnist.build_cnn, emnist.build_autoencoder, flamby.build_heart_model
+  builders += flamby.build_cox_model, shakespeare.build_model, shakespeare.build_transformer
+  made = [*(build(0) for build in builders), stackoverflow.build_tag_model(9, 7, 0)]
+  rng, seeds = np.random.default_rng(0), tf.constant([[1, 2], [3, 4]])
+  for model in (*made, ada_best.build_cnn(0, 10), resnet.build(0, 10)):
+    specs, weights = model.input_spec.values(), model.initial_weights[0]
+    weights = [tf.stack([w, 1.3 * w]) for w in weights]
+    x, y = (tf.cast(10 * rng.random([2, 3, *spec.shape[1:]]), spec.dtype) for spec in specs)
+    together = model.loss_and_metrics(weights, x, y, seed=seeds)
+    for i in range(2):
+      alone = model.loss_and_metrics([w[i] for w in weights], x[i], y[i], seed=seeds[i])
+      for a, b in zip(together, alone):
+        np.testing.assert_allclose(a[i], b, rtol=1e-4)
+
+
+IMAGES = np.random.default_rng(0).integers(0, 256, [3, 32, 32, 3]).astype(np.uint8)
+LABELS = np.array([3, 99, 0], np.int32)
+
+
+def tff_resnet(model):
+  """TFF's baseline with our weights, which come in the order in which its layers are made."""
+  basic = resnet_models.ResidualBlock.BASIC
+  theirs = resnet_models.create_resnet((24, 24, 3), 100, basic, [2, 2], initial_filters=32)
+  kinds = (tf.keras.layers.Conv2D, tf.keras.layers.GroupNormalization, tf.keras.layers.Dense)
+
+  def made(layer):
+    return int((re.search(r'_(\d+)$', layer.name) or [0, 0])[1])
+
+  layers = {
+    k: iter(sorted((a for a in theirs.layers if isinstance(a, k)), key=made)) for k in kinds
+  }
+  weights = iter(model.initial_weights[0])
+  for kind, *_ in resnet._layers(100):
+    layer = next(layers[kinds[('conv', 'norm', 'dense').index(kind)]])
+    layer.set_weights([next(weights) for _ in layer.weights])
+  assert all(next(left, None) is None for left in layers.values())
+  return theirs
+
+
+def test_the_resnet_is_tffs_with_32_groups_and_its_l2(monkeypatch):
+  weights = {'conv': lambda *shape: np.prod(shape), 'norm': lambda n: 2 * n}
+  weights['dense'] = lambda n, m: (n + 1) * m
+  assert sum(weights[kind](*shape) for kind, *shape in resnet._layers(100)) == 11_227_812
+  monkeypatch.setattr(resnet, '_FILTERS', (32, 64))  # Two of the four stages.
+  model = resnet.build(1, 100, groups=32)
+  assert model.initial_weights[0][-2].std() == pytest.approx(0.01, rel=0.05)
+  theirs = tff_resnet(model)
+  weights = tuple(map(tf.constant, model.initial_weights[0]))
+  x = tf.image.per_image_standardization(tf.cast(IMAGES[:, 4:28, 4:28], tf.float32))
+  expected = theirs(x)
+  np.testing.assert_allclose(
+    tf.nn.softmax(model.forward(weights, IMAGES, False, None)), expected, rtol=1e-3, atol=1e-5
+  )
+  loss = tf.keras.losses.SparseCategoricalCrossentropy()(LABELS, expected) + sum(theirs.losses)
+  np.testing.assert_allclose(model.loss_and_metrics(weights, IMAGES, LABELS)[0], loss, rtol=1e-5)
+
+
+def test_training_crops_and_flips_by_the_seed():
+  x = tf.constant(np.repeat(IMAGES[:1], 400, 0))
+  a, b, c = (resnet.prepare(x, tf.constant(s)).numpy() for s in ([1, 2], [1, 2], [1, 3]))
+  np.testing.assert_array_equal(a, b)
+  assert not np.array_equal(a, c)
+  # Every image is one of the 9 x 9 x 2 crops, and they are all about as frequent.
+  cuts = [IMAGES[0, r : r + 24, c : c + 24] for r, c in itertools.product(range(9), repeat=2)]
+  crops = tf.image.per_image_standardization(np.float32([*cuts, *(x[:, ::-1] for x in cuts)]))
+  known, found = (
+    collections.Counter(tuple(np.round(image[0, :3, 0], 3)) for image in images)
+    for images in (crops.numpy(), a)
+  )
+  assert len(known) == 162
+  assert set(found) <= set(known)
+  assert max(found.values()) <= 12
