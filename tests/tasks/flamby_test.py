@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
@@ -104,7 +105,12 @@ def test_files_of_another_form_are_refused(tmp_path, name, old, new, words):
     tasks.load('fed_heart' if 'processed' in name else 'fed_tcga_brca', data_dir=str(tmp_path))
 
 
-def test_the_start_is_that_of_pytorchs_linear():
+def test_heart_disease_is_a_logistic_regression_that_starts_as_pytorchs_linear():
+  x, y = np.float32([[-1], [0.5], [2]]), np.float32([0, 1, 0])
+  weights = tf.ones([1, 1]), tf.zeros(1)
+  _, means = flamby.build_heart_model(0, 1).loss_and_metrics(weights, x, y)
+  wrong = [-1, -0.5, 2]  # The logits of the class that it is not.
+  np.testing.assert_allclose(means, [np.mean(np.log1p(np.exp(wrong))), 1, 2 / 3, 1], rtol=1e-6)
   for build, columns in ((flamby.build_heart_model, 13), (flamby.build_cox_model, 39)):
     draws = [np.concatenate([w.ravel() for w in build(s).initial_weights[0]]) for s in range(40)]
     assert build(0).num_parameters == columns + 1

@@ -6,6 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import tff_adaptive_tasks as tasks
+from tff_adaptive_tasks import own_data
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3)).astype(np.float32)
@@ -84,6 +85,8 @@ def test_standardising_uses_the_training_examples_alone():
   np.testing.assert_allclose(x.mean(0), 0, atol=1e-5)
   np.testing.assert_allclose(x.std(0), [1, 1, 1, 0], atol=1e-5)  # The last is constant.
   assert abs(task.validation['x'].mean(0)).max() > 1e-3
+  # In float32 the sum of so many would be another.
+  assert own_data._statistics(np.full([100_000, 1], 1.1, np.float32)) == (np.float32(1.1), 1)
   held = np.isin(CLIENTS, task.train.client_ids, invert=True)
   np.testing.assert_array_equal(task.preparation(shifted[held]), task.validation['x'])
 

@@ -73,12 +73,6 @@ def test_blanks_around_texts_make_no_other_class_client_or_category(tmp_path):
     tasks.from_csv(str(path), 'who', 'label')
 
 
-def test_the_index_of_a_saved_data_frame_is_no_column(tmp_path):
-  path = write(TABLE.set_index('age'), tmp_path, 'parquet')
-  task = tasks.from_parquet(path, 'hospital', 'outcome')
-  assert [c.name for c in task.preparation.columns] == ['sex', 'dose']
-
-
 def few_numbers(cell):
   """A column that would pass for categories with another cell in row 7."""
   return [cell if i == 7 else str(i % 3) for i in range(ROWS)]
@@ -154,7 +148,10 @@ def test_a_text_that_is_no_table_or_would_be_mistaken_is_refused(tmp_path, text,
   assert tasks.from_csv(str(path), 'who', 'label').preparation.classes == ('a', 'b')
 
 
-def test_nullable_numbers_without_nulls_are_numbers(tmp_path):
+def test_the_index_of_a_saved_data_frame_is_no_column_and_nullable_numbers_are_numbers(tmp_path):
+  path = write(TABLE.set_index('age'), tmp_path, 'parquet')
+  task = tasks.from_parquet(path, 'hospital', 'outcome')
+  assert [c.name for c in task.preparation.columns] == ['sex', 'dose']
   changes = {'age': TABLE['age'].astype('Int64'), 'outcome': (TABLE['age'] % 2).astype('Int8')}
   path = write(TABLE.assign(**changes), tmp_path, 'parquet')
   task = tasks.from_parquet(path, 'hospital', 'outcome')

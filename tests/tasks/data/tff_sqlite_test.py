@@ -55,6 +55,8 @@ def test_threads_may_share_a_source_and_its_folder_is_left_alone(path):
     sums = list(pool.map(lambda _: clients.load('a')['y'].sum(), range(20)))
   assert sums == [12] * 20
   assert os.listdir(os.path.dirname(path)) == before
+  for pragma, value in (('trusted_schema', 0), ('cell_size_check', 1)):
+    assert clients._query(f'PRAGMA {pragma}') == [(value,)]
 
 
 def test_pickled_it_is_a_path_and_another_file_is_refused(path):

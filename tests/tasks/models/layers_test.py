@@ -40,13 +40,16 @@ def test_with_a_client_axis_loss_and_metrics_are_those_of_each_client(monkeypatc
   builders += flamby.build_cox_model, shakespeare.build_model, shakespeare.build_transformer
   made = [*(build(0) for build in builders), stackoverflow.build_tag_model(9, 7, 0)]
   rng, seeds = np.random.default_rng(0), tf.constant([[1, 2], [3, 4]])
+  shares = tf.constant([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
   for model in (*made, ada_best.build_cnn(0, 10), resnet.build(0, 10)):
     specs, weights = model.input_spec.values(), model.initial_weights[0]
     weights = [tf.stack([w, 1.3 * w]) for w in weights]
     x, y = (tf.cast(10 * rng.random([2, 3, *spec.shape[1:]]), spec.dtype) for spec in specs)
-    together = model.loss_and_metrics(weights, x, y, seed=seeds)
+    together = model.loss_and_metrics(weights, x, y, shares=shares, seed=seeds)
+    assert model.client_axis
     for i in range(2):
-      alone = model.loss_and_metrics([w[i] for w in weights], x[i], y[i], seed=seeds[i])
+      one = dict(x=x[i], y=y[i], shares=shares[i], seed=seeds[i])
+      alone = model.loss_and_metrics([w[i] for w in weights], **one)
       for a, b in zip(together, alone):
         np.testing.assert_allclose(a[i], b, rtol=1e-4)
 
@@ -55,35 +58,29 @@ IMAGES = np.random.default_rng(0).integers(0, 256, [3, 32, 32, 3]).astype(np.uin
 LABELS = np.array([3, 99, 0], np.int32)
 
 
-def tff_resnet(model):
-  """TFF's baseline with our weights, which come in the order in which its layers are made."""
+def tff_resnet(weights):
+  """TFF's baseline with our weights, which are in the order in which its layers are made."""
   basic = resnet_models.ResidualBlock.BASIC
   theirs = resnet_models.create_resnet((24, 24, 3), 100, basic, [2, 2], initial_filters=32)
-  kinds = (tf.keras.layers.Conv2D, tf.keras.layers.GroupNormalization, tf.keras.layers.Dense)
-
-  def made(layer):
-    return int((re.search(r'_(\d+)$', layer.name) or [0, 0])[1])
-
-  layers = {
-    k: iter(sorted((a for a in theirs.layers if isinstance(a, k)), key=made)) for k in kinds
-  }
-  weights = iter(model.initial_weights[0])
+  made = sorted(theirs.layers, key=lambda layer: int((re.search(r'\d+$', layer.name) or [0])[0]))
+  kinds = {'conv': 'Conv2D', 'norm': 'GroupNormalization', 'dense': 'Dense'}
+  left = {k: [a for a in made if type(a).__name__ == k] for k in kinds.values()}
+  weights = iter(weights)
   for kind, *_ in resnet._layers(100):
-    layer = next(layers[kinds[('conv', 'norm', 'dense').index(kind)]])
+    layer = left[kinds[kind]].pop(0)
     layer.set_weights([next(weights) for _ in layer.weights])
-  assert all(next(left, None) is None for left in layers.values())
+  assert not any(left.values())
   return theirs
 
 
 def test_the_resnet_is_tffs_with_32_groups_and_its_l2(monkeypatch):
-  weights = {'conv': lambda *shape: np.prod(shape), 'norm': lambda n: 2 * n}
-  weights['dense'] = lambda n, m: (n + 1) * m
-  assert sum(weights[kind](*shape) for kind, *shape in resnet._layers(100)) == 11_227_812
+  of = {'conv': np.prod, 'norm': lambda s: 2 * s[0], 'dense': lambda s: (s[0] + 1) * s[1]}
+  assert sum(of[kind](shape) for kind, *shape in resnet._layers(100)) == 11_227_812
   monkeypatch.setattr(resnet, '_FILTERS', (32, 64))  # Two of the four stages.
   model = resnet.build(1, 100, groups=32)
   assert model.initial_weights[0][-2].std() == pytest.approx(0.01, rel=0.05)
-  theirs = tff_resnet(model)
-  weights = tuple(map(tf.constant, model.initial_weights[0]))
+  weights = [tf.constant(w + 0.1 * (w.ndim == 1)) for w in model.initial_weights[0]]
+  theirs = tff_resnet(weights)
   x = tf.image.per_image_standardization(tf.cast(IMAGES[:, 4:28, 4:28], tf.float32))
   expected = theirs(x)
   np.testing.assert_allclose(
