@@ -57,6 +57,7 @@ def test_beta_falls_while_h_stays_as_it_is():
   for _ in range(5):
     states.append(correction.server_update(states[-1], server)[0])
   np.testing.assert_allclose([s['beta'] for s in states], [0.8, 0.8, 0.8, 0.4, 0.4, 0.2])
+  assert corrections.AdaBest().plateau_rounds == 50
 
 
 @pytest.mark.parametrize(

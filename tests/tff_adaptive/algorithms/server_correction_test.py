@@ -17,8 +17,6 @@ W = tff.types.to_type(tff.learning.models.ModelWeights(((np.float32, [2]),), ())
 G = tff.types.to_type(((np.float32, [2]),))
 H = collections.OrderedDict(h=(np.float32([1, 2]),))
 H_TYPE = tff.types.to_type(collections.OrderedDict(h=((np.float32, [2]),)))
-
-
 MESSAGE = local_training.Message(np.int32(3), np.float32(0.1))
 MESSAGE_TYPE = local_training.Message(np.int32, np.float32)
 

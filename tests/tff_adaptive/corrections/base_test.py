@@ -25,6 +25,9 @@ def test_the_base_class_is_fed_avg_without_a_state():
   state, direction = correction.server_update('state', server)
   assert state == 'state'
   assert direction is server.g_bar
+  for kind in (corrections.FedProx, corrections.AdaBest):  # They are it where mu is 0.
+    made = [kind(mu).gradient(inputs.client_round(), inputs.weights(7), W) for mu in (0.0, 1.0)]
+    assert [g is W for g in made] == [True, False]
 
 
 def test_the_estimate_of_the_metrics_is_the_field_h_if_there_is_one():

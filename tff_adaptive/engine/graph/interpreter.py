@@ -100,9 +100,7 @@ class Interpreter:
     if not isinstance(source, Node):
       return source[index]
     member = source.type[index]
-    return _lazy(
-      source.placement, member, source, lambda frame: frame.value(source)[index], free=True
-    )
+    return _lazy(source.placement, member, source, lambda frame: frame.value(source)[index])
 
 
 def _unknown(what: str) -> str:

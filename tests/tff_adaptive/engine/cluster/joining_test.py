@@ -64,6 +64,10 @@ def test_a_hint_comes_while_a_cluster_elsewhere_does_not_answer(monkeypatch):
   joining.join('ray://head:10001', 1)
   assert hinted.is_set()
   assert given == dict(address='ray://head:10001', log_to_driver=False, logging_level='ERROR')
+  monkeypatch.setattr(joining, '_HINT_SECONDS', 599.0)
+  joining.join('ray://head:10001', 1)
+  timers = [t for t in threading.enumerate() if getattr(t, 'interval', None) == 599.0]
+  assert all(t.finished.is_set() for t in timers)  # Nothing is hinted later.
 
 
 def test_an_address_where_nothing_listens_is_refused_before_ray_waits_for_it(monkeypatch):

@@ -47,9 +47,10 @@ def test_a_context_asks_for_what_it_is_told_and_leaves(monkeypatch):
   options = {'cpus_per_worker': 2, 'memory_per_worker': 1.5, 'patience': 9.0}
   elsewhere = engine.RayContext('auto', workers=6, **options)
   elsewhere.close()
-  here = engine.RayContext(cpus_per_worker=3)
+  here, _ = engine.RayContext(), engine.RayContext(cpus_per_worker=3)
   assert (elsewhere._subrounds, here._subrounds) == (6, 4)
   wanted = [('auto', 12, False), (6, (2, 0, 15 * 10**8), 9.0), 6, 0, 'left']
+  wanted += [('local', 8, False), (None, (1, 0, 0), 60.0)]
   assert asked == [*wanted, ('local', 6, False), (None, (3, 0, 0), 60.0)]
 
 

@@ -31,13 +31,9 @@ def traces(monkeypatch):
   return counted
 
 
-def own(name):
-  return processes.own(name, build_model=small_problem.linear_model)
-
-
 def test_other_cohorts_and_runs_are_traced_once_and_groups_by_their_size(traces):
   """A group is traced client by client; a later, larger cohort gets the groups asked for."""
-  process, results = own('fed_avg'), []
+  process, results = processes.own('fed_avg', build_model=small_problem.linear_model), []
   one, two, three = [(3, 7)], [(1, 5), (2, 2)], [(1, 1), (2, 9), (4, 4)]
   for options, number in (({}, 2), ({'clients_per_step': 16}, 3)):
     context = engine.GraphContext(**options)
@@ -53,7 +49,8 @@ def test_other_cohorts_and_runs_are_traced_once_and_groups_by_their_size(traces)
 
 
 def test_rounds_leave_nothing_in_memory():
-  context, process = engine.GraphContext(), own('ada_best')
+  process = processes.own('ada_best', build_model=small_problem.linear_model)
+  context = engine.GraphContext()
   state = engines.run(context, process.initialize)
   cohort = processes.whole(*((i, 2) for i in range(10)))
   client_states = [process.initial_client_state] * 10

@@ -26,6 +26,7 @@ REPEATABLE = {
   'filtered': lambda: numbers().filter(lambda x: x % 2 == 0).prefetch(2),
   'epochs of their own': lambda: numbers().shuffle(20, seed=3).repeat(2).batch(4).unbatch(),
   'kept in memory': lambda: numbers().cache(),
+  'large': lambda: tf.data.Dataset.from_tensors(np.zeros(2**16)),
   'a function in it': lambda: numbers().map(tf.function(lambda x: x + 1)).take(9),
 }
 OTHERS = {

@@ -13,8 +13,6 @@ from tff_adaptive import engine
 from tff_adaptive.devices import threads
 from tff_adaptive.engine.graph import permits
 
-CLIENTS = tff.FederatedType(np.float32, tff.CLIENTS)
-
 
 class Works:
   """What clients do, as a TFF computation: client i works for as long as it is asked to."""
@@ -43,7 +41,7 @@ class Works:
       result = tf.numpy_function(self._work, [i], tf.float32)
       return tf.ensure_shape(result, [])
 
-    @tff.federated_computation(CLIENTS)
+    @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
     def total(clients):
       return tff.federated_sum(tff.federated_map(work, clients))
 
