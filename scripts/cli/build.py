@@ -9,7 +9,7 @@ from tff_adaptive import algorithms, costs, models, population as population_lib
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
 from tff_adaptive.runs import capacity, serialization, sharded_store, state_file
-from tff_adaptive.training import callbacks, cohorts
+from tff_adaptive.training import callbacks
 
 from . import command as command_lib, records, settings as settings_lib
 from .groups import aggregation, what
@@ -47,10 +47,9 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     model = models.with_initial_weights(model, start)
   private = settings.aggregation.plan(settings, data['clients'])
   config = _training_config(settings, task, model)
-  versions = training.older_models(config, task.train)
+  versions = training.older_models(config, task.train)  # Refuses what does not fit the clients.
   process = build_process(settings, task, model, private, versions)
   _say_how_large(process, config, folder, data['clients'])
-  cohorts.simulate(config, task.train)  # Raises ValueError if the config does not fit the clients.
   saved = record.open(folder, data, model.num_parameters)
   return {
     'process': process,
