@@ -86,9 +86,12 @@ def test_a_run_without_rounds_is_left_out_and_reported(folder, tmp_path, capsys)
     path.unlink()
     if content is not None:
       path.write_text(content)
-  assert report.main(['report.py', folder]) == 0
+  assert (
+    report.main(['report.py', folder, '--window=3', '--columns=mean,reached', '--target=0.5']) == 0
+  )
   captured = capsys.readouterr()
   assert captured.out.count('\n') == 4
+  assert 'mean of last 3 rounds' in captured.out
   assert captured.err.count(' has no rounds yet') == 3
   assert report.main(['report.py', f'{folder}/more']) == 2
   assert 'none of the runs has rounds yet' in capsys.readouterr().err
@@ -167,9 +170,11 @@ def test_the_form_of_clients_is_of_the_tasks_metric_and_any_labels(tmp_path, cap
     (['--where=seed=0', '--where=seed=1'], 'runs has seed=0 and seed=1'),
     (['--formats=md,doc'], '--formats=md,doc: give one or more of md,'),
     (['--form=tasks', '--target=1'], '--target is for --form=comparison: give it too, or'),
-    (['--form=crossed'], 'needs --rows'),
+    (['--form=crossed', '--rows=algorithm'], 'needs --rows and --columns'),
     (['--form=rates', '--metric=a,b'], 'takes one --metric'),
-    (['--rename=AdaBest'], 'write it as NAME=VALUE'),
+    (['--rename==Ours'], 'write it as NAME=VALUE'),
+    (['--level=foo=x'], '--level=foo=x: give a number'),
+    (['--form=crossed', '--rows=seed', '--columns=algorithm', '--formats=svg'], 'has tables only'),
     (['--rename=AdaBset=Ours'], "--rename=AdaBset=Ours: no label has the part 'AdaBset'"),
     (['--x=virtual_seconds'], "no column 'virtual_seconds'"),
   ],
@@ -183,12 +188,7 @@ def test_bad_flags_are_refused_in_one_line(folder, tmp_path, capsys, flags, word
 
 
 def test_folders_and_an_output_for_formats_are_needed(folder, capsys):
-  for arguments, words in (
-    ([], "give at least one run's folder"),
-    (
-      [folder, '--formats=pdf,svg'],
-      '--formats is for --output: give it too, or leave this one out',
-    ),
-  ):
-    assert report.main(['report.py', *arguments]) == 2
-    assert words in capsys.readouterr().err
+  assert report.main(['report.py']) == report.main(['report.py', folder, '--formats=pdf']) == 2
+  error = capsys.readouterr().err
+  assert "give at least one run's folder" in error
+  assert '--formats is for --output: give it too, or leave this one out' in error

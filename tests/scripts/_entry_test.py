@@ -31,7 +31,7 @@ print('done', end=' ')
 @pytest.mark.parametrize(
   ('end', 'code', 'out', 'err'),
   [
-    ('_entry.exit_code = 3; sys.exit(3)', 3, 'done an exit function\n', ''),
+    ('_entry.exit_code = 3; sys.stderr.write("x"); sys.exit(3)', 3, 'done an exit function\n', 'x'),
     ('raise SystemError("x")', 1, 'done an exit function\ntaken apart\n', 'SystemError: x\n'),
   ],
 )

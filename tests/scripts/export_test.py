@@ -38,8 +38,8 @@ def run(tmp_path_factory):
   return folder
 
 
-def test_the_exported_model_has_the_runs_accuracy_on_raw_rows(run):
-  output = run / 'model'
+def test_the_exported_model_has_the_runs_accuracy_on_raw_rows(run, monkeypatch):
+  output = run / 'new' / 'model'
   assert export.main(['export.py', str(run / 'runs' / 'visits'), f'--output={output}']) == 0
   name = 'model.keras' if (output / 'model.keras').exists() else 'model'
   model = tf.keras.models.load_model(output / name)
@@ -55,27 +55,23 @@ def test_the_exported_model_has_the_runs_accuracy_on_raw_rows(run):
   record = json.loads((output / 'export.json').read_text())
   assert record['validation']['accuracy'] == best
   assert record['round'] == 6
-  block, _ = blocks('export.md')  # The guide's example predicts.
+  block, evaluates = blocks('export.md')  # The guide's examples predict and evaluate.
   command = [*fresh.python(), '-c', block.replace('model.keras', name)]
   done = subprocess.run(command, cwd=output, capture_output=True, text=True, check=True)
   assert re.fullmatch(r"\['(good|poor)' '(good|poor)'\]", done.stdout.strip())
-
-
-def test_the_guides_python_block_runs(run, monkeypatch):
   monkeypatch.chdir(run)
-  _, block = blocks('export.md')
-  scope = {}
-  exec(block, scope)
+  exec(evaluates, scope := {})
   assert scope['run'].evaluate()['accuracy'] > 0.5
 
 
-def test_the_weights_that_were_asked_for_are_exported(run, monkeypatch):
+def test_the_weights_that_were_asked_for_are_exported(run, monkeypatch, capsys):
   # Nothing is moved from another file system.
   monkeypatch.setattr(tempfile, 'tempdir', '/no/such/folder')
-  folder, output = str(run / 'runs' / 'visits'), run / 'npz'
-  flags = ['--format=npz', f'--output={output}', '--weights=theta']
-  assert export.main(['export.py', folder, *flags]) == 0
-  found = np.load(output / 'model.npz')
+  folder = str(run / 'runs' / 'visits')
+  assert export.main(['export.py', folder, '--format=npz', '--weights=theta']) == 0
+  path = f'{folder}/export_npz/model.npz'
+  assert capsys.readouterr().out.startswith(f'{path}: theta of round 6; validation: ')
+  found = np.load(path)
   np.testing.assert_equal(tuple(found.values()), tasks.load_run(folder).weights)
 
 
@@ -122,6 +118,7 @@ def test_bad_input_is_refused_in_one_line_and_writes_nothing(run, tmp_path, capf
     ([folder, '--weights=phi'], '--weights'),
     ([str(tmp_path)], 'is not the folder of a run'),
     ([folder, f'--output={tmp_path}'], 'exists already'),
+    ([folder, '--output=/proc/x'], '--output=/proc/x cannot be written to'),
   ):
     assert export.main(['export.py', *arguments]) == 2
     error = capfd.readouterr().err

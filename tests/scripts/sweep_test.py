@@ -74,7 +74,7 @@ def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
   # A grid may grow, and takes complete runs over.
   assert run('0.5,2', '0,1,2', result) == (0, folders('0.5', '2', seeds=[2]))
   pruned = plan.Plan(prune='asha')  # A ninth of the rounds, at an evaluation.
-  assert [sweep._first_rung(pruned, 100, every) for every in (5, 10)] == [15, 20]
+  assert [str(sweep._first_rung(pruned, 100, every)) for every in (5, 10)] == ['15', '20']
 
 
 def test_a_run_whose_folder_was_deleted_is_done_again(sweeping, tmp_path):

@@ -2,11 +2,12 @@
 
 import json
 import subprocess
+import types
 
 import pytest
 
 from scripts import train_centralized
-from tests.helpers import fakes, fresh
+from tests.helpers import fakes, fresh, run_folders
 from tff_adaptive_tasks import catalog
 
 
@@ -86,6 +87,24 @@ def test_optimizers_keep_their_state_and_a_task_without_accuracy_says_no_more_th
   assert sgd[2]['validation_loss'] != sgdm[2]['validation_loss']
   assert 'Exception ignored' not in done.stderr  # TFF's own clean-up.
   assert 'Traceback' not in done.stderr
+
+
+def test_what_diverges_is_named_and_a_signal_ends_all(monkeypatch, tmp_path, capsys):
+  def train(record, task, clients, stop):
+    run_folders.make(record.settings['output_dir'], [0.1, 0.2])
+    stop.exit_code = 143
+    return result
+
+  result = types.SimpleNamespace(is_complete=True, summary={'ends_without_update': True})
+  result.summary['rounds_without_update'] = 2
+  monkeypatch.setattr(train_centralized, '_train', train)
+  assert _centralized(tmp_path / 'x', '--epochs=2') == 1
+  out, err = capsys.readouterr()
+  assert out.endswith(f'\nDiverged: {tmp_path}/x/adam_0.01\n')
+  assert 'train_centralized.py: all clients diverged in 2 rounds' in err
+  result.is_complete = False
+  assert _centralized(tmp_path / 'y', '--epochs=2') == 143
+  assert capsys.readouterr().err.endswith('Stopped; the same command goes on from here.\n')
 
 
 @pytest.mark.parametrize(

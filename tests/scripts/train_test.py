@@ -1,7 +1,6 @@
 """scripts/train.py from outside: same seed same bits, faults survived, bad input refused."""
 
 import contextlib
-import io
 import json
 import os
 import pathlib
@@ -57,11 +56,8 @@ def flags(tmp_path_factory):
 def whole(flags, tmp_path_factory):
   """An uninterrupted run's folder."""
   folder = str(tmp_path_factory.mktemp('runs') / 'whole')
-  with contextlib.redirect_stdout(io.StringIO()) as output, fakes.no_figures():
+  with fakes.no_figures():
     assert train.main(['train.py', *flags, f'--output_dir={folder}']) == 0
-  assert 'validation_accuracy' in output.getvalue()
-  assert '(15 evaluations)' in ' '.join(output.getvalue().split())
-  assert folder in output.getvalue()
   return folder
 
 
@@ -159,17 +155,3 @@ def test_a_run_in_use_is_refused_and_stays_as_it_was(whole, flags, capsys):
     assert train.main(['train.py', *flags, f'--output_dir={whole}', more]) == 2
   assert 'another process is using it' in capsys.readouterr().err
   assert content() == before
-
-
-def test_bad_data_is_refused_with_one_line_and_nothing_written(tmp_path, capsys):
-  output_dir = f'--output_dir={tmp_path}/new/run'
-  for arguments, words in (
-    (['--task_option=alpha=1e-100'], 'alpha is 1e-100; it must be from 0.0001'),
-    (['--task=emnist_cr', f'--data_dir={tmp_path}/none'], 'no such folder'),
-    (['--data_dir=/tmp'], 'has no files'),
-  ):
-    assert train.main(['train.py', *arguments, output_dir]) == 2, arguments
-    error = capsys.readouterr().err.removeprefix('Loading TensorFlow ...\n')
-    assert words in error
-    assert error.count('\n') == 1, error
-  assert os.listdir(tmp_path) == []

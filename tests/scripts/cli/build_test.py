@@ -1,23 +1,18 @@
 """Every setting reaches the builder it belongs to."""
 
+import types
+
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from scripts.cli import build as build_lib, flags, resolve
+from scripts.cli.groups import runtime
 from tff_adaptive.client import batching
 
 
-class _Clients:
-  """Three clients of 2, 4 and 9 examples."""
-
-  client_ids = ('a', 'b', 'c')
-
-  def num_examples(self, client_id):
-    return {'a': 2, 'b': 4, 'c': 9}[client_id]
-
-
 class _Task:
-  train = _Clients()
+  train = types.SimpleNamespace(client_ids='abc', num_examples={'a': 2, 'b': 4, 'c': 9}.get)
   unit_starts, client_weight = 'unit_starts', 'client_weight'
 
 
@@ -38,8 +33,10 @@ def built(monkeypatch):
 
     monkeypatch.setattr(build_lib.algorithms, 'build_process', record)
     monkeypatch.setattr(build_lib.algorithms, 'build_server_optimizer', record_server)
+    monkeypatch.setattr(build_lib.aggregation.Aggregation, 'build', lambda self, *given: given)
     found = resolve.resolve(flags.parse(['train.py', *arguments]))
-    assert build_lib.build_process(found, _Task, 'model') == 'process'
+    assert build_lib.build_process(found, _Task, 'model', 'plan', 3) == 'process'
+    assert (seen['aggregator'], seen['training'].versions) == ((found, 'model', 'plan'), 3)
     return seen
 
   return build
@@ -58,11 +55,12 @@ def test_servers_take_their_own_options(built):
 
 def test_what_clients_do_is_passed_on(built):
   flags = '--client_epochs=3 --batch_size=0 --fill_last_batch --weight_decay=0.1'
+  flags += ' --synchrony=buffered --concurrency=9 --mixing'
   seen = built(*flags.split(), '--clip_norm=5', '--seed=9', '--xla', '--client_weighting=uniform')
   training = seen['training']
   assert training.batching == batching.Batching(None, 3, fill_last=True, unit_starts='unit_starts')
   assert (training.weight_decay, training.clip_norm) == (0.1, 5.0)
-  assert (training.seed, training.xla) == (9, True)
+  assert (training.seed, training.xla, training.mixing) == (9, True, True)
   assert seen['client_weighting'] == 'uniform'
   for task, weighting in (('digits', 'examples'), ('shakespeare', 'client_weight')):
     assert built(f'--task={task}')['client_weighting'] == weighting
@@ -85,6 +83,8 @@ def test_the_client_optimizer_and_local_steps_are_passed_on(built, tmp_path):
   )
   training = built(f'--client_optimizer={path}:own')['training']
   assert float(training.optimizer.initialize(tf.TensorSpec([1]))['momentum']) == 0.7
+  server = f'--server_optimizer={path}:own --server_optimizer_option=momentum=0.3'
+  assert built('--algorithm=fed_avg', *server.split())['server'][2] == {'momentum': 0.3}
 
 
 def test_schedules_are_passed_on(built):
@@ -108,3 +108,29 @@ def test_corrections_take_any_server_and_their_own_options(built):
   assert seen['values'] == {'scaffold_option': 1}
   assert seen['clients'] == (3, 4.0)  # Of 2, 4 and 6.
   assert built('--algorithm=scaffold')['clients'] == (3, 5.0)
+
+
+def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
+  seen, task = {}, build_lib.tasks.load('least_squares', num_clients=9)
+  process = types.SimpleNamespace(initial_client_state={'h': np.zeros(2, np.float32)})
+  monkeypatch.setattr(runtime.Runtime, 'build', lambda *given, **more: seen.update(more))
+  monkeypatch.setattr(
+    build_lib, 'build_process', lambda *given: seen.update(built=given) or process
+  )
+  monkeypatch.setattr(build_lib.tasks, 'load', lambda name, **more: seen.update(more) or task)
+  monkeypatch.setattr(build_lib.capacity, 'plan', lambda *given, **more: f'{given[:3]} {more}')
+  settings = resolve.resolve(
+    **dict(task='least_squares', participation=0.3, rounds=3, rounds_per_checkpoint=2, seed=5),
+    **dict(output_dir=f'{tmp_path}/run', data_dir=str(tmp_path), heldout_clients=0.2),
+    **dict(aggregator='dp_tree', aggregator_option=['noise_multiplier=5'], batch_size=7),
+  )
+  found = build_lib.prepare(settings, ['command'])
+  (own, *_, private, versions), config = seen.pop('built'), found['config']
+  assert seen == {'is_compiled': False, 'data_dir': str(tmp_path), 'seed': 5}
+  assert (own.training.clients_per_round, private.delta, versions) == (2, 7**-1.1, 0)
+  assert (config.clients_per_round, config.metric, config.population) == (2, 'loss', None)
+  assert (config.cost_model.batch_size, config.cost_model.epochs) == (7, 10)
+  assert (found['settings'].command, found['settings'].metric) == (['command'], 'loss')
+  data, room, noise = capsys.readouterr().err.splitlines()
+  assert data.endswith('; 7 clients, 140 examples')
+  assert (room, noise[:18]) == ("(6, 8, 'memory') {'num_staged': 4}", 'Noise multiplier 5')

@@ -25,6 +25,7 @@ def test_help_teaches_and_imports_no_tensorflow():
   assert 'by ada_best. Default 0.96; with sgdm, adam, yogi 0.2; with adagrad 0.8.' in text
   assert 'Default 0 (adagrad), 0.9 (adam, yogi, lamb, lion).' in text
   assert 'Rounds between evaluations. Default 10.' in text
+  assert 'Default no.' in text
   assert 'SGD with momentum adagrad' in text  # The options of server optimizers are flags.
   assert 'docs/guide/task_list.md has them. Algorithms' in text  # A task's own values.
 

@@ -42,11 +42,8 @@ def test_a_new_entry_is_a_flag_with_check_default_and_help(damped):
   text = ' '.join(help_text.text().split())
   assert 'damped a pull towards the past; clients keep a state' in text
   assert '--strength Weight of the pull. Used by damped. Default 0.5.' in text
-
-
-def test_options_without_a_default_are_listed_by_name():
-  entry = registry.SERVER_OPTIMIZERS['adagrad']
-  assert hyperparameters.listed(entry) == 'tau=0.001, beta1=0, initial_v'
+  adagrad = hyperparameters.listed(registry.SERVER_OPTIMIZERS['adagrad'])
+  assert adagrad == 'tau=0.001, beta1=0, initial_v'  # One without a default is there by its name.
 
 
 def test_a_name_means_one_thing():

@@ -1,12 +1,15 @@
 """Runs from the command line, in this process: a population, and what failures become."""
 
 import json
+import math
+import re
 import sys
+import types
 
 import pytest
 
 from scripts import train
-from scripts.cli import run
+from scripts.cli import build, run
 from tests.helpers import fakes
 from tff_adaptive import engine, runs, training
 from tff_adaptive.population import rounds
@@ -55,6 +58,10 @@ def test_a_line_says_what_the_first_seconds_are_spent_on(tmp_path, capfd, monkey
 @pytest.mark.parametrize(
   'arguments, message',
   [
+    (('--task_option=alpha=1e-100',), 'alpha is 1e-100; it must be from 0.0001'),
+    (('--task=emnist_cr', '--data_dir=FILE/none'), 'no such folder'),
+    (('--data_dir=/tmp',), 'has no files'),
+    (('--initial_weights=FILE',), 'give the folder of a run or of an export as keras or npz'),
     (('--round_deadline=0.01',), 'the fastest client needs 0.64'),
     (('--availability=FILE',), "of any of the 60 clients: its first client is 'x'"),
     (('--client_profiles=FILE',), "has the columns 'client', 'from', 'until'; give client and one"),
@@ -67,44 +74,58 @@ def test_what_does_not_fit_the_clients_is_refused_and_nothing_written(
   path.write_text('client,from,until\nx,0,1\n')
   arguments = [a.replace('FILE', str(path)) for a in arguments]
   assert _train(tmp_path / 'run', '--task=digits', '--algorithm=fed_avg', *arguments) == 2
-  error = capfd.readouterr().err
-  assert message in error
+  assert message in capfd.readouterr().err.splitlines()[-1]
   assert not (tmp_path / 'run').exists()
-
-
-@pytest.mark.parametrize('given, is_hidden', [((), False), (('--gpus_per_worker=0.5',), True)])
-def test_the_trainer_leaves_gpus_to_the_workers(monkeypatch, tmp_path, given, is_hidden):
-  pytest.importorskip('ray')
-  hidden = []
-  monkeypatch.setattr('tff_adaptive.devices.placement.hide_gpus', lambda: hidden.append(True))
-
-  def refuse(*unused_arguments, **unused_options):
-    raise engine.WorkerError('no cluster')
-
-  monkeypatch.setattr(engine, 'set_ray_context', refuse)
-  assert _train(tmp_path, '--task=digits', '--ray=local', *given) == 2
-  assert bool(hidden) == is_hidden
 
 
 @pytest.mark.parametrize(
   'has_begun, error, code',
   [
+    (None, engine.WorkerError('no cluster'), 2),
     (False, runs.StateError('client 7 is damaged'), 2),
     (True, runs.StateError('client 7 is damaged'), 1),  # No bad input: the run has begun.
     (True, engine.WorkersLost('Round 7: no worker is left'), 1),
+    (True, runs.NonFiniteWeightsError('no finite weights'), 1),
   ],
 )
 def test_what_fails_while_a_run_goes_on_is_no_bad_input(
   monkeypatch, tmp_path, capfd, has_begun, error, code
 ):
-  def fail(callbacks, **unused):
+  def fail(*unused, callbacks=(), **given):
+    assert not callbacks or given['stop']
     for callback in callbacks if has_begun else ():
       callback.begin(training.RunInfo(str(tmp_path), 1, 9, print))
     raise error
 
-  monkeypatch.setattr(training, 'train', fail)
+  monkeypatch.setattr(*((build, 'prepare') if has_begun is None else (training, 'train')), fail)
   assert _train(tmp_path, '--task=least_squares') == code
   assert str(error) in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+  'more, code, words',
+  [
+    ({}, 0, '3 rounds, 2 s of training; client_weighting: examples\n'),
+    ({'test': {'test_loss': math.nan}}, 1, 'train.py: test_loss is nan after the last round'),
+    ({'ends_without_update': True}, 1, 'train.py: all clients diverged in 2 rounds'),
+    ({'ends_without_update': True, 'is_begun': True}, 0, 'The same command goes on from here.\n'),
+    ({'population': {'first_time': 1200}}, 0, 'clients that were drawn: first time 1,200.\n'),
+    ({'non_finite_clients': 2}, 0, '2 client updates not finite: left out.\n'),
+  ],
+)
+def test_the_end_of_a_run_is_shown_and_judged(monkeypatch, tmp_path, capsys, more, code, words):
+  summary = dict(rounds=3, evaluations_averaged=1, seconds_training=2.0, non_finite_clients=0)
+  summary |= dict(ends_without_update=False, rounds_without_update=2)
+  summary['last'] = {'train_loss': math.inf, 'validation_loss': 0.5, 'h_norm': 1.0}
+  summary |= {'mean_last_100_rounds': {'validation_loss': 0.75}, **more}
+  result = types.SimpleNamespace(is_complete='is_begun' not in more, summary=summary)
+  monkeypatch.setattr(build, 'prepare', lambda *unused: {'callbacks': []})
+  monkeypatch.setattr(training, 'train', lambda **unused: result)
+  assert _train(tmp_path, '--task=least_squares') == code
+  out, err = capsys.readouterr()
+  assert words in out + err
+  assert re.search(r'\ntrain_loss +inf *\nvalidation_loss +0\.5000 +0\.7500 *\n', out)
+  assert out.count('\n') == 5 + (out.endswith(words) or 'test' in more)
 
 
 def _of_fakes(folder, until=None):
@@ -117,7 +138,7 @@ def _of_fakes(folder, until=None):
 def test_rungs_leave_no_trace_in_a_run(tmp_path):
   """A run that ends for now at a round before its last is one that was interrupted there."""
   whole = _of_fakes(tmp_path / 'whole')
-  for until, reached in ((3, 3), (2, 3), (None, 9)):
+  for until, reached in ((3, 3), (2, 3), (4, 4), (None, 9)):
     result = _of_fakes(tmp_path / 'parts', until)
     assert (result.round_number, result.is_complete) == (reached, reached == 9)
   assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')

@@ -48,11 +48,14 @@ def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
     ({'algorithm': ['fed_avg'], 'tau': ['1']}, {}, 'has no meaning'),
     ({'seed': ['0']}, {'algorithm': 'fed_avg', 'mu': 1.0}, 'has no meaning'),
     ({'task': ['d/o.py:load', 'd_o.py:load']}, {}, 'share a folder, in whose name / is _'),
+    ({'algorithm': ['fed_avg', 'ada_best'], 'mu': ['0.1', '-1']}, None, '--mu must be'),
+    ({'algorithm': ['fed_avg'], 'tau': Range(0.1, 1, False, False)}, None, '--tau has no meaning'),
+    ({'tau': Range(-1, 1, False, False)}, None, '--tau must be'),
   ],
 )
-def test_runs_without_a_meaning_or_a_folder_of_their_own_are_refused(axes, given, message):
+def test_what_has_no_meaning_folder_or_valid_value_is_refused_before_any_run(axes, given, message):
   with pytest.raises(ValueError, match=message):
-    Space(axes, given).grid('x')
+    Space(axes, {}).check() if given is None else Space(axes, given).grid('x')
 
 
 def test_flags_are_read_as_they_are_written():
@@ -76,6 +79,7 @@ def test_flags_are_read_as_they_are_written():
     ([], ['tau=0,1,log'], 'above 0 with log'),
     ([], ['tau=a,1'], 'LOW must be less'),
     ([], ['tau=1,1'], 'LOW must be less'),
+    ([], ['tau=1,2,lin'], 'or FLAG=LOW,HIGH,log with'),
     ([], ['tau=1,inf'], 'LOW must be less'),
     ([], ['clients_per_round=1.5,4'], 'whole if the flag is'),
     ([], ['algorithm=1,2'], 'with a number of train.py'),
@@ -113,19 +117,6 @@ def test_draws_lie_in_their_ranges_and_have_what_counts():
   assert 4 < below < 16  # Half of some twenty, by the logarithm: a tenth otherwise.
 
 
-@pytest.mark.parametrize(
-  'axes, message',
-  [
-    ({'algorithm': ['fed_avg', 'ada_best'], 'mu': ['0.1', '-1']}, '--mu must be'),
-    ({'algorithm': ['fed_avg'], 'tau': Range(0.1, 1, False, False)}, '--tau has no meaning'),
-    ({'tau': Range(-1, 1, False, False)}, '--tau must be'),
-  ],
-)
-def test_a_value_that_no_draw_may_give_is_refused_before_any(axes, message):
-  with pytest.raises(ValueError, match=message):
-    Space(axes, {}).check()
-
-
 def test_a_folder_has_the_name_of_an_algorithm_of_ones_own(tmp_path):
   path = tmp_path / 'a.py'
   path.write_text(
@@ -138,5 +129,7 @@ def test_a_folder_has_the_name_of_an_algorithm_of_ones_own(tmp_path):
   run = Space({'algorithm': axis}, {}).settings({'algorithm': axis[0]})
   assert resolve.resolve(algorithm=axis[0]).output.output_dir == 'runs/digits_mine'
   assert records.of(run).files['algorithm']['name'] == 'T'
+  with pytest.raises(ValueError, match='is not empty'):
+    Space({}, {}).settings({}, str(tmp_path))
   with pytest.raises(ValueError, match='an algorithm of your own has its name: rename one of them'):
     _labels({'algorithm': [f'{path}:A', f'{path}:B']})

@@ -1,6 +1,18 @@
-"""What settings decide: what a resumed run may change, and how clients train."""
+"""What settings decide: what a resumed run may change, how clients train, what goes together."""
 
-from scripts.cli import resolve, settings
+import dataclasses
+import importlib.util
+
+import pytest
+
+from scripts import export, partition_report, report, train_centralized
+from scripts.cli import flags, hyperparameters, plan, resolve, search_space, settings
+from scripts.cli.groups import aggregation
+from tff_adaptive.devices import cuda
+
+
+def _resolved(*arguments):
+  return resolve.resolve(flags.parse(['train.py', *arguments]))
 
 
 def test_a_resumed_run_may_change_what_changes_no_number():
@@ -18,10 +30,183 @@ def test_clients_stop_at_their_own_step_only_where_stragglers_do_a_part():
   for more, limits in (({}, False), ({'stragglers': 'partial', 'round_deadline': 9.0}, True)):
     found = resolve.resolve(client_epochs=2, **more)
     assert found.client_training(task).batching.step_limits == limits
-  assert found.client_training(task).batching.epochs == 2
-  assert found.client_training(task, epochs=7).batching.epochs == 7
+  for epochs, made in ((2, found.client_training(task)), (7, found.client_training(task, 7))):
+    assert (made.batching.batch_size, made.batching.epochs) == (10, epochs)
   for name, own in (('fed_avg', (100, False, True)), ('scaffnew', (10, True, False))):
     found = resolve.resolve(algorithm=name, task='fed_heart' if own[2] else 'digits')
     for epochs, how in ((None, own), (2, (None, False, False))):  # Fine-tuning has epochs.
       made = found.client_training(task, epochs).batching
       assert (made.local_steps, made.random_local_steps, made.continue_batches) == how
+
+
+def test_a_share_of_the_clients_and_local_steps_stand_for_numbers():
+  found = resolve.resolve(participation=0.25, local_steps=7)
+  assert (found.flat()['clients_per_round'], found.flat()['client_epochs']) == (None, None)
+  assert [found.training.cohort(n) for n in (1, 60)] == [1, 15]
+  assert found.most_clients == 15
+
+
+def test_what_a_flag_needs_and_what_it_stands_in_place_of():
+  def by(key):
+    pairs = [(field.metadata[key], field.name) for field in settings.FIELDS if field.metadata[key]]
+    return {other: {name for o, name in pairs if o == other} for other, _ in pairs}
+
+  assert by('needs') == {
+    'local_steps': {'random_local_steps', 'continue_batches'},
+    'round_deadline': {'stragglers'},
+    'synchrony=buffered': {'buffer_size', 'concurrency', 'max_staleness', 'mixing'}
+    | {'staleness', 'staleness_option'},
+    'aggregator=dp_gaussian or dp_tree': {'target_epsilon', 'delta', 'noise_seed'},
+    'rounds_per_client_evaluation': {'client_evaluation_clients', 'personalization_epochs'},
+    'engine=graph': {'clients_per_step', 'parallel_clients', 'ray', 'subrounds'},
+    'ray': {'ray_workers', 'cpus_per_worker', 'gpus_per_worker', 'memory_per_worker'},
+    'target': {'stop_at_target'},
+  }
+  assert by('instead_of') == {
+    'clients_per_round': {'participation', 'buffer_size'},
+    'client_epochs': {'local_steps'},
+    'rounds_per_evaluation': {'virtual_seconds_per_evaluation'},
+  }
+
+
+def test_groups_do_not_change_and_their_flags_have_a_help_and_say_what_they_may_be():
+  groups = (*settings.GROUPS.values(), plan.Plan, report._Report)
+  others = (export._Export, partition_report._Report, train_centralized._Baselines)
+  values = (settings.Settings, search_space.Space, aggregation.PrivacyPlan, hyperparameters.Named)
+  assert all(kind.__dataclass_params__.frozen for kind in (*groups, *others, *values))
+  fields = [field for group in groups for field in dataclasses.fields(group)]
+  assert all(f.kw_only and f.metadata['help'][-1] in '.)' for f in fields)
+  assert {f.name for f in fields if f.metadata['choices']} == {
+    *('client_optimizer_state', 'stragglers', 'synchrony', 'staleness', 'aggregator', 'engine'),
+    *('device', 'mixed_precision', 'client_state_store', 'resume_from'),
+    *('search', 'prune', 'form', 'x', 'clients'),
+  }
+  assert {f.name for f in fields[len(settings.FIELDS) :] if f.metadata['needs']} == {
+    *('range', 'trials', 'search_seed', 'first_rung', 'reduction_factor', 'metric', 'label_by'),
+    *('x', 'rows', 'columns', 'clients', 'target', 'window', 'level', 'log_scale', 'formats'),
+  }
+
+
+LSTM = '--task=shakespeare --task_option=lstm=compiled'
+TREE = '--aggregator=dp_tree --aggregator_option=noise_multiplier=1'
+BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
+
+
+@pytest.mark.parametrize(
+  'arguments, words',
+  [
+    ('--task=digit', "unknown task 'digit'. Did you mean digits"),
+    ('--algorithm=FedYogi', "unknown algorithm 'FedYogi'. Did you mean fed_yogi"),
+    ('--algorithm=scaffnew --clients_per_round=9', 'needs all 60 clients in every round, found 9'),
+    ('--server_optimizer=addam', "--server_optimizer: unknown server optimizer 'addam'. Did you m"),
+    ('--client_learning_rate=-0.1', '--client_learning_rate must be finite and at least 0, found'),
+    ('--tau=0', '--tau must be finite and above 0, found 0.0'),
+    ('--beta1=1', '--beta1 must be in [0, 1), found 1.0'),
+    ('--rounds=0', '--rounds must be at least 1, found 0: give 1 or more'),
+    ('--batch_size=-1', '--batch_size must be at least 0, found -1: give 0 for all'),
+    ('--client_epochs=2000000', '--client_epochs must be at most 1048575'),
+    ('--local_steps=1048577', '--local_steps must be at most 1048576'),
+    (f'--seed={2**62}', '--seed must be at most 4611686018427387903'),
+    ('--batch_size=1048577', '--batch_size must be at most 1048576'),
+    ('--client_weighting=tokens', "'tokens'. Choose one of: examples, uniform"),
+    ('--client_schedule=stairs', "--client_schedule: unknown schedule 'stairs'"),
+    ('--server_schedule_option=every=3', '--server_schedule: unknown hyperparameter of constant'),
+    ('--algorithm=scaffold --scaffold_option=3', '--scaffold_option must be 1 or 2, found 3'),
+    ('--clip_norm=1e308', '--clip_norm must be a number that float32 can hold'),
+    # What would be ignored is refused.
+    ('--algorithm=fed_avg --tau=0.1', 'server optimizer sgd; leave it out (it belongs to adagrad,'),
+    ('--mu=0.1', '--algorithm fed_yogi; leave it out (it belongs to fed_prox, fed_dyn, ada_best,'),
+    ('--client_state_store=shards', '--client_state_store has no meaning for --algorithm fed_yogi'),
+    ('--server_optimizer=adam', 'whose server is yogi; take --algorithm=fed_adam, or a drift-'),
+    ('--server_optimizer=lion', 'take --algorithm=fed_avg, or a drift-corrected algorithm'),
+    ('--algorithm_option=a=1', '--algorithm_option=a=1 is for FILE.py:NAME of your own: give --a'),
+    # Client optimizers, local steps.
+    ('--client_optimizer=adm', "--client_optimizer: unknown client optimizer 'adm'. Did you mean"),
+    ('--client_optimizer=adam --client_optimizer_option=beta=0', "hyperparameter of adam 'beta'"),
+    ('--client_optimizer_state=keep', 'has no meaning for --client_optimizer=sgd, which has no'),
+    ('--algorithm=fed_nova --client_optimizer=adamw', '--algorithm fed_nova: its normalisation co'),
+    ('--algorithm=diloco --client_optimizer=sgd', '--algorithm diloco, which stands for adamw:'),
+    ('--algorithm=fed_lalr --client_optimizer_state=keep', 'which stands for average: leave'),
+    ('--algorithm=fed_sam --sam_rho=0', '--sam_rho=0.0 does not go with --algorithm fed_sam'),
+    ('--local_steps=5 --continue_batches --with_replacement', 'with --with_replacement=True'),
+    ('--with_replacement --batch_size=0', '--with_replacement needs batches'),
+    ('--participation=0.1 --clients_per_step=7', 'must be at most 6, the clients of a round'),
+    # What is known without the data.
+    ('--clients_per_round=61', '--clients_per_round must be from 1 to 60, the clients there are;'),
+    # What cannot be parsed.
+    ('--round=3', "'round'. Did you mean"),
+    # Where it runs.
+    ('--device=gpu --engine=native', '--device=gpu does not go with --engine=native'),
+    ('--device=gpu --ray=local', '--device=gpu does not go with --ray: give --gpus_per_worker=1'),
+    (f'{LSTM} --engine=native', 'lstm=compiled does not go with --engine=native'),
+    (f'{LSTM} --xla', 'lstm=compiled does not go with --xla'),
+    (f'{LSTM} --mixed_precision=bfloat16', 'lstm=compiled does not go with --mixed_precision'),
+    (f'{LSTM} --gpus_per_worker=1 --ray=auto', 'compiled does not go with --gpus_per_worker'),
+    ('--ray=ray://head:1', "--ray must be local, auto or host:port, found 'ray://head:1'"),
+    ('--ray=local --memory_per_worker=0', '--memory_per_worker must be finite and above 0'),
+    ('--ray=local --parallel_clients=2', '--parallel_clients does not go with --ray: --cpus'),
+    ('--ray=local --ray_workers=5 --subrounds=4', '--subrounds must be at least 5'),
+    # Aggregation and privacy.
+    ('--aggregator_option=norm=1', "--aggregator_option: unknown hyperparameter of mean 'norm'"),
+    ('--aggregator=clipping --algorithm=scaffold', '--aggregator: clipping does not clip'),
+    (f'{TREE} --client_weighting=examples', 'weighs no clients'),
+    ('--aggregator=secure --engine=native', 'does not go with --engine=native: '),
+    ('--aggregator=dp_tree', 'needs either --target_epsilon or'),
+    (f'{TREE} --target_epsilon=3', 'give one of them'),
+    ('--aggregator=dp_tree --target_epsilon=0', '--target_epsilon must be finite and above 0'),
+    (f'{TREE} --noise_seed={2**62}', '--noise_seed must be at most 4611686018427387903'),
+    (f'{TREE} --delta=0', '--delta must be above 0'),
+    (f'{TREE} --delta=1', '--delta must be in [0, 1)'),
+    (f'{TREE} --dropout_rate=0.1', 'its epsilon supposes that each round is drawn from all'),
+    # Evaluation by client.
+    ('--heldout_clients=1', '--heldout_clients must be in [0, 1), found 1'),
+    ('--heldout_examples=-0.1', '--heldout_examples must be in [0, 1)'),
+    ('--rounds_per_client_evaluation=5 --personalization_epochs=1', 'wants examples that fine-tu'),
+    ('--personalization_epochs=1048576', '--personalization_epochs must be at most 1048575'),
+    ('--target=nan', '--target must be finite'),
+    ('--log_to=mlfow', "--log_to: unknown log_to 'mlfow'. Did you mean mlflow"),
+    # A population.
+    ('--availability=dayly', "--availability: unknown availability 'dayly'"),
+    ('--availability=diurnal --availability_option=day=3', "unknown option of diurnal 'day'"),
+    ('--availability=diurnal --availability_option=share=2', 'share must be in (0, 1], found 2'),
+    ('--client_profiles=clients.txt', '--client_profiles=clients.txt: give a file whose name'),
+    ('--seconds_per_step=0', '--seconds_per_step must be finite and above 0'),
+    ('--speed_sigma=-1', '--speed_sigma must be finite and at least 0'),
+    ('--over_select=0.5', '--over_select must be finite and at least 1'),
+    ('--dropout_rate=1', '--dropout_rate must be in [0, 1)'),
+    # Asynchronous training.
+    ('--synchrony=buffered', 'give --concurrency'),
+    ('--synchrony=synchronous --concurrency=9', '--concurrency is for --synchrony=buffered'),
+    (f'{BUFFERED} --clients_per_round=5', '--buffer_size stands in place of --clients_per_round'),
+    (f'{BUFFERED} --participation=0.2', '--buffer_size stands in place of --participation'),
+    (f'{BUFFERED} --algorithm=scaffnew', 'needs all 60 clients in every round, found 5'),
+    (f'{BUFFERED} --over_select=1.3', '--over_select has no meaning'),
+    (f'{BUFFERED} --staleness_option=z=1', "unknown option of the staleness 'z'"),
+    (f'{BUFFERED} {TREE}', 'does not go with --synchrony=buffered'),
+  ],
+)
+def test_bad_flags_are_refused_in_one_line(arguments, words):
+  if '--ray=' in arguments:
+    pytest.importorskip('ray')
+  with pytest.raises(ValueError) as caught:
+    _resolved(*arguments.split())
+  assert words in str(caught.value)
+  assert '\n' not in str(caught.value)
+
+
+def test_a_gpu_that_cannot_be_had_is_reported_before_anything_is_imported(monkeypatch):
+  missing = ['libcudnn.so.8', 'libcuda.so.1']
+  monkeypatch.setattr(cuda, 'missing_libraries', lambda: list(missing))
+  with pytest.raises(ValueError, match=r'--device=gpu: .*libcuda\.so\.1.*libcudnn\.so\.8.*env-gpu'):
+    _resolved('--device=gpu')
+  missing.clear()
+  assert _resolved('--device=gpu').runtime.device == 'gpu'
+
+
+@pytest.mark.parametrize(
+  'flag, extra', [('--log_to=mlflow', 'mlflow'), ('--log_to=wandb', 'wandb'), ('--ray=auto', 'ray')]
+)
+def test_what_is_not_installed_is_named_with_the_command_that_installs_it(flag, extra, monkeypatch):
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(ValueError, match=rf'pip install tff-adaptive\[{extra}\]'):
+    _resolved(flag)

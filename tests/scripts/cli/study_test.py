@@ -172,12 +172,13 @@ def _do(folder, results):
   return found, trained
 
 
-def test_a_trial_is_the_mean_of_its_seeds_reported_at_each_rung(tmp_path):
+def test_a_trial_is_the_mean_of_its_seeds_reported_at_each_rung(tmp_path, capsys):
   found, trained = _do(tmp_path, [1.0, 2.0])
   assert trained == [(0, 1), (1, 1), (0, 3), (1, 3), (0, None), (1, None)]
   (trial,) = found._trials()
   assert trial.intermediate_values == {1: -1.5, 3: -1.5}  # Little of a loss is good.
   assert trial.value == -1.5
+  assert 'Trial 1, round 3: validation_loss 1.5\n' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ def test_runs_answer_and_print_to_their_files(tmp_path, monkeypatch):
   _stub(monkeypatch.setattr)
   stop = training.Stop()
   assert worker.in_process(_settings(tmp_path / 'a', 7), 3, stop) == worker.Answer('done')
+  assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())  # Only while the fork server starts.
   assert (tmp_path / 'logs' / 'a.log').read_text() == 'from TensorFlow\nround 3 of 7\n'
   for name, reason in (
     ('killed', 'its process was ended by SIGKILL: the system may have been short of memory.'),
@@ -81,6 +82,7 @@ def test_runs_answer_and_print_to_their_files(tmp_path, monkeypatch):
   ):
     answer = worker.in_process(_settings(tmp_path / name), None, stop)
     assert answer == worker.Answer('failed', reason)
+  assert worker._ended_with(0).reason == 'its process ended with exit code 0.'
 
 
 def test_a_run_ends_saved_where_that_is_asked_for(tmp_path, monkeypatch):
@@ -120,12 +122,13 @@ def test_a_run_ends_with_whoever_wanted_it(tmp_path):
 )
 def test_an_error_or_an_exit_code_is_an_answer(monkeypatch, error, answer):
   def run(settings, last_round):
+    assert (settings.training.rounds, last_round) == (7, 3)
     if isinstance(error, int):
       return worker.run_lib.Outcome(_Outcome, error)
     raise error
 
   monkeypatch.setattr(worker.run_lib, 'run', run)
-  assert worker.do([]) == answer
+  assert worker.do(['--rounds=7'], 3) == answer
 
 
 def test_a_run_that_others_stop_has_failed_and_a_complete_one_is_not_done_again(

@@ -27,10 +27,6 @@ def test_a_target_is_met_and_hardly_missed(aggregator, options):
   assert same.accountant.epsilon(20, 1e-3) == pytest.approx(epsilon)
 
 
-def test_delta_is_below_one_in_the_number_of_clients_unless_given():
-  assert plan(aggregator='dp_tree', target_epsilon=5.0).delta == pytest.approx(60**-1.1)
-
-
 def test_more_noise_than_counts_allow_is_refused():
   with pytest.raises(ValueError, match=r'--aggregator=dp_gaussian: count_stddev must be above 2.5'):
     plan(aggregator='dp_gaussian', aggregator_option=['noise_multiplier=5'])
@@ -38,11 +34,14 @@ def test_more_noise_than_counts_allow_is_refused():
 
 @pytest.mark.parametrize('seed', [None, 0, 7])
 def test_noise_has_a_seed_only_where_one_is_given(monkeypatch, seed):
-  monkeypatch.setattr(aggregation, 'build_aggregator', lambda entry, options, cohort: cohort)
+  monkeypatch.setattr(aggregation, 'build_aggregator', lambda entry, *given: given)
   given = {'aggregator': 'dp_tree', 'target_epsilon': 5.0, 'noise_seed': seed, 'seed': 3}
   settings = resolve_lib.resolve(rounds=20, **given)
   private = settings.aggregation.plan(settings, 60)
-  built = settings.aggregation.build(settings, small_problem.model(), private)
+  model = small_problem.model()
+  options, built = settings.aggregation.build(settings, model, private)
+  assert options['noise_multiplier'] == private.accountant.noise_multiplier
+  assert built.weights is model.initial_weights[0]
   assert (built.noise_seed, built.is_weighted, built.clients_per_round) == (seed, False, 10)
   callback = build._account(
     private, training.TrainingConfig(20, 10), settings.aggregation.noise_seed

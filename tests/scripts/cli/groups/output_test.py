@@ -1,17 +1,7 @@
-"""--log_to: what is refused, and what a tracker is given."""
-
-import pytest
+"""--log_to: what a tracker is given."""
 
 from scripts.cli import resolve
 from scripts.cli.groups import output
-
-
-@pytest.mark.parametrize('name', ['mlflow', 'wandb'])
-def test_what_is_not_installed_is_named_with_the_command_that_installs_it(name, monkeypatch):
-  monkeypatch.setattr(output.importlib.util, 'find_spec', lambda name: None)
-  with pytest.raises(ValueError) as error:
-    resolve.resolve({'log_to': [name]})
-  assert f'pip install tff-adaptive[{name}]' in str(error.value)
 
 
 def test_trackers_get_what_is_set_and_the_folders_name(monkeypatch):

@@ -3,7 +3,6 @@
 import pytest
 
 from scripts.cli import flags, resolve
-from scripts.cli.groups import runtime
 from tff_adaptive import engine
 from tff_adaptive.devices import placement
 from tff_adaptive.kernels import library
@@ -57,13 +56,17 @@ def test_what_runs_computations_is_set(flags, expected, monkeypatch):
   assert found == expected
 
 
-def test_a_worker_is_asked_for_a_processor_and_no_more(monkeypatch):
+def test_a_worker_is_asked_for_a_processor_and_no_more_and_has_the_gpus(monkeypatch):
   seen = {}
+  monkeypatch.setattr(placement, 'hide_gpus', lambda: seen.update(hidden=True))
   monkeypatch.setattr(engine, 'set_graph_context', lambda **given: None)
   monkeypatch.setattr(engine, 'set_ray_context', lambda address, **given: seen.update(given))
-  _resolve('--ray=local', '--ray_workers=2').runtime.build(5)
-  each = {'cpus_per_worker': 1, 'gpus_per_worker': 0, 'memory_per_worker': 0}
-  assert seen == {'workers': 2, 'subrounds': 4, 'server': seen['server'], **each}
+  names = ('cpus_per_worker', 'gpus_per_worker', 'memory_per_worker')
+  for values, hidden in (((1, 0, 0), {}), ((3, 0.5, 2), {'hidden': True})):
+    own = [f'--{name}={value}' for name, value in zip(names, values) if hidden]
+    _resolve('--ray=local', '--ray_workers=2', *own).runtime.build(5)
+    each = {**dict(zip(names, values)), **hidden}
+    assert seen == {'workers': 2, 'subrounds': 4, 'server': seen['server'], **each}
 
 
 def test_the_engine_of_one_process_takes_its_flags(monkeypatch):
@@ -75,14 +78,8 @@ def test_the_engine_of_one_process_takes_its_flags(monkeypatch):
   monkeypatch.setattr(engine, 'set_graph_context', lambda **given: seen.append(given))
   monkeypatch.setattr(placement, 'hide_gpus', lambda: seen.append('hidden'))
   monkeypatch.setattr(library, 'load', lambda: seen.append('compiled'))
-  _resolve('--clients_per_step=3', '--parallel_clients=7').runtime.build(8)
+  _resolve('--clients_per_step=10', '--parallel_clients=7').runtime.build(8)
   _resolve('--device=cpu').runtime.build(1)
-  assert seen == [made(3, 7, 'auto'), 'hidden', made(None, 1, 'cpu')]
+  assert seen == [made(10, 7, 'auto'), 'hidden', made(None, 1, 'cpu')]
   _resolve().runtime.build(1, is_compiled=True)
   assert seen[3:] == ['hidden', made(None, 1, 'auto'), 'compiled']
-
-
-def test_without_ray_the_hint_is_to_install_it(monkeypatch):
-  monkeypatch.setattr(runtime.importlib.util, 'find_spec', lambda name: None)
-  with pytest.raises(ValueError, match=r'pip install tff-adaptive\[ray\]'):
-    _resolve('--ray=auto')
