@@ -186,7 +186,7 @@ def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
     known = tf.debugging.assert_less(
       t, TABLE_ROUNDS, f'a schedule that is a Python function ends after {TABLE_ROUNDS} rounds'
     )
-    with tf.control_dependencies([] if known is None else [known]):
+    with tf.control_dependencies([known]):
       return tf.gather(rates[0], t)
 
   return rate

@@ -47,7 +47,7 @@ def write_text(path: str, text: str, place: Place | None = None) -> None:
 
 def write_json(path: str, value: Any, place: Place | None = None) -> None:
   """Writes `value` to `path` as indented JSON, atomically; for `place` see `atomic_path`."""
-  write_text(path, json.dumps(value, indent=2, allow_nan=True) + '\n', place)
+  write_text(path, json.dumps(value, indent=2) + '\n', place)
 
 
 def place_new(temporary: str, path: str) -> None:

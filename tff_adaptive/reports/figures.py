@@ -93,8 +93,6 @@ def curves_table(by_column: Mapping[str, Sequence[Curve]], axis: str = 'round') 
   rows: list[list[Any]] = [['label', 'round', *along, *names]]
   for group in dict.fromkeys(curve.group for curves in by_column.values() for curve in curves):
     found = [curve for curves in by_column.values() for curve in curves if curve.group == group]
-    if len(found) < len(by_column):
-      continue
     label = f'{group} (diverged)' if any(curve.diverged for curve in found) else group
     points = [dict(zip(c.rounds.tolist(), zip(c.x, c.mean, c.std))) for c in found]
     for t in sorted(set.intersection(*map(set, points))):

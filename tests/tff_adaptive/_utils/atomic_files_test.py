@@ -34,3 +34,5 @@ def test_a_file_is_on_the_disk_before_it_replaces_another_and_its_folder_after(
   with open(temporary, 'x'):  # As if its process had been killed.
     atomic_files.remove_leftovers(str(tmp_path), ['a.txt'])
   assert (os.listdir(tmp_path), (tmp_path / 'a.txt').read_bytes()) == (['a.txt'], b'\xc3\xa4\n')
+  atomic_files.write_json(path, {'a': 1})
+  assert (tmp_path / 'a.txt').read_text() == '{\n  "a": 1\n}\n'

@@ -165,6 +165,23 @@ def test_generators_are_found_in_the_graph_of_a_dataset():
   assert count(numbers.cache()) == 0
 
 
+def test_the_starts_of_workers_are_watched(monkeypatch):
+  seen, worker = [], ['/tff/worker_binary', '--port=1']
+
+  class Popen:
+    pid = 7
+
+    def __init__(self, command, **options):
+      seen.append((command, options))
+
+  monkeypatch.setattr(subprocess, 'Popen', Popen)
+  assert private_apis.watch_worker_starts(seen.append)
+  assert not private_apis.watch_worker_starts(seen.append)
+  for command in (worker, b'ls'):
+    subprocess.Popen(command, cwd='/')
+  assert seen == [(worker, {'cwd': '/', 'start_new_session': True}), 7, (b'ls', {'cwd': '/'})]
+
+
 _ENDING = """
 import gc
 from tff_adaptive._utils import private_apis

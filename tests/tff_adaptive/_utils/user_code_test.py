@@ -43,13 +43,17 @@ def test_two_files_of_one_name_are_two_modules(tmp_path):
   assert hasattr(numpy, 'ndarray')
 
 
-def test_a_file_imports_its_neighbours_and_leaves_no_path(tmp_path):
+def test_a_file_imports_its_neighbours_and_leaves_no_path(tmp_path, monkeypatch):
   _write(tmp_path, 'B = 5', 'my_neighbour_of_user_code_test.py')
   _write(tmp_path, 'raise RuntimeError("shadows")', 'colorsys.py')
-  path = _write(tmp_path, 'import colorsys\nfrom my_neighbour_of_user_code_test import B')
   before = list(sys.path)
-  assert user_code.load(f'{path}:B')[0] == 5
-  assert sys.path == before
+  own = 'import sys\nsys.path.pop()\nB = 5'  # A file may change the path itself.
+  for text in ('import colorsys\nfrom my_neighbour_of_user_code_test import B', own):
+    assert user_code.load(f'{_write(tmp_path, text)}:B')[0] == 5
+    assert sys.path == before
+  monkeypatch.syspath_prepend(tmp_path)  # What a program has there itself stays.
+  user_code.load(f'{_write(tmp_path, "B = 6")}:B')
+  assert sys.path == [str(tmp_path), *before]
 
 
 def test_dataclasses_of_a_file_can_be_made(tmp_path):
@@ -62,6 +66,7 @@ def test_dataclasses_of_a_file_can_be_made(tmp_path):
   'text, words',
   [
     ('A = 1\nB = 1 / 0\n', 'cannot be run: line 2: ZeroDivisionError: division by zero; fix the'),
+    ('\0', 'cannot be run: '),  # An error without a line.
     ('def f(:\n', 'cannot be run: line 1: SyntaxError: '),
     ('import sys\n\nsys.exit("a\\nb")', 'cannot be run: line 3: SystemExit: a b; fix the'),
     ('B = 1', 'defines no A: check the name after the colon.'),
@@ -99,6 +104,8 @@ def wrapped():
     assert user_code.place(caught.value) == (path, 3)
   with pytest.raises(ZeroDivisionError) as caught:
     1 / 0  # noqa: B018
+  caught.value.__cause__ = other = ValueError()
+  other.__cause__ = caught.value  # A circle.
   assert user_code.place(caught.value) is None
   assert user_code.in_words(ValueError('a\n  b' + 'x' * 500)) == 'ValueError: a b' + 'x' * 297
 

@@ -4,6 +4,8 @@ from tff_adaptive.devices import cuda
 
 
 def test_what_is_missing_for_a_gpu_is_named(monkeypatch):
+  assert not cuda.opens('libno_such_library.so.7', 'cublas')
+  assert cuda.opens('libc.so.6', '')
   present = {'libcudart.so.11.0', 'libcublas.so.11', 'libcublasLt.so.11', 'libcufft.so.10'}
   monkeypatch.setattr(cuda, 'opens', lambda name, folder: name in present)
   said = cuda.explain({'is_cuda_build': True})
@@ -21,8 +23,3 @@ def test_what_is_missing_for_a_gpu_is_named(monkeypatch):
   monkeypatch.setattr(cuda, 'opens', lambda name, folder: True)
   assert 'nvidia-smi' in cuda.explain({'is_cuda_build': True})
   assert 'without CUDA' in cuda.explain({'is_cuda_build': False})
-
-
-def test_what_can_be_opened():
-  assert not cuda.opens('libno_such_library.so.7', 'cublas')
-  assert cuda.opens('libc.so.6', '')

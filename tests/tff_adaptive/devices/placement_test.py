@@ -3,6 +3,7 @@
 import json
 import pathlib
 import subprocess
+import types
 
 import pytest
 
@@ -49,8 +50,12 @@ def test_without_a_gpu_no_device_is_named_and_the_gpu_is_refused():
     engine.GraphContext(device='tpu')
 
 
-def test_on_gpus_a_cohort_trains_together_in_equal_shares():
+def test_on_gpus_a_cohort_trains_together_in_equal_shares(monkeypatch):
   one, four = placement.Placement(('/GPU:0',), True), placement.Placement(('/GPU:0',) * 4, True)
   assert [one.clients_together(n) for n in (0, 1, 10, 50)] == [1, 1, 10, placement.MOST_TOGETHER]
   assert [four.clients_together(n) for n in (1, 10, 50)] == [1, 3, 13]
   assert placement.Placement().clients_together(10) == 1
+  gpu = types.SimpleNamespace(name='/GPU:0')
+  monkeypatch.setattr(placement.tf.config, 'list_logical_devices', lambda kind: [gpu])
+  found = [placement.place(*given) for given in (('auto',), ('cpu',), ('cpu', ['/gpu:0']))]
+  assert found == [one, placement.Placement(('/CPU:0',)), placement.Placement(('/gpu:0',), True)]

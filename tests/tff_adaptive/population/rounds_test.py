@@ -19,7 +19,7 @@ NOBODY = dict.fromkeys(rounds.COLUMNS, 0)
 def test_nobody_there_is_a_round_of_nobody_that_lasts():
   rare = population.Independent(0.01)
   run = simulation(population.Population(rare, speed(1, 1)), [8, 8], 2)
-  assert run.plan(1).columns() == {**NOBODY, 'virtual_seconds': rounds.IDLE_SECONDS}
+  assert run.plan(1).columns() == {**NOBODY, 'virtual_seconds': 60}
   run = simulation(population.Population(rare, speed(1, 1), round_deadline=100), [8, 8], 2)
   assert run.plan(1).columns() == {**NOBODY, 'virtual_seconds': 100}
 

@@ -17,17 +17,17 @@ HYPERPARAMETERS = [
   for h in entry.hyperparameters
 ]
 
-# As published. Of an algorithm: uniform weights, whether it assumes SGD or sends more than its
-# update, counted costs, hyperparameters, settings; of an optimizer also the rate.
+# As published. Of an algorithm: its server's optimizer, uniform weights, whether it assumes SGD or
+# sends more than its update, counted costs, hyperparameters, settings; of an optimizer the rate.
 PUBLISHED = (
-  """fed_avg; fed_avgm; fed_adagrad; fed_adam; fed_yogi; fed_prox 0.02; scaffold uniform sgd more 2;
-  scaffold_m uniform sgd more 2:1; fed_dyn uniform 0.02 False; ada_best uniform 1:1 0.02 False 0.96
-  1.0; fed_nova sgd more 0.0 0.0; fed_cm uniform sgd more 2:1 0.1; fed_exp uniform more 0.001;
-  mime_lite sgd more sgdm 0.9 0.99 0.001; mime sgd more sgdm 0.9 0.99 0.001; delta_sgd sgd 2.0 0.1;
-  scaffnew uniform sgd 1.0 10 True; fed_sam 0.05; mo_fed_sam uniform sgd more 2:1 0.1 0.05;
-  fed_gamma uniform sgd more 2 0.05; fed_speed uniform 0.1 False 0.1; diloco uniform adamw
-  ('beta1=0.9', 'beta2=0.95', 'decay=0.1') keep 1.0 0.7; fed_ada2 adagrad; fed_lalr amsgrad
-  average""",
+  """fed_avg/sgd; fed_avgm/sgdm; fed_adagrad/adagrad; fed_adam/adam; fed_yogi/yogi; fed_prox 0.02;
+  scaffold uniform sgd more 2; scaffold_m uniform sgd more 2:1; fed_dyn uniform 0.02 False; ada_best
+  uniform 1:1 0.02 False 0.96 1.0; fed_nova sgd more 0.0 0.0; fed_cm uniform sgd more 2:1 0.1;
+  fed_exp uniform more 0.001; mime_lite sgd more sgdm 0.9 0.99 0.001; mime sgd more sgdm 0.9 0.99
+  0.001; delta_sgd sgd 2.0 0.1; scaffnew uniform sgd 1.0 10 True; fed_sam/sgd 0.05; mo_fed_sam
+  uniform sgd more 2:1 0.1 0.05; fed_gamma uniform sgd more 2 0.05; fed_speed uniform 0.1 False 0.1;
+  diloco/nesterov uniform adamw ('beta1=0.9', 'beta2=0.95', 'decay=0.1') keep 1.0 0.7; fed_ada2/adam
+  adagrad; fed_lalr/sgd amsgrad average""",
   """sgd None; sgdm 0.9 None; adagrad 0.001 0.0 None None; adam 0.001 0.9 0.99 False None None;
   yogi 0.001 0.9 0.99 False None None; nesterov 0.9 0.7; lamb 0.9 0.999 1e-06 0.0 0.01;
   lion 0.9 0.99 0.0 0.001""",
@@ -75,6 +75,7 @@ def test_entries_are_as_published_and_can_be_keys(table, wanted):
       words = [word for word, holds in {**facts, 'more': entry.uploads}.items() if holds]
       counts, settings = entry.counts and entry.counts({}), entry.settings.values()
       words += [f'{counts.down}:{counts.up}'] if counts else []
+      name = '/'.join(filter(None, (name, entry.server_optimizer)))
     rate = [entry.rate] if isinstance(entry, registry.ServerOptimizer) else []
     found.append(' '.join(map(str, [name, *words, *entry.values({}).values(), *settings, *rate])))
     assert entry in {entry}
@@ -147,6 +148,7 @@ def test_defaults_depend_on_the_server_optimizer_where_they_do():
 @pytest.mark.parametrize(
   'algorithm, values, words',
   [
+    ('adabest', {}, "unknown algorithm 'adabest'. Did you mean ada_best? Choose one of: fed_avg, "),
     ('ada_best', {'betta': 0.5}, "unknown hyperparameter of ada_best 'betta'. Did you mean beta"),
     ('ada_best', {'beta': 1.5}, 'beta must be in [0, 1], found 1.5: the paper uses 0.2 to 0.98.'),
     ('ada_best', {'beta_decay': 0.0}, 'beta_decay must be in (0, 1], found 0.0'),

@@ -32,6 +32,9 @@ def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
     *runs_of_table_1(tmp_path, 'cifar10', (500, 5_500)),  # A part of each client's examples.
     *runs_of_table_1(tmp_path, 'emnist_ae', (3400, 671_585), 'validation_mse'),
     *runs_of_table_1(tmp_path, 'stackoverflow_lr', (9, 90), 'validation_recall_at_5'),
+    *runs_of_table_1(tmp_path, 'stackoverflow_nwp', (342_477, 135_818_730), 'validation_loss'),
+    run_folders.make(tmp_path / 'own', [0.1, 0.5], task='/s/own.py:load'),
+    *runs_of_table_1(tmp_path, 'cifar100', (500, 50_000)),
   ]
   (table,) = cross_tables.tasks(runs).tables
   assert table.heading == ['', *cross_tables.OPTIMIZERS]
@@ -43,8 +46,13 @@ def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
     ['EMNIST AE (mse x 1000)', '4.20', '1.01', '0.98', '1.65', '6.47'],
     ['published', '4.20', '1.01', '0.98', '1.65', '6.47'],
     ['SO LR (recall at 5)', '67.1', '65.8', '65.9', '36.9', '30.0'],
+    ['SO NWP (loss)', '0.2380', '0.2520', '0.2520', '0.2380', '0.1950'],
+    ['own.py:load', *[''] * 4, '50.0'],
+    ['CIFAR-100', '47.9', '52.5', '52.4', '52.4', '44.7'],
+    ['published', '47.9', '52.5', '52.4', '52.4', '44.7'],
   ]
-  assert table.bold == {(0, 1), (0, 3), (0, 4), (2, 2), (2, 3), (2, 4), (3, 3), (4, 3), (6, 1)}
+  bold = {(0, 1), (0, 3), (0, 4), (2, 2), (2, 3), (2, 4), (3, 3), (4, 3), (6, 1), (7, 5), (8, 5)}
+  assert table.bold == {*bold, (9, 2), (9, 3), (9, 4)}
   assert 'mean over the last 1 round' in table.title
 
 

@@ -1,19 +1,17 @@
 """How large client states may grow, said before a run, and refused with the way out."""
 
-import collections
+from unittest import mock
 
 import psutil
 import pytest
 
 from tff_adaptive.runs import capacity
 
-DiskUsage = collections.namedtuple('DiskUsage', 'free')
-
 
 def test_the_plan_says_how_large_it_may_grow_and_refuses_with_the_way_out(tmp_path, monkeypatch):
   path = str(tmp_path / 'no' / 'such' / 's')
   monkeypatch.setattr(capacity, 'available_memory', lambda: 10**6)
-  monkeypatch.setattr(capacity.shutil, 'disk_usage', lambda _: DiskUsage(free=10**9))
+  monkeypatch.setattr(capacity.shutil, 'disk_usage', lambda _: mock.Mock(free=10**9))
   line = capacity.plan(100, 1000, 'memory', path)
   assert line.startswith('Client states: 100 clients may take part and each keeps 1.0 kB: up to')
   assert '151.2 kB of memory and 635.0 kB of disk' in line
@@ -28,7 +26,7 @@ def test_the_plan_says_how_large_it_may_grow_and_refuses_with_the_way_out(tmp_pa
   # What a run has on the disk already is no obstacle to going on.
   (tmp_path / 'client_states').mkdir()
   (tmp_path / 'client_states' / 'a').write_bytes(bytes(10**6))
-  monkeypatch.setattr(capacity.shutil, 'disk_usage', lambda _: DiskUsage(free=1000))
+  monkeypatch.setattr(capacity.shutil, 'disk_usage', lambda _: mock.Mock(free=1000))
   capacity.plan(10, 1000, 'memory', str(tmp_path / 's'))
   with pytest.raises(ValueError, match=r'1\.0 kB are available'):
     capacity.plan(10, 1000, 'memory', path)

@@ -76,10 +76,6 @@ def task(metric='accuracy'):
   )
 
 
-def weights_of(folder):
-  return tff_adaptive.load_run(folder).weights
-
-
 def assert_same(found, wanted):
   assert len(found) == len(wanted)
   for a, b in zip(found, wanted):
@@ -151,7 +147,7 @@ def copied(source, tmp_path):
 def test_reading_changes_nothing(stateful, tmp_path):
   folder, path = copied(stateful[0], tmp_path)
   before = path.read_bytes()
-  assert weights_of(folder)
+  assert tff_adaptive.load_run(folder).weights
   assert path.read_bytes() == before
   assert os.listdir(path.parent) == ['state.sqlite']
 
@@ -167,7 +163,7 @@ def test_a_checkpoint_that_is_gone_or_cut_or_of_another_model_is_refused(statefu
   ):
     spoil()
     with pytest.raises(runs.StateError, match=match):
-      weights_of(folder)
+      _ = tff_adaptive.load_run(folder).weights
 
 
 def test_a_folder_without_a_run_is_refused_with_the_reason(tmp_path):

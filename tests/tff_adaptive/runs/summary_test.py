@@ -68,6 +68,7 @@ def test_it_is_the_first_evaluated_round_that_is_as_good():
   found = summary_lib.reached(ROWS, 'accuracy', 0.8)
   theta, theta_bar = (dict(zip(COSTS, at)) for at in ((3, 20.0, 4.0, 2.0), (2, 12.5, 3.0, 1.5)))
   assert found == {'target': 0.8, 'validation_accuracy': theta, 'inference_accuracy': theta_bar}
+  assert summary_lib.reached(ROWS[:1], 'loss', 3.0)['validation_loss'] == {'round': 0}
 
 
 @pytest.mark.parametrize('value, number', [(3.5, 0), (2.0, 2), (1.0, 2), (0.9, None)])
@@ -76,11 +77,6 @@ def test_a_loss_is_good_where_it_is_low(value, number):
   assert 'inference_loss' not in found
   reached = found['validation_loss']
   assert number == (None if reached is None else reached['round'])
-
-
-def test_without_costs_and_a_clock_it_is_the_round():
-  rows = [{'round': 0, 'validation_loss': 1.0}]
-  assert summary_lib.reached(rows, 'loss', 1.0)['validation_loss'] == {'round': 0}
 
 
 def test_rounds_are_added_up_and_those_of_few_and_of_nobody_counted():

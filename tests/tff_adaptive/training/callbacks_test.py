@@ -97,11 +97,12 @@ def test_columns_are_of_the_round_and_what_happens_to_workers_is_said():
   context.announce.side_effect = lambda occasion, report: report(f'{occasion}: a worker was lost')
   context.counters.side_effect = [{'seconds_waiting': waited} for waited in (5.0, 7.5)]
   callback = training.RayCallback(context)
-  callback.begin(training.RunInfo(output_dir=None, first_round=1, rounds=9, say=lines.append))
+  run = training.RunInfo(output_dir=None, first_round=1, rounds=9, say=lines.append)
+  callback.begin(run)
   callback.round_begin(7)
   assert callback.columns() == {'seconds_waiting': 2.5}
   assert lines == ['Starting 3 workers.', 'round 7: a worker was lost']
   lines.clear()
   context.workers = 1
-  callback.begin(training.RunInfo(output_dir=None, first_round=1, rounds=9, say=lines.append))
+  callback.begin(run)
   assert lines == ['Starting 1 worker.']

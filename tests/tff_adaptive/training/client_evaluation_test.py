@@ -1,49 +1,25 @@
 """Evaluation by client in a run: columns and a file, from NumPy client by client."""
 
-import collections
 import csv
 import glob
 import os
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+import tff_adaptive_tasks as tasks
 from tests.helpers import fakes, oracle, small_problem
+from tests.tff_adaptive.runs import run_test
 from tff_adaptive.training import client_evaluation
 
+PROCESS = run_test.Process(run_test.State)
 
-class Clients:
+
+def clients(letters='=bcdefg', most=None):
   """The small problem's, by letter."""
-
-  def __init__(self, letters='=bcdefg', most=None):
-    data = dict(zip('=bcdefg', small_problem.clients()))
-    self._data = {c: (x[:most], y[:most]) for c, (x, y) in data.items() if c in letters}
-    self.client_ids = sorted(self._data)
-
-  def num_examples(self, client_id):
-    return len(self._data[client_id][1])
-
-  def load(self, client_id):
-    x, y = self._data[client_id]
-    return collections.OrderedDict(x=x, y=y)
-
-
-class State(NamedTuple):
-  global_model_weights: list
-  inference_weights: list
-
-
-class Process:
-  """Halves the weights each round; the weights to serve are twice them."""
-
-  def initialize(self):
-    weights = oracle.unpack(small_problem.theta_0())
-    return State(weights, [2 * w for w in weights])
-
-  def next(self, state, cohort):
-    halved = State(*([w / 2 for w in weights] for weights in state))
-    return collections.namedtuple('Output', 'state metrics')(halved, {})
+  data = zip('=bcdefg', small_problem.clients())
+  found = {c: (x[:most], y[:most]) for c, (x, y) in data if c in letters}
+  return tasks.InMemoryClientData(found)
 
 
 def accuracies(theta, data):
@@ -56,8 +32,8 @@ def accuracies(theta, data):
 
 def evaluation(**options):
   groups = {
-    'train': client_evaluation.Group(Clients('=bcde')),
-    'unseen': client_evaluation.Group(Clients('fg')),
+    'train': client_evaluation.Group(clients('=bcde')),
+    'unseen': client_evaluation.Group(clients('fg')),
   }
   return client_evaluation.ClientEvaluation(
     small_problem.model(), groups, **{'rounds_per_evaluation': 2, **options}
@@ -66,7 +42,7 @@ def evaluation(**options):
 
 def train(folder, rounds=5, **options):
   usual = {'clients_per_round': 2, 'seed': 0, 'rounds_per_evaluation': 4}
-  return fakes.train(folder, rounds, Process(), Clients('=bcde'), **usual, **options)
+  return fakes.train(folder, rounds, PROCESS, clients('=bcde'), **usual, **options)
 
 
 @pytest.fixture(scope='module')
@@ -82,7 +58,7 @@ def test_columns_are_numpys_statistics_of_each_client(run):
   for number, row in found.items():
     theta = small_problem.theta_0() / 2**number
     for infix, weights in (('', theta), ('inference_', 2 * theta)):
-      values = accuracies(weights, Clients('=bcde'))
+      values = accuracies(weights, clients('=bcde'))
       for name, expected in {
         'mean': np.mean(values),
         'std': np.std(values),
@@ -106,14 +82,14 @@ def test_a_file_has_each_client(run):
     *(('unseen', c) for c in 'fg'),
   ]
   assert [int(line['examples']) for line in lines] == list(small_problem.NUM_EXAMPLES)
-  expected = accuracies(small_problem.theta_0() / 4, Clients())
+  expected = accuracies(small_problem.theta_0() / 4, clients())
   np.testing.assert_allclose([float(line['accuracy']) for line in lines], expected, rtol=1e-6)
   assert list(lines[0])[3:] == ['loss', 'accuracy', 'inference_loss', 'inference_accuracy']
 
 
 def test_at_most_so_many_clients_the_same_each_time():
   def lines(seed):
-    table = evaluation(most_clients=3, seed=seed).evaluate(Process().initialize(), 0).table
+    table = evaluation(most_clients=3, seed=seed).evaluate(PROCESS.initialize(), 0).table
     return [line.split(',')[1] for line in table.splitlines()[1:]]
 
   assert {len({*lines(seed)}) for seed in range(5)} == {3 + 2}
@@ -124,7 +100,7 @@ def test_at_most_so_many_clients_the_same_each_time():
 @pytest.mark.parametrize('is_cut', [False, True])
 def test_personalization_is_fine_tuning_on_the_clients_own_other_examples(is_cut):
   """Those of the files, or of each the first five."""
-  own, heldout = Clients('bdf', most=None if is_cut else 5), Clients('bdf')
+  own, heldout = clients('bdf', most=None if is_cut else 5), clients('bdf')
   tuned = []
 
   def personalize(weights, data, client, rounds):
@@ -137,7 +113,7 @@ def test_personalization_is_fine_tuning_on_the_clients_own_other_examples(is_cut
     rounds_per_evaluation=1,
     personalize=personalize,
   )
-  report = evaluate.evaluate(Process().initialize(), 7)
+  report = evaluate.evaluate(PROCESS.initialize(), 7)
   assert sorted(tuned) == [(5, 0, 7), (5, 1, 7), (5, 2, 7)]
   inference = 2 * small_problem.theta_0()
   expected = [accuracies((i + 1) * inference, heldout)[i] for i in range(3)]

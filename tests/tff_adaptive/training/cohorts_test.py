@@ -1,5 +1,7 @@
 """Who takes part, with which data, and what their metrics are called."""
 
+import types
+
 import numpy as np
 import pytest
 
@@ -43,18 +45,15 @@ def test_max_examples_per_client_takes_the_first():
     np.testing.assert_array_equal(data['x'], fakes.Clients().load(client_id)['x'][:2])
 
 
-class _Unloadable(fakes.Clients):
-  def load(self, client_id):
-    raise AssertionError(client_id)
-
-
 @pytest.mark.parametrize('max_examples', [None, 3])
 def test_a_cohort_by_reference_is_the_same_and_loads_nothing(max_examples):
-  chosen = config(max_examples_per_client=max_examples)
-  loaders = [cohorts.CohortLoader(c, chosen) for c in (fakes.Clients(), _Unloadable())]
+  chosen, unloadable = config(max_examples_per_client=max_examples), fakes.Clients()
+  unloadable.load = None
+  loaders = [cohorts.CohortLoader(c, chosen) for c in (fakes.Clients(), unloadable)]
   loaders[1].by_reference = True
   by_value, by_reference = (loader.take(1) for loader in loaders)
   for loader in loaders:
+    assert not loader._ahead  # The round was the last.
     loader.close()
   assert by_reference.client_ids == by_value.client_ids
   assert by_reference.client_examples == by_value.client_examples
@@ -72,16 +71,9 @@ def test_the_four_largest_rise_and_the_others_fall(sizes, order):
 
 
 def _take(ids, x):
-  class Clients:
-    client_ids = ids
-
-    def num_examples(self, client_id):
-      return len(x)
-
-    def load(self, client_id):
-      return {'x': x, 'y': np.zeros(len(x), np.int32)}
-
-  return take(Clients(), config(len(ids)))[0]
+  data = {'x': x, 'y': np.zeros(len(x), np.int32)}
+  clients = types.SimpleNamespace(client_ids=ids, load=lambda client_id: data)
+  return take(clients, config(len(ids)))[0]
 
 
 def test_a_client_that_is_there_twice_is_refused():

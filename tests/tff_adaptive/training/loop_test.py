@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import signal
+from unittest import mock
 
 import numpy as np
 import psutil
@@ -55,6 +56,9 @@ def test_a_run_leaves_what_it_promises(tmp_path):
 
 @pytest.mark.parametrize('process', [fakes.StatefulProcess, fakes.StatelessProcess])
 def test_resumed_in_steps_equals_one_go_in_rows_state_and_tensorboard(tmp_path, process):
+  for name in ('disk', 'parts'):
+    (tmp_path / name).mkdir()
+  (tmp_path / 'parts' / 'checkpoints').symlink_to(tmp_path / 'disk')
   for rounds in (6, 7, 20, 20):
     # Evaluated at the same rounds, or the rows would differ there.
     parts = fakes.train(tmp_path / 'parts', rounds, process(), rounds_per_evaluation=1)
@@ -64,18 +68,9 @@ def test_resumed_in_steps_equals_one_go_in_rows_state_and_tensorboard(tmp_path, 
   with pytest.raises(runs.ResumeError, match='has done 20 rounds already, rounds is 7'):
     fakes.train(tmp_path / 'parts', 7, process())
   assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')
+  assert os.listdir(tmp_path / 'disk') == ['state.sqlite']
   _assert_same_weights(parts, whole, fakes.train(None, 20, process()))
   assert _tensorboard_steps(tmp_path / 'parts') == list(range(1, 21))
-
-
-def test_checkpoints_may_be_a_link_to_another_disk(tmp_path):
-  (tmp_path / 'disk').mkdir()
-  (tmp_path / 'run').mkdir()
-  (tmp_path / 'run' / 'checkpoints').symlink_to(tmp_path / 'disk')
-  for rounds in (5, 8):
-    parts = fakes.train(tmp_path / 'run', rounds, rounds_per_evaluation=1)
-  assert os.listdir(tmp_path / 'disk') == ['state.sqlite']
-  _assert_same_weights(parts, fakes.train(None, 8, rounds_per_evaluation=1))
 
 
 @pytest.fixture
@@ -155,7 +150,9 @@ class _Diverging(fakes.StatefulProcess):
     return state, states, metrics
 
 
-def test_clients_that_diverge_are_reported_once_and_counted(tmp_path):
+def test_clients_that_diverge_are_reported_once_and_counted(tmp_path, monkeypatch):
+  checked = mock.Mock()
+  monkeypatch.setattr(cohorts.Cohort, 'check_finite', checked)
   with pytest.warns(UserWarning, match=r'in round 1, 2 of 5 .*training loss inf') as caught:
     result = fakes.train(tmp_path, 5, _Diverging())
   assert len(caught) == 1
@@ -165,6 +162,8 @@ def test_clients_that_diverge_are_reported_once_and_counted(tmp_path):
   assert result.summary['ends_without_update']
   with pytest.warns(UserWarning, match='2 of 5'):
     assert not fakes.train(None, 3, _Diverging()).summary['ends_without_update']
+  fakes.train(None, 1)
+  assert checked.call_count == 5 + 3  # Where an update was lost.
 
 
 @pytest.mark.parametrize('where', ['round', 'evaluation'])
@@ -191,7 +190,9 @@ def test_an_error_keeps_the_rounds_before_it(tmp_path, where):
   stop = protocols.Stop()
   stop.exit_code = 130  # A signal that ended TFF's worker too is no error.
   if where == 'round':
-    assert fakes.train(tmp_path / 'stopped', 9, Failing(), stop=stop).round_number == 6
+    options = {'stop': stop, 'show_progress': True}
+    assert fakes.train(tmp_path / 'stopped', 9, Failing(), **options).round_number == 6
+    assert stop.on_abort == [stop.announce.__self__.close]
 
 
 def test_a_full_disk_at_any_moment_loses_no_checkpoint_and_mixes_none(tmp_path, monkeypatch):
@@ -217,7 +218,7 @@ def test_a_run_ends_with_the_evaluation_that_reaches_its_target(tmp_path):
 
   def test_fn(weights):
     tested.append(weights)
-    return {'accuracy': 0.25}
+    return {'accuracy': len(tested) % 2}
 
   def train(rounds, **options):
     return fakes.train(folder, rounds, evaluate=evaluate, test_fn=test_fn, **options)
@@ -228,7 +229,7 @@ def test_a_run_ends_with_the_evaluation_that_reaches_its_target(tmp_path):
     assert result.round_number == min(rounds, 9)
     assert result.summary.get('stopped_at_target', False) == (rounds > 7)
     assert runs.load_run(str(folder)).summary()['is_complete']
-    assert result.summary['test'] == {'test_accuracy': 0.25, 'test_inference_accuracy': 0.25}
+    assert result.summary['test'] == {'test_accuracy': 1.0, 'test_inference_accuracy': 0.0}
   assert len(tested) == 6  # Of two models, at each end only.
   assert train(20, target=target).round_number == 20
   assert fakes.rows(folder)[-1]['validation_loss'] == fakes.rows(whole)[-1]['validation_loss']
@@ -247,6 +248,13 @@ def test_what_a_round_costs_is_counted_from_the_cohorts_own_sizes(tmp_path):
   assert result.summary['totals'] == pytest.approx(totals)
   # Of the fake: three weights for inference and a round's number; h and a round's number.
   assert result.summary['state_megabytes'] == pytest.approx({'server': 16e-6, 'client': 16e-6})
+
+
+def test_what_the_store_notes_is_said(tmp_path, monkeypatch):
+  workers = mock.Mock(accepts=lambda source: False, on_each_node=lambda *unused: [('afar', '')])
+  monkeypatch.setattr(loop.client_references, 'workers', lambda: workers)
+  with pytest.warns(UserWarning, match='is not there on afar: client states go through this'):
+    fakes.train(tmp_path, 1, client_state_store='shards')
 
 
 def test_examples_of_very_many_clients_are_not_counted_one_by_one(tmp_path, monkeypatch):

@@ -11,18 +11,14 @@ from tff_adaptive.training import callbacks, progress
 ROW = {'train_loss': 0.0119, 'train_accuracy': 1.0, 'validation_accuracy': 0.9805}
 
 
-class _Terminal(io.StringIO):
-  def isatty(self):
-    return True
-
-
 @pytest.mark.parametrize('width', [60, 80, 200])
 def test_a_terminal_shows_the_round_whatever_its_width(width, monkeypatch):
   monkeypatch.setenv('COLUMNS', str(width))
   monkeypatch.setenv('TERM', 'xterm')
   now = [0.0]
   monkeypatch.setattr(progress, 'time', types.SimpleNamespace(monotonic=lambda: now[0]))
-  stream = _Terminal()
+  stream = io.StringIO()
+  stream.isatty = lambda: True
   shown = progress.Progress(stream=stream)
   shown.begin(callbacks.RunInfo(None, 0, 1200, print))
   shown.message('[a]')

@@ -10,9 +10,10 @@ from tests.helpers import fakes, small_problem
 from tff_adaptive import costs, population, registry
 from tff_adaptive.client import Batching
 from tff_adaptive.population import rounds
-from tff_adaptive.training import cohorts, older
+from tff_adaptive.training import cohorts, older, rounds as training_rounds
 
 COSTS = costs.CostModel(registry.Counts(down=2), num_parameters=250_000, batch_size=4, epochs=2)
+LOST = 'non_finite_clients'
 UNRELIABLE = population.Population(
   population.Independent(0.2),
   population.Speed(1.0, downlink=1.0, uplink=1.0, speed_sigma=0.5),
@@ -110,22 +111,36 @@ def test_clients_that_are_not_there_are_reported_once(availability, message):
 
 
 @pytest.mark.parametrize(
+  'row, lost', [({'train_loss': 0.5}, []), ({'train_loss': np.inf}, [0]), ({LOST: 2.0}, [2])]
+)
+def test_lost_updates_or_a_loss_that_is_not_finite_are_said_once(row, lost):
+  lines, state = [], Process().initialize()
+  trainer = training_rounds.Trainer(None, None, None, None, lines.append)
+  for number in (7, 8):
+    trainer._check(state, {'round': number, 'clients': 5, **row})
+  found = [line.partition(' updates are')[0] for line in lines]
+  assert found == [f'Some clients diverge: in round 7, {number} of 5' for number in lost]
+  assert ['(training loss inf)' in line for line in lines] == [not number for number in lost]
+
+
+@pytest.mark.parametrize(
   'chosen, options, message',
   [
     (population.Population(), {'cost_model': None}, 'population is given without a cost_model'),
     (population.Population(round_deadline=0.5), {}, 'the fastest client needs 1.4 to receive'),
+    (
+      None,
+      {'clients': object()},
+      'object has no client_ids and no num_examples and no load:',
+    ),
     (None, {'clients_per_round': 21}, 'clients_per_round is 21; it must be from 1 to 20'),
     (population.Population(over_select=1.5), {'clients_per_round': 21}, 'is 21; it must be from'),
   ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, chosen, options, message):
-  with pytest.raises(ValueError, match=message):
+  with pytest.raises((TypeError, ValueError), match=message):
     train(tmp_path / 'run', chosen, **options)
   assert not (tmp_path / 'run').exists()
-
-
-def test_over_selection_draws_no_more_clients_than_there_are():
-  train(None, population.Population(over_select=1.5), 1, clients_per_round=20)
 
 
 @pytest.mark.parametrize(
@@ -156,18 +171,6 @@ def test_older_models_are_in_slots_of_which_a_step_is_given_some():
     assert kept.distributor[0].tolist() == wanted
 
 
-class SomeEmpty(fakes.Clients):
-  """Two clients, of which the second, or both, have no examples."""
-
-  client_ids = ('c00', 'c01')
-
-  def __init__(self, *sizes):
-    self._sizes = dict(zip(self.client_ids, sizes))
-
-  def num_examples(self, client_id):
-    return self._sizes[client_id]
-
-
 class OfNobody(fakes.StatelessProcess):
   """One whose sums over no example are 0, as this project's are."""
 
@@ -177,8 +180,10 @@ class OfNobody(fakes.StatelessProcess):
 
 
 @pytest.mark.parametrize('sizes, measured', [((3, 0), True), ((0, 0), False)])
-def test_a_round_without_an_example_has_no_training_loss(tmp_path, sizes, measured):
-  fakes.train(tmp_path, 1, OfNobody(), SomeEmpty(*sizes), clients_per_round=2)
+def test_a_round_without_an_example_has_no_training_loss(tmp_path, monkeypatch, sizes, measured):
+  monkeypatch.setattr(fakes.Clients, 'client_ids', ('c00', 'c01'))
+  monkeypatch.setattr(fakes.Clients, 'num_examples', lambda self, name: sizes[int(name[1:])])
+  fakes.train(tmp_path, 1, OfNobody(), clients_per_round=2)
   row = fakes.rows(tmp_path)[1]
   assert bool(row.get('train_loss')) == bool(row.get('train_accuracy')) == measured
   assert row['examples'] == str(sum(sizes))

@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 import types
+from unittest import mock
 
 import pytest
 
@@ -21,20 +22,21 @@ def test_what_a_program_does_at_sigterm_stays():
   assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_the_watchdog_of_a_local_cluster_holds_nothing_of_the_programs_open(monkeypatch, tmp_path):
-  seen = {}
-
-  def popen(command, **given):
-    seen.update(given)
-    raise InterruptedError
-
+def test_a_local_cluster_is_on_loopback_and_its_watchdog_holds_nothing_open(monkeypatch, tmp_path):
+  popen, begin = mock.Mock(), mock.Mock()
   monkeypatch.setattr(joining.subprocess, 'Popen', popen)
+  monkeypatch.setattr('ray.init', begin)
+  monkeypatch.setattr('ray.shutdown', lambda: None)
   monkeypatch.setattr(joining, 'import_ray', lambda: None)
   monkeypatch.setattr(joining.tempfile, 'mkdtemp', lambda **unused: str(tmp_path))
-  with pytest.raises(InterruptedError):
-    joining._start(1, False)
+  joining._start(3, False)()
+  popen.return_value.communicate.assert_called_once_with()
+  quiet = dict(include_dashboard=False, log_to_driver=False, logging_level='ERROR')
+  own = dict(address='local', _node_ip_address='127.0.0.1', _temp_dir=f'{tmp_path}/ray')
+  assert begin.mock_calls == [mock.call(num_cpus=3, num_gpus=0, **own, **quiet)]
   pipe, null = joining.subprocess.PIPE, joining.subprocess.DEVNULL
-  assert seen == dict(stdin=pipe, stdout=null, stderr=null, start_new_session=True, cwd='/')
+  given = dict(stdin=pipe, stdout=null, stderr=null, start_new_session=True, cwd='/')
+  assert popen.call_args.kwargs == given
 
 
 def test_the_processes_of_a_cluster_are_killed_until_none_is_found(monkeypatch, tmp_path):

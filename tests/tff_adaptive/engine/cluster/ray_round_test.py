@@ -1,6 +1,7 @@
 """The course of a round, without a cluster; with one: ray_context_test."""
 
 import types
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -104,14 +105,32 @@ def test_the_clients_of_a_call_that_ended_its_workers_are_named(monkeypatch):
   a_round = _of_clients('ann', 'bob')
   a_round._calls = {'x': (ray_round.Call((0, 0), range(1), None, 5.0), [None, None, 'x'])}
 
-  def get(reference):
-    raise ray.exceptions.WorkerCrashedError
-
-  monkeypatch.setattr('ray.get', get)
+  monkeypatch.setattr('ray.get', mock.Mock(side_effect=ray.exceptions.WorkerCrashedError))
   with pytest.raises(errors.WorkersLost, match=r'\(clients ann, bob\) ended all .* given on x'):
     a_round._end_call('x')
   a_round._workload.inputs = [range(10)]  # Their ids are not known.
   assert a_round._clients(range(10)) == 'clients 1, 2, 3, 4, 5, 6, 7, 8 and 2 more'
+
+
+def test_a_call_that_memory_ended_is_given_again_and_of_copies_the_first_result_counts(monkeypatch):
+  a_round, call = _of_clients('ann'), ray_round.Call((0, 0), range(1), None, -1.0)
+  a_round._calls, pool = {'x': (call, [0, 0, 'x'])}, a_round._pool
+  pool.leave_out = lambda error, then: then == 'subround 1 (client ann) goes to another'
+  monkeypatch.setattr('ray.get', mock.Mock(side_effect=ray.exceptions.OutOfMemoryError('')))
+  a_round._end_call('x')
+  ((again,), number) = a_round.submitted, pool.counters['subrounds_retried']
+  assert (again.node, again.began >= 0, a_round._calls, number) == (call.node, True, {}, 1)
+  monkeypatch.setattr('ray.get', lambda reference: mock.Mock(seconds=3.0))
+  pool.note, pool.note_pace, a_round._know = mock.Mock(), mock.Mock(), mock.Mock()
+  a_round._waiting, a_round._key = schedule.Waiting([2.0, 2.0]), 'key'
+  a_round._trained, a_round._results, a_round._trained_sums = 0, {}, {}
+  other = ray_round.Call((0, 1), range(1, 2), None, 5.0)
+  a_round._calls = {n: (c, [n, f'of {n}', n]) for n, c in zip('xyz', (again, call, other))}
+  for reference in 'xy':
+    a_round._end_call(reference)
+  assert ([*a_round._calls], a_round._trained) == (['z'], 1)
+  assert (a_round._results, a_round._trained_sums) == ({0: 'of x'}, {(0, 0): 'x'})
+  pool.note_pace.assert_called_once_with('key', 1.5)
 
 
 def _merging(get):

@@ -1,0 +1,21 @@
+"""Two signals: the first asks for the end of a run, the second does not wait for it."""
+
+import os
+import signal
+
+from scripts.cli import signals
+
+
+def test_the_first_signal_asks_for_the_end_and_the_second_ends_at_once(monkeypatch):
+  said = []
+  monkeypatch.setattr(os, '_exit', said.append)
+  before = [signal.getsignal(number) for number in signals.SIGNALS]
+  with signals.StopGuard(lambda: said.append('aborted')) as stop:
+    stop.announce = said.append
+    assert {signal.getsignal(number) for number in signals.SIGNALS} == {signals._ignore}
+    signal.set_wakeup_fd(writer := signal.set_wakeup_fd(-1))
+    os.write(writer, bytes([signal.SIGCHLD, signal.SIGTERM, signal.SIGINT]))
+  line = 'Ending after this round; the run is saved. Once more ends it at once.'
+  assert (stop.requested, said) == (True, [line, 'aborted', 128 + signal.SIGTERM])
+  assert [signal.getsignal(number) for number in signals.SIGNALS] == before
+  assert signal.set_wakeup_fd(-1) == -1
