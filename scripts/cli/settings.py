@@ -44,9 +44,9 @@ class Settings:
   evaluation: evaluation.ClientEvaluation
   runtime: runtime.Runtime
   output: output.Output
-  correction: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  server: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  given: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
+  correction: Mapping[str, Any]
+  server: Mapping[str, Any]
+  given: Mapping[str, Any] = dataclasses.field(compare=False)
 
   def groups(self) -> Iterator[fields.Group]:
     """Returns the groups in the order of --help."""
