@@ -82,8 +82,7 @@ def test_the_same_figure_gives_the_same_file(tmp_path, ending):
   files = []
   run = run_folders.make(tmp_path / 'run', [0.1, 0.2])
   for name in ('a', 'b'):
-    figure, _ = drawn({'a': [run]})
-    style.write(figure, str(tmp_path / f'{name}.{ending}'))
+    style.write(drawn({'a': [run]})[0], str(tmp_path / f'{name}.{ending}'))
     files.append((tmp_path / f'{name}.{ending}').read_bytes())
   assert files[0] == files[1]
 
