@@ -42,7 +42,7 @@ rates() {
   sweep rates/sgd --grid=seed=100 --grid=client_learning_rate=0.1,0.3,1 -- $(train 4 50 $Nesterov) --rounds=8
   sweep rates/muon --grid=seed=100 --grid=client_learning_rate=0.001,0.003,0.01 -- \
     $(train 4 50 --client_optimizer=muon $Keep $Nesterov) --rounds=8
-  sweep rates/server --grid=seed=100 --grid=algorithm=fed_adam,fed_yogi --grid=server_learning_rate=0.003,0.01,0.03 -- \
+  sweep rates/server --grid=seed=100 --grid=algorithm=fed_adam,fed_yogi --grid=server_learning_rate=0.01,0.03,0.1 -- \
     $(train 4 50 $AdamW $AdamW_rate $Keep) --rounds=8
 }
 
