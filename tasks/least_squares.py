@@ -51,14 +51,13 @@ def load(
   target = rng.standard_normal(columns)
   targets = target + unlikeness * rng.standard_normal([num_clients, columns])
   b = np.einsum('krc,kc->kr', a, targets) + 0.1 * rng.standard_normal([num_clients, rows])
-  a, b = a.astype(dtype), b.astype(dtype)
-  width = len(str(num_clients - 1))
-  clients = {f'{k:0{width}d}': (a[k], b[k]) for k in range(num_clients)}
+  x, y = a.reshape(-1, columns).astype(dtype), b.reshape(-1).astype(dtype)
+  indices = np.arange(len(y)).reshape(num_clients, rows)
   return task_lib.Task(
     name='least_squares',
     build_model=functools.partial(build_model, columns=columns, dtype=dtype),
-    train=task_lib.InMemoryClientData(clients),
-    validation=task_lib.example_arrays(a.reshape(-1, columns), b.reshape(-1)),
+    train=task_lib.InMemoryClientData.from_partition(x, y, indices),
+    validation=task_lib.example_arrays(x, y),
     source=f'drawn with seed {seed}',
     metric='loss',
   )

@@ -40,6 +40,8 @@ def test_the_catalogue_has_the_papers_rates():
   assert catalog.sizes('cifar100_cnn')['weight_decay'] == 1e-3
   assert 'tau' not in catalog.rates('emnist_cr', 'sgd')
   assert catalog.sizes('fed_tcga_brca')['local_steps'] == 100
+  found = [catalog.num_clients(name, {}) for name in ('fed_heart', 'fed_tcga_brca', 'mnist_2nn')]
+  assert (found, catalog.metric('emnist_ae'), catalog.metric('mine')) == ([4, 6, None], 'mse', None)
 
 
 @pytest.mark.parametrize('task', catalog.OFFLINE)

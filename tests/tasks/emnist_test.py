@@ -91,6 +91,7 @@ def test_embedded_writers_are_the_clients(tmp_path):
   assert loaded['x'].shape == (2, 28, 28, 1)
   np.testing.assert_array_equal(task.validation['y'], [3, 1])
   assert list(tasks.load('emnist_cr', folder).train.client_ids) == ['w2']
+  assert tasks.load('emnist_cr', folder).build_model.keywords == {'num_classes': 62}
   ink = tasks.load('emnist_ae', folder, only_digits=True).train.load('w1')
   np.testing.assert_allclose(ink['x'][:, 5], [0.25, 0.5])
   np.testing.assert_array_equal(ink['x'], ink['y'])

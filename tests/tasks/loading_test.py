@@ -85,9 +85,12 @@ def test_a_file_without_a_task_or_whose_model_does_not_fit_is_refused(tmp_path, 
 
 
 def test_a_good_task_passes_with_its_options(tmp_path):
-  path = _write(tmp_path, 'def f(data_dir, seed, n: int = 2, **o): return make(source=f"{n} {o}")')
+  text = 'def f(data_dir, seed, n: int = 2, **o): return make(source=f"{data_dir} {n} {o}")'
+  path = _write(tmp_path, text)
   task = tasks.load(f'{path}:f', n=3.0, other='x')
-  assert task.source == "3 {'other': 'x'}"
+  assert task.source == "None 3 {'other': 'x'}"
+  settings = {'task': f'{path}:f', 'task_option': ['n=4'], 'data_dir': 'there', 'seed': 0}
+  assert loading.task_of({'settings': settings, 'data': {}}).source == 'there 4 {}'
   assert task.build_model(0).num_parameters == 3 * 2 + 2
   np.testing.assert_array_equal(task.build_model(1).initial_weights[0][0].shape, [3, 2])
 

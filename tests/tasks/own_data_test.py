@@ -108,6 +108,7 @@ def test_standardising_uses_the_training_examples_alone():
     (dict(y=np.array([1, 'a'] * 30, dtype=object)), 'labels have dtype object'),
     (dict(y=np.where(np.arange(60) == 7, np.nan, 1.0)), 'the label, row 7, has nan'),
     (dict(validation=0), 'validation is 0'),
+    (dict(validation=1), 'validation is 1'),
     (dict(validation=[X, Y, Y]), 'it must be a share such as 0.2, or two arrays'),
     (dict(validation=(X[:9, :2], Y[:9])), r'x of validation has shape \(9, 2\); .* be \(9, 3\)'),
     (dict(validation=(X[:9], Y[:8])), r'y of validation has shape \(8,\); it must be \(9,\)'),

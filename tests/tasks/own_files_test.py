@@ -81,14 +81,14 @@ def few_numbers(cell):
 @pytest.mark.parametrize(
   'ending, change, options, message',
   [
-    ('csv', {}, dict(client='clinic'), "no column 'clinic'; it has: hospital, age"),
+    ('csv', {}, dict(client='clinic'), "csv has no column 'clinic'; it has: hospital, age"),
     ('csv', {}, dict(features=[]), 'no inputs'),
     ('csv', {}, dict(label='hospital'), 'a column is named twice'),
     ('csv', {'outcome': [None, *['good', 'poor'] * 19, 'good']}, {}, "'outcome' is empty in row 0"),
     ('csv', {'hospital': [None, *['1', '2'] * 19, '1']}, {}, "'hospital' is empty in row 0"),
     ('csv', {'dose': [*map(str, range(39)), '1e400']}, {}, "'dose' has '1e400' in row 39"),
     ('csv', {'age': few_numbers('NA')}, {}, "'age' has nan in row 7"),
-    ('csv', {'age': few_numbers('NA')}, dict(label='age'), "'age' is empty in row 7"),
+    ('csv', {'age': few_numbers('NA')}, dict(label='age'), "csv: .* 'age' is empty in row 7"),
     ('csv', {'age': few_numbers('')}, {}, "'age' has nan in row 7"),
     ('parquet', {'age': [[1.0, 2.0]] * ROWS}, {}, "'age' has array.* in row 0"),
     ('parquet', {'age': [decimal.Decimal(1)] * ROWS}, {}, "'age' has Decimal"),

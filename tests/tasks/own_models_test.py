@@ -97,7 +97,7 @@ ONE_HOT = np.eye(2, dtype=np.float32)[RNG.integers(0, 2, 80)]
   ],
 )
 def test_default_metrics_and_labels_follow_targets_and_loss(loss, y, names, is_numbers):
-  task = tasks.from_arrays(X, y, CLIENTS, model=dense(1 if y.ndim == 1 else 2), loss=loss)
+  task = tasks.from_arrays(X, y, CLIENTS, model=dense(1) if y.ndim == 1 else by_shape, loss=loss)
   assert task.build_model(0).metric_names == names
   assert task.metric == ('accuracy' if 'accuracy' in names else 'loss')
   assert task.preparation.is_numbers is is_numbers

@@ -70,6 +70,10 @@ def test_labels_come_back_from_scores_and_from_numbers():
   assert made.labels([[0.1, 0.2], [3.0, -1.0]]).tolist() == ['yes', 'no']
   assert made.labels([1, 0]).tolist() == ['yes', 'no']
   assert preparation.Preparation().labels([[0.1, 0.2]]).tolist() == [1]
+  numbers = np.float32([[0.5, 2.0], [3.0, -1.0]])  # Of a regression.
+  made = preparation.Preparation(is_numbers=True)
+  for predictions in (numbers, numbers[:, :1], numbers[:, 0]):
+    np.testing.assert_array_equal(made.labels(predictions), predictions)
 
 
 def test_one_score_for_two_classes_has_its_label_by_the_threshold():
@@ -81,13 +85,6 @@ def test_one_score_for_two_classes_has_its_label_by_the_threshold():
     assert made.labels([1, 0]).tolist() == ['yes', 'no']
   with pytest.raises(ValueError, match='no threshold is recorded: set it'):
     preparation.Preparation(classes=('no', 'yes')).labels(scores)
-
-
-def test_predicted_numbers_are_no_scores():
-  numbers = np.float32([[0.5, 2.0], [3.0, -1.0]])
-  made = preparation.Preparation(is_numbers=True)
-  for predictions in (numbers, numbers[:, :1], numbers[:, 0]):
-    np.testing.assert_array_equal(made.labels(predictions), predictions)
 
 
 def test_a_file_holds_all_of_it(tmp_path):
@@ -124,7 +121,7 @@ def test_what_an_export_takes_along_needs_numpy_alone():
 WORDS = TextPreparation('words', ('the', 'a'), 4)
 
 
-def test_numbers_come_back_as_text():
+def test_numbers_come_back_as_text_and_words_that_are_no_utf8_are_known_again():
   np.testing.assert_array_equal(
     WORDS.labels(WORDS.targets(['a zebra', b'the the the the the'])),
     [['a', '<unknown>', '<end>', ''], ['the'] * 4],
@@ -133,10 +130,7 @@ def test_numbers_come_back_as_text():
   np.testing.assert_array_equal(WORDS.labels(scores), ['a', '<unknown>', '<begin>'])
   tags = TextPreparation('bags', ('the',), None, ('r', 'go'))
   np.testing.assert_array_equal(tags.labels(np.array([[0.1, 0.2], [3.0, 1.0]])), ['go', 'r'])
-
-
-def test_words_that_are_no_utf8_are_known_again():
-  prepare = TextPreparation('words', preparation.as_text([b'\xff', b'a']), 2)
+  prepare = TextPreparation('words', preparation.as_text([b'\xff', b'a']), 2)  # No UTF-8.
   np.testing.assert_array_equal(prepare([b'\xff a', '\udcff a']), [[4, 1]] * 2)
   np.testing.assert_array_equal(prepare.targets([b'\xff a']), [[1, 2]])
 

@@ -38,11 +38,14 @@ def test_with_a_client_axis_loss_and_metrics_are_those_of_each_client(monkeypatc
   monkeypatch.setattr(shakespeare, 'STEPS', 3)
   builders = emnist.build_cnn, emnist.build_autoencoder, flamby.build_heart_model
   builders += flamby.build_cox_model, shakespeare.build_model, shakespeare.build_transformer
-  made = [*(build(0) for build in builders), stackoverflow.build_tag_model(9, 7, 0)]
+  builders += lambda s: ada_best.build_cnn(s, 10), lambda s: resnet.build(s, 10)
+  builders += (lambda s: stackoverflow.build_tag_model(9, 7, s),)
   rng, seeds = np.random.default_rng(0), tf.constant([[1, 2], [3, 4]])
   shares = tf.constant([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
-  for model in (*made, ada_best.build_cnn(0, 10), resnet.build(0, 10)):
+  for build in builders:
+    model = build(0)
     specs, weights = model.input_spec.values(), model.initial_weights[0]
+    assert (weights[0] != build(1).initial_weights[0][0]).any()
     weights = [tf.stack([w, 1.3 * w]) for w in weights]
     x, y = (tf.cast(10 * rng.random([2, 3, *spec.shape[1:]]), spec.dtype) for spec in specs)
     together = model.loss_and_metrics(weights, x, y, shares=shares, seed=seeds)
@@ -79,7 +82,7 @@ def test_the_resnet_is_tffs_with_32_groups_and_its_l2(monkeypatch):
   monkeypatch.setattr(resnet, '_FILTERS', (32, 64))  # Two of the four stages.
   model = resnet.build(1, 100, groups=32)
   assert model.initial_weights[0][-2].std() == pytest.approx(0.01, rel=0.05)
-  weights = [tf.constant(w + 0.1 * (w.ndim == 1)) for w in model.initial_weights[0]]
+  weights = [tf.constant(w + 0.5 * (w.ndim == 1)) for w in model.initial_weights[0]]
   theirs = tff_resnet(weights)
   x = tf.image.per_image_standardization(tf.cast(IMAGES[:, 4:28, 4:28], tf.float32))
   expected = theirs(x)
@@ -105,3 +108,4 @@ def test_training_crops_and_flips_by_the_seed():
   assert len(known) == 162
   assert set(found) <= set(known)
   assert max(found.values()) <= 12
+  assert abs(sum(found[crop] for crop in [*known][:81]) - 200) < 40  # Half are not flipped.
