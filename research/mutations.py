@@ -38,7 +38,7 @@ from research.faults import mutants
 from research.faults.mutation_child import Child, Target
 
 PRODUCT = ('tff_adaptive', 'tasks', 'scripts')
-_MOST_FILES = 16  # Of tests, for a mutant.
+_MOST_FILES = 40  # Of tests, for a mutant.
 _FORK = multiprocessing.get_context('fork')
 _FIRST_LIMIT = 300  # Processor seconds of a mutant, before what its tests take is known.
 _RESULTS = ('survived', 'killed', 'timeout', 'stuck')

@@ -19,7 +19,7 @@ AdamW_rate='--client_learning_rate=0.001'
 Sgd='--client_optimizer=sgd --client_learning_rate=0.3'
 Muon='--client_optimizer=muon --client_learning_rate=0.003'
 Nesterov='--algorithm=fed_avg --server_optimizer=nesterov --server_learning_rate=0.7'
-Adaptive_rate='--server_learning_rate=0.01'
+Adaptive_rate='--server_learning_rate=0.03'
 
 train() { # WORKERS STEPS TRAIN'S-FLAGS: the flags of a run of 3,200 steps in all
   workers=$1 steps=$2

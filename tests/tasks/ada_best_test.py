@@ -118,3 +118,4 @@ def test_augmentation_changes_half_of_the_images_each_way():
   expected = (0.5 + 0.5 / 81) / 2
   assert abs(plain - expected) < 0.06
   assert abs(mirrored - expected) < 0.06
+  assert 2 * 8**2 < len({m.tobytes() for m in made}) <= 2 * 9**2  # Shifts of -4 to 4 both ways.

@@ -87,8 +87,11 @@ def test_uploads_and_factors_that_are_no_numbers_are_refused():
   with pytest.raises(TypeError, match=r'Silent\.exchange must return what is sent of numbers'):
     probe.trace(Silent(), G)
   for found, words in (((1, 2, 3, 4), 'tuple of 4'), ({'h': G}, 'dict')):
-    with pytest.raises(TypeError, match=rf'the pair .*, found a {words}; give \(\)'):
+    words = rf'state, \w+\), found a {words}; give \(\)'
+    with pytest.raises(TypeError, match=rf'server_update must return the pair \(server_{words}'):
       results.server_update(Own(found), {}, server)
+    with pytest.raises(TypeError, match=rf'client_update must return the pair \(client_{words}'):
+      results.client_update(Own(found), client, G, one)
 
 
 def test_a_number_of_python_takes_the_dtype():

@@ -99,7 +99,7 @@ def test_who_does_not_finish_is_not_in_the_round(tmp_path):
 @pytest.mark.parametrize(
   'availability, message',
   [
-    (population.Trace({'c01': [(0, 9)], 'x': [(0, 9)]}), "never drawn: 19 of the run's 20 clients"),
+    (population.Trace({f'c0{i}': [(0, 9)] for i in [*range(5), 'x']}), 'never drawn: 15 of'),
     (population.Independent(0.1), 'are available, of 5 that a round is to have'),
   ],
 )
@@ -107,7 +107,8 @@ def test_clients_that_are_not_there_are_reported_once(availability, message):
   chosen = population.Population(availability)
   with pytest.warns(UserWarning, match=message) as caught:
     fakes.train(None, 9, Process(), cost_model=COSTS, population=chosen)
-  assert sum(message in str(warning.message) for warning in caught) == 1
+  found = ' '.join(str(warning.message) for warning in caught)
+  assert (found.count(message), found.count('are available')) == (1, message.startswith('are'))
 
 
 @pytest.mark.parametrize(
@@ -128,11 +129,7 @@ def test_lost_updates_or_a_loss_that_is_not_finite_are_said_once(row, lost):
   [
     (population.Population(), {'cost_model': None}, 'population is given without a cost_model'),
     (population.Population(round_deadline=0.5), {}, 'the fastest client needs 1.4 to receive'),
-    (
-      None,
-      {'clients': object()},
-      'object has no client_ids and no num_examples and no load:',
-    ),
+    (None, {'clients': object()}, 'object has no client_ids and no num_examples and no load:'),
     (None, {'clients_per_round': 21}, 'clients_per_round is 21; it must be from 1 to 20'),
     (population.Population(over_select=1.5), {'clients_per_round': 21}, 'is 21; it must be from'),
   ],
