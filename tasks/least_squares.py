@@ -52,7 +52,7 @@ def load(
   targets = target + unlikeness * rng.standard_normal([num_clients, columns])
   b = np.einsum('krc,kc->kr', a, targets) + 0.1 * rng.standard_normal([num_clients, rows])
   x, y = a.reshape(-1, columns).astype(dtype), b.reshape(-1).astype(dtype)
-  indices = np.arange(len(y)).reshape(num_clients, rows)
+  indices = np.split(np.arange(len(y)), num_clients)
   return task_lib.Task(
     name='least_squares',
     build_model=functools.partial(build_model, columns=columns, dtype=dtype),
