@@ -90,13 +90,14 @@ def test_embedded_writers_are_the_clients(tmp_path):
   np.testing.assert_allclose(loaded['x'][:, 0, 0, 0], [0.75, 0.5])
   assert loaded['x'].shape == (2, 28, 28, 1)
   np.testing.assert_array_equal(task.validation['y'], [3, 1])
-  assert list(tasks.load('emnist_cr', folder).train.client_ids) == ['w2']
-  assert tasks.load('emnist_cr', folder).build_model.keywords == {'num_classes': 62}
+  every = tasks.load('emnist_cr', folder)
+  assert (every.train.client_ids, every.build_model.keywords) == (['w2'], {'num_classes': 62})
   ink = tasks.load('emnist_ae', folder, only_digits=True).train.load('w1')
   np.testing.assert_allclose(ink['x'][:, 5], [0.25, 0.5])
   np.testing.assert_array_equal(ink['x'], ink['y'])
   np.testing.assert_allclose(emnist._INK(1 - ink['x'].reshape(2, 28, 28)), ink['x'])
   assert task.preparation.classes == tuple('0123456789')
+  np.testing.assert_array_equal(task.preparation(loaded['x'].reshape(2, 784)), loaded['x'])
   task = tasks.load('emnist_cr', folder, only_digits=True, model='2nn')
   assert task.build_model(0).num_parameters == 199_210
   (tmp_path / 'bad').mkdir()

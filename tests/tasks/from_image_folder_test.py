@@ -19,7 +19,7 @@ def write(folder):
   return str(folder)
 
 
-def test_a_folder_of_each_client_becomes_a_task(tmp_path):
+def test_a_folder_of_each_client_becomes_a_task_of_pictures_of_a_size_or_grey(tmp_path):
   folder = write(tmp_path)
   task = tasks.from_image_folder(folder, validation=0.34)
   assert task.source == folder
@@ -30,10 +30,6 @@ def test_a_folder_of_each_client_becomes_a_task(tmp_path):
     np.testing.assert_array_equal(task.train.load(client)['x'], own.astype(np.float32) / 255)
     np.testing.assert_array_equal(task.train.load(client)['y'], [0, 1])
     np.testing.assert_array_equal(task.preparation(own), task.train.load(client)['x'])
-
-
-def test_pictures_are_brought_to_a_size_and_to_grey(tmp_path):
-  folder = write(tmp_path)
   Image.new('RGB', (5, 5), 'white').save(tmp_path / 'a' / 'cat' / 'two.jpg')
   with pytest.raises(tasks.DataError, match=r'two.jpg has \[5, 5\] pixels, .*one.png has \[4, 6\]'):
     tasks.from_image_folder(folder)

@@ -39,9 +39,9 @@ def test_examples_are_held_out_of_each_client():
   assert len(held) == 24
   for share, count in ((0.01, 11), (0.99, 1)):  # One client at least is held out, and one trains.
     assert len(tasks.from_arrays(X, Y, CLIENTS, validation=share).train) == count
-  owners = ['single', *['other'] * 59]  # A client of one example keeps it.
+  owners = ['single', *['pair'] * 2, *['other'] * 57]  # A client keeps one example.
   task = tasks.from_arrays(X, Y, owners, validation=0.9, validation_by='examples')
-  assert task.train.num_examples('single') == 1
+  assert task.train.num_examples('single') == task.train.num_examples('pair') == 1
 
 
 @pytest.mark.parametrize('by', ['clients', 'examples'])
@@ -91,6 +91,7 @@ def test_standardising_uses_the_training_examples_alone():
   np.testing.assert_array_equal(task.preparation(shifted[held]), task.validation['x'])
 
 
+@pytest.mark.filterwarnings('error:overflow')
 @pytest.mark.parametrize(
   'change, message',
   [

@@ -98,9 +98,11 @@ def test_a_file_holds_all_of_it(tmp_path):
     assert preparation.Preparation.load(path) == made
 
 
+@pytest.mark.filterwarnings('error:overflow')
 @pytest.mark.parametrize(
   'change, message',
   [
+    ({'age': [3, 1e39, 4]}, "the column 'age' has .*1e.39.* in row 1"),
     ({'age': [3, np.nan, 4]}, "the column 'age' has nan in row 1 .*fill it in"),
     ({'age': ['3', 'x', '4']}, "the column 'age' has values that are no numbers"),
     ({'colour': ['red', 'green', 'red']}, "'colour' has 'green' in row 1 .*that training has seen"),

@@ -107,6 +107,8 @@ def test_embedded_roles_are_the_clients_and_their_snippets_stay_together(tmp_pat
   whole, parts = task.train.load_all(), dealt.load_all()
   for name in 'xy':
     np.testing.assert_array_equal(*(np.sort(data[name], axis=0) for data in (whole, parts)))
-  with pytest.raises(errors.DataError, match='workers is 7; it must be from 1 to 6'):
-    tasks.load('shakespeare_transformer', str(tmp_path), workers=7)
+  assert len(tasks.load('shakespeare_transformer', str(tmp_path), workers=6).train) == 6
+  for workers in (0, 7):
+    with pytest.raises(errors.DataError, match=f'workers is {workers}; it must be from 1 to 6'):
+      tasks.load('shakespeare_transformer', str(tmp_path), workers=workers)
   assert shakespeare.build_transformer(0).num_parameters == 1_279_130

@@ -62,7 +62,7 @@ def test_bags_are_tffs():
   np.testing.assert_array_equal(bags({'tokens': ['the ' * 300], 'title': ['']}), [[255, 0]])
 
 
-def test_the_word_model_and_its_losses_are_tffs():
+def test_the_word_model_its_losses_and_its_accuracies_are_tffs():
   assert stackoverflow.build_model(10_000, 'published', 0).num_parameters == 4_050_748
   theirs = word_prediction_models.create_recurrent_model(len(WORDS) + 4)
   x, y = OF_WORDS.pairs(FEATURES['tokens'])
@@ -74,11 +74,6 @@ def test_the_word_model_and_its_losses_are_tffs():
     weights = tuple(map(tf.constant, model.initial_weights[0]))
     loss, _ = model.loss_and_metrics(weights, tf.constant(x), tf.constant(y))
     np.testing.assert_allclose(loss, cross_entropy(y, expected), rtol=1e-5)
-
-
-def test_the_accuracies_are_tffs():
-  _, y = OF_WORDS.pairs(FEATURES['tokens'])
-  model = stackoverflow.build_model(len(WORDS), 'published', seed=1)
   logits = np.random.default_rng(0).normal(size=[*y.shape, 8]).astype(np.float32)
   ignored = {'accuracy': [0], 'accuracy_without_out_of_vocab': [0, 5]}
   ignored['accuracy_without_out_of_vocab_or_end_of_sentence'] = [0, 5, 7]
@@ -96,12 +91,13 @@ def test_the_tag_model_is_tffs():
   assert stackoverflow.build_tag_model(10_000, 500, 0).num_parameters == 5_000_500
   rng = np.random.default_rng(0)
   x = rng.integers(0, 3, [7, 31]).astype(np.uint8)
+  x[0] = 0  # Its logits are exactly 0, at the threshold.
   y = (rng.uniform(size=[7, 20]) < 0.2).astype(np.float32)
   model = stackoverflow.build_tag_model(30, 20, 1)
   theirs = tag_prediction_tasks._build_logistic_regression_model(30, 20)
   loss = tf.keras.losses.BinaryCrossentropy(reduction=tf.keras.losses.Reduction.SUM)
   # The published code takes the mean over all words' one-hot rows, then leaves out the last column.
-  shares = (x[:, :-1] / x.sum(1, keepdims=True)).astype(np.float32)
+  shares = (x[:, :-1] / np.maximum(x.sum(1, keepdims=True), 1)).astype(np.float32)
   theirs.set_weights(model.initial_weights[0])
   weights = tuple(map(tf.constant, model.initial_weights[0]))
   ours, means = model.loss_and_metrics(weights, x, y)
@@ -165,24 +161,22 @@ def test_counts_are_downloaded_by_tffs_loaders(monkeypatch):
   assert found[0] == os.path.expanduser('~/.keras/datasets/stackoverflow.word_count')
 
 
-def test_embedded_users_are_the_clients(tmp_path):
+def test_embedded_users_are_the_clients_and_validation_takes_them_in_a_seeded_order(tmp_path):
   folder = write_stackoverflow(tmp_path)
-  nwp = tasks.load('stackoverflow_nwp', folder, num_words=3)
+  nwp = tasks.load('stackoverflow_nwp', folder, num_words=3, lstm='compiled')
   assert [nwp.train.num_examples(c) for c in nwp.train.client_ids] == [1, 2, 3]
   assert nwp.build_model(0).initial_weights[0][0].shape == (7, 96)
+  assert nwp.build_model.keywords == {'lstm': 'compiled'}
   lr = tasks.load('stackoverflow_lr', folder, num_words=3, num_tags=3)
   assert lr.preparation.classes == ('c++', 'r', 'python')
   assert [lr.train.load('u3')[name].shape for name in 'xy'] == [(3, 4), (3, 3)]
 
+  def load(task, **options):
+    return tasks.load(task, folder, num_words=3, **options).validation['x']
 
-def test_embedded_validation_is_of_clients_in_a_seeded_order(tmp_path):
-  folder = write_stackoverflow(tmp_path)
-
-  def load(**options):
-    return tasks.load('stackoverflow_nwp', folder, num_words=3, **options).validation['x']
-
-  whole = [load(seed=s) for s in range(6)]
-  assert {len(x) for x in whole} == {6}
-  assert len({x.tobytes() for x in whole}) > 1
-  for seed, x in enumerate(whole):
-    np.testing.assert_array_equal(load(seed=seed, num_validation=4), x[:4])
+  for name in ('stackoverflow_nwp', 'stackoverflow_lr'):
+    whole = [load(name, seed=s) for s in range(6)]
+    assert {len(x) for x in whole} == {6}
+    assert len({x.tobytes() for x in whole}) > 1
+    for seed, x in enumerate(whole):
+      np.testing.assert_array_equal(load(name, seed=seed, num_validation=4), x[:4])

@@ -36,6 +36,7 @@ def test_sizes_are_exact_log_normal_and_never_zero():
   np.testing.assert_array_equal(partition.client_sizes(10, 4), [3, 3, 2, 2])
   for clients in (1, 3):  # As few and as many as there may be.
     assert len(partition.client_sizes(3, clients, unbalance=10.0)) == clients
+  assert [len(part) for part in partition.hold_out(11)] == [10, 1]
 
 
 def _digest(parts):

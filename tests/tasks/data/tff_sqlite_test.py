@@ -131,8 +131,10 @@ def test_a_file_that_is_not_whole_is_refused(path):
   path = pathlib.Path(path)
   whole = path.read_bytes()
   size = len(whole)
+  large = whole[:16] + b'\0\1' + whole[18:28] + b'\0\0\0\2'  # 1 means pages of 65,536 bytes.
   for content, words in (
     (whole[:-1], rf'incomplete: {size - 1} bytes of {size}\); delete it'),
+    (large + bytes(2 * 65536 - 33), 'incomplete: 131071 bytes of 131072'),
     (b'', 'cannot be read'),
     (b'x' * size, 'not a SQLite file'),
   ):

@@ -31,6 +31,7 @@ def test_initial_weights_have_the_distributions_of_their_names():
   assert (he.std(), he.max()) == (pytest.approx(1, rel=0.03), pytest.approx(2.274, rel=0.01))
   for wide in (draw.orthogonal(3, 5), draw.orthogonal(5, 3).T):
     np.testing.assert_allclose(wide @ wide.T, np.eye(3), atol=1e-6)
+  assert len({draw.orthogonal(3, 3)[0, 0] > 0 for _ in range(20)}) == 2  # Not that of a QR alone.
 
 
 def test_with_a_client_axis_loss_and_metrics_are_those_of_each_client(monkeypatch):
