@@ -34,12 +34,9 @@ def test_parameters_are_four_bytes_and_some_algorithms_send_or_compute_more():
   assert more == {**plain, 'megabytes_down': 2.4e-3, 'megabytes_up': 1.212e-3, 'gradients': 25}
 
 
-def test_steps_may_be_the_same_for_all_clients_with_examples():
+def test_steps_may_be_the_same_or_fewer_and_clients_may_only_receive():
   found = model(fixed_steps=7).round((10, 0, 1))
   assert (found['local_steps'], found['gradients']) == (14, 14)
-
-
-def test_clients_that_take_fewer_steps_and_clients_that_only_receive():
   twice = model(registry.Counts(2, 2))
   whole = twice.round(SIZES)
   assert twice.round(SIZES, [2, 6, 2], 3) == whole

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 def nearest(name: str, names: Iterable[str]) -> list[str]:
   """Returns at most three of `names` that resemble `name`, the most similar first."""
   plain = {_plain(valid): valid for valid in names}
-  return [plain[match] for match in difflib.get_close_matches(_plain(name), plain, n=3)]
+  return [plain[match] for match in difflib.get_close_matches(_plain(name), plain)]
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:

@@ -10,13 +10,10 @@ def test_every_bit_of_a_seed_counts(bit):
   assert len({tuple(seeds.base(s).numpy()) for s in (0, 7, 1 << bit, 7 ^ (1 << bit))}) == 4
 
 
-def test_folding_several_numbers_is_folding_one_after_another():
+def test_folding_is_by_one_number_after_another_and_scrambled_neighbours_are_far_apart():
   base = seeds.base(3)
   once, one_by_one = seeds.fold(base, 5, -1), seeds.fold(seeds.fold(base, 5), -1)
   assert once.numpy().tolist() == one_by_one.numpy().tolist()
   assert seeds.fold(base, -1, 5).numpy().tolist() != once.numpy().tolist()
-
-
-def test_scrambled_seeds_of_neighbours_are_far_apart():
-  first, second = (seeds.scramble(seeds.fold(seeds.base(3), n)).numpy() for n in (7, 8))
+  first, second = (seeds.scramble(seeds.fold(base, n)).numpy() for n in (7, 8))
   assert abs(int(first[1]) - int(second[1])) > 10**4

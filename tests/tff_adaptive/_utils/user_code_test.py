@@ -24,12 +24,15 @@ def test_an_object_comes_with_its_absolute_path_and_the_digest_of_its_file(tmp_p
   assert source == (path, 'ANSWER', hashlib.sha256(text.encode()).hexdigest())
 
 
-def test_a_file_runs_once_and_again_when_it_has_changed(tmp_path):
+def test_a_file_runs_once_and_again_when_it_has_changed_and_its_dataclasses_can_be_made(tmp_path):
   path = _write(tmp_path, 'A = object()\nB = A')
   first = user_code.load(f'{path}:A')[0]
   assert user_code.load(f'{path}:B')[0] is first
   _write(tmp_path, 'A = 3')
   assert user_code.load(f'{path}:A')[0] == 3
+  text = 'from __future__ import annotations\nimport dataclasses\n'
+  text += '@dataclasses.dataclass(frozen=True)\nclass A:\n  x: float = 1.0\n'
+  assert user_code.load(f'{_write(tmp_path, text)}:A')[0]().x == 1.0
 
 
 def test_two_files_of_one_name_are_two_modules(tmp_path):
@@ -54,12 +57,6 @@ def test_a_file_imports_its_neighbours_and_leaves_no_path(tmp_path, monkeypatch)
   monkeypatch.syspath_prepend(tmp_path)  # What a program has there itself stays.
   user_code.load(f'{_write(tmp_path, "B = 6")}:B')
   assert sys.path == [str(tmp_path), *before]
-
-
-def test_dataclasses_of_a_file_can_be_made(tmp_path):
-  text = 'from __future__ import annotations\nimport dataclasses\n'
-  text += '@dataclasses.dataclass(frozen=True)\nclass A:\n  x: float = 1.0\n'
-  assert user_code.load(f'{_write(tmp_path, text)}:A')[0]().x == 1.0
 
 
 @pytest.mark.parametrize(

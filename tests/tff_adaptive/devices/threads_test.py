@@ -1,43 +1,47 @@
-"""When an operation gets one thread. TensorFlow fixes it once, so it is tried in a process."""
+"""When an operation gets one thread. TensorFlow fixes it once, so it is tried in a process too."""
 
-import os
 import subprocess
 
-from tests.helpers import fresh
+import pytest
+import tensorflow as tf
 
+from tests.helpers import fresh
+from tff_adaptive.devices import threads
+
+VARIABLE = 'TF_NUM_INTRAOP_THREADS'
 PROGRAM = """
-import os
 import tensorflow as tf
 from tff_adaptive import engine
 from tff_adaptive.devices import threads
 
 chosen = tf.config.threading.get_intra_op_parallelism_threads
-choose = tf.config.threading.set_intra_op_parallelism_threads
 threads.num_processors = lambda: 3
-
-def chosen_for(clients):
-  threads.one_an_operation(clients)
-  return chosen()
-
-assert threads.side_by_side() == threads.side_by_side(9) == 3
-assert threads.side_by_side(2) == 2
-assert chosen_for(2) == 0  # A processor would be idle.
-os.environ['TF_NUM_INTRAOP_THREADS'] = '2'
-assert chosen_for(3) == 0
-del os.environ['TF_NUM_INTRAOP_THREADS']
-choose(2)
-assert chosen_for(3) == 2
-choose(0)
-assert chosen_for(3) == 1
-choose(0)
 engine.set_graph_context(parallel_clients=3, device='cpu')  # The default engine chooses it.
 assert chosen() == 1
-choose(0)
+tf.config.threading.set_intra_op_parallelism_threads(0)
 tf.constant(1)
-assert chosen_for(3) == 0  # Too late.
+threads.one_an_operation(3)
+assert chosen() == 0  # Too late.
 """
 
 
-def test_an_operation_gets_one_thread_if_clients_keep_the_processors_busy():
-  environment = {k: v for k, v in os.environ.items() if k != 'TF_NUM_INTRAOP_THREADS'}
-  subprocess.run([*fresh.python(), '-c', PROGRAM], check=True, env=environment)
+@pytest.mark.parametrize(
+  'clients, chosen, variables, made',
+  [(2, 0, [], []), (3, 0, [VARIABLE], []), (3, 2, [], []), (3, 0, [], [1]), (4, 0, [], [1])],
+)
+def test_pieces_and_threads_are_of_the_processors(monkeypatch, clients, chosen, variables, made):
+  monkeypatch.setattr(threads, 'num_processors', lambda: 3)
+  assert [threads.side_by_side(pieces) for pieces in (None, 9, 2)] == [3, 3, 2]
+  monkeypatch.setattr(threads.os, 'environ', dict.fromkeys(variables))
+  threading, found = tf.config.threading, []
+  monkeypatch.setattr(threading, 'get_intra_op_parallelism_threads', lambda: chosen)
+  monkeypatch.setattr(threading, 'set_intra_op_parallelism_threads', found.append)
+  threads.one_an_operation(clients)
+  assert found == made
+  monkeypatch.setattr(threads, 'num_processors', lambda: 9)
+  assert [threads.side_by_side(pieces) for pieces in (None, 9, 2)] == [4, 4, 2]
+
+
+def test_an_operation_gets_one_thread_if_clients_keep_the_processors_busy(monkeypatch):
+  monkeypatch.delenv(VARIABLE, raising=False)
+  subprocess.run([*fresh.python(), '-c', PROGRAM], check=True)

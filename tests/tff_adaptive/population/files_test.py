@@ -17,7 +17,7 @@ def written(tmp_path, text):
 @pytest.mark.parametrize(
   'read, text, found',
   [
-    (TRACE, f'{HEADING}a,0,1\n"b,1",5.5,7\na,2,3\n', {'a': [(0, 1), (2, 3)], 'b,1': [(5.5, 7)]}),
+    (TRACE, f'{HEADING}a,0,1\n"b,\r1",5,7\na,2,3\n', {'a': [(0, 1), (2, 3)], 'b,\r1': [(5, 7)]}),
     # Blanks around names and cells do not count.
     (TRACE, 'client, from , until\na , 0, 10\n b, 2,3 \n', {'a': [(0, 10)], 'b': [(2, 3)]}),
     (PROFILES, 'client, uplink\na , 2\n', {'uplink': {'a': 2.0}}),

@@ -32,6 +32,9 @@ def test_with_a_trace_it_lasts_until_somebody_comes(deadline):
   # A round takes 2 + 8 seconds.
   assert [plan.positions.tolist() for plan in plans] == [[0], [], *10 * [[1]], [0]]
   assert plans[1].columns() == {**NOBODY, 'virtual_seconds': 490}
+  # They end at 10, 500 and 510: a multiple at the start is of the round before.
+  found = [[plan.passes(seconds) for seconds in (255, 500)] for plan in plans[:3]]
+  assert found == [[False, False], [True, True], [True, False]]
   # Asked every 60 seconds nobody would ever be there.
   gone = population.Trace({'c0': [(30, 60)], 'c1': [(30, 60)]})
   run = simulation(population.Population(gone, speed(1, 1), deadline), [28, 28], 2)

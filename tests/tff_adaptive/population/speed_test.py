@@ -8,11 +8,15 @@ from tff_adaptive import population
 IDS = [f'c{i}' for i in range(3000)]
 
 
-def test_alike_clients_take_what_division_says():
+def test_alike_clients_and_those_with_profiles_take_what_division_says():
   times = population.Speed(0.5, downlink=4.0, uplink=2.0).times(IDS[:3], 0, 12_000_000, 1_000_000)
   np.testing.assert_array_equal(times.download, [3.0] * 3)
   np.testing.assert_array_equal(times.step, [0.5] * 3)
   np.testing.assert_array_equal(times.upload, [0.5] * 3)
+  profiles = {'uplink': {'a': 0.5, 'b': 0.25, 'stranger': 1.0}}
+  times = population.Speed(profiles=profiles).times(['b', 'a'], 0, 10_000_000, 1_000_000)
+  np.testing.assert_array_equal(times.upload, [4.0, 2.0])
+  np.testing.assert_array_equal(times.download, [1.0, 1.0])
 
 
 def test_log_normal_times_have_their_median_and_sigma():
@@ -36,13 +40,6 @@ def test_a_client_keeps_its_speed_whoever_else_there_is():
   for one, other in zip(few, many):
     np.testing.assert_array_equal(one, other[:5])
   assert (speed.times(IDS[:5], 2, 1000, 1000).step != few.step).all()
-
-
-def test_profiles_take_the_place_of_what_is_drawn():
-  profiles = {'uplink': {'a': 0.5, 'b': 0.25, 'stranger': 1.0}}
-  times = population.Speed(profiles=profiles).times(['b', 'a'], 0, 10_000_000, 1_000_000)
-  np.testing.assert_array_equal(times.upload, [4.0, 2.0])
-  np.testing.assert_array_equal(times.download, [1.0, 1.0])
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,7 @@ def test_an_algorithms_entry_is_that_of_its_correction(algorithm):
 @pytest.mark.parametrize('name', registry.SERVER_OPTIMIZERS)
 def test_a_server_optimizers_entry_is_that_of_its_function(name):
   entry = registry.server_optimizer(name)
+  assert entry.title.lower() == name != entry.description
   arguments = inspect.signature(entries.resolve(entry.build)).parameters
   found = {name: p.default for name, p in arguments.items() if name != 'learning_rate'}
   if name in ('sgd', 'sgdm'):  # One function; its own default is plain SGD.
@@ -154,6 +155,8 @@ def test_defaults_depend_on_the_server_optimizer_where_they_do():
     ('ada_best', {'beta_decay': 0.0}, 'beta_decay must be in (0, 1], found 0.0'),
     ('ada_best', {'scale_mu': 1}, 'scale_mu must be true or false, found 1.'),
     ('ada_best', {'mu': 1e308}, 'mu must be a number that float32 can hold'),
+    ('fed_nova', {'mu': -1.0}, 'mu must be finite and at least 0, found -1.0: give 0 for none.'),
+    ('fed_prox', {'mu': -1.0}, 'mu must be finite and at least 0, found -1.0: its default is 0.02'),
     *(
       ('scaffold', {'scaffold_option': bad}, 'scaffold_option must be ')
       for bad in (0, 3, True, 1.0, '1')
@@ -181,19 +184,19 @@ def test_a_users_correction_becomes_an_entry(tmp_path):
   assert (made.num_clients, made.strength, made.every, made.is_on) == (7, 3.0, 2, True)
   with pytest.raises(ValueError, match=r'pull needs to know the registered clients: give clients='):
     entry.correction.configure(entry.values({}))
-
-
-def test_what_a_correction_leaves_out_has_a_default(tmp_path):
+  # What it leaves out has a default.
   text = """
 import dataclasses
 from tff_adaptive import corrections
 @dataclasses.dataclass(frozen=True)
 class Plain(corrections.Correction):
   a: float = 0.5
+  def client_update(self): pass
 """
   entry = registry.algorithm(f'{_write(tmp_path, text)}:Plain')
   assert (entry.name, entry.description) == ('Plain', "a user's own")
   assert (entry.is_stateful, entry.client_weighting) == (False, 'examples')
+  assert entry.uploads == 'what its client_update uploads'
 
 
 def test_a_users_own_entry_is_taken_as_it_is(tmp_path):
@@ -243,10 +246,7 @@ def build_fast(learning_rate, momentum=0.5, *, n: float | int = 3, on=False, tau
   assert entry.values({}) == {'momentum': 0.5, 'n': 3, 'on': False, 'tau': 1.0}
   assert [h.kind for h in entry.hyperparameters] == [float, int, bool, float]
   assert entry.source.name == 'build_fast'
-
-
-def test_the_builders_of_this_project_and_of_tff_serve_from_a_users_file(tmp_path):
-  """Their annotations are unions: a number or a tensor, or none."""
+  # So do this project's and TFF's, whose annotations are unions: a number or a tensor, or none.
   text = 'import tensorflow_federated as tff\nfrom tff_adaptive.optimizers import build_yogi\n'
   path = _write(tmp_path, f'{text}build_adam = tff.learning.optimizers.build_adam\n')
   yogi = registry.server_optimizer(f'{path}:build_yogi')

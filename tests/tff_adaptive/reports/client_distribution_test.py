@@ -58,8 +58,10 @@ def test_runs_that_diverged_or_are_not_complete_are_said_to_be(tmp_path):
   ]
   found[1].rows[-1]['validation_loss'] = float('nan')
   found[2].settings['rounds'] = 99
-  made = client_distribution.build(groups_lib.group(found, ['algorithm']), 'accuracy', 'unseen')
+  groups = groups_lib.group(found, ['algorithm'])
+  made = client_distribution.build(groups, 'accuracy', 'unseen', title='Mine')
   (table,) = made.tables
+  assert {made.title, table.title, made.figure.get_suptitle()} == {'Mine'}
   assert table.rows[0] == ['FedAvg', *['diverged'] * 6]
   assert table.rows[1][1] == '0.7000'
   assert table.note == (
@@ -82,7 +84,7 @@ def test_runs_that_diverged_or_are_not_complete_are_said_to_be(tmp_path):
   ],
 )
 def test_what_a_file_lacks_is_named(tmp_path, metric, clients, end, error):
-  run = make(tmp_path / 'a', [0.2, 0.4])
+  run = make(tmp_path / 'a', [0.4])
   path = tmp_path / 'a' / client_distribution.FOLDER / 'round_000001.csv'
   path.write_text(path.read_text().replace('4,1.0,0.4', end or '4,1.0,0.4'))
   with pytest.raises(ValueError, match=rf'round_000001\.csv cannot be used: .*{error}'):

@@ -181,7 +181,9 @@ def test_by_a_number_there_is_a_line_for_each_row(tmp_path):
   assert [text.get_text() for text in made.figure.legends[0].get_texts()] == ['FedYogi', 'FedAdam']
   line, *_ = axes.get_lines()
   np.testing.assert_allclose(line.get_xydata(), [[0.001, 0.6], [0.01, 0.8], [0.1, 0.4]])
-  for run in both[:4]:  # A value that is 0 has no place on a logarithmic axis.
-    run.settings['tau'] = 0.0
-  (axes,) = cross_tables.build(both, ['algorithm'], 'tau').figure.axes
-  assert axes.get_xscale() == 'linear'
+  # A value that is 0 has no place on a logarithmic axis; 0.001 to 0.01 are enough for one.
+  for tau, scale in ((0.0, 'linear'), (0.005, 'log')):
+    for run in (*both[:4], *both[12:16]):
+      run.settings['tau'] = tau
+    made = cross_tables.build(both, ['algorithm'], 'tau', title='Mine')
+    assert (made.figure.axes[0].get_xscale(), made.title) == (scale, 'Mine')

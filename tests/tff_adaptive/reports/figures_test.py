@@ -52,6 +52,20 @@ def test_a_partition_is_drawn_with_the_names_of_classes(monkeypatch, names, show
   assert figure.get_size_inches()[1] == 3.6
 
 
+def test_of_a_run_what_was_evaluated_is_drawn_with_what_it_trained(monkeypatch):
+  drawn = []
+  monkeypatch.setattr(style, 'write', lambda *given: drawn.append(given))
+  rows = [{'round': 0, 'validation_loss': 3.0}, {'round': 1, 'train_loss': 2.5, 'train_norm': 1.0}]
+  rows.append({'round': 2, 'train_loss': 2.0, 'validation_loss': 1.5, 'inference_accuracy': 0.5})
+  figures.draw_run('a.png', rows)
+  ((figure, path),) = drawn
+  lines = [[line.get_xydata().tolist() for line in axes.get_lines()] for axes in figure.axes]
+  assert lines == [[[[0, 3], [2, 1.5]], [[1, 2.5], [2, 2]]], [[[2, 0.5]]]]
+  assert [axes.get_ylabel() for axes in figure.axes] == ['loss', 'accuracy']
+  found = [text.get_text() for text in figure.legends[0].get_texts()]
+  assert (found, path) == (['inference', 'validation', 'train'], 'a.png')
+
+
 def test_a_log_scale_shows_all_that_did_not_diverge(tmp_path):
   values = [2.0, 15.0, 1.0, 0.5]
   groups = {
@@ -116,12 +130,8 @@ def test_a_run_that_diverged_is_counted_and_not_averaged(tmp_path, column, end):
   assert curve.label == 'a (diverged)'
   assert curve.diverged
   assert figures.curves_table({column: [curve]}).splitlines()[1].startswith('a (diverged),0,')
-
-
-@pytest.mark.parametrize(
-  'column, values', [('theta_norm', [1, 10, 1000]), ('validation_loss', [2.0, 0.5, 200.0])]
-)
-def test_a_norm_may_grow_and_a_loss_that_grew_somewhat_has_not_diverged(tmp_path, column, values):
-  run = run_folders.make(tmp_path / 'a', values, column)
-  (curve,) = figures.mean_curves({'a': [run]}, column)
-  assert (curve.label, curve.diverged) == ('a', False)
+  # A norm may grow, and a loss that grew somewhat has not diverged.
+  for name, values in (('theta_norm', [1, 10, 1000]), ('validation_loss', [2.0, 0.5, 200.0])):
+    run = run_folders.make(tmp_path / name, values, name)
+    (curve,) = figures.mean_curves({'a': [run]}, name)
+    assert (curve.label, curve.diverged) == ('a', False)

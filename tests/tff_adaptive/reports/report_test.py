@@ -18,7 +18,7 @@ TABLE = report.Table(
 )
 
 
-def test_markdown():
+def test_markdown_has_a_cell_in_one_line():
   assert TABLE.markdown().splitlines() == [
     '**Means, %**',
     '',
@@ -29,15 +29,12 @@ def test_markdown():
     '',
     'Best of #2.',
   ]
+  assert report.Table(['a\rb', 'c\n', 'd  e'], []).markdown().startswith('| a b | c | d  e |\n')
 
 
 def test_what_a_report_is_made_of_stays_as_it_was_made():
   for kind in (report.Report, report.Table, figures.Curve, scores.Score):
     assert kind.__dataclass_params__.frozen
-
-
-def test_a_cell_is_one_line():
-  assert report.Table(['a\rb', 'c\n', 'd  e'], []).markdown().startswith('| a b | c | d  e |\n')
 
 
 def test_latex_escapes_what_latex_reads():

@@ -85,7 +85,7 @@ def test_columns_are_chosen_and_the_title_is_the_tables_caption(tmp_path):
   drawn = [(axes.get_xlabel(), axes.get_yscale()) for axes in made.figure.axes]
   assert drawn == [('seconds of training', scale) for scale in ('linear', 'log')]
   legend = [text.get_text() for text in made.figure.legends[0].get_texts()]
-  assert (made.figure.get_suptitle(), legend[-1]) == ('Digits', 'paper = 0.9')
+  assert (made.title, made.figure.get_suptitle(), legend[-1]) == ('Digits',) * 2 + ('paper = 0.9',)
   for unknown in ('accuracy', 'reached'):
     with pytest.raises(ValueError, match='give some of runs, rounds, mean, last'):
       tables.comparison(groups, [COLUMN], columns=[unknown])

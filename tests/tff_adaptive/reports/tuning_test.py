@@ -53,7 +53,7 @@ def test_a_map_is_a_table_with_its_best_cell_bold(made):
   ]
 
 
-def test_the_figure_has_a_map_each(made):
+def test_the_figure_has_a_map_each_and_the_numbers_are_there(made):
   maps = [axes for axes in made.figure.axes if axes.images]
   assert {axes.get_title() for axes in maps} == {'FedYogi', 'FedAvg'}
   for axes in maps:
@@ -73,9 +73,7 @@ def test_the_figure_has_a_map_each(made):
   assert scale[0] > 20
   about = 'validation accuracy, %,\nmean of the last 1 round; x: diverged'  # Beside the colours.
   assert about in [axes.get_ylabel() for axes in made.figure.axes]
-
-
-def test_the_numbers_are_there(made):
+  assert (made.title, made.figure.get_suptitle()) == ('Digits', 'Digits')
   rows = list(csv.DictReader(io.StringIO(made.data)))
   assert len(rows) == 18
   row = next(r for r in rows if r['label'] == 'FedAvg' and r['server_learning_rate'] == '0.1')
@@ -108,7 +106,8 @@ def test_of_a_loss_the_least_is_best_and_of_equal_ones_the_lowest_rate(
   made = tuning.by_rates(found, column)
   assert made.tables[-1].rows == [['FedAvg', best]]
   image = made.figure.axes[0].images[0]  # Good values are light.
-  assert image.get_cmap().name == ('viridis' if column == COLUMN else 'viridis_r')
+  colours = image.get_cmap().name, image.colorbar.extend
+  assert colours == (('viridis', 'min') if column == COLUMN else ('viridis_r', 'max'))
   assert image.get_clim() == pytest.approx(colors)
 
 

@@ -57,9 +57,7 @@ def test_columns_are_paths_without_the_parts_that_say_where():
   assert flat == expected
   assert list(flat) == list(expected)
   assert [type(value) for value in flat.values()] == [float, int, bool, int, int]
-
-
-def test_where_short_columns_would_be_the_same_later_ones_are_whole():
+  # Where short columns would be the same, later ones are whole.
   nested = {'client_work': {'loss': 1}, 'finalizer': {'loss': 2}, 'updates': {'norm': 3}}
   assert metrics.flatten(nested) == {'loss': 1, 'finalizer_loss': 2, 'norm': 3}
 

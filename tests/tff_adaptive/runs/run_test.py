@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import hashlib
 import os
 import shutil
 import types
@@ -16,6 +17,7 @@ import tff_adaptive
 from tests.helpers import fakes, run_folders, small_problem
 from tff_adaptive import models, runs, training
 from tff_adaptive.runs import run as run_lib
+from tff_adaptive.training import initial_weights
 
 X, Y = (np.concatenate(parts) for parts in zip(*small_problem.clients()))
 DATA = collections.OrderedDict(x=X, y=Y)
@@ -95,26 +97,29 @@ def test_weights_are_those_that_the_run_ended_with(stateful, stateless):
   assert run.inference_weights is None
 
 
-def test_metrics_are_a_table_by_round(stateful):
-  metrics = tff_adaptive.load_run(stateful[0]).metrics
+def test_metrics_are_a_table_by_round_and_evaluation_gives_the_runs_own_figures(stateful):
+  run = tff_adaptive.load_run(stateful[0], load_task=lambda config: task())
+  metrics, last = run.metrics, run.rows[-1]
   assert metrics.index.tolist() == metrics['round'].tolist() == [0, 1, 2, 3]
   assert metrics['validation_loss'].isna().tolist() == [False, True, False, False]
   assert metrics.loc[3, 'validation_loss'] == stateful[1].summary['last']['validation_loss']
-
-
-def test_evaluation_gives_the_runs_own_figures(stateful):
-  run = tff_adaptive.load_run(stateful[0], load_task=lambda config: task())
-  last = run.rows[-1]
   assert run.evaluate(run.weights)['loss'] == last['validation_loss']
   assert run.evaluate(run.inference_weights)['loss'] == last['inference_loss']
   assert run.evaluate() == run.evaluate(run.chosen(run.best('accuracy')))
+  cut = dataclasses.replace(run, rows=run.rows[:2])  # Round 1 was not evaluated.
+  assert 'validation_loss' not in cut.rows[-1]
+  assert_same(cut.chosen('theta_bar'), run.inference_weights)
 
 
-def test_a_task_needs_a_way_to_load_it(stateless):
+def test_a_task_needs_a_way_to_load_it_and_a_run_a_folder(stateless, tmp_path):
   with pytest.raises(ValueError, match=r'take tasks\.load_run'):
     tff_adaptive.load_run(stateless[0]).task()
   with pytest.raises(ValueError, match="has no weights 'theta_bar'"):
     tff_adaptive.load_run(stateless[0]).chosen('theta_bar')
+  with pytest.raises(ValueError, match=r'of a run: it has no config\.json'):
+    tff_adaptive.load_run(str(tmp_path))
+  with pytest.raises(ValueError, match='of a run: there is no such folder'):
+    tff_adaptive.load_run(str(tmp_path / 'run'))
 
 
 @pytest.mark.parametrize(
@@ -144,16 +149,14 @@ def copied(source, tmp_path):
   return str(folder), folder / 'checkpoints' / 'state.sqlite'
 
 
-def test_reading_changes_nothing(stateful, tmp_path):
+def test_reading_changes_nothing_and_a_checkpoint_gone_cut_or_of_another_model_is_refused(
+  stateful, tmp_path
+):
   folder, path = copied(stateful[0], tmp_path)
   before = path.read_bytes()
   assert tff_adaptive.load_run(folder).weights
   assert path.read_bytes() == before
   assert os.listdir(path.parent) == ['state.sqlite']
-
-
-def test_a_checkpoint_that_is_gone_or_cut_or_of_another_model_is_refused(stateful, tmp_path):
-  folder, path = copied(stateful[0], tmp_path)
   run_folders.write_config(folder, {'rounds': 3}, num_parameters=8)
   for spoil, match in (
     (lambda: None, 'does not have the 8 parameters'),
@@ -164,13 +167,6 @@ def test_a_checkpoint_that_is_gone_or_cut_or_of_another_model_is_refused(statefu
     spoil()
     with pytest.raises(runs.StateError, match=match):
       _ = tff_adaptive.load_run(folder).weights
-
-
-def test_a_folder_without_a_run_is_refused_with_the_reason(tmp_path):
-  with pytest.raises(ValueError, match=r'of a run: it has no config\.json'):
-    tff_adaptive.load_run(str(tmp_path))
-  with pytest.raises(ValueError, match='of a run: there is no such folder'):
-    tff_adaptive.load_run(str(tmp_path / 'run'))
 
 
 def test_links_are_followed_and_a_run_is_read_once(tmp_path):
@@ -193,11 +189,6 @@ def test_a_start_is_the_better_by_what_reports_compare_by(stateful, monkeypatch,
   monkeypatch.setattr(run_lib, 'load_run', lambda folder: changed)
   start = training.initial_weights_from(stateful[0], model)
   assert_same(start, run.chosen(better))
+  parts = [f'{w.dtype.str} {w.shape}'.encode() + w.tobytes() for w in start]
+  assert initial_weights.sha256(stateful[0]) == hashlib.sha256(b''.join(parts)).hexdigest()
   assert_same(models.with_initial_weights(model, start).initial_weights[0], start)
-
-
-def test_a_run_that_ended_between_evaluations_has_its_theta_bar(stateful):
-  run = tff_adaptive.load_run(stateful[0])
-  cut = dataclasses.replace(run, rows=run.rows[:2])  # Round 1 was not evaluated.
-  assert 'validation_loss' not in cut.rows[-1]
-  assert_same(cut.chosen('theta_bar'), run.inference_weights)

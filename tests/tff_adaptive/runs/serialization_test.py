@@ -23,12 +23,9 @@ def test_packed_arrays_of_any_size_lie_one_after_the_other(sizes):
     np.testing.assert_array_equal(found, array)
 
 
-def test_a_layout_has_names_too():
+def test_a_layout_has_names_which_are_paths_and_no_two_equal():
   layouts = [{'a': 1}, {'b': 1}, {'a': 1.0}, {'a': [1]}, (1,), {'a': np.ones(1, int)}]
   assert len({serialization.Packer(layout).signature for layout in layouts}) == len(layouts)
-
-
-def test_names_are_paths_and_no_two_are_equal():
   assert list(serialization.named_leaves(STATE)) == ['second/a', 'second/b', 'first/0']
   awkward = {'a': {'b': 1}, 'a/b': 2, 'a~1b': 3, 'a~b': 4}
   found = serialization.named_leaves(awkward)

@@ -68,11 +68,11 @@ def test_states_are_those_of_the_plain_store_over_commits_and_restarts(path, tmp
         if number in (3, 4, 9, 12):
           each.commit(number, SERVER, {'run_id': 'a'})
       assert _values(store) == _values(plain)
+    assert not os.listdir(tmp_path / 'client_states' / 'staged')
   store, number = _resumed(path)
   with store:
     assert number == 12
     assert _values(store) == _values(plain)
-    assert not os.listdir(tmp_path / 'client_states' / 'staged')
   # What the two checkpoints count is the same: clients, and the sum of the states' checksums.
   plain.close()
   counted = [

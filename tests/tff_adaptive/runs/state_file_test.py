@@ -250,6 +250,7 @@ def test_a_file_is_on_the_disk_trusts_no_schema_and_may_be_held(path):
       file.commit()
       assert [file.rows(f'PRAGMA {name}')[0][0] for name in pragmas] == [16384, mode, 2, 0, 0]
       assert file.rows('PRAGMA journal_mode') == [('delete',)]
+      assert file.rows('PRAGMA busy_timeout') == [(1000,)]
 
 
 def test_what_another_holds_is_waited_for_and_then_named(path, monkeypatch):

@@ -3,6 +3,7 @@
 import csv
 import glob
 import os
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import tff_adaptive_tasks as tasks
 from tests.helpers import fakes, oracle, small_problem
 from tests.tff_adaptive.runs import run_test
+from tff_adaptive.models import client_evaluation as models
 from tff_adaptive.training import client_evaluation
 
 PROCESS = run_test.Process(run_test.State)
@@ -87,14 +89,20 @@ def test_a_file_has_each_client(run):
   assert list(lines[0])[3:] == ['loss', 'accuracy', 'inference_loss', 'inference_accuracy']
 
 
-def test_at_most_so_many_clients_the_same_each_time():
+def test_at_most_so_many_clients_the_same_each_time(monkeypatch):
+  build = mock.Mock(side_effect=models.build_client_evaluation)
+  monkeypatch.setattr(models, 'build_client_evaluation', build)
+
   def lines(seed):
-    table = evaluation(most_clients=3, seed=seed).evaluate(PROCESS.initialize(), 0).table
+    table = (
+      evaluation(most_clients=3, seed=seed, batch_size=9).evaluate(PROCESS.initialize(), 0).table
+    )
     return [line.split(',')[1] for line in table.splitlines()[1:]]
 
   assert {len({*lines(seed)}) for seed in range(5)} == {3 + 2}
   assert lines(0) == lines(0)
   assert len({tuple(lines(seed)) for seed in range(5)}) > 1
+  assert {call.args[1] for call in build.call_args_list} == {9}
 
 
 @pytest.mark.parametrize('is_cut', [False, True])

@@ -167,7 +167,7 @@ def test_clients_that_diverge_are_reported_once_and_counted(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize('where', ['round', 'evaluation'])
-def test_an_error_keeps_the_rounds_before_it(tmp_path, where):
+def test_an_error_keeps_the_rounds_before_it(tmp_path, where, capsys):
   class Failing(fakes.StatefulProcess):
     def next(self, server_state, client_states, cohort):
       if server_state.round_number == 6:
@@ -193,6 +193,7 @@ def test_an_error_keeps_the_rounds_before_it(tmp_path, where):
     options = {'stop': stop, 'show_progress': True}
     assert fakes.train(tmp_path / 'stopped', 9, Failing(), **options).round_number == 6
     assert stop.on_abort == [stop.announce.__self__.close]
+    assert '\nround 1/9  loss' in capsys.readouterr().err
 
 
 def test_a_full_disk_at_any_moment_loses_no_checkpoint_and_mixes_none(tmp_path, monkeypatch):

@@ -18,11 +18,11 @@ def tuned(learning_rate, rounds, batching, **options):
   return oracle.pack(personalize(oracle.unpack(THETA), {'x': X, 'y': Y}, 1, rounds))
 
 
-@pytest.mark.parametrize('limits', [True, False])
-def test_full_batches_are_gradient_descent(limits):
+@pytest.mark.parametrize('limits, state', [(True, 'keep'), (False, 'reset')])
+def test_full_batches_are_gradient_descent(limits, state):
   """All steps are taken, also where a run's clients have limits."""
   batching = Batching(None, epochs=4, step_limits=limits)
-  found = tuned(lambda rounds: 0.3 / (1 + rounds), 2, batching)
+  found = tuned(lambda rounds: 0.3 / (1 + rounds), 2, batching, optimizer_state=state)
   expected = THETA.astype(np.float64)
   for _ in range(4):
     expected = expected - 0.15 * oracle.gradient(expected, X, Y)

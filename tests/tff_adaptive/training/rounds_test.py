@@ -48,6 +48,11 @@ def test_ideal_clients_give_todays_numbers_to_the_bit(tmp_path):
     assert one == {k: v for k, v in other.items() if k not in rounds.COLUMNS}
   assert {row['virtual_seconds'] for row in ideal[:2]} == {'', repr(0.2 + 1.0 + 0.1 * 4)}
   assert {row['finished'] for row in ideal[1:]} == {'5'}
+  train(tmp_path / 'clock', population.Population(), virtual_seconds_per_evaluation=5.0)
+  clock = np.cumsum([float(row['virtual_seconds'] or 0) for row in ideal]) // 5
+  due = [0, *(t for t in range(1, 20) if clock[t] > clock[t - 1]), 20]
+  found = [int(row['round']) for row in fakes.rows(tmp_path / 'clock') if row['validation_loss']]
+  assert found == due
 
 
 def test_who_does_not_finish_is_not_in_the_round(tmp_path):
