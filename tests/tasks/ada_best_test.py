@@ -41,6 +41,10 @@ def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
   np.testing.assert_array_equal(np.bincount(task.test['y']), [image_files.TEST_PER_CLASS] * 26)
   np.testing.assert_allclose((x.mean(), x.std()), (0, 1), atol=1e-5)
   assert ada_best.pixel_statistics(np.full([7, 28, 28, 1], 9, np.uint8)) == (9, 1)  # Not 0.
+  for options in ({'num_clients': 22}, {'num_clients': 22, 'alpha': None}):  # Who has what.
+    parts = [tasks.load('emnist_letters', str(tmp_path), s, **options).train for s in (3, 4)]
+    a, b = ({part.load(c)['y'].tobytes() for c in part.client_ids} for part in parts)
+    assert not a & b
   other = tasks.load('emnist_letters', str(tmp_path), num_clients=22, unbalance=0.5)
   assert rows(task.train.load_all()) != rows(other.train.load_all())
   sizes = task_data.labels_report(other)

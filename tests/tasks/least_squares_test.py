@@ -35,3 +35,9 @@ def test_clients_are_unlike_and_the_seed_decides():
   assert np.linalg.norm(np.std(solutions(seed=1, unlikeness=0.0), 0)) < 0.5
   np.testing.assert_array_equal(solutions(seed=1), solutions(seed=1))
   assert not np.allclose(solutions(seed=1), solutions(seed=2))
+  task = tasks.load('least_squares', rows=2000)
+  for client, solution in zip(map(task.train.load, task.train.client_ids), solutions(rows=2000)):
+    noise = client['y'] - client['x'] @ solution
+    np.testing.assert_allclose(np.std(noise), 0.1, rtol=0.1)
+  norms = np.linalg.norm(task.train.load_all()['x'].reshape(5, 2000, 5), axis=1)
+  assert 0.45 < norms.min() < 0.8 < 1.2 < norms.max() < 1.55  # Of the columns, 0.5 to 1.5.

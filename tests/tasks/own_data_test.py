@@ -54,7 +54,7 @@ def test_the_seed_decides_what_is_held_out(by):
   assert first != other
 
 
-def test_labels_are_numbered_and_recorded():
+def test_labels_are_numbered_and_recorded_and_validation_arrays_of_ones_own_have_the_same():
   names = np.array(['wolf', 'ape', 'bee'])[Y]
   task = tasks.from_arrays(X, names, CLIENTS)
   assert task.preparation.classes == ('ape', 'bee', 'wolf')
@@ -66,10 +66,6 @@ def test_labels_are_numbered_and_recorded():
   assert gaps.preparation.classes == (-5, 5, 15)
   assert set(gaps.train.load_all()['y']) == {0, 1, 2}
   assert gaps.train.load_all()['y'].dtype == np.int32
-
-
-def test_validation_arrays_of_ones_own_are_used_whole_with_the_numbers_of_training():
-  names = np.array(['wolf', 'ape', 'bee'])[Y]
   task = tasks.from_arrays(X, names, CLIENTS, validation=(X[:2] + 1, ['wolf', 'ape']))
   assert len(task.train.client_ids) == 12
   np.testing.assert_array_equal(task.validation['x'], X[:2] + 1)

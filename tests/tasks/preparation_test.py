@@ -40,13 +40,10 @@ def test_a_table_becomes_a_matrix_in_the_order_of_the_columns():
     prepared()({'age': [7], 'new': ['?']})
 
 
-def test_standardising_comes_after_the_categories():
+def test_standardising_comes_after_the_categories_by_one_number_or_one_each():
   columns = preparation.columns_of(TABLE, ['age', 'colour'])
   made = preparation.Preparation(columns, mean=(4.0, 0.5, 0.5), deviation=(2.0, 1.0, 0.5))
   np.testing.assert_array_equal(made(TABLE), [[-0.5, -0.5, 1], [0.5, 0.5, -1], [0, -0.5, 1]])
-
-
-def test_arrays_are_standardised_by_one_number_or_one_each():
   x = np.array([[0, 255]], np.uint8)
   made = preparation.Preparation(deviation=255)(x)
   assert made.dtype == np.float32
@@ -65,7 +62,7 @@ def test_rows_are_brought_into_the_shape(given, rows):
     preparation.Preparation(shape=(4, 6, 1))(np.zeros(25))
 
 
-def test_labels_come_back_from_scores_and_from_numbers():
+def test_labels_come_back_from_scores_from_numbers_and_from_one_score_by_the_threshold():
   made = preparation.Preparation(classes=('no', 'yes'))
   assert made.labels([[0.1, 0.2], [3.0, -1.0]]).tolist() == ['yes', 'no']
   assert made.labels([1, 0]).tolist() == ['yes', 'no']
@@ -74,9 +71,6 @@ def test_labels_come_back_from_scores_and_from_numbers():
   made = preparation.Preparation(is_numbers=True)
   for predictions in (numbers, numbers[:, :1], numbers[:, 0]):
     np.testing.assert_array_equal(made.labels(predictions), predictions)
-
-
-def test_one_score_for_two_classes_has_its_label_by_the_threshold():
   for threshold in (0.5, 0.0):
     made = preparation.Preparation(classes=('no', 'yes'), threshold=threshold)
     scores = threshold + np.float32([[0.3], [-0.3], [0.0]])

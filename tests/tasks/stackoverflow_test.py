@@ -180,3 +180,5 @@ def test_embedded_users_are_the_clients_and_validation_takes_them_in_a_seeded_or
     assert len({x.tobytes() for x in whole}) > 1
     for seed, x in enumerate(whole):
       np.testing.assert_array_equal(load(name, seed=seed, num_validation=4), x[:4])
+    with pytest.raises(tasks.DataError, match='num_validation is 0; it must be from 1 to'):
+      load(name, num_validation=0)

@@ -64,12 +64,14 @@ def test_tensorflow_datasets_serve_without_a_folder(monkeypatch):
   image = np.arange(784, dtype=np.uint8).reshape(1, 28, 28, 1)
   split = {'image': image, 'label': np.array([26])}
   served = [split, split]
-  builder = types.SimpleNamespace(is_prepared=lambda: True, as_dataset=lambda **_: served)
+  builder, given = types.SimpleNamespace(is_prepared=lambda: True), {}
+  builder.as_dataset = lambda **options: given.update(options) or served
   builder.url_infos, builder.download_and_prepare = ['https://example.org/a'], pytest.fail
   tfds = types.SimpleNamespace(builder=lambda _: builder, as_numpy=list)
   monkeypatch.setitem(sys.modules, 'tensorflow_datasets', tfds)
   train, _, source = image_arrays.load(image_arrays.EMNIST_LETTERS, None)
   assert source == 'TensorFlow Datasets emnist/letters'
+  assert given == {'split': ['train', 'test'], 'batch_size': -1}  # Whole splits.
   np.testing.assert_array_equal(train.x[0, :, :, 0], image[0, :, :, 0].T)
   np.testing.assert_array_equal(train.y, [25])
   served = None
