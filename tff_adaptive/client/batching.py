@@ -208,7 +208,7 @@ def _passes(batching: Batching, x: tf.Tensor, seed: tf.Tensor, epochs: int | tf.
       units = tf.cumsum(tf.cast(batching.unit_starts(x), tf.int32)) - 1
       # The examples of a unit have equal keys. The first example always begins a unit.
       keys = tf.gather(keys, tf.maximum(units, 0), axis=1)
-    order = tf.argsort(keys, axis=-1, stable=True)
+    order = tf.argsort(keys, stable=True)
   else:
     order = tf.tile(tf.range(n)[tf.newaxis], [epochs, 1])
   if batching.batch_size is None:

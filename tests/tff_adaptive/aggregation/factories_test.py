@@ -53,10 +53,6 @@ def build(name, size=4, is_weighted=True, noise_seed=0, **options):
   return factories.build_aggregator(name, options, about)
 
 
-def test_the_mean_is_left_to_the_algorithm():
-  assert build('mean') is None
-
-
 @pytest.mark.parametrize(
   'name, options, expected',
   [('clipping', {'norm': 1.0}, [1.0, 0.5]), ('zeroing', {'norm': 0.05}, [0.0, 0.5])],
@@ -177,7 +173,8 @@ def test_adaptive_noise_follows_the_norm_and_differs_from_round_to_round(graph):
   assert np.max(np.abs(np.corrcoef(noise) - np.eye(3))) < 0.03
 
 
-def test_what_cannot_be_is_refused():
+def test_what_cannot_be_is_refused_and_the_mean_left_to_the_algorithm():
+  assert build('mean') is None
   for name in ('dp_gaussian', 'dp_tree'):
     assert table.aggregator(name).is_private
     with pytest.raises(ValueError, match=f'{name} wants a noise_multiplier: give 1.0'):

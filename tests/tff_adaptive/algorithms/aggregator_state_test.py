@@ -109,8 +109,6 @@ def test_of_tffs_own_noise_within_zeroing_only_the_zeroing_norm_is_kept(graph):
   found = [float(query.sum_state.l2_norm_clip) for query in queries]
   assert np.isfinite(found).all()
   assert found[0] != found[1]
-
-
-def test_an_aggregator_without_a_state_is_taken_as_it_is():
+  # An aggregator without a state is taken as it is.
   process = tff.aggregators.MeanFactory().create(*TYPES)
   assert aggregator_state.kept_without_updates(process) is process

@@ -50,21 +50,7 @@ def test_run_training_process_and_its_resumption(graph, tmp_path):
   assert len((tmp_path / 'metrics.csv').read_text().splitlines()) == 1 + 6
 
 
-def test_an_older_state_stays_what_it_was(graph):
-  process = algorithms.ByClientId(ada_best())
-
-  def two_branches():
-    first = process.next(process.initialize(), cohort(1)).state
-    once = process.next(first, cohort(2)).state
-    return first, once, process.next(first, cohort(2)).state
-
-  first, once, again = engines.run(graph, two_branches)
-  assert len(first.client_states) == 3
-  engines.assert_same(once.server_state, again.server_state, rtol=0, atol=0)
-  assert once.client_states.to_bytes() == again.client_states.to_bytes()
-
-
-def test_states_as_bytes_are_the_same_states():
+def test_states_as_bytes_are_the_same_states_and_older_ones_stay_what_they_were():
   empty = by_client_id.ClientStates()
   assert len(by_client_id.ClientStates.from_bytes(empty.to_bytes())) == 0
   initial = {'h': (np.zeros([2, 3], np.float32), np.zeros([0])), 't': np.int32(-1)}
@@ -76,6 +62,9 @@ def test_states_as_bytes_are_the_same_states():
   for name, state in states.items():
     engines.assert_same(read.get(name, initial), state, rtol=0, atol=0)
   assert read.get('unseen', initial) is initial
+  newer = read.updated({'a': states['ü'], 'unseen': initial})
+  assert (len(empty), len(read), len(newer)) == (0, 3, 4)
+  assert [each.get('a', initial)['t'] for each in (read, newer)] == [0, 1]
 
 
 def test_wrong_arguments_say_what_to_give():

@@ -4,6 +4,7 @@ import collections
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines
@@ -60,6 +61,20 @@ def test_another_combination_of_uploads_is_refused():
 
   with pytest.raises(ValueError, match="Median has combine_uploads 'median': give 'mean', 'wei"):
     build(Median(10), G)
+
+
+def test_what_is_said_of_a_round_is_of_its_clients_that_count():
+  drift = {'weight': 6.0, 'weighted_square': 150.0, 'h_i_norm': 9.0, 'first_time_clients': 2.0}
+  of_round = client_training.Totals((), (), *map(tf.constant, (3.0, 1.0, 12.0, 66.0)), drift)
+  g_bar, theta, h = ((tf.constant(value),) for value in ([3.0, 0.0], [3.0, 4.0], [0.0, 2.0]))
+  found = server_correction._describe_updates(of_round)
+  found.update(server_correction._describe_drift(of_round, g_bar, theta, {'h': h}))
+  wanted = {'update_norm_mean': 4, 'update_norm_std': 6**0.5, 'non_finite_clients': 1}
+  wanted |= {'update_spread': 4, 'aggregate_norm': 3, 'theta_norm': 5, 'h_norm': 2}
+  wanted |= {'h_i_norm_mean': 3, 'first_time_clients': 2}
+  assert {name: float(value) for name, value in found.items()} == pytest.approx(wanted)
+  cosines = [server_correction._cosine(each, theta) for each in (g_bar, (), (tf.zeros([2]),))]
+  np.testing.assert_allclose(cosines, [0.6, 0, 0], rtol=1e-6)
 
 
 @pytest.mark.parametrize(('value', 'used'), [(0.5, 0), (np.nan, 2), (np.inf, 2)])

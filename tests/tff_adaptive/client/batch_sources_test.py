@@ -39,6 +39,8 @@ def test_the_full_gradient_is_the_mean_over_all_examples(n):
   expected = oracle.gradient(small_problem.theta_0().astype(np.float64), x, y)
   np.testing.assert_allclose(found / (n if parts else 1), expected, atol=1e-6)
   assert float(source.count_examples()) == n
+  counted = source.run(lambda state, local: state + 1, tf.constant(0))
+  assert [int(value) for value in counted] == [-(-n // 20), -(-n // 20), n]
 
 
 @pytest.mark.parametrize('labels', [3, 5])

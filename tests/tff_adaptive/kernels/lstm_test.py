@@ -82,9 +82,7 @@ def test_gates_far_from_zero_are_exact_and_nothing_overflows():
   gate = 1 / (1 + np.exp(-z.astype(np.float64)))
   exact = gate * np.tanh(gate * np.tanh(z.astype(np.float64)))
   np.testing.assert_allclose(h, exact, rtol=1e-6, atol=1e-37)
-
-
-def test_what_is_not_a_number_stays_none_and_infinities_are_limits():
+  # What is not a number stays none, and infinities are limits.
   h = _one_step(np.array([np.inf, -np.inf, np.nan], np.float32))
   np.testing.assert_allclose(h, [np.tanh(1), 0, np.nan], rtol=1e-6, atol=1e-37)
   others = np.array([0x7FC00001, 0x7FFFFFFF, 0xFFC001FF, 0x7F800001], np.uint32)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive.models import keras_model
+from tff_adaptive.models import keras_model, model as model_lib
 
 keras = tf.keras
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -93,6 +93,7 @@ def test_dropout_is_that_of_a_model_written_by_hand(noise_shape, columns):
   model = models.from_keras(with_layers(layer), LOSS)
   kernel, bias = model.initial_weights[0]
   mask = models.dropout(tf.ones([len(inputs()), columns]), 0.4, SEED, salt=1)
+  assert len({row.tobytes() for row in mask.numpy()}) > 1
   wanted = mask * inputs() @ kernel + bias
   np.testing.assert_allclose(model.forward((kernel, bias), inputs(), True, SEED), wanted, 1e-5)
   with pytest.raises(ValueError, match=r'\(float32\), its weights are float64: leave mixed'):
@@ -118,6 +119,7 @@ def test_two_dropout_layers_and_two_calls_of_one_draw_different_masks():
   masks = model.forward(weights, tf.ones([1, 50]), True, SEED).numpy().reshape(3, 50)
   assert set(masks.ravel()) == {0.0, 2.0}
   assert len({mask.tobytes() for mask in masks}) == 3
+  assert len({int(model_lib.salted((3, 4), salt)[1]) for salt in range(50)}) == 50
 
 
 def test_regularizers_become_the_penalty():
@@ -133,8 +135,9 @@ def test_regularizers_become_the_penalty():
 
 def test_batch_normalization_warns_and_treats_examples_alone():
   build = with_layers((keras.layers.BatchNormalization, {}))
-  with pytest.warns(UserWarning, match='GroupNormalization or LayerNormalization instead'):
+  with pytest.warns(UserWarning, match='GroupNormalization or LayerNormalization') as warned:
     model = models.from_keras(build, LOSS)
+  assert __file__ in [warning.filename for warning in warned]
   assert model.weight_names[:2] == ('batch_normalization/gamma', 'batch_normalization/beta')
   x, weights = inputs(), model.initial_weights[0]
   trained = model.forward(weights, x, True, SEED)

@@ -49,8 +49,11 @@ def test_an_exported_model_takes_its_inputs_as_they_are():
   assert layer(tf.constant([1 / 3], tf.float64)).dtype == tf.float64
 
 
-def test_nothing_is_overwritten_and_nothing_half_written(tmp_path):
-  model = by_hand()
+def test_nothing_is_overwritten_and_nothing_half_written(tmp_path, monkeypatch):
+  model, gone = by_hand(), tmp_path / 'gone'
+  gone.mkdir()
+  monkeypatch.chdir(gone)
+  gone.rmdir()  # It is written beside its path, and not here.
   path = str(tmp_path / 'model')
   models.save(model, model.initial_weights[0], path, 'npz')
   for weights, file_format, message in (

@@ -61,7 +61,7 @@ class RayPool:
       self._remote[function] = ray.remote(
         num_cpus=settings.cpus,
         num_gpus=settings.gpus,
-        memory=settings.memory or 0,  # With 0 Ray reserves none.
+        memory=settings.memory,  # With 0 Ray reserves none.
         num_returns=3 if function is ray_worker.train else 1,
         max_retries=_RETRIES,
         max_calls=0,  # Never ends a worker, not even one with a GPU: it has traced the stage.

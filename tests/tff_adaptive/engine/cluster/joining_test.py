@@ -1,6 +1,7 @@
 """What a program does at signals is its own while Ray begins; no address is waited for in vain."""
 
 import io
+import os
 import signal
 import socket
 import sys
@@ -40,7 +41,8 @@ def test_a_local_cluster_is_on_loopback_and_its_watchdog_holds_nothing_open(monk
 
 
 def test_the_processes_of_a_cluster_are_killed_until_none_is_found(monkeypatch, tmp_path):
-  folder, killed = str(tmp_path / 'gone'), []  # Nothing to remove.
+  folder, killed = str(tmp_path / 'made'), []
+  os.mkdir(folder)
 
   def process(mark):
     environ, kill = (lambda: {joining._MARK: mark}), (lambda: killed.append(mark))
@@ -49,10 +51,10 @@ def test_the_processes_of_a_cluster_are_killed_until_none_is_found(monkeypatch, 
   mine, other = process(folder), process('/tmp/another')
   looks = iter([[mine, other, mine], [other], [other], [mine], [other], [], []])
   monkeypatch.setattr(joining.psutil, 'process_iter', lambda: next(looks))
-  monkeypatch.setattr(sys, 'stdin', io.StringIO())
+  monkeypatch.setattr(sys, 'stdin', io.StringIO('open'))
   monkeypatch.setattr(joining.time, 'sleep', lambda seconds: None)
   joining.watch(folder)
-  assert killed == [folder] * 3
+  assert (killed, sys.stdin.read(), os.listdir(tmp_path)) == ([folder] * 3, '', [])
   assert not list(looks)
 
 

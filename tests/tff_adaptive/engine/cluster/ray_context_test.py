@@ -198,20 +198,6 @@ def test_a_stopped_workers_subround_is_given_to_another(ray_workers, tmp_path, m
   assert re.search(rf'\) on ({nodes}): \d+ s so far; another worker does the same$', late[0])
 
 
-def _resources(unused):
-  """What Ray keeps for the worker that calls it."""
-  return ray.get_runtime_context().get_assigned_resources()
-
-
-def test_workers_have_the_memory_that_is_asked_for(ray_nodes):
-  del ray_nodes
-  ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-  has = min(node['Resources']['memory'] for node in ray.nodes() if 'CPU' in node['Resources'])
-  context = engine.RayContext('auto', patience=1000.0, memory_per_worker=0.6 * has / 1e9)
-  assert context.workers == 2
-  assert context.each(_resources, [0]) == [{'CPU': 1, 'memory': pytest.approx(0.6 * has)}]
-
-
 def test_a_node_that_ends_workers_for_want_of_memory_is_left_out(ray_nodes, ray_workers, ray_lines):
   """Ray itself ends them there, as soon as they have a task; it does not try the last one again."""
   cluster, _ = ray_nodes

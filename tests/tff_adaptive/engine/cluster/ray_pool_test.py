@@ -84,13 +84,16 @@ def _waits(pool, monkeypatch, *answers):
   return left
 
 
-def test_what_was_done_again_is_said_and_a_worker_of_other_versions_is_refused(pool):
+def test_what_was_done_again_is_said_and_a_worker_of_other_versions_is_refused(pool, monkeypatch):
   call = ray_round.Call((1, 0), range(2, 4), None, 0.0)
   pool.note(call, ray_worker.Info(1, 'process 5', ray_worker.versions(), 1.0))
   assert pool.lines == ['Round 7: a worker was lost; process 5 did subrounds 3 to 4 again (try 2)']
   assert (pool.counters, pool._longest) == ({'subrounds_retried': 2}, [0.0, 1000.0])
   with pytest.raises(errors.WorkerError, match=r'process 5 has TFF 0\.1; here are .*: install'):
     pool.note(call, ray_worker.Info(0, 'process 5', 'TFF 0.1', 1.0))
+  ended = types.SimpleNamespace(run=lambda: pool._longest)
+  monkeypatch.setattr(ray_round, 'Round', lambda *unused: ended)
+  assert [pool.run(None), pool.run(None)] == [[1000.0, 0.0], [0.0, 0.0]]
 
 
 def test_a_worker_that_never_answers_is_given_up_and_said(pool, monkeypatch):
@@ -124,8 +127,10 @@ def test_an_error_of_rays_while_a_worker_is_waited_for_means_that_workers_are_lo
   def look():
     raise ray.exceptions.RpcError('the head does not answer')
 
-  _waits(pool, monkeypatch, 0)
   pool._look = look
+  _waits(pool, monkeypatch, 1)
+  assert pool.each(None, [5]) == [5]  # Nobody is waited for.
+  _waits(pool, monkeypatch, 0)
   with pytest.raises(errors.WorkersLost, match='the head does not answer'):
     pool.each(None, [5])
 
@@ -134,7 +139,8 @@ def test_an_error_of_rays_while_a_worker_is_waited_for_means_that_workers_are_lo
 def test_a_node_whose_worker_does_not_answer_is_named_while_it_is_waited_for(
   pool, monkeypatch, waits
 ):
-  left = _waits(pool, monkeypatch, *waits)
+  left, rooms, pool._rooms = _waits(pool, monkeypatch, *waits), pool._rooms, {}
+  pool._look = lambda: setattr(pool, '_rooms', rooms)
   assert pool.on_each_node(None, 'x') == [('10.0.0.2', 'x')]
   said = ['Round 7: waiting for a worker of node 10.0.0.2: is it stopped, or busy?']
   assert pool.lines == (said if len(waits) > 3 else [])

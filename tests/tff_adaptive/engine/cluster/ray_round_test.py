@@ -17,15 +17,18 @@ ray = pytest.importorskip('ray')
 
 def test_workers_that_this_process_plays_train_merge_and_store(graph, monkeypatch):
   """What Ray would send is passed on as it is. A worker takes two of a node's three processors."""
-  seen, nodes = [], ['a' * 56, 'b' * 56]
+  seen, nodes, room = [], ['a' * 56, 'b' * 56], {'CPU': 3.0, 'memory': 9.0}
+
+  def named(name='', scheduling_strategy=None, **_):
+    return name or (scheduling_strategy.node_id, scheduling_strategy.soft)
 
   def remote(function, asked):
     seen.append((function.__name__, *asked.values()))
     made = types.SimpleNamespace(remote=function)
-    made.options = lambda name='', **_: seen.append(name) or made
+    made.options = lambda **options: seen.append(named(**options)) or made
     return made
 
-  about = dict(Alive=True, Resources={'CPU': 3.0}, NodeManagerAddress='10.0.0.2', NodeManagerPort=5)
+  about = dict(Alive=True, Resources=room, NodeManagerAddress='10.0.0.2', NodeManagerPort=5)
   here = types.SimpleNamespace(get_node_id=lambda: nodes[0], gcs_address='head:1')
   for place, name, played in (
     *((ray, name, lambda value: value) for name in ('put', 'get')),
@@ -40,9 +43,9 @@ def test_workers_that_this_process_plays_train_merge_and_store(graph, monkeypatc
     *((ray_pool, '_CALL_SECONDS', 0.0), (ray_pool, '_LOOK_SECONDS', np.inf)),  # However busy.
   ):
     monkeypatch.setattr(place, name, played)
-  pool = ray_pool.RayPool(None, ray_worker.Settings(2), 60.0)
+  pool = ray_pool.RayPool(None, ray_worker.Settings(2, 0, 7), 60.0)
   functions = [('train', 3), ('merge', 1), ('warm_up', 1), ('call', 1)]
-  assert seen == [*((name, 2, 0, 0, count, 3, 0) for name, count in functions), *2 * ['begins']]
+  assert seen == [*((name, 2, 0, 7, count, 3, 0) for name, count in functions), *2 * ['begins']]
   context = subrounds.SubroundContext(5, server=graph, train=pool.run)
   total, doubled = context.invoke(on_ray.double_and_sum(), [1, 2, 3, 4, 5, 6])
   assert (total, list(doubled)) == (42, [2, 4, 6, 8, 10, 12])
@@ -61,7 +64,7 @@ def test_workers_that_this_process_plays_train_merge_and_store(graph, monkeypatc
   pool._look()
   changes = [('bbbbbb', 'is lost; 2 with room left'), ('cccccc', 'has joined; 2 with room')]
   assert lines == [f'Node 10.0.0.2 ({node}) {what}' for node, what in changes]
-  assert seen[-4:] == ['head:1', '10.0.0.2:5', '', 'begins']
+  assert seen[-4:] == ['head:1', '10.0.0.2:5', (nodes[1], False), 'begins']
 
 
 def _of_clients(*keys):
@@ -93,8 +96,14 @@ def test_a_late_call_is_given_again_and_given_up_at_last(monkeypatch):
   assert a_round._pool.lines == [
     'subround 1 (clients ann, bob) on ac: 60 s so far; another worker does the same'
   ]
-  (again,) = a_round.submitted
-  assert (call.is_late, again.is_late, again.copies, again.began) == (True, False, 1, 65.0)
+  (again,), number = a_round.submitted, a_round._pool.counters['subrounds_retried']
+  assert (call.is_late, again.is_late, again.copies, again.began, number) == (
+    True,
+    False,
+    1,
+    65.0,
+    1,
+  )
   again.copies = 4
   expected = r'\(clients ann, bob\) has not ended in any of 5 workers on ac'
   with pytest.raises(errors.WorkersLost, match=expected):
@@ -133,8 +142,8 @@ def test_a_call_that_memory_ended_is_given_again_and_of_copies_the_first_result_
   pool.note_pace.assert_called_once_with('key', 1.5)
 
 
-def _merging(get):
-  """A round of four trained subrounds whose sums are merged; its pool has `get`."""
+def _merging(get, said):
+  """A round of four trained subrounds whose sums are merged; its pool has `get`, and says."""
   a_round = object.__new__(ray_round.Round)
   stage = types.SimpleNamespace(num_aggregates=1, merged=lambda one, other: f'({one}{other})')
   a_round._workload = types.SimpleNamespace(stage=stage)
@@ -142,8 +151,8 @@ def _merging(get):
   a_round._trained_sums = {(0, i): np.array(name) for i, name in enumerate('abcd')}
   a_round._pool = types.SimpleNamespace(
     get=get,
-    say=lambda text: None,
-    leave_out=lambda error, then: False,
+    say=said.append,
+    leave_out=lambda error, then: said.append(then),
     late_after=lambda: 60.0,
     counters={'bytes_from_workers': 0},
   )
@@ -155,7 +164,7 @@ def _merging(get):
 
 @pytest.mark.parametrize('error', [ray.exceptions.GetTimeoutError, ray.exceptions.OutOfMemoryError])
 def test_merges_that_no_worker_ends_or_has_memory_for_are_done_here(error):
-  waited = []
+  waited, said = [], []
 
   def get(references, most, what):
     waited.append(most)
@@ -163,5 +172,6 @@ def test_merges_that_no_worker_ends_or_has_memory_for_are_done_here(error):
       raise error('late')
     return references
 
-  assert _merging(get)._merged() == '((ab)(cd))'
+  assert _merging(get, said)._merged() == '((ab)(cd))'
   assert waited == [60.0, np.inf]
+  assert [str(text)[:20] for text in said] == ['sums are merged here']

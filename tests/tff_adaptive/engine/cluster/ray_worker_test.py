@@ -20,7 +20,8 @@ def test_a_worker_shares_gpus_or_is_kept_off_them(settings, device, monkeypatch)
   names = ('NUM_INTRAOP_THREADS', 'NUM_INTEROP_THREADS', 'FORCE_GPU_ALLOW_GROWTH')
   for name in (*names, 'CPP_MIN_LOG_LEVEL'):
     monkeypatch.setenv(f'TF_{name}', '')  # What it sets ends with the test.
-  monkeypatch.delenv('TF_FORCE_GPU_ALLOW_GROWTH')
+  for name in ('FORCE_GPU_ALLOW_GROWTH', 'CPP_MIN_LOG_LEVEL'):
+    monkeypatch.delenv(f'TF_{name}')
   made = ray_worker._engine.__wrapped__(settings)
   assert (made['parallel_clients'], made['device']) == (settings.cpus, device)
   is_cpu = device == 'cpu'
@@ -28,7 +29,8 @@ def test_a_worker_shares_gpus_or_is_kept_off_them(settings, device, monkeypatch)
   assert ('TF_FORCE_GPU_ALLOW_GROWTH' in os.environ) != is_cpu
   # A thread a client.
   assert os.environ['TF_NUM_INTEROP_THREADS'] == ('3' if is_cpu else '')
-  assert os.environ['TF_NUM_INTRAOP_THREADS'] == '1'
+  found = [os.environ[f'TF_{name}'] for name in ('NUM_INTRAOP_THREADS', 'CPP_MIN_LOG_LEVEL')]
+  assert found == ['1', '2']
 
 
 class _Source:

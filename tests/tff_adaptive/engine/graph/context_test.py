@@ -134,14 +134,11 @@ def node(*deps, placement=tff.CLIENTS, free=False):
   return nodes.Node(placement, FLOAT, list(deps), None, 0, free)
 
 
-def test_a_long_chain_is_no_recursion():
+def test_a_long_chain_is_no_recursion_and_only_parameters_and_messages_are_free():
   chain = [node()]
   for _ in range(3000):
     chain.append(node(chain[-1]))
   assert nodes.reachable([chain[-1]]) == chain
-
-
-def test_only_parameters_and_messages_are_free():
   parameter = node(free=True)
   computed = node(parameter)
   assert nodes.is_free(parameter)

@@ -54,6 +54,9 @@ def test_results_are_read_only_and_go_back(graph):
   with pytest.raises(ValueError, match='read-only'):
     first += 1
   np.testing.assert_array_equal(engines.run(graph, identity, first[1:]), [[1, 1, 1]])
+  shift = computations.mapped(lambda d: d.map(lambda x: x + 1), NUMBERS)
+  once = engines.run(graph, shift, [[1, 2], []])
+  assert [list(s) for s in engines.run(graph, shift, once)] == [[3, 4], []]
 
 
 def test_results_are_tensors_for_who_asks_for_them(graph):
@@ -64,12 +67,6 @@ def test_results_are_tensors_for_who_asks_for_them(graph):
   assert all(map(tf.is_tensor, (value, *rows)))
   with pytest.raises(ValueError, match=r"results is 'keras'; it must be 'numpy' or 'tensors'"):
     engine.GraphContext(results='keras')
-
-
-def test_sequences_as_results_go_back(graph):
-  shift = computations.mapped(lambda d: d.map(lambda x: x + 1), NUMBERS)
-  once = engines.run(graph, shift, [[1, 2], []])
-  assert [list(s) for s in engines.run(graph, shift, once)] == [[3, 4], []]
 
 
 @attrs.define
