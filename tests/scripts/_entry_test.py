@@ -94,22 +94,8 @@ def test_ctrl_c_while_a_command_imports_tensorflow_ends_in_one_line(tmp_path):
   assert not (tmp_path / 'run').exists()
 
 
-@pytest.mark.parametrize('module', _entry.NAMES)
-def test_an_installed_command_names_itself(module, monkeypatch, capsys):
-  monkeypatch.setattr(_entry, 'started_as', None)
-  monkeypatch.setattr(_entry, 'begin', lambda: None)
-  name = _entry.NAMES[module]
-  monkeypatch.setattr(sys, 'argv', [f'/usr/bin/{name}', '--help'])
-  assert getattr(_entry, module)() == 0
-  shown = capsys.readouterr().out
-  assert f'usage: {name} ' in shown
-  assert [m for m in _entry.NAMES if f'scripts/{m}.py' in shown] == []  # Of a checkout.
-  monkeypatch.setattr(sys, 'argv', [f'/usr/bin/{name}', '--nothing=1'])
-  assert getattr(_entry, module)() == 2
-  assert capsys.readouterr().err.startswith(f'{name}: ')
-
-
 def test_pip_installs_these_names():
   text = (pathlib.Path(_entry.__file__).parents[1] / 'setup.py').read_text(encoding='utf-8')
   found = dict(re.findall(r"'(tff-adaptive-[\w-]+)=tff_adaptive_scripts\._entry:(\w+)'", text))
   assert found == {name: module for module, name in _entry.NAMES.items()}
+  assert not hasattr(_entry, 'study')  # Nothing else is a command.

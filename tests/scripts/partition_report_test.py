@@ -27,6 +27,7 @@ def test_partition_report_of_classes_and_of_numbers(tmp_path, capsys):
     ('--task_option=alpha=0', 'new/digits', 'alpha is 0'),
     ('--task_option=alpha=1', 'new/', 'new/ is a folder: name'),
     ('--seed=-1', 'new/digits', '--seed must be'),
+    ('--clients=0', 'new/digits', '--clients must be'),
   ],
 )
 def test_what_is_refused_leaves_nothing_behind(tmp_path, capsys, flag, output, words):
@@ -38,7 +39,7 @@ def test_what_is_refused_leaves_nothing_behind(tmp_path, capsys, flag, output, w
   assert not list(tmp_path.iterdir())
 
 
-def test_classes_have_their_names():
+def test_classes_have_their_names_and_those_of_others_are_no_html(monkeypatch):
   labels = ['dog', 'cat', 'cat', 'cat']
   task = tasks.from_arrays(
     np.eye(4), labels, [1, 1, 2, 2], validation_by='examples', validation=0.5
@@ -46,9 +47,8 @@ def test_classes_have_their_names():
   text, counts, names = partition_report.describe(task)
   assert names == ['cat', 'dog']
   assert f'cat: {counts[:, 0].sum()}, dog: {counts[:, 1].sum()} |' in text
-
-
-def test_names_of_others_are_no_html():
+  monkeypatch.setattr(partition_report, '_MOST', 1)  # Of many classes some are shown.
+  assert f'cat: {counts[:, 0].sum()} and 1 more |' in partition_report.describe(task)[0]
   task = dataclasses.replace(tasks.load('least_squares'), name='<b>\rx', source='<img>')
   text = partition_report.describe(task)[0]
   assert '<' not in text

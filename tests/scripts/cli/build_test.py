@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 from scripts.cli import build as build_lib, flags, resolve
-from scripts.cli.groups import runtime
+from scripts.cli.groups import evaluation, output, runtime
+from tff_adaptive import population
 from tff_adaptive.client import batching
 
 
@@ -53,7 +54,7 @@ def test_servers_take_their_own_options(built):
   assert 'beta2' not in adagrad
 
 
-def test_what_clients_do_is_passed_on(built):
+def test_what_clients_do_and_schedules_are_passed_on(built):
   flags = '--client_epochs=3 --batch_size=0 --fill_last_batch --weight_decay=0.1'
   flags += ' --synchrony=buffered --concurrency=9 --mixing'
   seen = built(*flags.split(), '--clip_norm=5', '--seed=9', '--xla', '--client_weighting=uniform')
@@ -64,6 +65,13 @@ def test_what_clients_do_is_passed_on(built):
   assert seen['client_weighting'] == 'uniform'
   for task, weighting in (('digits', 'examples'), ('shakespeare', 'client_weight')):
     assert built(f'--task={task}')['client_weighting'] == weighting
+  client = '--client_learning_rate=0.4 --client_schedule=exp_decay'
+  client += ' --client_schedule_option=factor=0.5 --client_schedule_option=every=10'
+  server = '--server_learning_rate=0.2 --server_schedule_option=warmup_rounds=4'
+  seen = built(*client.split(), *server.split())
+  assert [seen['client_learning_rate'](t) for t in (0, 9, 10)] == [0.4, 0.4, 0.2]
+  _, schedule, _ = seen['server']
+  assert [schedule(t) for t in (0, 7)] == pytest.approx([0.05, 0.2])
 
 
 def test_the_client_optimizer_and_local_steps_are_passed_on(built, tmp_path):
@@ -87,16 +95,6 @@ def test_the_client_optimizer_and_local_steps_are_passed_on(built, tmp_path):
   assert built('--algorithm=fed_avg', *server.split())['server'][2] == {'momentum': 0.3}
 
 
-def test_schedules_are_passed_on(built):
-  client = '--client_learning_rate=0.4 --client_schedule=exp_decay'
-  client += ' --client_schedule_option=factor=0.5 --client_schedule_option=every=10'
-  server = '--server_learning_rate=0.2 --server_schedule_option=warmup_rounds=4'
-  seen = built(*client.split(), *server.split())
-  assert [seen['client_learning_rate'](t) for t in (0, 9, 10)] == [0.4, 0.4, 0.2]
-  _, schedule, _ = seen['server']
-  assert [schedule(t) for t in (0, 7)] == pytest.approx([0.05, 0.2])
-
-
 def test_corrections_take_any_server_and_their_own_options(built):
   seen = built('--algorithm=ada_best', '--server_optimizer=adam', '--beta_decay=0.9', '--tau=0.1')
   assert (seen['name'], seen['server'][:2]) == ('ada_best', ('adam', 0.01))
@@ -117,20 +115,32 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   monkeypatch.setattr(
     build_lib, 'build_process', lambda *given: seen.update(built=given) or process
   )
+  monkeypatch.setattr(output.Output, 'build', lambda self, *given: [given])
+  monkeypatch.setattr(evaluation.ClientEvaluation, 'build', lambda self, *given: given)
   monkeypatch.setattr(build_lib.tasks, 'load', lambda name, **more: seen.update(more) or task)
   monkeypatch.setattr(build_lib.capacity, 'plan', lambda *given, **more: f'{given[:3]} {more}')
   settings = resolve.resolve(
     **dict(task='least_squares', participation=0.3, rounds=3, rounds_per_checkpoint=2, seed=5),
     **dict(output_dir=f'{tmp_path}/run', data_dir=str(tmp_path), heldout_clients=0.2),
     **dict(aggregator='dp_tree', aggregator_option=['noise_multiplier=5'], batch_size=7),
+    engine='native',
   )
   found = build_lib.prepare(settings, ['command'])
-  (own, *_, private, versions), config = seen.pop('built'), found['config']
+  (own, _, model, private, versions), config = seen.pop('built'), found['config']
   assert seen == {'is_compiled': False, 'data_dir': str(tmp_path), 'seed': 5}
   assert (own.training.clients_per_round, private.delta, versions) == (2, 7**-1.1, 0)
   assert (config.clients_per_round, config.metric, config.population) == (2, 'loss', None)
   assert (config.cost_model.batch_size, config.cost_model.epochs) == (7, 10)
   assert (found['settings'].command, found['settings'].metric) == (['command'], 'loss')
-  data, room, noise = capsys.readouterr().err.splitlines()
+  assert found['callbacks'][0] == (found['run_id'], found['settings'].settings)
+  assert found['client_evaluation'][::2] == (own, model)
+  data, risk, room, noise = capsys.readouterr().err.splitlines()
+  assert 'listens on all network interfaces' in risk
   assert data.endswith('; 7 clients, 140 examples')
   assert (room, noise[:18]) == ("(6, 8, 'memory') {'num_staged': 4}", 'Noise multiplier 5')
+  given = resolve.resolve(task='least_squares', synchrony='buffered', concurrency=9, local_steps=5)
+  config = build_lib._training_config(given, task, model)
+  assert (config.synchrony, config.population) == (given.synchrony.build(), population.Population())
+  assert config.cost_model.fixed_steps == 5
+  with pytest.raises(ValueError, match='tokens: the task least_squares has no client_weight'):
+    build_lib._check_data(resolve.resolve(task='shakespeare', clients_per_round=2), task)

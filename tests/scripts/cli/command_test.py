@@ -15,7 +15,7 @@ from scripts.cli import command, flags as flags_lib, resolve
 from tff_adaptive.runs.errors import SaveError, saving
 
 _FOLDER = os.path.dirname(scripts.__file__)
-_WITH = 'import sys; sys.version_info = {}; import _as_file'
+_OTHERS = [f'import sys; sys.version_info = {v}; import _as_file' for v in ((3, 9), (3, 12))]
 
 
 def _from_full_disk():
@@ -105,6 +105,21 @@ def test_where_files_are_to_be_written_is_checked_and_made_ready(tmp_path):
   assert os.listdir(tmp_path) == ['new']
 
 
+@pytest.mark.parametrize('module', _entry.NAMES)
+def test_an_installed_command_names_itself(module, monkeypatch, capsys):
+  monkeypatch.setattr(_entry, 'started_as', None)
+  monkeypatch.setattr(_entry, 'begin', lambda: None)
+  name = _entry.NAMES[module]
+  monkeypatch.setattr(sys, 'argv', [f'/usr/bin/{name}', '--help'])
+  assert getattr(_entry, module)() == 0
+  shown = capsys.readouterr().out
+  assert f'usage: {name} ' in shown
+  assert [m for m in _entry.NAMES if f'scripts/{m}.py' in shown] == []  # Of a checkout.
+  monkeypatch.setattr(sys, 'argv', [f'/usr/bin/{name}', '--nothing=1'])
+  assert getattr(_entry, module)() == 2
+  assert capsys.readouterr().err.startswith(f'{name}: ')
+
+
 @pytest.mark.parametrize('name', _entry.NAMES)
 def test_every_command_runs_as_a_file_from_anywhere(name, tmp_path):
   flag = os.fsencode('--no\x1bsuch') + b'\xff'
@@ -117,7 +132,7 @@ def test_every_command_runs_as_a_file_from_anywhere(name, tmp_path):
   assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize('arguments', [['-S', 'train.py'], ['-c', _WITH.format((3, 9))]])
+@pytest.mark.parametrize('arguments', [['-S', 'train.py'], *(['-c', code] for code in _OTHERS)])
 def test_outside_of_the_environment_a_command_says_how_to_make_it(arguments):
   done = subprocess.run([sys.executable, *arguments], cwd=_FOLDER, env={}, capture_output=True)
   assert done.returncode == 2

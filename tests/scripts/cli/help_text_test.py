@@ -41,10 +41,7 @@ def test_a_section_of_the_help_is_shown_alone(capsys):
   assert '--help=lr: no section has this word; give a word of: Tasks; Algorithms' in error
   for flag in flags.table():
     assert f'; {flag.group}' in error
-
-
-def test_a_flag_with_a_default_of_the_task_says_so():
   help_texts = {flag.name: flag.help for flag in flags.table()}
   brought = {key for name in catalog.names() for key in catalog.sizes(name)}
   for name in brought | {'client_learning_rate', 'server_learning_rate', 'tau'}:
-    assert 'Default' in help_texts[name], name
+    assert 'Default' in help_texts[name], name  # The task's.

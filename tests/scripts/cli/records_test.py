@@ -15,13 +15,16 @@ def _config(of):
   return run_folders.config(of.settings, files=of.files)
 
 
-def test_what_changes_no_number_may_change():
+def test_what_changes_no_number_may_change_and_paths_are_absolute(tmp_path, monkeypatch):
   before = _config(record(rounds=10))
   assert record(rounds=20, output_dir='x', parallel_clients=2).refused_changes(before) == []
   assert record(tau=0.5, seed=3).refused_changes(before) == [
     '--seed was 0 and is now 3',
     '--tau was 0.001 and is now 0.5',
   ]
+  monkeypatch.chdir(tmp_path)
+  now = record(task='emnist_cr', data_dir='data')
+  assert now.settings['data_dir'] == str(tmp_path / 'data')
 
 
 def test_a_run_may_begin_on_a_cluster_and_go_on_without_one_and_the_reverse():
@@ -35,12 +38,6 @@ def test_a_run_may_begin_on_a_cluster_and_go_on_without_one_and_the_reverse():
   assert text == (
     '--subrounds was 4 and is now None (a run keeps its subrounds, with --ray and without)'
   )
-
-
-def test_the_folder_of_data_is_recorded_absolute(tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  now = record(task='emnist_cr', data_dir='data')
-  assert now.settings['data_dir'] == str(tmp_path / 'data')
 
 
 def test_folders_that_cannot_be_used_are_refused_and_not_made(tmp_path):

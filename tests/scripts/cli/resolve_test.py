@@ -76,7 +76,7 @@ def test_an_algorithms_name_stands_for_what_clients_do():
   assert settings.what.client_values == dict(beta1=0.9, beta2=0.95, tau=1e-8, decay=0.5)
 
 
-def test_a_tasks_own_local_steps_give_way_to_epochs():
+def test_local_steps_of_a_task_or_of_scaffnew_which_draws_them_give_way_to_epochs():
   def steps(**given):
     own = resolve_lib.resolve(task='fed_heart', **given).training
     return own.local_steps, own.client_epochs, bool(own.continue_batches)
@@ -86,8 +86,6 @@ def test_a_tasks_own_local_steps_give_way_to_epochs():
   assert steps(client_epochs=2) == (None, 2, False)
   assert steps(with_replacement=True) == steps(batch_size=0) == (100, None, False)
 
-
-def test_scaffnew_has_all_clients_and_a_random_number_of_steps_unless_passes_are_given():
   def how(**given):
     found = resolve_lib.resolve(algorithm='scaffnew', **given).training
     return found.cohort(60), found.local_steps, found.random_local_steps, found.client_epochs

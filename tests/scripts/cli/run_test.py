@@ -9,10 +9,11 @@ import types
 import pytest
 
 from scripts import train
-from scripts.cli import build, run
+from scripts.cli import build, resolve, run
 from tests.helpers import fakes
 from tff_adaptive import engine, runs, training
 from tff_adaptive.population import rounds
+from tff_adaptive_tasks import errors
 
 FLAGS = (
   *('--task=digits', '--algorithm=scaffold', '--rounds_per_evaluation=1'),
@@ -97,9 +98,13 @@ def test_what_fails_while_a_run_goes_on_is_no_bad_input(
       callback.begin(training.RunInfo(str(tmp_path), 1, 9, print))
     raise error
 
+  seen = []
+  for name in ('remember_workers', 'reap_workers'):
+    monkeypatch.setattr(engine, name, lambda n=name: seen.append(n))
   monkeypatch.setattr(*((build, 'prepare') if has_begun is None else (training, 'train')), fail)
   assert _train(tmp_path, '--task=least_squares') == code
   assert str(error) in capfd.readouterr().err
+  assert seen == ['remember_workers', 'reap_workers'][: 1 if has_begun is None else 2]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +116,7 @@ def test_what_fails_while_a_run_goes_on_is_no_bad_input(
     ({'ends_without_update': True, 'is_begun': True}, 0, 'The same command goes on from here.\n'),
     ({'population': {'first_time': 1200}}, 0, 'clients that were drawn: first time 1,200.\n'),
     ({'non_finite_clients': 2}, 0, '2 client updates not finite: left out.\n'),
+    ({'rounds': 120}, 0, ' mean of the last 100 rounds (1 evaluation)\n'),
   ],
 )
 def test_the_end_of_a_run_is_shown_and_judged(monkeypatch, tmp_path, capsys, more, code, words):
@@ -119,13 +125,26 @@ def test_the_end_of_a_run_is_shown_and_judged(monkeypatch, tmp_path, capsys, mor
   summary['last'] = {'train_loss': math.inf, 'validation_loss': 0.5, 'h_norm': 1.0}
   summary |= {'mean_last_100_rounds': {'validation_loss': 0.75}, **more}
   result = types.SimpleNamespace(is_complete='is_begun' not in more, summary=summary)
-  monkeypatch.setattr(build, 'prepare', lambda *unused: {'callbacks': []})
+  lines = []
+  monkeypatch.setattr(build, 'prepare', lambda _, line: lines.append(line) or {'callbacks': []})
   monkeypatch.setattr(training, 'train', lambda **unused: result)
   assert _train(tmp_path, '--task=least_squares') == code
   out, err = capsys.readouterr()
   assert words in out + err
   assert re.search(r'\ntrain_loss +inf *\nvalidation_loss +0\.5000 +0\.7500 *\n', out)
   assert out.count('\n') == 5 + (out.endswith(words) or 'test' in more)
+  run.run(resolve.resolve(task='least_squares', output_dir=str(tmp_path)))
+  assert lines == [['train.py', '--task=least_squares', f'--output_dir={tmp_path}']] * 2
+
+
+def test_an_error_that_says_enough_is_not_explained():
+  source = types.SimpleNamespace(path='a.py')
+  what = types.SimpleNamespace(sources=lambda: {'task': source}, task='a')
+  settings = types.SimpleNamespace(what=what)
+  for error in (ValueError('no'), errors.DataError('in user code')):
+    assert run._explained(settings, error) is None
+  for error in (ValueError('in user code'), KeyError('no')):
+    assert run._explained(settings, error).startswith('--task=a cannot be used: ')
 
 
 def _of_fakes(folder, until=None):

@@ -10,13 +10,9 @@ def _labels(axes, given=()):
   return [search_space.label(point) for point in Space(axes, dict(given)).points()]
 
 
-def test_the_last_flag_varies_fastest():
-  assert _labels({'seed': ['0', '1'], 'tau': ['1', '2']}) == [
-    *('seed=0,tau=1', 'seed=0,tau=2', 'seed=1,tau=1', 'seed=1,tau=2')
-  ]
-
-
-def test_a_hyperparameter_counts_where_the_registry_has_it():
+def test_a_hyperparameter_counts_where_the_registry_has_it_and_the_last_flag_varies_fastest():
+  of_both = ['seed=0,tau=1', 'seed=0,tau=2', 'seed=1,tau=1', 'seed=1,tau=2']
+  assert _labels({'seed': ['0', '1'], 'tau': ['1', '2']}) == of_both
   axes = {'algorithm': ['fed_avg', 'fed_adam', 'ada_best'], 'tau': ['1', '2'], 'mu': ['3', '4']}
   assert _labels(axes) == [
     'algorithm=fed_avg',
@@ -36,10 +32,15 @@ def test_a_hyperparameter_counts_where_the_registry_has_it():
 
 def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
   given = {'tau': 0.5, 'rounds': 3, 'client_state_store': 'shards'}
-  found = Space({'algorithm': ['fed_avg', 'fed_adam', 'scaffold']}, given).grid('x')
-  assert [run.server.get('tau') for run in found] == [None, 0.5, None]
-  assert [run.clients.client_state_store for run in found] == [None, None, 'shards']
+  found = Space({'algorithm': ['fed_avg', 'fed_adam', 'diloco', 'scaffold']}, given).grid('x')
+  assert [run.server.get('tau') for run in found] == [None, 0.5, None, None]
+  assert [run.clients.client_state_store for run in found] == [None, None, *['shards'] * 2]
   assert {run.training.rounds for run in found} == {3}
+  labels = ['algorithm=fed_avg', *(f'algorithm=ada_best,tau={tau}' for tau in '12')]
+  axes = {'algorithm': ['fed_avg', 'ada_best'], 'tau': ['1', '2']}
+  assert _labels(axes, {'server_optimizer': 'yogi'}) == labels  # FedAvg has no Yogi.
+  more = Space({}, {'task_option': ['a=1']}).settings({'task_option': 'b=2'})
+  assert more.what.task_option == ('a=1', 'b=2')
 
 
 @pytest.mark.parametrize(

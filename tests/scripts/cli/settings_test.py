@@ -5,7 +5,7 @@ import importlib.util
 
 import pytest
 
-from scripts import export, partition_report, report, train_centralized
+from scripts import export, partition_report, report, sweep, train_centralized
 from scripts.cli import flags, hyperparameters, plan, resolve, search_space, settings
 from scripts.cli.groups import aggregation
 from tff_adaptive.devices import cuda
@@ -25,7 +25,7 @@ def test_a_resumed_run_may_change_what_changes_no_number():
   }
 
 
-def test_clients_stop_at_their_own_step_only_where_stragglers_do_a_part():
+def test_how_long_clients_train():
   task = type('Task', (), {'unit_starts': None})
   for more, limits in (({}, False), ({'stragglers': 'partial', 'round_deadline': 9.0}, True)):
     found = resolve.resolve(client_epochs=2, **more)
@@ -37,9 +37,6 @@ def test_clients_stop_at_their_own_step_only_where_stragglers_do_a_part():
     for epochs, how in ((None, own), (2, (None, False, False))):  # Fine-tuning has epochs.
       made = found.client_training(task, epochs).batching
       assert (made.local_steps, made.random_local_steps, made.continue_batches) == how
-
-
-def test_a_share_of_the_clients_and_local_steps_stand_for_numbers():
   found = resolve.resolve(participation=0.25, local_steps=7)
   assert (found.flat()['clients_per_round'], found.flat()['client_epochs']) == (None, None)
   assert [found.training.cohort(n) for n in (1, 60)] == [1, 15]
@@ -76,6 +73,7 @@ def test_groups_do_not_change_and_their_flags_have_a_help_and_say_what_they_may_
   assert all(kind.__dataclass_params__.frozen for kind in (*groups, *others, *values))
   fields = [field for group in groups for field in dataclasses.fields(group)]
   assert all(f.kw_only and f.metadata['help'][-1] in '.)' for f in fields)
+  assert all(field.kw_only for field in dataclasses.fields(settings.Settings))
   assert {f.name for f in fields if f.metadata['choices']} == {
     *('client_optimizer_state', 'stragglers', 'synchrony', 'staleness', 'aggregator', 'engine'),
     *('device', 'mixed_precision', 'client_state_store', 'resume_from'),
@@ -210,3 +208,5 @@ def test_what_is_not_installed_is_named_with_the_command_that_installs_it(flag, 
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(ValueError, match=rf'pip install tff-adaptive\[{extra}\]'):
     _resolved(flag)
+  with pytest.raises(ValueError, match=r'pip install tff-adaptive\[search\]'):
+    sweep._check_flags(plan.Plan(), ['seed'])

@@ -109,18 +109,13 @@ def test_a_damaged_journal_is_refused_by_its_name(tmp_path, change, message):
     study.Study(str(tmp_path), SPACE, GRID)
 
 
-def test_rungs():
-  assert plan_lib.Plan(first_rung=2).rungs(30) == [2, 6, 18, 30]
-  assert plan_lib.Plan(first_rung=2, reduction_factor=4).rungs(8) == [2, 8]
-  assert plan_lib.Plan().rungs(8) == [8]
-
-
 def test_the_lock_of_a_killed_process_is_seen_to_be_old_from_a_relative_folder(
   tmp_path, monkeypatch
 ):
   seen, symlink = [], os.symlink
 
   def link(source, target):
+    assert not os.path.lexists(target)  # Who had the lock before has released it.
     symlink(source, target)
     seen.append(os.path.exists(target))  # Optuna takes its age; False: it waits forever.
 
@@ -148,11 +143,8 @@ def test_another_search_is_refused_by_its_flags(tmp_path, of_plan, of_space, fla
   other = dataclasses.replace(DRAWN, **of_space), plan_lib.Plan(**{'search': 'tpe', **of_plan})
   with pytest.raises(ValueError, match=f'differs in {flags} give what it was, or another'):
     study.Study(str(tmp_path), *other)
-
-
-def test_where_no_trial_is_compared_before_the_table_another_metric_only_shows(tmp_path):
-  for metric in (None, 'validation_f1'):
-    study.Study(str(tmp_path), DRAWN, plan_lib.Plan(search='random', trials=2, metric=metric))
+  for metric in (None, 'validation_f1'):  # Nothing is compared before the table: it only shows.
+    study.Study(f'{tmp_path}/x', DRAWN, plan_lib.Plan(search='random', trials=2, metric=metric))
 
 
 def _do(folder, results):
@@ -201,6 +193,9 @@ def test_a_run_that_comes_to_nothing_decides(tmp_path, results, state, reason):
 
 
 def test_a_run_is_read_whole_and_up_to_its_rung(tmp_path):
+  assert plan_lib.Plan(first_rung=2).rungs(30) == [2, 6, 18, 30]
+  assert plan_lib.Plan(first_rung=2, reduction_factor=4).rungs(8) == [2, 8]
+  assert plan_lib.Plan().rungs(8) == [8]
   run = resolve.resolve(rounds=9, output_dir=str(tmp_path))
   sweep_pool.write_run(run, 9, 0.5)
   found = dataclasses.replace(GRID, window=2).read(str(tmp_path), 6)

@@ -2,12 +2,13 @@
 
 import gc
 import importlib
+import logging
 import sys
 
 from scripts.cli import tensorflow_start
 
 
-def test_there_are_no_collections_while_it_is_imported_nor_of_its_objects_later(monkeypatch):
+def test_its_import_has_no_collections_and_what_it_says_is_news(monkeypatch):
   seen = []
   monkeypatch.delitem(sys.modules, 'tensorflow_federated', raising=False)
   monkeypatch.setattr(importlib, 'import_module', lambda name: seen.append((name, gc.isenabled())))
@@ -19,3 +20,7 @@ def test_there_are_no_collections_while_it_is_imported_nor_of_its_objects_later(
     assert gc.get_freeze_count() > 10_000
   finally:
     gc.unfreeze()
+  tensorflow_start.quietly()
+  of_tensorflow = logging.getLogger('tensorflow')
+  for text, is_shown in (('Object was never used: x', False), ('x: overflow', True)):
+    assert bool(of_tensorflow.filter(logging.makeLogRecord({'msg': text}))) == is_shown

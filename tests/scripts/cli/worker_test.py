@@ -20,6 +20,7 @@ class _Outcome:
 
 
 def _run(settings, last_round):
+  assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
   os.write(1, b'from TensorFlow\n')
   os.write(2, f'round {last_round} of {settings.training.rounds}\n'.encode())
   folder = settings.output.output_dir
@@ -43,6 +44,7 @@ _RUN_OF_A_PROCESS = worker._run
 def _stubbed(*arguments):
   """What a process does: the run is a stub."""
   worker.run_lib.run, worker.run_lib.check_result = _run, lambda result: None
+  signal.pthread_sigmask(signal.SIG_BLOCK, signals.SIGNALS)  # As the fork server does.
   _RUN_OF_A_PROCESS(*arguments)
 
 
@@ -70,7 +72,7 @@ def _wait_for(path):
     time.sleep(0.01)
 
 
-def test_runs_answer_and_print_to_their_files(tmp_path, monkeypatch):
+def test_runs_answer_print_to_their_files_and_end_saved_where_asked(tmp_path, monkeypatch):
   _stub(monkeypatch.setattr)
   stop = training.Stop()
   assert worker.in_process(_settings(tmp_path / 'a', 7), 3, stop) == worker.Answer('done')
@@ -83,11 +85,6 @@ def test_runs_answer_and_print_to_their_files(tmp_path, monkeypatch):
     answer = worker.in_process(_settings(tmp_path / name), None, stop)
     assert answer == worker.Answer('failed', reason)
   assert worker._ended_with(0).reason == 'its process ended with exit code 0.'
-
-
-def test_a_run_ends_saved_where_that_is_asked_for(tmp_path, monkeypatch):
-  _stub(monkeypatch.setattr)
-  stop = training.Stop()
 
   def ask():
     _wait_for(tmp_path / 'begun')

@@ -5,6 +5,7 @@ import pytest
 from scripts.cli import build, records, resolve as resolve_lib
 from tests.helpers import run_folders, small_problem
 from tff_adaptive import aggregation, training
+from tff_adaptive.training import cohorts
 
 
 def plan(num_clients=60, **given):
@@ -27,17 +28,15 @@ def test_a_target_is_met_and_hardly_missed(aggregator, options):
   assert same.accountant.epsilon(20, 1e-3) == pytest.approx(epsilon)
 
 
-def test_more_noise_than_counts_allow_is_refused():
-  with pytest.raises(ValueError, match=r'--aggregator=dp_gaussian: count_stddev must be above 2.5'):
-    plan(aggregator='dp_gaussian', aggregator_option=['noise_multiplier=5'])
-
-
 @pytest.mark.parametrize('seed', [None, 0, 7])
 def test_noise_has_a_seed_only_where_one_is_given(monkeypatch, seed):
+  drawn, sample = set(), cohorts.sample
+  monkeypatch.setattr(cohorts, 'sample', lambda *given: drawn.add(given) or sample(*given))
   monkeypatch.setattr(aggregation, 'build_aggregator', lambda entry, *given: given)
   given = {'aggregator': 'dp_tree', 'target_epsilon': 5.0, 'noise_seed': seed, 'seed': 3}
   settings = resolve_lib.resolve(rounds=20, **given)
   private = settings.aggregation.plan(settings, 60)
+  assert drawn == {(3, t, 60, 10) for t in range(1, 21)}  # The cohorts of the run.
   model = small_problem.model()
   options, built = settings.aggregation.build(settings, model, private)
   assert options['noise_multiplier'] == private.accountant.noise_multiplier
@@ -49,7 +48,9 @@ def test_noise_has_a_seed_only_where_one_is_given(monkeypatch, seed):
   assert ('protects nobody' in callback.summary(20)['privacy']['noise']) == (seed is not None)
 
 
-def test_a_run_with_a_target_keeps_its_number_of_rounds():
+def test_a_run_with_a_target_keeps_its_rounds_and_counts_limit_the_noise():
+  with pytest.raises(ValueError, match=r'--aggregator=dp_gaussian: count_stddev must be above 2.5'):
+    plan(aggregator='dp_gaussian', aggregator_option=['noise_multiplier=5'])
   given = {'aggregator': 'dp_tree', 'target_epsilon': 5.0, 'output_dir': 'x'}
   before = run_folders.config(resolve_lib.resolve(given, rounds=20).flat())
   (refused,) = records.of(resolve_lib.resolve(given, rounds=30)).refused_changes(before)

@@ -4,28 +4,20 @@ import hashlib
 
 import pytest
 
-from scripts.cli import flags, records, resolve
+from scripts.cli import records
+from tests.helpers import settings
 from tff_adaptive import population
 
 
-def _resolve(*arguments):
-  return resolve.resolve(flags.parse(['train.py', '--task=digits', *arguments]))
-
-
 def _build(*arguments):
-  settings = _resolve(*arguments)
-  return settings.population.build(settings.given)
+  made = settings.of(*arguments)
+  return made.population.build(made.given)
 
 
 def _file(tmp_path, text, name='clients.csv'):
   path = tmp_path / name
   path.write_text(text)
   return str(path)
-
-
-def test_without_any_of_the_flags_there_is_no_population():
-  assert _build() is None
-  assert all(value in (None, ()) for value in vars(_resolve().population).values())
 
 
 @pytest.mark.parametrize(
@@ -36,8 +28,10 @@ def test_without_any_of_the_flags_there_is_no_population():
   ],
 )
 def test_one_flag_makes_a_population_and_the_others_take_their_defaults(flag, expected):
+  assert _build() is None  # None of them makes none.
+  assert all(value in (None, ()) for value in vars(settings.of().population).values())
   assert _build(flag) == expected
-  assert _resolve(flag).flat()['uplink'] == 1.0
+  assert settings.of(flag).flat()['uplink'] == 1.0
 
 
 def test_every_flag_arrives():
@@ -61,8 +55,11 @@ def test_every_flag_arrives():
   assert one.availability == population.Independent(0.7)
 
 
-def test_files_are_read(tmp_path):
+def test_files_are_read_and_recorded_by_their_content(tmp_path):
   trace = _file(tmp_path, 'client,from,until\na,0,9\n', 'trace.csv')
+  digest = hashlib.sha256(b'client,from,until\na,0,9\n').hexdigest()
+  found = records.of(settings.of(f'--availability={trace}'))
+  assert found.files == {'availability': {'path': trace, 'sha256': digest}}
   profiles = _file(tmp_path, 'client,uplink,seconds_per_step\na,2,0.5\n')
   made = _build(f'--availability={trace}', f'--client_profiles={profiles}', '--downlink=7')
   assert made.availability == population.Trace({'a': [(0, 9)]})
@@ -74,13 +71,6 @@ def test_files_are_read(tmp_path):
   chances = _file(tmp_path, 'client,probability\na,0.5\n', 'chances.csv')
   made = _build('--availability=independent', f'--client_profiles={chances}')
   assert made.availability == population.Independent({'a': 0.5})
-
-
-def test_a_file_is_recorded_by_its_content(tmp_path):
-  trace = _file(tmp_path, 'client,from,until\na,0,9\n', 'trace.csv')
-  digest = hashlib.sha256(b'client,from,until\na,0,9\n').hexdigest()
-  found = records.of(_resolve(f'--availability={trace}'))
-  assert found.files == {'availability': {'path': trace, 'sha256': digest}}
 
 
 _HALF = ('--availability=independent', '--availability_option=probability=0.5')

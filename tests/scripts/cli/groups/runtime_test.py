@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.cli import flags, resolve
+from tests.helpers import settings
 from tff_adaptive import engine
 from tff_adaptive.devices import placement
 from tff_adaptive.kernels import library
@@ -10,19 +10,17 @@ from tff_adaptive.kernels import library
 pytest.importorskip('ray')
 
 
-def _resolve(*arguments):
-  return resolve.resolve(flags.parse(['train.py', '--task=digits', *arguments]))
-
-
-def test_defaults():
-  plain = _resolve().runtime
+def test_defaults_and_addresses():
+  plain = settings.of().runtime
   assert (plain.ray, plain.subrounds, plain.cpus_per_worker) == (None, None, None)
-  local = _resolve('--ray=local').runtime
+  local = settings.of('--ray=local').runtime
   assert (local.subrounds, local.cpus_per_worker, local.gpus_per_worker) == (4, 1, 0)
   assert local.ray_workers is None
-  assert _resolve('--ray=local', '--ray_workers=7').runtime.subrounds == 7
-  assert _resolve('--ray=local', '--ray_workers=7', '--subrounds=9').runtime.subrounds == 9
-  assert _resolve('--subrounds=3').runtime.subrounds == 3
+  assert settings.of('--ray=local', '--ray_workers=7').runtime.subrounds == 7
+  assert settings.of('--ray=local', '--ray_workers=7', '--subrounds=9').runtime.subrounds == 9
+  assert settings.of('--subrounds=3').runtime.subrounds == 3
+  for address in ('local', 'auto', '10.0.0.1:6379', '[::1]:6379', 'head:1'):
+    assert settings.of(f'--ray={address}').runtime.ray == address
 
 
 @pytest.mark.parametrize(
@@ -36,12 +34,7 @@ def test_defaults():
   ],
 )
 def test_client_states_are_where_workers_of_several_machines_reach_them(arguments, store):
-  assert _resolve('--algorithm=ada_best', *arguments).clients.client_state_store == store
-
-
-def test_addresses():
-  for address in ('local', 'auto', '10.0.0.1:6379', '[::1]:6379', 'head:1'):
-    assert _resolve(f'--ray={address}').runtime.ray == address
+  assert settings.of('--algorithm=ada_best', *arguments).clients.client_state_store == store
 
 
 @pytest.mark.parametrize(
@@ -49,11 +42,14 @@ def test_addresses():
   [([], ['graph']), (['--engine=native'], ['native']), (['--subrounds=3'], ['graph', 'subround'])],
 )
 def test_what_runs_computations_is_set(flags, expected, monkeypatch):
-  found = []
+  found, seen = [], {}
   for name in ('graph', 'native', 'subround', 'ray'):
-    monkeypatch.setattr(engine, f'set_{name}_context', lambda *_, n=name, **__: found.append(n))
-  _resolve(*flags).runtime.build(5)
+    monkeypatch.setattr(
+      engine, f'set_{name}_context', lambda *_, n=name, **more: found.append(n) or seen.update(more)
+    )
+  settings.of(*flags).runtime.build(5)
   assert found == expected
+  assert (seen.get('server') is None) == ('subround' not in expected)  # It has the other flags.
 
 
 def test_a_worker_is_asked_for_a_processor_and_no_more_and_has_the_gpus(monkeypatch):
@@ -64,7 +60,7 @@ def test_a_worker_is_asked_for_a_processor_and_no_more_and_has_the_gpus(monkeypa
   names = ('cpus_per_worker', 'gpus_per_worker', 'memory_per_worker')
   for values, hidden in (((1, 0, 0), {}), ((3, 0.5, 2), {'hidden': True})):
     own = [f'--{name}={value}' for name, value in zip(names, values) if hidden]
-    _resolve('--ray=local', '--ray_workers=2', *own).runtime.build(5)
+    settings.of('--ray=local', '--ray_workers=2', *own).runtime.build(5)
     each = {**dict(zip(names, values)), **hidden}
     assert seen == {'workers': 2, 'subrounds': 4, 'server': seen['server'], **each}
 
@@ -78,8 +74,8 @@ def test_the_engine_of_one_process_takes_its_flags(monkeypatch):
   monkeypatch.setattr(engine, 'set_graph_context', lambda **given: seen.append(given))
   monkeypatch.setattr(placement, 'hide_gpus', lambda: seen.append('hidden'))
   monkeypatch.setattr(library, 'load', lambda: seen.append('compiled'))
-  _resolve('--clients_per_step=10', '--parallel_clients=7').runtime.build(8)
-  _resolve('--device=cpu').runtime.build(1)
+  settings.of('--clients_per_step=10', '--parallel_clients=7').runtime.build(8)
+  settings.of('--device=cpu').runtime.build(1)
   assert seen == [made(10, 7, 'auto'), 'hidden', made(None, 1, 'cpu')]
-  _resolve().runtime.build(1, is_compiled=True)
+  settings.of().runtime.build(1, is_compiled=True)
   assert seen[3:] == ['hidden', made(None, 1, 'auto'), 'compiled']
