@@ -120,6 +120,5 @@ def test_augmentation_changes_half_of_the_images_each_way():
   mirrored = np.mean([np.array_equal(m, X[0, :, ::-1]) for m in made])
   # Neither shifted: 1/2 + 1/2 / 81; half of those are mirrored.
   expected = (0.5 + 0.5 / 81) / 2
-  assert abs(plain - expected) < 0.06
-  assert abs(mirrored - expected) < 0.06
+  assert max(abs(plain - expected), abs(mirrored - expected)) < 0.06
   assert 2 * 8**2 < len({m.tobytes() for m in made}) <= 2 * 9**2  # Shifts of -4 to 4 both ways.
