@@ -46,16 +46,7 @@ def plain(value):
 
 
 def assert_same(found, expected, rtol=2e-5, atol=1e-6, where='result', values=True):
-  """Asserts equal structures, dtypes and shapes, and close numbers.
-
-  Args:
-    found: What the graph engine returned.
-    expected: What TFF's native context returned.
-    rtol: Relative tolerance of floating-point numbers.
-    atol: Absolute tolerance.
-    where: What is compared, for the message.
-    values: Whether numbers are compared at all.
-  """
+  """Asserts equal structures, dtypes and shapes and, with `values`, close numbers."""
   found, expected = plain(found), plain(expected)
   _assert_same(found, expected, rtol, atol, where, values)
 

@@ -4,5 +4,5 @@ from scripts.cli import flags, resolve
 
 
 def of(*arguments):
-  """The settings that train.py's flags give, on the digits if they name no task."""
-  return resolve.resolve(flags.parse(['train.py', '--task=digits', *arguments]))
+  """The settings that train.py's flags give."""
+  return resolve.resolve(flags.parse(['train.py', *arguments]))

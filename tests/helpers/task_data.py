@@ -37,12 +37,7 @@ def example(**features):
 
 
 def write(path, splits):
-  """Writes a file in TFF's format.
-
-  Args:
-    path: The file.
-    splits: split -> client id -> list of serialized examples.
-  """
+  """Writes a file in TFF's format; `splits` is split -> client id -> serialized examples."""
   with sqlite3.connect(path) as con:
     con.execute(
       'CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB)'

@@ -103,8 +103,9 @@ def test_what_diverges_is_named_and_a_signal_ends_all(monkeypatch, tmp_path, cap
   assert out.endswith(f'\nDiverged: {tmp_path}/x/adam_0.01\n')
   assert 'train_centralized.py: all clients diverged in 2 rounds' in err
   result.is_complete = False
-  assert _centralized(tmp_path / 'y', '--epochs=2') == 143
-  assert capsys.readouterr().err.endswith('Stopped; the same command goes on from here.\n')
+  assert _centralized(tmp_path / 'y', '--epochs=2', '--learning_rate=1,2') == 143
+  error = capsys.readouterr().err
+  assert error.endswith('adam_1\nStopped; the same command goes on from here.\n')
 
 
 @pytest.mark.parametrize(

@@ -88,8 +88,11 @@ def _interrupted(folder, flags):
         time.sleep(0.02)
       (trainer,) = {*_processes(place)} - {process.pid}
       os.kill(trainer, signal.SIGINT)
-      wait.unlink()
-      output, _ = process.communicate()  # It ends only when nobody holds the pipe.
+      output = ''
+      for line in process.stdout:  # It ends only when nobody holds the pipe.
+        output += line
+        if 'Ending after this round' in line:
+          wait.unlink()
     finally:
       process.kill()
   assert not _processes(place)
@@ -106,7 +109,7 @@ def test_interrupted_and_resumed_equals_uninterrupted_in_another_process(
   assert 'Ending after this round' in output
   assert 'The same command goes on from here' in output
   stopped_after = len(fakes.rows(folder)) - 1
-  assert 19 <= stopped_after < 30
+  assert 19 <= stopped_after < _ROUNDS
   with fakes.no_figures():
     assert train.main(['train.py', *flags, f'--output_dir={folder}']) == 0
   assert f'Resumed after round {stopped_after}.' in capfd.readouterr().err

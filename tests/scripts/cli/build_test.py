@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from scripts.cli import build as build_lib, flags, resolve
+from scripts.cli import build as build_lib, resolve
 from scripts.cli.groups import evaluation, output, runtime
+from tests.helpers import settings
 from tff_adaptive import population
 from tff_adaptive.client import batching
 
@@ -35,7 +36,7 @@ def built(monkeypatch):
     monkeypatch.setattr(build_lib.algorithms, 'build_process', record)
     monkeypatch.setattr(build_lib.algorithms, 'build_server_optimizer', record_server)
     monkeypatch.setattr(build_lib.aggregation.Aggregation, 'build', lambda self, *given: given)
-    found = resolve.resolve(flags.parse(['train.py', *arguments]))
+    found = settings.of(*arguments)
     assert build_lib.build_process(found, _Task, 'model', 'plan', 3) == 'process'
     assert (seen['aggregator'], seen['training'].versions) == ((found, 'model', 'plan'), 3)
     return seen
@@ -119,13 +120,10 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   monkeypatch.setattr(evaluation.ClientEvaluation, 'build', lambda self, *given: given)
   monkeypatch.setattr(build_lib.tasks, 'load', lambda name, **more: seen.update(more) or task)
   monkeypatch.setattr(build_lib.capacity, 'plan', lambda *given, **more: f'{given[:3]} {more}')
-  settings = resolve.resolve(
-    **dict(task='least_squares', participation=0.3, rounds=3, rounds_per_checkpoint=2, seed=5),
-    **dict(output_dir=f'{tmp_path}/run', data_dir=str(tmp_path), heldout_clients=0.2),
-    **dict(aggregator='dp_tree', aggregator_option=['noise_multiplier=5'], batch_size=7),
-    engine='native',
-  )
-  found = build_lib.prepare(settings, ['command'])
+  flags = '--task=least_squares --participation=0.3 --rounds=3 --rounds_per_checkpoint=2 --seed=5'
+  flags += f' --output_dir={tmp_path}/run --data_dir={tmp_path} --heldout_clients=0.2'
+  flags += ' --aggregator=dp_tree --aggregator_option=noise_multiplier=5 --batch_size=7'
+  found = build_lib.prepare(settings.of(*flags.split(), '--engine=native'), ['command'])
   (own, _, model, private, versions), config = seen.pop('built'), found['config']
   assert seen == {'is_compiled': False, 'data_dir': str(tmp_path), 'seed': 5}
   assert (own.training.clients_per_round, private.delta, versions) == (2, 7**-1.1, 0)

@@ -81,6 +81,7 @@ def test_a_tilde_is_the_home(tmp_path, monkeypatch):
     (['--rounds', 'ten'], "--rounds must be a whole number, found 'ten'; see --help."),
     (['--mu=x'], "--mu must be a number, found 'x'; see --help."),
     ([f'--{"q" * 1000}=1'], 'unknown flag with a very long name; see --help.'),
+    (['digits'], "unexpected argument 'digits'; flags are written --name=value."),
     (['--flagfile=no'], '--flagfile=no: No such file or directory; name a file.'),
   ],
 )

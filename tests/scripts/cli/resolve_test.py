@@ -2,13 +2,14 @@
 
 import pytest
 
-from scripts.cli import flags, resolve as resolve_lib
+from scripts.cli import resolve as resolve_lib
+from tests.helpers import settings as settings_lib
 from tff_adaptive import registry
 from tff_adaptive_tasks import catalog
 
 
 def resolve(*arguments):
-  return resolve_lib.resolve(flags.parse(['train.py', *arguments])).flat()
+  return settings_lib.of(*arguments).flat()
 
 
 YOGI = catalog.rates('digits', 'yogi')

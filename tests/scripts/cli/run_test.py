@@ -74,9 +74,10 @@ def test_what_does_not_fit_the_clients_is_refused_and_nothing_written(
   path = tmp_path / 'clients.csv'
   path.write_text('client,from,until\nx,0,1\n')
   arguments = [a.replace('FILE', str(path)) for a in arguments]
-  assert _train(tmp_path / 'run', '--task=digits', '--algorithm=fed_avg', *arguments) == 2
+  run = tmp_path / 'new' / 'run'
+  assert _train(run, '--task=digits', '--algorithm=fed_avg', *arguments) == 2
   assert message in capfd.readouterr().err.splitlines()[-1]
-  assert not (tmp_path / 'run').exists()
+  assert not run.parent.exists()
 
 
 @pytest.mark.parametrize(
@@ -130,9 +131,9 @@ def test_the_end_of_a_run_is_shown_and_judged(monkeypatch, tmp_path, capsys, mor
   monkeypatch.setattr(training, 'train', lambda **unused: result)
   assert _train(tmp_path, '--task=least_squares') == code
   out, err = capsys.readouterr()
-  assert words in out + err
+  assert (words in out + err, f'\nIn {tmp_path}: ' in out) == (True, True)
   assert re.search(r'\ntrain_loss +inf *\nvalidation_loss +0\.5000 +0\.7500 *\n', out)
-  assert out.count('\n') == 5 + (out.endswith(words) or 'test' in more)
+  assert out.count('\n') == 5 + (words.endswith('.\n') or 'test' in more)
   run.run(resolve.resolve(task='least_squares', output_dir=str(tmp_path)))
   assert lines == [['train.py', '--task=least_squares', f'--output_dir={tmp_path}']] * 2
 

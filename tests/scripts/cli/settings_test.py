@@ -6,13 +6,10 @@ import importlib.util
 import pytest
 
 from scripts import export, partition_report, report, sweep, train_centralized
-from scripts.cli import flags, hyperparameters, plan, resolve, search_space, settings
+from scripts.cli import hyperparameters, plan, resolve, search_space, settings
 from scripts.cli.groups import aggregation
+from tests.helpers.settings import of as settings_of
 from tff_adaptive.devices import cuda
-
-
-def _resolved(*arguments):
-  return resolve.resolve(flags.parse(['train.py', *arguments]))
 
 
 def test_a_resumed_run_may_change_what_changes_no_number():
@@ -149,6 +146,7 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     ('--aggregator=clipping --algorithm=scaffold', '--aggregator: clipping does not clip'),
     (f'{TREE} --client_weighting=examples', 'weighs no clients'),
     ('--aggregator=secure --engine=native', 'does not go with --engine=native: '),
+    ('--aggregator=secure --algorithm=fed_lalr', "the states of the clients' optimizers, whose"),
     ('--aggregator=dp_tree', 'needs either --target_epsilon or'),
     (f'{TREE} --target_epsilon=3', 'give one of them'),
     ('--aggregator=dp_tree --target_epsilon=0', '--target_epsilon must be finite and above 0'),
@@ -165,7 +163,7 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     ('--log_to=mlfow', "--log_to: unknown log_to 'mlfow'. Did you mean mlflow"),
     # A population.
     ('--availability=dayly', "--availability: unknown availability 'dayly'"),
-    ('--availability=diurnal --availability_option=day=3', "unknown option of diurnal 'day'"),
+    ('--availability_option=share=0.5', "unknown option of always 'share'"),
     ('--availability=diurnal --availability_option=share=2', 'share must be in (0, 1], found 2'),
     ('--client_profiles=clients.txt', '--client_profiles=clients.txt: give a file whose name'),
     ('--seconds_per_step=0', '--seconds_per_step must be finite and above 0'),
@@ -187,7 +185,7 @@ def test_bad_flags_are_refused_in_one_line(arguments, words):
   if '--ray=' in arguments:
     pytest.importorskip('ray')
   with pytest.raises(ValueError) as caught:
-    _resolved(*arguments.split())
+    settings_of(*arguments.split())
   assert words in str(caught.value)
   assert '\n' not in str(caught.value)
 
@@ -196,9 +194,9 @@ def test_a_gpu_that_cannot_be_had_is_reported_before_anything_is_imported(monkey
   missing = ['libcudnn.so.8', 'libcuda.so.1']
   monkeypatch.setattr(cuda, 'missing_libraries', lambda: list(missing))
   with pytest.raises(ValueError, match=r'--device=gpu: .*libcuda\.so\.1.*libcudnn\.so\.8.*env-gpu'):
-    _resolved('--device=gpu')
+    settings_of('--device=gpu')
   missing.clear()
-  assert _resolved('--device=gpu').runtime.device == 'gpu'
+  assert settings_of('--device=gpu').runtime.device == 'gpu'
 
 
 @pytest.mark.parametrize(
@@ -207,6 +205,6 @@ def test_a_gpu_that_cannot_be_had_is_reported_before_anything_is_imported(monkey
 def test_what_is_not_installed_is_named_with_the_command_that_installs_it(flag, extra, monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(ValueError, match=rf'pip install tff-adaptive\[{extra}\]'):
-    _resolved(flag)
+    settings_of(flag)
   with pytest.raises(ValueError, match=r'pip install tff-adaptive\[search\]'):
     sweep._check_flags(plan.Plan(), ['seed'])

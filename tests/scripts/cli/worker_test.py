@@ -19,8 +19,16 @@ class _Outcome:
   result, is_complete, exit_code = None, False, 0
 
 
+def _blocked():
+  return signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {*signals.SIGNALS}
+
+
+def _masked():
+  assert _blocked() == {*signals.SIGNALS}  # The fork server inherits the mask.
+
+
 def _run(settings, last_round):
-  assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+  assert not _blocked()
   os.write(1, b'from TensorFlow\n')
   os.write(2, f'round {last_round} of {settings.training.rounds}\n'.encode())
   folder = settings.output.output_dir
@@ -53,7 +61,7 @@ def _stub(replace):
   context = multiprocessing.get_context('spawn')
   replace(worker, '_CONTEXT', context)
   replace(context, 'set_forkserver_preload', lambda names: None)
-  replace(worker.multiprocessing.forkserver, 'ensure_running', lambda: None)
+  replace(worker.multiprocessing.forkserver, 'ensure_running', _masked)
   replace(worker, '_run', _stubbed)
 
 
@@ -76,7 +84,7 @@ def test_runs_answer_print_to_their_files_and_end_saved_where_asked(tmp_path, mo
   _stub(monkeypatch.setattr)
   stop = training.Stop()
   assert worker.in_process(_settings(tmp_path / 'a', 7), 3, stop) == worker.Answer('done')
-  assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())  # Only while the fork server starts.
+  assert not _blocked()
   assert (tmp_path / 'logs' / 'a.log').read_text() == 'from TensorFlow\nround 3 of 7\n'
   for name, reason in (
     ('killed', 'its process was ended by SIGKILL: the system may have been short of memory.'),

@@ -17,10 +17,11 @@ def _data(n):
 
 
 # The usual loss times the number of the batch's examples.
-COUPLED = {
-  'example_loss': lambda z, y, counts: models.sparse_cross_entropy(z, y) * float(len(counts)),
-  **{'couples_examples': True, 'metrics': {}},
-}
+COUPLED = dict(
+  example_loss=lambda z, y, counts: models.sparse_cross_entropy(z, y) * float(len(counts)),
+  couples_examples=True,
+  metrics={},
+)
 
 
 @pytest.mark.parametrize('n', [1, 23, 512, 513, 600, 1300])

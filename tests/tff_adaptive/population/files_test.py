@@ -19,7 +19,7 @@ def written(tmp_path, text):
   [
     (TRACE, f'{HEADING}a,0,1\n"b,\r1",5,7\na,2,3\n', {'a': [(0, 1), (2, 3)], 'b,\r1': [(5, 7)]}),
     # Blanks around names and cells do not count.
-    (TRACE, 'client, from , until\na , 0, 10\n b, 2,3 \n', {'a': [(0, 10)], 'b': [(2, 3)]}),
+    (TRACE, 'client, from , until\na , 0, 10\n b, 2.5,3 \n', {'a': [(0, 10)], 'b': [(2.5, 3)]}),
     (PROFILES, 'client, uplink\na , 2\n', {'uplink': {'a': 2.0}}),
     # Columns have any order.
     (

@@ -94,10 +94,9 @@ def test_at_most_so_many_clients_the_same_each_time(monkeypatch):
   monkeypatch.setattr(models, 'build_client_evaluation', build)
 
   def lines(seed):
-    table = (
-      evaluation(most_clients=3, seed=seed, batch_size=9).evaluate(PROCESS.initialize(), 0).table
-    )
-    return [line.split(',')[1] for line in table.splitlines()[1:]]
+    state = run_test.Process(run_test.OneModel).initialize()  # Plain weights, and one model.
+    report = evaluation(most_clients=3, seed=seed, batch_size=9).evaluate(state, 0)
+    return [line.split(',')[1] for line in report.table.splitlines()[1:]]
 
   assert {len({*lines(seed)}) for seed in range(5)} == {3 + 2}
   assert lines(0) == lines(0)

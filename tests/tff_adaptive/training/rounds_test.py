@@ -140,7 +140,7 @@ def test_lost_updates_or_a_loss_that_is_not_finite_are_said_once(row, lost):
   ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, chosen, options, message):
-  with pytest.raises((TypeError, ValueError), match=message):
+  with pytest.raises(TypeError if 'object' in message else ValueError, match=message):
     train(tmp_path / 'run', chosen, **options)
   assert not (tmp_path / 'run').exists()
 

@@ -56,13 +56,14 @@ def test_a_worker_is_asked_for_a_processor_and_no_more_and_has_the_gpus(monkeypa
   seen = {}
   monkeypatch.setattr(placement, 'hide_gpus', lambda: seen.update(hidden=True))
   monkeypatch.setattr(engine, 'set_graph_context', lambda **given: None)
-  monkeypatch.setattr(engine, 'set_ray_context', lambda address, **given: seen.update(given))
+  monkeypatch.setattr(engine, 'set_ray_context', lambda at, **given: seen.update(given, at=at))
   names = ('cpus_per_worker', 'gpus_per_worker', 'memory_per_worker')
   for values, hidden in (((1, 0, 0), {}), ((3, 0.5, 2), {'hidden': True})):
     own = [f'--{name}={value}' for name, value in zip(names, values) if hidden]
     settings.of('--ray=local', '--ray_workers=2', *own).runtime.build(5)
     each = {**dict(zip(names, values)), **hidden}
-    assert seen == {'workers': 2, 'subrounds': 4, 'server': seen['server'], **each}
+    server = seen['server'] or 'missing'
+    assert seen == {'at': 'local', 'workers': 2, 'subrounds': 4, 'server': server, **each}
 
 
 def test_the_engine_of_one_process_takes_its_flags(monkeypatch):

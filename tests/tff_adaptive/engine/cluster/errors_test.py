@@ -22,7 +22,7 @@ def test_a_failure_comes_back_with_type_and_place(tmp_path):
   assert str(raised.value.__cause__).startswith('process 7:\nTraceback')
 
 
-LOCAL = type('Local', (Exception,), {})  # It cannot be pickled, as one that holds a lock.
+LOCAL = type('Local', (Exception,), {'__reduce__': None})  # A TypeError, as with a lock.
 
 
 @pytest.mark.parametrize('error', [LOCAL('shut'), SystemExit('shut')])

@@ -27,14 +27,14 @@ def test_a_local_cluster_is_on_loopback_and_its_watchdog_holds_nothing_open(monk
   popen, begin = mock.Mock(), mock.Mock()
   monkeypatch.setattr(joining.subprocess, 'Popen', popen)
   monkeypatch.setattr('ray.init', begin)
-  monkeypatch.setattr('ray.shutdown', lambda: None)
+  monkeypatch.setattr('ray.shutdown', begin.shutdown)
   monkeypatch.setattr(joining, 'import_ray', lambda: None)
   monkeypatch.setattr(joining.tempfile, 'mkdtemp', lambda **unused: str(tmp_path))
   joining._start(3, False)()
   popen.return_value.communicate.assert_called_once_with()
-  quiet = dict(include_dashboard=False, log_to_driver=False, logging_level='ERROR')
+  quiet = dict(num_gpus=0, include_dashboard=False, log_to_driver=False, logging_level='ERROR')
   own = dict(address='local', _node_ip_address='127.0.0.1', _temp_dir=f'{tmp_path}/ray')
-  assert begin.mock_calls == [mock.call(num_cpus=3, num_gpus=0, **own, **quiet)]
+  assert begin.mock_calls == [mock.call(num_cpus=3, **own, **quiet), mock.call.shutdown()]
   pipe, null = joining.subprocess.PIPE, joining.subprocess.DEVNULL
   given = dict(stdin=pipe, stdout=null, stderr=null, start_new_session=True, cwd='/')
   assert popen.call_args.kwargs == given
@@ -49,11 +49,11 @@ def test_the_processes_of_a_cluster_are_killed_until_none_is_found(monkeypatch, 
     return types.SimpleNamespace(environ=environ, kill=kill)
 
   mine, other = process(folder), process('/tmp/another')
-  looks = iter([[mine, other, mine], [other], [other], [mine], [other], [], []])
+  looks = iter([[mine, other, mine], [other], [other], [mine], [other], *5 * [[]]])
   monkeypatch.setattr(joining.psutil, 'process_iter', lambda: next(looks))
   monkeypatch.setattr(sys, 'stdin', io.StringIO('open'))
   monkeypatch.setattr(joining.time, 'sleep', lambda seconds: None)
-  joining.watch(folder)
+  assert [joining.watch(folder) for _ in range(2)] == [None, None]  # The second finds nothing.
   assert (killed, sys.stdin.read(), os.listdir(tmp_path)) == ([folder] * 3, '', [])
   assert not list(looks)
 

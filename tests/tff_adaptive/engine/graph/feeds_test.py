@@ -149,7 +149,7 @@ def test_a_whole_client_may_be_a_list_or_a_dataset(graph):
 
   element = collections.OrderedDict(x=np.float32([1, 2]), y=np.float32([0]))
   sums = computations.mapped(first_sum, EXAMPLES)
-  for client in ([element], tf.data.Dataset.from_tensors(element)):
+  for client in ((element,), tf.data.Dataset.from_tensors(element)):
     assert list(engines.run(graph, sums, [client, client])) == [3, 3]
   with pytest.raises(tf.errors.InvalidArgumentError, match='more than one element'):
     engines.run(graph, sums, [[element, element]])

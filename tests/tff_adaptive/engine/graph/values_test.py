@@ -55,7 +55,7 @@ def test_results_are_read_only_and_go_back(graph):
     first += 1
   np.testing.assert_array_equal(engines.run(graph, identity, first[1:]), [[1, 1, 1]])
   shift = computations.mapped(lambda d: d.map(lambda x: x + 1), NUMBERS)
-  once = engines.run(graph, shift, [[1, 2], []])
+  once = engines.run(graph, shift, [(1, 2), []])
   assert [list(s) for s in engines.run(graph, shift, once)] == [[3, 4], []]
 
 
