@@ -31,21 +31,17 @@ def rounds_of(graph, process, updates, rounds):
   def run():
     state, outputs = process.initialize(), []
     for _ in range(rounds):
-      output = process.next(state, updates, [1.0] * len(updates))
-      state = output.state
-      outputs.append(output)
+      outputs.append(process.next(state, updates, [1.0] * len(updates)))
+      state = outputs[-1].state
     return outputs
 
   return engines.run(graph, run)
 
 
 def updates_of_norm(*norms):
-  rng = np.random.default_rng(1)
-  made = []
-  for norm in norms:
-    x = rng.normal(size=N)
-    made.append(((norm * x / np.linalg.norm(x)).astype(np.float32), np.float32(0)))
-  return made
+  drawn = np.random.default_rng(1).normal(size=(len(norms), N))
+  updates = [norm * x / np.linalg.norm(x) for norm, x in zip(norms, drawn)]
+  return [(update.astype(np.float32), np.float32(0)) for update in updates]
 
 
 def build(name, size=4, is_weighted=True, noise_seed=0, **options):
@@ -75,7 +71,8 @@ def test_a_norm_clips_or_zeroes_what_is_beyond_it(graph, name, options, expected
   ],
 )
 def test_by_default_the_parts_are_tffs_own(name, own):
-  mine, theirs = (create(factory).next.type_signature for factory in (build(name), own()))
+  built = factories.build_aggregator(name, {}, cohort())
+  mine, theirs = (create(factory).next.type_signature for factory in (built, own()))
   assert mine == theirs
 
 

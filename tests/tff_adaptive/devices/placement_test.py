@@ -38,10 +38,14 @@ def test_results_are_those_of_one_device_and_each_device_trains_its_clients(plac
     assert {device for device, found in placed.items() if operation in found} == where, operation
 
 
-def test_without_a_gpu_no_device_is_named_and_the_gpu_is_refused():
+def test_without_a_gpu_no_device_is_named_and_the_gpu_is_refused(monkeypatch):
   if placement.place('auto').is_gpu:
     pytest.skip('there is a GPU')
+  opened = []
+  monkeypatch.setattr(placement.cuda, 'open_libraries', lambda: opened.append('libraries'))
   for device in ('auto', 'cpu'):
+    placement.check(device)
+    assert opened == ['libraries']  # For 'auto' alone.
     assert placement.place(device) == placement.Placement()
     assert not placement.place(device).is_named
   with pytest.raises(ValueError, match='no GPU can be used'):

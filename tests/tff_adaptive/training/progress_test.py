@@ -39,14 +39,14 @@ def test_a_terminal_shows_the_round_whatever_its_width(width, monkeypatch):
 def test_the_first_round_reports_no_speed_and_the_second_its_own(monkeypatch):
   now = [0.0]
   monkeypatch.setattr(progress.time, 'monotonic', lambda: now[0])
-  stream = io.StringIO()
+  written = io.BytesIO()
   monkeypatch.setattr(progress, '_ROUNDS_OF_RATE', 2)
-  shown = progress.Progress(stream=stream)
+  shown = progress.Progress(stream=io.TextIOWrapper(written))  # It keeps lines until a flush.
   shown.begin(callbacks.RunInfo(None, 4, 10, print))
   shown.round_end({'round': 3, **ROW})
   for r, now[0] in ((4, 5.0), (5, 15.0), (6, 25.0), (7, 65.0), (8, 74.5), (10, 75.0)):
     shown.round_end({'round': r, **ROW})
-  resumed, *lines = stream.getvalue().splitlines()
+  resumed, *lines = written.getvalue().decode().splitlines()
   assert resumed == 'Resumed after round 3.'
   assert lines[1] == 'round 4/10  loss 0.0119  accuracy 1.0000  val 0.9805'
   assert [line.split('  ')[-2:] for line in lines[2:]] == [
