@@ -1,12 +1,12 @@
 #!/bin/sh
-# Pseudo-gradients on a laptop (DiLoCo): trains what is missing, and writes results/diloco_NAME.*.
+# Pseudo-gradients on a laptop (DiLoCo): trains what is missing, and writes results/diloco.* and results/diloco_rates.md.
 #
 # usage: sh research/experiments/diloco.sh DIR [NAME ...]
 #
-# DIR holds shakespeare.sqlite. A transformer of 1.3 million parameters reads 2,048,000 tokens of Shakespeare in each
-# run. One setting varies at a time around the base: AdamW at 4 workers, which keep its state, 50 local steps of eight
-# sequences of 80 tokens, Nesterov momentum (rate 0.7, momentum 0.9) on the server. The same command again goes on
-# with what is not complete.
+# DIR holds shakespeare.sqlite. A transformer of 1.3 million parameters reads 2,048,000 positions of Shakespeare, padding
+# included, in each run. One setting varies at a time around the base: AdamW at 4 workers, which keep its state, 50 local
+# steps of eight sequences of 80 positions, Nesterov momentum (rate 0.7, momentum 0.9) on the server. The same command
+# again goes on with what is not complete.
 #
 # The rates below have the least validation loss of `rates`.
 RUNS=${RUNS:-runs/diloco}
@@ -30,20 +30,17 @@ train() { # WORKERS STEPS TRAIN'S-FLAGS: the flags of a run of 3,200 steps in al
     --rounds_per_checkpoint=1000 "$@"
 }
 
-table() { # NAME COLUMN TITLE
-  report "$1" "diloco_$1" "$RUNS/base" --form=crossed --rows=$2 --columns=task --metric=validation_loss \
-    --formats=md --title="$3"
-}
-
-# Client rates, and rates of the adaptive servers, with half the tokens and a seed that does not count.
+# Client rates, and rates of the adaptive servers, with half the steps and a seed that does not count.
 rates() {
   sweep rates/adamw --grid=seed=100 --grid=client_learning_rate=0.0003,0.001,0.003 -- \
     $(train 4 50 $AdamW $Keep $Nesterov) --rounds=8
   sweep rates/sgd --grid=seed=100 --grid=client_learning_rate=0.1,0.3,1 -- $(train 4 50 $Nesterov) --rounds=8
   sweep rates/muon --grid=seed=100 --grid=client_learning_rate=0.001,0.003,0.01 -- \
     $(train 4 50 --client_optimizer=muon $Keep $Nesterov) --rounds=8
-  sweep rates/server --grid=seed=100 --grid=algorithm=fed_adam,fed_yogi --grid=server_learning_rate=0.01,0.03,0.1 -- \
+  sweep rates/server --grid=seed=100 --grid=algorithm=fed_adam,fed_yogi --grid=server_learning_rate=0.003,0.01,0.03,0.1 -- \
     $(train 4 50 $AdamW $AdamW_rate $Keep) --rounds=8
+  report rates diloco_rates --label_by=client_optimizer,client_learning_rate,algorithm,server_learning_rate \
+    --metric=validation_loss,validation_accuracy --formats=md --title='Rates, eight rounds, seed 100'
 }
 
 base() {
@@ -53,35 +50,37 @@ base() {
 inner() {
   sweep inner/sgd $SEEDS -- $(train 4 50 $Sgd $Nesterov)
   sweep inner/muon $SEEDS -- $(train 4 50 $Muon $Keep $Nesterov)
-  table inner client_optimizer 'Optimizer of the workers'
 }
 
 state() {
   sweep state $SEEDS --grid=client_optimizer_state=reset,average -- $(train 4 50 $AdamW $AdamW_rate $Nesterov)
-  table state client_optimizer_state "The state of the workers' AdamW between rounds"
 }
 
 outer() {
   sweep outer/sgd $SEEDS -- $(train 4 50 $AdamW $AdamW_rate $Keep --algorithm=fed_avg)
   sweep outer/adaptive $SEEDS --grid=algorithm=fed_adam,fed_yogi -- \
     $(train 4 50 $AdamW $AdamW_rate $Keep $Adaptive_rate)
-  table outer server_optimizer 'Optimizer of the server'
 }
 
 steps() {
   for steps in 10 200; do
     sweep steps/$steps $SEEDS -- $(train 4 $steps $AdamW $AdamW_rate $Keep $Nesterov)
   done
-  table steps local_steps 'Local steps between two rounds'
 }
 
 workers() {
   for workers in 2 8; do
     sweep workers/$workers $SEEDS -- $(train $workers 50 $AdamW $AdamW_rate $Keep $Nesterov)
   done
-  table workers clients_per_round 'Workers'
 }
 
-for name in ${*:-base inner state outer steps workers}; do
+# All settings in one table, and by round.
+summary() {
+  report base diloco "$RUNS/inner" "$RUNS/state" "$RUNS/outer" "$RUNS/steps" "$RUNS/workers" \
+    --label_by=client_optimizer,client_optimizer_state,server_optimizer,local_steps,clients_per_round \
+    --metric=validation_loss,validation_accuracy --formats=md,csv --title='Pseudo-gradients: one choice at a time'
+}
+
+for name in ${*:-base inner state outer steps workers summary}; do
   $name
 done
