@@ -157,7 +157,8 @@ class _Module:
       return outcome
     if by not in self._pass:
       test = by.partition('[')[0]  # The mistake may have changed what its parameters are called.
-      one = self.target._replace(tests=(test,)) if '::' in by else self.target
+      tests = (test,) if test.partition('::')[0] in self.target.tests else self.target.tests
+      one = self.target._replace(tests=tests)
       without, seconds, other = _wait(Child(one, self.source, 1800, self.kills))
       self._pass[by] = without == 'survived' and seconds < self.limit
       if not self._pass[by]:
@@ -223,9 +224,8 @@ def main() -> int:
     process.start()
   for process in processes:
     process.join()
-  record.results = record.read()
-  names = [f'{path}:{mutant.name}' for path, mutant in drawn]
-  results = {name: record.results[name]['result'] for name in names if name in record.results}
+  done, names = record.read(), [f'{path}:{mutant.name}' for path, mutant in drawn]
+  results = {name: done[name]['result'] for name in names if name in done}
   counts = collections.Counter(results.values())
   for name in (name for name, result in results.items() if result == 'survived'):
     sys.stdout.write(f'survived {name}\n')
