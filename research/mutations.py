@@ -157,8 +157,8 @@ class _Module:
       return outcome
     if by not in self._pass:
       test = by.partition('[')[0]  # The mistake may have changed what its parameters are called.
-      tests = (test,) if test.partition('::')[0] in self.target.tests else self.target.tests
-      one = self.target._replace(tests=tests)
+      is_known = '::' in by or by in self.target.tests  # A file, if it cannot be collected.
+      one = self.target._replace(tests=(test,)) if is_known else self.target
       without, seconds, other = _wait(Child(one, self.source, 1800, self.kills))
       self._pass[by] = without == 'survived' and seconds < self.limit
       if not self._pass[by]:

@@ -56,8 +56,8 @@ def test_a_larger_sample_of_the_whole_product_holds_a_smaller_one():
 
 
 def test_a_test_that_fails_without_a_mistake_kills_nothing(monkeypatch, tmp_path):
-  ends = [('killed', 'a::b[1]'), ('survived', ''), ('killed', 'c::d'), ('killed', 'c::d')]
-  texts = []
+  file = 'tests/tff_adaptive/schedules_test.py'  # It cannot be collected.
+  ends, texts = [('killed', 'a::b[1]'), ('survived', ''), ('killed', file), ('killed', file)], []
 
   class Child:
     def __init__(self, target, text, *unused):
@@ -71,11 +71,11 @@ def test_a_test_that_fails_without_a_mistake_kills_nothing(monkeypatch, tmp_path
   source = path.read_text(encoding='utf-8')
   one, two, *_ = mutants.mutants(source)
   tests = mutations.tests_of(path)
-  assert tests[0] == 'tests/tff_adaptive/schedules_test.py'
+  assert tests[0] == file
   assert not mutations.attack(path, [one, two], record)
   assert texts == [
     *((one.source, tests), (source, ('a::b',))),
-    *((two.source, tests), (source, ('c::d',))),
+    *((two.source, tests), (source, (file,))),
   ]
   assert [entry['result'] for entry in record.results.values()] == ['killed']
 
