@@ -6,7 +6,7 @@
 # DIR holds shakespeare.sqlite. A transformer of 1.3 million parameters reads 2,048,000 positions of Shakespeare, padding
 # included, in each run. One setting varies at a time around the base: AdamW at 4 workers, which keep its state, 50 local
 # steps of eight sequences of 80 positions, Nesterov momentum (rate 0.7, momentum 0.9) on the server. The same command
-# again goes on with what is not complete.
+# again goes on with what is not complete. Start it in the repository's root.
 #
 # The rates below have the least validation loss of `rates`.
 RUNS=${RUNS:-runs/diloco}

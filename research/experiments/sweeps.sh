@@ -1,7 +1,10 @@
 # What the scripts of this folder share: each sources it with RUNS set, the folder of its runs.
 set -eu
-DIR=$1
+DIR=${1:?give the folder of the data as the first argument}
 shift
+for name in "$@"; do
+  grep -q "^$name() {" "$0" || { echo "$0: unknown experiment $name" >&2; exit 2; }
+done
 PY=${PY:-.venv/bin/python}
 JOBS=${JOBS:-1}
 
