@@ -113,8 +113,8 @@ def test_the_default_loss_takes_scores_or_probabilities_as_the_last_layer_gives_
 
 
 def test_the_seed_draws_the_weights():
-  for model, width in (('mlp', 100), (by_shape, 3)):
-    task = tasks.from_arrays(X, CLASSES, CLIENTS, model=model)
+  for x, model, width in ((X[:, None], 'mlp', 100), (X, by_shape, 3)):
+    task = tasks.from_arrays(x, CLASSES, CLIENTS, model=model)
     first, again, other = (task.build_model(s).initial_weights[0][0] for s in (1, 1, 2))
     assert first.shape == (3, width)
     np.testing.assert_array_equal(first, again)
