@@ -189,7 +189,7 @@ def _check_alone(
     reason = ' '.join(str(error).split())[:200]
     raise ValueError(f'{what} fails for {shapes}: {reason}') from error
   for values, alone in zip(together, zip(*singles)):
-    if values.shape[:1] != [_EXAMPLES] or not np.allclose(
+    if values.shape != [_EXAMPLES] or not np.allclose(
       values, tf.concat(alone, 0), rtol=1e-3, atol=1e-5, equal_nan=True
     ):
       raise ValueError(

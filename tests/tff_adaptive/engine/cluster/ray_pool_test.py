@@ -27,7 +27,7 @@ _NODE = 'ab' * 28
     ({'memory_per_worker': -1}, 'memory_per_worker must be finite and at least 0, found -1'),
     ({'subrounds': 0}, 'subrounds must be at least 1'),
     ({'patience': 0}, 'patience must be finite and above 0'),
-    ({'address': 'local', 'gpus_per_worker': 1}, 'no GPU can be used'),  # This machine has none.
+    ({'address': 'local', 'gpus_per_worker': 2}, 'no GPU can be used'),  # This machine has none.
   ],
 )
 def test_arguments_are_checked_before_a_cluster_is_joined(options, message, monkeypatch):
