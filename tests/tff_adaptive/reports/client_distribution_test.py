@@ -118,5 +118,5 @@ def test_the_worst_tenth_is_rounded_up_and_is_at_the_other_end_for_errors():
 def test_nobody_and_infinite_losses():
   assert np.isnan(list(client_distribution.describe(SUMS[-1:], 'loss').values())).all()
   with np.errstate(all='raise'):
-    found = client_distribution.describe(np.array([[np.inf, 1], [1, 1]]), 'loss')
+    found = client_distribution.describe(np.array([[np.inf, 1], [1, 1], [0, 0]]), 'loss')
   assert found['worst_tenth'] == found['mean'] == np.inf
