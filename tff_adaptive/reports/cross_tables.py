@@ -112,8 +112,8 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
   """Builds a table of tasks by optimizers, as Table 1 of "Adaptive Federated Optimization".
 
   A cell has the task's metric on the validation data, averaged over the last rounds. Shares are
-  given in percent, and the MSE of `emnist_ae` times 1000. Bold cells are within 0.5 percentage
-  points of the best or, for metrics that are no shares, 0.5 % of it. If the data have as many
+  given in percent, and the MSE of `emnist_ae` times 1000. Bold cells are less than 0.5 percentage
+  points below the best or, for metrics that are no shares, 0.5 % of it. If the data have as many
   clients and examples as the benchmark, the next row has the paper's values.
 
   Args:

@@ -256,7 +256,7 @@ def best(runs: Sequence[run_lib.Run], by: str, column: str | None = None) -> Sco
 
 
 def is_best(scores: Mapping[K, Score], column: str, within: float = 0.0) -> set[K]:
-  """Returns the names of the scores that are worse than the best one by at most `within`.
+  """Returns the names of the best score and of those that are worse by less than `within`.
 
   `within` is in the column's unit or, for columns without a unit, in percent of the best.
   """
