@@ -222,7 +222,6 @@ def _adder(
 
   def add(total: corrections.Weights, batch: Any, factor: tf.Tensor) -> corrections.Weights:
     g, _ = model.gradients(theta, non_trainable, model_adapters.LocalStep(batch), metrics)
-    g = dense(g, theta)
     return corrections.combine(lambda s, g: s + corrections.scale(factor, g), total, g)
 
   return add
@@ -238,15 +237,6 @@ def _fingerprint(batch: Any) -> tf.Tensor:
   # Weighted by position, so that the same values in another order give another hash.
   bits = tf.reshape(tf.cast(tf.bitcast(leaf, tf.uint8), tf.int32), [-1])
   return tf.reduce_sum(bits * (1 + 2 * tf.range(tf.size(bits))))
-
-
-def dense(
-  gradients: Sequence[tf.Tensor | None], weights: Sequence[tf.Tensor]
-) -> corrections.Weights:
-  """Converts gradients to dense tensors; a missing gradient becomes zero."""
-  return tuple(
-    tf.zeros_like(w) if g is None else tf.convert_to_tensor(g) for g, w in zip(gradients, weights)
-  )
 
 
 def _pad_and_stack(tensors: Sequence[tf.Tensor], axis: int = 0) -> tf.Tensor:

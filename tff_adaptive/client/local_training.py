@@ -160,12 +160,11 @@ def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff
 
 def can_group(model: model_adapters.LocalModel, training: ClientTraining) -> bool:
   """Returns whether clients can train in groups with this model and training; see `train`."""
-  if training.batching is None or training.batching.batch_size is None or not model.is_masked:
-    return False
-  if training.versions:  # The clients of a group begin with the same model.
-    return False
+  if training.batching is None or training.batching.batch_size is None or training.versions:
+    return False  # With versions clients begin with different models.
   # Clients are padded to the longest one and stacked: all examples must have the same shape.
-  return all(s.shape[1:].is_fully_defined() for s in tf.nest.flatten(model.input_spec))
+  shapes = [s.shape[1:] for s in tf.nest.flatten(model.input_spec)]
+  return model.is_masked and all(shape.is_fully_defined() for shape in shapes)
 
 
 def start(
@@ -266,6 +265,9 @@ def train(
   moves_without_data = training.weight_decay or model.has_penalty or corrects
   # After a client's last step its gradient is zero, which stops SGD, but not every optimizer.
   must_stop = has_local_state or not optimizer.is_sgd
+  # Where nothing stands between the gradient g and SGD, the model computes eta_l g.
+  between = corrects or training.sam_rho or training.weight_decay or training.clip_norm
+  is_plain = optimizer.is_sgd and not between
 
   def gradient(
     of: model_adapters.LocalModel,
@@ -275,7 +277,6 @@ def train(
     size: int | None,
   ) -> tuple[corrections.Weights, Any]:
     g, metrics = of.gradients(theta, non_trainable, local, metrics)
-    g = batch_sources.dense(g, theta)
     if training.sam_rho:
       factor = tf.math.divide_no_nan(training.sam_rho, tf.sqrt(corrections.squared_norm(g, size)))
       point = corrections.combine(lambda w, g: w + corrections.scale(factor, g), theta, g)
@@ -283,11 +284,11 @@ def train(
       if size is not None:
         quiet, nothing = silent.for_groups(), silent.start(size)
       g, _ = quiet.gradients(point, non_trainable, local, nothing)
-      g = batch_sources.dense(g, theta)
     return g, metrics
 
   def step(state: Any, local: model_adapters.LocalStep) -> Any:
     theta, slots, carried, metrics = state
+    local = local._replace(factor=message.rate if is_plain else None)
     g, metrics = gradient(model, theta, local, metrics, size)
     if corrects:
       each = (carried, theta, g, local.batch, local.weighting, local.seed)
@@ -300,7 +301,10 @@ def train(
       g = corrections.combine(lambda g, w: g + training.weight_decay * w, g, theta)
     if local.active is not None and moves_without_data:
       g = corrections.combine(lambda g: corrections.scale(local.active, g), g)
-    new_slots, new_theta = optimizer.next(slots, theta, g)
+    if is_plain:
+      new_slots, new_theta = slots, corrections.combine(tf.subtract, theta, g)
+    else:
+      new_slots, new_theta = optimizer.next(slots, theta, g)
     new = tuple(new_theta), new_slots, new_carried
     if local.active is not None and must_stop:
       new = _where(local.active > 0, new, (theta, slots, carried))

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import models
-from tff_adaptive.corrections.base import Weights
+from tff_adaptive.corrections.base import Weights, scale
 
 AnyModel: TypeAlias = (
   models.Model
@@ -30,12 +30,14 @@ class LocalStep(NamedTuple):
       the mean (0 for padding) and the number of examples that count. [G, B] and [G] for G clients.
     seed: int32 [2] for dropout, or [G, 2]; None for no dropout.
     active: None, or float32 [G]: 1, or 0 for a client that has taken all its steps.
+    factor: None, or a factor of the gradients, float32 [].
   """
 
   batch: Any
   weighting: tuple[tf.Tensor, tf.Tensor] | None = None
   seed: tf.Tensor | None = None
   active: tf.Tensor | None = None
+  factor: tf.Tensor | None = None
 
 
 def wrap(model: AnyModel) -> 'LocalModel':
@@ -95,7 +97,7 @@ class LocalModel:
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
   ) -> tuple[Weights, Any]:
-    """Returns the gradients of a batch's mean loss, and the metrics with this batch added.
+    """Returns the (dense) gradients of a batch's mean loss, and the metrics with the batch added.
 
     Args:
       weights: Trainable weights, a tuple of tensors.
@@ -153,7 +155,7 @@ class _SeededModel(LocalModel):
       return loss_and_metrics(arguments)
 
     # The losses of the clients are independent: the gradient of their sum is each one's own.
-    found, means = _gradients(of_all, weights)
+    found, means = _gradients(of_all, weights, step.factor)
     return found, metrics + size[..., tf.newaxis] * means
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
@@ -188,7 +190,7 @@ class _FunctionalModel(LocalModel):
       loss = self._model.loss(output=output, label=y)
       return loss, (loss, output)
 
-    found, (loss, output) = _gradients(loss_and_output, weights)
+    found, (loss, output) = _gradients(loss_and_output, weights, step.factor)
     batch_output = tff.learning.models.BatchOutput(
       loss=loss, predictions=output, num_examples=tf.shape(tf.nest.flatten(output)[0])[0]
     )
@@ -234,11 +236,11 @@ class _VariableModel(LocalModel):
         variable.assign(value)
       for variable, value in zip(variables.non_trainable, non_trainable):
         variable.assign(value)
-      found, _ = _gradients(
+      return _gradients(
         lambda: (self._model.forward_pass(step.batch, training=True).loss, None),
         tuple(variables.trainable),
-      )
-      return found
+        step.factor,
+      )[0]
 
     return assign_and_differentiate(), metrics
 
@@ -250,10 +252,26 @@ class _VariableModel(LocalModel):
 
 
 def _gradients(
-  function: Callable[[], tuple[tf.Tensor, Any]], weights: tuple[Any, ...]
+  function: Callable[[], tuple[tf.Tensor, Any]], weights: tuple[Any, ...], factor: Any
 ) -> tuple[Weights, Any]:
-  """Returns the gradients of the loss, the first result of `function`, and its second result."""
+  """Returns factor * the gradients of `function`'s first result, the loss, and its second result.
+
+  Where possible it multiplies the loss, which saves large models a pass over their weights.
+  """
+  before = len(tf.compat.v1.get_default_graph().get_operations())
   with tf.GradientTape() as tape:
     tape.watch(weights)
     loss, others = function()
-  return tape.gradient(loss, weights), others
+  operations = tf.compat.v1.get_default_graph().get_operations()[before:]
+  scales_loss = factor is not None and all(map(_is_linear, operations))
+  above, factor = (scale(factor, tf.ones_like(loss)), None) if scales_loss else (None, factor)
+  found = map(tf.convert_to_tensor, tape.gradient(loss, weights, above, 'zero'))
+  return tuple(found if factor is None else (scale(factor, g) for g in found)), others
+
+
+def _is_linear(operation: tf.Operation) -> bool:
+  """Returns whether an operation's gradient is linear in its result's, and exact in float32."""
+  attributes = operation.node_def.attr  # The first one is set by `tf.custom_gradient`.
+  has_function = any(a.HasField('func') or a.list.func for a in attributes.values())
+  is_short = any(t.dtype in (tf.float16, tf.bfloat16) for t in operation.outputs)
+  return not ('_gradient_op_type' in attributes or has_function or is_short)

@@ -1,4 +1,4 @@
-"""Initial weights; values with a client axis (gradients: `batched_clients_test`); the ResNet."""
+"""Initial weights; the ResNet. A client axis: `batched_clients_test`."""
 
 import collections
 import itertools
@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 from tensorflow_federated.python.simulation.models import resnet_models
 
-from tff_adaptive_tasks import ada_best, emnist, flamby, shakespeare, stackoverflow
 from tff_adaptive_tasks.models import layers, resnet
 
 
@@ -32,30 +31,6 @@ def test_initial_weights_have_the_distributions_of_their_names():
   for wide in (draw.orthogonal(3, 5), draw.orthogonal(5, 3).T):
     np.testing.assert_allclose(wide @ wide.T, np.eye(3), atol=1e-6)
   assert len({draw.orthogonal(3, 3)[0, 0] > 0 for _ in range(20)}) == 2  # Not that of a QR alone.
-
-
-def test_with_a_client_axis_loss_and_metrics_are_those_of_each_client(monkeypatch):
-  monkeypatch.setattr(resnet, '_FILTERS', (8, 16))
-  monkeypatch.setattr(shakespeare, 'STEPS', 3)
-  builders = emnist.build_cnn, emnist.build_autoencoder, flamby.build_heart_model
-  builders += flamby.build_cox_model, shakespeare.build_model, shakespeare.build_transformer
-  builders += lambda s: ada_best.build_cnn(s, 10), lambda s: resnet.build(s, 10)
-  builders += (lambda s: stackoverflow.build_tag_model(9, 7, s),)
-  rng, seeds = np.random.default_rng(0), tf.constant([[1, 2], [3, 4]])
-  shares = tf.constant([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
-  for build in builders:
-    model = build(0)
-    specs, weights = model.input_spec.values(), model.initial_weights[0]
-    assert (weights[0] != build(1).initial_weights[0][0]).any()
-    weights = [tf.stack([w, 1.3 * w]) for w in weights]
-    x, y = (tf.cast(10 * rng.random([2, 3, *spec.shape[1:]]), spec.dtype) for spec in specs)
-    together = model.loss_and_metrics(weights, x, y, shares=shares, seed=seeds)
-    assert model.client_axis
-    for i in range(2):
-      one = dict(x=x[i], y=y[i], shares=shares[i], seed=seeds[i])
-      alone = model.loss_and_metrics([w[i] for w in weights], **one)
-      for a, b in zip(together, alone):
-        np.testing.assert_allclose(a[i], b, rtol=1e-4, equal_nan=False)
 
 
 IMAGES = np.random.default_rng(0).integers(0, 256, [3, 32, 32, 3]).astype(np.uint8)

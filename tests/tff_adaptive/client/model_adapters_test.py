@@ -22,7 +22,7 @@ SHARES = (
 )
 SIZES = tf.constant(COUNTS, tf.float32)
 SEEDS = tf.constant([[1, 2], [3, 4], [2, 3]])
-SPEC = small_problem.SPEC
+SPEC, FORWARD = small_problem.SPEC, small_problem.model().forward
 
 
 def _weights(theta):
@@ -109,6 +109,31 @@ def test_a_seeded_model_is_trained_with_its_seed_and_in_training_mode(in_group):
     found, metrics = adapter.gradients(weights, (), step, adapter.start())
   _check(oracle.pack(found), gradient)
   _check(metrics[0], 6 * expected)
+
+
+@tf.custom_gradient
+def _clipped(x):
+  return x, lambda above: tf.clip_by_value(above, -0.01, 0.01)  # Not linear.
+
+
+KINDS = {'linear': tf.identity, 'custom': _clipped, 'function': tf.function(_clipped)}
+KINDS['float16'] = lambda x: tf.cast(tf.cast(x, tf.float16), tf.float32)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_a_factor_multiplies_the_loss_where_gradients_are_linear_else_the_gradients(kind):
+  adapter = model_adapters.wrap(small_problem.model(forward=lambda *a: KINDS[kind](FORWARD(*a))))
+
+  @tf.function(autograph=False)
+  def gradients(factor):
+    step = LocalStep(_batch(0), factor=factor)
+    return adapter.gradients(_weights(THETAS[0]), (), step, adapter.start())[0]
+
+  found, plain = (oracle.pack(gradients(factor)) for factor in (tf.constant(1e-3), None))
+  np.testing.assert_allclose(found, 1e-3 * plain, rtol=1e-5)
+  graph = gradients.get_concrete_function(tf.TensorSpec([], tf.float32)).graph
+  products = [o for o in graph.get_operations() if o.type == 'Mul' and o.outputs[0].shape == (5, 4)]
+  assert bool(products) == (kind != 'linear')
 
 
 def _functional(spec=SPEC):
