@@ -256,14 +256,14 @@ def _gradients(
 ) -> tuple[Weights, Any]:
   """Returns factor * the gradients of `function`'s first result, the loss, and its second result.
 
-  Where possible it multiplies the loss, which saves large models a pass over their weights.
+  In graphs it multiplies the loss where it can: large models save a pass over their weights.
   """
   before = len(tf.compat.v1.get_default_graph().get_operations())
   with tf.GradientTape() as tape:
     tape.watch(weights)
     loss, others = function()
   operations = tf.compat.v1.get_default_graph().get_operations()[before:]
-  scales_loss = factor is not None and all(map(_is_linear, operations))
+  scales_loss = factor is not None and bool(operations) and all(map(_is_linear, operations))
   above, factor = (scale(factor, tf.ones_like(loss)), None) if scales_loss else (None, factor)
   found = map(tf.convert_to_tensor, tape.gradient(loss, weights, above, 'zero'))
   return tuple(found if factor is None else (scale(factor, g) for g in found)), others

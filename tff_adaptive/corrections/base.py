@@ -279,7 +279,6 @@ def squared_norm(tree: Weights, group_size: int | None = None) -> tf.Tensor:
     return tf.zeros([] if group_size is None else [group_size])
   # In 16 bits a square overflows for weights above 255 and vanishes below 2^-12.
   wide = [w if w.dtype.size > 4 else tf.cast(w, tf.float32) for w in tree]
-  if group_size is None:
-    return 2 * tf.add_n([tf.cast(tf.nn.l2_loss(w), tf.float32) for w in wide])
-  rows = [tf.reshape(w, [group_size, -1]) for w in wide]
+  # `tf.nn.l2_loss` would be a loop over the clients of a group.
+  rows = [tf.reshape(w, [-1] if group_size is None else [group_size, -1]) for w in wide]
   return tf.add_n([tf.cast(tf.reduce_sum(r * r, -1), tf.float32) for r in rows])
