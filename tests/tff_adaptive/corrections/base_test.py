@@ -69,11 +69,11 @@ def test_norms_are_those_of_all_weights_together():
   group = inputs.weights(6, 3)
   squares = [sum(float(np.sum(w[i] ** 2)) for w in group) for i in range(3)]
   for i in range(3):
-    one = tuple(w[i] for w in group)
-    assert float(base.squared_norm(one)) == pytest.approx(squares[i], rel=1e-6)
-    assert float(base.norm(one)) == pytest.approx(np.sqrt(squares[i]), rel=1e-6)
-  found = base.squared_norm(group, 3)
-  np.testing.assert_allclose(found, squares, rtol=1e-6)
+    assert float(base.squared_norm([w[i] for w in group])) == pytest.approx(squares[i], rel=1e-6)
+  np.testing.assert_allclose(base.squared_norm(group, 3), squares, rtol=1e-6)
+  norms = tf.vectorized_map(base.norm, group, fallback_to_while_loop=False)  # No loop.
+  np.testing.assert_allclose(norms, np.sqrt(squares), rtol=1e-6)
+  assert base.squared_norm((tf.constant([3, 4], tf.int64),)) == 25
   assert base.squared_norm(()).shape == ()
   np.testing.assert_array_equal(base.squared_norm((), 3), np.zeros(3))
 
