@@ -56,7 +56,7 @@ audit: env  ## Check the locked versions for vulnerabilities that docs/security.
 lock: env  ## Write the lock files anew (ARGS=--upgrade for newer versions).
 	@sh scripts/env/lock.sh $(ARGS)
 
-gpu-check: env-gpu  ## Hold a GPU's results, speed and memory against the CPU's (written, never run on a GPU).
+gpu-check: env-gpu  ## Hold a GPU's results, speed and memory against the CPU's.
 	@$(PY) -m research.gpu_check $(ARGS)
 
 vectors: env  ## Make the vectors of vectors/ anew, compare, and hold both engines against all of them.

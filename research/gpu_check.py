@@ -205,14 +205,14 @@ def main(arguments: Sequence[str]) -> int:
     results += compare(name, devices)
     if name in _MEASURED:
       figures += [measure(name, devices[0], count, _FLAGS.rounds) for count in counts]
-  text = (
-    f'# {details.get("device_name", _FLAGS.device)} beside the CPU\n\nBy `make gpu-check`,'
-    f' TensorFlow {tf.__version__}, {here["date"]}. A difference is a part of the 2-norm of the'
-    f' update of a round.\n\n{table(results, _RESULT)}\n{table(figures, _FIGURES)}'
-  )
-  found = {'machine': here, 'results': results, 'figures': figures}
-  atomic_files.write_json(f'{_FLAGS.output}.json', found)
-  atomic_files.write_text(f'{_FLAGS.output}.md', text)
+    text = (
+      f'# {details.get("device_name", _FLAGS.device)} beside the CPU\n\nBy `make gpu-check`,'
+      f' TensorFlow {tf.__version__}, {here["date"]}. A difference is a part of the 2-norm of the'
+      f' update of a round.\n\n{table(results, _RESULT)}\n{table(figures, _FIGURES)}'
+    )
+    found = {'machine': here, 'results': results, 'figures': figures}
+    atomic_files.write_json(f'{_FLAGS.output}.json', found)
+    atomic_files.write_text(f'{_FLAGS.output}.md', text)
   command.show(text)
   # TensorFlow may place on the CPU what it was to place on a GPU.
   is_there = all(row.get('peak_mb', math.inf) >= 1 for row in figures)

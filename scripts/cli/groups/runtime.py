@@ -55,7 +55,7 @@ class Runtime(fields.Group):
   )
   device: str | None = fields.flag(
     'Device of the graph engine: auto, cpu or gpu. Several GPUs divide the clients. Default auto: a'
-    ' GPU if TensorFlow has one. This has never run on a GPU.',
+    ' GPU if TensorFlow has one.',
     choices=cuda.DEVICES,
   )
   mixed_precision: str | None = fields.flag(
