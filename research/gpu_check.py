@@ -141,7 +141,7 @@ def measure(name: str, device: str, clients: int, times: int) -> dict[str, Any]:
 def vmapped(workload: workloads.Workload) -> tuple[str, Callable[[], list[Any]]]:
   """The same rounds of the perceptron W4 as JAX's `vmap` of the clients; its device, and the next.
 
-  Batches are in order, and so are those of one batch a client only the same.
+  Batches are in order, so only clients with one batch give the numbers of `rounds`.
   """
   import jax
 
@@ -207,8 +207,8 @@ def main(arguments: Sequence[str]) -> int:
       figures += [measure(name, devices[0], count, _FLAGS.rounds) for count in counts]
     text = (
       f'# {details.get("device_name", _FLAGS.device)} beside the CPU\n\nBy `make gpu-check`,'
-      f' TensorFlow {tf.__version__}, {here["date"]}. A difference is a part of the 2-norm of the'
-      f' update of a round.\n\n{table(results, _RESULT)}\n{table(figures, _FIGURES)}'
+      f' TensorFlow {tf.__version__}, {here["date"]}. A difference is a share of the 2-norm of the'
+      f" CPU's update.\n\n{table(results, _RESULT)}\n{table(figures, _FIGURES)}"
     )
     found = {'machine': here, 'results': results, 'figures': figures}
     atomic_files.write_json(f'{_FLAGS.output}.json', found)

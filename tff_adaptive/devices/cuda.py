@@ -73,7 +73,7 @@ def opens(name: str, folder: str) -> bool:
 
 
 def open_libraries() -> None:
-  """Opens NVIDIA's libraries if there is a driver. Call this before TensorFlow is imported."""
+  """Opens NVIDIA's libraries if there is a driver. Call this before TensorFlow looks for GPUs."""
   build = private_apis.installed_build()
   has_packages = build.get('is_cuda_build') and any(map(os.path.isdir, _nvidia_folders()))
   if has_packages and opens(_DRIVER, ''):
