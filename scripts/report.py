@@ -94,9 +94,9 @@ class _Report(fields.Group):
   )
   clients: str = fields.flag(
     'The clients of --form=clients: those that train, on their training examples (train) or on'
-    ' their held-out ones (heldout), or those that never train (unseen).',
+    ' their held-out ones (heldout), those that never train (unseen) or have test data (test).',
     'heldout',
-    choices=('train', 'heldout', 'unseen'),
+    choices=('train', 'heldout', 'unseen', 'test'),
     needs='form=clients',
   )
   target: float | None = fields.flag(
