@@ -298,7 +298,7 @@ def as_text(words: Sequence[bytes]) -> tuple[str, ...]:
 def character_sequences(
   texts: Texts, vocabulary: bytes, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Converts texts to padded sequences of character numbers, with tokens for beginning and end.
+  """Converts texts to padded sequences of `steps` + 1 characters, with begin and end tokens.
 
   The characters of `vocabulary` are numbered from 1; 0 is padding. The next three numbers stand for
   any other character, the beginning of a text, and its end.

@@ -75,7 +75,7 @@ class Schedule:
 
 @dataclasses.dataclass(frozen=True)
 class Constant(Schedule):
-  """The rate is base_rate in every round."""
+  """The rate is base_rate in every round after the warm-up."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,8 +26,8 @@ class ServerState(NamedTuple):
       global model is the one for inference.
     correction: The correction's state at the server, such as the drift estimate h.
     round_number: int32, the number of rounds done.
-    distributor: State of the distributor. In asynchronous training (see `versions`) a step receives
-      here the stack of models with which its clients began, and returns the model before the step.
+    distributor: State of the distributor. In asynchronous training (`ClientTraining.versions`) it
+      holds the models with which clients began, and after a step the model before the step.
     aggregator: State of the aggregator.
     finalizer: State of the server optimizer.
   """

@@ -25,7 +25,7 @@ class Traced(NamedTuple):
 
 
 def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
-  """Returns a correction's costs. `weights` are trainable weights: tensors, specs or arrays."""
+  """Returns what a correction costs beyond FedAvg; `weights` are tensors, specs or arrays."""
   asked = {'at': 0, 'full': 0}
   with tf.Graph().as_default():
     theta = tuple(tf.zeros(w.shape, w.dtype) for w in weights)

@@ -138,7 +138,7 @@ def read(folder: str) -> dict[str, Any]:
 def is_complete(folder: str, rounds: int, done: float | None = None) -> bool:
   """Returns whether the run in a folder has done all `rounds`, or has stopped at its target.
 
-  `done` is the last round in metrics.csv. If given, a summary.json of another round counts as none.
+  It is not if `done`, the last round in metrics.csv, is given and is not that of summary.json.
   """
   try:
     summary = read(folder)
