@@ -151,9 +151,9 @@ def test_the_forms_of_the_papers_leave_out_what_was_not_evaluated_yet(tmp_path, 
 def test_the_form_of_clients_is_of_the_tasks_metric_and_any_labels(tmp_path, capsys):
   run_folders.make(tmp_path / 'a', [0.1, 0.2], task_option=['k=1'])
   (tmp_path / 'a' / 'client_evaluations').mkdir()
-  lines = 'group,client,examples,accuracy\nunseen,a,4,0.25\nunseen,b,4,0.75\n'
+  lines = 'group,client,examples,accuracy\ntest,a,4,0.25\ntest,b,4,0.75\n'
   (tmp_path / 'a' / 'client_evaluations' / 'round_000001.csv').write_text(lines)
-  flags = ['--form=clients', '--clients=unseen', '--label_by=seed']
+  flags = ['--form=clients', '--clients=test', '--label_by=seed']
   assert report.main(['report.py', str(tmp_path), *flags]) == 0
   assert '| seed=0 | 0.5000 | 0.2500 |' in capsys.readouterr().out
 
