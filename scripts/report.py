@@ -62,13 +62,13 @@ class _Report(fields.Group):
     choices=('comparison', 'rates', 'tasks', 'crossed', 'clients'),
   )
   metric: str | None = fields.flag(
-    'Columns of metrics.csv. Each has a table and a panel of the figure; other forms take one.'
-    " Default: the metric of the runs' task on the validation data. Small values are good if the"
-    ' name has a word for a loss or an error (docs/guide/reports.md has the list).',
+    'Columns of metrics.csv, separated by commas, with a table and a panel each; other forms than'
+    " comparison take one. Default: the task's metric on the validation data. Small values are good"
+    ' if the name has a word for a loss or an error (docs/guide/reports.md has the list).',
     needs=f'{_COMPARISON} or rates or crossed or clients',
   )
   label_by: str | None = fields.flag(
-    'Settings that distinguish lines or maps. Default: as few as are needed to tell them apart.',
+    'Settings, separated by commas, that distinguish lines or maps. Default: as few as are needed.',
     needs=f'{_COMPARISON} or rates or clients',
   )
   where: tuple[str, ...] = fields.flag(
@@ -84,7 +84,7 @@ class _Report(fields.Group):
     needs=_COMPARISON,
   )
   rows: str | None = fields.flag(
-    'The settings of the rows of --form=crossed, such as client_schedule or correction.',
+    'The settings of the rows of --form=crossed, such as client_schedule,correction.',
     needs='form=crossed',
   )
   columns: str | None = fields.flag(
@@ -109,7 +109,7 @@ class _Report(fields.Group):
   level: tuple[str, ...] = fields.flag(
     'A horizontal line in the figure, NAME=VALUE; may be repeated.', [], needs=_COMPARISON
   )
-  log_scale: str | None = fields.flag('The metrics whose axis is logarithmic.', needs=_COMPARISON)
+  log_scale: str | None = fields.flag('Metrics with a logarithmic axis: M,M.', needs=_COMPARISON)
   title: str = fields.flag(
     'Title of the figure and of the tables, which is their caption in LaTeX.', ''
   )

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     if not command.read(_FLAGS, __doc__, own):
       return command.DONE
   except ValueError as error:
-    raise ValueError(f"{error} train.py's flags go after ' -- '.") from None
+    raise ValueError(f"{error} (Flags of train.py go after ' -- '.)") from None
   plan: plan_lib.Plan = flags.check(_FLAGS, plan_lib.Plan)
   folder = plan.output_dir
   if not folder:

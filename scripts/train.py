@@ -1,4 +1,4 @@
-"""Trains a federated optimizer on a task; `--help` says how."""
+"""Trains a model on a task with a federated optimizer; `--help` says how."""
 
 import sys
 from collections.abc import Sequence
@@ -49,9 +49,9 @@ def _show(result: Any, folder: str, client_weighting: str) -> None:
     counts = (f'{name.replace("_", " ")} {value:,.0f}' for name, value in found.items())
     lines.append(f'The clients that were drawn: {", ".join(counts)}.')
   if summary['non_finite_clients']:
-    lines.append(f'{summary["non_finite_clients"]} client updates not finite: left out.')
+    lines.append(f'{summary["non_finite_clients"]} client updates, not finite, were left out.')
   if not result.is_complete:
-    lines.append('The same command goes on from here.')
+    lines.append('The same command resumes the run.')
   command.show('\n'.join(lines) + '\n')
 
 

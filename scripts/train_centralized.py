@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
   pending = {at: r for at, r in runs.items() if not summary.is_complete(at, _FLAGS.epochs)}
   failed, stopped = _train_all(pending, options, arguments) if pending else ([], 0)
   if stopped:
-    command.say('Stopped; the same command goes on from here.')
+    command.say('Stopped; the same command resumes from here.')
     return stopped
   begun = [folder for folder in runs if os.path.exists(os.path.join(folder, config.FILE))]
   if begun:

@@ -221,5 +221,7 @@ def _path(data_dir: str | None, name: str) -> str:
   places = [os.path.join(data_dir or '', folder, name) for folder in ('', 'flamby')]
   path = next(filter(os.path.isfile, places), None)
   if data_dir is None or path is None:
-    raise errors.DataError(f'{places[0]} is missing: give --data_dir, the folder that has it')
+    raise errors.DataError(
+      f'{name} is neither in data_dir={data_dir!r} nor in flamby/ below it: give the right folder'
+    )
   return path

@@ -20,7 +20,7 @@ _KINDS = {
   bool: 'true or false',
   int: 'a whole number',
   float: 'a number',
-  str: 'a word',
+  str: 'a string',
   types.NoneType: 'none',
 }
 
@@ -133,7 +133,7 @@ def _load_own(
     raise errors.DataError(f'{where} gave {task!r:.80}; it must return a tasks.Task.')
   ids = _call(where, lambda: list(task.train.client_ids))
   if not ids or not all(isinstance(client_id, str) for client_id in ids):
-    raise errors.DataError(f'{where}: client_ids must be texts, at least one; found {ids!r:.80}.')
+    raise errors.DataError(f'{where}: client_ids must be strings, at least one; found {ids!r:.80}.')
   task_lib.check_ids(ids, where)
   return dataclasses.replace(task, build_model=functools.partial(_build_model, where, task))
 
@@ -233,7 +233,7 @@ def _check_fits(whose: str, arrays: Any, model: Any) -> None:
     if array.dtype != spec.dtype.as_numpy_dtype or not spec.shape.is_compatible_with(array.shape):
       shape = ', '.join('n' if n is None else str(n) for n in spec.shape.as_list())
       raise errors.DataError(
-        f"{whose}: {name} is {array.dtype} of shape {array.shape}; the model's {name}_spec wants"
+        f"{whose}: {name} is {array.dtype} of shape {array.shape}; the model's {name}_spec needs"
         f' {spec.dtype.name} of shape ({shape}).'
       )
   task_lib.check_finite(examples, whose)

@@ -154,7 +154,7 @@ def _held_out(ids: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
     is_held[rows[: min(round(share * len(rows)), len(rows) - 1)]] = True
   if not is_held.any():
     raise errors.DataError(
-      f'validation={share:g} of each client is no example: give a larger share, or '
+      f'validation={share:g} holds out no example of any client: give a larger share, or '
       "validation_by='clients'"
     )
   return is_held
@@ -184,7 +184,7 @@ def _client_ids(clients: Any) -> np.ndarray:
   """Returns ids as strings. Raises DataError unless all are strings or integers, and two differ."""
   ids = np.asarray(clients)
   if not all(isinstance(value, (str, int, np.integer)) for value in ids.flat):
-    raise errors.DataError(f'clients have dtype {ids.dtype}; give texts or whole numbers')
+    raise errors.DataError(f'clients have dtype {ids.dtype}; give strings or whole numbers')
   ids = ids.astype(str)
   if ids.size and (ids == ids.flat[0]).all():
     raise errors.DataError(
@@ -197,10 +197,10 @@ def _as_inputs(x: Any, what: str) -> np.ndarray:
   x = np.asarray(x)
   if x.dtype.kind not in 'biuf':
     raise errors.DataError(
-      f'{what} has dtype {x.dtype}; it must hold numbers (tasks.from_csv maps texts to numbers)'
+      f'{what} has dtype {x.dtype}; it must hold numbers (tasks.from_csv maps strings to numbers)'
     )
   if x.ndim < 2 or not x.size:
-    raise errors.DataError(f'{what} has shape {x.shape}; it must be [examples, ...], not empty')
+    raise errors.DataError(f'{what} has shape {x.shape}; it must be [n, ...], of 2 axes or more')
   if x.dtype.kind == 'f':
     with np.errstate(over='ignore'):
       x = x.astype(np.float32)
@@ -217,7 +217,7 @@ def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
     return y.astype(np.float32), None
   if y.dtype.kind not in 'biuU':
     raise errors.DataError(
-      f'labels have dtype {y.dtype}, for which there is no loss: give texts or whole numbers for '
+      f'labels have dtype {y.dtype}, for which there is no loss: give strings or integers for '
       'classes, or floating-point numbers to predict'
     )
   if y.ndim > 1:

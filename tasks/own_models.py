@@ -118,8 +118,8 @@ def _of_keras(
   elif threshold is None:
     if gives_scores and loss is not None:
       raise ValueError(
-        'the model has one output for two classes: say by threshold= above which it means the'
-        ' second, 0.0 for scores and 0.5 for probabilities'
+        'the model has one output for two classes: give threshold=, above which it means the'
+        ' second: 0.0 for scores, 0.5 for probabilities'
       )
     threshold = 0.0 if gives_scores else 0.5
   if metrics is None and problem.classes is None:
@@ -132,7 +132,7 @@ def _of_keras(
     name = 'BinaryCrossentropy' if is_single else 'SparseCategoricalCrossentropy'
     loss = getattr(tf.keras.losses, name)(from_logits=gives_scores)
   elif loss is None and problem.y.dtype.kind != 'f':
-    raise ValueError('for targets of several whole numbers an example, give a loss')
+    raise ValueError('the targets have several whole numbers for each example: give a loss')
   loss = loss or tf.keras.losses.MeanSquaredError()
   dtype = tf.float32 if is_single else tf.dtypes.as_dtype(problem.y.dtype)
   y_spec = tf.TensorSpec([None, *problem.y.shape[1:]], dtype)

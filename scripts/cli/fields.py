@@ -91,7 +91,7 @@ def check(field: dataclasses.Field, values: Mapping[str, Any], given: Container[
   needs, other = meta['needs'], meta['instead_of']
   needed, _, wanted = needs.partition('=')
   if needs and (values[needed] is None or (wanted and values[needed] not in wanted.split(' or '))):
-    raise ValueError(f'--{name} is for --{needs}: give it too, or leave this one out.')
+    raise ValueError(f'--{name} needs --{needs}: give that, or leave --{name} out.')
   if other in given:
     raise ValueError(f'--{name} stands in place of --{other}: leave one of them out.')
 

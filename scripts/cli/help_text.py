@@ -12,7 +12,7 @@ from tff_adaptive_tasks import catalog
 from . import flags, hyperparameters
 
 _INTRODUCTION = """\
-Trains a federated optimizer on a task. It has a client optimizer, a client correction, an
+Trains a model on a task with a federated optimizer: a client optimizer, a client correction, an
 aggregation, a server optimizer and a schedule. The defaults are those of the task's paper.
 
 usage: python scripts/train.py [--flag=value ...] [--flagfile=FILE]

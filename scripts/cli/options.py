@@ -14,9 +14,7 @@ def parse(flag: str, pairs: Sequence[str]) -> dict[str, Any]:
     if not name.isidentifier() or not equals or not text:
       raise ValueError(f'--{flag}={pair}: write it as NAME=VALUE, such as alpha=0.3.')
     if flag == 'task_option' and name in ('name', 'seed', 'data_dir'):
-      raise ValueError(
-        f'--{flag}={pair}: no option of a task; there are --task, --seed, --data_dir.'
-      )
+      raise ValueError(f'--{flag}={pair} is not a task option: give --task, --seed or --data_dir.')
     result[name] = option_values.value(text)
   return result
 

@@ -7,14 +7,14 @@ from tff_adaptive.runs import run as run_lib
 from . import fields, search_space
 
 _DRAWN = 'search=random or tpe'
-_WAY_OUT = 'bring back a copy of the file, or remove the folder, and the run is done again.'
+_WAY_OUT = 'restore a copy of the file, or remove the folder, and the run is done again.'
 
 
 def _check_metric_name(name: str, metric: str) -> None:
   if not metric.startswith(('validation_', 'inference_', 'train_')):
     raise ValueError(
-      f'{name}={metric}: trials are selected on validation data, never on test data: give a column'
-      ' of metrics.csv such as validation_accuracy.'
+      f'{name}={metric} must begin with validation_, inference_ or train_, because trials are never'
+      ' selected on test data: give validation_accuracy, say.'
     )
 
 
@@ -35,7 +35,7 @@ class Plan(fields.Group):
     [],
     needs=_DRAWN,
   )
-  output_dir: str | None = fields.flag('Folder for the folders of the runs.')
+  output_dir: str | None = fields.flag('Folder for the folders of the runs. Required.')
   search: str = fields.flag(
     'grid: every combination; random: random points; tpe: points near good ones, by the'
     " tree-structured Parzen estimator (Optuna's).",
@@ -69,8 +69,8 @@ class Plan(fields.Group):
     check=_check_metric_name,
   )
   window: int | None = fields.count(
-    'Number of last rounds over which the mean compares trials. Default: the last tenth, and'
-    ' at most 100.'
+    'Trials are compared by their means over this number of last rounds. Default: the last tenth,'
+    ' and at most 100.'
   )
   target: float | None = fields.flag('Show after how many rounds the metric reached this value.')
   dry_run: bool = fields.flag('Only show the commands that would run.', False)

@@ -100,7 +100,7 @@ def run(
       result = training.train(stop=stop, **arguments)
   except engine.WorkerError as error:
     raise command_lib.FailureError(
-      f'{error}. The rounds before are saved; the same command goes on, with any number of workers.'
+      f'{error}. The rounds before are saved; the same command resumes, with any number of workers.'
     ) from None
   except runs.NonFiniteWeightsError as error:
     raise command_lib.DivergedError(error) from error
@@ -124,8 +124,8 @@ def check_result(result: Any) -> None:
   if summary['ends_without_update']:
     rounds = summary['rounds_without_update']
     raise command_lib.DivergedError(
-      f'all clients diverged in {rounds} rounds, the last among them, which left the model as it'
-      ' was: lower --client_learning_rate, or give --clip_norm.'
+      f'all clients diverged in {rounds} rounds, including the last, which did not change the'
+      ' model: lower --client_learning_rate, or give --clip_norm.'
     )
   for name, value in {**summary['last'], **summary.get('test', {})}.items():
     if name.startswith(('validation_', 'test_')) and not math.isfinite(value):

@@ -62,8 +62,8 @@ class Space:
     found = self._combinations(self.axes)
     if len({label(point) for point in found}) < len(found):
       raise ValueError(
-        f'--grid: two runs would share a folder, in whose name {os.sep} is _ and an algorithm of'
-        ' your own has its name: rename one of them.'
+        f'--grid: two runs would have the same folder: its name has _ for {os.sep}, and only the'
+        ' NAME of FILE.py:NAME. Rename one of them.'
       )
     return found
 
@@ -198,7 +198,7 @@ def read(grids: Sequence[str], ranges: Sequence[str]) -> dict[str, Sequence[str]
     if name == 'output_dir':
       raise ValueError(f'--{option}=output_dir: the sweep names the folders itself.')
     if name in found:
-      raise ValueError(f'--{option}={name}: each flag once, in --grid or in --range.')
+      raise ValueError(f'--{option}={name}: give each flag once, in --grid or in --range.')
     if option == 'range' and name == 'seed':
       raise ValueError('--range=seed: give seeds one by one, --grid=seed=0,1,2.')
     if option == 'range':
@@ -218,6 +218,6 @@ def _range(text: str, parts: Sequence[str], kind: type) -> Range:
     if parts[2:] in ([], ['log']) and least < low < high < math.inf:
       return found
   raise ValueError(
-    f'--range={text}: write it as FLAG=LOW,HIGH or FLAG=LOW,HIGH,log with a number of train.py;'
-    ' LOW must be less than HIGH, above 0 with log, whole if the flag is.'
+    f'--range={text}: write it as FLAG=LOW,HIGH or FLAG=LOW,HIGH,log with a numeric flag of'
+    ' train.py. LOW must be less than HIGH, above 0 with log, and whole if the flag is.'
   )

@@ -58,7 +58,7 @@ class StopGuard(protocols.Stop):
         self.exit_code = 128 + number
         self.requested = True
         with contextlib.suppress(OSError):  # The reader of stderr may be gone.
-          line = 'Ending after this round; the run is saved. Once more ends it at once.'
+          line = 'Ending and saving after this round. A second signal ends the run at once.'
           (self.announce or command.say)(line)
       else:
         try:

@@ -22,7 +22,7 @@ from tff_adaptive.runs import errors, names, summary
 from . import command, plan as plan_lib, search_space, settings, worker
 
 JOURNAL = 'study.journal'
-DIVERGED = '{} is not finite, or its validation loss or all updates of its last round diverged.'
+DIVERGED = '{} or the validation loss diverged, or no update of the last round was finite.'
 _LOCKS = '.locks'
 _STARTUP = 10  # Trials that tpe draws at random.
 # A search with another space, or other values of these flags, is a different search.

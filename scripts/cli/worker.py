@@ -19,7 +19,7 @@ from tff_adaptive.training import protocols
 
 from . import command, flags, resolve, run as run_lib, settings, signals
 
-STOPPED = 'Stopped; the same command goes on from here.'
+STOPPED = 'Stopped; the same command resumes from here.'
 _POLL = 0.05  # Seconds.
 _CONTEXT: Any = multiprocessing.get_context('forkserver')
 _PROCESSES = threading.Lock()  # multiprocessing starts and joins one at a time.

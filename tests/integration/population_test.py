@@ -69,7 +69,7 @@ def test_every_engine_gives_the_same_rounds(native, graph):
   found = {}
   for context in contexts:
     installed = tff.framework.get_context_stack().install(contexts[context])
-    few = pytest.warns(UserWarning, match='In round 1, 2 clients are available, of 3')
+    few = pytest.warns(UserWarning, match='Only 2 clients are available in round 1, fewer')
     with installed, few:
       result = trained(process, clients)
     found[context] = oracle.pack(result.state.global_model_weights.trainable)

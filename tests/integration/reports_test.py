@@ -169,7 +169,7 @@ def test_the_form_of_clients_is_of_the_tasks_metric_and_any_labels(tmp_path, cap
     (['--form=bars'], "--form: unknown form 'bars'. Choose one of: comparison, rates"),
     (['--where=seed=0', '--where=seed=1'], 'runs has seed=0 and seed=1'),
     (['--formats=md,doc'], '--formats=md,doc: give one or more of md,'),
-    (['--form=tasks', '--target=1'], '--target is for --form=comparison: give it too, or'),
+    (['--form=tasks', '--target=1'], '--target needs --form=comparison: give that, or'),
     (['--form=crossed', '--rows=algorithm'], 'needs --rows and --columns'),
     (['--form=rates', '--metric=a,b'], 'takes one --metric'),
     (['--rename==Ours'], 'write it as NAME=VALUE'),
@@ -191,4 +191,4 @@ def test_folders_and_an_output_for_formats_are_needed(folder, capsys):
   assert report.main(['report.py']) == report.main(['report.py', folder, '--formats=pdf']) == 2
   error = capsys.readouterr().err
   assert "give at least one run's folder" in error
-  assert '--formats is for --output: give it too, or leave this one out' in error
+  assert '--formats needs --output: give that, or leave --formats out' in error

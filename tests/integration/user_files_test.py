@@ -106,7 +106,7 @@ def test_an_algorithm_of_a_users_file_trains_costs_resumes_as_it_was_and_is_repo
     file.write('# Another remark.\n')
   assert _train(halves, *flags, '--rounds=4') == 2
   error = capsys.readouterr().err.splitlines()[-1]
-  assert f"the file of --algorithm, '{path}', was changed since" in error
+  assert f"the file of --algorithm, '{path}', has changed since" in error
   assert 'another folder' in error
   assert _config(halves)['settings']['rounds'] == 2
   (tmp_path / 'moved').mkdir()
@@ -145,7 +145,7 @@ def test_a_task_of_a_users_file_takes_its_options_and_is_reported_by_its_metric(
   folder = str(tmp_path / 'run')
   flags = [f'--task={spec}', '--algorithm=fed_avg', '--rounds=2']
   assert _train(folder, *flags, '--task_option=clients=4', '--task_option=noise=1') == 2
-  assert '--clients_per_round must be from 1 to 4' in capsys.readouterr().err
+  assert 'clients in a round must be from 1 to 4' in capsys.readouterr().err
   flags.append('--clients_per_round=3')
   assert _train(folder, *flags, '--task_option=clients=4', '--task_option=noise=1') == 0
   config = _config(folder)
@@ -204,7 +204,7 @@ _OF_ALGORITHMS = [
 _OF_SERVERS = [
   ('return None', 'must be of the class Optimizer, found None'),
   ('raise RuntimeError("boo")', 'failed in line 4: RuntimeError: boo'),
-  ('return Texts()', 'cannot be used: TypeError: Texts has texts in its state'),
+  ('return Texts()', 'cannot be used: TypeError: Texts has strings in its state'),
   ('return Wrong()', 'cannot be used: TypeError: Wrong.next must return the new state and the'),
 ]
 

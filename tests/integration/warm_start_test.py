@@ -42,7 +42,7 @@ def test_a_run_starts_where_another_ended_and_notices_that_its_start_has_changed
   for command, run, kind, path in zip(commands, runs, ('run', 'file'), (copied, file)):
     assert train.main(command) == 2
     error = capfd.readouterr().err
-    assert f"the {kind} of --initial_weights, '{path}', was changed since" in error
+    assert f"the {kind} of --initial_weights, '{path}', has changed since" in error
     assert run_lib.load_run(run.folder).config == run.config
 
 
@@ -50,6 +50,6 @@ def test_a_start_that_does_not_fit_is_refused_and_nothing_written(tmp_path, capf
   output = tmp_path / 'run'
   arguments = [*FLAGS, f'--initial_weights={tmp_path}/none', f'--output_dir={output}']
   assert train.main(['train.py', *arguments]) == 2
-  message = 'give the folder of a run or of an export as keras or npz'
+  message = 'must be the folder of a run or of a keras or npz export'
   assert message in capfd.readouterr().err
   assert not output.exists()

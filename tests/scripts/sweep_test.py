@@ -168,7 +168,7 @@ def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweep
   assert code == 128 + signal.SIGTERM
   error = capsys.readouterr().err
   assert 'Trial 1 of 2:\n' in error
-  assert 'the same command goes on' in error
+  assert 'the same command resumes' in error
   assert len(first.settings) == 1
   code, second = sweeping(command, lambda s: 0.5)
   assert code == 0
@@ -183,18 +183,18 @@ def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweep
     ('--output_dir= --grid=tau=1', '--output_dir is missing'),
     ('', 'at least once'),
     ('--grid=tau=1 more', "unexpected argument 'more'"),
-    ('--grid=tau=1 --rounds=3', "train.py's flags go after ' -- '"),
+    ('--grid=tau=1 --rounds=3', "(Flags of train.py go after ' -- '.)"),
     ('--grid=tau=1 -- --help', "--help belongs before ' -- '"),
     ('--grid=seed=0,1 -- --seed=4', '--seed is varied and after'),
     ('--grid=xla=true -- --noxla', '--xla is varied and after'),
     ('--grid=seed=0 -- --output_dir=y', "belongs before ' -- '"),
     ('--grid=tau=1 -- --dry_run', "--dry_run belongs before ' -- '"),
     ('--grid=tau=1 --search=tpe', '--trials=NUMBER'),
-    ('--grid=tau=1 --range=mu=0,1', '--range is for --search=random or tpe: give it too'),
+    ('--grid=tau=1 --range=mu=0,1', '--range needs --search=random or tpe: give that'),
     ('--grid=tau=1 --prune=asha --reduction_factor=1', '--reduction_factor must be at least 2'),
     ('--grid=tau=1 --prune=asha --first_rung=3', 'multiple of --rounds_per_evaluation=10'),
     ('--grid=tau=1 --prune=asha --first_rung=150', 'and less than --rounds=150'),
-    ('--grid=tau=1 --metric=test_accuracy', 'never on test data'),
+    ('--grid=tau=1 --metric=test_accuracy', 'never selected on test data'),
   ],
 )
 def test_a_bad_sweep_is_refused_before_anything_runs(

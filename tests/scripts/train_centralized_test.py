@@ -63,7 +63,7 @@ def test_a_run_resumes_to_the_same_numbers_while_its_file_is_the_same(
   ):
     (tmp_path / 'mine.py').write_text(text + more)
     assert _centralized('x', f'--task={named}:load', f'--epochs={epochs}') == code
-  assert f"the file of --task, '{path}', was changed since" in capsys.readouterr().err
+  assert f"the file of --task, '{path}', has changed since" in capsys.readouterr().err
   assert fakes.rows('x/adam_0.01') == fakes.rows(whole / 'adam_0.01')
   with open('x/adam_0.01/config.json') as file:
     assert json.load(file)['changes'][0]['rounds'] == [2, 3]
@@ -105,7 +105,7 @@ def test_what_diverges_is_named_and_a_signal_ends_all(monkeypatch, tmp_path, cap
   result.is_complete = False
   assert _centralized(tmp_path / 'y', '--epochs=2', '--learning_rate=1,2') == 143
   error = capsys.readouterr().err
-  assert error.endswith('adam_1\nStopped; the same command goes on from here.\n')
+  assert error.endswith('adam_1\nStopped; the same command resumes from here.\n')
 
 
 @pytest.mark.parametrize(

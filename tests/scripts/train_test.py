@@ -91,7 +91,7 @@ def _interrupted(folder, flags):
       output = ''
       for line in process.stdout:  # It ends only when nobody holds the pipe.
         output += line
-        if 'Ending after this round' in line:
+        if 'Ending and saving after' in line:
           wait.unlink()
     finally:
       process.kill()
@@ -106,8 +106,8 @@ def test_interrupted_and_resumed_equals_uninterrupted_in_another_process(
   folder = str(tmp_path / 'run')
   code, output = _interrupted(folder, flags)
   assert code == 128 + signal.SIGINT, output
-  assert 'Ending after this round' in output
-  assert 'The same command goes on from here' in output
+  assert 'Ending and saving after' in output
+  assert 'The same command resumes the run' in output
   stopped_after = len(fakes.rows(folder)) - 1
   assert 19 <= stopped_after < _ROUNDS
   with fakes.no_figures():

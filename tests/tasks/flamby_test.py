@@ -77,7 +77,7 @@ def test_regions_have_the_patients_of_their_folds_and_others_are_left_out(tmp_pa
 @pytest.mark.parametrize(
   'name, old, new, words',
   [
-    ('processed.va.data', '', None, 'processed.va.data is missing: give --data_dir, the folder'),
+    ('processed.va.data', '', None, 'processed.va.data is neither in data_dir=.* nor in flam'),
     ('processed.va.data', '?', 'x', 'processed.va.data cannot be read .*could not convert string'),
     ('processed.va.data', None, '1,' * 12 + '0', 'processed.va.data cannot be read'),
     ('brca.csv', 'E,T', 'E,U', "brca.csv or .* cannot be read .*'T'"),

@@ -55,7 +55,7 @@ def _write(folder, text):
     ('def f(data_dir, seed): return None', 'gave None; it must return a tasks.Task'),
     # What `make` is given.
     ('train=3', "'int' object has no attribute 'client_ids'"),
-    ('train=Clients(ids=[1])', 'must be texts, at least one'),
+    ('train=Clients(ids=[1])', 'must be strings, at least one'),
     ('train=Clients(ids=["b", "b"])', 'there more than once'),
     ('build_model=lambda seed: 1 / 0', f'f of {{}} failed in line {LINE}: ZeroDivisionError'),
     ('build_model=lambda: 1', 'takes 0 positional arguments but 1 was given'),
@@ -65,9 +65,9 @@ def _write(folder, text):
     ('train=Fails()', 'failed in line 24: RuntimeError: no such table'),
     (
       "train=Clients(np.zeros([3, 5], 'f'))",
-      "client 'a': x is float32 of shape (3, 5); the model's x_spec wants float32 of shape (n, 3)",
+      "client 'a': x is float32 of shape (3, 5); the model's x_spec needs float32 of shape (n, 3)",
     ),
-    ('train=Clients(np.zeros([3, 3]))', "x is float64 of shape (3, 3); the model's x_spec wants f"),
+    ('train=Clients(np.zeros([3, 3]))', "x is float64 of shape (3, 3); the model's x_spec needs f"),
     ("train=Clients(np.zeros([2, 3], 'f'))", "client 'a': x has shape (2, 3) and y (3,)"),
     ("train=Clients(np.full([3, 3], np.nan, 'f'))", "client 'a': x, row 0, has nan"),
     (
@@ -163,7 +163,7 @@ def test_a_value_becomes_what_the_annotation_says(option, value, found):
   'option, value, words',
   [
     ('kind', 'c', "is 'c'; it must be 'a' or 'b'"),
-    ('mixed', 1.5, 'is 1.5; it must be a whole number or a word'),
+    ('mixed', 1.5, 'is 1.5; it must be a whole number or a string'),
     ('either', 'c', "is 'c'; it must be 'a' or 'b' or none"),
     ('limit', 'x', "is 'x'; it must be a whole number or none"),
     ('size', 2**63, 'it must be a whole number'),

@@ -110,7 +110,7 @@ def test_standardising_uses_the_training_examples_alone():
     (dict(validation=(X[:9, :2], Y[:9])), r'x of validation has shape \(9, 2\); .* be \(9, 3\)'),
     (dict(validation=(X[:9], Y[:8])), r'y of validation has shape \(8,\); it must be \(9,\)'),
     (dict(validation_by='rows'), "validation_by is 'rows'"),
-    (dict(validation=0.01, validation_by='examples'), 'of each client is no example'),
+    (dict(validation=0.01, validation_by='examples'), 'holds out no example of any client'),
     (dict(x=np.zeros([60, 2, 2]), standardise=True), r'standardise is for inputs'),
   ],
 )

@@ -144,9 +144,9 @@ def test_whole_numbers_reach_an_embedding_as_such():
     (dict(model=dense(3), y=NUMBERS), r'targets \[B\] and an output \[B, 3\]'),
     (dict(model=lambda seed: 3), 'gave int'),
     (dict(model='mlp', loss='mse'), 'loss and metrics are for Keras models'),
-    (dict(model=dense(1), loss='mse', y=BINARY), 'threshold= .* 0.0 for scores and 0.5 for prob'),
+    (dict(model=dense(1), loss='mse', y=BINARY), 'threshold=, .* 0.0 for scores, 0.5 for prob'),
     (dict(model=dense(3), metrics=['AUC']), 'no mean over examples'),
-    (dict(model=by_shape, y=ONE_HOT.astype(int)), 'several whole numbers an example, give a loss'),
+    (dict(model=by_shape, y=ONE_HOT.astype(int)), 'several whole numbers for each example: give a'),
     (dict(y=np.stack([NUMBERS] * 2, 1)), r'targets have shape \(80, 2\)'),
   ],
 )

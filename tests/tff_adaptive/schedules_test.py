@@ -53,7 +53,7 @@ def test_numbers_and_tensors_follow_the_formula_and_rise_linearly_to_it(
     (
       'round_decay',
       dict(factr=0.9),
-      "unknown hyperparameter of round_decay 'factr'. Did you mean factor?",
+      "unknown option of round_decay 'factr'. Did you mean factor?",
     ),
   ],
 )

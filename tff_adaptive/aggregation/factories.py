@@ -66,7 +66,7 @@ def build_aggregator(
   entry = table.aggregator(aggregator) if isinstance(aggregator, str) else aggregator
   options = entry.values(values)
   if entry.is_private and options['noise_multiplier'] is None:
-    raise ValueError(f'{entry.name} wants a noise_multiplier: give 1.0, say.')
+    raise ValueError(f'{entry.name} needs a noise_multiplier: give 1.0, say.')
   return entries.resolve(entry.build)(options, cohort)
 
 

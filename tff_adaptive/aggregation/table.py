@@ -131,23 +131,23 @@ def check(
   """
   if not entry.is_weighted and client_weighting != 'uniform':
     raise ValueError(
-      f'{entry.name} weighs no clients, but client_weighting is {client_weighting!r}: give uniform.'
+      f'{entry.name} has no weights, but client_weighting is {client_weighting!r}: give uniform.'
     )
   if not entry.promise:
     return
   if algorithm.uploads:
     raise ValueError(
-      f'{entry.name} does not {entry.promise} what else a client of {algorithm.name} sends,'
-      f' {algorithm.uploads}, which moves the model: take another algorithm, such as fed_avg or'
-      ' fed_dyn.'
+      f'{entry.name} does not {entry.promise} all that moves the model: a client of'
+      f' {algorithm.name} also sends {algorithm.uploads}. Take another algorithm, such as fed_avg'
+      ' or fed_dyn.'
     )
   if client_optimizer_state == 'average':
     raise ValueError(
       f"{entry.name} does not {entry.promise} the states of the clients' optimizers, whose average"
-      ' moves the model: have them reset or kept.'
+      ' moves the model: give client_optimizer_state reset or keep.'
     )
   if entry.is_private and values.get('scale_mu'):
     raise ValueError(
-      f'{entry.name} does not noise the mean number of examples, by which scale_mu moves the'
+      f'{entry.name} adds no noise to the mean number of examples, by which scale_mu moves the'
       ' model: leave scale_mu out.'
     )

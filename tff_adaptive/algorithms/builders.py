@@ -101,11 +101,11 @@ def build_drift_corrected(
   if training.versions and correction.overrides('exchange'):
     raise ValueError(
       f'{correction.name} exchanges values before clients train, which asynchronous training '
-      'cannot do: give versions=0, or another correction.'
+      'cannot do: train synchronously (versions=0), or take another correction.'
     )
   if training.mixing and correction.overrides('update'):
     raise ValueError(
-      f'{correction.name} aggregates something else than x - theta_i: give mixing=False.'
+      f'{correction.name} does not aggregate differences of models: leave mixing out.'
     )
   recipe = components.Recipe(
     model_adapters.wrap(model),

@@ -31,7 +31,7 @@ def build(
 
   state_type = initial_state.type_signature.result
   if tff.types.contains(state_type, lambda t: getattr(t, 'dtype', None) == np.str_):
-    raise TypeError(f'{type(optimizer).__name__} has texts in its state, which must be numbers')
+    raise TypeError(f'{type(optimizer).__name__} has strings in its state, which must be numbers')
 
   @tff.tensorflow.computation(state_type, trainable_type, trainable_type)
   def step(state: Any, weights: Any, gradients: Any) -> tuple[Any, Any, Any]:

@@ -94,7 +94,7 @@ def _like(correction: base.Correction, method: str, found: Any, what: str, wante
       leaf = tf.convert_to_tensor(leaf, like.dtype)
     if leaf.dtype != like.dtype or not like.shape.is_compatible_with(leaf.shape):
       raise TypeError(
-        f'{where} with {like.dtype.name} {like.shape} where it has {leaf.dtype.name} {leaf.shape}.'
+        f'{where} with a {like.dtype.name} {like.shape}, found a {leaf.dtype.name} {leaf.shape}.'
       )
     leaves.append(leaf)
   return tf.nest.pack_sequence_as(wanted, leaves)

@@ -193,8 +193,8 @@ def _check_alone(
       values, tf.concat(alone, 0), rtol=1e-3, atol=1e-5, equal_nan=True
     ):
       raise ValueError(
-        f'{what} gives an example another value in a batch than alone, with {shapes}: it must give '
-        'each example its own, [B] or [B, ...], of its own target; bring both to one shape'
+        f'{what} of an example depends on the rest of its batch, with {shapes}: it must return one '
+        'value for each example, [B] or [B, ...]; give targets and outputs one shape'
       )
 
 

@@ -161,8 +161,7 @@ class Trace:
       return None
     return (
       f'The trace has intervals of {len(known):,} clients, {strangers:,} of them not in this run.'
-      f" Without an interval, and so never drawn: {never:,} of the run's {len(client_ids):,}"
-      ' clients.'
+      f" Of the run's {len(client_ids):,} clients, {never:,} have no interval and are never drawn."
     )
 
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:

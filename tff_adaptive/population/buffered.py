@@ -190,10 +190,10 @@ class BufferedSimulation(rounds.Simulation):
     while len(found) < self._cohort_size:
       if idle + dropped > _MOST_IN_VAIN * self._cohort_size:
         raise ValueError(
-          f'server step {number} never comes: {len(found)} of the {self._cohort_size} clients'
-          f' of its buffer arrive, and after {idle:,} draws of nobody and {dropped:,} dropped'
-          ' updates no other does. Check availability, deadline and max_staleness, or give a'
-          ' smaller buffer.'
+          f'server step {number} never comes: only {len(found)} of the {self._cohort_size} clients'
+          f' of its buffer arrived, after {idle:,} draws of nobody and {dropped:,}'
+          ' dropped updates. Check availability, deadline and max_staleness, or give a smaller'
+          ' buffer.'
         )
       if not self._queue or self._queue[0].time > self._since:
         self._dispatch(version, [client.position for client in found])

@@ -63,8 +63,7 @@ def _rows(
   if not fits or (optional and len(columns) == len(needed)):
     also = f' and one or more of {", ".join(optional)}' if optional else ''
     raise ValueError(
-      f'{path} has the columns {", ".join(map(repr, columns)) or "of no heading"}; give'
-      f' {", ".join(needed)}{also}.'
+      f'{path} has the columns [{", ".join(map(repr, columns))}]; give {", ".join(needed)}{also}.'
     )
   if not rows:
     raise ValueError(f'{path} has no clients: give a line for each below the heading.')

@@ -102,7 +102,7 @@ class _WithHyperparameters:
     known = {h.name: h for h in self.hyperparameters}
     for name in given:
       if name not in known:
-        raise ValueError(suggestions.unknown(f'hyperparameter of {self.name}', name, known))
+        raise ValueError(suggestions.unknown(f'option of {self.name}', name, known))
     return {
       name: self.default(name, server_optimizer) if value is None else known[name].checked(value)
       for name, value in ((name, given.get(name)) for name in known)

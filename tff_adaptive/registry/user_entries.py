@@ -34,7 +34,7 @@ def _of_correction(found: Any, source: user_code.UserCode) -> entries.Algorithm:
     raise ValueError(f'is no frozen dataclass: {_WANTED}')
   name = vars(found).get('name', found.__name__)  # Not the name of a base class.
   if not isinstance(name, str) or not re.fullmatch(r'\w[\w.-]*', name):
-    raise ValueError(f'has the name {name!r}: take letters, digits, _, - and .')
+    raise ValueError(f'has the name {name!r}: use only letters, digits, _, - and .')
   weighting = getattr(
     found, 'client_weighting', 'uniform' if found.keeps_client_state() else 'examples'
   )
@@ -112,7 +112,7 @@ def _hyperparameter(
     has_none = types.NoneType in typing.get_args(kind)
     kind = known[0] if known and (default is not None or has_none) else kind
   if kind not in _KINDS:
-    raise ValueError(f'{place} of the type {kind}: hyperparameters are float, int or bool')
+    raise ValueError(f'{place} of the type {kind}: options are float, int or bool')
   made = entries.Hyperparameter(name, kind, default, help_text or name)
   try:
     return made if default is None else dataclasses.replace(made, default=made.checked(default))

@@ -23,8 +23,8 @@ _FAR = 100  # A loss of more than this many times its first value has diverged.
 _MOST_NAMED = 3  # A note names at most this many runs.
 _SHARES = ('accuracy', 'recall', 'precision')
 _MODELS = (
-  'Validation is of theta, the global model; test accuracy of theta-bar, the mean of the client'
-  ' models, where there is one.'
+  'Validation is of theta, the global model; test accuracy is of theta-bar where there is one: the'
+  ' mean of the client models, or of the last two global models for FedExP.'
 )
 
 
@@ -303,7 +303,7 @@ def note(
     members: The runs of the table. The note has their setting `client_weighting`, which may differ
       by algorithm, and names the runs that diverged or are not complete.
     column: The column that the table shows. For `TEST` the note adds that settings were chosen by
-      the global model, theta, while test accuracy is of theta-bar, the mean of the client models.
+      the global model, theta, while test accuracy is of theta-bar where there is one.
   """
   cells: dict[str, list[str]] = {}
   for cell, label in chosen.items():

@@ -77,7 +77,7 @@ def comparison_table(
     if chosen not in COLUMNS or (chosen == 'reached' and target is None):
       known = ', '.join(COLUMNS)
       raise ValueError(
-        f'{chosen!r:.80} is not a column: give some of {known} (reached with a target).'
+        f'{chosen!r:.80} cannot be shown: give some of {known}; reached needs a target.'
       )
   summaries = {label: [run.summary() for run in runs] for label, runs in groups.items()}
   all_runs = [run for members in groups.values() for run in members]

@@ -65,7 +65,7 @@ class Record:
       if was == value:
         path = (self.files.get(name) or config['files'][name])['path']
         kind = 'run' if os.path.isdir(path) else 'file'
-        found.append(f'the {kind} of {flag}, {path!r}, was changed since')
+        found.append(f'the {kind} of {flag}, {path!r}, has changed since')
       else:
         found.append(f'{flag} was {was!r} and is now {value!r}{self.hints.get(name, "")}')
     return found
@@ -85,8 +85,8 @@ class Record:
       refused = [f'the run_id was {config["run_id"]!r} and is now {run_id!r}']
     if refused:
       raise ResumeError(
-        f'the run in {folder} has other settings: {"; ".join(refused)}. Give the former, or another'
-        ' folder.'
+        f'the run in {folder} has other settings: {"; ".join(refused)}. Give the former values,'
+        ' or another folder.'
       )
     return config
 
@@ -183,7 +183,7 @@ def read(folder: str) -> dict[str, Any]:
     if config.get('format') != FORMAT:
       found = config.get('format')
       raise ValueError(
-        f'its format is {found!r}, known is {FORMAT}; the last that reads others is e20f8c7'
+        f'its format is {found!r}, this version reads {FORMAT}; for older ones use commit e20f8c7'
       )
     for name, kind in _CONTENT.items():
       if not isinstance(config[name], kind):

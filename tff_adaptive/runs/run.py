@@ -127,7 +127,7 @@ class Run:
 
   @property
   def inference_weights(self) -> tuple[np.ndarray, ...] | None:
-    """Trainable weights of the mean of the client models (theta-bar); None if never evaluated."""
+    """The trainable weights of theta-bar, which some algorithms evaluate beside theta, or None."""
     # Any row will do, because the last one of an interrupted run may lack an evaluation.
     if not any(column.startswith('inference_') for row in self.rows for column in row):
       return None
@@ -253,7 +253,7 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
   for folder in folders:
     holding = sorted(_below(folder))
     if not holding:
-      raise ValueError(f'there is no run in {folder}: no folder in it holds a config.json.')
+      raise ValueError(f'there is no run in {folder}: no folder in it has a config.json.')
     for path in holding:
       below.setdefault(os.path.realpath(path), path)
   found = []

@@ -114,7 +114,7 @@ class RunFiles:
       _refuse_results_without_checkpoint(folder, path)
     else:
       if checkpoint.metadata.get('run_id', '') != self._run_id:
-        raise StateError(f'{path} holds the checkpoint of another run.')
+        raise StateError(f'{path} holds the checkpoint of another run: start in a new folder.')
       self.state, self.round_number = checkpoint.server_state, checkpoint.round_number
       self.saved_round = self.round_number
       if self.round_number > rounds:
@@ -142,7 +142,7 @@ def _refuse_results_without_checkpoint(folder: str, path: str) -> None:
   if found is None:
     return
   raise ResumeError(
-    f'{found} has the results of a run, but its checkpoint, {path}, is gone: bring it back, or'
+    f'{found} has the results of a run, but its checkpoint, {path}, is gone: restore it, or'
     ' start in a new folder.'
   )
 
@@ -158,7 +158,7 @@ def _rows_behind(metrics: str, last_round: int) -> list[dict[str, float]]:
   # A run that was killed between its first checkpoint and its first row has none.
   if missing and (kept or last_round):
     raise ResumeError(
-      f'{metrics} lacks round {min(missing)}; the checkpoint has rounds 0 to {last_round} behind'
-      ' it: restore the file, or start in a new folder.'
+      f'{metrics} lacks round {min(missing)}, but the checkpoint is of round {last_round}: restore'
+      ' the file, or start in a new folder.'
     )
   return kept

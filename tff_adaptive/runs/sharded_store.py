@@ -39,7 +39,7 @@ class Shard(StateFile):
   seconds = 60.0
   locked = (
     f'the database is locked for {seconds:.0f} s: a process that is stopped or hangs, on this node'
-    ' or another, holds it. Kill it (kill -9), and give the same command again: the run goes on'
+    ' or another, holds it. Kill it (kill -9), and give the same command again: the run resumes'
     ' from its last checkpoint'
   )
 
@@ -123,7 +123,7 @@ def fold(work: Fold) -> Count:
   with contextlib.closing(Shard(work.folder, work.shard, is_writer=True)) as shard:
     if shard.settings.get('token') != work.token:
       raise StateError(
-        f'{work.folder}: another process has gone on with this run; this one cannot save.'
+        f'{work.folder}: another process has resumed this run; this one cannot save.'
       )
     # Later states are from this same checkpoint: an earlier call wrote them and was lost.
     later = [(client_id, work.last) for client_id in made]
@@ -155,7 +155,7 @@ def _read_staged(
     except OSError as error:
       raise StateError(
         f'{path}: client states of a round since the last checkpoint cannot be read ({error}):'
-        ' give the same command again, it goes on from the checkpoint.'
+        ' give the same command again, which resumes from the checkpoint.'
       ) from None
 
 

@@ -319,7 +319,7 @@ class StateFile:
     if sorted(found) != sorted(_TABLES) and found:
       raise StateError(
         f'{self.path} has other tables than the states of a run: it is damaged, or of another'
-        ' program. Bring back a copy of the file, or start in a new folder.'
+        ' program. Restore a copy of the file, or start in a new folder.'
       )
     return settings
 
@@ -344,10 +344,10 @@ class StateFile:
     """Returns the advice for a damaged file; `made` is the round in which the bad part was made."""
     if self.rounds[:-1] and self.rounds[-2] < made:
       return (
-        f'Resume from the previous checkpoint, of round {self.rounds[-2]}, bring back a copy of the'
+        f'Resume from the previous checkpoint, of round {self.rounds[-2]}, restore a copy of the'
         ' file, or start in a new folder.'
       )
-    return 'Bring back a copy of the file, or start in a new folder.'
+    return 'Restore a copy of the file, or start in a new folder.'
 
   def _reason(self, error: Exception) -> str:
     text = str(error)
@@ -356,7 +356,7 @@ class StateFile:
     if 'locked' in text:
       return self.locked
     if 'malformed' in text or 'not a database' in text or 'decode' in text:
-      return f'it is damaged ({text}); bring back a copy of it, or start in a new folder'
+      return f'it is damaged ({text}); restore a copy of it, or start in a new folder'
     if 'full' in text:
       return 'the disk is full; free some space and give the same command again'
     return text
@@ -368,7 +368,7 @@ class StateFile:
     try:
       yield
     except (sqlite3.Error, UnicodeError, OverflowError, OSError) as error:
-      failure = kind(f'{self.path}: cannot be {how}: {self._reason(error)}.')
+      failure = kind(f'{self.path} cannot be {how}: {self._reason(error)}.')
       if isinstance(failure, SaveError):  # SQLite may have kept nothing, or a part.
         self._failure = failure
         with contextlib.suppress(sqlite3.Error):  # It may have rolled back by itself.
@@ -405,7 +405,7 @@ def read_last(path: str) -> tuple[int, dict[str, np.ndarray]]:
     raise StateError(f'there is no checkpoint {path}: the run has not saved one, or it was moved.')
   with contextlib.closing(StateFile(path)) as file:
     if not file.rounds:
-      raise StateError(f'{path} holds no checkpoint yet: let the run go on first.')
+      raise StateError(f'{path} holds no checkpoint yet: resume the run first.')
     return file.rounds[-1], file.read_checkpoint(file.rounds[-1])[1]
 
 

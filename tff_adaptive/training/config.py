@@ -97,8 +97,8 @@ class TrainingConfig:
       )
     if self.virtual_seconds_per_evaluation is not None and self.population is None:
       raise ValueError(
-        'virtual_seconds_per_evaluation is given without a population, which has a clock: give'
-        ' rounds_per_evaluation, or population.Population(), say.'
+        'virtual_seconds_per_evaluation is given without a population, which has the clock: give'
+        " rounds_per_evaluation instead, or a population (availability='always', say)."
       )
     if self.population is not None and self.cost_model is None:
       raise ValueError(
@@ -142,5 +142,5 @@ def _as_json(name: str, value: Any) -> Any:
     return json.loads(json.dumps(value))
   except (TypeError, ValueError):
     raise ValueError(
-      f'settings[{name!r}] is {value!r:.80}; give numbers, texts, truth values or lists of them.'
+      f'settings[{name!r}] is {value!r:.80}; give numbers, strings, bools or lists of them.'
     ) from None

@@ -107,8 +107,8 @@ def train(
   rounds.check_takes_arrays(process, config)
   if config.synchrony and any(isinstance(c, callbacks_lib.PrivacyCallback) for c in callbacks):
     raise ValueError(
-      'PrivacyCallback reports an epsilon that supposes rounds drawn from all clients; those that'
-      ' are asynchronous are drawn otherwise: leave out the callback, or give synchrony=None.'
+      'PrivacyCallback reports an epsilon that assumes cohorts drawn from all clients, which'
+      ' asynchronous ones are not: leave out the callback, or give synchrony=None.'
     )
   rounds.check_client_data(clients)
   simulation = cohorts.simulate(config, clients)
@@ -148,7 +148,7 @@ def train(
     run.begin(stack, say)
     if needed and config.cost_model is not None and show_progress:
       size = needed * config.cost_model.bytes_of_client[0] / 1e6
-      say(f'Older models: at most {needed}, {size:,.1f} MB, in memory and each checkpoint.')
+      say(f'At most {needed} older models, {size:,.1f} MB, are in memory and in each checkpoint.')
     if simulation is not None and simulation.note is not None:
       say(simulation.note)
     result = run.to_the_end(stop, test_fn)

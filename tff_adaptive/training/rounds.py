@@ -99,8 +99,8 @@ class Trainer:
     if plan and plan.available < size and self._config.synchrony is None:
       self._say_once(
         'few',
-        f'In round {number}, {plan.available} clients are available, of {size} that a round is to'
-        ' have: it is smaller.',
+        f'Only {plan.available} clients are available in round {number}, fewer than the {size} of a'
+        ' round.',
       )
     self._check(new_state, row)
     seconds = self._config.virtual_seconds_per_evaluation
@@ -124,19 +124,19 @@ class Trainer:
 
   def _check(self, state: Any, row: Row) -> None:
     loss, lost = row.get('train_loss', 0.0), row.get('non_finite_clients', 0)
+    shown = f' (training loss {loss})' if 'train_loss' in row else ''
     if lost or not np.isfinite(loss):
-      shown = f' (training loss {loss})' if 'train_loss' in row else ''
       self._say_once(
         'diverged',
-        f'Some clients diverge: in round {row["round"]}, {lost:.0f} of {row["clients"]} updates'
-        f' are not finite and left out{shown}. A lower client rate, or gradient clipping, would'
+        f'Clients diverge in round {row["round"]}: {lost:.0f} of {row["clients"]} updates were not'
+        f' finite and were left out{shown}. A lower client learning rate or gradient clipping may'
         ' help.',
       )
     weights = trainable(state.global_model_weights)
     if not all(np.isfinite(np.asarray(w)).all() for w in weights):
       raise NonFiniteWeightsError(
-        f'The global model is no longer finite after round {row["round"]} (training loss'
-        f' {loss}). Lower the server or the client learning rate, or raise tau'
+        f'The global model is no longer finite after round {row["round"]}{shown}. Lower the server'
+        ' or the client learning rate, clip gradients, or raise tau if the server optimizer has it'
       )
 
 

@@ -52,7 +52,7 @@ class Aggregation(fields.Group):
   noise_seed: int | None = fields.count(
     'Make the noise of dp_gaussian and dp_tree reproducible, for experiments. It then hides'
     ' nothing from those who know the seed. Default: a secret drawn by the operating system.',
-    zero='a seed',
+    zero='the seed 0',
     needs=_PRIVATE,
     high=2**62 - 1,
   )
@@ -100,12 +100,12 @@ class Aggregation(fields.Group):
       )
     for flags, is_given in (
       ('--synchrony=buffered', settings.synchrony.build() is not None),
-      ('--availability and the like', settings.population.availability is not None),
+      ('flags of a population', settings.population.availability is not None),
     ):
       if is_given:
         raise ValueError(
-          f'--aggregator={self.aggregator} does not go with {flags}: its epsilon supposes that each'
-          ' round is drawn from all clients, and that all of it finish.'
+          f'--aggregator={self.aggregator} does not go with {flags}: its epsilon'
+          ' assumes that each cohort is drawn from all clients and that all of them finish.'
         )
 
   def plan(self, settings: 'fields.Settings', num_clients: int) -> PrivacyPlan | None:

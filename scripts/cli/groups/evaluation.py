@@ -53,7 +53,7 @@ class ClientEvaluation(fields.Group):
     """Raises ValueError if --personalization_epochs is given without --heldout_examples."""
     if self.personalization_epochs is not None and not self.heldout_examples:
       raise ValueError(
-        '--personalization_epochs wants examples that fine-tuning has not seen: give'
+        '--personalization_epochs needs examples that fine-tuning has not seen: give'
         ' --heldout_examples=0.2, say.'
       )
 

@@ -26,12 +26,12 @@ class Output(fields.Group):
     "The run's folder. A run in it is resumed. Default runs/TASK_ALGORITHM.",
   )
   data_dir: str | None = fields.flag(
-    "Folder with the task's files. Default: TFF or TensorFlow Datasets downloads them."
+    "Folder with the task's files. Default: they are downloaded; FLamby's tasks need a folder."
   )
   rounds_per_evaluation: int = fields.count('Rounds between evaluations.', 10)
   virtual_seconds_per_evaluation: float | None = fields.number(
     'Evaluate by the virtual clock, not by rounds: after the first round that ends at or after'
-    ' each multiple of this number of virtual seconds. For runs with a population.',
+    ' each multiple of this number of virtual seconds. Needs --availability or a similar flag.',
     validation.above_zero,
     instead_of='rounds_per_evaluation',
   )
@@ -90,4 +90,4 @@ def check_data_dir(task: str, folder: str | None) -> None:
       f'--data_dir has no meaning for --task={task}, which has no files: leave it out.'
     )
   if not os.path.isdir(folder):
-    raise ValueError(f'--data_dir={folder}: there is no such folder; leave it out to download.')
+    raise ValueError(f'--data_dir={folder}: there is no such folder; give an existing one.')

@@ -174,7 +174,7 @@ class Population(fields.Group):
     for column, (owner, _) in _ARGUMENT_OF.items():
       if column in profiles and kind != owner:
         raise ValueError(
-          f'{path} has the column {column}, which is of --availability={owner}; found {kind}.'
+          f'{path} has the column {column}, which needs --availability={owner}, found {kind}.'
         )
     said = {*given, *(f'availability_option={name}' for name in self._options())}
     for flag, columns in _IN_COLUMNS.items():

@@ -97,9 +97,9 @@ class Runtime(fields.Group):
     changes_numbers=False,
   )
   subrounds: int | None = fields.count(
-    'Number of parts of equal cost into which a cohort is divided. It decides the last bits; the'
-    ' workers do not. Default with --ray 4, or --ray_workers if larger; else the cohort is not'
-    ' divided.',
+    'Number of parts of equal cost into which a cohort is divided. It changes the last bits of'
+    ' results; the number of workers does not. Default with --ray 4, or --ray_workers if larger;'
+    ' else 1.',
     needs='engine=graph',
   )
 
@@ -119,8 +119,8 @@ class Runtime(fields.Group):
     for name in _ONE_PROCESS:
       if (value := getattr(self, name) or 0) > cohort:
         raise ValueError(
-          f'--{name} must be at most {cohort}, the clients of a round, found {value}: give fewer,'
-          ' or more --clients_per_round.'
+          f'--{name} must be at most {cohort}, the number of clients in a round, found {value}:'
+          ' give fewer.'
         )
     if self.device == 'gpu':
       self._check_device()
@@ -148,7 +148,7 @@ class Runtime(fields.Group):
       cuda.check_libraries()
     except ValueError as error:
       raise ValueError(
-        f'--device=gpu: {error}, with --device=cpu. In a checkout, make env-gpu installs them.'
+        f'--device=gpu: {error} (--device=cpu). In a checkout, make env-gpu installs them.'
       ) from None
 
   def _check_ray(self) -> None:

@@ -33,18 +33,18 @@ class Synchrony(fields.Group):
     needs='synchrony=buffered',
   )
   staleness_option: tuple[str, ...] = fields.flag(
-    'An option of it, NAME=VALUE: a=0.5 for polynomial; a=10 and b=4 for hinge; c=0.5 for constant.'
-    ' May be repeated.',
+    'An option of --staleness, NAME=VALUE: a=0.5 for polynomial; a=10 and b=4 for hinge; c=0.5 for'
+    ' constant. May be repeated.',
     [],
     needs='synchrony=buffered',
   )
   max_staleness: int | None = fields.count(
     'Drop updates that are older than this number of server steps. Default none.',
-    zero='none that is old',
+    zero='no older update',
     needs='synchrony=buffered',
   )
   mixing: bool | None = fields.flag(
-    "Measure updates from the present model, as FedAsync's average does.",
+    "Take updates relative to the present model, not to the client's first one, as in FedAsync.",
     needs='synchrony=buffered',
   )
 
@@ -64,7 +64,7 @@ class Synchrony(fields.Group):
     if self.synchrony != 'buffered':
       return None
     if self.concurrency is None:
-      raise ValueError('--synchrony=buffered: give --concurrency, 50 say, the clients that train.')
+      raise ValueError('--synchrony=buffered needs --concurrency (see --help): give 50, say.')
     with fields.about('staleness_option'):
       given: dict[str, Any] = options.parse('staleness_option', self.staleness_option)
       for name in given:

@@ -15,7 +15,7 @@ class Training(fields.Group):
 
   TITLE = 'How long'
 
-  rounds: int = fields.count("Number of rounds. Default the task's, as above.")
+  rounds: int = fields.count("Number of rounds. Default the task's.")
   clients_per_round: int = fields.count("Clients drawn each round. Default the task's.")
   participation: float | None = fields.number(
     'Share of the clients that is drawn each round, in place of --clients_per_round.',
@@ -52,7 +52,7 @@ class Training(fields.Group):
   )
   batch_size: int = fields.count(
     "Examples in a local step; 0 for all at once. Default the task's.",
-    zero='all of a client at once',
+    zero='all examples at once',
     high=2**20,
   )
   fill_last_batch: bool = fields.flag(
@@ -75,8 +75,8 @@ class Training(fields.Group):
     ):
       if self.continue_batches and wrong:
         raise ValueError(
-          '--continue_batches continues passes over batches, and there are none with'
-          f' --{name}={getattr(self, name)}: leave one of them out.'
+          f'--continue_batches does not go with --{name}={getattr(self, name)}: it needs passes'
+          ' over batches and a fixed number of steps; leave one of them out.'
         )
 
   def cohort(self, num_clients: int) -> int:
@@ -93,11 +93,11 @@ class Rates(fields.Group):
   TITLE = 'Rates'
 
   client_learning_rate: float = fields.number(
-    'Client rate eta_l. Default: the rate tuned for the task and the server optimizer.',
+    "Client rate eta_l. Default: the task's (FedAvg's for a correction), or the optimizer's own.",
     validation.at_least_zero,
   )
   server_learning_rate: float = fields.number(
-    'Server rate eta. Default: the tuned rate; 1 for a correction with SGD at the server.',
+    "Server rate eta. Default: the task's or the optimizer's own; 1 for a correction with SGD.",
     validation.at_least_zero,
   )
   client_schedule: str = fields.flag("Schedule of the client rate by round. Default the task's.")
@@ -151,7 +151,7 @@ class Clients(fields.Group):
   client_state_store: str | None = fields.flag(
     'Where the client states of a stateful algorithm are during training: in memory of this'
     ' process, or in shards, files beside the checkpoint that the workers use themselves. Default'
-    ' memory; with --ray on several machines that see output_dir, shards.',
+    ' memory, or shards with --ray on several machines, which must see output_dir.',
     choices=('memory', 'shards'),
     changes_numbers=False,
   )

@@ -29,12 +29,12 @@ class What(fields.Group):
     'The algorithm: one of the list above, or your own, FILE.py:NAME.', ALGORITHM
   )
   algorithm_option: tuple[str, ...] = fields.flag(
-    'A hyperparameter of your own algorithm, NAME=VALUE; may be repeated.', []
+    'An option of your own algorithm, NAME=VALUE; may be repeated.', []
   )
   server_optimizer: str = fields.flag(
     'The server optimizer, if the name of the algorithm fixes none: one of the list above (default'
-    ' sgd, as published), or your own, FILE.py:FUNCTION. fed_avg takes those that have no algorithm'
-    ' named after them.'
+    ' sgd, as published), or your own, FILE.py:FUNCTION. fed_avg also takes nesterov, lamb and'
+    ' lion.'
   )
   server_optimizer_option: tuple[str, ...] = fields.flag(
     'An option of a server optimizer of your own, NAME=VALUE; may be repeated.', []
@@ -47,8 +47,8 @@ class What(fields.Group):
     'An option of the client optimizer, NAME=VALUE; see the list above. May be repeated.', []
   )
   client_optimizer_state: str = fields.flag(
-    'What happens to its state after a round: reset, keep (by each client) or average (by the'
-    ' server, which sends it to the next cohort). Default reset, or that of the algorithm.',
+    "What happens to the client optimizer's state after a round: reset, keep (by each client) or"
+    ' average (by the server, for the next cohort). Default reset, or that of the algorithm.',
     choices=_STATES,
   )
   sam_rho: float = fields.number(
@@ -137,8 +137,8 @@ class What(fields.Group):
       return
     if not (os.path.isfile(path) and path.endswith(('.keras', '.npz'))):
       raise ValueError(
-        f'--initial_weights={path}: give the folder of a run or of an export as keras or npz, a'
-        ' .keras or an .npz file.'
+        f'--initial_weights={path} must be the folder of a run or of a keras or npz export, or a'
+        ' .keras or .npz file.'
       )
 
   def sources(self) -> dict[str, user_code.UserCode]:
@@ -163,8 +163,8 @@ def check_cohort(cohort: int, clients: int, algorithm: registry.Algorithm) -> No
     )
   if cohort > clients:
     raise ValueError(
-      f'--clients_per_round must be from 1 to {clients}, the clients there are; found {cohort}:'
-      ' give fewer.'
+      f'the number of clients in a round must be from 1 to {clients}, which are all clients; found'
+      f' {cohort}: give fewer.'
     )
 
 

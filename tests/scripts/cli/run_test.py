@@ -36,7 +36,7 @@ def test_a_run_goes_on_as_it_would_have_and_says_what_became_of_the_clients(tmp_
   assert found['partial'] > 0 < found['dropped']
   assert found['selected'] == found['finished'] + found['partial'] + found['dropped']
   assert f'selected {found["selected"]}, finished {found["finished"]}' in out
-  assert 'are available, of 10 that a round is to have' in err
+  assert 'fewer than the 10 of a round' in err
   assert summary['to_target']['validation_accuracy']['round'] == 0
   for number in (2, 3):
     assert _train(tmp_path / 'parts', *FLAGS, f'--rounds={number}') == 0
@@ -62,10 +62,10 @@ def test_a_line_says_what_the_first_seconds_are_spent_on(tmp_path, capfd, monkey
     (('--task_option=alpha=1e-100',), 'alpha is 1e-100; it must be from 0.0001'),
     (('--task=emnist_cr', '--data_dir=FILE/none'), 'no such folder'),
     (('--data_dir=/tmp',), 'has no files'),
-    (('--initial_weights=FILE',), 'give the folder of a run or of an export as keras or npz'),
+    (('--initial_weights=FILE',), 'must be the folder of a run or of a keras or npz export'),
     (('--round_deadline=0.01',), 'the fastest client needs 0.64'),
     (('--availability=FILE',), "of any of the 60 clients: its first client is 'x'"),
-    (('--client_profiles=FILE',), "has the columns 'client', 'from', 'until'; give client and one"),
+    (('--client_profiles=FILE',), "has the columns ['client', 'from', 'until']; give client"),
   ],
 )
 def test_what_does_not_fit_the_clients_is_refused_and_nothing_written(
@@ -114,9 +114,9 @@ def test_what_fails_while_a_run_goes_on_is_no_bad_input(
     ({}, 0, '3 rounds, 2 s of training; client_weighting: examples\n'),
     ({'test': {'test_loss': math.nan}}, 1, 'train.py: test_loss is nan after the last round'),
     ({'ends_without_update': True}, 1, 'train.py: all clients diverged in 2 rounds'),
-    ({'ends_without_update': True, 'is_begun': True}, 0, 'The same command goes on from here.\n'),
+    ({'ends_without_update': True, 'is_begun': True}, 0, 'The same command resumes the run.\n'),
     ({'population': {'first_time': 1200}}, 0, 'clients that were drawn: first time 1,200.\n'),
-    ({'non_finite_clients': 2}, 0, '2 client updates not finite: left out.\n'),
+    ({'non_finite_clients': 2}, 0, '2 client updates, not finite, were left out.\n'),
     ({'rounds': 120}, 0, ' mean of the last 100 rounds (1 evaluation)\n'),
   ],
 )

@@ -48,7 +48,7 @@ def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
   [
     ({'algorithm': ['fed_avg'], 'tau': ['1']}, {}, 'has no meaning'),
     ({'seed': ['0']}, {'algorithm': 'fed_avg', 'mu': 1.0}, 'has no meaning'),
-    ({'task': ['d/o.py:load', 'd_o.py:load']}, {}, 'share a folder, in whose name / is _'),
+    ({'task': ['d/o.py:load', 'd_o.py:load']}, {}, 'have the same folder: its name has _ for /'),
     ({'algorithm': ['fed_avg', 'ada_best'], 'mu': ['0.1', '-1']}, None, '--mu must be'),
     ({'algorithm': ['fed_avg'], 'tau': Range(0.1, 1, False, False)}, None, '--tau has no meaning'),
     ({'tau': Range(-1, 1, False, False)}, None, '--tau must be'),
@@ -83,7 +83,7 @@ def test_flags_are_read_as_they_are_written():
     ([], ['tau=1,2,lin'], 'or FLAG=LOW,HIGH,log with'),
     ([], ['tau=1,inf'], 'LOW must be less'),
     ([], ['clients_per_round=1.5,4'], 'whole if the flag is'),
-    ([], ['algorithm=1,2'], 'with a number of train.py'),
+    ([], ['algorithm=1,2'], 'with a numeric flag of train.py'),
   ],
 )
 def test_what_is_written_otherwise_is_refused(grids, ranges, message):
@@ -132,5 +132,5 @@ def test_a_folder_has_the_name_of_an_algorithm_of_ones_own(tmp_path):
   assert records.of(run).files['algorithm']['name'] == 'T'
   with pytest.raises(ValueError, match='is not empty'):
     Space({}, {}).settings({}, str(tmp_path))
-  with pytest.raises(ValueError, match='an algorithm of your own has its name: rename one of them'):
+  with pytest.raises(ValueError, match=r'only the NAME of FILE\.py:NAME'):
     _labels({'algorithm': [f'{path}:A', f'{path}:B']})

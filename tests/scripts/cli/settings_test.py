@@ -105,7 +105,7 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     ('--batch_size=1048577', '--batch_size must be at most 1048576'),
     ('--client_weighting=tokens', "'tokens'. Choose one of: examples, uniform"),
     ('--client_schedule=stairs', "--client_schedule: unknown schedule 'stairs'"),
-    ('--server_schedule_option=every=3', '--server_schedule: unknown hyperparameter of constant'),
+    ('--server_schedule_option=every=3', '--server_schedule: unknown option of constant'),
     ('--algorithm=scaffold --scaffold_option=3', '--scaffold_option must be 1 or 2, found 3'),
     ('--clip_norm=1e308', '--clip_norm must be a number that float32 can hold'),
     # What would be ignored is refused.
@@ -117,7 +117,7 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     ('--algorithm_option=a=1', '--algorithm_option=a=1 is for FILE.py:NAME of your own: give --a'),
     # Client optimizers, local steps.
     ('--client_optimizer=adm', "--client_optimizer: unknown client optimizer 'adm'. Did you mean"),
-    ('--client_optimizer=adam --client_optimizer_option=beta=0', "hyperparameter of adam 'beta'"),
+    ('--client_optimizer=adam --client_optimizer_option=beta=0', "option of adam 'beta'"),
     ('--client_optimizer_state=keep', 'has no meaning for --client_optimizer=sgd, which has no'),
     ('--algorithm=fed_nova --client_optimizer=adamw', '--algorithm fed_nova: its normalisation co'),
     ('--algorithm=diloco --client_optimizer=sgd', '--algorithm diloco, which stands for adamw:'),
@@ -125,9 +125,9 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     ('--algorithm=fed_sam --sam_rho=0', '--sam_rho=0.0 does not go with --algorithm fed_sam'),
     ('--local_steps=5 --continue_batches --with_replacement', 'with --with_replacement=True'),
     ('--with_replacement --batch_size=0', '--with_replacement needs batches'),
-    ('--participation=0.1 --clients_per_step=7', 'must be at most 6, the clients of a round'),
+    ('--participation=0.1 --clients_per_step=7', 'must be at most 6, the number of clients in a'),
     # What is known without the data.
-    ('--clients_per_round=61', '--clients_per_round must be from 1 to 60, the clients there are;'),
+    ('--clients_per_round=61', 'must be from 1 to 60, which are all clients;'),
     # What cannot be parsed.
     ('--round=3', "'round'. Did you mean"),
     # Where it runs.
@@ -142,9 +142,9 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     ('--ray=local --parallel_clients=2', '--parallel_clients does not go with --ray: --cpus'),
     ('--ray=local --ray_workers=5 --subrounds=4', '--subrounds must be at least 5'),
     # Aggregation and privacy.
-    ('--aggregator_option=norm=1', "--aggregator_option: unknown hyperparameter of mean 'norm'"),
+    ('--aggregator_option=norm=1', "--aggregator_option: unknown option of mean 'norm'"),
     ('--aggregator=clipping --algorithm=scaffold', '--aggregator: clipping does not clip'),
-    (f'{TREE} --client_weighting=examples', 'weighs no clients'),
+    (f'{TREE} --client_weighting=examples', 'has no weights'),
     ('--aggregator=secure --engine=native', 'does not go with --engine=native: '),
     ('--aggregator=secure --algorithm=fed_lalr', "the states of the clients' optimizers, whose"),
     ('--aggregator=dp_tree', 'needs either --target_epsilon or'),
@@ -153,11 +153,11 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     (f'{TREE} --noise_seed={2**62}', '--noise_seed must be at most 4611686018427387903'),
     (f'{TREE} --delta=0', '--delta must be above 0'),
     (f'{TREE} --delta=1', '--delta must be in [0, 1)'),
-    (f'{TREE} --dropout_rate=0.1', 'its epsilon supposes that each round is drawn from all'),
+    (f'{TREE} --dropout_rate=0.1', 'its epsilon assumes that each cohort is drawn from all'),
     # Evaluation by client.
     ('--heldout_clients=1', '--heldout_clients must be in [0, 1), found 1'),
     ('--heldout_examples=-0.1', '--heldout_examples must be in [0, 1)'),
-    ('--rounds_per_client_evaluation=5 --personalization_epochs=1', 'wants examples that fine-tu'),
+    ('--rounds_per_client_evaluation=5 --personalization_epochs=1', 'needs examples that fine-tu'),
     ('--personalization_epochs=1048576', '--personalization_epochs must be at most 1048575'),
     ('--target=nan', '--target must be finite'),
     ('--log_to=mlfow', "--log_to: unknown log_to 'mlfow'. Did you mean mlflow"),
@@ -171,8 +171,8 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     ('--over_select=0.5', '--over_select must be finite and at least 1'),
     ('--dropout_rate=1', '--dropout_rate must be in [0, 1)'),
     # Asynchronous training.
-    ('--synchrony=buffered', 'give --concurrency'),
-    ('--synchrony=synchronous --concurrency=9', '--concurrency is for --synchrony=buffered'),
+    ('--synchrony=buffered', 'needs --concurrency'),
+    ('--synchrony=synchronous --concurrency=9', '--concurrency needs --synchrony=buffered'),
     (f'{BUFFERED} --clients_per_round=5', '--buffer_size stands in place of --clients_per_round'),
     (f'{BUFFERED} --participation=0.2', '--buffer_size stands in place of --participation'),
     (f'{BUFFERED} --algorithm=scaffnew', 'needs all 60 clients in every round, found 5'),

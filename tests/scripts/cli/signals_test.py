@@ -15,7 +15,7 @@ def test_the_first_signal_asks_for_the_end_and_the_second_ends_at_once(monkeypat
     assert {signal.getsignal(number) for number in signals.SIGNALS} == {signals._ignore}
     signal.set_wakeup_fd(writer := signal.set_wakeup_fd(-1))
     os.write(writer, bytes([signal.SIGCHLD, signal.SIGTERM, signal.SIGINT]))
-  line = 'Ending after this round; the run is saved. Once more ends it at once.'
+  line = 'Ending and saving after this round. A second signal ends the run at once.'
   assert (stop.requested, said) == (True, [line, 'aborted', 128 + signal.SIGTERM])
   assert [signal.getsignal(number) for number in signals.SIGNALS] == before
   assert signal.set_wakeup_fd(-1) == -1

@@ -205,5 +205,5 @@ def test_a_run_is_read_whole_and_up_to_its_rung(tmp_path):
   sweep_pool.write_run(resolve.resolve(rounds=9, output_dir=str(tmp_path / 'early')), 4, 0.5)
   (tmp_path / 'early' / 'summary.json').write_text(early)
   assert len(GRID.read(str(tmp_path / 'early'), 9).rows) == 5  # It stopped at its target.
-  with pytest.raises(ValueError, match=r'lacks round 10 in metrics\.csv: bring back'):
+  with pytest.raises(ValueError, match=r'lacks round 10 in metrics\.csv: restore'):
     GRID.read(str(tmp_path), 11)

@@ -174,7 +174,7 @@ def test_what_cannot_be_is_refused_and_the_mean_left_to_the_algorithm():
   assert build('mean') is None
   for name in ('dp_gaussian', 'dp_tree'):
     assert table.aggregator(name).is_private
-    with pytest.raises(ValueError, match=f'{name} wants a noise_multiplier: give 1.0'):
+    with pytest.raises(ValueError, match=f'{name} needs a noise_multiplier: give 1.0'):
       build(name)
   with pytest.raises(ValueError, match='clients_per_round must be at least 1, found 0'):
     cohort(0)

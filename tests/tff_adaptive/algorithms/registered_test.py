@@ -101,13 +101,13 @@ def test_a_name_stands_for_how_clients_train_where_nothing_is_said(monkeypatch):
 def test_wrong_names_and_values_are_refused(users):
   for name, options, words in (
     ('adabest', {}, "unknown algorithm 'adabest'. Did you mean ada_best"),
-    ('ada_best', {'values': {'betta': 1}}, "unknown hyperparameter of ada_best 'betta'"),
+    ('ada_best', {'values': {'betta': 1}}, "unknown option of ada_best 'betta'"),
     ('fed_avg', {'client_weighting': ''}, "client_weighting is ''; it must be one of"),
     ('fed_adam', {}, 'FedAdam has a server optimizer, whose rate has no default'),
   ):
     with pytest.raises(ValueError, match=f'^{words}'):
       algorithms.build_process(name, small_problem.model(), **options, **COMMON)
-  with pytest.raises(ValueError, match=r"unknown hyperparameter of sgd 'tau'. There are none."):
+  with pytest.raises(ValueError, match=r"unknown option of sgd 'tau'. There are none."):
     algorithms.build_server_optimizer('sgd', 1.0, {'tau': 0.1})
   with pytest.raises(TypeError, match='the result of wrong must be of the class Optimizer'):
     algorithms.build_server_optimizer(f'{users}:wrong', 1.0)

@@ -47,9 +47,9 @@ def test_what_is_right_passes_as_it_is():
 WRONG = [
   (None, r'of the form \(tensor, tensor\), found NoneType\.'),
   (G[:1], r'of the form \(tensor, tensor\), found \(tensor\)\.'),
-  ((G[0], 3.0), r'with float32 \(2,\) where it has float32 \(\)'),
-  ((G[1], G[1]), r'with float32 \(3, 2\) where it has float32 \(2,\)'),
-  ((G[0], tf.cast(G[1], tf.float64)), r'with float32 \(2,\) where it has float64'),
+  ((G[0], 3.0), r'with a float32 \(2,\), found a float32 \(\)'),
+  ((G[1], G[1]), r'with a float32 \(3, 2\), found a float32 \(2,\)'),
+  ((G[0], tf.cast(G[1], tf.float64)), r'with a float32 \(2,\), found a float64'),
 ]
 
 

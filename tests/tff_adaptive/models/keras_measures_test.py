@@ -151,15 +151,15 @@ PAIRS = tf.TensorSpec([None, 2], tf.float32)
     ),
     (dense(4), losses.SparseCategoricalCrossentropy(reduction='sum'), [], None, "reduction='sum'"),
     # Targets that would be broadcast.
-    (lstm, 'mse', [], NUMBERS, r'another value .* targets \[B\] and an output \[B, 4, 1\]'),
-    (lstm, squared, [], NUMBERS, "the loss 'squared' gives an example another value in a"),
+    (lstm, 'mse', [], NUMBERS, r'the rest .* targets \[B\] and an output \[B, 4, 1\]'),
+    (lstm, squared, [], NUMBERS, "the loss 'squared' of an example depends on the rest"),
     (dense(1), 'mse', [], PAIRS, r'broadcast targets \[B, 2\] with an output \[B, 1\]'),
     (dense(3), squared, [], PAIRS, r"'squared' fails for targets \[B, 2\] and an output \[B, 3"),
     (flat, 'mse', [], tf.TensorSpec([None, 1]), r'targets \[B, 1\] and an output \[B\]'),
     (dense(4, (3, 5)), SPARSE, [], CLASSES, r'fails for targets \[B\] and an output'),
     (
       *(dense(4), SPARSE, ['categorical_accuracy'], CLASSES),
-      "the metric 'categorical_accuracy' gives an example",
+      "the metric 'categorical_accuracy' of an example",
     ),
   ],
 )

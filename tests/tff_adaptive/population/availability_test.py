@@ -96,8 +96,8 @@ def test_a_trace_knows_when_the_next_client_comes(intervals, clock):
 def test_ids_that_do_not_fit_a_trace_are_counted():
   trace = population.Trace({'c0': [(0, 1)], 'c3': [], 'x': [(0, 1)], 'y': [(0, 2), (3, 4)]})
   assert trace.unmatched(IDS) == (
-    'The trace has intervals of 3 clients, 2 of them not in this run. Without an interval, and so'
-    " never drawn: 5 of the run's 6 clients."
+    'The trace has intervals of 3 clients, 2 of them not in this run.'
+    " Of the run's 6 clients, 5 have no interval and are never drawn."
   )
   assert trace.unmatched(['c0', 'x', 'y']) is None
   assert None not in [trace.unmatched(['c0', *more]) for more in ('x', 'xyz')]

@@ -150,7 +150,7 @@ def test_defaults_depend_on_the_server_optimizer_where_they_do():
   'algorithm, values, words',
   [
     ('adabest', {}, "unknown algorithm 'adabest'. Did you mean ada_best? Choose one of: fed_avg, "),
-    ('ada_best', {'betta': 0.5}, "unknown hyperparameter of ada_best 'betta'. Did you mean beta"),
+    ('ada_best', {'betta': 0.5}, "unknown option of ada_best 'betta'. Did you mean beta"),
     ('ada_best', {'beta': 1.5}, 'beta must be in [0, 1], found 1.5: the paper uses 0.2 to 0.98.'),
     ('ada_best', {'beta_decay': 0.0}, 'beta_decay must be in (0, 1], found 0.0'),
     ('ada_best', {'scale_mu': 1}, 'scale_mu must be true or false, found 1.'),

@@ -65,7 +65,7 @@ def test_of_a_users_file_the_content_counts_and_not_its_place():
   assert refused('algorithm', 'a/mine.py:Mine', {'path': 'a/mine.py'}) == []
   assert refused('start', 'elsewhere.npz', {'path': 'elsewhere.npz'}) == []
   assert refused('algorithm', 'b/mine.py:Mine', {'sha256': 'def', 'path': '/b'}) == [
-    "the file of --algorithm, '/a/mine.py', was changed since"
+    "the file of --algorithm, '/a/mine.py', has changed since"
   ]
   assert len(refused('algorithm', 'a/mine.py:Mine', {'sha256': 'def'})) == 1
   assert len(refused('algorithm', 'b/mine.py:Other', {})) == 1
@@ -97,7 +97,7 @@ def _changed(**changes):
     ('{', 'line 1 column 2'),
     ('[]', 'its format is None'),
     ('[' * 100_000, 'recursion'),
-    (_changed(format=2), 'its format is 2, known is 1'),
+    (_changed(format=2), 'its format is 2, this version reads 1'),
     ('{"settings": {"rounds": 4}}', 'its format is None, .* e20f8c7'),
     (_changed(settings=1), 'its settings is 1'),
     (_changed(settings={}), "it has no 'rounds'"),

@@ -195,7 +195,7 @@ def test_whoever_had_the_run_before_can_neither_fold_nor_stage_for_it(path):
   with store:
     assert not os.listdir(f'{store.folder}/staged')
     assert len(os.listdir(store.folder)) == 6  # All shards are there.
-    with pytest.raises(StateError, match='another process has gone on with this run'):
+    with pytest.raises(StateError, match='another process has resumed this run'):
       sharded_store.fold(folds[0])
     old_source.store(old_keys, [_state(66)] * 2)  # A worker that wakes up late.
     _train(store, 1, IDS[:2])
@@ -234,8 +234,8 @@ def test_damage_of_a_shard_is_found(path):
     connection.execute('DELETE FROM client_state WHERE id = ?', (victim,))
   for spoil, message in (
     (lambda: None, 'states are missing'),
-    (lambda: shard.write_bytes(b'x' * 1000), r'shard-03\.sqlite: cannot be opened: .*not a data'),
-    (shard.unlink, r'shard-03\.sqlite: cannot be opened: unable'),
+    (lambda: shard.write_bytes(b'x' * 1000), r'shard-03\.sqlite cannot be opened: .*not a data'),
+    (shard.unlink, r'shard-03\.sqlite cannot be opened: unable'),
   ):
     spoil()
     with _open(path) as store, pytest.raises(StateError, match=message):
@@ -249,7 +249,7 @@ def test_a_shard_that_a_stopped_process_holds_is_an_error_that_says_what_helps(p
     number = sharded_store.shard_of(IDS[0])
     # As one that is stopped in the midst of a fold.
     with contextlib.closing(sharded_store.Shard(store.folder, number, is_writer=True)):
-      message = rf'shard-0{number}\.sqlite: cannot be .*locked .* Kill it \(kill -9\), and give'
+      message = rf'shard-0{number}\.sqlite cannot be .*locked .* Kill it \(kill -9\), and give'
       with pytest.raises(StateError, match=message):
         store.commit(1, SERVER)
     store.commit(1, SERVER)  # It has been killed.

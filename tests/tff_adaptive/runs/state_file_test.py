@@ -121,7 +121,7 @@ def test_checksums_are_of_all_that_is_stored_in_its_place():
   [
     ('round = 8', 9, 'Resume from the previous checkpoint, of round 6'),
     *((f'state = {value}', 9, 'Resume') for value in ('zeroblob(16)', "x'7639'", "'v1'", '7')),
-    ('state = zeroblob(12)', 6, 'Bring back a copy'),  # The previous one counts it too.
+    ('state = zeroblob(12)', 6, 'Restore a copy'),  # The previous one counts it too.
   ],
 )
 def test_a_client_state_that_was_edited_is_refused_when_it_is_read(path, change, made, advice):

@@ -99,7 +99,7 @@ def test_a_signal_ends_after_the_round_with_a_checkpoint(tmp_path, number, is_re
     if not is_read:
       lines.close()
     os.kill(process.pid, number)
-    assert not is_read or any('Ending after this round' in line for line in lines)
+    assert not is_read or any('Ending and saving after' in line for line in lines)
   process.join(120)
   assert process.exitcode == 3  # Not complete.
   summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
@@ -113,7 +113,7 @@ def test_a_second_signal_ends_at_once_and_harms_nothing(tmp_path, start):
   with lines:
     assert any('Round 1 begins' in line for line in lines)
     os.kill(process.pid, signal.SIGINT)
-    assert any('Ending after this round' in line for line in lines)
+    assert any('Ending and saving after' in line for line in lines)
     os.kill(process.pid, signal.SIGINT)
     assert lines.read() == 'Ended.\n'
   process.join(120)  # Though the round takes an hour.

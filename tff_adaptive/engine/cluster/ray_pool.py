@@ -208,7 +208,7 @@ class RayPool:
         since = time.monotonic()
       elif time.monotonic() - since > most:
         raise ray.exceptions.GetTimeoutError(
-          f'no worker has ended {what} for {most:.0f} s, {len(left)} are waited for'
+          f'no worker has finished {what} for {most:.0f} s; {len(left)} are pending'
         )
     try:
       return ray.get(references)

@@ -159,7 +159,7 @@ class Round:
         return
       why = ' (no memory is left)' if is_memory else ''
       where = self._pool.on_nodes([reference])
-      line = f'{self._named(call)} ended all workers that it was given{where}{why}'
+      line = f'{self._named(call)} crashed every worker that ran it{where}{why}'
       raise errors.WorkersLost(self._pool.line(line)) from None
     self._pool.note(call, info)
     others = [other for other, (c, _) in self._calls.items() if c.node == call.node]
@@ -210,9 +210,9 @@ class Round:
     try:
       return self._fold({node: self._sums[node] for node in last}, self._pool.late_after())
     except ray.exceptions.GetTimeoutError:
-      self._pool.say('sums are merged here: is a worker stopped?')
+      self._pool.say('no worker answers, so this process merges the sums')
     except ray.exceptions.OutOfMemoryError as error:
-      self._pool.leave_out(error, 'sums are merged here')
+      self._pool.leave_out(error, 'this process merges the sums')
     return self._fold(self._trained_sums)
 
   def _fold(self, references: dict[Node, Any], most: float = np.inf) -> Any:

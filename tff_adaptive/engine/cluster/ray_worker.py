@@ -63,7 +63,8 @@ def versions() -> str:
 
   import tff_adaptive
 
-  return f'TensorFlow {tf.__version__}, TFF {tff.__version__}, {tff_adaptive.__version__} of this'
+  own = tff_adaptive.__version__
+  return f'TensorFlow {tf.__version__}, TFF {tff.__version__}, tff-adaptive {own}'
 
 
 def warm_up(settings: Settings) -> None:
@@ -197,7 +198,7 @@ def _open(reference: Any) -> Any:
     return pickle.loads(octets, buffers=buffers)
   except Exception as error:  # Of any kind: files may be missing, or differ.
     reason = ' '.join(str(error).split())
-    raise errors.WorkerError(f'Worker {_where()} cannot open what clients have: {reason}') from None
+    raise errors.WorkerError(f'Worker {_where()} cannot open client data: {reason}') from None
 
 
 def _loaded(source: OpenSource, keys: list[Any]) -> list[Any]:

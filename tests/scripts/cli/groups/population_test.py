@@ -66,7 +66,7 @@ def test_files_are_read_and_recorded_by_their_content(tmp_path):
   expected = {'uplink': {'a': 2.0}, 'seconds_per_step': {'a': 0.5}}
   assert made.speed == population.Speed(downlink=7.0, profiles=expected)
   phases = _file(tmp_path, 'client,phase,probability\na,0.5,1\n', 'phases.csv')
-  with pytest.raises(ValueError, match='has the column probability, which is of --avail'):
+  with pytest.raises(ValueError, match='has the column probability, which needs --avail'):
     _build('--availability=diurnal', f'--client_profiles={phases}')
   chances = _file(tmp_path, 'client,probability\na,0.5\n', 'chances.csv')
   made = _build('--availability=independent', f'--client_profiles={chances}')
@@ -82,7 +82,7 @@ _HALF = ('--availability=independent', '--availability_option=probability=0.5')
     ('uplink', ['--uplink=3'], '--uplink is in'),
     ('seconds_per_step', ['--speed_sigma=1'], '--speed_sigma is in'),
     ('downlink,uplink', ['--bandwidth_sigma=1'], 'as downlink and uplink: leave one'),
-    ('phase', [], 'which is of --availability=diurnal; found always'),
+    ('phase', [], 'which needs --availability=diurnal, found always'),
     ('probability', [*_HALF], '--availability_option=probability is in'),
   ],
 )

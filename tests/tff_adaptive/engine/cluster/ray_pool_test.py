@@ -101,11 +101,11 @@ def test_a_worker_that_never_answers_is_given_up_and_said(pool, monkeypatch):
   assert pool.each(None, [5, 6, 7]) == [5, 6, 7]
   assert not left
   left = _waits(pool, monkeypatch, 1, 0, 0, 0, 0)
-  with pytest.raises(errors.WorkersLost, match='no worker has ended a call for 60 s, 2 are waited'):
+  with pytest.raises(errors.WorkersLost, match='no worker has finished a call for 60 s; 2 are'):
     pool.each(None, [5, 6, 7])
   assert not left
   (line,) = pool.lines
-  assert line.startswith('Round 7: no worker has ended a call for 60 s, 2 are waited for: is one')
+  assert line.startswith('Round 7: no worker has finished a call for 60 s; 2 are pending: is')
 
 
 @pytest.mark.parametrize(
