@@ -82,7 +82,8 @@ def from_arrays(
   if standardise:
     mean, deviation = _statistics(train_x)
     made = dataclasses.replace(made, mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
-    train_x, held_x = ((part - mean) / deviation for part in (train_x, held_x))
+    train_x = preparation_lib.standardised(train_x, mean, deviation)
+    held_x = preparation_lib.standardised(held_x, mean, deviation)
   problem = own_models.Problem(train_x, targets, classes)
   build_model, built, threshold = own_models.builder(model, problem, loss, metrics, threshold)
   loss_name = str(getattr(loss, 'name', None) or getattr(loss, '__name__', loss))
@@ -239,4 +240,4 @@ def _statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     )
   mean, deviation = x.mean(0, dtype=np.float64), x.std(0, dtype=np.float64)
   constant = deviation <= 1e-7 * np.maximum(1, np.abs(mean))
-  return mean.astype(np.float32), np.where(constant, 1, deviation).astype(np.float32)
+  return mean, np.where(constant, 1, deviation)

@@ -98,8 +98,13 @@ def from_image_folder(
     raise errors.DataError(f'{folder} has no pictures: it must have files CLIENT/CLASS/NAME')
   pictures: list[np.ndarray] = []
   for _, path in found:
-    with files.border(path, 'remove it, or write it again'):
-      image = Image.open(files.existing(path)).convert(_MODES[channels])  # Closes the file.
+    with (
+      files.border(path, 'remove it, or write it again'),
+      Image.open(files.existing(path)) as file,
+    ):
+      if file.mode[0] in 'IF':
+        raise ValueError(f'its mode is {file.mode}, whose pixels a conversion to 8 bits would clip')
+      image = file.convert(_MODES[channels])
       pictures.append(np.asarray(image if size is None else image.resize(size[::-1])))
     height, width = pictures[0].shape[:2]
     if pictures[-1].shape[:2] != (height, width):
@@ -228,6 +233,7 @@ def _check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
 def _read_csv(path: str, client: str, separator: str) -> pd.DataFrame:
   # Among numbers, NA or None is a missing value; among texts it may be a category.
   reading: dict[str, Any] = dict(sep=separator, skipinitialspace=True, keep_default_na=False)
+  reading['low_memory'] = False  # With it each part of a large file would have types of its own.
   header = pd.read_csv(path, header=None, nrows=1, dtype=str, **reading).iloc[0].str.strip()
   # A row that is longer than the header is an error: its cells would move to other columns.
   warnings.simplefilter('error', pd.errors.ParserWarning)

@@ -84,11 +84,7 @@ class Preparation(_Saved):
     x = np.asarray(rows) if self.columns is None else _matrix(self.columns, rows)
     if self.shape is not None:
       x = x.reshape(-1, *self.shape)
-    if self.mean is not None:
-      x = x.astype(np.float32) - np.asarray(self.mean, np.float32)
-    if self.deviation is not None:
-      x = x.astype(np.float32) / np.asarray(self.deviation, np.float32)
-    return x
+    return standardised(x, self.mean, self.deviation)
 
   def labels(self, predictions: Any) -> np.ndarray:
     """Returns the labels of predicted scores [..., classes], or of class numbers [...].
@@ -125,6 +121,19 @@ class Preparation(_Saved):
 
 def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
   return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+
+
+def standardised(x: np.ndarray, mean: Any, deviation: Any) -> np.ndarray:
+  """Returns (x - mean) / deviation in float32. None leaves a part out; two leave x unchanged."""
+  if mean is None and deviation is None:
+    return x
+  # Large integers, such as times, need float64 until the mean is subtracted.
+  x = x.astype(np.float32 if x.dtype.kind == 'f' else np.promote_types(x.dtype, np.float32))
+  if mean is not None:
+    x = x - np.asarray(mean, x.dtype)
+  if deviation is not None:
+    x = x / np.asarray(deviation, x.dtype)
+  return x.astype(np.float32, copy=False)
 
 
 def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, ...]:

@@ -11,6 +11,7 @@ example, an `InMemoryClientData`:
 import abc
 import collections
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -56,10 +57,12 @@ def check_finite(arrays: Mapping[str, np.ndarray], where: str) -> None:
 
 
 def check_ids(ids: Sequence[str], where: str) -> None:
-  """Raises DataError if a client id occurs twice. The message names `where` and the id."""
+  """Raises DataError if a client id occurs twice or is not UTF-8; names `where` and the id."""
   for client_id, count in collections.Counter(ids).items():
     if count > 1:
       raise errors.DataError(f'{where}: the client {client_id!r:.80} is there more than once')
+    if re.search('[\ud800-\udfff]', client_id):
+      raise errors.DataError(f'{where}: the client {client_id!r:.80} is not UTF-8: rename it')
 
 
 class ClientData(abc.ABC):

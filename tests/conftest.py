@@ -15,12 +15,7 @@ hypothesis.settings.load_profile('repeatable')
 
 
 def pytest_configure(config):
-  """Makes SIGINT act as usual, also in the programs that tests start.
-
-  A shell starts background jobs with SIGINT ignored, and its children inherit that: a test run as
-  such a job would see programs that cannot be interrupted, and TFF waits for a worker that it has
-  interrupted.
-  """
+  """Makes SIGINT act as usual: a shell starts background jobs, and their children, without it."""
   del config
   if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -28,10 +23,9 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)  # Before pytest-xdist looks at the groups.
 def pytest_collection_modifyitems(config, items):
-  """Compares versions first, for with others much fails; then runs what takes long.
+  """Compares versions first, because much fails with others, and then runs what takes long.
 
-  One worker runs a file: what its tests share is made once. First comes what one worker must run
-  alone, such as all tests of a cluster, then files with slow tests, then those with many tests.
+  One worker runs a file, which makes what its tests share once; what must be alone comes first.
   """
   version = 'test_the_installed_versions_are_those_it_was_written_for'
   slow = collections.Counter(item.path for item in items if item.get_closest_marker('slow'))
@@ -71,10 +65,7 @@ def no_global_seed():
 
 
 def pytest_sessionfinish(session, exitstatus):
-  """Ends the TFF workers of the tests, which outlive their parent and keep its output open.
-
-  They are not waited for: the `subprocess.Popen` that TFF holds does that.
-  """
+  """Kills TFF's workers, which outlive their parent; the `subprocess.Popen` of TFF awaits them."""
   del session, exitstatus
   for child in psutil.Process().children():
     if child.name() == 'worker_binary':

@@ -41,6 +41,7 @@ class StopGuard(protocols.Stop):
     thread.start()
     self._stack.callback(thread.join)
     self._stack.callback(os.close, writer)
+    self._stack.callback(os.write, writer, b'\0')  # Ends the thread: a forked child keeps the pipe.
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     self._stack.callback(signal.set_wakeup_fd, before)
     for number in SIGNALS:
@@ -51,8 +52,8 @@ class StopGuard(protocols.Stop):
     self._stack.close()
 
   def _listen(self, reader: int) -> None:
-    while heard := os.read(reader, 1):  # The pipe ends when the guard is left.
-      if (number := heard[0]) not in SIGNALS:
+    while number := ord(os.read(reader, 1)):  # It is 0 when the guard is left.
+      if number not in SIGNALS:
         continue
       if not self.exit_code:
         self.exit_code = 128 + number

@@ -1,13 +1,8 @@
-"""Damages a finished run's files, and looks at what resuming makes of it.
+"""Damages one file of a copy of a finished run, and trains on from it.
 
-Each try copies a run of ten rounds, damages one of its files and trains on to round fourteen.
-Either the run is refused, with a `ValueError` of one line that names the run's folder, and nothing
-is touched; or it ends with such an error when something damaged is read; or it ends equal, to the
-bit, to the undisturbed run. There is nothing else. (metrics.csv carries no checksums: a digit
-that became another stays, and only the states are compared.)
-
-`TRIES=300 SEED=1 python -m pytest tests/faults/damage_test.py` tries each kind of damage on each
-kind of file so often.
+The run must be refused by a `ValueError` of one line that names its folder, before anything changes
+or when a damaged part is read; or its states must end equal to the bit to those of the undamaged
+run. `TRIES=300 SEED=1 python -m pytest tests/faults/damage_test.py` tries each damage 300 times.
 """
 
 import os
@@ -39,13 +34,7 @@ class Attack:
     self._expected = small_run.outcome(whole)
 
   def attempt(self, name: str, harm: Callable[[str], None], resume_from: str = 'latest') -> bool:
-    """Damages a copy of the run and trains on; whether it ended equal: else it was refused.
-
-    Args:
-      name: The file to damage, in the run's folder.
-      harm: Damages the file at a path.
-      resume_from: The checkpoint to resume from.
-    """
+    """Damages file `name` of a copy by `harm`; returns whether it ended equal, not refused."""
     copy = os.path.join(self._folder, 'copy')
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(self._run, copy)

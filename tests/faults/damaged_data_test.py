@@ -1,9 +1,8 @@
-"""Damages data files at random, the same for the same seed, and reads them as a task does.
+"""Damages data files at random, by seed, and reads them as a task does.
 
-A damaged file must be refused by `tasks.DataError` in one printable line that names it, or read:
-an .npz file with exactly the arrays it had (it has checksums), a SQLite file with values of the
-right kind and range (it has none, nor have tables of a user's own). Anything else is a failure.
-`TRIES=1000 SEED=0 python -m pytest tests/faults/damaged_data_test.py` damages so many of each kind.
+`tasks.DataError` must refuse the file in one printable line that names it, or it is read: an .npz
+file, which has checksums, with exactly its arrays; others with values of the right kind and range.
+`TRIES=1000 SEED=0 python -m pytest tests/faults/damaged_data_test.py` damages 1,000 of each kind.
 """
 
 import collections

@@ -1,11 +1,9 @@
-"""Runs that are killed at random instants, resumed until they are done, and compared with peace.
+"""Runs are killed at random instants and resumed until they are done, as if nothing had happened.
 
-At the end rows, server state and client states must be equal to the bit, and nothing temporary may
-be left in the folder. `TRIES=200 SEED=1 python -m pytest tests/faults/kills_test.py` kills so many
-runs of each store, one for each of some seeds.
-
-The kernel ends the run by a timer that the run itself has set, as SIGKILL would and at any
-instruction, once it has done some rounds: a quick machine and a slow one are alike.
+Rows, server state and client states must be equal to the bit, and no temporary file may be left.
+The kernel ends the run, at any instruction, by a timer that the run has set after some rounds, so
+the speed of the machine does not matter. `TRIES=200 SEED=1 python -m pytest
+tests/faults/kills_test.py` kills 200 runs of each store.
 """
 
 import glob

@@ -1,7 +1,6 @@
-"""A finished sweep's files, damaged: the same command refuses them, or ends with the same table.
+"""A damaged sweep is refused, with exit code 2 and the file's name, or ends with the same table.
 
-A refusal is exit code 2 and a line that names the file, before any run. Of trials that are drawn
-the journal, which has no checksums, may say something else after a damage: its table may differ.
+The journal of drawn trials has no checksums: after a damage to it the table may differ.
 """
 
 import random

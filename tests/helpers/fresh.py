@@ -1,12 +1,8 @@
 """Fresh Python processes that have imported TensorFlow and TFF, forked from one that did it once.
 
-`[*fresh.python(), '-c', code]` is a command as `[sys.executable, '-c', code]` is, for a program
-that needs TFF in a process of its own; `-m MODULE` and FILE do too. Streams, environment, working
-folder and the exit code are those of the command. Nothing of this project is imported
-before the program does it, and nothing was computed.
-
-A server imports and forks, one for all workers of a test run. What a test starts is a client of
-it, which Python starts in an instant: it hands over its streams and waits for the exit code.
+`[*fresh.python(), '-c', code]`, `-m MODULE` or FILE runs as by `sys.executable`, with the command's
+streams, environment, folder and exit code, and without any module of this project. One server for
+all workers of a test run imports and forks. A test starts a client of it, which takes no time.
 """
 
 import atexit

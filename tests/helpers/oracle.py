@@ -1,12 +1,10 @@
 """The algorithms in plain NumPy and float64, written from the papers' formulas.
 
-What the tests compare this project with, and what makes the test vectors. Nothing here uses
+The tests compare this project with them, and the test vectors are made by them. Nothing here uses
 TensorFlow or this project. The model is a function (theta, x, y) -> gradient of one vector of all
-weights: by default a perceptron with one hidden layer whose gradient is written out.
-
-Letters as in Algorithm 1 of "AdaBest" (Varno et al., 2022): theta the cloud model, theta_bar the
-mean of the client models, g_i = theta^{t-1} - theta_i, h and h_i the server's and client i's
-estimates, N clients of which S take part; K_i local steps at rate eta_l.
+weights, by default an MLP with one hidden layer. The letters are those of Algorithm 1 of "AdaBest"
+(Varno et al., 2022): theta the cloud model, theta_bar the mean of the client models, g_i =
+theta^{t-1} - theta_i, h and h_i estimates, N clients, S in a round, K_i local steps of rate eta_l.
 """
 
 import collections

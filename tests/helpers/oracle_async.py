@@ -1,7 +1,7 @@
-"""Training that does not wait, event by event, in plain NumPy and float64, on least squares.
+"""Asynchronous training on least squares, event by event, in plain NumPy and float64.
 
-All clients train all the time: one that has arrived begins anew when the server has taken its step,
-or at once if its update was too stale. Nothing here uses TensorFlow or this project.
+All clients train all the time. A client begins anew after the server's step with its update, or at
+once if the update was too stale.
 """
 
 import heapq

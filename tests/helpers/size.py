@@ -1,7 +1,4 @@
-"""Prints the lines of Python in the rooms of the house, and how many there may be.
-
-usage: python tests/helpers/size.py
-"""
+"""Prints the lines of Python of each part of the project, and the most that are allowed."""
 
 import pathlib
 import sys

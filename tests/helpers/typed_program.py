@@ -1,7 +1,4 @@
-"""A user's program, never run: `mypy` reads it, so that an editor shows a user what it sees here.
-
-Each `type: ignore` is a mistake that must be seen; mypy refuses one that is not needed.
-"""
+"""A user's program that `mypy` reads and nothing runs; a `type: ignore` marks a necessary error."""
 
 import tff_adaptive
 import tff_adaptive_tasks as tasks

@@ -1,7 +1,6 @@
 """Random federated computations give the same results in both engines.
 
-A computation is drawn as a list of steps. Each step takes values that there are already, at the
-server or at the clients, and adds a new one; aggregates of broadcast aggregates, and so on, arise.
+A computation is a list of steps, each of which adds a value made of earlier ones at its placement.
 """
 
 import collections

@@ -1,7 +1,6 @@
-"""Where algorithms end up on federated least squares, against the closed forms.
+"""Where algorithms end on federated least squares, by the closed forms.
 
-Client k has the loss 1/2 ||A_k x - b_k||^2, the clients count alike. A closed form takes `a`, the
-matrices A_k [m_k, n], and `b`, the vectors b_k [m_k].
+Client k has the loss 1/2 ||A_k x - b_k||^2. `a` has the matrices A_k [m_k, n], `b` the vectors b_k.
 """
 
 import functools

@@ -1,8 +1,4 @@
-"""Algorithms have the defaults and give the numbers of revision e20f8c7, an early one.
-
-reference.json has them: defaults of all ten, and the numbers of runs with seed 1 and 12 rounds of
-one with states of clients and one without. tests/research/vectors_test.py has all the formulas.
-"""
+"""Algorithms have the defaults and give the numbers of commit e20f8c7, which reference.json has."""
 
 import json
 import pathlib

@@ -1,9 +1,4 @@
-"""Which ways of training give the same bits; docs/design/reproducibility.md has the whole table.
-
-A stateless and a stateful algorithm. `subrounds_test` and `ray_run_test` say it of subrounds and of
-the workers of a cluster, `vectors_test` of clients in batched operations,
-`engines_agree_test` of TFF's runtime, `loop_test` of resumed runs.
-"""
+"""Which ways of training give the same bits; docs/design/reproducibility.md has the whole table."""
 
 import hashlib
 import os

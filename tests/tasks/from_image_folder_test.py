@@ -48,5 +48,8 @@ def test_what_is_no_picture_or_in_another_place_and_other_channels_are_refused(t
   (tmp_path / 'a' / 'cat' / 'x.png').write_text('no picture')
   with pytest.raises(tasks.DataError, match=r'x.png cannot be read .*cannot identify.*remove it'):
     tasks.from_image_folder(str(tmp_path))
+  Image.fromarray(np.full([2, 2], 40_000, np.uint16)).save(tmp_path / 'a' / 'cat' / 'x.png')
+  with pytest.raises(tasks.DataError, match=r'x.png cannot be read .*its mode is I;16'):
+    tasks.from_image_folder(str(tmp_path))
   with pytest.raises(tasks.DataError, match='channels is 2; it must be 1'):
     tasks.from_image_folder(str(tmp_path), channels=2)

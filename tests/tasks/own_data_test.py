@@ -85,6 +85,11 @@ def test_standardising_uses_the_training_examples_alone():
   assert own_data._statistics(np.full([100_000, 1], 1.1, np.float32)) == (np.float32(1.1), 1)
   held = np.isin(CLIENTS, task.train.client_ids, invert=True)
   np.testing.assert_array_equal(task.preparation(shifted[held]), task.validation['x'])
+  # Times in seconds: neighbours are one number in float32.
+  times = 1_700_000_000 + np.arange(60)[:, None]
+  task = tasks.from_arrays(times, Y, CLIENTS, standardise=True)
+  assert len(np.unique(task.train.load_all()['x'])) == len(task.train.load_all()['x'])
+  np.testing.assert_array_equal(task.preparation(times[held]), task.validation['x'])
 
 
 @pytest.mark.filterwarnings('error:overflow')

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import tff_adaptive_tasks as tasks
+from tff_adaptive_tasks import own_files
 
 ROWS = 40
 RNG = np.random.default_rng(1)
@@ -112,6 +113,9 @@ def test_na_and_none_are_texts_where_the_others_are(tmp_path):
   task = tasks.from_csv(path, 'hospital', 'outcome', validation_by='examples')
   assert set(task.train.client_ids) == {'NA', 'null', 'DE', 'FR'}
   assert task.preparation.columns[1].categories == ('None', 'f', 'm', 'n/a')
+  (tmp_path / 'long.csv').write_text('who,x,y\n' + '1,0,a\n2,1,b\n' * 150_000 + '1,late,a\n')
+  table = own_files._read_csv(str(tmp_path / 'long.csv'), 'who', ',')
+  assert set(table['x']) == {'0', '1', 'late'}  # No part of the file has numbers.
   assert task.preparation.classes == ('NA', 'good')
 
 

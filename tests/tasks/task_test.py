@@ -28,6 +28,7 @@ def test_clients_in_memory_load_what_they_were_given():
     ({'bob': (np.zeros([2, 2]), np.zeros(3))}, "'bob'.*must be the same"),
     ({}, 'no clients'),
     ({1: ([1.0], [0]), '1': ([2.0], [0])}, "'1' is there more than once"),
+    ({'\udce4': ([1.0], [0])}, r"the client '\\udce4' is not UTF-8"),
     ({'a': ([0], [0]), 'bob': ([[1], [np.nan]], [0, 0])}, "'bob': x, row 1, has nan; it must be f"),
     ({'bob': ([0, 0], [1, np.inf])}, "client 'bob': y, row 1, has inf"),
   ],

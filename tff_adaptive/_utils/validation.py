@@ -67,7 +67,7 @@ def whole_number(name: str, value: Any, low: int, hint: str, high: int = _INT64_
   if value < low:
     raise ValueError(f'{name} must be at least {low}, found {value}: {hint}.')
   if value > high:
-    raise ValueError(f'{name} must be at most {high}, found {_shown(value)}: give less.')
+    raise ValueError(f'{name} must be at most {high}, found {_shown(value)}: {hint}.')
   return value
 
 

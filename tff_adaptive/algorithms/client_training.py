@@ -88,13 +88,7 @@ def build(
         pair = tuple(present.trainable), tuple(weights.trainable)
         moved = corrections.combine(tf.subtract, *pair)
     trained = local_training.train(
-      model,
-      training,
-      correction,
-      weights=weights,
-      data=data,
-      client_state=state,
-      message=message,
+      model, training, correction, weights=weights, data=data, client_state=state, message=message
     )
     if element is not None:
       trained = versions.discounted(trained, element, moved)

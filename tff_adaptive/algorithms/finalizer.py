@@ -45,9 +45,7 @@ def build(
       )
     new_state, new_weights = stepped
     kept_state, kept_weights = tf.cond(
-      is_refused,
-      lambda: (_refused(state, new_state), weights),
-      lambda: (new_state, new_weights),
+      is_refused, lambda: (_refused(state, new_state), weights), lambda: (new_state, new_weights)
     )
     return kept_state, kept_weights, measurements
 

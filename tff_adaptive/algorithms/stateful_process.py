@@ -80,9 +80,7 @@ def model_to_use(server_state: Any) -> tff.learning.models.ModelWeights:
   return tff.learning.models.ModelWeights(weights.trainable, weights.non_trainable)
 
 
-def compose(
-  recipe: components.Recipe,
-) -> StatefulProcess | tff.learning.templates.LearningProcess:
+def compose(recipe: components.Recipe) -> StatefulProcess | tff.learning.templates.LearningProcess:
   """Composes a correction with local training, an aggregator and a server optimizer.
 
   The types are: W the weights, H the correction's server state, M the message to clients, C and D*

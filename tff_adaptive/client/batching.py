@@ -98,6 +98,11 @@ class Batching:
     for name, needed in needs:
       if getattr(self, name) and getattr(self, needed) is None:
         raise ValueError(f'{name} needs {needed}: give it a number.')
+    if self.random_local_steps and self.step_limits:
+      raise ValueError(
+        'random_local_steps does not go with step_limits (stragglers=partial), because simulated'
+        ' clients take the mean number of steps: leave one of them out.'
+      )
     has_passes = self.local_steps is not None and self.batch_size is not None
     if self.continue_batches and (
       not has_passes or self.random_local_steps or self.with_replacement

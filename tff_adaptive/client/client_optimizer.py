@@ -68,10 +68,7 @@ class ClientOptimizer:
     return tuple(tf.tile(w[tf.newaxis], [self._size] + [1] * w.shape.rank) for w in tensors)
 
   def next(
-    self,
-    slots: tuple[tf.Tensor, ...],
-    weights: corrections.Weights,
-    gradients: corrections.Weights,
+    self, slots: tuple[tf.Tensor, ...], weights: corrections.Weights, gradients: corrections.Weights
   ) -> tuple[tuple[tf.Tensor, ...], corrections.Weights]:
     """Like `tff.learning.optimizers.Optimizer.next`, with `slots` in place of the whole state."""
     if self._size is None or self.is_sgd:  # SGD's step is the same for a group.

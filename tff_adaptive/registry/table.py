@@ -15,13 +15,7 @@ from typing import Any
 
 from tff_adaptive._utils import user_code, validation
 from tff_adaptive.registry import user_entries
-from tff_adaptive.registry.algorithms import (
-  ALGORITHMS,
-  above_zero,
-  at_least_zero,
-  decay,
-  up_to_one,
-)
+from tff_adaptive.registry.algorithms import ALGORITHMS, above_zero, at_least_zero, decay, up_to_one
 from tff_adaptive.registry.entries import (
   Algorithm,
   Hyperparameter,

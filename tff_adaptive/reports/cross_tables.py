@@ -213,7 +213,8 @@ def _participation(run: run_lib.Run) -> float:
   """Returns the share of the training clients that take part in a round."""
   if share := run.settings.get('participation'):
     return float(share)
-  return float(run.settings['clients_per_round'] / run.config['data']['clients'])
+  cohort = run.settings.get('buffer_size') or run.settings['clients_per_round']
+  return float(cohort / run.config['data']['clients'])
 
 
 def _task(run: run_lib.Run) -> tuple[str, str]:

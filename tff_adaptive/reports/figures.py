@@ -68,7 +68,8 @@ def _curve(group: str, members: Sequence[run_lib.Run], column: str, axis: str) -
   with np.errstate(all='ignore'):  # Values of a diverged run may be NaN or infinite.
     std = values.std(axis=0, ddof=1) if len(shown) > 1 else np.zeros(len(rounds))
     mean = values.mean(axis=0)
-  x = np.mean([[run.progress(axis)[t] for t in rounds] for run in shown], axis=0)
+  positions = [run.progress(axis) for run in shown]
+  x = np.mean([[position[t] for t in rounds] for position in positions], axis=0)
   if rounds[-1] < max(t for curve in found for t in curve):
     label += f', to round {rounds[-1]}'
   diverged = scores.has_diverged(shown[0], column)

@@ -10,12 +10,7 @@ import numpy as np
 
 from tff_adaptive._utils import suggestions
 from tff_adaptive.reports import report
-from tff_adaptive.runs import (
-  groups as groups_lib,
-  names,
-  run as run_lib,
-  summary as summary_lib,
-)
+from tff_adaptive.runs import groups as groups_lib, names, run as run_lib, summary as summary_lib
 
 TEST = 'test_accuracy'  # Read from summary.json; not a column of metrics.csv.
 K = TypeVar('K')
@@ -291,11 +286,7 @@ def heading(column: str, members: Sequence[run_lib.Run]) -> str:
   return ', '.join(filter(None, (names.metric(column), unit(column)[1], when)))
 
 
-def note(
-  chosen: Mapping[str, str],
-  members: Sequence[run_lib.Run],
-  column: str = '',
-) -> str:
+def note(chosen: Mapping[str, str], members: Sequence[run_lib.Run], column: str = '') -> str:
   """Formats the note below a table.
 
   Args:

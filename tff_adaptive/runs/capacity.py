@@ -20,10 +20,7 @@ _WAYS_OUT = {
 
 _CGROUP_LIMITS = (
   ('/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/memory.current'),
-  (
-    '/sys/fs/cgroup/memory/memory.limit_in_bytes',
-    '/sys/fs/cgroup/memory/memory.usage_in_bytes',
-  ),
+  ('/sys/fs/cgroup/memory/memory.limit_in_bytes', '/sys/fs/cgroup/memory/memory.usage_in_bytes'),
 )
 
 

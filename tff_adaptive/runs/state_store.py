@@ -37,11 +37,7 @@ class ClientStateStore:
     notes: Messages for the user, such as that workers cannot read the states.
   """
 
-  def __init__(
-    self,
-    path: str | StateFile | None,
-    initial_state: Any,
-  ):
+  def __init__(self, path: str | StateFile | None, initial_state: Any):
     """Opens the file at `path`, or creates it.
 
     Args:

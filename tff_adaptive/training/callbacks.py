@@ -68,11 +68,7 @@ class PrivacyCallback(Callback):
   """A callback that adds the column `epsilon` to evaluated rounds, and `privacy` to the summary."""
 
   def __init__(
-    self,
-    accountant: Any,
-    delta: float,
-    rounds_per_evaluation: int,
-    noise_seed: int | None = None,
+    self, accountant: Any, delta: float, rounds_per_evaluation: int, noise_seed: int | None = None
   ):
     """Creates the callback.
 

@@ -2,7 +2,6 @@
 
 import concurrent.futures as futures
 import dataclasses
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from tff_adaptive._utils import draws
 from tff_adaptive.devices import threads
 from tff_adaptive.reports import client_distribution, report
-from tff_adaptive.training import protocols, rounds
+from tff_adaptive.training import cohorts, protocols, rounds
 
 if TYPE_CHECKING:  # These imports load TFF, which a process that is not TFF's does not need.
   from tff_adaptive import models
@@ -137,10 +136,8 @@ class ClientEvaluation:
     assert personalize is not None
     positions = {client_id: i for i, client_id in enumerate(tuning.client_ids)}
 
-    lock = threading.Lock()
-
     def sums(client_id: str) -> np.ndarray:
-      with lock:  # Client data need not be safe for loading by several threads.
+      with cohorts.LOADING:
         own = _first(tuning.load(client_id), group.max_tuning_examples)
         heldout = _first(group.clients.load(client_id), group.max_examples)
       tuned = personalize(weights, own, positions[client_id], number)
@@ -155,7 +152,8 @@ def _loaded(
 ) -> Iterator[dict[str, np.ndarray]]:
   """Yields each client's examples, and appends the client's line of the table to `lines`."""
   for client_id in ids:
-    arrays = _first(group.clients.load(client_id), group.max_examples)
+    with cohorts.LOADING:
+      arrays = _first(group.clients.load(client_id), group.max_examples)
     lines.append({'group': name, 'client': report.cell(client_id), 'examples': len(arrays['y'])})
     yield arrays
 

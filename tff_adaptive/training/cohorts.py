@@ -5,6 +5,7 @@ import concurrent.futures
 import dataclasses
 import functools
 import itertools
+import threading
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -18,6 +19,8 @@ from tff_adaptive.training.config import TrainingConfig
 
 # A client's id, its number, and (name, value) of each further entry of its data: `max_steps`, say.
 DatasetKey: TypeAlias = tuple[str, int, tuple[tuple[str, Any], ...]]
+
+LOADING = threading.Lock()  # Client data need not be safe for loading by several threads.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +70,8 @@ class ClientSource:
     """Returns the result of `client.client_arrays` for each key."""
     found, most = [], self._max_examples
     for client_id, number, more in keys:
-      arrays = self._clients.load(client_id)
+      with LOADING:
+        arrays = self._clients.load(client_id)
       x, y = arrays['x'][:most], arrays['y'][:most]
       found.append(client_arrays(x, y, number, **dict(more)))
     return found

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import os
 import resource
 import time
@@ -101,14 +102,14 @@ def train(
     StateError: If the checkpoint is damaged, in use or of another run.
     ValueError: If there are fewer clients than `config.clients_per_round`, the population does not
       fit the clients, or a setting cannot be recorded. Also if the process was built without
-      `batching` or does not fit `config`, or an asynchronous run has a `PrivacyCallback`.
+      `batching` or does not fit `config`, or a run with a population has a `PrivacyCallback`.
     TypeError: If `clients` lacks `client_ids` or one of the methods.
   """
   rounds.check_takes_arrays(process, config)
-  if config.synchrony and any(isinstance(c, callbacks_lib.PrivacyCallback) for c in callbacks):
+  if config.population and any(isinstance(c, callbacks_lib.PrivacyCallback) for c in callbacks):
     raise ValueError(
-      'PrivacyCallback reports an epsilon that assumes cohorts drawn from all clients, which'
-      ' asynchronous ones are not: leave out the callback, or give synchrony=None.'
+      'PrivacyCallback reports an epsilon that assumes cohorts drawn from all clients, which those'
+      ' of a population are not: leave out the callback, or give population=None.'
     )
   rounds.check_client_data(clients)
   simulation = cohorts.simulate(config, clients)
@@ -222,7 +223,7 @@ class _Run:
     finished = self._trainer.run(number, self._files.state)
     row = finished.row
     for callback in self._callbacks:
-      row.update(callback.columns())
+      row.update({**callback.columns(), 'round': number})
     is_due = number % self._config.rounds_per_evaluation == 0
     if self._config.virtual_seconds_per_evaluation is not None:
       is_due = finished.passes
@@ -308,13 +309,16 @@ def _write_config(
   folder: str, record: config_file.Record, run_id: str, clients: Any, model: Any
 ) -> None:
   """Writes config.json, or notes in it what a resumed run changes. Needs the checkpoint's lock."""
-  if os.path.exists(os.path.join(folder, config_file.FILE)):
-    record.note_changes(folder)
-    return
   ids = clients.client_ids
-  data = {'clients': len(ids)}
+  data: dict[str, Any] = {'clients': len(ids)}
   if len(ids) <= _MOST_COUNTED:
     data['examples'] = sum(int(clients.num_examples(name)) for name in ids)
+    # Another order of the ids, as that of a set, would be another run: cohorts are positions.
+    text = '\n'.join(ids).encode(errors='surrogatepass')
+    data['client_ids'] = hashlib.sha256(text).hexdigest()[:16]
   weights = rounds.trainable(model)
   size = sum(int(w.size if hasattr(w, 'size') else w.shape.num_elements()) for w in weights)
-  record.open(folder, data, size, run_id)
+  found = record.check(folder)
+  record.open(folder, {**(found['data'] if found else {}), **data}, size, run_id)
+  if found:
+    record.note_changes(folder)

@@ -51,8 +51,7 @@ def build_personalization(
   rate_spec = tf.TensorSpec([], tf.float32)
 
   @tf.function(
-    input_signature=(specs, *model.input_spec.values(), number, number, rate_spec),
-    autograph=False,
+    input_signature=(specs, *model.input_spec.values(), number, number, rate_spec), autograph=False
   )
   def fine_tune(
     weights: Any, x: tf.Tensor, y: tf.Tensor, client: tf.Tensor, rounds: tf.Tensor, rate: tf.Tensor

@@ -85,15 +85,16 @@ class Trainer:
       new_state = older_lib.kept(new_state, older, plan.store)
     downloads = plan.selected if plan else None
     sizes = cohort.client_examples, cohort.client_steps
+    examples = sum(cohort.client_examples)
+    own = {'round': number, 'clients': len(cohort.client_ids), 'examples': examples}
     row = {
-      'round': number,
-      'clients': len(cohort.client_ids),
-      'examples': sum(cohort.client_examples),
+      **own,
       **(plan.columns() if plan else {}),
       **(model.round(*sizes, downloads) if model else {}),
       **measured,
       'seconds_data': loaded - began,
       'seconds_round': time.perf_counter() - loaded,
+      **own,  # Again: a metric of the process may have one of these names.
     }
     size = self._config.clients_per_round
     if plan and plan.available < size and self._config.synchrony is None:

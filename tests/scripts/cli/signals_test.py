@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 from scripts.cli import signals
 
@@ -19,3 +20,10 @@ def test_the_first_signal_asks_for_the_end_and_the_second_ends_at_once(monkeypat
   assert (stop.requested, said) == (True, [line, 'aborted', 128 + signal.SIGTERM])
   assert [signal.getsignal(number) for number in signals.SIGNALS] == before
   assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_child_that_a_user_forks_and_keeps_is_not_waited_for():
+  with signals.StopGuard():
+    child = os.fork() or time.sleep(600)
+  os.kill(child, signal.SIGKILL)
+  os.waitpid(child, 0)

@@ -128,6 +128,7 @@ PASSES = 'continue_batches needs passes to go on with: give batch'
     ({**CONTINUED, 'random_local_steps': True}, PASSES),
     ({**CONTINUED, 'with_replacement': True}, PASSES),
     ({'batch_size': 4, 'random_local_steps': True}, 'random_local_steps needs local_steps'),
+    ({**CONTINUED, 'random_local_steps': True, 'step_limits': True}, 'not go with step_limits'),
     ({'batch_size': None, 'with_replacement': True}, 'with_replacement needs batch_size'),
     ({'batch_size': 0}, 'batch_size must be at least 1'),
     ({'batch_size': 2.5}, 'batch_size must be a whole number'),

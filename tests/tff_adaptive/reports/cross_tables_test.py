@@ -75,9 +75,9 @@ def test_the_table_of_participation_is_of_test_data(tmp_path):
   for rate, value in ((0.1, 0.9), (0.2, 0.8)):  # On test data the other rate would win.
     for algorithm, better in (('fed_avg', 0.0), ('ada_best', 0.01)):
       own = [
-        {'clients_per_round': n, 'task_option': [f'alpha={alpha}', 'validation=test']}
-        for n in (10, 1)
-        for alpha in ('inf', '10', '3')
+        {'clients_per_round': 10, 'buffer_size': n, 'task_option': [alpha, 'validation=test']}
+        for n in (None, 1)
+        for alpha in ('alpha=inf', 'alpha=10', 'alpha=3')
       ]
       common = {'algorithm': algorithm, 'client_learning_rate': rate}
       folder = tmp_path / f'{rate}_{algorithm}'
@@ -92,7 +92,7 @@ def test_the_table_of_participation_is_of_test_data(tmp_path):
   assert table.bold == {(row, 4) for row in range(6)}
   assert table.title == 'Test accuracy, %, after the last round'
   assert table.note.startswith('Best of several settings by validation: client_learning_rate=0.1. ')
-  assert 'test accuracy of theta-bar' in table.note
+  assert 'test accuracy is of theta-bar' in table.note
 
 
 def test_runs_that_diverged_are_counted(tmp_path):

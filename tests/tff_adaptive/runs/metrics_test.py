@@ -15,6 +15,9 @@ def test_the_file_is_whole_after_each_row_and_floats_keep_their_bits(tmp_path):
   assert path.read_text() == 'round,a\n0,0.3333333333333333\n'
   log.append({'round': 1, 'a': 2})
   assert path.read_text() == 'round,a\n0,0.3333333333333333\n1,2\n'
+  for name in ('', 'top-1, top-5', 'a\n'):
+    with pytest.raises(ValueError, match='must have a name without commas and line breaks'):
+      log.append({'round': 2, name: 0.5})
   before = log._file
   log.append({'round': 2, 'b': True})
   assert before.closed

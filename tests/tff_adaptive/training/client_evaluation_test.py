@@ -12,7 +12,7 @@ import tff_adaptive_tasks as tasks
 from tests.helpers import fakes, oracle, small_problem
 from tests.tff_adaptive.runs import run_test
 from tff_adaptive.models import client_evaluation as models
-from tff_adaptive.training import client_evaluation
+from tff_adaptive.training import client_evaluation, cohorts
 
 PROCESS = run_test.Process(run_test.State)
 
@@ -45,6 +45,12 @@ def evaluation(**options):
 def train(folder, rounds=5, **options):
   usual = {'clients_per_round': 2, 'seed': 0, 'rounds_per_evaluation': 4}
   return fakes.train(folder, rounds, PROCESS, clients('=bcde'), **usual, **options)
+
+
+def test_clients_are_loaded_one_at_a_time(monkeypatch):
+  monkeypatch.setattr(cohorts, 'LOADING', mock.MagicMock())
+  train(None, client_evaluation=evaluation())  # Five rounds of 2; 7 after rounds 0, 2, 4 and 5.
+  assert cohorts.LOADING.__enter__.call_count == 5 * 2 + 4 * 7
 
 
 @pytest.fixture(scope='module')

@@ -145,6 +145,7 @@ class _Diverging(fakes.StatefulProcess):
   def next(self, server_state, client_states, cohort):
     state, states, metrics = super().next(server_state, client_states, cohort)
     metrics['client_work']['train']['loss'] = np.float32(np.inf)
+    metrics['round'] = metrics['clients'] = np.int32(99)  # Names that the loop has itself.
     lost = len(cohort) if server_state.round_number >= 3 else 2
     metrics['client_work']['updates'] = {'non_finite_clients': np.float32(lost)}
     return state, states, metrics
@@ -153,10 +154,12 @@ class _Diverging(fakes.StatefulProcess):
 def test_clients_that_diverge_are_reported_once_and_counted(tmp_path, monkeypatch):
   checked = mock.Mock()
   monkeypatch.setattr(cohorts.Cohort, 'check_finite', checked)
-  with pytest.warns(UserWarning, match=r'in round 1, 2 of 5 .*training loss inf') as caught:
+  with pytest.warns(UserWarning, match=r'in round 1: 2 of 5 .*training loss inf') as caught:
     result = fakes.train(tmp_path, 5, _Diverging())
   assert len(caught) == 1
-  assert [row['train_loss'] for row in fakes.rows(tmp_path)[1:]] == ['inf'] * 3 + [''] * 2
+  rows = fakes.rows(tmp_path)[1:]
+  assert [row['train_loss'] for row in rows] == ['inf'] * 3 + [''] * 2
+  assert [(row['round'], row['clients']) for row in rows] == [(f'{t}', '5') for t in range(1, 6)]
   assert result.summary['non_finite_clients'] == 3 * 2 + 2 * 5
   assert result.summary['rounds_without_update'] == 2
   assert result.summary['ends_without_update']
@@ -264,4 +267,14 @@ def test_examples_of_very_many_clients_are_not_counted_one_by_one(tmp_path, monk
     monkeypatch.setattr(loop, '_MOST_COUNTED', most)
     fakes.train(tmp_path / str(most), 1)
     found.append(runs.load_run(str(tmp_path / str(most))).config['data'])
+  assert len(found[0].pop('client_ids')) == 16
   assert found == [{'clients': 20, 'examples': sum(2 + i % 5 for i in range(20))}, {'clients': 20}]
+
+
+def test_a_run_is_resumed_with_the_same_clients_in_the_same_order(tmp_path, monkeypatch):
+  fakes.train(tmp_path, 1)
+  ids = fakes.Clients.client_ids
+  for changed, words in ((ids[::-1], 'client_ids'), (ids[1:], 'clients')):
+    monkeypatch.setattr(fakes.Clients, 'client_ids', changed)
+    with pytest.raises(runs.ResumeError, match=f'was on other data: {words} was '):
+      fakes.train(tmp_path, 2)

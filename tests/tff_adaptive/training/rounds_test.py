@@ -10,10 +10,11 @@ from tests.helpers import fakes, small_problem
 from tff_adaptive import costs, population, registry
 from tff_adaptive.client import Batching
 from tff_adaptive.population import rounds
-from tff_adaptive.training import cohorts, older, rounds as training_rounds
+from tff_adaptive.training import callbacks, cohorts, older, rounds as training_rounds
 
 COSTS = costs.CostModel(registry.Counts(down=2), num_parameters=250_000, batch_size=4, epochs=2)
 LOST = 'non_finite_clients'
+PRIVATE = callbacks.PrivacyCallback(None, 1e-3, 1)
 UNRELIABLE = population.Population(
   population.Independent(0.2),
   population.Speed(1.0, downlink=1.0, uplink=1.0, speed_sigma=0.5),
@@ -35,7 +36,7 @@ class Process(fakes.StatefulProcess):
 def train(folder, chosen, number=20, process=None, **options):
   options = {'cost_model': COSTS, 'rounds_per_checkpoint': 50, **options}
   with warnings.catch_warnings():
-    warnings.filterwarnings('ignore', message='In round .* clients are available')
+    warnings.filterwarnings('ignore', message='Only .* clients are available')
     return fakes.train(folder, number, process or Process(), population=chosen, **options)
 
 
@@ -137,6 +138,7 @@ def test_lost_updates_or_a_loss_that_is_not_finite_are_said_once(row, lost):
     (None, {'clients': object()}, 'object has no client_ids and no num_examples and no load:'),
     (None, {'clients_per_round': 21}, 'clients_per_round is 21; it must be from 1 to 20'),
     (population.Population(over_select=1.5), {'clients_per_round': 21}, 'is 21; it must be from'),
+    (population.Population(), {'callbacks': [PRIVATE]}, 'which those of a population are not'),
   ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, chosen, options, message):
