@@ -69,10 +69,11 @@ def describe(task: Any) -> tuple[str, Any, list[str]]:
   first = task.train.load(ids[0])['y']
   rows = [['source', task.source]]
   names: list[str] = []
-  if first.ndim == 1 and first.dtype.kind in 'iu':
-    counts: Any = partition.counts_by_client([task.train.load(client)['y'] for client in ids])
+  known: Any = getattr(task.preparation, 'classes', None)
+  if first.ndim == 1 and (first.dtype.kind in 'iu' or known):
+    counts: Any = partition.counts_by_client([task.train.load(c)['y'].astype(int) for c in ids])
     found = partition.report_of_counts(counts)
-    known = getattr(task.preparation, 'classes', None) or range(counts.shape[1])
+    known = known or range(counts.shape[1])
     names = list(map(str, known[: counts.shape[1]]))
     shares = [f'{name}: {n:,}' for name, n in zip(names, counts.sum(0).tolist())]
     more = f' and {len(shares) - _MOST} more' if len(shares) > _MOST else ''

@@ -82,8 +82,7 @@ _mnist = functools.partial(
 )
 # From FLamby's `config_*.json`: 100 local steps of all clients; FedAvgM has FedAvg's rates.
 _flamby = functools.partial(
-  Entry,
-  extra={'local_steps': 100, 'continue_batches': True, 'client_weighting': 'examples'},
+  Entry, extra={'local_steps': 100, 'continue_batches': True, 'client_weighting': 'examples'}
 )
 
 # The defaults of a user's own task, which are not tuned.

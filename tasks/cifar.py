@@ -37,10 +37,7 @@ def load_cifar100(data_dir: str | None = None) -> task_lib.Task:
 
 
 def load_cifar10(
-  data_dir: str | None = None,
-  seed: int = 0,
-  num_clients: int = 500,
-  alpha: float = 0.1,
+  data_dir: str | None = None, seed: int = 0, num_clients: int = 500, alpha: float = 0.1
 ) -> task_lib.Task:
   """Loads CIFAR-10, divided over clients by a Dirichlet distribution over the labels.
 

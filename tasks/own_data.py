@@ -94,7 +94,8 @@ def from_arrays(
     is_numbers=classes is None and y.dtype.kind == 'f' and 'categorical' not in loss_name.lower(),
   )
   x_dtype, y_dtype = (built.input_spec[k].dtype.as_numpy_dtype for k in ('x', 'y'))
-  train_x, train_y = train_x.astype(x_dtype), targets[~is_held].astype(y_dtype)
+  train_x, held_x = _cast(train_x, x_dtype, 'x'), _cast(held_x, x_dtype, 'x')
+  train_y, held_y = _cast(targets[~is_held], y_dtype, 'y'), _cast(held_y, y_dtype, 'y')
   rows_of = pd.Series(0, range(len(train_x))).groupby(ids[~is_held]).indices  # In order.
   return task_lib.Task(
     name=name,
@@ -102,7 +103,7 @@ def from_arrays(
     train=task_lib.InMemoryClientData(
       {str(c): (train_x[rows], train_y[rows]) for c, rows in rows_of.items()}
     ),
-    validation=task_lib.example_arrays(held_x.astype(x_dtype), held_y.astype(y_dtype)),
+    validation=task_lib.example_arrays(held_x, held_y),
     source=source,
     metric='accuracy' if 'accuracy' in built.metric_names else 'loss',
     preparation=made,
@@ -136,6 +137,15 @@ def from_tff(
   return from_arrays(x, y, owners, **{'source': 'tff ClientData', **options})
 
 
+def _cast(values: np.ndarray, dtype: Any, what: str) -> np.ndarray:
+  found = values.astype(dtype)
+  if found.dtype.kind in 'iub' and not np.array_equal(found, values):
+    raise errors.DataError(
+      f'the model takes {what} of the dtype {found.dtype}, which cannot hold the values: change it'
+    )
+  return found
+
+
 def _held_out(ids: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
   """Returns bool [n], True for the rows to hold out; `ids` has the client id of each row."""
   if not isinstance(share, (int, float)) or not 0 < share < 1:
@@ -150,8 +160,9 @@ def _held_out(ids: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
   if by != 'examples':
     raise errors.DataError(f"validation_by is {by!r}; it must be 'clients' or 'examples'")
   is_held = np.zeros(len(owners), bool)
+  rows_of = pd.Series(0, range(len(owners))).groupby(owners).indices
   for client in range(count):
-    rows = rng.permutation(np.flatnonzero(owners == client))
+    rows = rng.permutation(rows_of[client])
     is_held[rows[: min(round(share * len(rows)), len(rows) - 1)]] = True
   if not is_held.any():
     raise errors.DataError(
@@ -204,8 +215,7 @@ def _as_inputs(x: Any, what: str) -> np.ndarray:
     raise errors.DataError(f'{what} has shape {x.shape}; it must be [n, ...], of 2 axes or more')
   if x.dtype.kind == 'f':
     with np.errstate(over='ignore'):
-      x = x.astype(np.float32)
-    task_lib.check_finite({what: x}, _ROWS)
+      task_lib.check_finite({what: x.astype(np.float32)}, _ROWS)
   return x
 
 
@@ -239,5 +249,5 @@ def _statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
       f'standardise is for inputs [examples, columns], these have shape {x.shape}: scale them first'
     )
   mean, deviation = x.mean(0, dtype=np.float64), x.std(0, dtype=np.float64)
-  constant = deviation <= 1e-7 * np.maximum(1, np.abs(mean))
+  constant = deviation <= 1e-12 * np.abs(mean)
   return mean, np.where(constant, 1, deviation)

@@ -151,6 +151,7 @@ def from_huggingface(
       f'dataset is a {type(dataset).__name__}; give a datasets.Dataset with rows, such as'
       " datasets.load_dataset(NAME, split='train')"
     )
+  dataset = dataset.with_format(None)
   if features is None:
     kinds = dataset.features.items()
     images = [name for name, kind in kinds if isinstance(kind, datasets.Image)]
@@ -169,7 +170,10 @@ def from_huggingface(
     table = dataset.to_pandas().assign(**{label: y})
     return _from_frame(table, source, client, label, features, options)
   with files.border(f'the column {features!r}', 'bring its arrays to one shape by dataset.map'):
-    x = np.stack([np.asarray(row) for row in dataset.with_format('numpy')[features][:]])
+    rows = dataset.with_format('numpy')[features][:]
+    if isinstance(dataset.features[features], datasets.Image):
+      rows = [row.convert('RGB') if row.mode == 'P' else row for row in dataset[features][:]]
+    x = np.stack([np.asarray(row) for row in rows])
   return own_data.from_arrays(x, y, np.asarray(dataset[client][:]), **options)
 
 
@@ -184,7 +188,7 @@ def _from_frame(
   """Builds a task from a data frame, whose source is `path`; for the rest see `from_csv`."""
   columns = list(map(str, table.columns))
   if features is None:
-    features = [c for c in columns if c not in (client, label)]
+    features = [c for c in columns if c not in ('', client, label)]  # '': the index of to_csv.
   elif isinstance(features, str):
     features = [features]
   _check_columns(path, columns, client, label, features)
@@ -195,7 +199,7 @@ def _from_frame(
     _check_filled(path, column, table[column])
   with files.border(path, 'correct the file, or leave columns out'):
     prepared = preparation_lib.Preparation(preparation_lib.columns_of(table, features))
-    x = prepared(table)
+    x = preparation_lib.matrix(prepared.columns or (), table)  # Not rounded yet.
   return own_data.from_arrays(
     x,
     table[label].to_numpy(),

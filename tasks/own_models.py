@@ -110,13 +110,16 @@ def _of_keras(
   keras = make()
   is_single = len(problem.classes or ()) == 2 and keras.output_shape[-1] == 1
   last = keras.layers[-1]
+  passing = (tf.keras.layers.Reshape, tf.keras.layers.Flatten, tf.keras.layers.Dropout)
+  while isinstance(last, (tf.keras.Model, *passing)):
+    last = last.layers[-1] if hasattr(last, 'layers') else last.inbound_nodes[-1].inbound_layers
   activation = getattr(getattr(last, 'activation', None), '__name__', '')
-  is_softmax = activation == 'softmax' or isinstance(last, tf.keras.layers.Softmax)
+  is_softmax = activation in ('softmax', 'softmax_v2') or isinstance(last, tf.keras.layers.Softmax)
   gives_scores = not is_softmax and activation != 'sigmoid'
   if not is_single:
     threshold = None
   elif threshold is None:
-    if gives_scores and loss is not None:
+    if gives_scores and (loss is not None or not hasattr(last, 'activation')):
       raise ValueError(
         'the model has one output for two classes: give threshold=, above which it means the'
         ' second: 0.0 for scores, 0.5 for probabilities'
@@ -125,9 +128,10 @@ def _of_keras(
   if metrics is None and problem.classes is None:
     metrics = ['mean_absolute_error'] if loss is None else []
   elif metrics is None:
-    # Keras's 'accuracy' expects that a single output is a probability.
-    one = tf.keras.metrics.BinaryAccuracy('accuracy', threshold=threshold) if is_single else None
-    metrics = [one or 'accuracy']
+    metrics = ['accuracy']
+  if is_single:  # Keras's 'accuracy' expects that a single output is a probability.
+    one = tf.keras.metrics.BinaryAccuracy('accuracy', threshold=threshold)
+    metrics = [one if isinstance(m, str) and m in ('accuracy', 'acc') else m for m in metrics]
   if loss is None and problem.classes is not None:  # For scores or probabilities.
     name = 'BinaryCrossentropy' if is_single else 'SparseCategoricalCrossentropy'
     loss = getattr(tf.keras.losses, name)(from_logits=gives_scores)
@@ -140,7 +144,7 @@ def _of_keras(
   def build(seed: int) -> models.Model:
     return models.from_keras(make, loss, metrics, seed=seed, y_spec=y_spec)
 
-  return build, threshold
+  return build, None if threshold is None else float(threshold)
 
 
 def _check_fits(model: Any, problem: Problem) -> None:
@@ -156,7 +160,8 @@ def _check_fits(model: Any, problem: Problem) -> None:
       f'{list(problem.x.shape[1:])}'
     )
   x = tf.zeros([1, *problem.x.shape[1:]], spec.dtype)
-  outputs = model.forward(model.initial_weights[0], x, False, None).shape[-1]
+  weights = tuple(map(tf.convert_to_tensor, model.initial_weights[0]))
+  outputs = model.forward(weights, x, False, None).shape[-1]
   wanted = len(problem.classes or ())
   if outputs is not None and outputs < wanted and (wanted, outputs) != (2, 1):
     raise ValueError(

@@ -81,10 +81,11 @@ class Preparation(_Saved):
       ValueError: If a column is missing, a number is not finite, a category is unknown, or the
         array cannot be divided into inputs of the `shape`.
     """
-    x = np.asarray(rows) if self.columns is None else _matrix(self.columns, rows)
+    x = np.asarray(rows) if self.columns is None else matrix(self.columns, rows)
     if self.shape is not None:
       x = x.reshape(-1, *self.shape)
-    return standardised(x, self.mean, self.deviation)
+    x = standardised(x, self.mean, self.deviation)
+    return x if self.columns is None else x.astype(np.float32, copy=False)
 
   def labels(self, predictions: Any) -> np.ndarray:
     """Returns the labels of predicted scores [..., classes], or of class numbers [...].
@@ -128,7 +129,7 @@ def standardised(x: np.ndarray, mean: Any, deviation: Any) -> np.ndarray:
   if mean is None and deviation is None:
     return x
   # Large integers, such as times, need float64 until the mean is subtracted.
-  x = x.astype(np.float32 if x.dtype.kind == 'f' else np.promote_types(x.dtype, np.float32))
+  x = x.astype(np.promote_types(x.dtype, np.float32))
   if mean is not None:
     x = x - np.asarray(mean, x.dtype)
   if deviation is not None:
@@ -156,8 +157,9 @@ def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, 
     others = {text for text in kinds if not _is_number(text)}
     digits = (text.replace(',', '').replace('.', '') for text in kinds)
     are_decimals = any(',' in text for text in others) and all(map(_is_number, digits))
-    if others and (are_decimals or 10 * len(others) <= len(kinds)):
-      row = [value in others for value in values].index(True)
+    is_other = [value in others for value in values]
+    if others and (are_decimals or 10 * sum(is_other) <= len(values)):
+      row = is_other.index(True)
       fix = 'others are numbers: correct it, with a decimal point, or leave the row out'
       raise ValueError(_refusal(name, values, row, fix))
     if len(kinds) > _MOST_CATEGORIES:
@@ -173,13 +175,13 @@ def _refusal(name: str, values: np.ndarray, row: Any, fix: str) -> str:
 
 def _is_number(text: str) -> bool:
   try:
-    return bool(np.isfinite(float(text)))
+    return '_' not in text and bool(np.isfinite(float(text)))
   except ValueError:
     return False
 
 
-def _matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
-  """Returns a table's inputs, float32 [n, inputs]; see `Preparation.__call__`."""
+def matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
+  """Returns a table's inputs, float64 [n, inputs]; see `Preparation.__call__`."""
   parts = []
   for column in columns:
     if column.name not in table:
@@ -188,10 +190,11 @@ def _matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
     if column.categories is None:
       try:
         with np.errstate(over='ignore'):  # An overflow gives inf, which is refused.
-          part = values.astype(np.float32)[:, np.newaxis]
+          part = values.astype(np.float64)[:, np.newaxis]
+          is_known = np.isfinite(part[:, 0].astype(np.float32))
       except (TypeError, ValueError):
         raise ValueError(f'the column {column.name!r} has values that are no numbers') from None
-      is_known, fix = np.isfinite(part[:, 0]), 'fill it in or leave the row out'
+      fix = 'fill it in or leave the row out'
     else:
       positions = {text: i for i, text in enumerate(column.categories)}
       codes = np.array([positions.get(value, -1) for value in values], int)

@@ -125,9 +125,11 @@ def _counts_file(name: str, data_dir: str | None) -> str:
   import tensorflow_federated as tff  # Slow to import and needed for a download only.
 
   of_tff = tff.simulation.datasets.stackoverflow
-  with files.border(f'the download of {name}', 'try again, or name a folder that has the file'):
-    (of_tff.load_word_counts if name == _WORD_FILE else of_tff.load_tag_counts)()
-  return os.path.join(os.path.expanduser('~'), '.keras', 'datasets', name)
+  path = os.path.join(os.path.expanduser('~'), '.keras', 'datasets', name)
+  if not os.path.exists(path):  # TFF would unpack it again, while another process may read it.
+    with files.border(f'the download of {name}', 'try again, or name a folder that has the file'):
+      (of_tff.load_word_counts if name == _WORD_FILE else of_tff.load_tag_counts)()
+  return path
 
 
 def read_words(path: str, num_words: int) -> list[bytes]:

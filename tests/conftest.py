@@ -87,10 +87,7 @@ def native():
 
 @pytest.fixture(scope='session')
 def ray_nodes():
-  """The one Ray cluster of all tests (group 'ray'), joined: it, and the list of its two nodes.
-
-  A test that takes nodes away puts others in their place, in the list too.
-  """
+  """The one joined Ray cluster of all tests, and the list of its two nodes, which a test keeps."""
   pytest.importorskip('ray')
   from tests.helpers import on_ray
 

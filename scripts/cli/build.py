@@ -19,8 +19,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   """Loads data, builds the process and opens the folder. Returns arguments of `training.train`."""
   chosen, folder = settings.what, settings.output.output_dir
   ray_context = settings.runtime.build(
-    settings.most_clients,
-    is_compiled=chosen.task_options.get('lstm') == 'compiled',
+    settings.most_clients, is_compiled=chosen.task_options.get('lstm') == 'compiled'
   )
   task = tasks.load(
     chosen.task, data_dir=settings.output.data_dir, seed=chosen.seed, **chosen.task_options

@@ -113,9 +113,7 @@ def read(
 
 
 def parse(
-  flags: absl_flags.FlagValues,
-  text: str | Callable[[str], str] | None,
-  arguments: Sequence[str],
+  flags: absl_flags.FlagValues, text: str | Callable[[str], str] | None, arguments: Sequence[str]
 ) -> list[str] | None:
   """Parses a command line into `flags`, with ~ expanded. Raises ValueError if it is invalid.
 

@@ -21,7 +21,6 @@ from . import command, flags, resolve, run as run_lib, settings, signals
 
 STOPPED = 'Stopped; the same command resumes from here.'
 _POLL = 0.05  # Seconds.
-_PATIENCE = 600.0  # Seconds to wait for another process that trains the same run.
 _CONTEXT: Any = multiprocessing.get_context('forkserver')
 _PROCESSES = threading.Lock()  # multiprocessing starts and joins one at a time.
 
@@ -164,7 +163,7 @@ def _run(
   signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
   threading.Thread(target=_end_with_parent, daemon=True).start()
   os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'  # Several runs may share a GPU.
-  state_file.StateFile.seconds = _PATIENCE  # A run whose sweep was killed first ends its round.
+  state_file.StateFile.seconds = 600.0  # A run whose sweep was killed first ends its round.
   os.makedirs(os.path.dirname(log), exist_ok=True)
   with open(log, 'ab') as file:
     for stream in (1, 2):  # The output of native code, too.

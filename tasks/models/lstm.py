@@ -23,11 +23,7 @@ from tff_adaptive.kernels import lstm as compiled_lstm
 
 
 def lstm(
-  x: tf.Tensor,
-  kernel: tf.Tensor,
-  recurrent: tf.Tensor,
-  bias: tf.Tensor,
-  is_compiled: bool = False,
+  x: tf.Tensor, kernel: tf.Tensor, recurrent: tf.Tensor, bias: tf.Tensor, is_compiled: bool = False
 ) -> tf.Tensor:
   """Returns the outputs h_t, [T, B, H], of an LSTM of H units over B sequences of T steps.
 

@@ -10,11 +10,7 @@ TRAIN_PER_CLASS, TEST_PER_CLASS = 12, 3
 
 
 def write(path, **changes):
-  """Writes four and two 28 x 28 images, with some arrays changed or (None) left out.
-
-  Returns:
-    The path, as a string.
-  """
+  """Writes four and two 28 x 28 images, some arrays changed or left out; returns the path."""
   arrays = {
     'x_train': np.zeros([4, 28, 28], np.uint8),
     'y_train': np.arange(4),
@@ -27,12 +23,9 @@ def write(path, **changes):
 
 
 def write_classes(path, num_classes, shape=(28, 28), first_label=0):
-  """Writes images of all classes: each pixel of an image says its row in the split.
+  """Writes images of all classes; returns the training labels, int64 [n], in a random order.
 
-  Training pixels are 0 to 199, test pixels 200 and more, so that no statistic of the two agrees.
-
-  Returns:
-    The labels of the training split, int64 [n], in a seeded random order.
+  A pixel is the image's row, plus 200 in the test split, so that no statistic of the two agrees.
   """
   rng = np.random.default_rng(5)
   labels = {

@@ -22,11 +22,7 @@ _HEALTH = {
 
 @contextlib.contextmanager
 def cluster(nodes):
-  """A cluster whose head has no processor and whose other nodes have one each; it is joined.
-
-  Yields:
-    The `ray.cluster_utils.Cluster`, and the list of the nodes but for the head.
-  """
+  """Yields a joined Ray cluster, whose head has no processor, and its other nodes, of one each."""
   os.environ.setdefault('RAY_enable_metrics_collection', '0')
   # Ray's 15 starves workers beside the other tests.
   os.environ.setdefault('RAY_worker_niceness', '0')

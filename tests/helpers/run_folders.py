@@ -26,12 +26,9 @@ def write_config(folder, settings, **more):
 def make(
   folder, values, column='validation_accuracy', *, every=1, data=None, test=None, **settings
 ):
-  """Writes a run whose `column` has `values`, one every so many rounds from round 0.
+  """Writes and loads a run with `values` in `column`, one every so many rounds from round 0.
 
   Each round takes half a second, and sends 2 MB to clients and 1 MB back.
-
-  Returns:
-    The run, read again.
   """
   folder = str(folder)
   os.makedirs(folder)

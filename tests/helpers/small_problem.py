@@ -130,14 +130,9 @@ _OF_TRAINING = {field.name for field in dataclasses.fields(ClientTraining)}
 
 @functools.cache
 def process(name, rate=0.2, build_model=model, **options):
-  """An algorithm on this problem, built once for all tests.
+  """Returns an algorithm on this problem, built once for all tests.
 
-  Args:
-    name: In the registry.
-    rate: The client learning rate.
-    build_model: Makes the model.
-    **options: Fields of `ClientTraining` (batches of 4 by default) and the builder's own arguments;
-      without those that it cannot do without.
+  `options` are fields of `ClientTraining` (batches of 4 by default) and the builder's arguments.
   """
   training = {'batching': Batching(4)}
   training.update((key, options.pop(key)) for key in _OF_TRAINING & set(options))
@@ -152,13 +147,7 @@ def process(name, rate=0.2, build_model=model, **options):
 
 
 class Run:
-  """Runs a process, stateful or not, and keeps its clients' states.
-
-  Attributes:
-    state: The server state.
-    client_states: Client number -> its state, for clients that took part.
-    metrics: Those of the last round.
-  """
+  """Runs a process. Keeps the states of the clients that took part, and the last metrics."""
 
   def __init__(self, process, data):
     self.process, self.data = process, data

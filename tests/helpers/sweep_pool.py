@@ -9,10 +9,7 @@ from tests.helpers import run_folders
 
 
 class Runs:
-  """In place of `worker.in_process`: `result` gives what a run comes to.
-
-  That is a value, or an answer, or a signal to this process, which the run does not survive.
-  """
+  """In place of `worker.in_process`: `result` gives a value, an answer, or a signal to die of."""
 
   def __init__(self, result):
     self.settings, self._rounds, self._result = [], [], result

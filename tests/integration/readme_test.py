@@ -19,12 +19,7 @@ GUIDE = ROOT / 'docs' / 'guide'
 
 
 def run_blocks(page: pathlib.Path, expected: int) -> dict:
-  """Runs a page's Python blocks one after another; returns their variables.
-
-  Args:
-    page: A Markdown file.
-    expected: How many blocks it has, so that none is lost unseen.
-  """
+  """Runs a Markdown page's Python blocks, `expected` in number, in turn; returns the variables."""
   blocks = re.findall(r'```python\n(.*?)```', page.read_text(encoding='utf-8'), re.DOTALL)
   assert len(blocks) == expected
   scope = {'__name__': f'examples_of_{page.stem}'}

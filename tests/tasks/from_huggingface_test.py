@@ -65,7 +65,7 @@ def test_a_column_of_images_is_found_by_itself():
     hsf=datasets.Value('int64'),
   )
   pixels = np.arange(20 * 6, dtype=np.uint8).reshape(20, 2, 3)
-  pictures = list(map(Image.fromarray, pixels))
+  pictures = [*map(Image.fromarray, pixels[:5]), *(Image.fromarray(p).quantize(6) for p in pixels[5:])]
   rows = {'picture': pictures, 'label': LABELS, 'writer': CLIENTS, 'hsf': LABELS}
   data = datasets.Dataset.from_dict(rows, features=features)
   task = tasks.from_huggingface(data, 'writer', 'label', validation_by='examples')

@@ -87,9 +87,12 @@ def test_standardising_uses_the_training_examples_alone():
   np.testing.assert_array_equal(task.preparation(shifted[held]), task.validation['x'])
   # Times in seconds: neighbours are one number in float32.
   times = 1_700_000_000 + np.arange(60)[:, None]
-  task = tasks.from_arrays(times, Y, CLIENTS, standardise=True)
-  assert len(np.unique(task.train.load_all()['x'])) == len(task.train.load_all()['x'])
-  np.testing.assert_array_equal(task.preparation(times[held]), task.validation['x'])
+  for small in (times, times.astype(float), times * 1e-20):  # The last are far below 1.
+    task = tasks.from_arrays(small, Y, CLIENTS, standardise=True)
+    x = task.train.load_all()['x']
+    assert len(np.unique(x)) == len(x)
+    np.testing.assert_allclose([x.mean(), x.std()], [0, 1], atol=1e-5)
+    np.testing.assert_array_equal(task.preparation(small[held]), task.validation['x'])
 
 
 @pytest.mark.filterwarnings('error:overflow')

@@ -54,6 +54,11 @@ def test_features_and_options_are_passed_on(tmp_path):
   )
   assert (task.name, task.metric) == ('doses', 'loss')
   assert task.train.load_all()['x'].shape[1] == 1
+  TABLE.assign(dose=1.7e9 + np.arange(ROWS)).to_csv(path)  # Times, after the column of the index.
+  of_times = tasks.from_csv(path, 'hospital', 'outcome', standardise=True)
+  assert [column.name for column in of_times.preparation.columns] == ['age', 'sex', 'dose']
+  x = of_times.train.load_all()['x'][:, -1]
+  assert len(np.unique(x)) == len(x)
   held = TABLE[~TABLE['hospital'].isin(task.train.client_ids)]
   np.testing.assert_allclose(
     np.sort(task.preparation(held)[:, 0]), np.sort(task.validation['x'][:, 0]), rtol=1e-6
@@ -91,6 +96,8 @@ def few_numbers(cell):
     ('csv', {'age': few_numbers('NA')}, {}, "'age' has nan in row 7"),
     ('csv', {'age': few_numbers('NA')}, dict(label='age'), "csv: .* 'age' is empty in row 7"),
     ('csv', {'age': few_numbers('')}, {}, "'age' has nan in row 7"),
+    ('csv', {'age': few_numbers('unknown')}, {}, "'age' has 'unknown' in row 7"),
+    ('csv', {'age': few_numbers('1_0')}, {}, "'age' has '1_0' in row 7"),
     ('parquet', {'age': [[1.0, 2.0]] * ROWS}, {}, "'age' has array.* in row 0"),
     ('parquet', {'age': [decimal.Decimal(1)] * ROWS}, {}, "'age' has Decimal"),
     ('parquet', {'age': pd.Timestamp(2020, 1, 1)}, {}, "'age' has .*2020-01-01.* in row 0"),

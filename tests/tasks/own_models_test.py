@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import tff_adaptive_tasks as tasks
 from tff_adaptive import models
+from tff_adaptive_tasks import mnist
 
 keras = tf.keras
 RNG = np.random.default_rng(0)
@@ -20,6 +21,10 @@ CLIENTS = np.repeat(np.arange(8), 10)
 
 def dense(units, activation=None, inputs=3):
   return lambda: keras.Sequential([keras.Input([inputs]), keras.layers.Dense(units, activation)])
+
+
+def nested(activation, *layers):
+  return keras.Sequential([keras.Input([3]), dense(1, activation)(), *layers])
 
 
 def by_shape(shape, outputs):
@@ -43,10 +48,13 @@ def test_linear_regression_has_squared_and_absolute_errors():
     ('sigmoid', {'loss': 'binary_crossentropy'}, 0.5),
     (None, {'loss': 'mse', 'threshold': 0.5}, 0.5),
     ('sigmoid', {'threshold': 0.3}, 0.3),
+    (None, {'metrics': ['accuracy']}, 0.0),
+    ('sigmoid', {'model': lambda: nested('sigmoid')}, 0.5),
+    ('sigmoid', {'model': lambda: nested('sigmoid', keras.layers.Reshape([1]))}, 0.5),
   ],
 )
 def test_the_labels_of_one_output_are_those_that_accuracy_counts(activation, options, expected):
-  task = tasks.from_arrays(X, BINARY, CLIENTS, model=dense(1, activation), **options)
+  task = tasks.from_arrays(X, BINARY, CLIENTS, **{'model': dense(1, activation), **options})
   assert task.preparation.threshold == expected
   model, weights = task.build_model(0), [np.float32([[1], [-1], [0]]), np.full(1, 0.3, np.float32)]
   predicted = model.forward(weights, task.validation['x'], False, None).numpy()
@@ -122,13 +130,24 @@ def test_the_seed_draws_the_weights():
     assert not np.array_equal(first, other)
 
 
-def test_whole_numbers_reach_an_embedding_as_such():
-  def build():
-    layers = [keras.layers.Embedding(5, 2), keras.layers.Flatten(), keras.layers.Dense(3)]
-    return keras.Sequential([keras.Input([4], dtype=tf.int32), *layers])
+def embedding():
+  layers = [keras.layers.Embedding(5, 2), keras.layers.Flatten(), keras.layers.Dense(3)]
+  return keras.Sequential([keras.Input([3], dtype=tf.int32), *layers])
 
-  task = tasks.from_arrays(RNG.integers(0, 5, (80, 4)), CLASSES, CLIENTS, model=build)
+
+def halved():
+  return keras.layers.Lambda(lambda x: x / 2)
+
+
+def test_whole_numbers_reach_an_embedding_as_such():
+  task = tasks.from_arrays(RNG.integers(0, 5, (80, 3)), CLASSES, CLIENTS, model=embedding)
   assert task.train.load_all()['x'].dtype == np.int32
+
+
+def test_a_model_of_the_projects_own_learns_pictures():
+  pictures = RNG.random((80, 28, 28, 1))
+  task = tasks.from_arrays(pictures, np.arange(80) % 10, CLIENTS, model=mnist.build_cnn)
+  assert task.build_model(0).num_parameters == mnist.build_cnn(0).num_parameters
 
 
 @pytest.mark.parametrize(
@@ -146,6 +165,8 @@ def test_whole_numbers_reach_an_embedding_as_such():
     (dict(model='mlp', loss='mse'), 'loss and metrics are for Keras models'),
     (dict(model=dense(1), loss='mse', y=BINARY), 'threshold=, .* 0.0 for scores, 0.5 for prob'),
     (dict(model=dense(3), metrics=['AUC']), 'no mean over examples'),
+    (dict(model=embedding), 'takes x of the dtype int32, which cannot hold the values'),
+    (dict(model=lambda: nested(None, halved()), y=BINARY), 'give threshold='),
     (dict(model=by_shape, y=ONE_HOT.astype(int)), 'several whole numbers for each example: give a'),
     (dict(y=np.stack([NUMBERS] * 2, 1)), r'targets have shape \(80, 2\)'),
   ],

@@ -1,10 +1,11 @@
 """Keras models as a `Model`: a pure function of (weights, batch, seed)."""
 
 import functools
+import itertools
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, ValuesView
 from contextlib import contextmanager
 from typing import Any
 
@@ -367,14 +368,16 @@ def canonical_names(model: tf.keras.Model) -> tuple[str, ...]:
     if plain.replace('_', '') == type(module).__name__.lower():
       automatic.add(module.name)
   canonical: dict[str, str] = {}  # Layer's name -> canonical name, in the order of variables.
-  names = []
+  names: list[str] = []
   for variable in model.trainable_variables:
     layer, _, own = variable.name.partition(':')[0].rpartition('/')
     if layer not in canonical:
       parts = (re.sub(r'_\d+$', '', p) if p in automatic else p for p in layer.split('/'))
-      plain, number = '/'.join(parts), 0
-      while (name := f'{plain}_{number}' if number else plain) in canonical.values():
-        number += 1
-      canonical[layer] = name
-    names.append(f'{canonical[layer]}/{own}')
+      canonical[layer] = _unlike('/'.join(parts), canonical.values())
+    names.append(_unlike(f'{canonical[layer]}/{own}', names))
   return tuple(names)
+
+
+def _unlike(name: str, others: Collection[str]) -> str:
+  numbered = (f'{name}_{number}' if number else name for number in itertools.count())
+  return next(candidate for candidate in numbered if candidate not in others)

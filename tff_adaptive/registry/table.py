@@ -83,11 +83,7 @@ SERVER_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(
     rate=0.01,
   ),
   _optimizer(
-    'lion',
-    'Lion',
-    'the sign of beta1 m + (1 - beta1) Delta; m decays by beta2',
-    *_LION,
-    rate=1e-3,
+    'lion', 'Lion', 'the sign of beta1 m + (1 - beta1) Delta; m decays by beta2', *_LION, rate=1e-3
   ),
 )
 

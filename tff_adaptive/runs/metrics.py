@@ -83,8 +83,8 @@ class MetricsLog:
   def append(self, row: Mapping[str, Any]) -> None:
     """Writes a row, a mapping from column to scalar that begins with `round`.
 
-    Raises SaveError if the row cannot be written, or the file was moved or replaced. Raises
-    ValueError for a column whose name cannot be in the header.
+    Raises SaveError if the row cannot be written, or the file was moved or replaced, and ValueError
+    for a column whose name cannot be in the header.
     """
     for name in row:
       if not name or {*name} & {*',\r\n'}:

@@ -71,7 +71,10 @@ class RunFiles:
         for needed in (output_dir, os.path.dirname(path)):
           with saving(needed, ResumeError):
             os.makedirs(needed, exist_ok=True)
-        if _has_noise(server_state):
+        # `query_state`, the state of a private query, has the seed of the noise: none may read it.
+        if any(
+          'query_state' in name.split('/') for name in serialization.named_leaves(server_state)
+        ):
           with saving(path, ResumeError):
             os.close(os.open(path, os.O_CREAT, 0o600))  # SQLite's journal has the same mode.
             os.chmod(path, 0o600)
@@ -125,13 +128,6 @@ class RunFiles:
       kept = _rows_behind(os.path.join(folder, metrics_lib.FILE), self.round_number)
       self.store.forget_later(self.round_number)
     return kept
-
-
-def _has_noise(server_state: Any) -> bool:
-  """Returns whether a state holds the seed of privacy noise, which would reveal the noise."""
-  # This is the name of the state of a private query in TFF and in `aggregation.queries`.
-  names = serialization.named_leaves(server_state)
-  return any('query_state' in name.split('/') for name in names)
 
 
 def _refuse_results_without_checkpoint(folder: str, path: str) -> None:

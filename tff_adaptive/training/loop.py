@@ -314,8 +314,7 @@ def _write_config(
   if len(ids) <= _MOST_COUNTED:
     data['examples'] = sum(int(clients.num_examples(name)) for name in ids)
     # Another order of the ids, as that of a set, would be another run: cohorts are positions.
-    text = '\n'.join(ids).encode(errors='surrogatepass')
-    data['client_ids'] = hashlib.sha256(text).hexdigest()[:16]
+    data['client_ids'] = hashlib.sha256('\n'.join(ids).encode(errors='replace')).hexdigest()
   weights = rounds.trainable(model)
   size = sum(int(w.size if hasattr(w, 'size') else w.shape.num_elements()) for w in weights)
   found = record.check(folder)

@@ -85,8 +85,7 @@ class Trainer:
       new_state = older_lib.kept(new_state, older, plan.store)
     downloads = plan.selected if plan else None
     sizes = cohort.client_examples, cohort.client_steps
-    examples = sum(cohort.client_examples)
-    own = {'round': number, 'clients': len(cohort.client_ids), 'examples': examples}
+    own = dict(round=number, clients=len(cohort.client_ids), examples=sum(cohort.client_examples))
     row = {
       **own,
       **(plan.columns() if plan else {}),
@@ -115,7 +114,10 @@ class Trainer:
     """
     others = server_state.global_model_weights, getattr(server_state, 'distributor', ())
     client = getattr(self._process, 'initial_client_state', ())
-    whole, *less, client = map(_megabytes, (server_state, *others, client))
+    whole, *less, client = (
+      sum(np.asarray(leaf).nbytes for leaf in tree.flatten(state)) / 1e6
+      for state in (server_state, *others, client)
+    )
     return {'server': whole - sum(less), 'client': client}
 
   def _say_once(self, kind: str, line: str) -> None:
@@ -139,10 +141,6 @@ class Trainer:
         f'The global model is no longer finite after round {row["round"]}{shown}. Lower the server'
         ' or the client learning rate, clip gradients, or raise tau if the server optimizer has it'
       )
-
-
-def _megabytes(state: Any) -> float:
-  return sum(np.asarray(leaf).nbytes for leaf in tree.flatten(state)) / 1e6
 
 
 def evaluated(

@@ -26,13 +26,10 @@ class ClientEvaluation(fields.Group):
     0.0,
   )
   heldout_examples: float = fields.number(
-    "Share of each client's examples that it does not train on.",
-    validation.in_unit_interval,
-    0.0,
+    "Share of each client's examples that it does not train on.", validation.in_unit_interval, 0.0
   )
   rounds_per_client_evaluation: int | None = fields.count(
-    'Rounds between evaluations on each client. Default: none are made.',
-    changes_numbers=False,
+    'Rounds between evaluations on each client. Default: none are made.', changes_numbers=False
   )
   client_evaluation_clients: int | None = fields.count(
     'The most clients to evaluate, of those that train and of those that never do; 0 for all.'

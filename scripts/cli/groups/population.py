@@ -47,8 +47,7 @@ class Population(fields.Group):
     ' uplink, probability (for independent), phase (0 to 1, for diurnal).'
   )
   seconds_per_step: float | None = fields.number(
-    'Median virtual seconds of a local step over the clients. Default 0.1.',
-    validation.above_zero,
+    'Median virtual seconds of a local step over the clients. Default 0.1.', validation.above_zero
   )
   speed_sigma: float | None = fields.number(
     'Sigma of the log-normal spread of the seconds per step over clients. Default 0: no spread.',

@@ -60,8 +60,7 @@ class Training(fields.Group):
     " Default the task's."
   )
   max_examples_per_client: int = fields.count(
-    "The most examples of a client, from the first on; 0 for all. Default the task's.",
-    zero='all',
+    "The most examples of a client, from the first on; 0 for all. Default the task's.", zero='all'
   )
 
   def check(self, settings: 'fields.Settings') -> None:

@@ -106,10 +106,9 @@ def _named(value):
   ids=_named,
 )
 def test_a_group_trains_as_its_clients_do_alone(correction, options):
-  """Of unequal sizes, one of them without examples and one that diverges, which changes nothing.
+  """With and without states, gradients at other points, and an optimizer with momentum.
 
-  With and without a state of the client and one of its local steps, gradients at other points and
-  an optimizer that moves without a gradient; vectors_test trains in groups by every correction.
+  The sizes are unequal, one client has no examples, and one diverges, which changes nothing.
   """
   data = [DATA[0], DATA[4], tuple(a[:0] for a in DATA[2]), (DATA[3][0] * np.inf, DATA[3][1])]
   model = small_problem.linear_model()

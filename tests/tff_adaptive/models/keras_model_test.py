@@ -73,6 +73,12 @@ def test_names_of_layers_in_both_directions_do_not_depend_on_what_was_built_befo
   assert first[0] == 'bidirectional/forward_lstm/lstm_cell/kernel'
 
 
+def test_layers_of_one_name_in_two_blocks_have_names_of_their_own():
+  blocks = [keras.Sequential([keras.layers.Dense(2, name='fc')], name=name) for name in 'ab']
+  names = keras_model.canonical_names(keras.Sequential([keras.Input([2]), *blocks]))
+  assert names == ('fc/kernel', 'fc/bias', 'fc/kernel_1', 'fc/bias_1')
+
+
 @pytest.mark.parametrize('name', ['Dropout', 'GaussianNoise', 'GaussianDropout', 'AlphaDropout'])
 def test_what_a_layer_draws_comes_from_the_seed(name):
   options = dict(stddev=1.0) if name == 'GaussianNoise' else dict(rate=0.5)
