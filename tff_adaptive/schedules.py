@@ -184,7 +184,7 @@ def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
         return tf.cast(function(t), tf.float32)
       rates.append(np.array(_table(function), np.float32))
     known = tf.debugging.assert_less(
-      t, TABLE_ROUNDS, f'a schedule that is a Python function ends after {TABLE_ROUNDS} rounds'
+      t, len(rates[0]), f'a schedule that is a Python function ends after {TABLE_ROUNDS} rounds'
     )
     with tf.control_dependencies([known]):
       return tf.gather(rates[0], t)
@@ -196,7 +196,7 @@ def _table(schedule: Callable[[Any], Any]) -> list[float]:
   """Returns the first `TABLE_ROUNDS` rates of a schedule that is a plain Python function."""
   rates, t = [], 0
   try:
-    for t in range(TABLE_ROUNDS):
+    for t in range(TABLE_ROUNDS + 1):  # In its last round an optimizer asks for the next rate.
       rates.append(float(schedule(t)))
       if not 0 <= rates[-1] < math.inf:
         raise ValueError(f'the rate must be finite and at least 0, found {rates[-1]}')

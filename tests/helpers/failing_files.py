@@ -31,10 +31,7 @@ class FailingFile:
 
 @contextlib.contextmanager
 def failing(kind: str, room: int, number: int = errno.ENOSPC) -> Iterator[None]:
-  """A context in which 'metrics', 'events' or a file that is written whole cannot be written.
-
-  Files of the first two kinds still have room for some bytes.
-  """
+  """A context without room for more than some bytes of 'metrics' or 'events', or for a file."""
   if kind in ('metrics', 'events'):
     module = metrics if kind == 'metrics' else tensorboard_log
 

@@ -293,10 +293,9 @@ class FedDyn(FedAvg):
 
 
 class AdaBest(FedAvg):
-  """AdaBest as Algorithm 1 prints it, mu inside h_i; h by equation (2).
+  """AdaBest as Algorithm 1 prints it, mu inside h_i; h by equation (2), for theta_bar - h.
 
-  Equation (2) supposes that the server takes theta_bar - h. With another server optimizer h is the
-  sum of the pseudo-gradients that Remark 3 says it equals (`by_series`).
+  With another server optimizer h is the sum of pseudo-gradients of Remark 3 (`by_series`).
   """
 
   def __init__(

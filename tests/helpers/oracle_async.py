@@ -13,13 +13,10 @@ class FedBuff:
   """Algorithm 1 of "FedBuff" (Nguyen et al., 2022): the sum of s(tau) D_i is divided by B.
 
   Args:
-    clients: For each client (x [n_i, d], y [n_i]), of loss 1/2 mean (x w - y)^2.
-    seconds: What each takes from its beginning to its arrival.
-    size: B, the updates of a server step.
-    factor: s(tau).
-    server: The server optimizer: (w, direction) -> w.
-    rate, steps: Of gradient descent at the clients.
-    most: Updates with a larger tau are dropped.
+    clients: (x [n_i, d], y [n_i]) of each client, whose loss is 1/2 mean (x w - y)^2.
+    seconds: How long each trains, `steps` steps of gradient descent with `rate`.
+    size, factor, server: B, s(tau), and the server optimizer: (w, direction) -> w.
+    most: The largest tau of an update that is not dropped.
 
   Attributes:
     history: w before the first step and after each.

@@ -64,12 +64,10 @@ def problem():
 
 
 def _run(name, problem, *, steps=5, repeats=None, drawn=False, limited=False, **options):
-  """A run of an algorithm with float64 weights, all clients weighted alike.
+  """Runs an algorithm with float64 weights and equal client weights, `steps` full steps a round.
 
-  Each client takes `steps` full-gradient steps a round. With `repeats` client k has its rows
-  repeats[k] times over and takes that many steps instead: each batch is the whole of A_k. With
-  `drawn` the number of steps is drawn, the same for all clients, and `steps` is its mean.
-  `limited` clients may take fewer steps.
+  With `repeats` client k has its rows repeats[k] times and takes as many steps, each with all of
+  A_k. With `drawn` the number of steps is random with mean `steps`; `limited` permits fewer.
   """
   if name in ('scaffold', 'scaffold_m', 'fed_dyn'):
     options['num_clients'] = K

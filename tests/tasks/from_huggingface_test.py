@@ -57,7 +57,8 @@ def test_columns_of_numbers_and_texts():
   np.testing.assert_allclose(first['y'], rows % 3 / 2)
 
 
-def test_a_column_of_images_is_found_by_itself():
+@pytest.mark.parametrize('colors', [0, 6])  # Of a palette.
+def test_a_column_of_images_is_found_by_itself(colors):
   features = datasets.Features(
     picture=datasets.Image(),
     label=datasets.ClassLabel(names=NAMES),
@@ -65,11 +66,11 @@ def test_a_column_of_images_is_found_by_itself():
     hsf=datasets.Value('int64'),
   )
   pixels = np.arange(20 * 6, dtype=np.uint8).reshape(20, 2, 3)
-  pictures = [*map(Image.fromarray, pixels[:5]), *(Image.fromarray(p).quantize(6) for p in pixels[5:])]
+  pictures = [Image.fromarray(p).quantize(6) if colors else Image.fromarray(p) for p in pixels]
   rows = {'picture': pictures, 'label': LABELS, 'writer': CLIENTS, 'hsf': LABELS}
   data = datasets.Dataset.from_dict(rows, features=features)
   task = tasks.from_huggingface(data, 'writer', 'label', validation_by='examples')
-  bob = task.train.load('bob')['x']
+  bob = task.train.load('bob')['x'].reshape(3, 2, 3, -1)[..., 0]
   assert {x.tobytes() for x in bob} < {x.tobytes() for x in np.float32(pixels[4:8])}
   two = datasets.concatenate_datasets(
     [data, data.select_columns('picture').rename_column('picture', 'other')], axis=1

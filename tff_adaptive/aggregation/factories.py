@@ -56,7 +56,8 @@ def build_aggregator(
     cohort: Facts about the cohorts.
 
   Returns:
-    The `aggregator` argument of the builders: a TFF aggregation factory, or None for the mean.
+    The `aggregator` argument of the builders: a TFF aggregation factory, or None for the mean. With
+    noise it is for one run: a process that begins again draws the same noise.
 
   Raises:
     TypeError: If a value has the wrong type.

@@ -106,7 +106,7 @@ def build_update(
       return ServerUpdate((), g_bar, (), (), message.t, ())
     cohort, uploads, drift = tf.maximum(totals.used, 1.0), totals.upload, totals.drift
     if correction.combine_uploads == 'mean':
-      uploads = tf.nest.map_structure(lambda u: u / tf.cast(cohort, u.dtype), uploads)
+      uploads = tf.nest.map_structure(lambda u: _mean(u, cohort), uploads)
     elif correction.combine_uploads == 'weighted':
       uploads = tf.nest.map_structure(lambda u: _mean(u, drift['weight']), uploads)
     elif correction.combine_uploads != 'sum':
@@ -233,4 +233,5 @@ def _cosine(h: corrections.Weights, g_bar: corrections.Weights) -> tf.Tensor:
 
 def _mean(total: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
   """Returns a weighted sum divided by the sum of its weights, or 0 if the weights sum up to 0."""
+  total = total if total.dtype.is_floating else tf.cast(total, tf.float32)
   return tf.math.divide_no_nan(total, tf.cast(weight, total.dtype))

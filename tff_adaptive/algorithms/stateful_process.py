@@ -106,7 +106,7 @@ def compose(recipe: components.Recipe) -> StatefulProcess | tff.learning.templat
     return _learning_process(parts, initialize, next_fn)
   # Computed eagerly, so that building a process needs no TFF execution context.
   weights = tuple(recipe.model.initial_weights().trainable)
-  first = recipe.client_state(weights)
+  first = tf.nest.map_structure(tf.convert_to_tensor, recipe.client_state(weights))
   return StatefulProcess(initialize, next_fn, tf.nest.map_structure(np.asarray, first))
 
 

@@ -5,6 +5,7 @@ includes Keras models. A `LocalModel` computes gradients and metrics of a batch 
 """
 
 import collections
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -144,18 +145,15 @@ class _SeededModel(LocalModel):
     x, y = step.batch['x'], step.batch['y']
     shares, size = step.weighting or (None, tf.cast(tf.shape(y)[0], tf.float32))
 
-    def loss_and_metrics(arguments: tuple[Any, ...]) -> tuple[tf.Tensor, tf.Tensor]:
+    def differentiate(arguments: tuple[Any, ...]) -> tuple[Weights, tf.Tensor]:
       theta, x, y, shares, seed = arguments
-      return self.model.loss_and_metrics(theta, x, y, shares=shares, training=True, seed=seed)
+      loss = functools.partial(self.model.loss_and_metrics, shares=shares, training=True, seed=seed)
+      # With a client axis the losses are independent: the gradient of their sum is each one's own.
+      return _gradients(lambda: loss(theta, x, y), theta, step.factor)
 
-    def of_all() -> tuple[tf.Tensor, tf.Tensor]:
-      arguments = (weights, x, y, shares, step.seed)
-      if self._is_mapped:
-        return tf.vectorized_map(loss_and_metrics, arguments)
-      return loss_and_metrics(arguments)
-
-    # The losses of the clients are independent: the gradient of their sum is each one's own.
-    found, means = _gradients(of_all, weights, step.factor)
+    # The tape is inside the map, which drops the custom gradients of operations.
+    apply = tf.vectorized_map if self._is_mapped else lambda function, values: function(values)
+    found, means = apply(differentiate, (weights, x, y, shares, step.seed))
     return found, metrics + size[..., tf.newaxis] * means
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:

@@ -31,14 +31,14 @@ class PullBack(corrections.Correction):
   name = 'pull_back'
 
   def client_state(self, weights):
-    return collections.OrderedDict(ended=weights)
+    return collections.OrderedDict(ended=weights, rounds=0.0)
 
   def gradient(self, client, theta, g):
     return tuple(g + w - e for g, w, e in zip(g, theta, client.client_state['ended']))
 
   def client_update(self, client, g_i, steps):
     ended = tuple(w - g for w, g in zip(client.theta_0, g_i))
-    return collections.OrderedDict(ended=ended), ()
+    return collections.OrderedDict(ended=ended, rounds=client.client_state['rounds'] + 1), ()
 
   def server_update(self, server_state, server):
     return server_state, tuple(g / 2 for g in server.g_bar)
@@ -51,6 +51,7 @@ def test_a_correction_may_keep_anything_begin_anywhere_and_change_the_servers_st
   np.testing.assert_array_equal(first, oracle.pack(initial))
   found = run(graph, process, [3])
   ended = oracle.pack(found.client_states[3]['ended'])
+  assert found.client_states[3]['rounds'] == 1
   assert np.abs(ended - first).max() > 0.01
   np.testing.assert_allclose(found.theta_bar, ended, atol=1e-6)  # The mean of one client.
   np.testing.assert_allclose(found.theta, (first + ended) / 2, atol=1e-6)

@@ -53,10 +53,10 @@ def _check(found, expected):
 
 
 def _noisy(weights, x, training, seed):
-  """The small problem's scores, doubled in training, and shifted by the seed."""
+  """The small problem's scores, doubled in training, shifted by the seed, of clipped gradients."""
   scores = small_problem.model().forward(weights, x, training, seed)
   shift = 0 if seed is None else tf.cast(tf.reduce_sum(seed), tf.float32)
-  return scores * (2 if training else 1) + shift * tf.constant([0.0, 0.1, 0.3])
+  return _clipped(scores * (2 if training else 1) + shift * tf.constant([0.0, 0.1, 0.3]))
 
 
 @pytest.mark.parametrize('i', range(3))
@@ -88,7 +88,7 @@ def test_a_seeded_model_is_trained_with_its_seed_and_in_training_mode(in_group):
   shift = np.array([0, 0.1, 0.3]) * 5
 
   def loss(weights):
-    scores = 2 * small_problem.model().forward(weights, X[0], True, None) + shift
+    scores = _clipped(2 * small_problem.model().forward(weights, X[0], True, None) + shift)
     return tf.reduce_mean(models.sparse_cross_entropy(tf.cast(scores, tf.float32), Y[0]))
 
   with tf.GradientTape() as tape:
