@@ -106,11 +106,11 @@ def test_bad_settings_are_refused(chosen, synchrony, message):
 def test_a_step_that_never_comes_is_said(monkeypatch):
   monkeypatch.setattr(buffered, '_MOST_IN_VAIN', 50)
   slow = simulation(people(1, 50, 50, round_deadline=20.0), buffered.Buffered(3), 2)
-  with pytest.raises(ValueError, match=r'step 1 never comes: 1 of the 2 clients.*101 dropped'):
+  with pytest.raises(ValueError, match=r'step 1 never comes: only 1 of the 2 clients.*101 dropped'):
     slow.plan(1)
   away = population.Trace({'c0': [(0, 100)]})  # In one step a client counts once.
   lonely = simulation(people(1, 1, 1, availability=away), buffered.Buffered(3), 2)
-  with pytest.raises(ValueError, match=r'step 1 never comes: 1 of the 2.*101 draws of nobody'):
+  with pytest.raises(ValueError, match=r'step 1 never comes: only 1 of the 2.*101 draws of nobody'):
     lonely.plan(1)
 
 

