@@ -228,7 +228,7 @@ def rates(task: str, server_optimizer: str) -> dict[str, float]:
   entry = _entry(task)
   position = SERVER_OPTIMIZERS.index(server_optimizer)
   found = zip(TUNED, entry.log10_rates)  # sgdm and sgd have no tau.
-  return {name: _power(row[position]) for name, row in found if position < len(row)}
+  return {n: float(f'{10.0 ** row[position]:.10g}') for n, row in found if position < len(row)}
 
 
 def num_clients(task: str, options: Mapping[str, Any]) -> int | None:
@@ -243,8 +243,3 @@ def metric(task: str) -> str | None:
 
 def _entry(task: str) -> Entry:
   return TASKS[task] if task else OWN
-
-
-def _power(exponent: float) -> float:
-  """Returns 10 ** exponent, rounded to ten significant digits so that it prints well."""
-  return float(f'{10.0**exponent:.10g}')

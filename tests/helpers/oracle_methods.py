@@ -66,10 +66,7 @@ class FedExP(FedAvg):
 
 
 class MimeLite(FedAvg):
-  """Algorithm 1 of Mime (Karimireddy et al., 2021), its second choice, MimeLite.
-
-  The statistics s are m and v of table 2; U and V are `step` and `track`.
-  """
+  """MimeLite, Algorithm 1 of Mime (Karimireddy et al., 2021); s is m and v, U `step`, V `track`."""
 
   def __init__(self, *args, base_optimizer, base_beta1=0.9, base_beta2=0.99, base_eps, **options):
     super().__init__(*args, **options)
@@ -158,10 +155,7 @@ class Scaffnew(FedAvg):
 
 
 class FedSpeed(FedAvg):
-  """Algorithm 1 of FedSpeed (Sun et al., 2023) with alpha = 1; h_i is its g-hat_i.
-
-  Its perturbation rho g is normalised here, as in the authors' code.
-  """
+  """Algorithm 1 of FedSpeed (Sun et al., 2023), alpha = 1, rho g normalised; h_i is its g-hat_i."""
 
   def __init__(self, *args, lam, **options):
     super().__init__(*args, **options)

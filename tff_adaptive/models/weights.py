@@ -170,9 +170,9 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
   arrays = fitted_weights('the model to save', dict(enumerate(map(np.asarray, weights))), model)
   write: Callable[[Any, Sequence[np.ndarray], str], None] = _write_wrapped
   if file_format == 'npz':
-    path, write = f'{path}.npz', _write_npz
+    path, write = f'{path}.npz', lambda m, w, p: np.savez(p, **dict(zip(weight_names(m), w)))
   elif file_format == 'keras' and isinstance(model, keras_model.KerasModel):
-    path, write = f'{path}.keras', _write_keras
+    path, write = f'{path}.keras', lambda m, w, p: m.to_keras(w).save(p)
   if os.path.lexists(path):
     raise ValueError(f'{path} exists already: name another place')
   folder = os.path.dirname(os.path.abspath(path))
@@ -203,14 +203,6 @@ class _Forward(tf.keras.layers.Layer):
     """Returns the predictions for a batch."""
     weights = tuple(tf.convert_to_tensor(part) for part in self._parts)
     return self._model_forward(weights, x, False, None)
-
-
-def _write_npz(model: model_lib.Model, weights: Sequence[np.ndarray], path: str) -> None:
-  np.savez(path, **dict(zip(weight_names(model), weights)))
-
-
-def _write_keras(model: keras_model.KerasModel, weights: Sequence[np.ndarray], path: str) -> None:
-  model.to_keras(weights).save(path)
 
 
 def _write_wrapped(model: model_lib.Model, weights: Sequence[np.ndarray], path: str) -> None:

@@ -90,8 +90,8 @@ def comparison_table(
   for label, members in groups.items():
     means = scores.score(members, column).values
     lasts = [
-      math.nan if scores.has_diverged(run, column) else found['last'][column]
-      for run, found in zip(members, summaries[label])
+      math.nan if scores.has_diverged(run, column) else [*run.curve(column).values()][-1]
+      for run in members
     ]
     seconds = [m for s in summaries[label] if (m := s['seconds_per_round_median']) is not None]
     row = {

@@ -67,7 +67,11 @@ def available_memory() -> int:
   for limit_file, usage_file in _CGROUP_LIMITS:
     try:
       with open(limit_file) as limit, open(usage_file) as usage:
-        available = min(available, max(0, int(limit.read()) - int(usage.read())))
+        text = pathlib.Path(limit_file).with_name('memory.stat').read_text(encoding='utf-8')
+        stat = {name: int(number) for name, number in map(str.split, text.splitlines())}
+        cache = (stat.get(f'total_{n}', stat.get(n, 0)) for n in ('inactive_file', 'active_file'))
+        used = int(usage.read()) - sum(cache)  # The cache of files gives way.
+        available = min(available, max(0, int(limit.read()) - max(0, used)))
     except (OSError, ValueError):  # no such control group, or its limit is 'max'
       continue
   return available

@@ -49,15 +49,15 @@ def group(
   """
   groups = partition(runs, label_by, without=without)
   for label, members in groups.items():
+    if label_by and (differing := _distinguishing(members, without)):
+      raise ValueError(f'the runs of {label!r} differ in {", ".join(differing)}: label by it too.')
     by_seed: dict[Any, Run] = {}
     for run in members:
       other = by_seed.setdefault(run.settings.get('seed'), run)
       if other is not run:
-        differing = _distinguishing([other, run]) if label_by else []
-        advice = f'Label the runs by {" or ".join(differing)} too, or name' if differing else 'Name'
         raise ValueError(
           f'two runs of {label!r} have the same seed and are no repetitions: {other.folder} and'
-          f' {run.folder}. {advice} one of their folders only.'
+          f' {run.folder}. Name one of their folders only.'
         )
   return groups
 

@@ -86,9 +86,8 @@ class MetricsLog:
     Raises SaveError if the row cannot be written, or the file was moved or replaced, and ValueError
     for a column whose name cannot be in the header.
     """
-    for name in row:
-      if not name or {*name} & {*',\r\n'}:
-        raise ValueError(f'the metric {name!r} must have a name without commas and line breaks.')
+    if bad := [name for name in row if not name or {*name} & {*',\r\n'}]:
+      raise ValueError(f'the metric {bad[0]!r} must have a name without commas and line breaks.')
     numbers = {name: np.asarray(value).item() for name, value in row.items()}
     self._rows.append({k: v if isinstance(v, float) else int(v) for k, v in numbers.items()})
     new = [name for name in row if name not in self._columns]

@@ -113,5 +113,6 @@ def is_error(name: str) -> bool:
   Args:
     name: The name of a metric or a column. '_', other signs and capital letters separate its words.
   """
-  words = re.split(r'[\W_]+', _CAMEL.sub('_', name).lower())
-  return any(word in _ERRORS or word.endswith('loss') for word in words)
+  words = '_'.join(re.split(r'[\W_]+', _CAMEL.sub('_', name).lower())).partition('_at_')[0]
+  is_of_likelihood = re.search('neg(ative)?_?log_?lik', words)
+  return bool(is_of_likelihood) or any(w in _ERRORS or w.endswith('loss') for w in words.split('_'))

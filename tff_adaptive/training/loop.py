@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import math
 import os
 import resource
 import time
@@ -193,6 +194,7 @@ class _Run:
       try:
         finished = self._train_round(files.round_number + 1)
       except NonFiniteWeightsError as error:
+        files.log.append({'round': files.round_number + 1, 'validation_loss': math.nan})
         raise NonFiniteWeightsError(
           f'{error}; the checkpoint of round {files.saved_round} is kept.'
           if files.saved_round >= 0

@@ -1,5 +1,6 @@
 """Cross tables: cells, what is bold, what stands beside, what is chosen by what."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -7,8 +8,10 @@ import pytest
 
 from tests.helpers import run_folders
 from tff_adaptive.reports import cross_tables, scores
+from tff_adaptive_tasks import catalog
 
 TEST, SO = scores.TEST, (342_477, 135_818_730)
+WORDS = catalog.TASKS['stackoverflow_nwp'].metric
 ALGORITHMS = dict(
   zip(cross_tables.OPTIMIZERS, ('fed_adagrad', 'fed_adam', 'fed_yogi', 'fed_avgm', 'fed_avg'))
 )
@@ -32,7 +35,7 @@ def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
     *runs_of_table_1(tmp_path, 'cifar10', (500, 5_500)),  # A part of each client's examples.
     *runs_of_table_1(tmp_path, 'emnist_ae', (3400, 671_585), 'validation_mse'),
     *runs_of_table_1(tmp_path, 'stackoverflow_lr', SO, 'validation_recall_at_5'),
-    *runs_of_table_1(tmp_path, 'stackoverflow_nwp', SO, 'validation_loss'),
+    *runs_of_table_1(tmp_path, 'stackoverflow_nwp', SO, f'validation_{WORDS}'),
     run_folders.make(tmp_path / 'own', [0.1, 0.5], task='/s/own.py:load'),
     *runs_of_table_1(tmp_path, 'cifar100', (500, 50_000)),
   ]
@@ -47,14 +50,20 @@ def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
     ['published', '4.20', '1.01', '0.98', '1.65', '6.47'],
     ['SO LR (recall at 5)', '67.1', '65.8', '65.9', '36.9', '30.0'],
     ['published', '67.1', '65.8', '65.9', '36.9', '30.0'],
-    ['SO NWP (loss)', '0.2380', '0.2520', '0.2520', '0.2380', '0.1950'],
+    [f'SO NWP ({WORDS.replace("_", " ")})', '23.8', '25.2', '25.2', '23.8', '19.5'],
+    ['published', '23.8', '25.2', '25.2', '23.8', '19.5'],
     ['own.py:load', *[''] * 4, '50.0'],
     ['CIFAR-100', '47.9', '52.5', '52.4', '52.4', '44.7'],
     ['published', '47.9', '52.5', '52.4', '52.4', '44.7'],
   ]
-  bold = {(0, 1), (0, 3), (0, 4), (2, 2), (2, 3), (2, 4), (3, 3), (4, 3), (6, 1), (8, 5), (9, 5)}
-  assert table.bold == {*bold, (10, 2), (10, 3), (10, 4)}
+  bold = {(0, 1), (0, 3), (0, 4), (2, 2), (2, 3), (2, 4), (3, 3), (4, 3), (6, 1), (8, 2), (8, 3)}
+  assert table.bold == {*bold, (10, 5), (11, 2), (11, 3), (11, 4)}
   assert 'mean over the last 1 round' in table.title
+  renamed = [dataclasses.replace(run, renamed={'FedYogi': 'Yogi'}) for run in runs[:5]]
+  (table,) = cross_tables.tasks(renamed).tables
+  assert (table.heading[3], table.rows[1][3]) == ('Yogi', '57.2')
+  with pytest.raises(ValueError, match='a cell has runs of different tasks: add task to --rows'):
+    cross_tables.build([runs[0], runs[5]], ['algorithm'], 'seed')
 
 
 def of_participation(folder, own, value=0.5, test=0.5, **common):

@@ -35,7 +35,8 @@ def test_the_plan_says_how_large_it_may_grow_and_refuses_with_the_way_out(tmp_pa
 def test_a_control_group_limits_it(tmp_path, monkeypatch):
   limit, usage = tmp_path / 'max', tmp_path / 'current'
   monkeypatch.setattr(capacity, '_CGROUP_LIMITS', [(limit, usage)])
-  usage.write_text('400\n')
+  usage.write_text('900\n')  # Of this 500 are a cache of files.
+  (tmp_path / 'memory.stat').write_text('anon 400\ninactive_file 300\nactive_file 200\n')
   assert capacity.available_memory() <= psutil.virtual_memory().total  # There is no such group.
   for text, available in (('1000\n', 600), ('300\n', 0)):
     limit.write_text(text)

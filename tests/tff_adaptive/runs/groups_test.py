@@ -107,7 +107,7 @@ def test_a_copy_of_a_run_is_refused_with_what_helps(tmp_path):
   with pytest.raises(ValueError, match=r'/a and .*/b\. Name one of their folders only'):
     groups_lib.group(found)
   found.append(_settings(tmp_path / 'c', seed=0, tau=2))
-  with pytest.raises(ValueError, match='Label the runs by tau too'):
+  with pytest.raises(ValueError, match='differ in tau: label by it too'):
     groups_lib.group(found[1:], ['algorithm'])
 
 

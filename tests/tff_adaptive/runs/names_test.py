@@ -54,9 +54,9 @@ def test_a_composition_names_what_goes_not_without_saying(values, wanted):
   [
     ('loss mse rmse test_loss validation_mse error_rate inference_perplexity MAE RMSE nll', True),
     ('logloss valLoss cross_entropy edit-distance false_positive_rate Brier bpc test_bpd', True),
-    ('validation_bits_per_character BitsPerDim validation_mean_error_of_means', True),
+    ('negative_log_likelihood BitsPerDim validation_mean_error_of_means loss_at_5', True),
     ('log_likelihood true_positive_rate accuracy validation_accuracy recall_at_5 auc', False),
-    ('lossless_share terror_recall', False),
+    ('lossless_share terror_recall tpr_at_fpr_0.01', False),
   ],
 )
 def test_small_values_of_losses_and_errors_are_good(columns, is_error):
