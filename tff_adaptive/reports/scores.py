@@ -241,7 +241,7 @@ def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[r
   """
   files = [run.config['files'].get('task') or {} for run in runs]
   if len({f.get('sha256', run.settings.get('task')) for f, run in zip(files, runs)}) > 1:
-    raise ValueError('a cell has runs of different tasks: add task to --rows, or select by --where')
+    raise ValueError('a cell has runs of different tasks: add task to the rows, or select runs')
   groups = groups_lib.group(runs)
   label = max(groups, key=lambda label: rank(groups[label], column))
   return (label if len(groups) > 1 else ''), groups[label]
