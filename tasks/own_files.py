@@ -98,13 +98,11 @@ def from_image_folder(
     raise errors.DataError(f'{folder} has no pictures: it must have files CLIENT/CLASS/NAME')
   pictures: list[np.ndarray] = []
   for _, path in found:
-    with (
-      files.border(path, 'remove it, or write it again'),
-      Image.open(files.existing(path)) as file,
-    ):
-      if file.mode[0] in 'IF':
-        raise ValueError(f'its mode is {file.mode}, whose pixels a conversion to 8 bits would clip')
-      image = file.convert(_MODES[channels])
+    with files.border(path, 'remove it, or write it again'):
+      image: Any = Image.open(files.existing(path))
+      if image.mode[0] in 'IF':
+        raise ValueError(f'its mode is {image.mode}: a conversion to 8 bits would clip its pixels')
+      image = image.convert(_MODES[channels])  # Closes the file.
       pictures.append(np.asarray(image if size is None else image.resize(size[::-1])))
     height, width = pictures[0].shape[:2]
     if pictures[-1].shape[:2] != (height, width):

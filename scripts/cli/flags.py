@@ -117,7 +117,5 @@ def command_line(given: Mapping[str, Any]) -> list[str]:
 
 def _kind(annotation: Any) -> type:
   """Returns the type of the flag for a field's type: list for a tuple, and T for T | None."""
-  if typing.get_origin(annotation) is tuple:
-    return list
   kind: type = (typing.get_args(annotation) or (annotation,))[0]
-  return kind
+  return list if typing.get_origin(annotation) is tuple else kind

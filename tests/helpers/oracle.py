@@ -81,14 +81,11 @@ class FedAvg:
   """Federated averaging, and what the others share.
 
   Args:
-    theta: theta^0.
-    clients: For each of the N clients (x [n_i, 5], y [n_i]).
+    theta, clients: theta^0, and (x [n_i, 5], y [n_i]) of each of the N clients.
     server: The server optimizer: (theta, Delta) -> theta.
     eta_l: The client rate as a function of the round t = 0, 1, ...
-    batch_size: Consecutive examples a step; None for all.
-    epochs: Passes over the examples.
-    clip: Largest norm of the corrected gradient, before weight decay.
-    weight_decay: Multiple of the weights added to the gradient.
+    batch_size, epochs: Consecutive examples a step (None for all), and passes over them.
+    clip, weight_decay: Largest norm of a corrected gradient; then this times the weights is added.
     by_examples: Whether the mean of the client models is weighted by n_i.
     sam_rho: Radius of sharpness-aware minimization; 0 for none.
     optimizer: Makes a client optimizer, `Sgd` or `Adaptive`, whose rate is replaced; None for SGD.
@@ -338,10 +335,7 @@ class AdaBest(FedAvg):
 
 
 class UnbalancedAdaBest(AdaBest):
-  """mu_i = mu n-bar / n_i at use, n-bar the mean of the n_i that took part in earlier rounds.
-
-  Since mu_i changes with n-bar, h_i is stored without it.
-  """
+  """mu_i = mu n-bar / n_i at use; n-bar is the mean n_i of earlier rounds; h_i is without mu."""
 
   def __init__(self, *args, **options):
     super().__init__(*args, **options)

@@ -8,8 +8,7 @@ from tests.helpers.oracle import FedAvg
 class FedNova(FedAvg):
   """Equation (7) of FedNova (Wang et al., 2020): x - eta tau_eff sum p_i Delta_i / |a_i|.
 
-  |a_i| is the 1-norm of a_i in Delta_i = eta_l G_i a_i, the weights that the client's optimizer
-  gives its gradients: appendix B's closed forms of them are summed here.
+  |a_i| is the 1-norm of the gradients' weights in Delta_i, by appendix B's closed forms.
   """
 
   def __init__(self, *args, local_momentum=0.0, mu=0.0, **options):

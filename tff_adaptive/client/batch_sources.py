@@ -178,10 +178,11 @@ class Batches:
     self._data = data
     self._seed = seeds.scramble(seeds.fold(seeds.base(seed), round_number))
     self.num_examples = tf.zeros([])  # It is known only after the steps.
+    self._last: list[tf.Tensor] = []  # The results of the last read of the data.
 
   def count_examples(self) -> tf.Tensor:
     """Returns the number of examples; this goes through the batches once."""
-    return self._data.reduce(
+    return self._reduce(
       tf.zeros([]), lambda n, batch: n + tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
     )
 
@@ -194,7 +195,7 @@ class Batches:
       size = tf.shape(tf.nest.flatten(batch)[0])[0]
       return step(state, model_adapters.LocalStep(batch, None, seed)), i + 1, seen + size
 
-    state, steps, seen = self._data.reduce((state, tf.constant(0), tf.constant(0)), reduce_fn)
+    state, steps, seen = self._reduce((state, tf.constant(0), tf.constant(0)), reduce_fn)
     return state, steps, tf.cast(seen, tf.float32)
 
   def mean_gradient(
@@ -208,9 +209,16 @@ class Batches:
       size = tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
       return add(total, batch, size), seen + size
 
-    total, seen = self._data.reduce((corrections.zeros(theta), tf.zeros([])), reduce_fn)
+    total, seen = self._reduce((corrections.zeros(theta), tf.zeros([])), reduce_fn)
     inverse = tf.math.divide_no_nan(1.0, seen)
     return corrections.combine(lambda s: corrections.scale(inverse, s), total)
+
+  def _reduce(self, first: Any, function: Callable[..., Any]) -> Any:
+    graph = tf.compat.v1.get_default_graph()  # In it one read follows the other: each draws seeds.
+    with tf.control_dependencies([t for t in self._last if getattr(t, 'graph', None) is graph]):
+      result = self._data.reduce(first, function)
+    self._last = tf.nest.flatten(result)[-1:]
+    return result
 
 
 def _adder(

@@ -191,9 +191,8 @@ class BufferedSimulation(rounds.Simulation):
       if idle + dropped > _MOST_IN_VAIN * self._cohort_size:
         raise ValueError(
           f'server step {number} never comes: only {len(found)} of the {self._cohort_size} clients'
-          f' of its buffer arrived, after {idle:,} draws of nobody and {dropped:,}'
-          ' dropped updates. Check availability, deadline and max_staleness, or give a smaller'
-          ' buffer.'
+          f' of its buffer arrived, after {idle:,} draws of nobody and {dropped:,} dropped updates.'
+          ' Check availability, deadline and max_staleness, or give a smaller buffer.'
         )
       if not self._queue or self._queue[0].time > self._since:
         self._dispatch(version, [client.position for client in found])

@@ -72,9 +72,8 @@ class RunFiles:
           with saving(needed, ResumeError):
             os.makedirs(needed, exist_ok=True)
         # `query_state`, the state of a private query, has the seed of the noise: none may read it.
-        if any(
-          'query_state' in name.split('/') for name in serialization.named_leaves(server_state)
-        ):
+        leaves = serialization.named_leaves(server_state)
+        if any('query_state' in name.split('/') for name in leaves):
           with saving(path, ResumeError):
             os.close(os.open(path, os.O_CREAT, 0o600))  # SQLite's journal has the same mode.
             os.chmod(path, 0o600)

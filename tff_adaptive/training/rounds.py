@@ -114,10 +114,8 @@ class Trainer:
     """
     others = server_state.global_model_weights, getattr(server_state, 'distributor', ())
     client = getattr(self._process, 'initial_client_state', ())
-    whole, *less, client = (
-      sum(np.asarray(leaf).nbytes for leaf in tree.flatten(state)) / 1e6
-      for state in (server_state, *others, client)
-    )
+    states = (tree.flatten(state) for state in (server_state, *others, client))
+    whole, *less, client = (sum(np.asarray(a).nbytes for a in leaves) / 1e6 for leaves in states)
     return {'server': whole - sum(less), 'client': client}
 
   def _say_once(self, kind: str, line: str) -> None:

@@ -99,3 +99,11 @@ def test_a_clients_order_follows_from_seed_round_and_client():
   orders = [order(*numbers) for numbers in given]
   assert len(set(orders)) == len(given)
   assert orders == [order(*numbers) for numbers in given]
+
+
+def test_one_read_of_a_dataset_follows_the_other():
+  with tf.Graph().as_default() as graph:
+    source = batch_sources.Batches(None, 0, tf.data.Dataset.range(5).batch(2), tf.constant(1))
+    source.count_examples(), source.count_examples()
+  first, second = (o for o in graph.get_operations() if o.type == 'ReduceDataset')
+  assert (first.control_inputs, second.control_inputs) == ([], [first])

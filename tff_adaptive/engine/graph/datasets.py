@@ -52,11 +52,11 @@ class DatasetCache:
     return self._entries.get(dataset, (None, 0))[0]
 
   def offer(self, dataset: tf.data.Dataset, variant: tf.Tensor) -> tf.Tensor:
-    """Keeps elements at the second offer, or the first if shuffled; returns their variant."""
+    """Keeps a dataset's elements at the second offer. Returns their variant, else `variant`."""
     is_new = dataset not in self._entries
     _, size = self._entries.setdefault(dataset, (None, 0))
     room = self._max_bytes - sum(max(size, 0) for _, size in list(self._entries.values()))
-    if (is_new and not private_apis.may_draw(dataset)) or size < 0 or room <= 0:
+    if is_new or size < 0 or room <= 0:
       return variant
     rows = _read(variant, dataset, room) if _repeats(variant) else None
     if rows is None:
