@@ -112,7 +112,8 @@ def _of_keras(
   last = keras.layers[-1]
   passing = (tf.keras.layers.Reshape, tf.keras.layers.Flatten, tf.keras.layers.Dropout)
   while isinstance(last, (tf.keras.Model, *passing)):
-    last = last.layers[-1] if hasattr(last, 'layers') else last.inbound_nodes[-1].inbound_layers
+    below = last.layers or [None] if hasattr(last, 'layers') else last.inbound_nodes or [None]
+    last = getattr(below[-1], 'inbound_layers', below[-1])
   activation = getattr(getattr(last, 'activation', None), '__name__', '')
   is_softmax = activation in ('softmax', 'softmax_v2') or isinstance(last, tf.keras.layers.Softmax)
   gives_scores = not is_softmax and activation != 'sigmoid'
@@ -122,7 +123,7 @@ def _of_keras(
     if gives_scores and (loss is not None or not hasattr(last, 'activation')):
       raise ValueError(
         'the model has one output for two classes: give threshold=, above which it means the'
-        ' second: 0.0 for scores, 0.5 for probabilities'
+        ' second: 0.0 for scores, 0.5 for probabilities, and their loss'
       )
     threshold = 0.0 if gives_scores else 0.5
   if metrics is None and problem.classes is None:

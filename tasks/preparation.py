@@ -157,9 +157,8 @@ def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, 
     others = {text for text in kinds if not _is_number(text)}
     digits = (text.replace(',', '').replace('.', '') for text in kinds)
     are_decimals = any(',' in text for text in others) and all(map(_is_number, digits))
-    is_other = [value in others for value in values]
-    if others and (are_decimals or 10 * sum(is_other) <= len(values)):
-      row = is_other.index(True)
+    if others and (are_decimals or 10 * len(others) <= len(kinds)):
+      row = [value in others for value in values].index(True)
       fix = 'others are numbers: correct it, with a decimal point, or leave the row out'
       raise ValueError(_refusal(name, values, row, fix))
     if len(kinds) > _MOST_CATEGORIES:

@@ -66,8 +66,7 @@ def count(
   text: str, default: Any = None, *, zero: str = '', low: int = 1, high: int = INT31, **more: Any
 ) -> Any:
   """Declares an integer `flag` from `low`, or from 0 if `zero` says what 0 means, to `high`."""
-  most = 'or more' if high == INT31 else f'to {high}'
-  low, hint = (0, f'give 0 for {zero}') if zero else (low, f'give {low} {most}')
+  low, hint = (0, f'give 0 for {zero}') if zero else (low, f'give {low} or more')
   check = functools.partial(validation.whole_number, low=low, hint=hint, high=high)
   return flag(text, default, check, **more)
 

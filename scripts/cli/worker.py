@@ -163,7 +163,7 @@ def _run(
   signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
   threading.Thread(target=_end_with_parent, daemon=True).start()
   os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'  # Several runs may share a GPU.
-  state_file.StateFile.seconds = 600.0  # A run whose sweep was killed first ends its round.
+  state_file.StateFile.seconds = 60.0  # A run whose sweep was killed first ends its round.
   os.makedirs(os.path.dirname(log), exist_ok=True)
   with open(log, 'ab') as file:
     for stream in (1, 2):  # The output of native code, too.

@@ -191,18 +191,16 @@ def score(members: Sequence[run_lib.Run], column: str, label: str = '') -> Score
     label: The `Score`'s label: the runs' settings, for the note below a table.
 
   Raises:
-    ValueError: If a run has no values of the column; for `TEST`, if a run that did not diverge is
-      not complete or its task has no test data.
+    ValueError: If a run that did not diverge has no values of the column or, for `TEST`, is not
+      complete or its task has no test data.
   """
   found = []
   for run in members:
-    value = math.nan if column == TEST else mean_of_last(run, column)
+    value: float | None = math.nan  # A run may diverge before the column has a value.
+    if not has_diverged(run, column):
+      value = value_on_test(run) if column == TEST else mean_of_last(run, column)
     if value is None:
       raise no_values(run, column)
-    if has_diverged(run, column):
-      value = math.nan
-    elif column == TEST:
-      value = value_on_test(run)
     found.append(value)
   return Score(found, label)
 
@@ -241,7 +239,9 @@ def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[r
   """
   files = [run.config['files'].get('task') or {} for run in runs]
   if len({f.get('sha256', run.settings.get('task')) for f, run in zip(files, runs)}) > 1:
-    raise ValueError('a cell has runs of different tasks: add task to the rows, or select runs')
+    raise ValueError(
+      'a cell has runs of different tasks or task files: add task to the rows, or select runs'
+    )
   groups = groups_lib.group(runs)
   label = max(groups, key=lambda label: rank(groups[label], column))
   return (label if len(groups) > 1 else ''), groups[label]

@@ -67,8 +67,9 @@ def available_memory() -> int:
   for limit_file, usage_file in _CGROUP_LIMITS:
     try:
       with open(limit_file) as limit, open(usage_file) as usage:
-        text = pathlib.Path(limit_file).with_name('memory.stat').read_text(encoding='utf-8')
-        stat = {name: int(number) for name, number in map(str.split, text.splitlines())}
+        file = pathlib.Path(limit_file).with_name('memory.stat')
+        lines = file.read_text(encoding='utf-8').splitlines() if file.exists() else []
+        stat = {name: int(number) for name, number in map(str.split, lines)}
         cache = (stat.get(f'total_{n}', stat.get(n, 0)) for n in ('inactive_file', 'active_file'))
         used = int(usage.read()) - sum(cache)  # The cache of files gives way.
         available = min(available, max(0, int(limit.read()) - max(0, used)))

@@ -49,7 +49,10 @@ def group(
   """
   groups = partition(runs, label_by, without=without)
   for label, members in groups.items():
-    if label_by and (differing := _distinguishing(members, without)):
+    found = (
+      _distinguishing(members, {*without, 'noise_seed', 'initial_weights'}) if label_by else ()
+    )
+    if differing := [name for name in found if all(name in run.settings for run in members)]:
       raise ValueError(f'the runs of {label!r} differ in {", ".join(differing)}: label by it too.')
     by_seed: dict[Any, Run] = {}
     for run in members:

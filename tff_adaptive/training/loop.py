@@ -115,8 +115,9 @@ def train(
   rounds.check_client_data(clients)
   simulation = cohorts.simulate(config, clients)
   record = settings if isinstance(settings, config_file.Record) else config.record(settings)
-  if output_dir is not None:
-    record.check(output_dir, run_id)
+  data = _described(clients)
+  if output_dir is not None and (found := record.check(output_dir, run_id)):
+    record.open(output_dir, {**found['data'], **data}, 0, run_id)  # Refuses other data.
   with contextlib.ExitStack() as stack:
     stop = stop or protocols.Stop()
     client_state = ()
@@ -135,7 +136,7 @@ def train(
     if workers is not None:
       loader.by_reference = workers.accepts(loader.source)
     if output_dir is not None:
-      _write_config(output_dir, record, run_id, clients, files.state.global_model_weights)
+      _write_config(output_dir, record, run_id, data, files.state.global_model_weights)
     audience: list[callbacks_lib.Callback] = list(callbacks)
     say: Any = warnings.warn
     if output_dir is not None:
@@ -307,19 +308,24 @@ class _Run:
     return TrainingResult(state, files.round_number, is_complete, summary)
 
 
-def _write_config(
-  folder: str, record: config_file.Record, run_id: str, clients: Any, model: Any
-) -> None:
-  """Writes config.json, or notes in it what a resumed run changes. Needs the checkpoint's lock."""
+def _described(clients: protocols.ClientData) -> dict[str, Any]:
+  """Returns the numbers of clients and examples, and a digest of the ids, for config.json."""
   ids = clients.client_ids
   data: dict[str, Any] = {'clients': len(ids)}
   if len(ids) <= _MOST_COUNTED:
     data['examples'] = sum(int(clients.num_examples(name)) for name in ids)
     # Another order of the ids, as that of a set, would be another run: cohorts are positions.
-    data['client_ids'] = hashlib.sha256('\n'.join(ids).encode(errors='replace')).hexdigest()
+    data['client_ids'] = hashlib.sha256(repr(list(ids)).encode(errors='replace')).hexdigest()
+  return data
+
+
+def _write_config(
+  folder: str, record: config_file.Record, run_id: str, data: dict[str, Any], model: Any
+) -> None:
+  """Writes config.json, or notes in it what a resumed run changes. Needs the checkpoint's lock."""
+  if os.path.exists(os.path.join(folder, config_file.FILE)):
+    record.note_changes(folder)
+    return
   weights = rounds.trainable(model)
   size = sum(int(w.size if hasattr(w, 'size') else w.shape.num_elements()) for w in weights)
-  found = record.check(folder)
-  record.open(folder, {**(found['data'] if found else {}), **data}, size, run_id)
-  if found:
-    record.note_changes(folder)
+  record.open(folder, data, size, run_id)

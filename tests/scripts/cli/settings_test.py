@@ -99,7 +99,7 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     ('--beta1=1', '--beta1 must be in [0, 1), found 1.0'),
     ('--rounds=0', '--rounds must be at least 1, found 0: give 1 or more'),
     ('--batch_size=-1', '--batch_size must be at least 0, found -1: give 0 for all'),
-    ('--client_epochs=2000000', 'at most 1048575, found 2000000: give 1 to 1048575'),
+    ('--client_epochs=2000000', '--client_epochs must be at most 1048575'),
     ('--local_steps=1048577', '--local_steps must be at most 1048576'),
     (f'--seed={2**62}', '--seed must be at most 4611686018427387903'),
     ('--batch_size=1048577', '--batch_size must be at most 1048576'),

@@ -62,7 +62,7 @@ def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
   renamed = [dataclasses.replace(run, renamed={'FedYogi': 'Yogi'}) for run in runs[:5]]
   (table,) = cross_tables.tasks(renamed).tables
   assert (table.heading[3], table.rows[1][3]) == ('Yogi', '57.2')
-  with pytest.raises(ValueError, match='a cell has runs of different tasks: add task to the rows'):
+  with pytest.raises(ValueError, match='a cell has runs of different tasks or task files: add'):
     cross_tables.build([runs[0], runs[5]], ['algorithm'], 'seed')
 
 

@@ -61,10 +61,9 @@ def versions() -> str:
   import tensorflow as tf
   import tensorflow_federated as tff
 
-  import tff_adaptive
+  import tff_adaptive as own
 
-  own = tff_adaptive.__version__
-  return f'TensorFlow {tf.__version__}, TFF {tff.__version__}, tff-adaptive {own}'
+  return f'TensorFlow {tf.__version__}, TFF {tff.__version__}, tff-adaptive {own.__version__}'
 
 
 def warm_up(settings: Settings) -> None:

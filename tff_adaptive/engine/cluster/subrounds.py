@@ -110,7 +110,11 @@ class SubroundContext(tff.framework.SyncContext):
     program = self._program(comp) if is_cohort else None
     if program is None:  # The engine refuses lengths that differ.
       return self._server.invoke(comp, arg)
-    costs = _costs(known, types)
+    divided = [(known[key], t.member) for key, t in types.items() if wire.is_divided(t)]
+    costs = [
+      float(max(wire.cost(value, member) for value, (_, member) in zip(of_client, divided)))
+      for of_client in zip(*(clients for clients, _ in divided))
+    ]
     for stage in program.stages:
       inputs = [known[key] for key in stage.inputs]
       at_clients = stage.at_clients
@@ -118,8 +122,10 @@ class SubroundContext(tff.framework.SyncContext):
         self._train_in_parts(program, stage, inputs, costs) if at_clients else stage.run(inputs)
       )
       known.update(zip(stage.outputs, results))
-    for key in program.passed_on:
-      known[key] = _as_returned(known[key], types[key])
+    for key in program.passed_on:  # Arguments that are results become checked NumPy values.
+      given, spec = known[key], types[key]
+      given = client_references.resolve(given) if wire.is_divided(spec) else given
+      known[key] = wire.to_python(wire.encode(given, spec), spec)
     plain = context.without_placements(result_type)
     return values.to_python(values.flatten(program.result(known), plain), plain)
 
@@ -190,14 +196,6 @@ def _stored(program: stages.Program, stage: stages.Stage, inputs: list[Any]) -> 
   return stored
 
 
-def _costs(known: dict[Any, Any], types: dict[Any, tff.types.Type]) -> list[float]:
-  divided = [(known[key], t.member) for key, t in types.items() if wire.is_divided(t)]
-  return [
-    float(max(wire.cost(value, member) for value, (_, member) in zip(of_client, divided)))
-    for of_client in zip(*(clients for clients, _ in divided))
-  ]
-
-
 def _parts(value: Any, type_spec: tff.types.Type, name: str = stages.ARGUMENT) -> Any:
   """Yields the name, value and type of each part of an argument that is placed or not a struct."""
   value = feeds.ingested(value)
@@ -207,9 +205,3 @@ def _parts(value: Any, type_spec: tff.types.Type, name: str = stages.ARGUMENT) -
   elements = zip(values.struct_elements(value, type_spec), values.children(type_spec))
   for i, (element, (_, child)) in enumerate(elements):
     yield from _parts(element, child, f'{name}_{i}')
-
-
-def _as_returned(value: Any, type_spec: tff.types.Type) -> Any:
-  """Returns a part of the argument in the form of a result, as checked NumPy values."""
-  value = client_references.resolve(value) if wire.is_divided(type_spec) else value
-  return wire.to_python(wire.encode(value, type_spec), type_spec)
