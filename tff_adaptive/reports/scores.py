@@ -237,8 +237,7 @@ def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[r
   Returns:
     The label of the best settings ('' if all runs have the same settings), and their runs.
   """
-  files = [run.config['files'].get('task') or {} for run in runs]
-  if len({f.get('sha256', run.settings.get('task')) for f, run in zip(files, runs)}) > 1:
+  if any('task' in run.settings for run in runs) and len(groups_lib.partition(runs, ['task'])) > 1:
     raise ValueError(
       'a cell has runs of different tasks or task files: add task to the rows, or select runs'
     )

@@ -115,7 +115,7 @@ def train(
   rounds.check_client_data(clients)
   simulation = cohorts.simulate(config, clients)
   record = settings if isinstance(settings, config_file.Record) else config.record(settings)
-  data = _described(clients)
+  data = {} if output_dir is None else _described(clients)
   if output_dir is not None and (found := record.check(output_dir, run_id)):
     record.open(output_dir, {**found['data'], **data}, 0, run_id)  # Refuses other data.
   with contextlib.ExitStack() as stack:
