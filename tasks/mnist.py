@@ -32,7 +32,7 @@ def load(
     The task. Its validation data are the test split.
 
   Raises:
-    tasks.DataError: If the data cannot be used or an option is unknown.
+    tasks.DataError: If the data cannot be used or `num_clients` is out of its range.
   """
   train, test, source = image_arrays.load(image_arrays.MNIST, data_dir)
   if split == 'iid':

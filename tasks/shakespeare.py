@@ -48,7 +48,7 @@ def load(
     The task. Its validation data are all clients' test snippets.
 
   Raises:
-    tasks.DataError: If the data cannot be used or an option is unknown.
+    tasks.DataError: If the data cannot be used.
   """
   return _load(
     data_dir,

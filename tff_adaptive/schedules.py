@@ -175,7 +175,7 @@ def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
     if isinstance(function, Schedule):
       return tf.cast(function(t), tf.float32)
     if not rates:
-      # An int comes first: a function may take a symbolic tensor for a number unequal to all.
+      # An int comes first: compared with ==, a symbolic tensor is unequal to every number.
       try:
         wants_tensor = tf.is_tensor(function(0))
       except Exception as error:  # With a tensor, 1 / 0 would not fail: the rate would be infinite.

@@ -19,7 +19,7 @@ from tff_adaptive._utils import validation
 # A client that is replaced moves a sum of clipped updates by this many clipping norms.
 SENSITIVITY = 2.0
 _GRID = 1e-3  # The step of the grid of privacy losses. A larger step never lowers epsilon.
-_TAIL = 12.0  # A privacy loss counts as infinite beyond these standard deviations.
+_TAIL = 12.0  # A privacy loss beyond this many standard deviations counts as infinite.
 
 
 class SampledGaussian:
@@ -174,7 +174,7 @@ def noise_multiplier_for(
     delta: The delta of this epsilon, in (0, 1).
 
   Raises:
-    ValueError: If no noise multiplier up to 10^6 is enough, or an argument is out of its range.
+    ValueError: If no noise multiplier up to 4^9 is enough, or an argument is out of its range.
   """
   validation.above_zero('epsilon', epsilon, 'give an epsilon such as 8')
   _check(rounds, delta)

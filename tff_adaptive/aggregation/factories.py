@@ -56,8 +56,8 @@ def build_aggregator(
     cohort: Facts about the cohorts.
 
   Returns:
-    The `aggregator` argument of the builders: a TFF aggregation factory, or None for the mean. With
-    noise it is for one run: a process that begins again draws the same noise.
+    The `aggregator` argument of the builders: a TFF aggregation factory, or None for the mean. A
+    factory with noise is for one run: a process that begins again draws the same noise.
 
   Raises:
     TypeError: If a value has the wrong type.

@@ -1,7 +1,7 @@
 """Builders of processes: one for any correction and server optimizer, and one for each algorithm.
 
-An algorithm's builder takes the arguments of `build_drift_corrected` but `correction`. In place of
-`server_optimizer` some take `server_learning_rate`, the rate of the optimizer in their name. The
+An algorithm's builder takes the arguments of `build_drift_corrected` except `correction`. Some take
+`server_learning_rate`, the rate of their own server optimizer, in place of `server_optimizer`. The
 defaults are the registry's. By default a client's weight in FedAvg, FedAvgM, FedAdagrad, FedAdam,
 FedYogi and FedProx is its number of examples; in the other algorithms all clients count the same.
 """
@@ -129,7 +129,7 @@ def build_fed_avg(
 
   Args:
     server_learning_rate: The rate of the server's SGD, or a schedule of it. 1 gives FedAvg.
-    model, **common: See `build_drift_corrected`.
+    model, **common: See `build_drift_corrected`. client_weighting is 'examples' by default.
   """
   server = optimizers.build_sgdm(server_learning_rate)
   return build_drift_corrected(model, corrections.Correction(), server, **_by_examples(common))
@@ -146,7 +146,7 @@ def build_fed_avgm(
 
   Args:
     server_learning_rate, momentum: See `optimizers.build_sgdm`.
-    model, **common: See `build_drift_corrected`.
+    model, **common: See `build_drift_corrected`. client_weighting is 'examples' by default.
   """
   server = optimizers.build_sgdm(server_learning_rate, momentum=momentum)
   return build_drift_corrected(model, corrections.Correction(), server, **_by_examples(common))
@@ -165,7 +165,7 @@ def build_fed_adagrad(
 
   Args:
     server_learning_rate, tau, beta1, initial_v: See `optimizers.build_adagrad`.
-    model, **common: See `build_drift_corrected`.
+    model, **common: See `build_drift_corrected`. client_weighting is 'examples' by default.
   """
   server = optimizers.build_adagrad(server_learning_rate, tau=tau, beta1=beta1, initial_v=initial_v)
   return build_drift_corrected(model, corrections.Correction(), server, **_by_examples(common))
@@ -187,7 +187,7 @@ def build_fed_adam(
   Args:
     server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: See
       `optimizers.build_adam`.
-    model, **common: See `build_drift_corrected`.
+    model, **common: See `build_drift_corrected`. client_weighting is 'examples' by default.
   """
   values: dict[str, Any] = dict(tau=tau, beta1=beta1, beta2=beta2, bias_correction=bias_correction)
   server = optimizers.build_adam(server_learning_rate, initial_v=initial_v, **values)
@@ -210,7 +210,7 @@ def build_fed_yogi(
   Args:
     server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: See
       `optimizers.build_yogi`.
-    model, **common: See `build_drift_corrected`.
+    model, **common: See `build_drift_corrected`. client_weighting is 'examples' by default.
   """
   values: dict[str, Any] = dict(tau=tau, beta1=beta1, beta2=beta2, bias_correction=bias_correction)
   server = optimizers.build_yogi(server_learning_rate, initial_v=initial_v, **values)
@@ -228,7 +228,7 @@ def build_fed_prox(
 
   Args:
     mu: Weight of the proximal term, >= 0. 0 gives FedAvg.
-    model, server_optimizer, **common: See `build_drift_corrected`.
+    model, server_optimizer, **common: As in `build_drift_corrected`, but 'examples' by default.
   """
   correction = corrections.FedProx(mu)
   return build_drift_corrected(model, correction, server_optimizer, **_by_examples(common))
@@ -307,7 +307,7 @@ def build_ada_best(
 
   Args:
     mu, scale_mu, beta_decay, plateau_rounds: See `corrections.AdaBest`.
-    beta: Weight of the past in the server's drift estimate, in [0, 1]. Use 0.2 with a server
+    beta: Factor of the server's drift estimate; see `corrections.AdaBest`. Use 0.2 with a server
       optimizer that has momentum (sgdm, adam, yogi), because training diverges with the default.
     model, server_optimizer, **common: See `build_drift_corrected`.
   """

@@ -52,9 +52,9 @@ class StatefulProcess(tff.templates.IterativeProcess):
     initialize_fn, next_fn: The computations of the first server state, and of a round.
 
   Attributes:
-    initial_client_state: A client's state before its first round: a structure of NumPy arrays. A
-      further call of the model function makes it. If the model draws its initial weights at random,
-      any weights in this state therefore differ from those of `initialize()`.
+    initial_client_state: A client's state before its first round: a structure of NumPy arrays. It
+      comes from one more call of the model function. If that draws the initial weights at random,
+      weights in this state therefore differ from those of `initialize()`.
   """
 
   def __init__(

@@ -73,7 +73,7 @@ class WholeArrays(_Arrays):
     # TFF's graphs do not order operations by themselves. In eager mode `same` is None.
     with tf.control_dependencies([] if same is None else [same]):
       n = tf.identity(n)
-      self.x = tf.identity(self.x)  # Otherwise a missing row may be the error.
+      self.x = tf.identity(self.x)  # Else the gather of a missing row may fail first.
     self.num_examples = tf.cast(n, tf.float32)
     round_seed = seeds.fold(seeds.base(seed), round_number)
     client_seed = seeds.fold(seeds.base(seed), round_number, element['client'])
@@ -214,7 +214,7 @@ class Batches:
     return corrections.combine(lambda s: corrections.scale(inverse, s), total)
 
   def _reduce(self, first: Any, function: Callable[..., Any]) -> Any:
-    graph = tf.compat.v1.get_default_graph()  # In it one read follows the other: each draws seeds.
+    graph = tf.compat.v1.get_default_graph()  # Its reads are ordered, because each draws seeds.
     with tf.control_dependencies([t for t in self._last if getattr(t, 'graph', None) is graph]):
       result = self._data.reduce(first, function)
     self._last = tf.nest.flatten(result)[-1:]

@@ -34,8 +34,8 @@ class ClientTraining:
     sam_rho: rho of sharpness-aware minimization, or 0 for none. The gradient is taken at theta +
       rho g / ||g|| on the same batch, and then corrected ("Generalized Federated Learning via
       Sharpness Aware Minimization", Qu et al., 2022, Algorithm 1). The same holds for
-      `ClientRound.gradient_at`. With FedCM this is MoFedSAM, with SCAFFOLD FedGamma, with FedDyn
-      FedSpeed.
+      `ClientRound.gradient_at`. With FedCM this is MoFedSAM, with SCAFFOLD FedGAMMA, and with
+      FedDyn FedSpeed.
     batching: How clients given as arrays (`client_arrays`) form batches. None means TFF's
       convention: each element of a client's dataset is one batch and one step.
     weight_decay: The weights times this factor, >= 0, are added to the (clipped) gradient.
@@ -340,7 +340,7 @@ def train(
   squared_norm = _squared_norm(update, size)
   # The norm shows any NaN or infinity; a client whose norm overflows has diverged as well.
   is_finite = tf.math.is_finite(squared_norm)
-  # The update does not show these: SCAFFOLD's option I has gradients of other examples.
+  # The update may be finite and these not: SCAFFOLD's option I has gradients of other examples.
   averaged = slots if averages else ()
   for tree in (new_state, upload, averaged):
     is_finite &= tf.math.is_finite(_squared_norm(tree, size))

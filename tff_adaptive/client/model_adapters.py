@@ -269,7 +269,7 @@ def _gradients(
 
 def _is_linear(operation: tf.Operation) -> bool:
   """Returns whether an operation's gradient is linear in its result's, and exact in float32."""
-  attributes = operation.node_def.attr  # The first one is set by `tf.custom_gradient`.
+  attributes = operation.node_def.attr  # `tf.custom_gradient` sets '_gradient_op_type'.
   has_function = any(a.HasField('func') or a.list.func for a in attributes.values())
   is_short = any(t.dtype in (tf.float16, tf.bfloat16) for t in operation.outputs)
   return not ('_gradient_op_type' in attributes or has_function or is_short)

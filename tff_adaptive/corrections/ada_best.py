@@ -26,9 +26,9 @@ class AdaBest(base.Correction):
 
   Attributes:
     mu: Weight of the client's drift estimate h_i, finite and >= 0.
-    beta: Weight of the past in the server's drift estimate h, in [0, 1].
+    beta: Factor of the server's drift estimate h <- beta (h + g-bar), in [0, 1].
     scale_mu: Whether mu_i = mu n-bar / n_i, for clients of unequal sizes n_i. n-bar is the mean
-      number of examples of the clients seen so far. If False, mu_i = mu.
+      n_i over the cohorts of all earlier rounds; in round 1, mu_i = mu. If False, mu_i = mu always.
     beta_decay: Factor in (0, 1] by which beta is multiplied whenever ||h|| has not reached a new
       minimum for `plateau_rounds` rounds; 1 keeps beta. Because h starts at zero and first grows, a
       new maximum of ||h|| restarts the search for a minimum.

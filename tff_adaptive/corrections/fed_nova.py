@@ -21,7 +21,7 @@ class FedNova(base.Correction):
   Problem in Heterogeneous Federated Optimization" (Wang et al., 2020), equation (7) and section 4.
   For SGD it is their number K_i. With momentum rho a step does c <- rho c + 1, |a_i| <- |a_i| + c.
   With a proximal term a step does |a_i| <- (1 - eta_l mu) |a_i| + 1; eta_l is the client learning
-  rate. tau_eff is the weighted mean of the |a_i|, or with a proximal term of the K_i, as in the
+  rate. tau_eff is the weighted mean of the |a_i| or, with a proximal term, of the K_i, as in the
   authors' code. Clients must use SGD, because this class applies the momentum itself.
 
   Attributes:

@@ -18,9 +18,9 @@ class MimeLite(base.Correction):
   """MimeLite: the local gradient g becomes U(g, s), and the server sets s to V(c, s).
 
   "Breaking the Centralized Barrier for Cross-Device Federated Learning" (Karimireddy et al., 2021),
-  Algorithm 1 and table 2. s has the statistics m and v of a base optimizer, which do not change
-  during a round. Each client computes the gradient over all its examples at theta^{t-1}, the global
-  model before the round. c is the mean of these gradients, with the weights of the updates.
+  Algorithm 1 and table 2. s has the statistics (m, v or both) of a base optimizer, which do not
+  change during a round. Each client computes its gradient over all examples at theta^{t-1}, the
+  global model before the round. c is the mean of these gradients, weighted like the updates.
 
   - sgdm: U = beta1 m + (1 - beta1) g; V: m <- beta1 m + (1 - beta1) c.
   - adam: U = (beta1 m + (1 - beta1) g) / (eps + sqrt(v));

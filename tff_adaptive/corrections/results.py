@@ -62,7 +62,7 @@ def check_numbers(
 ) -> None:
   """Raises TypeError unless `found` has numbers of known shapes (one scalar if `is_scalar`)."""
   for leaf in [found] if is_scalar else tf.nest.flatten(found):
-    array = leaf if tf.is_tensor(leaf) else np.asarray(leaf)  # None gives one of objects.
+    array = leaf if tf.is_tensor(leaf) else np.asarray(leaf)  # None becomes an object array.
     dtype, shape = tf.as_dtype(array.dtype), tf.TensorShape(array.shape)
     fits = shape.rank == 0 if is_scalar else shape.is_fully_defined()
     if not fits or not (dtype.is_floating or dtype.is_integer):

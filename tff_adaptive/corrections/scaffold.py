@@ -53,8 +53,8 @@ class _ControlVariates(base.Correction):
 class Scaffold(_ControlVariates):
   """SCAFFOLD as published: clients send the change of their control variates h_i.
 
-  The server adds |S|/N mean(h_i^+ - h_i) to its h, where h_i^+ is a client's new h_i; for symbols
-  see `corrections.base`. For n parameters a client receives 2n numbers and sends 2n.
+  The server adds |S|/N mean(h_i^+ - h_i) to its h, where h_i^+ is a client's new h_i and N is
+  `num_clients`; see `corrections.base`. With n parameters a client receives and sends 2n numbers.
 
   Attributes:
     scaffold_option: How a client updates h_i. With 1, h_i becomes the gradient at theta^{t-1} over
@@ -82,12 +82,12 @@ class Scaffold(_ControlVariates):
 class ScaffoldM(_ControlVariates):
   """SCAFFOLD/m: the server computes its control variate h from the clients' updates g_i.
 
-  For the symbols see `corrections.base`. The server sets h to (N - |S|)/N h + 1/N sum g_i / (K_i
-  eta_l). If all K_i are K and clients count the same, this is (N - |S|)/N h + |S|/(K eta_l N)
-  (theta^{t-1} - theta-bar), as in "AdaBest" (Varno et al., 2022). If K were the mean of unequal
-  K_i, h would not be the mean of the h_i. In "AdaBest" a client receives 2n numbers for n
-  parameters and sends n. Here it also sends g_i / (K_i eta_l), so that the server needs only sums.
-  In exact arithmetic the result is that of `Scaffold` with `scaffold_option=2`.
+  N is `num_clients`; `corrections.base` has the symbols. The server sets h to (N - |S|)/N h + 1/N
+  sum g_i / (K_i eta_l). If all K_i are K and clients count the same, this is (N - |S|)/N h +
+  |S|/(K eta_l N) (theta^{t-1} - theta-bar), as in "AdaBest" (Varno et al., 2022). If K were the
+  mean of unequal K_i, h would not be the mean of the h_i. In "AdaBest" a client receives 2n numbers
+  for n parameters and sends n. Here it also sends g_i / (K_i eta_l), so that the server needs only
+  sums. In exact arithmetic the result is that of `Scaffold` with `scaffold_option=2`.
   """
 
   name = 'scaffold_m'

@@ -54,7 +54,7 @@ def check(device: str) -> None:
 
 
 def place(device: str, names: Sequence[str] | None = None) -> Placement:
-  """Returns the placement of a round. After this TensorFlow's devices cannot be configured.
+  """Returns the placement of a round. This fixes TensorFlow's devices unless `names` are given.
 
   Args:
     device: 'auto' (the GPUs if TensorFlow has any, else the CPU), 'cpu' or 'gpu'.

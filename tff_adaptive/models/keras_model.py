@@ -271,7 +271,7 @@ def from_keras(
     The model. Its `to_keras` returns a Keras model with trained weights.
 
   Raises:
-    TypeError: If `build_fn` does not return a Keras model.
+    TypeError: If `build_fn` is no function, or does not return a Keras model.
     ValueError: If the model has several inputs or outputs, no known input, an output with a mask,
       no weights, a weight with a constraint, losses of its own (`add_loss`, activity regularizers)
       or a mixed precision policy. Also if it is not a pure function of weights, inputs and seed, if

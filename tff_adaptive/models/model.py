@@ -19,7 +19,7 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, salt: int) -> tf.
 
   Args:
     x: Activations, float [B, ...], or [G, B, ...] for a group of G clients.
-    rate: Probability that an activation is dropped, in [0, 1); else a ValueError is raised.
+    rate: Probability that an activation is dropped, in [0, 1); checked only if a seed is given.
     seed: int32 [2], or [G, 2] with one seed for each client, or None for no dropout.
     salt: An integer that differs between the dropout layers of one model.
 

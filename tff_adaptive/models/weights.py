@@ -141,7 +141,7 @@ def with_initial_weights(model: model_lib.Model, weights: Sequence[Any]) -> mode
       `training.initial_weights_from`.
 
   Raises:
-    ValueError: If the weights have other shapes or are not finite.
+    ValueError: If the weights have other shapes, are no floating-point numbers or not finite.
   """
   arrays = dict(enumerate(np.asarray(w) for w in weights))
   changed = copy.copy(model)

@@ -95,7 +95,7 @@ def build_adam(
   """FedAdam's server optimizer: v_t = beta2 v_{t-1} + (1 - beta2) Delta_t^2.
 
   The module explains the symbols. The first version of the paper (Reddi et al., 2021) has no
-  momentum (`beta1=0`). Its published code has `beta2=0.999, bias_correction=True, initial_v=0`,
+  momentum (`beta1=0`). The published code has `beta2=0.999, bias_correction=True, initial_v=0`,
   which gives the algorithm of `tff.learning.optimizers.build_adam(eta, beta1, beta2, epsilon=tau)`.
 
   Args:

@@ -131,7 +131,7 @@ def build_muon(
   Training", 2025 (arXiv 2502.16982), section 2.2, with the factor that gives O the size of AdamW's
   steps. A tensor with more than two axes, such as a convolution's kernel, is reshaped to a matrix;
   its columns are the last axis. Embeddings and the last layer, for which the authors use AdamW,
-  count as matrices. `momentum` is in [0, 1); see `build_adamw` for the other arguments.
+  count as matrices. `momentum`, in [0, 1), is also AdamW's beta1; the rest is as in `build_adamw`.
   """
   values = dict(momentum=momentum, beta2=beta2, tau=tau, decay=decay)
   return base.build(_MUON, _muon, learning_rate, _MV, keeps_m=True, **values)

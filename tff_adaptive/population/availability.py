@@ -27,7 +27,7 @@ class Availability(Protocol):
       seed: The run's seed.
 
     Raises:
-      ValueError: If a client lacks a given value, or no client could ever be available.
+      ValueError: If a client's value is missing, or no client could ever be available.
     """
 
 

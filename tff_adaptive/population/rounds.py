@@ -14,10 +14,10 @@ from tff_adaptive.population import availability as availability_lib, speed as s
 
 STRAGGLERS = ('drop', 'partial')
 COLUMNS = ('virtual_seconds', 'available', 'selected', 'finished', 'partial', 'dropped')
-# After this time the server asks again if no client is available, there is no deadline, and it is
-# not known when the next client is available.
+# If no client is available, there is no deadline, and it is not known when the next client comes,
+# the server asks again after this time.
 IDLE_SECONDS = 60.0
-# The deadline's tolerance for rounding, as a share of one local step.
+# The tolerance for rounding: of the deadline, as a share of a local step, and of a cohort's size.
 _ROUNDING = 1e-9
 
 # (seed, round, number of clients, number to draw) -> positions, without repetition.

@@ -146,7 +146,7 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
         'beta',
         float,
         0.96,  # AdaBest, section 4.2: chosen at 10 % participation.
-        "Weight of the past in the server's estimate, in [0, 1]",
+        "Factor of the server's drift estimate, in [0, 1]",
         validation.up_to_one,
         'the paper uses 0.2 to 0.98',
         # From results/ada_best_beta.md. g-bar + h already is a momentum over the
@@ -209,7 +209,7 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
       ),
     ),
     client_weighting='uniform',
-    uploads='the norm of its update',
+    uploads='the squared norm of its update',
   ),
   _mime('mime_lite', 'MimeLite', "clients use the server's optimizer statistics in their steps"),
   _mime('mime', 'Mime', 'MimeLite with variance-reduced local gradients, two exchanges a round'),

@@ -130,7 +130,7 @@ class Algorithm(_WithHyperparameters):
     client_weighting: 'examples' or 'uniform': the weights of the clients in the paper.
     counts: A function from the hyperparameters by name to `Counts` with the published `down` and
       `up`. If None, `algorithms.counts` finds these by tracing the correction's methods.
-    uploads: What, besides its update, a client sends that moves the model, for messages; or ''.
+    uploads: What a client sends besides its update that moves the model, for messages; '' for none.
     source: The user's file with the algorithm; None for an algorithm of this package.
   """
 
@@ -161,7 +161,7 @@ class ServerOptimizer(_WithHyperparameters):
     build: The function (learning_rate, **hyperparameters) -> TFF optimizer, or 'module:function'.
     hyperparameters: The hyperparameters besides the learning rate.
     source: The user's file with the optimizer; None for an optimizer of this package.
-    rate: The default learning rate if none was tuned. None means SGD's: 1, for clients the task's.
+    rate: The default rate if none was tuned. None means 1 for servers, the task's rate for clients.
   """
 
   name: str

@@ -120,7 +120,7 @@ def span(numbers: Iterable[int]) -> str:
 
 
 def value_on_test(run: run_lib.Run) -> float:
-  """Returns the final test accuracy of the mean client model if evaluated, else of the global.
+  """Returns the final test accuracy, of theta-bar if that was evaluated, else of the global model.
 
   Raises:
     ValueError: If the run is not complete, or its task has no test data.
@@ -130,7 +130,7 @@ def value_on_test(run: run_lib.Run) -> float:
     summary = summary_lib.read(run.folder)
     # While a run that was complete goes on to more rounds, its old summary is still there.
     if summary['is_complete'] and summary['rounds'] == done and run.is_complete:
-      # Else it is of the global model, which equals the mean with SGD of rate 1 on the server.
+      # Without theta-bar: theta's, which is the same with SGD of rate 1 on the server.
       test = summary['test']
       return float(test.get('test_inference_accuracy', test[TEST]))
   except (OSError, ValueError, LookupError, TypeError):

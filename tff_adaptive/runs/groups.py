@@ -125,7 +125,7 @@ def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[st
   left_out = {'seed', *without}
   left_out.update(name for run in runs for name in run.config['change_no_number'])
   for name in dict.fromkeys(name for run in runs for name in run.settings):
-    if name in left_out:  # Nothing follows from it either: an algorithm may have rates of its own.
+    if name in left_out:  # What follows from it still counts, such as an algorithm's own rates.
       continue
     finer = [
       key + json.dumps(config_lib.identity(run.config, name)) for key, run in zip(keys, runs)

@@ -44,7 +44,7 @@ class Run:
   Attributes:
     folder: The run's folder.
     config: The contents of config.json.
-    rows: The rows of metrics.csv: for each round a mapping from column to number; no empty cells.
+    rows: For each round a mapping from column of metrics.csv to number, without empty cells.
     load_task: A function that loads a task from a config.json; see `load_run`.
     window: Number of last rounds that reports average; if None, `reports.scores.window` decides.
     renamed: Texts by label, which tables and legends show instead of the label.
@@ -215,7 +215,7 @@ def load_run(folder: str, load_task: Callable[[Mapping[str, Any]], Any] | None =
       `Run.evaluate`. `tasks.load_run` gives one for tasks of the catalogue and of users' files.
 
   Returns:
-    The run. Its weights are read from the checkpoint at their first use.
+    The run. Its weights are read at first use, which raises StateError if they cannot be read.
 
   Raises:
     NoRoundsError: If the run has no rounds yet.

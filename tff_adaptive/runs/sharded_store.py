@@ -205,7 +205,7 @@ class StateSource:
         try:
           atomic_files.place_new(temporary, path)
         except FileExistsError:
-          with open(path, 'rb') as file:  # The other call's checksums are of these.
+          with open(path, 'rb') as file:  # Checksums must be of what the file holds.
             states = [file.read(len(state)) for state in states]
       finally:
         with contextlib.suppress(OSError):

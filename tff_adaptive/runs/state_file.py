@@ -204,8 +204,8 @@ class StateFile:
       client_id,
       round_number,
     )
-    # The new state is written first, so that it takes pages that earlier commits have freed:
-    # unlike pages freed now, SQLite need not copy these to its journal.
+    # The new state is written first, so that it takes pages that earlier commits have freed: SQLite
+    # need not copy those to its journal, as it must with pages that this transaction frees.
     new = (client_id, round_number, checksum, state)
     self.write('INSERT OR REPLACE INTO client_state VALUES (?, ?, ?, ?)', [new])
     made = [version for version, _, _ in versions]

@@ -114,7 +114,7 @@ class ClientStateStore:
     Raises:
       SaveError: If the file cannot be written, for example because the disk is full. It then still
         holds the previous checkpoint.
-      ValueError: If the round is not later than the last checkpoint's.
+      ValueError: If the round is not later than the last one's, or a leaf cannot be stored.
     """
     self._check_round(round_number)
     leaves = serialization.named_leaves(server_state)

@@ -28,7 +28,7 @@ class Group:
     clients: An object with `client_ids`, and `load(client_id)` for the examples to evaluate on.
     fine_tuned_on: An object with the same clients and the examples to fine-tune on. None for no
       fine-tuning.
-    max_examples: A client is evaluated on at most this number of its first examples; None for all.
+    max_examples: A client is evaluated on at most this many of its first examples; None means all.
     max_tuning_examples: The same limit for a client's examples in `fine_tuned_on`.
   """
 
@@ -74,7 +74,7 @@ class ClientEvaluation:
       groups: The groups of clients by name.
       rounds_per_evaluation: The number of rounds between evaluations, >= 1. Round 0 and the last
         round are evaluated too.
-      most_clients: The most clients of a group that are evaluated, chosen once; None for all.
+      most_clients: The largest number of clients to evaluate in a group, chosen once; None for all.
       personalize: A function that fine-tunes, from `build_personalization`; None for no tuning.
       seed: The seed by which `most_clients` clients are chosen, >= 0.
       batch_size: The number of examples that are evaluated at once.

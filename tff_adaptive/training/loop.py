@@ -76,7 +76,7 @@ def train(
       `global_model_weights`, and may have `inference_weights`, which are evaluated too.
     clients: An object with `client_ids` (sorted list of str), `num_examples(client_id)` and
       `load(client_id)`, which returns `OrderedDict(x=array[n, ...], y=array[n, ...])`.
-    evaluate_fn: A function from trainable weights (a sequence of tensors) to floats by metric name.
+    evaluate_fn: A function from trainable weights (arrays or tensors) to floats by metric name.
     config: The run's configuration.
     output_dir: The run's folder: config.json, metrics.csv, tensorboard/, checkpoints/, curves.png
       and summary.json go there. None writes nothing.
@@ -101,9 +101,9 @@ def train(
       settings, or has lost its rows or its checkpoint.
     SaveError: If a file of the run can no longer be written. Earlier saved rounds are kept.
     StateError: If the checkpoint is damaged, in use or of another run.
-    ValueError: If there are fewer clients than `config.clients_per_round`, the population does not
-      fit the clients, or a setting cannot be recorded. Also if the process was built without
-      `batching` or does not fit `config`, or a run with a population has a `PrivacyCallback`.
+    ValueError: If there are too few clients for `config` or an id occurs twice, the population does
+      not fit them, a setting cannot be recorded, the data of a diverged client are not finite, the
+      process has no `batching` or does not fit `config`, or a population has a `PrivacyCallback`.
     TypeError: If `clients` lacks `client_ids` or one of the methods.
   """
   rounds.check_takes_arrays(process, config)
@@ -314,7 +314,7 @@ def _described(clients: protocols.ClientData) -> dict[str, Any]:
   data: dict[str, Any] = {'clients': len(ids)}
   if len(ids) <= _MOST_COUNTED:
     data['examples'] = sum(int(clients.num_examples(name)) for name in ids)
-    # Another order of the ids, as that of a set, would be another run: cohorts are positions.
+    # The order counts, because cohorts are positions: that of a set may differ in each process.
     data['client_ids'] = hashlib.sha256(repr(list(ids)).encode(errors='replace')).hexdigest()
   return data
 

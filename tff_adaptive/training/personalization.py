@@ -26,7 +26,7 @@ def build_personalization(
 
   Args:
     model: The model.
-    training: How a client trains; needs `batching`. `optimizer_state`, limits and XLA are ignored.
+    training: A client's training. `optimizer_state`, `step_limits` and `xla` are ignored.
     learning_rate: The run's client rate as a function of the round, counted from 0.
 
   Returns:

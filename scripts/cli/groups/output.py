@@ -58,7 +58,7 @@ class Output(fields.Group):
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the default output_dir, runs/TASK_ALGORITHM. TASK is NAME for a task FILE.py:NAME."""
+    """Returns the default output_dir: runs/TASK_ALGORITHM, with NAME for a task FILE.py:NAME."""
     task, algorithm = values['task'].rpartition(':')[2], what.folder_name(values['algorithm'])
     return {'output_dir': os.path.join('runs', f'{task}_{algorithm}')}
 

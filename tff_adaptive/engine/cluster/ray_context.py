@@ -58,7 +58,7 @@ class RayContext(subrounds_lib.SubroundContext):
         the context waits for `patience` seconds before it gives up.
 
     Raises:
-      ValueError: If a number is out of its range, or this machine lacks a GPU for a local cluster.
+      ValueError, TypeError: If a number is out of range or no number, or a local GPU is missing.
       WorkerError: If Ray is not installed, or the cluster cannot be joined.
     """
     if subrounds is None:
@@ -148,8 +148,7 @@ def set_ray_context(address: str = 'local', **options: Any) -> RayContext:
     **options: The other arguments of `RayContext`.
 
   Raises:
-    ValueError: See `RayContext`.
-    WorkerError: See `RayContext`.
+    ValueError, TypeError, WorkerError: See `RayContext`.
   """
   subrounds_lib.use_one_thread()
   made = RayContext(address, **options)

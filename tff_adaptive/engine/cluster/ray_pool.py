@@ -50,7 +50,7 @@ class RayPool:
     # The seconds of the longest call, in the previous stage and in this one.
     self._longest = [0.0, _FIRST_SECONDS]
     self._paces: dict[str, float] = {}  # Digest of a stage -> its seconds for a unit of cost.
-    self._room, self._without_room = 0, time.monotonic()  # Since when there is none.
+    self._room, self._without_room = 0, time.monotonic()  # The count, and since when it is 0.
     self.report: Callable[[str], None] = lambda line: warnings.warn(line, stacklevel=2)
     self.occasion = ''
     names = ('seconds_waiting', 'bytes_to_workers', 'bytes_from_workers', 'subrounds_retried')
@@ -85,7 +85,7 @@ class RayPool:
   def run(self, workload: Workload) -> Outcome:
     """Trains the clients of a workload. Each subround counts exactly once in the results."""
     self._longest = [self._longest[1], 0.0]  # The first, slow call is forgotten after two stages.
-    self.look([])  # Short rounds never wait as long as `_LOOK_SECONDS`.
+    self.look([])  # Here, because a short round has no wait after which a look is due.
     with self._losses():
       return ray_round.Round(self, workload).run()
 
@@ -195,7 +195,7 @@ class RayPool:
   def get(self, references: list[Any], most: float = np.inf, what: str = 'a call') -> list[Any]:
     """Returns the results of calls like `ray.get`, but does not wait for ever.
 
-    Raises WorkersLost if no node is left, Ray's GetTimeoutError if none ends in `most` seconds.
+    Raises WorkersLost if no node is left, Ray's GetTimeoutError if no call ends in `most` seconds.
     """
     left, since = references, time.monotonic()
     while left:

@@ -291,7 +291,7 @@ def _is_aggregate(call: Block) -> bool:
 def _with_identity_report(call: Block) -> Block:
   """Returns an aggregate's call, changed so that its result is the accumulator."""
   *arguments, _ = call.argument
-  # The intrinsic's types, not its arguments': an argument may have one value for all clients.
+  # Not the arguments' own types: an argument may be all-equal, with one value for all clients.
   *types, report = call.function.type_signature.parameter
   identity = _framework.Lambda(
     'accumulator', report.parameter, _framework.Reference('accumulator', report.parameter)

@@ -90,7 +90,7 @@ class SubroundContext(tff.framework.SyncContext):
       train: A function that trains the clients. By default the server's engine trains them here.
 
     Raises:
-      ValueError: If `subrounds` is below 1.
+      ValueError, TypeError: If `subrounds` is below 1, or not an integer.
     """
     validation.count('subrounds', subrounds, 'give 4, say')
     self._subrounds = subrounds
@@ -168,7 +168,7 @@ def set_subround_context(
     server: The engine of the clients and the server. The default is a `GraphContext`.
 
   Raises:
-    ValueError: If `subrounds` is below 1.
+    ValueError, TypeError: If `subrounds` is below 1, or not an integer.
   """
   use_one_thread()
   tff.framework.set_default_context(SubroundContext(subrounds, server=server))

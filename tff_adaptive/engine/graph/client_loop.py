@@ -35,7 +35,7 @@ class Frame:
       return self._known[node]
     if self._outer is not None and node.placement is not nodes_lib.CLIENTS:
       return self._outer.value(node)
-    assert node.compute is not None  # The loop records aggregates by `know`.
+    assert node.compute is not None  # Aggregates have none; the loop records them by `know`.
     self._known[node] = self.resolve(node.compute(self))
     return self._known[node]
 
@@ -291,7 +291,7 @@ def _arguments(member: Frame, grouped: nodes_lib.Grouped) -> tuple[Any, ...]:
 
 
 def _copy(value: Any) -> Any:
-  """Copies the tensors of a value to the current device."""
+  """Copies the tensors of a value that GPUs can hold to the current device."""
 
   def copied(leaf: Any) -> Any:
     return tf.identity(leaf) if tf.is_tensor(leaf) and not placement.stays_on_host(leaf) else leaf

@@ -83,8 +83,8 @@ class GraphContext(tff.program.FederatedContext):
         copied from a GPU only when they are read.
 
     Raises:
-      ValueError: If a number is too small, `results` is unknown, or there is no such device. The
-        message says why TensorFlow finds no GPU.
+      ValueError: If a number is too small, `results` is unknown, or the device does not exist.
+      TypeError: If a number is not an integer.
     """
     if parallel_clients is None:
       parallel_clients = threads.side_by_side()
@@ -259,7 +259,7 @@ def set_graph_context(**options: Any) -> None:
     **options: The arguments of `GraphContext`.
 
   Raises:
-    ValueError: See `GraphContext`.
+    ValueError, TypeError: See `GraphContext`.
   """
   context = GraphContext(**options)
   if options.get('device') == 'cpu' or not tf.config.list_physical_devices('GPU'):
@@ -271,7 +271,7 @@ def set_graph_context(**options: Any) -> None:
 def graph_context(**options: Any) -> Iterator[None]:
   """A context manager: `with graph_context(): ...` runs TFF computations in the graph engine.
 
-  The options are the arguments of `GraphContext`, which raises ValueError if they are not valid.
+  The options are the arguments of `GraphContext`, which says what errors they raise.
   """
   with tff.framework.get_context_stack().install(GraphContext(**options)):
     yield
