@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
   seeds = () if apart else axes.pop('seed', ())
   space = search_space.Space(axes, given, seeds)
   run = space.grid(folder)[0] if plan.is_grid else space.check()
-  rung = _first_rung(plan, run.training.rounds, run.output.rounds_per_evaluation)
+  rung = _first_rung(plan, run)
   _check_metric(plan, axes.get('task', ()))
   plan = dataclasses.replace(plan, first_rung=rung)
   if not plan.dry_run:
@@ -120,13 +120,14 @@ def _check_metric(plan: plan_lib.Plan, tasks: Sequence[str]) -> None:
   )
 
 
-def _first_rung(plan: plan_lib.Plan, rounds: int, every: int) -> int | None:
+def _first_rung(plan: plan_lib.Plan, run: Any) -> int | None:
   """Returns the round of the first pruning, None without --prune. Raises ValueError if invalid."""
+  rounds, every = run.training.rounds, run.output.rounds_per_evaluation
   rung = plan.first_rung or -(-rounds // 9 // every) * every
-  if plan.prune and (rung % every or rung >= rounds):
+  if plan.prune and (rung % every or rung >= rounds or run.output.virtual_seconds_per_evaluation):
     raise ValueError(
       f'--first_rung={rung} must be a multiple of --rounds_per_evaluation={every}, and less than'
-      f' --rounds={rounds}: trials are compared by their evaluations.'
+      f' --rounds={rounds}, without --virtual_seconds_per_evaluation: evaluations are compared.'
     )
   return rung if plan.prune else None
 

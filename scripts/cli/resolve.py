@@ -49,6 +49,8 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   values['client_optimizer_option'] = [*of_name, *values['client_optimizer_option']]
   correction = _hyperparameters(values, 'algorithm_option', algorithm, values['server_optimizer'])
   server_values = _hyperparameters(values, 'server_optimizer_option', server)
+  for name in (n for n, v in values.items() if n.endswith('_option') and isinstance(v, list)):
+    values[name] = list({pair.partition('=')[0]: pair for pair in values[name]}.values())
   groups: dict[str, Any] = {}
   for group_name, kind in settings.GROUPS.items():
     own = {f.name: values[f.name] for f in dataclasses.fields(kind)}  # type: ignore[arg-type]

@@ -27,8 +27,8 @@ _LOCKS = '.locks'
 _STARTUP = 10  # Trials that tpe draws at random.
 # A search with another space, or other values of these flags, is a different search.
 _IDENTITY = ('search', 'search_seed', 'first_rung', 'reduction_factor', 'metric', 'window')
-# A resumed run may change these, but a search may not: they change the results of trials.
-_COUNTED = ('rounds', 'rounds_per_evaluation')
+# Flags with these endings a resumed run may change, but a search may not: they change its results.
+_COUNTED = ('rounds', '_per_evaluation', 'target')
 _States = optuna.trial.TrialState
 
 
@@ -225,7 +225,7 @@ class Study:
     if plan.search != 'tpe' and plan.first_rung is None:  # No trial is compared before the table.
       del identity['--metric'], identity['--window']
     identity |= {'--grid or --range': self._space.axes, '--grid=seed': self._space.seeds}
-    numbers = {n for n in given if n not in settings.CHANGE_NO_NUMBER or n in _COUNTED}
+    numbers = {n for n in given if n not in settings.CHANGE_NO_NUMBER or n.endswith(_COUNTED)}
     identity |= {f'--{name}': given[name] for name in sorted(numbers)}
     identity = json.loads(json.dumps(identity))
     every = self._storage.get_all_studies()

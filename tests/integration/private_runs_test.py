@@ -16,7 +16,7 @@ CLIENTS = tasks.InMemoryClientData(dict(zip('abcdefg', small_problem.clients()))
 
 def build(name, options):
   model = small_problem.linear_model()
-  cohort = aggregation.Cohort(3, model.initial_weights[0], is_weighted=False)
+  cohort = aggregation.Cohort(3, model.initial_weights[0])
   return algorithms.build_fed_avg(
     model,
     client_learning_rate=0.1,

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from scripts import sweep
-from scripts.cli import flags, plan, worker
+from scripts.cli import flags, plan, resolve, worker
 from tests.helpers import sweep_pool
 
 pytest.importorskip('optuna')
@@ -74,7 +74,8 @@ def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
   # A grid may grow, and takes complete runs over.
   assert run('0.5,2', '0,1,2', result) == (0, folders('0.5', '2', seeds=[2]))
   pruned = plan.Plan(prune='asha')  # A ninth of the rounds, at an evaluation.
-  assert [str(sweep._first_rung(pruned, 100, every)) for every in (5, 10)] == ['15', '20']
+  runs = [resolve.resolve(rounds=100, rounds_per_evaluation=every) for every in (5, 10)]
+  assert [str(sweep._first_rung(pruned, run)) for run in runs] == ['15', '20']
 
 
 def test_a_run_whose_folder_was_deleted_is_done_again(sweeping, tmp_path):
@@ -194,6 +195,7 @@ def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweep
     ('--grid=tau=1 --prune=asha --reduction_factor=1', '--reduction_factor must be at least 2'),
     ('--grid=tau=1 --prune=asha --first_rung=3', 'multiple of --rounds_per_evaluation=10'),
     ('--grid=tau=1 --prune=asha --first_rung=150', 'and less than --rounds=150'),
+    ('--grid=dropout_rate=0 --prune=asha -- --virtual_seconds_per_evaluation=9', 'without'),
     ('--grid=tau=1 --metric=test_accuracy', 'never selected on test data'),
   ],
 )

@@ -27,7 +27,6 @@ class Cohort:
   Attributes:
     clients_per_round: Number of clients in every cohort, >= 1.
     weights: The model's trainable weights, or arrays of the same shapes and dtypes.
-    is_weighted: Whether clients have different weights in the mean.
     noise_seed: Seed of the noise for privacy, from 0 to 2^62 - 1. The noise is then reproducible,
       and hides nothing from those who know the seed. None draws a secret seed from the operating
       system and keeps it in the state.
@@ -35,7 +34,6 @@ class Cohort:
 
   clients_per_round: int
   weights: Sequence[Any]
-  is_weighted: bool = True
   noise_seed: int | None = None
 
   def __post_init__(self) -> None:
@@ -79,20 +77,20 @@ def mean(values: Values, cohort: Cohort) -> None:
 def clipping(values: Values, cohort: Cohort) -> Factory:
   """Builds the mean of updates clipped to the 2-norm `norm`; None adapts the norm as in TFF."""
   if values['norm'] is not None:
-    return tff.aggregators.clipping_factory(values['norm'], _mean(cohort))
-  return _robust(cohort, zeroing=False)
+    return tff.aggregators.clipping_factory(values['norm'], tff.aggregators.MeanFactory())
+  return tff.learning.robust_aggregator(zeroing=False)
 
 
 def zeroing(values: Values, cohort: Cohort) -> Factory:
   """Builds the mean with updates set to 0 that exceed `norm` in a coordinate; None adapts it."""
   if values['norm'] is not None:
-    return tff.aggregators.zeroing_factory(values['norm'], _mean(cohort))
-  return _robust(cohort, clipping=False)
+    return tff.aggregators.zeroing_factory(values['norm'], tff.aggregators.MeanFactory())
+  return tff.learning.robust_aggregator(clipping=False)
 
 
 def robust(values: Values, cohort: Cohort) -> Factory:
   """Builds `tff.learning.robust_aggregator`; for the arguments see `build_aggregator`."""
-  return _robust(cohort, **values)
+  return tff.learning.robust_aggregator(**values)
 
 
 def compression(values: Values, cohort: Cohort) -> Factory:
@@ -100,14 +98,14 @@ def compression(values: Values, cohort: Cohort) -> Factory:
   encoded = tff.aggregators.EncodedSumFactory.quantize_above_threshold(
     quantization_bits=values['bits'], threshold=values['threshold']
   )
-  quantized = _mean(cohort, encoded)
+  quantized = tff.aggregators.MeanFactory(encoded)
   options = {name: values[name] for name in ('zeroing', 'clipping')}
-  return _robust(cohort, debug_measurements_fn=lambda _: quantized, **options)
+  return tff.learning.robust_aggregator(debug_measurements_fn=lambda _: quantized, **options)
 
 
 def secure(values: Values, cohort: Cohort) -> Factory:
   """Builds `tff.learning.secure_aggregator`; for the arguments see `build_aggregator`."""
-  return tff.learning.secure_aggregator(weighted=cohort.is_weighted, **values)
+  return tff.learning.secure_aggregator(**values)
 
 
 def dp_gaussian(values: Values, cohort: Cohort) -> Factory:
@@ -159,13 +157,3 @@ def _noise_seeds(cohort: Cohort) -> list[int]:
   entropy = secrets.randbits(128) if cohort.noise_seed is None else cohort.noise_seed
   words = np.random.SeedSequence(entropy).generate_state(4, np.uint64)
   return [int(word) for word in words.view(np.int64)]
-
-
-def _mean(cohort: Cohort, sum_factory: Any = None) -> Factory:
-  if cohort.is_weighted:
-    return tff.aggregators.MeanFactory(sum_factory)
-  return tff.aggregators.UnweightedMeanFactory(sum_factory)
-
-
-def _robust(cohort: Cohort, **options: Any) -> Factory:
-  return tff.learning.robust_aggregator(weighted=cohort.is_weighted, **options)

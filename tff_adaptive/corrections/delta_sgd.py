@@ -21,7 +21,7 @@ class DeltaSGD(base.Correction):
   growth is called delta. eta is the previous step size, and r is eta divided by the step size
   before it. dx is the previous step, and dg the gradient after it minus the gradient before it. As
   in the authors' code the present batch gives both gradients, so a step computes two. Unlike the
-  paper, that code has delta = 0.02, no factor 2, and an epsilon in the denominator. A client's
+  paper, that code has delta = 0.02, no factor 2, and adds an epsilon to the step size. A client's
   first step has the rate of the round, and r = 1.
 
   Attributes:

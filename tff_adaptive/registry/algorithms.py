@@ -24,7 +24,8 @@ above_zero = _number(validation.above_zero, ', > 0')
 at_least_zero = _number(validation.at_least_zero, ', >= 0')
 up_to_one = _number(validation.in_half_open_unit_interval, '')  # `what` names the range.
 
-# The value of FedDyn and AdaBest in all experiments of AdaBest, section 4.2.
+_WITH_MOMENTUM = ('sgdm', 'adam', 'yogi', 'nesterov', 'lamb', 'lion')
+# The value of FedDyn and AdaBest in all experiments of AdaBest, section 4.1.
 _MU = Hyperparameter(
   'mu', float, 0.02, "Weight of the client's correction", validation.at_least_zero
 )
@@ -38,9 +39,9 @@ _MIME = (
   Hyperparameter(
     'base_optimizer', str, 'sgdm', _BASE, hint='the paper has these three', choices=_BASES
   ),
-  decay('base_beta1', 0.9, "Decay of the base optimizer's m", 'give 0.9, say'),
-  decay('base_beta2', 0.99, "Decay of the base optimizer's v", 'give 0.99, say'),
-  above_zero('base_eps', 1e-3, "Added to the root of the base optimizer's v", 'give 1e-3, say'),
+  decay('base_beta1', 0.9, 'Decay of m, for sgdm and adam', 'give 0.9, say'),
+  decay('base_beta2', 0.99, 'Decay of v, for adam', 'give 0.99, say'),
+  above_zero('base_eps', 1e-3, 'Added to the root of v, for adam and adagrad', 'give 1e-3, say'),
 )
 
 
@@ -145,14 +146,14 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
       Hyperparameter(
         'beta',
         float,
-        0.96,  # AdaBest, section 4.2: chosen at 10 % participation.
+        0.96,  # AdaBest, section 4.1: chosen at 10 % participation.
         "Factor of the server's drift estimate, in [0, 1]",
         validation.up_to_one,
         'the paper uses 0.2 to 0.98',
         # From results/ada_best_beta.md. g-bar + h already is a momentum over the
-        # pseudo-gradients. With the second momentum of sgdm, adam and yogi the paper's 0.96
+        # pseudo-gradients. With a second momentum, as that of sgdm, adam and yogi, the paper's 0.96
         # diverges. Adagrad has no momentum; 0.8 was the best value for it.
-        default_with={'sgdm': 0.2, 'adagrad': 0.8, 'adam': 0.2, 'yogi': 0.2},
+        default_with={'adagrad': 0.8, **dict.fromkeys(_WITH_MOMENTUM, 0.2)},
       ),
       up_to_one(
         'beta_decay',

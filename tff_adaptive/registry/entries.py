@@ -127,7 +127,7 @@ class Algorithm(_WithHyperparameters):
       and for commands also participation, local_steps and random_local_steps.
     assumes_sgd: The reason why clients must train with plain SGD, for messages; '' for none.
     is_stateful: Whether clients keep a state between the rounds they take part in.
-    client_weighting: 'examples' or 'uniform': the weights of the clients in the paper.
+    client_weighting: 'examples' or 'uniform': the default weights of the clients.
     counts: A function from the hyperparameters by name to `Counts` with the published `down` and
       `up`. If None, `algorithms.counts` finds these by tracing the correction's methods.
     uploads: What a client sends besides its update that moves the model, for messages; '' for none.

@@ -155,7 +155,7 @@ SCHEDULES: Mapping[str, Schedule] = by_name(
   _schedule(
     'diminishing',
     'Diminishing',
-    'base rate x gamma / (gamma + local steps so far)',
+    'base rate x gamma / (gamma + E t), E the option local_steps',
     Hyperparameter(
       'kappa', float, 1.0, "The problem's condition number, >= 1", validation.at_least_one
     ),

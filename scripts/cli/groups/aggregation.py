@@ -144,7 +144,6 @@ class Aggregation(fields.Group):
     cohort = aggregation.Cohort(
       settings.training.clients_per_round,
       model.initial_weights[0],
-      settings.clients.client_weighting != 'uniform',
       self.noise_seed,
     )
     return aggregation.build_aggregator(self.entry, chosen, cohort)

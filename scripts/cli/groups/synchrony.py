@@ -8,7 +8,7 @@ from tff_adaptive.population import buffered
 
 from .. import fields, options
 
-_OPTIONS = ('a', 'b', 'c')
+_OPTIONS = {'polynomial': 'a', 'hinge': 'ab', 'constant': 'c', 'none': ''}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,12 +67,13 @@ class Synchrony(fields.Group):
       raise ValueError('--synchrony=buffered needs --concurrency (see --help): give 50, say.')
     with fields.about('staleness_option'):
       given: dict[str, Any] = options.parse('staleness_option', self.staleness_option)
+      kind = self.staleness or 'polynomial'
       for name in given:
-        if name not in _OPTIONS:
-          raise ValueError(suggestions.unknown('option of the staleness', name, _OPTIONS))
+        if name not in tuple(_OPTIONS[kind]):
+          raise ValueError(suggestions.unknown(f'option of {kind}', name, _OPTIONS[kind]))
       return buffered.Buffered(
         self.concurrency,
-        self.staleness or 'polynomial',
+        kind,
         **given,
         max_staleness=self.max_staleness,
         mixing=bool(self.mixing),

@@ -145,7 +145,7 @@ class Clients(fields.Group):
     "Weight decay of the clients. Default the task's.", validation.at_least_zero
   )
   clip_norm: float | None = fields.number(
-    'Clips local gradients to this 2-norm. Default none.', validation.above_zero
+    'Clips corrected local gradients to this 2-norm. Default none.', validation.above_zero
   )
   client_state_store: str | None = fields.flag(
     'Where the client states of a stateful algorithm are during training: in memory of this'

@@ -108,6 +108,16 @@ class What(fields.Group):
     clients = catalog.num_clients(self.known_task, self.task_options)
     if clients is not None:
       check_cohort(settings.training.cohort(clients), clients, algorithm)
+    if algorithm.name == 'mime' and (self.sam_rho or settings.synchrony.synchrony == 'buffered'):
+      raise ValueError(
+        '--algorithm=mime goes neither with --sam_rho nor with --synchrony=buffered, because its'
+        ' clients exchange plain gradients before each round: take mime_lite.'
+      )
+    if settings.population.availability and 'participation' in algorithm.settings:
+      raise ValueError(
+        f'--algorithm {algorithm.name} needs all clients in every round: leave out the flags of'
+        ' unavailable, slow and failing clients, or take another algorithm, such as scaffold.'
+      )
     for name in ('client_optimizer', 'client_optimizer_state', 'sam_rho'):
       fixed, value = algorithm.settings.get(name), getattr(self, name)
       if fixed is not None and value != fixed and (name != 'sam_rho' or not value):

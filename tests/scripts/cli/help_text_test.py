@@ -22,7 +22,7 @@ def test_help_teaches_and_imports_no_tensorflow():
   assert max(map(len, done.stdout.splitlines())) <= 100
   # A hyperparameter's help names its owners and its default.
   text = ' '.join(help_text.text().split())
-  assert 'by ada_best. Default 0.96; with sgdm, adam, yogi 0.2; with adagrad 0.8.' in text
+  assert 'by ada_best. Default 0.96; with adagrad 0.8; with sgdm, adam, yogi, nesterov' in text
   assert 'Default 0 (adagrad), 0.9 (adam, yogi, lamb, lion).' in text
   assert 'Rounds between evaluations. Default 10.' in text
   assert 'Default no.' in text

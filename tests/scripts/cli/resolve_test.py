@@ -42,13 +42,13 @@ YOGI = catalog.rates('digits', 'yogi')
     # AdaBest keeps the paper's beta with SGD, and forgets sooner with other servers.
     ('--algorithm=ada_best', {'server_learning_rate': 1.0, 'beta': 0.96}),
     ('--algorithm=ada_best --server_optimizer=sgd', {'beta': 0.96}),
-    ('--algorithm=ada_best --server_optimizer=sgdm', {'beta': 0.2}),
+    ('--algorithm=ada_best --server_optimizer=nesterov', {'beta': 0.2}),
+    ('--task_option=a=1 --task_option=a=2', {'task_option': ['a=2']}),
     ('--algorithm=ada_best --server_optimizer=adagrad', {'beta': 0.8}),
     ('--algorithm=ada_best --server_optimizer=yogi --beta=0.96', {'beta': 0.96}),
     # An optimizer for which nothing is tuned has a rate of its own.
     ('--client_optimizer=lion', {'client_learning_rate': 1e-4}),
     ('--algorithm=fed_avg --server_optimizer=lion', {'server_learning_rate': 1e-3}),
-    ('--algorithm=fed_avg --server_optimizer=lion', {'client_learning_rate': 0.1}),
     # What clients do is the algorithm's.
     ('--algorithm=fed_sam --sam_rho=0.2', {'sam_rho': 0.2}),
     ('--algorithm=fed_speed', {'mu': 0.1}),

@@ -177,7 +177,9 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     (f'{BUFFERED} --participation=0.2', '--buffer_size stands in place of --participation'),
     (f'{BUFFERED} --algorithm=scaffnew', 'needs all 60 clients in every round, found 5'),
     (f'{BUFFERED} --over_select=1.3', '--over_select has no meaning'),
-    (f'{BUFFERED} --staleness_option=z=1', "unknown option of the staleness 'z'"),
+    (f'{BUFFERED} --staleness_option=b=3', "unknown option of polynomial 'b'"),
+    (f'{BUFFERED} --algorithm=mime', 'goes neither with --sam_rho nor with --synchrony=buffered'),
+    ('--algorithm=scaffnew --dropout_rate=0.1', 'leave out the flags of unavailable'),
     (f'{BUFFERED} {TREE}', 'does not go with --synchrony=buffered'),
   ],
 )

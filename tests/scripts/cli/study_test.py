@@ -133,6 +133,7 @@ def test_the_lock_of_a_killed_process_is_seen_to_be_old_from_a_relative_folder(
     ({}, {'axes': {'tau': search_space.Range(0.01, 0.9, False, False)}}, '--grid or --range:'),
     ({}, {'given': {'rounds': 10}}, '--rounds:'),
     ({}, {'given': {'rounds': 9, 'rounds_per_evaluation': 5}}, '--rounds_per_evaluation:'),
+    ({}, {'given': {'rounds': 9, 'target': 0.5}}, '--target:'),
     ({'search': 'grid'}, {}, '--search:'),
     ({}, {'seeds': ('0',)}, '--grid=seed:'),
   ],

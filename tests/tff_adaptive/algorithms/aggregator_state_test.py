@@ -25,9 +25,8 @@ def leaves(state):
 
 
 def factory(name, **options):
-  is_weighted = not name.startswith('dp')
   weights = [np.zeros(3, np.float32), np.float32(0)]
-  cohort = aggregation.Cohort(3, weights, is_weighted, noise_seed=3)
+  cohort = aggregation.Cohort(3, weights, noise_seed=3)
   return aggregation.build_aggregator(name, options, cohort)
 
 

@@ -41,7 +41,7 @@ def test_noise_has_a_seed_only_where_one_is_given(monkeypatch, seed):
   options, built = settings.aggregation.build(settings, model, private)
   assert options['noise_multiplier'] == private.accountant.noise_multiplier
   assert built.weights is model.initial_weights[0]
-  assert (built.noise_seed, built.is_weighted, built.clients_per_round) == (seed, False, 10)
+  assert (built.noise_seed, built.clients_per_round) == (seed, 10)
   callback = build._account(
     private, training.TrainingConfig(20, 10), settings.aggregation.noise_seed
   )
