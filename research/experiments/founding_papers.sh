@@ -70,7 +70,7 @@ epochs() {
       --grid=client_epochs=1,5,20 --grid=client_learning_rate=0.01,0.031623,0.1 -- --task=digits --rounds=150 \
       --rounds_per_evaluation=5 --rounds_per_checkpoint=150 --client_schedule=$schedule
   done
-  report epochs founding_epochs --form=crossed --rows=client_epochs,client_schedule --columns=algorithm \
+  report epochs founding_epochs --window=100 --form=crossed --rows=client_epochs,client_schedule --columns=algorithm \
     --formats=md --title='Local epochs and a decreasing client rate'
 }
 

@@ -97,9 +97,8 @@ def build(
     found = {name: scores.best(cell, by_validation, column) for name, cell in cells.items()}
     made.append(_row(place, found, column))
   heading = [name.replace('_', ' ') for name in rows]
-  table = _table(
-    heading, shown, made, runs, title or scores.heading(column, runs).capitalize(), column
-  )
+  caption = f'{title}: ' * bool(title) + scores.heading(column, runs)
+  table = _table(heading, shown, made, runs, caption[:1].upper() + caption[1:], column)
   figure, numbers = None, [text for text in shown if text != 'none']
   if len(numbers) > 1 and all(report.number_key(text)[0] == '#' for text in numbers):
     curves = [_line(', '.join(row.place), numbers, row.found) for row in made]
