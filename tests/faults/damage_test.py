@@ -2,7 +2,7 @@
 
 The run must be refused by a `ValueError` of one line that names its folder, before anything changes
 or when a damaged part is read; or its states must end equal to the bit to those of the undamaged
-run. `TRIES=300 SEED=1 python -m pytest tests/faults/damage_test.py` tries each damage 300 times.
+run. With `FAULT_TRIES=300 FAULT_SEED=1` in the environment each damage is tried 300 times.
 """
 
 import os
@@ -15,7 +15,7 @@ import pytest
 from tests.faults import small_run
 from tff_adaptive.runs import sharded_store
 
-TRIES, SEED = int(os.environ.get('TRIES', '6')), os.environ.get('SEED', '0')
+TRIES, SEED = int(os.environ.get('FAULT_TRIES', '6')), os.environ.get('FAULT_SEED', '0')
 STATE, METRICS = os.path.join('checkpoints', 'state.sqlite'), 'metrics.csv'
 SHARD = os.path.join('checkpoints', sharded_store.FOLDER, 'shard-01.sqlite')
 

@@ -2,7 +2,7 @@
 
 `tasks.DataError` must refuse the file in one printable line that names it, or it is read: an .npz
 file, which has checksums, with exactly its arrays; others with values of the right kind and range.
-`TRIES=1000 SEED=0 python -m pytest tests/faults/damaged_data_test.py` damages 1,000 of each kind.
+With `FAULT_TRIES=1000 FAULT_SEED=0` in the environment 1,000 files of each kind are damaged.
 """
 
 import collections
@@ -22,7 +22,7 @@ from tff_adaptive import models, training
 from tff_adaptive_tasks import errors
 from tff_adaptive_tasks.data import image_arrays, tff_sqlite
 
-TRIES, SEED = int(os.environ.get('TRIES', '60')), int(os.environ.get('SEED', '1'))
+TRIES, SEED = int(os.environ.get('FAULT_TRIES', '60')), int(os.environ.get('FAULT_SEED', '1'))
 _FEATURES = {
   'pixels': tf.io.FixedLenFeature([4], tf.float32),
   'label': tf.io.FixedLenFeature([], tf.int64),

@@ -2,7 +2,7 @@
 
 Rows, server state and client states must be equal to the bit, and no temporary file may be left.
 The kernel ends the run, at any instruction, by a timer that the run has set after some rounds, so
-the speed of the machine does not matter. `TRIES=200 SEED=1 python -m pytest
+the speed of the machine does not matter. `FAULT_TRIES=200 FAULT_SEED=1 python -m pytest
 tests/faults/kills_test.py` kills 200 runs of each store.
 """
 
@@ -23,7 +23,7 @@ from tff_adaptive import training
 # Its processes are forked from one that has imported this: an import takes longer than a run.
 PROCESSES = multiprocessing.get_context('forkserver')
 PROCESSES.set_forkserver_preload([__name__])
-TRIES, SEED = int(os.environ.get('TRIES', '1')), int(os.environ.get('SEED', '2'))
+TRIES, SEED = int(os.environ.get('FAULT_TRIES', '1')), int(os.environ.get('FAULT_SEED', '2'))
 ROUNDS, MOST_KILLS = 60, 5
 LEFT = ['checkpoints', 'config.json', 'curves.png', 'metrics.csv', 'summary.json', 'tensorboard']
 

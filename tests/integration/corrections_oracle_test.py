@@ -120,18 +120,3 @@ def test_fed_speed_is_fed_dyn_with_perturbed_gradients():
     fed_speed.round(range(N))
     fed_dyn.round(range(N))
     np.testing.assert_allclose(fed_speed.theta, fed_dyn.theta, rtol=1e-9)
-
-
-def test_the_oracle_has_the_gradient_of_its_loss():
-  def loss(theta):
-    w, a, v, c = oracle.unpack(theta)
-    scores = np.tanh(x @ w + a) @ v + c
-    return np.mean(np.log(np.exp(scores).sum(1)) - scores[np.arange(len(y)), y])
-
-  x, y = small_problem.clients()[1]
-  x = x.astype(np.float64)
-  theta = small_problem.theta_0().astype(np.float64)
-  found = oracle.gradient(theta, x, y)
-  for k in range(theta.size):
-    e = 1e-5 * np.eye(theta.size)[k]
-    assert found[k] == pytest.approx((loss(theta + e) - loss(theta - e)) / 2e-5, abs=1e-8)

@@ -163,6 +163,7 @@ def test_the_form_of_clients_is_of_the_tasks_metric_and_any_labels(tmp_path, cap
   [
     (['--level=foo'], 'write it as NAME='),
     (['--where=mu=0.1'], 'none of the 3 runs has mu=0.1'),
+    (['--where=task_option=alpha=0.5'], 'none of the 3 runs has task_option=alpha=0.5'),
     (['--metric=validation_acuracy'], 'did you mean validation_accuracy?'),
     (['--log_scale=loss'], "'loss' is to be logarithmic"),
     (['--output=/proc/x'], '--output=/proc/x cannot be written to (No such file or directory)'),

@@ -80,31 +80,6 @@ def test_programs_and_notebooks_run_in_both_contexts_and_results_are_kept(tmp_pa
   assert again.count('; kept') == 5
 
 
-def test_the_overlay_is_the_wheel_and_what_it_lacks(tmp_path):
-  for path, text in {
-    'wheel/tensorflow_federated/a.py': 'wheel',
-    'wheel/tensorflow_federated/core/b.py': 'wheel',
-    'source/tensorflow_federated/a.py': 'source',
-    'source/tensorflow_federated/core/b_test.py': 'source',
-    'source/examples/simple/c.py': 'example',
-  }.items():
-    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / path).write_text(text)
-  overlay = tmp_path / 'overlay'
-  for _ in range(2):  # It may be there.
-    tff_suite.make_overlay(tmp_path / 'source', tmp_path / 'wheel/tensorflow_federated', overlay)
-  found = {str(p.relative_to(overlay)): p.read_text() for p in overlay.rglob('*') if p.is_file()}
-  assert (
-    found.items()
-    >= {
-      'tensorflow_federated/a.py': 'wheel',
-      'tensorflow_federated/core/b.py': 'wheel',
-      'tensorflow_federated/core/b_test.py': 'source',
-    }.items()
-  )
-  assert (overlay / 'examplessimple/c.py').read_text() == 'example'
-
-
 def outcomes(**lines):
   return {name: tff_suite.Outcome(kind, '', [number]) for name, (kind, number) in lines.items()}
 
@@ -118,13 +93,3 @@ def test_differences_are_what_the_engine_alone_does_not_pass_and_other_results()
   assert [name for name, _ in tff_suite.differences(native, engine, again)] == ['b']
   del engine['a']
   assert [name for name, _ in tff_suite.differences(native, engine, again)] == ['a', 'b']
-
-
-def test_expected_differences_have_reasons():
-  expected = json.loads(tff_suite.EXPECTED.read_text(encoding='utf-8'))
-  assert set(expected) == {'failed in the engine alone', 'results differ'}
-  for masks in expected.values():
-    assert all('::' in mask and why.endswith('.') for mask, why in masks.items())
-  masks = {'*::U.*': 'one', 'x/*::T.test_b*': 'two'}
-  assert tff_suite.reason('x/a_test.py::T.test_b', masks) == 'two'
-  assert not tff_suite.reason('y/a_test.py::T.test_b', masks)

@@ -83,7 +83,7 @@ def test_optimizers_keep_their_state_and_a_task_without_accuracy_says_no_more_th
   assert settings['batch_size'] == catalog.sizes('least_squares')['batch_size']
   # Of one step an epoch the first is that of SGD, the second has the momentum of the first.
   sgd, sgdm = (fakes.rows(tmp_path / 'x' / f'{name}_0.1') for name in ('sgd', 'sgdm'))
-  assert sgd[1]['validation_loss'] == sgdm[1]['validation_loss']
+  assert float(sgd[1]['validation_loss']) == float(sgdm[1]['validation_loss'])
   assert sgd[2]['validation_loss'] != sgdm[2]['validation_loss']
   assert 'Exception ignored' not in done.stderr  # TFF's own clean-up.
   assert 'Traceback' not in done.stderr

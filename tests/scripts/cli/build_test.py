@@ -38,7 +38,7 @@ def built(monkeypatch):
     monkeypatch.setattr(build_lib.aggregation.Aggregation, 'build', lambda self, *given: given)
     found = settings.of(*arguments)
     assert build_lib.build_process(found, _Task, 'model', 'plan', 3) == 'process'
-    assert (seen['aggregator'], seen['training'].versions) == ((found, 'model', 'plan'), 3)
+    assert (seen['aggregator'], seen['training'].versions) == ((found, seen['model'], 'plan'), 3)
     return seen
 
   return build
@@ -73,6 +73,13 @@ def test_what_clients_do_and_schedules_are_passed_on(built):
   assert [seen['client_learning_rate'](t) for t in (0, 9, 10)] == [0.4, 0.4, 0.2]
   _, schedule, _ = seen['server']
   assert [schedule(t) for t in (0, 7)] == pytest.approx([0.05, 0.2])
+
+
+def test_a_schedule_needs_no_options_and_a_model_may_compute_in_16_bits(built, monkeypatch):
+  _, schedule, _ = built('--server_schedule=inv_sqrt', '--server_learning_rate=0.2')['server']
+  assert schedule(3) == pytest.approx(0.1)
+  monkeypatch.setattr(build_lib.mixed_precision, 'convert', lambda *given: given)
+  assert built('--mixed_precision=bfloat16')['model'] == ('model', 'bfloat16')
 
 
 def test_the_client_optimizer_and_local_steps_are_passed_on(built, tmp_path):
@@ -120,9 +127,11 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   monkeypatch.setattr(evaluation.ClientEvaluation, 'build', lambda self, *given: given)
   monkeypatch.setattr(build_lib.tasks, 'load', lambda name, **more: seen.update(more) or task)
   monkeypatch.setattr(build_lib.capacity, 'plan', lambda *given, **more: f'{given[:3]} {more}')
+  monkeypatch.setattr(build_lib, 'build_evaluation', lambda model, examples: examples)
   flags = '--task=least_squares --participation=0.3 --rounds=3 --rounds_per_checkpoint=2 --seed=5'
   flags += f' --output_dir={tmp_path}/run --data_dir={tmp_path} --heldout_clients=0.2'
   flags += ' --aggregator=dp_tree --aggregator_option=noise_multiplier=5 --batch_size=7'
+  flags += ' --resume_from=previous'
   found = build_lib.prepare(settings.of(*flags.split(), '--engine=native'), ['command'])
   (own, _, model, private, versions), config = seen.pop('built'), found['config']
   assert seen == {'is_compiled': False, 'data_dir': str(tmp_path), 'seed': 5}
@@ -132,10 +141,14 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   assert (found['settings'].command, found['settings'].metric) == (['command'], 'loss')
   assert found['callbacks'][0] == (found['run_id'], found['settings'].settings)
   assert found['client_evaluation'][::2] == (own, model)
+  assert found['evaluate_fn'] is task.validation
+  assert (found['test_fn'], found['resume_from']) == (task.test, 'previous')
   data, risk, room, noise = capsys.readouterr().err.splitlines()
   assert 'listens on all network interfaces' in risk
   assert data.endswith('; 7 clients, 140 examples')
-  assert (room, noise[:18]) == ("(6, 8, 'memory') {'num_staged': 4}", 'Noise multiplier 5')
+  assert room == "(6, 8, 'memory') {'num_staged': 4}"
+  epsilon = private.accountant.epsilon(3, private.delta)
+  assert noise.startswith(f'Noise multiplier 5: epsilon {epsilon:.3g} at delta 0.12 after 3 rounds')
   given = resolve.resolve(task='least_squares', synchrony='buffered', concurrency=9, local_steps=5)
   config = build_lib._training_config(given, task, model)
   assert (config.synchrony, config.population) == (given.synchrony.build(), population.Population())

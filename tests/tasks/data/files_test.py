@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import resource
 
 import numpy as np
 import pytest
@@ -64,10 +63,8 @@ def header(shape, descr='|u1'):
     GOOD + b'0',
   ],
 )
-def test_a_header_that_lies_is_refused_and_fills_no_memory(tmp_path, member):
+def test_a_header_that_lies_is_refused(tmp_path, member):
   path = image_files.archive(tmp_path / 'd.npz', {'a': member})
-  before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
   with pytest.raises(errors.DataError, match=r'd.npz: a cannot be read \(.*fetch it') as e:
     files.read_npz(path, ['a'])
   assert '\n' not in str(e.value)
-  assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 5e4  # kB.

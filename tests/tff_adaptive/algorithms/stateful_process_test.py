@@ -86,6 +86,9 @@ def test_hyperparameters_of_the_server_can_be_read_and_changed(graph):
     state = process.initialize()
     hparams = process.get_hparams(state)
     faster = {**hparams['finalizer'], 'learning_rate': np.float32(0.5)}
+    zeros = tf.nest.map_structure(np.zeros_like, process.get_model_weights(state))
+    found = process.get_model_weights(process.set_model_weights(state, zeros))
+    assert not any(np.any(w) for w in found.trainable)
     return hparams, process.get_hparams(process.set_hparams(state, {'finalizer': faster}))
 
   before, after = engines.run(graph, change)

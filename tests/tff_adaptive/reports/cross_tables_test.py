@@ -196,3 +196,4 @@ def test_by_a_number_there_is_a_line_for_each_row(tmp_path):
       run.settings['tau'] = tau
     made = cross_tables.build(both, ['algorithm'], 'tau', title='Mine')
     assert (made.figure.axes[0].get_xscale(), made.title) == (scale, 'Mine')
+    assert made.tables[0].title.startswith('Mine: validation accuracy, %, mean of the last')

@@ -80,6 +80,7 @@ def test_wandb_is_given_the_runs_rows_and_parameters_in_calls_that_it_understand
   begun.return_value = run
   monkeypatch.setattr(wandb, 'init', begun)
   monkeypatch.setenv('WANDB_PROJECT', 'mine')
+  monkeypatch.delenv('WANDB_MODE', raising=False)
   rows = _train(training.WandbCallback, tmp_path / 'run', 3)
   (call,) = begun.call_args_list
   expected = {'id': 'abc', 'name': 'run a', 'project': 'mine', 'resume': 'allow'}

@@ -20,6 +20,9 @@ def test_a_target_is_met_and_hardly_missed(aggregator, options):
   found = plan(aggregator=aggregator, aggregator_option=options, target_epsilon=5.0, delta=1e-3)
   epsilon = found.accountant.epsilon(20, 1e-3)
   assert 4.95 < epsilon <= 5.0
+  if aggregator == 'dp_gaussian':
+    own = aggregation.SampledGaussian(60, 10, found.accountant.noise_multiplier)
+    assert own.epsilon(20, 1e-3) == epsilon
   same = plan(
     aggregator=aggregator,
     aggregator_option=[*options, f'noise_multiplier={found.accountant.noise_multiplier}'],
@@ -34,18 +37,23 @@ def test_noise_has_a_seed_only_where_one_is_given(monkeypatch, seed):
   monkeypatch.setattr(cohorts, 'sample', lambda *given: drawn.add(given) or sample(*given))
   monkeypatch.setattr(aggregation, 'build_aggregator', lambda entry, *given: given)
   given = {'aggregator': 'dp_tree', 'target_epsilon': 5.0, 'noise_seed': seed, 'seed': 3}
-  settings = resolve_lib.resolve(rounds=20, **given)
+  settings = resolve_lib.resolve(rounds=20, aggregator_option=['clip=0.3'], **given)
   private = settings.aggregation.plan(settings, 60)
   assert drawn == {(3, t, 60, 10) for t in range(1, 21)}  # The cohorts of the run.
   model = small_problem.model()
   options, built = settings.aggregation.build(settings, model, private)
-  assert options['noise_multiplier'] == private.accountant.noise_multiplier
+  assert options == {'clip': 0.3, 'noise_multiplier': private.accountant.noise_multiplier}
   assert built.weights is model.initial_weights[0]
   assert (built.noise_seed, built.clients_per_round) == (seed, 10)
   callback = build._account(
     private, training.TrainingConfig(20, 10), settings.aggregation.noise_seed
   )
-  assert ('protects nobody' in callback.summary(20)['privacy']['noise']) == (seed is not None)
+  found = callback.summary(20)['privacy']
+  assert (found['epsilon'], found['delta']) == (
+    private.accountant.epsilon(20, private.delta),
+    private.delta,
+  )
+  assert ('protects nobody' in found['noise']) == (seed is not None)
 
 
 def test_a_run_with_a_target_keeps_its_rounds_and_counts_limit_the_noise():

@@ -20,7 +20,7 @@ def test_a_task_trains_and_fine_tunes_on_what_is_not_held_out(monkeypatch):
     heldout_examples=0.25,
     rounds_per_client_evaluation=5,
     client_evaluation_clients=4,
-    personalization_epochs=1,
+    personalization_epochs=2,
     max_examples_per_client=17,
   )
   held, parts = settings.evaluation.split(task, 0)
@@ -39,6 +39,7 @@ def test_a_task_trains_and_fine_tunes_on_what_is_not_held_out(monkeypatch):
 
   monkeypatch.setattr(personalization, 'build_personalization', counted)
   evaluation = settings.evaluation.build(settings, held, model, parts)
+  assert [evaluation.is_due(number, 99) for number in (5, 7, 10)] == [True, False, True]
   state = type('State', (), {'global_model_weights': model.initial_weights[0]})()
   report = evaluation.evaluate(state, 0)
   lines = [line.split(',') for line in report.table.splitlines()]
@@ -51,3 +52,9 @@ def test_a_task_trains_and_fine_tunes_on_what_is_not_held_out(monkeypatch):
   for group in ('heldout', 'unseen'):
     before = report.columns[f'clients_{group}_loss_mean']
     assert report.columns[f'clients_{group}_personalized_loss_mean'] < before
+
+
+def test_clients_with_test_data_are_a_group():
+  settings = resolve_lib.resolve(task='synthetic', rounds_per_client_evaluation=5)
+  task, parts = settings.evaluation.split(tasks.load('synthetic', seed=1), 0)
+  assert 'test' in settings.evaluation.build(settings, task, task.build_model(0), parts)._groups

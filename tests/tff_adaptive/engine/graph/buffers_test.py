@@ -61,6 +61,7 @@ def _wait_until_free(pool, seconds=10):
     if set(private_apis.reference_counts(pool._buffers)) == {buffers._FREE}:
       return
     time.sleep(0.01)
+  raise AssertionError(f'after {seconds} seconds a buffer is in use')
 
 
 def test_a_call_leaves_nothing_behind_for_the_garbage_collector():

@@ -15,11 +15,11 @@ from tff_adaptive.engine.graph import permits
 
 
 class Works:
-  """What clients do, as a TFF computation: client i works for as long as it is asked to."""
+  """What clients do, as a TFF computation: client i works for `seconds[i]`, or for None last."""
 
   def __init__(self, seconds, fails=None):
     self.seconds, self.fails = seconds, fails
-    self.events = []
+    self.events, self._others_ended = [], threading.Event()
     self._graphs = []  # They keep the function alive.
     self._lock = threading.Lock()
 
@@ -27,9 +27,14 @@ class Works:
     i = int(i)
     with self._lock:
       self.events.append(('begins', i))
-    time.sleep(self.seconds[i])
+    if self.seconds[i] is None:
+      assert self._others_ended.wait(60)
+    else:
+      time.sleep(self.seconds[i])
     with self._lock:
       self.events.append(('ends', i))
+      if len(self.events) == 2 * len(self.seconds) - 1:
+        self._others_ended.set()
     if i == self.fails:
       raise ValueError('a client that fails')
     return np.float32(0.1) * np.float32(i)
@@ -57,7 +62,7 @@ class Works:
 
 @pytest.mark.skipif(threads.num_processors() < 2, reason='one client a thread of TensorFlow')
 def test_a_client_begins_when_any_other_is_done():
-  works = Works([1.0] + 7 * [0.02])
+  works = Works([None] + 7 * [0.02])
   found = works.run(engine.GraphContext(parallel_clients=2))
   assert works.most_at_once() == 2
   assert works.events[-1] == ('ends', 0)  # All others began and ended while it worked.
