@@ -49,8 +49,7 @@ def split_clients(
   Args:
     clients: All clients.
     seed: Seeds the draw, >= 0.
-    heldout_clients: The share of clients that never train, in [0, 1). If it is above 0, there is at
-      least one such client.
+    heldout_clients: The share of clients that never train, in [0, 1); at least one if it is not 0.
     heldout_examples: The share of each client's examples that is held out, in [0, 1); their number
       is rounded down. Examples of clients that never train are held out, too.
     unit_starts: See `Task`. Examples of one unit stay together.

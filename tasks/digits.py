@@ -23,8 +23,7 @@ def load(seed: int = 0, num_clients: int = 60, alpha: float = 0.5) -> task_lib.T
     alpha: Concentration of the labels' Dirichlet distribution; small values make clients differ.
 
   Returns:
-    The task. Four fifths of the images are divided over the clients, and one fifth is for
-    validation.
+    The task. Four fifths of the images belong to the clients, one fifth is for validation.
 
   Raises:
     tasks.DataError: If there are more clients than training images, or alpha is out of range.

@@ -32,8 +32,7 @@ def load(name: str, data_dir: str | None = None, seed: int = 0, **options: Any) 
     name: One of `names()`, or 'FILE.py:FUNCTION' for a user's own function `(data_dir, seed,
       **options) -> tasks.Task`. The `build_model` of such a task also checks that the model fits
       the data.
-    data_dir: The folder with the task's files. None if the task needs no files, or can download
-      them.
+    data_dir: The folder with the task's files. None if the task needs none or can download them.
     seed: The seed of random choices in the data, such as the partition. The seed of the initial
       weights is an argument of `Task.build_model`.
     **options: The task's own options. The loader, which `catalog` names, describes them.

@@ -76,8 +76,7 @@ def from_image_folder(
     folder: The folder with a folder for each client.
     size: Height and width to which all pictures are resized. By default they must have equal sizes.
     channels: 3 for colour, 1 for grey.
-    **options: Arguments of `from_arrays`: model, validation, validation_by, seed, name, loss,
-      metrics, threshold.
+    **options: Other arguments of `from_arrays`, such as model, validation, seed, loss or metrics.
 
   Returns:
     The task. Its inputs are float32 [height, width, channels] in [0, 1]; its `preparation` makes

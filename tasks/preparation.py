@@ -215,8 +215,7 @@ class TextPreparation(_Saved):
       sequences of word numbers, and 'bags' sentences with titles to word counts.
     vocabulary: The characters or words, in the order of their numbers.
     steps: Length of a sequence; None for bags.
-    classes: For bags, the tags in the order of the outputs. None if the classes are those of the
-      vocabulary.
+    classes: For bags, the tags in the order of the outputs. None if these are the vocabulary.
   """
 
   kind: str

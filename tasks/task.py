@@ -166,8 +166,7 @@ class Task:
 
   Attributes:
     name: The task's name.
-    build_model: A function from a seed to a `tff_adaptive.models.Model`. The seed draws the initial
-      weights.
+    build_model: A function from the seed of the initial weights to a `tff_adaptive.models.Model`.
     train: The training clients.
     validation: OrderedDict(x, y) of the examples for evaluation during training.
     source: The origin of the data, such as a file, a download or an embedded set.

@@ -24,7 +24,7 @@ def run_rounds(process, rounds):
 
 
 def test_run_training_process_and_its_resumption(graph, tmp_path):
-  process = processes.own()
+  process = processes.own(build_model=lambda: processes.keras_model)
 
   def train(rounds):
     return tff.simulation.run_training_process(

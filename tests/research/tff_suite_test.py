@@ -3,10 +3,8 @@
 import json
 import subprocess
 
-import numpy as np
 import pytest
 
-from research import tff_suite
 from tests.helpers import fresh
 
 PROGRAM = """
@@ -78,18 +76,3 @@ def test_programs_and_notebooks_run_in_both_contexts_and_results_are_kept(tmp_pa
     line.partition(';')[0] for line in first.splitlines()
   ]
   assert again.count('; kept') == 5
-
-
-def outcomes(**lines):
-  return {name: tff_suite.Outcome(kind, '', [number]) for name, (kind, number) in lines.items()}
-
-
-def test_differences_are_what_the_engine_alone_does_not_pass_and_other_results():
-  one, two, three = map(np.float32, (1, 2, 3))
-  native = outcomes(a=('passed', one), b=('passed', one), c=('failed', one), d=('passed', one))
-  engine = outcomes(a=('passed', one), b=('failed', one), c=('failed', two), d=('passed', two))
-  assert [name for name, _ in tff_suite.differences(native, engine, {})] == ['b', 'd']
-  again = outcomes(d=('passed', three))  # It is random.
-  assert [name for name, _ in tff_suite.differences(native, engine, again)] == ['b']
-  del engine['a']
-  assert [name for name, _ in tff_suite.differences(native, engine, again)] == ['a', 'b']

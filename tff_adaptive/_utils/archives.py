@@ -12,8 +12,7 @@ def read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray[Any, Any]:
   NumPy reserves the memory that the array's header declares, but fills no more than there is data.
 
   Raises:
-    ValueError: If the entry is not an array, contains Python objects, or is longer or shorter than
-      its header says.
+    ValueError: If the entry is not an array, has Python objects, or another length than it says.
     Exception: Any error that zipfile, zlib and NumPy raise for damaged bytes.
   """
   with archive.open(name) as stream:

@@ -83,6 +83,7 @@ def client_weight(client_weighting: Weighting, trained: local_training.Trained) 
   if callable(client_weighting):
     # No product: the metrics of a client without steps may give NaN, and 0 times NaN is NaN.
     weight = tf.cast(client_weighting(trained.metrics), tf.float32)
+    weight = tf.reshape(weight, tf.shape(trained.is_used))  # Keras's metrics give lists.
     return tf.where(trained.is_used > 0, weight, 0.0)
   return (
     trained.is_used * trained.num_examples if client_weighting == 'examples' else trained.is_used

@@ -177,7 +177,7 @@ class Batches:
     self._model = model
     self._data = data
     self._seed = seeds.scramble(seeds.fold(seeds.base(seed), round_number))
-    self.num_examples = tf.zeros([])  # It is known only after the steps.
+    self.num_examples = tf.constant(float('nan'))  # It is known only after the steps.
     self._last: list[tf.Tensor] = []  # The results of the last read of the data.
 
   def count_examples(self) -> tf.Tensor:

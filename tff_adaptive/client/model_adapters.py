@@ -200,7 +200,10 @@ class _VariableModel(LocalModel):
   """The `LocalModel` of a `VariableModel`, to whose variables each batch assigns the weights."""
 
   def __init__(self, model_fn: Callable[[], tff.learning.models.VariableModel]) -> None:
+    if tf.config.functions_run_eagerly():
+      raise ValueError('tf.config.run_functions_eagerly is on; a VariableModel needs it off')
     self._model_fn = model_fn
+    self._last: tuple[Any, ...] = ()
     with tf.Graph().as_default():
       model = model_fn()
       if not isinstance(model, tff.learning.models.VariableModel):
@@ -213,7 +216,9 @@ class _VariableModel(LocalModel):
     self._model: Any = None  # The `VariableModel` of the client at work, see `start`.
 
   def initial_weights(self) -> tff.learning.models.ModelWeights:
-    return tff.learning.models.ModelWeights.from_model(self._model_fn())
+    weights = tff.learning.models.ModelWeights.from_model(self._model_fn())
+    # Tuples, as after a round: TFF's managers compare the structures of states.
+    return type(weights)(tuple(weights.trainable), tuple(weights.non_trainable))
 
   def start(self, group_size: int | None = None) -> Any:
     self._model = self._model_fn()
@@ -240,7 +245,11 @@ class _VariableModel(LocalModel):
         step.factor,
       )[0]
 
-    return assign_and_differentiate(), metrics
+    graph = tf.compat.v1.get_default_graph()  # In a step gradients are taken one after another.
+    with tf.control_dependencies([t for t in self._last if getattr(t, 'graph', None) is graph]):
+      found = assign_and_differentiate()
+    self._last = found[-1:]
+    return found, metrics
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
     with tf.control_dependencies([is_used]):  # Else the variables might be read before training.

@@ -30,7 +30,7 @@ class ClientRound(NamedTuple):
     broadcast: The values that the server sent besides the weights (see `Correction.broadcast`).
     t: Number of the round, float32, counted from 1.
     eta_l: The client learning rate of this round, float32.
-    num_examples: n_i, float32. Without `Batching` it is 0 until the local steps are done.
+    num_examples: n_i, float32. Without `Batching` it is NaN until the local steps are done.
     full_gradient: A function () -> the mean gradient over the client's examples at `theta_0`.
     mean_steps: `Batching.local_steps`, the mean number of local steps in a round, or None.
     exchanged: The cohort's mean of the results of `Correction.exchange`; () if there are none.

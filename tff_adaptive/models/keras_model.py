@@ -292,17 +292,21 @@ def _build_seeded(build_fn: Callable[[], tf.keras.Model], seed: int) -> tf.keras
       'Keras model anew'
     )
   draws = np.random.default_rng([seed, 29])
+  made: list[tf.Variable] = []
 
   def create(create_next: Callable, **arguments: Any) -> tf.Variable:
     arguments['initial_value'] = _seeded(
       arguments.get('initial_value'), int(draws.integers(2**31 - 1)), arguments.get('name')
     )
-    return create_next(**arguments)
+    made.append(create_next(**arguments))
+    return made[-1]
 
   with tf.variable_creator_scope(create):
     model = build_fn()
   if not isinstance(model, tf.keras.Model):
     raise TypeError(f'build_fn returned {type(model).__name__}, not a tf.keras.Model')
+  if not made and model.built and model.weights:
+    raise ValueError('build_fn returned a model that existed before: make it in the function')
   return model
 
 

@@ -86,8 +86,7 @@ class Arrivals(rounds.RoundPlan):
   Attributes:
     staleness: int64 [B], the staleness tau of each client; see `Buffered`.
     factors: float32 [B], the factor s(tau) of each client's update.
-    slots: int64 [B], the slot of `training.older` with the model that each client began with; -1
-      for the present model.
+    slots: int64 [B], the slot of `training.older` with each client's model; -1 for the present one.
     store: The slot that stores the present model after the step; -1 if no client trains from it.
     staleness_dropped: The largest tau of the updates that `max_staleness` dropped; 0 without any.
     under_way: Number of clients that are still training.

@@ -35,8 +35,7 @@ def read_profiles(path: str) -> dict[str, dict[str, float]]:
       ignored.
 
   Raises:
-    ValueError: If the file cannot be read; the error names the line. `Speed` and the availabilities
-      check the values.
+    ValueError: If the file cannot be read, with the line. `Speed` and `Availability` check values.
   """
   found: dict[str, dict[str, float]] = {}
   for client, row in _rows(path, ('client',), PROFILE_COLUMNS):

@@ -78,8 +78,7 @@ def build(
     rows: Names of settings. 'algorithm', 'correction' and 'server_optimizer' give the names in
       papers, and 'participation' the share of the clients in a round.
     columns: The name of a setting, as in `rows`. Each of its values has a column.
-    metric: A column of metrics.csv, or 'test_accuracy'. The default is the task's metric on
-      validation data.
+    metric: A column of metrics.csv, or 'test_accuracy'. Default: the task's metric in validation.
     title: The title of the table.
 
   Raises:

@@ -26,8 +26,7 @@ class Group:
 
   Attributes:
     clients: An object with `client_ids`, and `load(client_id)` for the examples to evaluate on.
-    fine_tuned_on: An object with the same clients and the examples to fine-tune on. None for no
-      fine-tuning.
+    fine_tuned_on: The same clients with the examples to fine-tune on; None for no fine-tuning.
     max_examples: A client is evaluated on at most this many of its first examples; None means all.
     max_tuning_examples: The same limit for a client's examples in `fine_tuned_on`.
   """

@@ -37,8 +37,7 @@ class TrainingResult:
   Attributes:
     state: The server state after `round_number` rounds.
     round_number: The number of finished rounds.
-    is_complete: Whether the run has done all rounds, or has stopped at its target. False after
-      Ctrl-C or SIGTERM.
+    is_complete: Whether the run has done all rounds or reached its target; False after a signal.
     summary: The content of summary.json.
   """
 

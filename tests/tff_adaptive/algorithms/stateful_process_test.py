@@ -79,6 +79,24 @@ def test_the_servers_part_begins_at_the_weights_that_are_drawn(graph):
     np.testing.assert_array_equal(found, wanted)
 
 
+class Twice(corrections.Correction):
+  """Takes the gradients at two other points in each step."""
+
+  name = 'twice'
+
+  def gradient(self, client, theta, g):
+    far = client.gradient_at(tuple(3 * w for w in client.theta_0))
+    return tuple(a + b - c for a, b, c in zip(g, client.gradient_at(client.theta_0), far))
+
+
+def test_gradients_at_several_points_do_not_mix_their_weights(graph):
+  for_both = [
+    run(graph, build(Twice(), model, training=TRAINING), [0, 1, 2]).theta
+    for model in (small_problem.model(client_axis=False), small_problem.keras_model)
+  ]
+  np.testing.assert_allclose(*for_both, atol=1e-6)
+
+
 def test_hyperparameters_of_the_server_can_be_read_and_changed(graph):
   process = build(corrections.FedCM(), training=TRAINING, server_optimizer=SERVER)
 

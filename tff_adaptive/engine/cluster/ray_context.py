@@ -51,8 +51,7 @@ class RayContext(subrounds_lib.SubroundContext):
       subrounds: Number of parts into which a cohort is divided. The default is 4, or `workers` if
         that is larger. Results with the same number are equal to the bit, whatever the number of
         workers.
-      server: The engine of the server's part. The default is a `GraphContext`, on a CPU if the
-        workers have GPUs.
+      server: The server's engine; by default a `GraphContext`, on a CPU if the workers have GPUs.
       patience: Seconds after which a call is late, if it also takes ten times as long as recent
         calls. A late call is given to another worker too. If the cluster has no room for a worker,
         the context waits for `patience` seconds before it gives up.

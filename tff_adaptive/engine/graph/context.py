@@ -248,7 +248,7 @@ def without_placements(type_spec: tff.types.Type) -> tff.types.Type:
 
 
 def set_graph_context(**options: Any) -> None:
-  """Makes the graph engine the default context of TFF in this process, also for TFF's programs.
+  """Makes the graph engine TFF's default context in the calling thread, also for TFF's programs.
 
   Call it before TensorFlow's first operation. On a CPU, it then makes each operation use one thread
   if `parallel_clients` is at least the number of processors. This is up to twice as fast. A number
