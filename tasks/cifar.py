@@ -42,7 +42,8 @@ def load_cifar10(
   """Loads CIFAR-10, divided over clients by a Dirichlet distribution over the labels.
 
   Args:
-    data_dir: The folder with `cifar10.npz` or `cifar10_lossless.npz`; None uses TFDS.
+    data_dir: The folder with `cifar10.npz` or `cifar10_lossless.npz`; None uses TensorFlow
+      Datasets.
     seed: The seed of the partition.
     num_clients: Number of clients.
     alpha: Concentration of the Dirichlet distribution over the labels.
