@@ -9,20 +9,20 @@ import pytest
 
 from scripts import sweep
 
-ROOT = pathlib.Path(__file__).parents[2]
+SCRIPTS = ('founding_papers', 'fraction'), ('diloco', 'rates'), ('shakespeare', 'keras')
 
 
-@pytest.mark.parametrize('script, more', [('founding_papers', 'fraction'), ('diloco', 'rates')])
+@pytest.mark.parametrize('script, more', SCRIPTS)
 def test_the_settings_of_each_run_are_accepted(script, more, tmp_path, monkeypatch, capsys):
-  monkeypatch.chdir(ROOT)  # Flagfiles are named from there.
-  command = ['sh', f'research/experiments/{script}.sh', str(tmp_path)]
+  monkeypatch.chdir(pathlib.Path(__file__).parents[2])  # Flagfiles are named from there.
+  script = f'research/experiments/{script}.sh'
+  command = ['sh', '-ec', 'sh $0 $1; sh $0 $1 $2', script, tmp_path, more]  # All, and one by name.
   environment = {**os.environ, 'PY': 'echo', 'RUNS': str(tmp_path / 'runs')}
-  shown = ''.join(
-    subprocess.check_output([*command, *names], env=environment, text=True)
-    for names in ([], [more])  # What is made by default, and one by its name.
-  )
+  shown = subprocess.check_output(command, env=environment, text=True)
   shown = re.sub(r'(--grid=seed=\d+)[,\d]*', r'\1', shown)  # Any seed goes with the others.
   sweeps = [line.split()[1:] for line in shown.splitlines() if 'sweep.py' in line]
+  for run in re.findall(r'(--flagfile=\S* .*--seed=.*) --output_dir=\S*(.*)', shown):
+    sweeps.append(['--output_dir=out', '--grid=clip_norm=9', '--', *' '.join(run).split()])
   assert len(sweeps) > 9
   for arguments in sweeps:
     assert sweep.main(['sweep.py', '--dry_run', *arguments]) == 0, capsys.readouterr().err
