@@ -9,7 +9,7 @@ import pytest
 
 from scripts import sweep
 
-SCRIPTS = ('founding_papers', 'fraction'), ('diloco', 'rates'), ('shakespeare', 'keras')
+SCRIPTS = ('founding_papers', 'fraction'), ('diloco', 'rates'), ('text', 'keras')
 
 
 @pytest.mark.parametrize('script, more', SCRIPTS)

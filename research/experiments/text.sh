@@ -1,12 +1,12 @@
 #!/bin/sh
-# The paper's Shakespeare experiment, as the task is and with what may differ from the authors' code: trains what is
-# missing, and writes results/shakespeare_NAME.*.
+# The paper's experiments with text, with other weights of the clients and with what may differ in the authors' code:
+# trains what is missing, and writes results/shakespeare_NAME.* and results/stackoverflow_weights.*.
 #
-# usage: sh research/experiments/shakespeare.sh DIR [NAME ...]
+# usage: sh research/experiments/text.sh DIR [NAME ...]
 #
-# DIR holds shakespeare.sqlite. SEED is 1 by default. A run takes an hour of one core. The same command again goes on with
-# what is not complete.
-RUNS=${RUNS:-runs/shakespeare}
+# DIR holds shakespeare.sqlite and Stack Overflow's files. SEED is 1 by default. A run of Shakespeare takes an hour of one
+# core. The same command again goes on with what is not complete.
+RUNS=${RUNS:-runs/text}
 SEED=${SEED:-1}
 . "$(dirname "$0")/sweeps.sh"
 ALL='fed_adagrad fed_adam fed_yogi fed_avgm fed_avg'
@@ -24,6 +24,15 @@ authors_cohorts() {
   TRAIN=train_with_their_cohorts
   compare authors_cohorts fed_avgm
   TRAIN=train
+}
+
+# A small part of Stack Overflow's task: few clients and rounds.
+stackoverflow_weights() {
+  sweep stackoverflow_weights --grid=client_weighting=tokens,uniform --grid=algorithm=fed_avgm,fed_avg -- \
+    --task=stackoverflow_nwp --task_option=lstm=compiled --clients_per_round=10 --rounds=300 \
+    --rounds_per_evaluation=20 --seed="$SEED" --data_dir="$DIR"
+  report stackoverflow_weights stackoverflow_weights --form=crossed --rows=client_weighting --columns=algorithm \
+    --window=100 --formats=md --title='Accuracy by the weights of the clients'
 }
 
 compare() { # NAME ALGORITHMS FLAGS
@@ -57,6 +66,6 @@ sys.exit(train.main(['train.py', *sys.argv[1:]]))
 END
 }
 
-for name in ${*:-uniform examples cap_64 keras authors_cohorts}; do
+for name in ${*:-uniform examples cap_64 keras authors_cohorts stackoverflow_weights}; do
   $name
 done
