@@ -37,7 +37,7 @@ if command -v flock >/dev/null 2>&1; then
   flock 9
 fi
 
-made_from="$(pwd) $(cat requirements.lock setup.py pyproject.toml | cksum)"
+made_from="$(pwd) $(cat requirements.lock setup.py pyproject.toml tff_adaptive/_version.py | cksum)"
 if [ ! -e .venv/installing ] && [ "$(cat .venv/installed 2>/dev/null)" = "$made_from" ] &&
   .venv/bin/python -c '' 2>/dev/null; then
   install_cuda

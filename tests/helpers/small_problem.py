@@ -130,10 +130,7 @@ _OF_TRAINING = {field.name for field in dataclasses.fields(ClientTraining)}
 
 @functools.cache
 def process(name, rate=0.2, build_model=model, **options):
-  """Returns an algorithm on this problem, built once for all tests.
-
-  `options` are fields of `ClientTraining` (batches of 4 by default) and the builder's arguments.
-  """
+  """Returns an algorithm, built once; `options`: `ClientTraining`'s fields, and the builder's."""
   training = {'batching': Batching(4)}
   training.update((key, options.pop(key)) for key in _OF_TRAINING & set(options))
   if name in ('scaffold', 'scaffold_m', 'fed_dyn'):

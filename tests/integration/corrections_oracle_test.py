@@ -1,7 +1,4 @@
-"""Perceptrons alone and in groups of clients, and what is said of the rounds, against the oracle.
-
-Every method follows the oracle in tests/research/vectors_test.py, with models of one layer.
-"""
+"""Perceptrons, and what is said of the rounds, against the oracle; vectors_test has all methods."""
 
 import numpy as np
 import pytest

@@ -109,9 +109,8 @@ def test_the_jobs_command_is_one_that_the_trainer_takes():
   pytest.importorskip('ray')
   settings = resolve.resolve(flags.parse([script, *arguments]))
   assert settings.runtime.ray == 'auto'
-  assert (
-    settings.output.rounds_per_checkpoint <= 10
-  )  # The pod may end at any time, and nothing is saved.
+  # The pod may end at any time, and nothing is saved.
+  assert settings.output.rounds_per_checkpoint <= 10
   group = spec['rayClusterSpec']['workerGroupSpecs'][0]
   workers = group['replicas'] * int(group['rayStartParams']['num-cpus'])
   assert settings.runtime.subrounds >= workers / settings.runtime.cpus_per_worker

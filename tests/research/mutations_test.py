@@ -46,15 +46,6 @@ def test_each_mutant_makes_one_mistake_and_words_and_types_stay():
     assert len(differing) == 1
 
 
-def test_a_larger_sample_of_the_whole_product_holds_a_smaller_one():
-  names = [
-    {(path, mutant.name) for path, mutant in mutations.draw(['tff_adaptive/corrections'], n, 1)}
-    for n in (5, 20)
-  ]
-  assert len(names[0]) == 5
-  assert names[0] < names[1]
-
-
 def test_a_test_that_fails_without_a_mistake_kills_nothing(monkeypatch, tmp_path):
   file = 'tests/tff_adaptive/schedules_test.py'  # It cannot be collected.
   ends, texts = [('killed', 'a::b[1]'), ('survived', ''), ('killed', file), ('killed', file)], []
@@ -78,11 +69,3 @@ def test_a_test_that_fails_without_a_mistake_kills_nothing(monkeypatch, tmp_path
     *((two.source, tests), (source, (file,))),
   ]
   assert [entry['result'] for entry in record.results.values()] == ['killed']
-
-
-def test_a_modules_tests_are_near_it_or_of_what_uses_it():
-  found = mutations.tests_of(pathlib.Path('tff_adaptive/corrections/probe.py'))
-  users, beside = 'algorithms/registered_test.py', 'corrections/base_test.py'
-  assert found.index(f'tests/tff_adaptive/{users}') < found.index(f'tests/tff_adaptive/{beside}')
-  found = mutations.tests_of(pathlib.Path('scripts/cli/build.py'))
-  assert 'tests/scripts/cli/run_test.py' in found  # Of what imports it by `from . import build`.

@@ -150,10 +150,7 @@ def _process(name, cases, problem):
 
 
 def _data(client, problem, t, factor):
-  """A client's whole arrays; where rounds do not wait, with the model that it began with.
-
-  `factor` is what an element calls the factor of its update.
-  """
+  """A client's whole arrays; where rounds do not wait, with the model that it began with."""
   number, staleness = client['client'], client.get('staleness')
   more = {}
   if staleness is not None:

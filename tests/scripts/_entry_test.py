@@ -1,8 +1,6 @@
 """How commands start and end: Ctrl-C while one is still being imported, its name, its exit code."""
 
 import os
-import pathlib
-import re
 import signal
 import subprocess
 import sys
@@ -92,10 +90,3 @@ def test_ctrl_c_while_a_command_imports_tensorflow_ends_in_one_line(tmp_path):
     'train.py: interrupted; rounds that were done are saved.',
   ]
   assert not (tmp_path / 'run').exists()
-
-
-def test_pip_installs_these_names():
-  text = (pathlib.Path(_entry.__file__).parents[1] / 'setup.py').read_text(encoding='utf-8')
-  found = dict(re.findall(r"'(tff-adaptive-[\w-]+)=tff_adaptive_scripts\._entry:(\w+)'", text))
-  assert found == {name: module for module, name in _entry.NAMES.items()}
-  assert not hasattr(_entry, 'study')  # Nothing else is a command.

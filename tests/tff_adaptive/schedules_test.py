@@ -50,11 +50,7 @@ def test_numbers_and_tensors_follow_the_formula_and_rise_linearly_to_it(
     ('constant', {}, 'round_number must be at least 0, found -1: rounds count from 0.'),
     ('exp_decay', dict(factor=0.0), 'factor must be in (0, 1], found 0.0'),
     ('expdecay', {}, "unknown schedule 'expdecay'. Did you mean exp_decay?"),
-    (
-      'round_decay',
-      dict(factr=0.9),
-      "unknown option of round_decay 'factr'. Did you mean factor?",
-    ),
+    ('round_decay', dict(factr=0.9), "unknown option of round_decay 'factr'. Did you mean factor?"),
   ],
 )
 def test_a_bad_argument_is_refused(name, options, words):

@@ -128,12 +128,6 @@ def test_a_tensor_may_be_freed_twice_and_keeps_its_attributes():
   assert (int(plain), named.name_of_mine) == (1, 'one')
 
 
-def test_the_installed_tensorflow_is_built_for_these_libraries():
-  build = private_apis.installed_build()
-  assert build['is_cuda_build']
-  assert (build['cuda_version'], build['cudnn_version']) == ('11.8', '8')
-
-
 def test_random_numbers_are_found_anywhere_in_a_dataset():
   import tensorflow as tf
 

@@ -33,10 +33,7 @@ class OneModel(NamedTuple):
 
 
 class Process:
-  """Halves the weights each round; those to serve, if any, are twice them.
-
-  Models of two are with arrays that do not train, of the weights' shapes.
-  """
+  """Halves the weights each round; those to serve, if any, are twice them."""
 
   def __init__(self, kind):
     self._kind = kind
