@@ -31,7 +31,9 @@ def _server() -> str:
 
   # The process of pytest itself: the server ends with it.
   tests = os.getppid() if 'PYTEST_XDIST_WORKER' in os.environ else os.getpid()
-  folder = os.path.join(tempfile.gettempdir(), f'fresh-{os.getuid()}-{tests}')
+  with open(f'/proc/{tests}/stat') as stat:  # An older process may have had this number.
+    began = stat.read().rpartition(')')[2].split()[19]
+  folder = os.path.join(tempfile.gettempdir(), f'fresh-{os.getuid()}-{tests}-{began}')
   path = os.path.join(folder, 'socket')
   os.makedirs(folder, mode=0o700, exist_ok=True)
   with open(os.path.join(folder, 'lock'), 'w') as lock:
