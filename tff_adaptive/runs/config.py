@@ -183,7 +183,7 @@ def read(folder: str) -> dict[str, Any]:
     if config.get('format') != FORMAT:
       found = config.get('format')
       raise ValueError(
-        f'its format is {found!r}, this version reads {FORMAT}; for older ones use commit e20f8c7'
+        f'its format is {found!r}, this version reads {FORMAT}; use the version that wrote it'
       )
     for name, kind in _CONTENT.items():
       if not isinstance(config[name], kind):

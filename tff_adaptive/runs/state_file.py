@@ -313,8 +313,8 @@ class StateFile:
     name = settings.get('format', FORMAT)
     if name != FORMAT:
       raise StateError(
-        f'{self.path} has the format {name}, this version reads {FORMAT}; the last that reads'
-        ' earlier formats is commit e20f8c7. Start in a new folder.'
+        f'{self.path} has the format {name}, this version reads {FORMAT}; use the version of'
+        ' tff-adaptive that wrote it, or start in a new folder.'
       )
     if sorted(found) != sorted(_TABLES) and found:
       raise StateError(

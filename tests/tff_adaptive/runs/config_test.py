@@ -98,7 +98,7 @@ def _changed(**changes):
     ('[]', 'its format is None'),
     ('[' * 100_000, 'recursion'),
     (_changed(format=2), 'its format is 2, this version reads 1'),
-    ('{"settings": {"rounds": 4}}', 'its format is None, .* e20f8c7'),
+    ('{"settings": {"rounds": 4}}', 'its format is None, .* that wrote it'),
     (_changed(settings=1), 'its settings is 1'),
     (_changed(settings={}), "it has no 'rounds'"),
     (_changed(settings={'rounds': '4'}), "its rounds are '4'"),
