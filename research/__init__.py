@@ -1,4 +1,1 @@
-"""What measures and attacks the product: benchmarks, peers, the papers' experiments, fault tools.
-
-Nothing here is installed. Commands run from the root of the repository, `python -m research.NAME`.
-"""
+"""Benchmarks, peers, experiments and fault tools: `python -m research.NAME`. Not installed."""

@@ -120,24 +120,28 @@ PROBLEMS: Mapping[str, Problem] = {
 }
 _SGD = ('server_learning_rate=0.1,3,log',)
 _ADAPTIVE = ('server_learning_rate=0.001,1,log', 'tau=0.00001,0.1,log')
+_MU, _RHO, _ALPHA = ('mu=0.001,1,log',), ('sam_rho=0.01,0.5,log',), ('alpha=0.05,1,log',)
 # What is drawn besides the client rate; FedAda2's is Adagrad's. A server rate of 1 is the paper's.
-METHODS: Mapping[str, Sequence[str]] = {
-  'fed_avg': _SGD,
-  'fed_avgm': _SGD,
-  'fed_adagrad': _ADAPTIVE,
-  'fed_adam': _ADAPTIVE,
-  'fed_yogi': _ADAPTIVE,
-  'fed_prox': ('mu=0.001,1,log',),
-  'scaffold': _SGD,
-  'fed_dyn': ('mu=0.001,1,log',),
-  'ada_best': ('mu=0.001,1,log', 'beta=0.2,0.98'),
-  'fed_nova': _SGD,
-  'fed_cm': ('alpha=0.05,1,log',),
+USUAL: Mapping[str, Sequence[str]] = {
+  **dict.fromkeys(('fed_avg', 'fed_avgm', 'scaffold', 'fed_nova'), _SGD),
+  **dict.fromkeys(('fed_adagrad', 'fed_adam', 'fed_yogi'), _ADAPTIVE),
+  **dict.fromkeys(('fed_prox', 'fed_dyn'), _MU),
+  'ada_best': (*_MU, 'beta=0.2,0.98'),
+  'fed_cm': _ALPHA,
   'fed_exp': ('eps=0.0001,0.1,log',),
   'mime_lite': (),
-  'fed_sam': ('sam_rho=0.01,0.5,log',),
+  'fed_sam': _RHO,
   'delta_sgd': ('gamma=0.5,8,log', 'growth=0.01,1,log'),
   'fed_ada2': ('client_learning_rate=0.0003,0.1,log', 'server_learning_rate=0.001,1,log'),
+}
+METHODS: Mapping[str, Sequence[str]] = {
+  **USUAL,  # The others are compared if they are named.
+  'scaffold_m': _SGD,
+  'mime': (),
+  'fed_gamma': (*_SGD, *_RHO),
+  'mo_fed_sam': (*_ALPHA, *_RHO),
+  'fed_speed': (*_MU, *_RHO),
+  **dict.fromkeys(('diloco', 'fed_lalr'), ('client_learning_rate=0.0003,0.1,log', *_SGD)),
 }
 SERVERS = ('synchronous', 'buffered')
 _BUFFERED = ['fed_avg', 'fed_yogi', 'scaffold', 'fed_dyn', 'ada_best']
@@ -147,7 +151,7 @@ _CELL = ['problem', 'method']
 Task = Callable[[worker.Train], None]
 
 _FLAGS = frame.flags('which_optimizer')
-_lists = (('problems', list(PROBLEMS)[:-1]), ('methods', list(METHODS)), ('buffered', _BUFFERED))
+_lists = (('problems', list(PROBLEMS)[:-1]), ('methods', list(USUAL)), ('buffered', _BUFFERED))
 for _name, _default in _lists:
   absl_flags.DEFINE_list(_name, _default, 'Which.', flag_values=_FLAGS)
 absl_flags.DEFINE_integer('trials', 12, 'Of a search.', lower_bound=2, flag_values=_FLAGS)
@@ -209,8 +213,7 @@ def study(problem: str, method: str) -> Any:
   """The search of a cell."""
   from scripts.cli import plan as plan_lib, study as study_lib
 
-  column = PROBLEMS[problem].column
-  plan = plan_lib.Plan(search='tpe', trials=_FLAGS.trials, metric=column)
+  plan = plan_lib.Plan(search='tpe', trials=_FLAGS.trials, metric=PROBLEMS[problem].column)
   return study_lib.Study(_folder('tuning', problem, method), space(problem, method), plan)
 
 
