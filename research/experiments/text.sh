@@ -13,7 +13,7 @@ ALL='fed_adagrad fed_adam fed_yogi fed_avgm fed_avg'
 
 # The clients' weights in the mean.
 uniform() { compare uniform "$ALL" --client_weighting=uniform; }
-examples() { compare examples 'fed_adagrad fed_avgm fed_avg' --client_weighting=examples; }
+examples() { compare examples 'fed_adagrad fed_avg' --client_weighting=examples; }
 cap_64() { compare cap_64 'fed_adagrad fed_avg' --max_examples_per_client=64; }
 
 # Adam and Yogi as Keras has them: v begins at 0 and its bias is corrected.
