@@ -54,8 +54,7 @@ _FLAGS = flags.define(flags.of_group(_Export))
 @command.entry('export.py')
 def main(arguments: Sequence[str]) -> int:
   """Runs the command. Returns 0 for success, 1 for a failure and 2 for bad input."""
-  rest = command.parse(_FLAGS, __doc__, arguments)
-  if rest is None:
+  if (rest := command.parse(_FLAGS, __doc__, arguments)) is None:
     return command.DONE
   if len(rest) != 1:
     raise ValueError(f'give the folder of one run, found {len(rest)}: export.py RUN --format=keras')

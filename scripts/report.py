@@ -89,7 +89,8 @@ class _Report(fields.Group):
   )
   columns: str | None = fields.flag(
     'The setting of the columns of --form=crossed, such as algorithm, tau or beta. For'
-    f' --form=comparison columns of its table, of {",".join(tables.COLUMNS)}; default: all.',
+    f' --form=comparison columns of its table, of {",".join(tables.COLUMNS)}; by default all but'
+    ' the last two.',
     needs=f'{_COMPARISON} or crossed',
   )
   clients: str = fields.flag(
@@ -129,8 +130,7 @@ _FLAGS = flags.define(flags.of_group(_Report))
 @command.entry('report.py')
 def main(arguments: Sequence[str]) -> int:
   """Runs the command. Returns 0 for success, 1 for a failure and 2 for bad input."""
-  folders = command.parse(_FLAGS, __doc__, arguments)
-  if folders is None:
+  if (folders := command.parse(_FLAGS, __doc__, arguments)) is None:
     return command.DONE
   if not folders:
     raise ValueError("give at least one run's folder.")

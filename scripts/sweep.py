@@ -62,8 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     raise ValueError('--output_dir is missing.')
   axes: dict[str, Any] = search_space.read(plan.grid, plan.range)
   _check_fixed(fixed, [*axes])
-  given = flags.parse(['train.py', *fixed])
-  if given is None:
+  if (given := flags.parse(['train.py', *fixed])) is None:
     raise ValueError("--help belongs before ' -- '; for train.py's: scripts/train.py --help.")
   _check_flags(plan, [*axes])
   # In a grid without pruning each run is a trial, because no runs are compared before the end.

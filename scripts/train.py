@@ -19,8 +19,7 @@ def main(arguments: Sequence[str]) -> int:
   The code is 0 if all rounds are done, 1 if the run failed or the model diverged, 2 for bad input,
   and 128 + the signal's number if a signal ended the run.
   """
-  given = flags.parse(arguments, help_text.text)
-  if given is None:
+  if (given := flags.parse(arguments, help_text.text)) is None:
     return command.DONE
   settings = resolve.resolve(given)
   outcome = run.run(settings, arguments)

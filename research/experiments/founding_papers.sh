@@ -74,6 +74,13 @@ epochs() {
     --formats=md --title='Local epochs and a decreasing client rate'
 }
 
+# "AdaBest", theorem 3.1 and table C.2: the cosine of h and g-bar, and the states of server and clients.
+storage() {
+  sweep storage --grid=seed=0,1,2 --grid=algorithm=scaffold,scaffold_m,fed_dyn,ada_best,fed_cm -- $AdaBest
+  report storage founding_storage --metric=h_cosine --columns=mean,server_mb,client_mb --formats=md \
+    --title="The estimate h: its cosine with the pseudo-gradient, and what is stored"
+}
+
 # "Communication-Efficient Learning", table 1: the share C of the clients, MNIST's 2NN.
 fraction() {
   sweep fraction --grid=clients_per_round=1,10,20,50,100 --grid=task_option=split=iid,split=shards -- --task=mnist_2nn \
@@ -83,6 +90,6 @@ fraction() {
     --title='Rounds to 97 % by the clients of a round, of 100'
 }
 
-for name in ${*:-balance overfitting mu beta clip epochs fraction}; do
+for name in ${*:-balance overfitting mu beta clip epochs fraction storage}; do
   $name
 done

@@ -29,10 +29,10 @@ authors_cohorts() {
 # A small part of Stack Overflow's task: few clients and rounds.
 stackoverflow_weights() {
   sweep stackoverflow_weights --grid=client_weighting=tokens,uniform --grid=algorithm=fed_avgm,fed_avg -- \
-    --task=stackoverflow_nwp --task_option=lstm=compiled --clients_per_round=10 --rounds=300 \
-    --rounds_per_evaluation=20 --seed="$SEED" --data_dir="$DIR"
+    --task=stackoverflow_nwp --task_option=lstm=compiled --clients_per_round=10 --rounds=60 \
+    --rounds_per_evaluation=10 --seed="$SEED" --data_dir="$DIR"
   report stackoverflow_weights stackoverflow_weights --form=crossed --rows=client_weighting --columns=algorithm \
-    --window=100 --formats=md --title='Accuracy by the weights of the clients'
+    --window=20 --formats=md --title='Accuracy by the weights of the clients'
 }
 
 compare() { # NAME ALGORITHMS FLAGS

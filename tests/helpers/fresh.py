@@ -87,8 +87,7 @@ def _serve(path: str, tests: int) -> tuple[dict, list[int]]:
       listener.close()
       connection.setblocking(True)
       message, streams, _, _ = socket.recv_fds(connection, 1 << 20, 3)
-      process = os.fork()
-      if not process:
+      if not (process := os.fork()):
         connection.close()
         return json.loads(message), streams
       for stream in streams:

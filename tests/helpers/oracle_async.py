@@ -44,8 +44,7 @@ class FedBuff:
     buffer = []
     while self.version < rounds:
       now, _, i, version, w, c = heapq.heappop(self.events)
-      tau = self.version - version
-      if tau > self.most:
+      if (tau := self.version - version) > self.most:
         self.begin(i, now)
         continue
       buffer.append((i, tau, *self.trained(i, w, c, version + 1)))

@@ -139,8 +139,7 @@ def build(steps, with_clients):
   def composed(arguments):
     values = list(arguments)
     for step in steps:
-      added = apply_step(step, values)
-      if added is not None:
+      if (added := apply_step(step, values)) is not None:
         values.append(added)
     results = [v for v in values if with_clients or not at_clients(v)][-4:]
     return tuple(results)

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from tff_adaptive.reports import figures, report, scores
 from tff_adaptive.runs import names, run as run_lib, summary as summary_lib
 
-# The columns of `comparison_table`.
-COLUMNS = ('runs', 'rounds', 'mean', 'last', 'reached', 'seconds')
+# The columns of `comparison_table`; the last two are shown only if they are asked for.
+COLUMNS = ('runs', 'rounds', 'mean', 'last', 'reached', 'seconds', 'server_mb', 'client_mb')
 
 
 def comparison(
@@ -63,7 +63,7 @@ def comparison_table(
     groups: Runs by label, with values after round 0. Those of a label differ only in their seed.
     column: The column of metrics.csv to compare by.
     target: If given, the rounds that each metric needs to reach this value are reported too.
-    columns: The names in `COLUMNS` to show, in this order. The default is all.
+    columns: The names in `COLUMNS` to show, in this order. The default is all but the last two.
 
   Returns:
     A table with the numbers of runs and rounds, the mean over the evaluations in the last rounds
@@ -75,9 +75,8 @@ def comparison_table(
   """
   for chosen in columns:
     if chosen not in COLUMNS or (chosen == 'reached' and target is None):
-      known = ', '.join(COLUMNS)
       raise ValueError(
-        f'{chosen!r:.80} cannot be shown: give some of {known}; reached needs a target.'
+        f'{chosen!r:.80} is no column: give some of {", ".join(COLUMNS)}; reached needs a target.'
       )
   summaries = {label: [run.summary() for run in runs] for label, runs in groups.items()}
   all_runs = [run for members in groups.values() for run in members]
@@ -104,6 +103,9 @@ def comparison_table(
     }
     if target is not None:
       row['reached'] = _reached(members, column, target)
+    for size in {'server_mb', 'client_mb'} & {*columns}:
+      sizes = [summary_lib.read(run.folder)['state_megabytes'] for run in members]
+      row[size] = report.spread([found[size.removesuffix('_mb')] for found in sizes])
     rows.append(row)
   name = names.metric(column)
   headings = {
@@ -111,8 +113,10 @@ def comparison_table(
     'last': f'{name}, last',
     'reached': '' if target is None else f'rounds to {target:g}',
     'seconds': 's a round',
+    'server_mb': "MB of the server's state",
+    'client_mb': "MB of a client's state",
   }
-  shown = columns or [c for c in COLUMNS if c != 'reached' or target is not None]
+  shown = columns or [c for c in COLUMNS[:-2] if c != 'reached' or target is not None]
   heading = ['', *(headings.get(c, c) for c in shown)]
   cells = [[row[c] for c in ('label', *shown)] for row in rows]
   return report.Table(heading, cells, note=scores.note({}, all_runs, column))

@@ -180,8 +180,7 @@ def read(folder: str) -> dict[str, Any]:
   path = os.path.join(folder, FILE)
   with reading(path), open(path, encoding='utf-8') as file:
     config = dict(json.load(file))
-    if config.get('format') != FORMAT:
-      found = config.get('format')
+    if (found := config.get('format')) != FORMAT:
       raise ValueError(
         f'its format is {found!r}, this version reads {FORMAT}; use the version that wrote it'
       )

@@ -310,8 +310,7 @@ class StateFile:
     settings = {}
     if _SETTINGS in found:
       settings = dict(self._file.execute('SELECT key, value FROM run').fetchall())
-    name = settings.get('format', FORMAT)
-    if name != FORMAT:
+    if (name := settings.get('format', FORMAT)) != FORMAT:
       raise StateError(
         f'{self.path} has the format {name}, this version reads {FORMAT}; use the version of'
         ' tff-adaptive that wrote it, or start in a new folder.'

@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers import run_folders
 from tff_adaptive.reports import tables
-from tff_adaptive.runs import run as run_lib
+from tff_adaptive.runs import run as run_lib, summary
 
 COLUMN = 'validation_accuracy'
 
@@ -72,10 +72,13 @@ def test_rows_hold_means_deviations_and_rounds_to_a_target(tmp_path):
 
 def test_columns_are_chosen_and_the_title_is_the_tables_caption(tmp_path):
   groups = {'a': _seeds(tmp_path, [[0.0, 0.4, 0.8], [0.0, 0.6, 0.6]])}
-  columns = ['last', 'reached', 'runs']
+  for run in groups['a']:
+    summary.write(run.folder, {**run.summary(), 'state_megabytes': {'server': 2.0, 'client': 0.5}})
+  columns = ['last', 'reached', 'runs', 'server_mb', 'client_mb']
   made = tables.comparison(groups, [COLUMN], target=0.6, title='Digits', columns=columns)
-  assert made.tables[0].heading == ['', 'validation accuracy, last', 'rounds to 0.6', 'runs']
-  assert made.tables[0].rows == [['a', '0.7000 ± 0.1414', '3 ± 1', '2']]
+  assert made.tables[0].heading[:4] == ['', 'validation accuracy, last', 'rounds to 0.6', 'runs']
+  sizes = '2.0000 ± 0.0000', '0.5000 ± 0.0000'
+  assert made.tables[0].rows == [['a', '0.7000 ± 0.1414', '3 ± 1', '2', *sizes]]
   assert '\\caption{Digits.}' in made.tables[0].latex()
   options = {'title': 'Digits', 'levels': {'paper': 0.9}, 'log_scale': ['megabytes_up']}
   made = tables.comparison(groups, [COLUMN, 'megabytes_up'], axis='seconds', **options)
