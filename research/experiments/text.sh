@@ -16,7 +16,7 @@ uniform() { compare uniform "$ALL" --client_weighting=uniform; }
 examples() { compare examples 'fed_adagrad fed_avg' --client_weighting=examples; }
 cap_64() { compare cap_64 'fed_adagrad fed_avg' --max_examples_per_client=64; }
 
-# Adam and Yogi as Keras has them: v begins at 0 and its bias is corrected.
+# Adam as Keras has it, and Yogi likewise: v begins at 0 and its bias is corrected.
 keras() { compare keras 'fed_adam fed_yogi' --beta2=0.999 --bias_correction --initial_v=0; }
 
 # The clients that the authors' code draws in each round, by TFF's sampler and its default seed.
