@@ -302,8 +302,7 @@ def main(argv: list[str] | None = None) -> int:
   parser.add_argument('--seconds', type=float, default=1200, help='the time limit of a file')
   given = parser.parse_args(argv)
   source, work = given.source.resolve(), given.work.resolve()
-  names = programs(source, given.only)
-  if not names:
+  if not (names := programs(source, given.only)):
     parser.error(f'--source={given.source} has no tests of TFF programs that --only names')
   wheel = pathlib.Path(sysconfig.get_path('purelib'), 'tensorflow_federated')
   make_overlay(source, wheel, work / 'overlay')

@@ -24,7 +24,7 @@ from tests.helpers import (
 )
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / 'vectors'
-VERSION = '1.0'
+VERSION = '1.1'
 ROUNDS, EPOCHS, BATCH_SIZE = 10, 2, 4
 TOLERANCE = 1e-11  # Relative to the largest entry of a list: other processors sum in other orders.
 
@@ -148,6 +148,7 @@ LOGISTIC = [
   case('mime_lite', 'examples', ADAGRAD, name='mime_lite-adagrad', server='sgdm'),
   case('mime', 'uniform', ADAM, name='mime-adam'),
 ]
+LOGISTIC += [c for c in LEAST_SQUARES if c['algorithm'] not in {d['algorithm'] for d in LOGISTIC}]
 ASYNCHRONOUS = [
   case('fed_buff', 'uniform', {'buffer_size': 2, 'a': 0.5}, server='yogi'),
   case('fed_async', 'uniform', {'a': 2.0, 'b': 1.0}, server_values={'rate': 0.6}),

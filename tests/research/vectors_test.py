@@ -1,4 +1,4 @@
-"""This project against vectors/: every algorithm in the graph engine, some in TFF's native context.
+"""This project against vectors/: every case in the graph engine, and some in TFF's native context.
 
 `make vectors` sets ALL_VECTORS: every case in both.
 """
@@ -44,8 +44,6 @@ def _groups():
   """Lists of cases: those that share a process, by file and weighting, and each of the others."""
   found = collections.defaultdict(list)
   for name, case in CASES:
-    if not ALL and name == 'logistic' and case['name'] == case['algorithm']:
-      continue  # Least squares has this algorithm too.
     own = 'optimizers' if _is_plain(name, case) else case['name']
     found[name, own, case['client_weighting']].append(case)
   return found
