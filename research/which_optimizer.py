@@ -370,8 +370,8 @@ _INTRODUCTION = frame.paragraph("""
   Means ± sample standard deviations over the seeds; accuracy, concordance index on BRCA. A method
   with a run that diverged has the last rank. Each method had the same number of trials to find its
   rates (and mu, beta, tau, ... where it has them), judged by clients or examples that do not train.
-  SCAFFOLD, FedDyn and AdaBest are evaluated at the mean of the client models, FedExP at that of
-  the last two global models, the others at the global model.
+  SCAFFOLD, FedDyn, AdaBest and their variants are evaluated at the mean of the client models,
+  FedExP at that of the last two global models, the others at the global model.
 """)
 
 
