@@ -61,7 +61,7 @@ gpu-check: env-gpu  ## Hold a GPU's results, speed and memory against the CPU's.
 
 vectors: env  ## Make the vectors of vectors/ anew, compare, and hold both engines against all of them.
 	@$(PY) -m research.vectors
-	ALL_VECTORS=1 $(PY) -m pytest -q tests/research/vectors_test.py
+	@$(PY) -m pytest -q tests/research/vectors_test.py
 
 clean:  ## Remove caches and build output; 'rm -rf .venv' removes the environment too.
 	rm -rf build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,11 +1,11 @@
 #!/bin/sh
 # The paper's experiments with text, with other weights of the clients and with what may differ in the authors' code:
-# trains what is missing, and writes results/shakespeare_NAME.* and results/stackoverflow_weights.*.
+# trains what is missing, and writes results/shakespeare_NAME.* and results/stackoverflow_weights.md.
 #
 # usage: sh research/experiments/text.sh DIR [NAME ...]
 #
-# DIR holds shakespeare.sqlite and Stack Overflow's files. SEED is 1 by default. A run of Shakespeare takes an hour of one
-# core. The same command again goes on with what is not complete.
+# DIR holds shakespeare.sqlite and Stack Overflow's files. SEED is 1 by default; give each seed another RUNS, and rename what
+# it writes. A run of Shakespeare takes an hour of one core. The same command continues runs that are not complete.
 RUNS=${RUNS:-runs/text}
 SEED=${SEED:-1}
 . "$(dirname "$0")/sweeps.sh"
@@ -26,7 +26,7 @@ authors_cohorts() {
   TRAIN=train
 }
 
-# A small part of Stack Overflow's task: few clients and rounds.
+# A short run: few clients and rounds. The committed table is of three smaller Stack Exchange sites in Stack Overflow's format.
 stackoverflow_weights() {
   sweep stackoverflow_weights --grid=client_weighting=tokens,uniform --grid=algorithm=fed_avgm,fed_avg -- \
     --task=stackoverflow_nwp --task_option=lstm=compiled --clients_per_round=10 --rounds=60 \

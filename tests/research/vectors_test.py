@@ -1,11 +1,7 @@
-"""This project against vectors/: every case in the graph engine, and some in TFF's native context.
-
-`make vectors` sets ALL_VECTORS: every case in both.
-"""
+"""This project against vectors/: every case in the graph engine and in TFF's native context."""
 
 import collections
 import json
-import os
 
 import jsonschema
 import numpy as np
@@ -23,12 +19,6 @@ FILES = {
 }
 SCHEMA = FILES.pop('schema')
 CASES = [(name, case) for name, file in FILES.items() for case in file['cases']]
-ALL = 'ALL_VECTORS' in os.environ
-IN_NATIVE = [
-  (name, case)
-  for name, case in CASES
-  if ALL or (name != 'logistic' and case['name'] in ('scaffold', 'mime', 'fed_buff'))
-]
 TOLERANCE = 1e-5  # Relative to the largest entry; this project computes in float32.
 
 
@@ -238,7 +228,7 @@ def test_the_graph_engine_computes_the_vectors(group):
 
 
 @pytest.mark.parametrize(
-  'name, case', IN_NATIVE, ids=[f'{name}-{case["name"]}' for name, case in IN_NATIVE]
+  'name, case', CASES, ids=[f'{name}-{case["name"]}' for name, case in CASES]
 )
 def test_the_native_context_computes_them(native, name, case):
   engines.run(native, _compare, name, [case])

@@ -85,7 +85,8 @@ def build(
     shares = np.arange(1, len(ordered) + 1) / len(ordered)
     text = text if is_diverged else label
     if len(ordered):
-      drawn.append(figures.Curve(text, text, shares, ordered, shares, np.zeros_like(shares)))
+      x, y = np.repeat(ordered, 2), np.repeat([0.0, *shares], 2)[1:-1]  # Steps, from 0.
+      drawn.append(figures.Curve(text, text, y, x, y, np.zeros_like(y)))
     data += [[text, *point] for point in zip(ordered, shares)]
   table = report.Table(
     ['', *(name.replace('_', ' ') for name in _SHOWN)],

@@ -46,7 +46,9 @@ def test_it_is_of_the_last_evaluation_of_each_run_up_to_its_last_row(tmp_path):
   assert lines[0] == 'label,value,share_of_clients'
   assert lines[1:5] == ['FedAvg,0.2,0.25', 'FedAvg,0.4,0.5', 'FedAvg,0.4,0.75', 'FedAvg,0.6,1']
   (axes,) = made.figure.axes
-  assert [list(line.get_xdata()) for line in axes.lines] == [[0.2, 0.4, 0.4, 0.6], [0.7, 0.9]]
+  xs = [0.2, 0.2, 0.4, 0.4, 0.4, 0.4, 0.6, 0.6], [0.7, 0.7, 0.9, 0.9]  # Two points for each step.
+  assert [list(line.get_xdata()) for line in axes.lines] == [*xs]
+  assert list(axes.lines[1].get_ydata()) == [0.0, 0.5, 0.5, 1.0]
   assert (axes.get_xlabel(), table.title) == ('accuracy', 'accuracy over clients (unseen)')
 
 
