@@ -186,8 +186,7 @@ def _validation_arrays(
   if classes is None:
     return held_x, held_y.astype(np.float32 if y.dtype.kind == 'f' else np.int32)
   positions = {label: i for i, label in enumerate(classes)}
-  unknown = [label for label in held_y.tolist() if label not in positions]
-  if unknown:
+  if unknown := [label for label in held_y.tolist() if label not in positions]:
     raise errors.DataError(f'the y of validation has {unknown[0]!r}, a class that training has not')
   return held_x, np.asarray([positions[label] for label in held_y.tolist()], np.int32)
 

@@ -92,8 +92,7 @@ def from_image_folder(
     raise errors.DataError(f'channels is {channels!r:.80}; it must be 1 (grey) or 3 (colours)')
   folder = os.path.expanduser(folder)
   paths = glob.glob(os.path.join(glob.escape(folder), '*', '*', '*'))
-  found = sorted((path.split(os.sep)[-3:], path) for path in paths)
-  if not found:
+  if not (found := sorted((path.split(os.sep)[-3:], path) for path in paths)):
     raise errors.DataError(f'{folder} has no pictures: it must have files CLIENT/CLASS/NAME')
   pictures: list[np.ndarray] = []
   for _, path in found:

@@ -136,8 +136,7 @@ def read_words(path: str, num_words: int) -> list[bytes]:
   """Returns the first `num_words` words, as bytes, of a file with a word and a count per line."""
   with files.border(path), open(path, 'rb') as file:
     lines = (line.split() for line in itertools.islice(file, num_words))
-    words = dict.fromkeys(word for word, count in lines if int(count))
-    if not words:
+    if not (words := dict.fromkeys(word for word, count in lines if int(count))):
       raise ValueError('it is empty')
   return list(words)
 

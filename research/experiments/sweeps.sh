@@ -1,6 +1,7 @@
 # What the scripts of this folder share: each sources it with RUNS set, the folder of its runs.
 set -eu
 DIR=${1:?give the folder of the data as the first argument}
+[ -d "$DIR" ] || { echo "$0: $DIR is no folder: give the folder of the data first" >&2; exit 2; }
 shift
 for name in "$@"; do
   grep -q "^$name() {" "$0" || { echo "$0: unknown experiment $name" >&2; exit 2; }

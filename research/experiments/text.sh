@@ -28,10 +28,10 @@ authors_cohorts() {
 
 # A short run: few clients and rounds. The committed table is of three smaller Stack Exchange sites in Stack Overflow's format.
 stackoverflow_weights() {
-  sweep stackoverflow_weights --grid=client_weighting=tokens,uniform --grid=algorithm=fed_avgm,fed_avg -- \
+  sweep "stackoverflow_weights-$SEED" --grid=client_weighting=tokens,uniform --grid=algorithm=fed_avgm,fed_avg -- \
     --task=stackoverflow_nwp --task_option=lstm=compiled --clients_per_round=10 --rounds=60 \
     --rounds_per_evaluation=10 --seed="$SEED" --data_dir="$DIR"
-  report stackoverflow_weights stackoverflow_weights --form=crossed --rows=client_weighting --columns=algorithm \
+  report "stackoverflow_weights-$SEED" stackoverflow_weights --form=crossed --rows=client_weighting --columns=algorithm \
     --window=20 --formats=md --title='Accuracy by the weights of the clients'
 }
 
@@ -40,6 +40,9 @@ compare() { # NAME ALGORITHMS FLAGS
   shift 2
   for algorithm in $algorithms; do
     for rounds in '--rounds=1100 --rounds_per_evaluation=100' '--rounds=1200 --rounds_per_evaluation=10'; do
+      case $rounds in
+        *1100*) if grep -qs '^1100,' "$RUNS/$name/$algorithm-$SEED/metrics.csv"; then continue; fi ;;
+      esac
       $TRAIN --flagfile=scripts/configs/shakespeare.flags --task_option=lstm=compiled --algorithm="$algorithm" \
         --seed="$SEED" --data_dir="$DIR" --output_dir="$RUNS/$name/$algorithm-$SEED" $rounds "$@"
     done

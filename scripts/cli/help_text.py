@@ -47,8 +47,7 @@ def text(section: str = '') -> str:
   found = _sections()
   if not section:
     return ''.join((_INTRODUCTION, *found, '\n' + _EXAMPLES))
-  shown = [part for part in found if section.lower() in _heading(part).lower()]
-  if not shown:
+  if not (shown := [part for part in found if section.lower() in _heading(part).lower()]):
     known = '; '.join(map(_heading, found))
     raise ValueError(f'--help={section}: no section has this word; give a word of: {known}.')
   return ''.join(shown)

@@ -40,8 +40,7 @@ def rank(rows: Rows, plan: plan_lib.Plan) -> tuple[report.Table, str | None] | N
   folders = {label: [f for view in row for f, _ in view.folders] for label, row in rows.items()}
   begun = {label: [*_read(where, plan.window)] for label, where in folders.items()}
   states = {label: _state(row) for label, row in rows.items()}
-  every = [run for runs in begun.values() for run in runs]
-  if not every:
+  if not (every := [run for runs in begun.values() for run in runs]):
     return None
   metric = plan.metric or tables.default_metric(every)
   evaluated = {

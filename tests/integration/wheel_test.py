@@ -22,10 +22,10 @@ def test_the_wheel_is_whole_and_works_in_an_empty_environment(tmp_path):
   without = shutil.ignore_patterns('__pycache__', 'env')
   for folder in ('tff_adaptive', 'tff_adaptive_tasks', 'scripts'):
     shutil.copytree(ROOT / folder, source / folder, ignore=without)
-    files |= {str(path.relative_to(source)) for path in (source / folder).rglob('*.*')}
+    files |= {str(p.relative_to(source)) for p in (source / folder).rglob('*') if p.is_file()}
   for name in ('setup.py', 'pyproject.toml', 'README.md', 'LICENSE'):
     shutil.copy(ROOT / name, source)
-  pip, alone = (sys.executable, '-m', 'pip', '--quiet'), ('--no-deps', '--no-index')
+  pip, alone = (sys.executable, '-m', 'pip', '--isolated', '-q'), ('--no-deps', '--no-index')
   build = *pip, 'wheel', *alone, '--no-build-isolation', f'--wheel-dir={tmp_path}', source
   subprocess.run(build, check=True)
   [wheel] = tmp_path.glob(f'tff_adaptive-{tff_adaptive.__version__}-*.whl')

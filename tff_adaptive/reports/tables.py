@@ -104,8 +104,7 @@ def comparison_table(
     if target is not None:
       row['reached'] = _reached(members, column, target)
     for size in {'server_mb', 'client_mb'} & {*columns}:
-      sizes = [summary_lib.read(run.folder)['state_megabytes'] for run in members]
-      row[size] = report.spread([found[size.removesuffix('_mb')] for found in sizes])
+      row[size] = report.spread([_size(run.folder, size.removesuffix('_mb')) for run in members])
     rows.append(row)
   name = names.metric(column)
   headings = {
@@ -120,6 +119,13 @@ def comparison_table(
   heading = ['', *(headings.get(c, c) for c in shown)]
   cells = [[row[c] for c in ('label', *shown)] for row in rows]
   return report.Table(heading, cells, note=scores.note({}, all_runs, column))
+
+
+def _size(folder: str, part: str) -> float:
+  try:
+    return float(summary_lib.read(folder)['state_megabytes'][part])
+  except (FileNotFoundError, KeyError, TypeError):
+    raise ValueError(f'{folder} has no sizes of its states: leave *_mb out of columns.') from None
 
 
 def default_metric(runs: Sequence[run_lib.Run]) -> str:

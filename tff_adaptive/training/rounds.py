@@ -182,8 +182,7 @@ def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> No
   """
   signature = getattr(process.next, 'type_signature', None)
   data_type = None if signature is None else signature.parameter[len(signature.parameter) - 1]
-  element = getattr(getattr(data_type, 'member', None), 'element', None)
-  if element is None:
+  if (element := getattr(getattr(data_type, 'member', None), 'element', None)) is None:
     return
   if not hasattr(element, 'client'):
     raise ValueError(

@@ -75,6 +75,9 @@ def test_columns_are_chosen_and_the_title_is_the_tables_caption(tmp_path):
   for run in groups['a']:
     summary.write(run.folder, {**run.summary(), 'state_megabytes': {'server': 2.0, 'client': 0.5}})
   columns = ['last', 'reached', 'runs', 'server_mb', 'client_mb']
+  without = {'b': [run_folders.make(tmp_path / 'b', [0.0, 0.5])]}  # It has no summary.json.
+  with pytest.raises(ValueError, match='b has no sizes of its states: leave'):
+    tables.comparison(without, [COLUMN], target=0.6, columns=columns)
   made = tables.comparison(groups, [COLUMN], target=0.6, title='Digits', columns=columns)
   assert made.tables[0].heading[:4] == ['', 'validation accuracy, last', 'rounds to 0.6', 'runs']
   sizes = '2.0000 ± 0.0000', '0.5000 ± 0.0000'

@@ -174,8 +174,7 @@ INTRINSICS: dict[str, _Builder] = {
 
 
 def _intrinsic(block: Any) -> Callable[[Any], Any]:
-  build = INTRINSICS.get(block.uri)
-  if build is None:
+  if (build := INTRINSICS.get(block.uri)) is None:
     raise NotImplementedError(_unknown(f'the intrinsic {block.uri!r}'))
 
   return functools.partial(build, block)
