@@ -42,7 +42,7 @@ format: env  ## Format, and fix what ruff can.
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-size: env  ## Count the lines of the rooms, and compare with what they may have.
+size: env  ## Count statements, public names, flags and files of each room; nothing is judged.
 	@$(PY) tests/helpers/size.py
 
 docs: env  ## Build the documentation site into site/; warnings are errors.

@@ -39,6 +39,8 @@ setuptools.setup(
     'Programming Language :: Python :: 3 :: Only',
     'Programming Language :: Python :: 3.10',
     'Programming Language :: Python :: 3.11',
+    'Programming Language :: Python :: 3.12',
+    'Programming Language :: Python :: 3.13',
     'Topic :: Scientific/Engineering :: Artificial Intelligence',
     'Typing :: Typed',
   ],
@@ -49,7 +51,7 @@ setuptools.setup(
     'tff_adaptive': ['**/*.pyi', '*.pyi', 'py.typed', 'kernels/*.cc'],
     'tff_adaptive_tasks': ['*.pyi', 'py.typed'],
   },
-  python_requires='>=3.10,<3.12',
+  python_requires='>=3.10,<3.14',
   # TensorFlow Federated 0.87.0 is needed but not listed: one of its own pins can no longer be
   # installed, so that naming it would make every `pip install` fail. See BUILD_NOTES.md.
   install_requires=[

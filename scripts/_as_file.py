@@ -13,11 +13,11 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[0] = os.path.dirname(_HERE)
 PACKAGE = os.path.basename(_HERE)
 
-_is_known = (3, 10) <= sys.version_info < (3, 12)
+_is_known = (3, 10) <= sys.version_info < (3, 14)
 if not (_is_known and importlib.util.find_spec('tensorflow_federated')):
   sys.stderr.write(
     f'{os.path.basename(sys.argv[0])}: {sys.executable} is Python {sys.version.split()[0]} without'
-    " this project's packages: run make env (it needs CPython 3.10 or 3.11), then"
+    " this project's packages: run make env (it needs CPython 3.10 to 3.13), then"
     f' .venv/bin/python {sys.argv[0]}\n'
   )
   sys.exit(2)

@@ -1,6 +1,6 @@
 """All uses of private or unstable interfaces of other packages, as named functions.
 
-The functions are written for TFF 0.87.0 and TensorFlow 2.14.1. Other versions may change the
+The functions are written for TFF 0.87.0 and TensorFlow 2.21.0. Other versions may change the
 interfaces, so a test compares `VERSIONS`. docs/design/tff_0_88_port.md lists what a port changes.
 TensorFlow and TFF are imported only when a function needs them.
 """
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-VERSIONS = {'tensorflow-federated': '0.87.0', 'tensorflow': '2.14.1'}
+VERSIONS = {'tensorflow-federated': '0.87.0', 'tensorflow': '2.21.0'}
 WORKER = 'worker_binary'  # The program that TFF's native context starts.
 
 

@@ -15,7 +15,7 @@ from scripts.cli import command, flags as flags_lib, resolve
 from tff_adaptive.runs.errors import SaveError, saving
 
 _FOLDER = os.path.dirname(scripts.__file__)
-_OTHERS = [f'import sys; sys.version_info = {v}; import _as_file' for v in ((3, 9), (3, 12))]
+_OTHERS = [f'import sys; sys.version_info = {v}; import _as_file' for v in ((3, 9), (3, 14))]
 
 
 def _from_full_disk():

@@ -27,7 +27,10 @@ PACKAGES = re.compile(
 
 def test_the_installed_versions_are_those_it_was_written_for():
   """Runs before all other tests; see `tests/conftest.py`."""
-  found = {name: importlib.metadata.version(name) for name in private_apis.VERSIONS}
+  import tensorflow as tf  # tensorflow-cpu is the same package under another name.
+
+  tff_version = importlib.metadata.version('tensorflow-federated')
+  found = {'tensorflow-federated': tff_version, 'tensorflow': tf.__version__}
   assert found == private_apis.VERSIONS, (
     'try each function of private_apis with these (docs/design/tff_0_88_port.md), then change it'
   )
