@@ -26,7 +26,7 @@ def client_sizes(
     num_examples: Number of examples to divide.
     num_clients: Number of clients.
     seed: Seed of the log-normal draws.
-    unbalance: Standard deviation of the logarithm of the sizes, 0 to 10. AdaBest (section 4.4) has
+    unbalance: Standard deviation of the logarithm of the sizes, 0 to 10. AdaBest (section 4.1) has
       0.3 for unbalanced clients. With 0 sizes are equal up to one example.
 
   Raises:
@@ -111,7 +111,7 @@ def label_shards(labels: np.ndarray, num_clients: int, seed: int = 0) -> Partiti
 
 
 def hold_out(num_clients: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-  """Sets one client in 11 aside for tuning (AdaBest, section 4.1: 10 of 110).
+  """Sets one client in 11 aside for tuning (AdaBest, section 4.1; 10 of 110 in D.3).
 
   Returns sorted indices of training and held-out clients; fewer than 11 clients raise DataError.
   """
