@@ -58,7 +58,7 @@ def label_dirichlet(
 
   A client's labels are drawn from its proportions. If a class has no examples left, other classes
   take its place ("Measuring the Effects of Non-Identical Data Distribution for Federated Visual
-  Classification", section 2). Sizes are those of `client_sizes`.
+  Classification", Hsu et al., 2019). Sizes are those of `client_sizes`.
 
   Args:
     labels: int [n], the class of each example.

@@ -8,8 +8,6 @@ def printable(text: str) -> str:
   file's name cannot be written to a file.
   """
   return ''.join(
-    letter
-    if letter.isprintable() or letter == '\n'
-    else letter.encode('unicode_escape').decode()
+    letter if letter.isprintable() or letter == '\n' else letter.encode('unicode_escape').decode()
     for letter in text
   )

@@ -19,7 +19,8 @@ def test_p_is_one_over_the_mean_number_of_steps_not_over_the_drawn_one(mean_step
   after, _ = correction.client_update(client, d_i, tf.constant(4.0))
   # The client makes the update when it takes part again, with the model that it then receives.
   again = inputs.client_round(theta_0=x_next, client_state=after, mean_steps=mean_steps)
-  for found, h, x, d_i, x_next in zip(correction.local_state(again), h, x, d_i, x_next):
-    y = np.float64(x) - np.float64(d_i)
-    expected = np.float64(h) + p / 0.125 * (np.float64(x_next) - y)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+  renewed = correction.local_state(again)
+  for tensor in range(len(h)):
+    y = np.float64(x[tensor]) - np.float64(d_i[tensor])
+    expected = np.float64(h[tensor]) + p / 0.125 * (np.float64(x_next[tensor]) - y)
+    np.testing.assert_allclose(renewed[tensor], expected, rtol=1e-5, atol=1e-6)

@@ -15,7 +15,11 @@ CASES = {
   'nesterov': (optimizers.build_nesterov, dict(momentum=0.8), oracles.Nesterov),
   'adam': (published.build_adam_of_clients, MOMENTS, oracles.Adam),
   'adamw': (optimizers.build_adamw, dict(MOMENTS, decay=0.3), oracles.Adam),
-  'no momentum': (optimizers.build_adamw, dict(beta1=0, beta2=0.999, tau=1e-8, decay=0), oracles.Adam),
+  'no momentum': (
+    optimizers.build_adamw,
+    dict(beta1=0, beta2=0.999, tau=1e-8, decay=0),
+    oracles.Adam,
+  ),
   'amsgrad': (optimizers.build_amsgrad, MOMENTS, oracles.AmsGrad),
   'lion': (optimizers.build_lion, dict(beta1=0.5, beta2=0.9, decay=0.2), oracles.Lion),
   'lamb': (optimizers.build_lamb, dict(MOMENTS, decay=0.3), oracles.Lamb),

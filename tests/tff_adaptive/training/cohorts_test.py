@@ -56,7 +56,9 @@ def test_the_simulation_counts_the_steps_of_the_examples_that_are_used(max_examp
   transfer = float(no_transfer.download[0] + no_transfer.upload[0])
   plan = simulation.plan(1)
   assert plan.virtual_seconds == pytest.approx(seconds + transfer)
-  sizes = [min(fakes.Clients().num_examples(c), max_examples or 6) for c in fakes.Clients.client_ids]
+  sizes = [
+    min(fakes.Clients().num_examples(c), max_examples or 6) for c in fakes.Clients.client_ids
+  ]
   assert sorted(plan.steps.tolist()) == sorted(3 * size for size in sizes)
 
 
