@@ -7,6 +7,7 @@ It follows FedBuff ("Federated Learning with Buffered Asynchronous Aggregation",
 import dataclasses
 import functools
 import heapq
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -141,8 +142,10 @@ class BufferedSimulation(rounds.Simulation):
 
   Events at the same instant have this order. First clients arrive, in the order in which they
   began. Then the server takes its step if the buffer is full. Then new clients begin, drawn
-  uniformly from the available clients that neither train nor are in the buffer. A step depends only
-  on the arguments and its number. A resumed run simulates the earlier steps again, without data.
+  uniformly from the available clients that neither train nor are in the buffer. A place that nobody
+  can take is taken by the first client that becomes available, if the availability has a clock
+  (`Trace`, or `Diurnal` in hours; others change only with the step). A step depends only on the
+  arguments and its number. A resumed run simulates the earlier steps again, without data.
   """
 
   def __init__(self, synchrony: Buffered, *given: Any, **more: Any) -> None:
@@ -194,7 +197,13 @@ class BufferedSimulation(rounds.Simulation):
           ' Check availability, deadline and max_staleness, or give a smaller buffer.'
         )
       if not self._queue or self._queue[0].time > self._since:
-        self._dispatch(version, [client.position for client in found])
+        in_buffer = [client.position for client in found]
+        self._dispatch(version, in_buffer)
+        begins = self._next_begin(in_buffer)
+        if begins < (self._queue[0].time if self._queue else math.inf):
+          idle += not self._queue
+          self._since = begins
+          continue
       if not self._queue:
         idle += 1
         self._since += self._idle(self._clock + self._since)
@@ -268,6 +277,20 @@ class BufferedSimulation(rounds.Simulation):
       self._dispatches += 1
       client = _Client(time, self._dispatches, position, k, does_count, version)
       heapq.heappush(self._queue, client)
+
+  def _next_begin(self, in_buffer: Sequence[int]) -> float:
+    """Returns when the next client becomes available for a place that nobody could take.
+
+    It counts in seconds from the last step; infinity if there is no such place, client or time.
+    """
+    seconds_to_change = getattr(self._is_available, 'seconds_to_change', None)
+    if seconds_to_change is None or len(self._queue) >= self._synchrony.concurrency:
+      return math.inf
+    waiting = self._is_idle.copy()  # They are unavailable, or they would have begun.
+    waiting[list(in_buffer)] = False
+    if not waiting.any():
+      return math.inf
+    return float(self._since + seconds_to_change(self._clock + self._since, waiting))
 
   def _chances(self, drawn: np.ndarray, number: int) -> np.ndarray:
     """See `Simulation._chances`. The first drawn client is the run's `number`-th to begin."""

@@ -17,7 +17,8 @@ COLUMNS = ('virtual_seconds', 'available', 'selected', 'finished', 'partial', 'd
 # If no client is available, there is no deadline, and it is not known when the next client comes,
 # the server asks again after this time.
 IDLE_SECONDS = 60.0
-# The tolerance for rounding: of the deadline, as a share of a local step, and of a cohort's size.
+# The tolerance for rounding: of the deadline, as a share of a local step, of a cohort's size, and,
+# relative to the clock, of the virtual seconds between evaluations.
 _ROUNDING = 1e-9
 
 # (seed, round, number of clients, number to draw) -> positions, without repetition.
@@ -112,9 +113,13 @@ class RoundPlan:
   begins: float = dataclasses.field(default=0.0, kw_only=True)
 
   def passes(self, seconds: float) -> bool:
-    """Returns whether a multiple of `seconds` lies in the round, after its start or at its end."""
+    """Returns whether a multiple of `seconds` lies in the round, after its start or at its end.
+
+    The clock adds up floats, so that a round that ends at a multiple may seem to end just before.
+    """
     ends = self.begins + self.virtual_seconds
-    return ends // seconds > self.begins // seconds
+    begun, ended = (np.floor(t / seconds * (1 + _ROUNDING)) for t in (self.begins, ends))
+    return bool(ended > begun)
 
   def columns(self) -> dict[str, float]:
     """Returns the columns of metrics.csv for the round."""

@@ -132,7 +132,9 @@ def train(
       files.state = older.apart(files.state, needed)
     loader = cohorts.CohortLoader(clients, config, simulation)
     stack.callback(loader.close)
-    if workers is not None:
+    loader.loads_ahead = callbacks_lib.let_load_ahead(callbacks)
+    # Workers have a copy of the clients' data, which no callback can change.
+    if workers is not None and loader.loads_ahead:
       loader.by_reference = workers.accepts(loader.source)
     if output_dir is not None:
       _write_config(output_dir, record, run_id, data, files.state.global_model_weights)
