@@ -42,8 +42,8 @@ def build_process(
     values: The correction's hyperparameters by name. Those left out have their defaults.
     clients: Facts about all registered clients, for corrections that need them, such as SCAFFOLD.
     training: How clients train. The client optimizer, its state, `sam_rho` and `clip_norm` come
-      from the algorithm's entry if they have their default values here (see
-      `registry.Algorithm.settings`).
+      from the algorithm's entry if they are not given here (see `registry.Algorithm.settings`). A
+      default value that is given counts: `ClientTraining(optimizer=build_sgdm())` is SGD.
     server_optimizer: Any TFF optimizer, such as one of `build_server_optimizer`. None means SGD
       with rate 1, except for algorithms named after another optimizer (FedAdam), which need one.
     client_weighting: See `build_drift_corrected`. None means the algorithm's default.
@@ -125,7 +125,7 @@ def counts(
 def _as_named(
   entry: registry.Algorithm, training: local_training.ClientTraining | None
 ) -> local_training.ClientTraining | None:
-  """Returns `training` with the settings of the algorithm's entry in place of default values."""
+  """Returns `training` with the settings of the algorithm's entry for all that was not given."""
   if not entry.settings:
     return training
   training = training or local_training.ClientTraining()
@@ -135,9 +135,9 @@ def _as_named(
     'sam_rho': of_name.get('sam_rho', 0.0),
     'clip_norm': of_name.get('clip_norm'),
   }
-  default = local_training.ClientTraining()
-  changed = {k: v for k, v in own.items() if getattr(training, k) == getattr(default, k)}
-  if 'client_optimizer' in of_name and client_optimizer_lib.is_sgd(training.optimizer):
+  given = training.given or frozenset()
+  changed = {name: value for name, value in own.items() if name not in given}
+  if 'client_optimizer' in of_name and 'optimizer' not in given:
     pairs = (pair.partition('=') for pair in of_name.get('client_optimizer_option', ()))
     values = {name: option_values.value(text) for name, _, text in pairs}
     changed['optimizer'] = build_client_optimizer(of_name['client_optimizer'], values)

@@ -50,6 +50,9 @@ class ClientTraining:
       its update. Clients are not trained in groups.
     mixing: Whether an asynchronous update is the present model minus the client's, as in FedAsync
       (see `training.Buffered`). In a client's data `discount` is then called `mixed`.
+    given: The names of the settings that were given; None finds them. The name of an algorithm,
+      such as DiLoCo, determines only settings that were not given. A default value counts if it
+      was given to the constructor, but not if it was given to `dataclasses.replace`.
 
   Raises:
     ValueError: If a number is out of its range.
@@ -68,8 +71,17 @@ class ClientTraining:
   xla: bool = False
   versions: int = 0
   mixing: bool = False
+  given: frozenset[str] | None = dataclasses.field(default=None, repr=False, compare=False)
+
+  def __new__(cls, *positional: Any, **named: Any) -> 'ClientTraining':
+    """Notes which arguments are given, which the generated `__init__` cannot tell from defaults."""
+    made = super().__new__(cls)
+    names = [field.name for field in dataclasses.fields(cls)]
+    object.__setattr__(made, '_arguments', frozenset({*names[: len(positional)], *named}))
+    return made
 
   def __post_init__(self) -> None:
+    self._note_given()
     hint = 'give tff_adaptive.optimizers.build_sgdm(0.1), say, or leave it out for SGD'
     validation.instance('optimizer', self.optimizer, tff.learning.optimizers.Optimizer, hint)
     if self.batching is not None:
@@ -91,6 +103,17 @@ class ClientTraining:
       raise ValueError('mixing is for asynchronous training: give versions, or leave it out.')
     if self.clip_norm is not None:
       validation.field(self, 'clip_norm', validation.above_zero, 'give None for no clipping')
+
+  def _note_given(self) -> None:
+    """Sets `given`. `dataclasses.replace` passes the former object's, and all values."""
+    arguments: frozenset[str] = vars(self).pop('_arguments')
+    given = arguments - {'given'} if self.given is None else self.given
+    for name in ('optimizer_state', 'sam_rho', 'clip_norm'):
+      if getattr(self, name) != getattr(type(self), name):  # The class has the default.
+        given = given | {name}
+    if not client_optimizer.is_sgd(self.optimizer):
+      given = given | {'optimizer'}
+    object.__setattr__(self, 'given', given)
 
 
 class Message(NamedTuple):

@@ -19,11 +19,14 @@ from tff_adaptive.population import rounds
 STALENESS = ('none', 'polynomial', 'hinge', 'constant')
 # For each client of the buffer, the empty draws and dropped updates after which a step is given up.
 _MOST_IN_VAIN = 10_000
+_RECORDED_FACTORS = 64  # The first factors of a subclass tell its formula from another.
 
 
 @dataclasses.dataclass(frozen=True)
 class Buffered:
   """Settings of asynchronous training: the server does not wait for all of its clients.
+
+  A subclass may override `factor`.
 
   Some clients are always training, each from the model that was current when it began. The server
   takes a step when B = `TrainingConfig.clients_per_round` clients have arrived; B is the size of
@@ -74,6 +77,17 @@ class Buffered:
     if self.staleness == 'hinge':
       return 1.0 if tau <= self.b else 1.0 / ((self.a or 10.0) * (tau - self.b) + 1.0)
     return self.c if self.staleness == 'constant' and tau else 1.0
+
+  def record(self) -> dict[str, Any]:
+    """Returns the settings for config.json. A subclass is recorded with its own factors."""
+    if type(self) is Buffered:
+      return dataclasses.asdict(self)
+    found: dict[str, Any] = dict(rounds.record(self))
+    if type(self).factor is not Buffered.factor:
+      most = _RECORDED_FACTORS if self.max_staleness is None else self.max_staleness + 1
+      taus = range(min(most, _RECORDED_FACTORS))
+      found.update(staleness='own', factors=[float(self.factor(tau)) for tau in taus])
+    return found
 
 
 @dataclasses.dataclass(frozen=True)

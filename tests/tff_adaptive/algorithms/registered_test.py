@@ -1,9 +1,11 @@
 """From an entry to a process: a user's correction and server optimizer, and what is refused."""
 
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
+import tensorflow_federated as tff
 
 from tests.helpers import engines, small_problem
 from tff_adaptive import algorithms, corrections, optimizers, registry, schedules
@@ -95,7 +97,58 @@ def test_a_name_stands_for_how_clients_train_where_nothing_is_said(monkeypatch):
     )
     found, wanted = vars(seen.pop()), vars(dataclasses.replace(training, **own))
     assert vars(found.pop('optimizer')) == vars(wanted.pop('optimizer'))
-    assert found == wanted
+    assert {**found, 'given': ()} == {**wanted, 'given': ()}
+
+
+def test_a_default_value_that_is_given_stands_against_the_algorithms(monkeypatch):
+  seen = []
+  monkeypatch.setattr(
+    builders, 'build_drift_corrected', lambda *parts, training, **options: seen.append(training)
+  )
+  sgd, batching = tff.learning.optimizers.build_sgdm(), Batching(4)
+  for name, training in (
+    ('diloco', ClientTraining(optimizer=sgd)),
+    ('diloco', ClientTraining(sgd, batching)),
+    ('diloco', dataclasses.replace(ClientTraining(sgd), batching=batching)),
+    ('diloco', ClientTraining(optimizer_state='reset', clip_norm=None)),
+    ('fed_sam', ClientTraining(sam_rho=0.0)),
+    ('fed_lalr', ClientTraining(optimizer=sgd, optimizer_state='reset')),
+  ):
+    server = optimizers.build_sgdm(1.0)
+    algorithms.build_process(
+      name, None, server_optimizer=server, client_learning_rate=0.1, training=training
+    )
+    (found,) = seen
+    seen.clear()
+    for setting in training.given:
+      assert getattr(found, setting) == getattr(training, setting)
+  assert ClientTraining().given == frozenset()
+  assert ClientTraining(sgd, batching).given == {'optimizer', 'batching'}
+  assert pickle.loads(pickle.dumps(ClientTraining(sam_rho=0.0))).given == {'sam_rho'}
+
+
+def test_diloco_with_tffs_sgd_takes_steps_of_sgd(graph):
+  # Two local steps on the same batch: AdamW's would be about the rate in each coordinate.
+  sgd = ClientTraining(
+    optimizer=tff.learning.optimizers.build_sgdm(),
+    optimizer_state='reset',
+    clip_norm=None,
+    batching=Batching(4),
+  )
+  server, model = optimizers.build_sgdm(1.0), small_problem.model()
+  thetas = []
+  for name in ('diloco', 'fed_avg'):
+    process = algorithms.build_process(
+      name,
+      model,
+      server_optimizer=server,
+      client_learning_rate=0.2,
+      training=sgd,
+      client_weighting='uniform',
+    )
+    run = engines.run(graph, small_problem.Run, process, small_problem.clients())
+    thetas.append(engines.run(graph, run.rounds, small_problem.cohorts(2)).theta)
+  np.testing.assert_array_equal(*thetas)
 
 
 def test_wrong_names_and_values_are_refused(users):
