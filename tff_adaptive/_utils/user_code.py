@@ -67,8 +67,8 @@ def load(reference: str) -> tuple[Any, UserCode]:
 
   Raises:
     ValueError: If the reference has no name, or the file cannot be read, raises an error when it
-      runs, or does not define the name. Also if a module that it imports has been changed since this
-      process imported it, or is another one of the same name. The message has one line.
+      runs, or does not define the name. Also if a module that it imports has been changed since
+      this process imported it, or is another one of the same name. The message has one line.
   """
   path, separator, name = reference.rpartition('.py:')
   if not separator or not name.isidentifier():

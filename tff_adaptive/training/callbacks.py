@@ -14,7 +14,8 @@ class RunInfo:
 
   Attributes:
     output_dir: The run's folder; None for a run that writes nothing.
-    first_round: The first round to be recorded: 0, the initial model, for a new run.
+    first_round: The first round to be recorded: 0, the initial model, for a new run. For a run that
+      has lost its rows it is that of the checkpoint, which is evaluated.
     rounds: Number of rounds of the whole run.
     say: A function that shows a line of text to the user.
   """

@@ -148,7 +148,11 @@ def test_own_factors_of_staleness_are_recorded():
   polynomial = _buffered(training.Buffered(3)).settings['synchrony']
   assert polynomial == dataclasses.asdict(training.Buffered(3))
   half = _buffered(_Half(3, max_staleness=3)).settings['synchrony']
-  assert (half['kind'], half['staleness'], half['factors']) == ('_Half', 'own', [1, 0.5, 0.25, 0.125])
+  assert (half['kind'], half['staleness'], half['factors']) == (
+    '_Half',
+    'own',
+    [1, 0.5, 0.25, 0.125],
+  )
   before = run_folders.config(json.loads(json.dumps(_buffered(_Base(3)).settings)))
   assert _buffered(_Base(3)).refused_changes(before) == []
   for other in (_Base(3, base=0.4), _Half(3), training.Buffered(3)):
