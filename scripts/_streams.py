@@ -1,8 +1,8 @@
 """Makes standard output and standard error of a command usable, whatever they are.
 
-What a command does must not depend on whether somebody can read its messages: a pipe's reader ends
-(`| head -1`), a disk is full, a daemon has no streams, an encoding lacks a letter. Only the standard
-library is imported here, because a command begins with this.
+What a command does must not depend on whether somebody can read its messages. A pipe may have lost
+its reader (`| head -1`), a disk may be full, a daemon may have no streams, an encoding may lack a
+letter. Only the standard library is imported here, because a command begins with this.
 """
 
 import io

@@ -308,7 +308,7 @@ def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(run, name):
   if name == 'summary.json':
     assert not summary_lib.is_complete(str(run), 6)
     return
-  with pytest.raises(ValueError, match='it is no file|its checkpoint, .* is gone'):
+  with pytest.raises(ValueError, match=r'it is no file|its checkpoint, .* is gone'):
     small_run.train(str(run), 10)
 
 
