@@ -65,6 +65,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     'test_fn': build_evaluation(model, task.test),
     'client_evaluation': settings.evaluation.build(settings, task, model, parts),
     'resume_from': settings.output.resume_from,
+    'accept_lost_rows': bool(settings.output.accept_lost_rows),
     'settings': record,
   }
 

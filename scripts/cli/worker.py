@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from typing import Any, NamedTuple
 
+from tff_adaptive._utils import temporary_folders
 from tff_adaptive.runs import state_file, summary
 from tff_adaptive.training import protocols
 
@@ -130,6 +131,7 @@ def in_process(run: settings.Settings, last_round: int | None, stop: protocols.S
 
 def _start(process: Any) -> None:
   with _PROCESSES:
+    temporary_folders.use_for_processes()
     _CONTEXT.set_forkserver_preload([f'{__package__}.preload'])
     main = sys.modules['__main__']
     sys.modules['__main__'] = types.ModuleType('__main__')  # A run does not need the command's.

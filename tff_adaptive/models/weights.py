@@ -5,7 +5,6 @@ import errno
 import io
 import os
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from tff_adaptive._utils import archives, private_apis
+from tff_adaptive._utils import archives, private_apis, temporary_folders
 from tff_adaptive.models import keras_model, model as model_lib
 
 FORMATS = ('keras', 'saved_model', 'npz')
@@ -177,7 +176,7 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
     raise ValueError(f'{path} exists already: name another place')
   folder = os.path.dirname(os.path.abspath(path))
   try:
-    with tempfile.TemporaryDirectory(prefix='.exported.', dir=folder) as temporary:
+    with temporary_folders.folder('.exported.', folder) as temporary:
       made = os.path.join(temporary, os.path.basename(path))
       write(model, arrays, made)
       shutil.move(made, path)  # Within one file system: a renaming.

@@ -124,6 +124,10 @@ class ClientStateStore:
     self._last_round = round_number
     self._dirty.clear()
 
+  def verify(self) -> None:
+    """Reads the last checkpoint back from the disk; raises SaveError if it is damaged."""
+    self._file.verify()
+
   def restore(
     self, server_state_like: Any, which: Literal['latest', 'previous'] = 'latest'
   ) -> Checkpoint | None:

@@ -128,7 +128,7 @@ class TrainingConfig:
         raise ValueError(f'settings has {name!r}, which `config` says already: leave it out.')
     del found['metric'], found['cost_model']
     found['population'] = self.population and self.population.record()
-    found['synchrony'] = self.synchrony and dataclasses.asdict(self.synchrony)
+    found['synchrony'] = self.synchrony and self.synchrony.record()
     if self.population is not None and self.cost_model is not None:
       # It determines which clients finish in time. Without a population it only counts costs.
       model = dataclasses.asdict(self.cost_model)

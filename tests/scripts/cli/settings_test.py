@@ -15,6 +15,7 @@ from tff_adaptive.devices import cuda
 def test_a_resumed_run_may_change_what_changes_no_number():
   assert {*settings.CHANGE_NO_NUMBER} == {
     *('output_dir', 'data_dir', 'log_to', 'resume_from', 'target', 'stop_at_target'),
+    'accept_lost_rows',
     *('virtual_seconds_per_evaluation', 'rounds_per_evaluation', 'rounds_per_checkpoint'),
     *('rounds_per_client_evaluation', 'client_evaluation_clients', 'personalization_epochs'),
     *('client_state_store', 'parallel_clients', 'ray'),

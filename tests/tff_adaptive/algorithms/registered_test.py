@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import tensorflow_federated as tff
 
 from tests.helpers import engines, small_problem
 from tff_adaptive import algorithms, corrections, optimizers, registry, schedules
@@ -118,6 +119,27 @@ def test_parts_that_are_given_replace_those_of_the_name(monkeypatch):
   assert seen[0] == corrections.Sam(0.2)
   assert type(seen[1]) is corrections.Correction
   assert seen[2] == corrections.Sam(0.05)
+
+
+def test_diloco_with_tffs_sgd_takes_steps_of_sgd(graph):
+  """AdamW's steps would be about the rate in each coordinate."""
+  training = ClientTraining(
+    optimizer=tff.learning.optimizers.build_sgdm(), optimizer_state='reset', batching=Batching(4)
+  )
+  thetas = []
+  for name in ('diloco', 'fed_avg'):
+    process = algorithms.build_process(
+      name,
+      small_problem.model(),
+      server_optimizer=optimizers.build_sgdm(1.0),
+      client_learning_rate=0.2,
+      training=training,
+      client_weighting='uniform',
+      more_parts=[],
+    )
+    run = engines.run(graph, small_problem.Run, process, small_problem.clients())
+    thetas.append(engines.run(graph, run.rounds, small_problem.cohorts(2)).theta)
+  np.testing.assert_array_equal(*thetas)
 
 
 def test_wrong_names_and_values_are_refused(users):
