@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import tff_adaptive_tasks as tasks
-from tests.helpers import on_ray, small_problem
+from tests.helpers import closeness, on_ray, small_problem
 from tff_adaptive import algorithms, corrections, engine, optimizers, training as training_lib
 from tff_adaptive._utils import client_references
 from tff_adaptive.client import Batching, ClientTraining
@@ -83,7 +83,7 @@ def test_subrounds_in_any_order_give_what_the_graph_engine_gives(name, graph, tm
   expected = run(process, graph)
   assert len(ours) == len(expected)
   for one, other in zip(ours, expected):
-    np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
+    closeness.assert_close(one, other)
   train = train_backwards
   np.testing.assert_equal(run(process, context), ours)
   if name in METHODS:
