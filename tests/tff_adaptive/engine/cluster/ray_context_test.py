@@ -18,7 +18,6 @@ from tests.helpers import computations, on_ray, small_problem, task_data
 from tests.tff_adaptive.engine.cluster import subrounds_test
 from tff_adaptive import costs, engine, population, registry, training
 from tff_adaptive._utils import client_references
-from tff_adaptive.engine.cluster import ray_pool
 from tff_adaptive_tasks.data import tff_sqlite
 
 ray = pytest.importorskip('ray')
@@ -179,23 +178,14 @@ def _let_go(call, folder, clients):
   assert (total, list(done)) == (sum(clients), clients)  # Each is counted once.
 
 
-def test_a_stopped_workers_subround_is_given_to_another(ray_workers, tmp_path, monkeypatch):
-  del ray_workers  # It has the cluster's workers ready.
-  lines = []
-  impatient = engine.RayContext('auto', patience=1000.0)
-  impatient.announce('round 8', lines.append)
-  call = _in_the_midst(impatient, tmp_path, [3, 4])
+def test_a_worker_that_is_stopped_and_killed_is_replaced_by_ray(ray_workers, ray_lines, tmp_path):
+  call = _in_the_midst(ray_workers, tmp_path, [3, 4])
   stopped = _workers()[0]
   stopped.send_signal(signal.SIGSTOP)
-  impatient._ray_pool._patience = 1.0
-  monkeypatch.setattr(ray_pool, '_MANY_TIMES', 0.0)  # However long the others have taken.
-  try:
-    _let_go(call, tmp_path, [3, 4])
-  finally:
-    stopped.send_signal(signal.SIGCONT)
-  late = [line for line in lines if line.startswith('Round 8: subround ')]
-  nodes = '|'.join(re.escape(name) for name in impatient._ray_pool._nodes.values())
-  assert re.search(rf'\) on ({nodes}): \d+ s so far; another worker does the same$', late[0])
+  stopped.kill()
+  _let_go(call, tmp_path, [3, 4])
+  on_ray.wait_for(lambda: not stopped.is_running())
+  assert [line for line in ray_lines if line.startswith('Round 7: a worker was lost; process ')]
 
 
 def test_a_node_that_ends_workers_for_want_of_memory_is_left_out(ray_nodes, ray_workers, ray_lines):
