@@ -125,7 +125,7 @@ def train(
     workers = client_references.workers()
     needed = 0 if simulation is None else simulation.most_versions(config.rounds)
     files = run_files.RunFiles(
-      config, output_dir, run_id, process.initialize(), client_state, resume_from, workers
+      config, output_dir, run_id, process.initialize(), client_state, resume_from
     )
     stack.callback(files.close)
     if needed:
@@ -176,8 +176,6 @@ class _Run:
     for callback in self._callbacks:
       stack.callback(callback.close)
       callback.begin(info)
-    for line in self._files.store.notes:
-      say(line)
 
   def to_the_end(
     self, stop: protocols.Stop, test_fn: protocols.EvaluateFn | None

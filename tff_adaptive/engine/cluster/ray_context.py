@@ -112,7 +112,7 @@ class RayContext(subrounds_lib.SubroundContext):
     except Exception as error:  # Whatever pickling raises.
       reason = ' '.join(str(error).split())
       self._ray_pool.report(
-        f"clients' data or states cannot be pickled ({reason:.200}): this process sends them"
+        f"clients' data cannot be pickled ({reason:.200}): this process sends them"
       )
       return False
     return True

@@ -82,15 +82,12 @@ class Round:
     encoded = [of_subround for of_call in calls for of_subround in of_call]
     sums = self._merged() if self._workload.stage.num_aggregates else []
     self._pool.counters['bytes_from_workers'] += ray_worker.num_bytes(encoded)
-    stored, types = self._workload.stored, self._workload.stage.result_types
-    results = [
-      [
-        pickle.loads(piece) if i in stored else wire.to_python(piece, t)
-        for i, (piece, t) in enumerate(zip(of_subround, types))
-      ]
-      for of_subround in encoded
-    ]
-    return Outcome(sums, results)
+    return Outcome(sums, [self._decoded(of_subround) for of_subround in encoded])
+
+  def _decoded(self, encoded: list[Any]) -> list[Any]:
+    """Returns the results of a subround, which a worker has encoded."""
+    types = self._workload.stage.result_types
+    return [wire.to_python(piece, t) for piece, t in zip(encoded, types)]
 
   def _begin_calls(self) -> None:
     workers = max(1, self._pool.size)
@@ -104,7 +101,7 @@ class Round:
     divided = [self._divided(self._workload.parts[i]) for i in subrounds]
     present = [rows for of_subround in divided for rows in of_subround if rows is not None]
     self._pool.counters['bytes_to_workers'] += sum(map(ray_worker.num_bytes, present))
-    return ray_worker.Subrounds(divided, self._workload.stored, self._sources)
+    return ray_worker.Subrounds(divided, self._sources)
 
   def _divided(self, part: list[int]) -> list[Any]:
     """Returns each input's values for a subround's clients, or their keys; see `Subrounds`."""

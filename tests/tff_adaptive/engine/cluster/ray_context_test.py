@@ -62,22 +62,22 @@ def clients():
   return tasks.InMemoryClientData({f'c{i}': pair for i, pair in enumerate(arrays)})
 
 
-def test_only_ids_travel_and_results_are_those_of_one_process(
+def test_no_examples_travel_and_results_are_those_of_one_process(
   ray_workers, graph, clients, tmp_path
 ):
   in_one = engine.SubroundContext(4, server=graph)
   process, train = subrounds_test.build('ada_best'), subrounds_test.trained
-  alone = train(process, in_one, 4, tmp_path / 'alone', clients, client_state_store='memory')
+  alone = train(process, in_one, 4, tmp_path / 'alone', clients)
   before = ray_workers.counters()
-  shards = {'client_state_store': 'shards', 'rounds_per_checkpoint': 2}
-  trained = train(process, ray_workers, 4, tmp_path / 'workers', clients, **shards)
+  trained = train(process, ray_workers, 4, tmp_path / 'workers', clients)
   after = ray_workers.counters()
   np.testing.assert_equal(trained, alone)
   per_round = (after['bytes_to_workers'] - before['bytes_to_workers']) / 4
   weights = sum(w.nbytes for w in small_problem.linear_model().initial_weights[0])
-  # The weights, and AdaBest's h; of a client two ids and the place of its state.
-  assert per_round < 2 * weights + 100 + 5 * 250
-  assert (after['bytes_from_workers'] - before['bytes_from_workers']) / 4 < 3 * weights + 5 * 250
+  # The weights, and AdaBest's h; of each of five clients its h_i and an id.
+  assert per_round < 2 * weights + 100 + 5 * (weights + 250)
+  back = (after['bytes_from_workers'] - before['bytes_from_workers']) / 4
+  assert back < 3 * weights + 5 * (weights + 250)
 
 
 def test_a_file_unlike_the_trainers_is_refused_by_its_name_and_the_workers(ray_workers, tmp_path):

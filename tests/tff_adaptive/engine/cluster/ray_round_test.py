@@ -16,7 +16,7 @@ from tff_adaptive.engine.cluster import errors, ray_pool, ray_round, ray_worker,
 ray = pytest.importorskip('ray')
 
 
-def test_workers_that_this_process_plays_train_merge_and_store(graph, monkeypatch):
+def test_workers_that_this_process_plays_load_train_and_merge(graph, monkeypatch):
   """What Ray would send is passed on as it is. Each node has memory for one worker."""
   seen, nodes, room = [], ['a' * 56, 'b' * 56], {'CPU': 5.0, 'memory': 9.0}
 
@@ -58,10 +58,10 @@ def test_workers_that_this_process_plays_train_merge_and_store(graph, monkeypatc
   sent = pool.counters['bytes_to_workers'], pool.counters['bytes_from_workers']
   assert sent == (6 * 4, 6 * 4 + 2 * 4)
   source = subrounds_test.Source(dict(zip('abcd', (1, 2, 3, 4))))
-  found = context.invoke(on_ray.double_and_sum(), subrounds_test.references(source, 'abcd'))
-  assert found == (20, [f'receipt of {key}' for key in 'abcd'])
-  *_, opened = ray_worker._sources.values()
-  assert opened.source.stored == {'a': 2, 'b': 4, 'c': 6, 'd': 8}
+  total, doubled = context.invoke(
+    on_ray.double_and_sum(), subrounds_test.references(source, 'abcd')
+  )
+  assert (total, list(doubled)) == (20, [2, 4, 6, 8])
   lines, pool.report, nodes[1] = [], lambda line: lines.append(line), 'c' * 56
   pool._look()
   changes = [('bbbbbb', 'is lost; 2 with room left'), ('cccccc', 'has joined; 2 with room')]
