@@ -4,9 +4,9 @@ A rounding of float32 changes a number by at most `UNIT` = 2^-24 of the number. 
 decides which partial sums are rounded. It depends on whether clients train alone or as one batched
 operation, on threads and devices, and on the processor: how many elements a register holds, and
 whether TensorFlow multiplies by oneDNN, which it does by default only on processors with
-instructions for neural networks (such as AVX512_VNNI). Two orders therefore differ in proportion to the *terms*: to the norm of the
-tensor, not to its smallest elements. An element of 3e-5 in a tensor of norm 0.07 may differ in its
-second digit, and nothing is wrong.
+instructions for neural networks (such as AVX512_VNNI). Two orders therefore differ in proportion to
+the *terms*: to the norm of the tensor, not to its smallest elements. An element of 3e-5 in a tensor
+of norm 0.07 may differ in its second digit, and nothing is wrong.
 
 If a tensor is a difference of larger numbers, their roundings stay. SCAFFOLD's
 c_i = (theta - theta_i) / (K lr) has those of K steps of theta, divided by K lr: about
