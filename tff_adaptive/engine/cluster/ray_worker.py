@@ -156,7 +156,7 @@ class OpenSource:
   def __init__(self, source: Any, cache_bytes: int = CACHE_BYTES):
     """Creates a cache of at most `cache_bytes` for an opened `client_references.Source`."""
     self.source = source
-    self._cache = cachetools.LRUCache(cache_bytes, getsizeof=num_bytes)
+    self._cache: Any = cachetools.LRUCache(cache_bytes, getsizeof=num_bytes)
 
   def load(self, keys: Sequence[Any]) -> list[Any]:
     """Returns the values of the keys."""
