@@ -8,7 +8,7 @@ import tff_adaptive_tasks as tasks
 from tff_adaptive import algorithms, costs, models, population as population_lib, training
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
-from tff_adaptive.runs import capacity, serialization, sharded_store, state_file
+from tff_adaptive.runs import capacity, serialization, state_file
 from tff_adaptive.training import callbacks
 
 from . import command as command_lib, records, settings as settings_lib
@@ -145,7 +145,6 @@ def _training_config(
   }
   own['max_examples_per_client'] = own['max_examples_per_client'] or None
   own['stop_at_target'] = bool(own['stop_at_target'])
-  own['client_state_store'] = own['client_state_store'] or 'memory'
   local = settings.client_training(task)
   cost_model = costs.CostModel(
     algorithms.counts(
@@ -190,13 +189,11 @@ def _say_how_large(
   """Prints how large client states, if any, may grow. Raises ValueError if there is no room."""
   if not hasattr(process, 'initial_client_state'):
     return
-  path = state_file.path(folder)
   command_lib.say(
     capacity.plan(
       min(num_clients, config.rounds * config.clients_per_round),
       serialization.Packer(process.initial_client_state).size,
-      sharded_store.kind(path, config.client_state_store),
-      path,
-      num_staged=min(config.rounds, config.rounds_per_checkpoint) * config.clients_per_round,
+      state_file.path(folder),
+      num_unsaved=min(config.rounds, config.rounds_per_checkpoint) * config.clients_per_round,
     )
   )

@@ -160,9 +160,6 @@ class Space:
     takes = fixed is None or (server not in ('', fixed) and registry.takes(algorithm, server))
     if name == 'server_optimizer':
       return takes
-    if name == 'client_state_store':
-      kept = asked.get('client_optimizer_state', algorithm.settings.get('client_optimizer_state'))
-      return algorithm.is_stateful or kept == 'keep'
     named, chosen = hyperparameters.named().get(name), server if takes and server else fixed
     return named is None or named.belongs_to(algorithm, registry.server_optimizer(chosen or 'sgd'))
 

@@ -3,18 +3,17 @@
 import contextlib
 import dataclasses
 import datetime
-import functools
 import hashlib
 import importlib.metadata
 import json
 import os
 import platform
-import subprocess
 import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from tff_adaptive._utils import atomic_files
+from tff_adaptive.runs import revision
 from tff_adaptive.runs.errors import ResumeError, reading, saving
 
 FILE = 'config.json'
@@ -229,7 +228,7 @@ def read(folder: str) -> dict[str, Any]:
 
 
 def _made_with() -> dict[str, Any]:
-  return {'versions': _versions(), 'git_revision': _git_revision()}
+  return {'versions': _versions(), 'git_revision': revision.git_revision()}
 
 
 def _now() -> str:
@@ -245,25 +244,3 @@ def _versions() -> dict[str, str]:
     except importlib.metadata.PackageNotFoundError:
       found[package] = 'not installed'
   return found
-
-
-@functools.cache
-def _git_revision() -> str | None:
-  """Returns this checkout's git revision, with '+' if tracked files differ; None without git.
-
-  The revision is read once in a process, because the process keeps the code that it began with.
-  """
-  root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-  if not os.path.exists(os.path.join(root, '.git')):
-    return None
-
-  def git(*arguments: str) -> str:
-    command = ['git', '-C', root, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-
-  try:
-    revision = git('rev-parse', 'HEAD').strip()
-    differs = git('status', '-s', '-uno').strip()
-  except (OSError, subprocess.SubprocessError):
-    return None
-  return revision + ('+' if differs else '')

@@ -4,12 +4,11 @@ import contextlib
 import os
 from typing import Any, Literal, TypeAlias
 
-from tff_adaptive._utils import atomic_files, client_references
+from tff_adaptive._utils import atomic_files
 from tff_adaptive.runs import (
   config as config_file,
   metrics as metrics_lib,
   serialization,
-  sharded_store,
   state_file,
   state_path,
   state_store,
@@ -42,7 +41,6 @@ class RunFiles:
     server_state: Any,
     client_state: Any,
     resume_from: ResumeFrom = 'latest',
-    workers: client_references.WorkerContext | None = None,
     *,
     accept_lost_rows: bool = False,
   ):
@@ -55,7 +53,6 @@ class RunFiles:
       server_state: The server state before the first round.
       client_state: A client's state before its first round; `()` for none.
       resume_from: The checkpoint to resume from, 'latest' or 'previous'.
-      workers: The workers that train, if they can load and store client states themselves.
       accept_lost_rows: Whether metrics.csv may lack rounds before the checkpoint.
 
     Raises:
@@ -85,9 +82,7 @@ class RunFiles:
           with saving(path, ResumeError):
             os.close(os.open(path, os.O_CREAT, 0o600))  # SQLite's journal has the same mode.
             os.chmod(path, 0o600)
-        self.store = sharded_store.open_store(
-          path, client_state, config.client_state_store, workers=workers
-        )
+        self.store = state_store.ClientStateStore(path, client_state)
         stack.callback(self.store.close)
         kept = self._resume(output_dir, path, config.rounds, resume_from)
         atomic_files.remove_leftovers(output_dir, _FILES)

@@ -1,8 +1,8 @@
 """SQLite files of a run's states: checkpoints of the server state, versions of client states.
 
-A run has one such file. If its client states are in shards, each shard is another such file. A file
-has a version of a client's state for each checkpoint that needs it, with the round in which the
-version was made. A checkpoint needs the newest version that is not from a later round.
+A run has one such file. It has a version of a client's state for each checkpoint that needs it,
+with the round in which the version was made. A checkpoint needs the newest version that is not from
+a later round.
 
 A checkpoint is one transaction. If the process is killed at any time, the file stays as of its last
 checkpoint, because SQLite rolls back uncommitted changes when the file is opened again. Each client
@@ -43,12 +43,12 @@ _TABLES = (
 # A commit returns after the data are on the disk (FULL). Deleted data are not overwritten by zeros,
 # as some builds of SQLite do. A file from elsewhere may not call functions.
 _PRAGMAS = ('trusted_schema=OFF', 'page_size=16384', 'synchronous=FULL', 'secure_delete=OFF')
-# For a run's file, not for its shards: the cache holds the pages changed since the last commit.
+# For a run's file: the cache holds the pages changed since the last commit.
 _OF_RUN = ('locking_mode=EXCLUSIVE', f'cache_size=-{256 << 10}')  # KiB.
 
 
 class StateFile:
-  """An open SQLite file with a run's checkpoints and client states, or with a shard of the states.
+  """An open SQLite file with a run's checkpoints and client states.
 
   After a failed write every call raises the same error.
 
@@ -120,11 +120,6 @@ class StateFile:
     except BaseException:
       self.close()
       raise
-
-  @property
-  def is_sharded(self) -> bool:
-    """Whether the client states are in shards beside the file."""
-    return self.settings.get('clients') == 'shards'
 
   def check(self) -> None:
     """Raises the error of an earlier failed write, if there was one."""
@@ -269,20 +264,20 @@ class StateFile:
         for name, dtype, shape, data in leaves
       }
 
-  def begin_from(self, round_number: int, elsewhere: Count) -> None:
-    """Continues from a checkpoint's client states; `elsewhere` is the `Count` of those in shards.
+  def begin_from(self, round_number: int) -> None:
+    """Continues from a checkpoint's client states.
 
     Raises StateError if the states are not those with which the checkpoint was made.
     """
     expected = self.rows('SELECT clients, digest FROM checkpoint WHERE round = ?', round_number)
-    found = self.count(round_number).plus(elsewhere)
+    found = self.count(round_number)
     with self._undamaged(round_number):
       if [(found.clients, found.text)] != expected:
         raise ValueError('client states are missing, or are not those that it was made of')
     self._counted = found
 
   def add(self, more: Count) -> None:
-    """Adds `more`, a change in other files such as shards, to the next checkpoint's `Count`."""
+    """Adds `more`, a change of the client states, to the next checkpoint's `Count`."""
     self._counted = self._counted.plus(more)
 
   def put_client(self, client_id: str, round_number: int, state: bytes) -> None:
@@ -347,6 +342,11 @@ class StateFile:
     return settings
 
   def _check_signature(self, signature: str) -> None:
+    if self.settings.get('clients') == 'shards':  # Of release 0.2.0.
+      raise StateError(
+        f'{self.path}: its client states are in shards (client_state_store=shards), which this'
+        ' version does not read; resume the run with tff-adaptive 0.2.0, or start in a new folder.'
+      )
     found = self.settings.get('client')
     if found is None:  # Committed now, to refuse other algorithms before a checkpoint too.
       self.set('client', signature)

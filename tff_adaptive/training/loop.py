@@ -134,7 +134,6 @@ def train(
       process.initialize(),
       client_state,
       resume_from,
-      workers,
       accept_lost_rows=accept_lost_rows,
     )
     stack.callback(files.close)
@@ -188,8 +187,6 @@ class _Run:
     for callback in self._callbacks:
       stack.callback(callback.close)
       callback.begin(info)
-    for line in self._files.store.notes:
-      say(line)
 
   def to_the_end(
     self, stop: protocols.Stop, test_fn: protocols.EvaluateFn | None

@@ -250,10 +250,6 @@ def defaults(
     found.pop('continue_batches', None)
   with fields.about('client_optimizer'):
     client = registry.client_optimizer(chosen.get('client_optimizer', 'sgd'))
-  if algorithm.is_stateful or chosen.get('client_optimizer_state') == 'keep':
-    # On one machine the trainer's memory is as near to the workers as a file.
-    is_cluster = values['ray'] not in (None, 'local')
-    found['client_state_store'] = 'shards' if is_cluster else 'memory'
   found['max_examples_per_client'] = found['max_examples_per_client'] or 0
   tuned = catalog.rates(task, server) if server in catalog.SERVER_OPTIMIZERS else {}
   if algorithm.server_optimizer is None or not tuned:

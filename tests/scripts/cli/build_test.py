@@ -134,7 +134,7 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   monkeypatch.setattr(output.Output, 'build', lambda self, *given: [given])
   monkeypatch.setattr(evaluation.ClientEvaluation, 'build', lambda self, *given: given)
   monkeypatch.setattr(build_lib.tasks, 'load', lambda name, **more: seen.update(more) or task)
-  monkeypatch.setattr(build_lib.capacity, 'plan', lambda *given, **more: f'{given[:3]} {more}')
+  monkeypatch.setattr(build_lib.capacity, 'plan', lambda *given, **more: f'{given[:2]} {more}')
   monkeypatch.setattr(build_lib, 'build_evaluation', lambda model, examples: examples)
   flags = '--task=least_squares --participation=0.3 --rounds=3 --rounds_per_checkpoint=2 --seed=5'
   flags += f' --output_dir={tmp_path}/run --data_dir={tmp_path} --heldout_clients=0.2'
@@ -154,7 +154,7 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   data, risk, room, noise = capsys.readouterr().err.splitlines()
   assert 'listens on all network interfaces' in risk
   assert data.endswith('; 7 clients, 140 examples')
-  assert room == "(6, 8, 'memory') {'num_staged': 4}"
+  assert room == "(6, 8) {'num_unsaved': 4}"
   epsilon = private.accountant.epsilon(3, private.delta)
   assert noise.startswith(f'Noise multiplier 5: epsilon {epsilon:.3g} at delta 0.12 after 3 rounds')
   given = resolve.resolve(task='least_squares', synchrony='buffered', concurrency=9, local_steps=5)

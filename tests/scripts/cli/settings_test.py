@@ -18,8 +18,7 @@ def test_a_resumed_run_may_change_what_changes_no_number():
     'accept_lost_rows',
     *('virtual_seconds_per_evaluation', 'rounds_per_evaluation', 'rounds_per_checkpoint'),
     *('rounds_per_client_evaluation', 'client_evaluation_clients', 'personalization_epochs'),
-    *('client_state_store', 'parallel_clients', 'ray'),
-    *('ray_workers', 'cpus_per_worker', 'memory_per_worker'),
+    *('parallel_clients', 'ray', 'ray_workers', 'cpus_per_worker', 'memory_per_worker'),
   }
 
 
@@ -74,7 +73,7 @@ def test_groups_do_not_change_and_their_flags_have_a_help_and_say_what_they_may_
   assert all(field.kw_only for field in dataclasses.fields(settings.Settings))
   assert {f.name for f in fields if f.metadata['choices']} == {
     *('client_optimizer_state', 'stragglers', 'synchrony', 'staleness', 'aggregator', 'engine'),
-    *('device', 'mixed_precision', 'client_state_store', 'resume_from'),
+    *('device', 'mixed_precision', 'resume_from'),
     *('search', 'prune', 'form', 'x', 'clients'),
   }
   assert {f.name for f in fields[len(settings.FIELDS) :] if f.metadata['needs']} == {
@@ -112,7 +111,6 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     # What would be ignored is refused.
     ('--algorithm=fed_avg --tau=0.1', 'server optimizer sgd; leave it out (it belongs to adagrad,'),
     ('--mu=0.1', '--algorithm fed_yogi; leave it out (it belongs to fed_prox, fed_dyn, ada_best,'),
-    ('--client_state_store=shards', '--client_state_store has no meaning for --algorithm fed_yogi'),
     ('--server_optimizer=adam', 'whose server is yogi; take --algorithm=fed_adam, or a drift-'),
     ('--server_optimizer=lion', 'take --algorithm=fed_avg, or a drift-corrected algorithm'),
     (

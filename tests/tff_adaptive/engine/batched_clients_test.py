@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from google.protobuf import text_format
 
-from tests.helpers import computations, small_problem
+from tests.helpers import closeness, computations, small_problem
 from tff_adaptive import algorithms, corrections, engine, models
 from tff_adaptive.client import ClientTraining, batching, client_arrays, model_adapters
 from tff_adaptive.client.local_training import can_group
@@ -195,7 +195,7 @@ def test_groups_of_a_model_without_a_client_axis_equal_single_clients():
   single = rounds(process, 1)
   together = rounds(process, 2)  # The last group is not full.
   for a, b in zip(single, together):
-    np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+    closeness.assert_close(a, b)
 
 
 def test_on_gpus_unequal_clients_train_together_unasked(monkeypatch):
@@ -211,7 +211,7 @@ def test_on_gpus_unequal_clients_train_together_unasked(monkeypatch):
   unasked = rounds(process, None, COHORT[:3])
   assert {shape[0] for shape in shapes if len(shape) == 3} == {2}
   for a, b in zip(single, unasked):
-    np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+    closeness.assert_close(a, b)
 
 
 def test_clients_whose_examples_differ_in_shape_train_alone():

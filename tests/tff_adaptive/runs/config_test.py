@@ -134,14 +134,3 @@ def test_a_damaged_file_is_one_line_that_names_it(tmp_path, text, words):
     config.read(str(tmp_path))
   assert str(caught.value).startswith(f'{tmp_path}/config.json cannot be read (')
   assert str(caught.value).endswith('restore the file, or name another folder.')
-
-
-def test_the_revision_is_gits_or_none_where_git_fails(tmp_path, monkeypatch):
-  monkeypatch.setenv('PATH', str(tmp_path))
-  monkeypatch.setattr(config, '__file__', str(tmp_path / 'a' / 'runs' / 'config.py'))
-  (tmp_path / '.git').mkdir()
-  scripts = {'exit 1': None, 'echo ab': 'ab+', '[ $3 = status ] || echo ab': 'ab'}
-  for text, revision in scripts.items():
-    (tmp_path / 'git').write_text(f'#!/bin/sh\n{text}\n')
-    (tmp_path / 'git').chmod(0o755)
-    assert config._git_revision.__wrapped__() == revision

@@ -56,9 +56,9 @@ def test_a_resumed_run_notes_what_it_may_change_and_is_refused_the_rest(tmp_path
 
 
 def test_what_changes_no_number_may_change():
-  harmless = dict(rounds_per_evaluation=1, rounds_per_checkpoint=1, client_state_store='shards')
+  harmless = dict(rounds_per_evaluation=1, rounds_per_checkpoint=1)
   harmless |= dict(target=0.5, stop_at_target=True)
-  usual = dict(rounds_per_evaluation=10, rounds_per_checkpoint=50, client_state_store='memory')
+  usual = dict(rounds_per_evaluation=10, rounds_per_checkpoint=50)
   assert {**usual, 'seed': 0}.items() <= record().settings.items()
   before = run_folders.config(record().settings)
   assert record(rounds=9, metric='loss', **harmless).refused_changes(before) == []
@@ -116,7 +116,6 @@ def test_numpys_numbers_are_recorded_as_pythons():
     ('virtual_seconds_per_evaluation', 60, 'is given without a population'),
     ('synchrony', training.Buffered(1), 'is given without a population'),
     ('target', 'high', "must be a number, found 'high': give"),
-    ('client_state_store', 'tape', "is 'tape'; it must be one of memory, shards"),
   ],
 )
 def test_numbers_are_checked_by_their_fields(name, value, error):
