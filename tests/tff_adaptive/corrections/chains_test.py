@@ -170,7 +170,7 @@ def test_a_chain_by_name_has_the_parts_options_and_facts():
   assert made == corrections.chain(
     corrections.FedDyn(0.02, N), corrections.FedProx(0.5), corrections.Sam(0.2)
   )
-  with pytest.raises(ValueError, match="unknown option of fed_dyn.fed_prox.sam 'mu'"):
+  with pytest.raises(ValueError, match=r"unknown option of fed_dyn\+fed_prox\+sam 'mu'"):
     entry.values({'mu': 0.5})
   assert (
     registry.algorithm('scaffold+clip').assumes_sgd == registry.algorithm('scaffold').assumes_sgd
