@@ -79,7 +79,6 @@ setuptools.setup(
       'tff-adaptive-sweep=tff_adaptive_scripts._entry:sweep',
       'tff-adaptive-report=tff_adaptive_scripts._entry:report',
       'tff-adaptive-partition-report=tff_adaptive_scripts._entry:partition_report',
-      'tff-adaptive-train-centralized=tff_adaptive_scripts._entry:train_centralized',
       'tff-adaptive-export=tff_adaptive_scripts._entry:export',
     ]
   },

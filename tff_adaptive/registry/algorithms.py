@@ -301,3 +301,14 @@ ALGORITHMS: Mapping[str, Algorithm] = by_name(
     settings={'client_optimizer': 'amsgrad', 'client_optimizer_state': 'average'},
   ),
 )
+# What federated results are compared with. No federated optimizer, so not in the tables of these.
+BASELINES: Mapping[str, Algorithm] = by_name(
+  Algorithm(
+    'centralized',
+    'Centralised',
+    'one client, which has the examples of all and keeps the state of its optimizer',
+    server_optimizer='sgd',
+    settings={'server_learning_rate': 1.0},
+    pools_clients=True,
+  ),
+)

@@ -15,7 +15,14 @@ from typing import Any
 
 from tff_adaptive._utils import user_code, validation
 from tff_adaptive.registry import user_entries
-from tff_adaptive.registry.algorithms import ALGORITHMS, above_zero, at_least_zero, decay, up_to_one
+from tff_adaptive.registry.algorithms import (
+  ALGORITHMS,
+  BASELINES,
+  above_zero,
+  at_least_zero,
+  decay,
+  up_to_one,
+)
 from tff_adaptive.registry.entries import (
   Algorithm,
   Hyperparameter,
@@ -168,8 +175,8 @@ def algorithm(spec: str | Algorithm) -> Algorithm:
   """Returns the entry of an algorithm; an entry is returned as it is.
 
   Args:
-    spec: A name in `ALGORITHMS`, or 'FILE.py:NAME'. NAME is an `Algorithm`, or a frozen dataclass
-      that subclasses `corrections.Correction`. Each field of such a class, a float, int or bool
+    spec: A name in `ALGORITHMS` or `BASELINES`, or 'FILE.py:NAME'. NAME is an `Algorithm`, or a
+      frozen dataclass that subclasses `corrections.Correction`. Each field of such a class, a float, int or bool
       with a default, is a hyperparameter; `field(metadata={'help': ...})` has its help. The class
       attribute `name` is the name and title; the docstring's first line is the description; the
       attribute `client_weighting` is the weighting (default 'uniform' if clients keep a state,
@@ -179,7 +186,7 @@ def algorithm(spec: str | Algorithm) -> Algorithm:
   Raises:
     ValueError: If there is no such name, or the file has no such algorithm.
   """
-  return _found('algorithm', spec, ALGORITHMS, user_entries.algorithm)
+  return _found('algorithm', spec, {**ALGORITHMS, **BASELINES}, user_entries.algorithm)
 
 
 def server_optimizer(spec: str | ServerOptimizer) -> ServerOptimizer:
