@@ -296,7 +296,9 @@ class _Sampler(optuna.samplers.BaseSampler):
   def sample_relative(self, study: optuna.Study, trial: Any, search_space: Any) -> Any:
     return self._of(trial).sample_relative(study, trial, search_space)
 
-  def sample_independent(self, study: optuna.Study, trial: Any, name: str, distribution: Any) -> Any:
+  def sample_independent(
+    self, study: optuna.Study, trial: Any, name: str, distribution: Any
+  ) -> Any:
     return self._of(trial).sample_independent(study, trial, name, distribution)
 
   def _of(self, trial: optuna.trial.FrozenTrial) -> optuna.samplers.BaseSampler:

@@ -115,5 +115,3 @@ def test_a_sweep_varies_its_rate(tmp_path, monkeypatch):
   assert sweep.main(['sweep.py', *command, '--', '--rounds=2']) == 0
   assert len(runs.settings) == 6
   assert 'centralized' in {run.what.algorithm for run in runs.settings}
-
-

@@ -111,7 +111,7 @@ def test_a_process_that_ends_before_its_trial_ends_the_search(tmp_path, monkeypa
 
   monkeypatch.setattr(search, 'start_process', lambda target, arguments: Dead())
   monkeypatch.setattr(search, '_POLL', 0.0)
-  with pytest.raises(command.FailureError, match='did not begin: .* ended by SIGSEGV'):
+  with pytest.raises(command.FailureError, match=r'did not begin: .* ended by SIGSEGV'):
     search.search(str(tmp_path), SPACE, plan_lib.Plan())
 
 

@@ -9,8 +9,10 @@ import pytest
 
 from scripts.cli import plan as plan_lib, search_space
 
-optuna = pytest.importorskip('optuna')
-sqlalchemy = pytest.importorskip('sqlalchemy')
+pytest.importorskip('optuna')
+import optuna
+import sqlalchemy
+
 from scripts.cli import study
 
 SPACE = search_space.Space({'tau': ['0.1', '0.2', '0.3']}, {})
