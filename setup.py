@@ -70,7 +70,7 @@ setuptools.setup(
     'mlflow': ['mlflow-skinny'],
     'parquet': ['pyarrow<22'],
     'ray': ['ray>=2.52'],
-    'search': ['optuna>=4'],
+    'search': ['optuna>=5'],
     'wandb': ['wandb'],
   },
   entry_points={

@@ -178,10 +178,11 @@ def algorithm(spec: str | Algorithm) -> Algorithm:
     spec: A name in `ALGORITHMS` or `BASELINES`, or 'FILE.py:NAME'. NAME is an `Algorithm`, or a
       frozen dataclass that subclasses `corrections.Correction`. Each field of such a class, a
       float, int or bool with a default, is a hyperparameter; `field(metadata={'help': ...})` has
-      its help. The class attribute `name` is the name and title; the docstring's first line is the description; the
-      attribute `client_weighting` is the weighting (default 'uniform' if clients keep a state,
-      else 'examples'). The fields `num_clients` and `mean_examples` are set from the clients and
-      need no default. The costs of the class are traced; an `Algorithm` may have its own `counts`.
+      its help. The class attribute `name` is the name and title; the docstring's first line is the
+      description; the attribute `client_weighting` is the weighting (default 'uniform' if clients
+      keep a state, else 'examples'). The fields `num_clients` and `mean_examples` are set from the
+      clients and need no default. The costs of the class are traced; an `Algorithm` may have its
+      own `counts`.
 
   Raises:
     ValueError: If there is no such name, or the file has no such algorithm.

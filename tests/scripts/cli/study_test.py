@@ -156,7 +156,7 @@ def test_a_grid_whose_start_was_killed_while_it_was_queued_is_queued_whole(tmp_p
 @pytest.mark.parametrize(
   'statement, message',
   [
-    ('DROP TABLE trials', 'damaged'),
+    ('DROP TABLE trials', 'malformed'),
     ("UPDATE trial_user_attributes SET value_json = '{' WHERE key = 'point'", 'Expecting'),
     (
       """UPDATE trial_user_attributes SET value_json = '{"tua": "0.1"}' WHERE key = 'point'""",
