@@ -18,7 +18,7 @@ from . import _streams
 
 INTERRUPTED = 128 + signal.SIGINT
 # The names of the commands that pip installs, by module.
-_MODULES = 'train sweep report partition_report train_centralized export'
+_MODULES = 'train sweep report partition_report export'
 NAMES = {module: f'tff-adaptive-{module.replace("_", "-")}' for module in _MODULES.split()}
 started_as: str | None = None  # The installed name that started this process, if any.
 exit_code: int | None = None  # The exit code of the command, once it has ended.

@@ -25,7 +25,14 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     chosen.task, data_dir=settings.output.data_dir, seed=chosen.seed, **chosen.task_options
   )
   task, parts = settings.evaluation.split(task, chosen.seed)
+  as_given, of_clients = settings, task
+  most_examples = settings.training.max_examples_per_client
+  if settings.what.algorithm_entry.pools_clients:
+    pooled = tasks.PooledClients(task.train, most_examples)
+    task = dataclasses.replace(task, train=pooled)
+    most_examples = 0  # Of the one client.
   data = _check_data(settings, task)
+  data['clients'] = len(of_clients.train.client_ids)
   if parts.unseen is not None:
     data['unseen_clients'] = len(parts.unseen)
   command_lib.say(
@@ -37,18 +44,22 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
       ' it, while this run goes on: keep others off its ports.'
     )
   record = dataclasses.replace(records.of(settings), command=command, metric=task.metric)
-  cohort = settings.training.cohort(data['clients'])
-  own = dataclasses.replace(settings.training, clients_per_round=cohort)
-  settings = dataclasses.replace(settings, training=own)
+  num_clients = len(task.train.client_ids)
+  how_long = dataclasses.replace(
+    settings.training,
+    clients_per_round=settings.training.cohort(num_clients),
+    max_examples_per_client=most_examples,
+  )
+  settings = dataclasses.replace(settings, training=how_long)
   model = task.build_model(chosen.seed)
   if chosen.initial_weights is not None:
     start = training.initial_weights_from(chosen.initial_weights, model)
     model = models.with_initial_weights(model, start)
-  private = settings.aggregation.plan(settings, data['clients'])
+  private = settings.aggregation.plan(settings, num_clients)
   config = _training_config(settings, task, model)
   versions = training.older_models(config, task.train)  # Refuses what does not fit the clients.
   process = build_process(settings, task, model, private, versions)
-  _say_how_large(process, config, folder, data['clients'])
+  _say_how_large(process, config, folder, num_clients)
   saved = record.open(folder, data, model.num_parameters)
   return {
     'process': process,
@@ -63,7 +74,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
       *([] if private is None else [_account(private, config, settings.aggregation.noise_seed)]),
     ],
     'test_fn': build_evaluation(model, task.test),
-    'client_evaluation': settings.evaluation.build(settings, task, model, parts),
+    'client_evaluation': settings.evaluation.build(as_given, of_clients, model, parts),
     'resume_from': settings.output.resume_from,
     'accept_lost_rows': bool(settings.output.accept_lost_rows),
     'settings': record,

@@ -64,7 +64,7 @@ def _sections() -> list[str]:
     '  A task sets its rates, rounds, clients a round, ...: docs/guide/task_list.md has them.\n'
   )
   for title, entries in (
-    ('Algorithms', registry.ALGORITHMS),
+    ('Algorithms', {**registry.ALGORITHMS, **registry.BASELINES}),
     ('More parts for chains (scaffold+sam) and their options', _more_parts()),
     ('Server optimizers', registry.SERVER_OPTIMIZERS),
     ('Client optimizers and their options', registry.CLIENT_OPTIMIZERS),

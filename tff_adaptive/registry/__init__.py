@@ -9,6 +9,7 @@ from tff_adaptive.registry.entries import (
 )
 from tff_adaptive.registry.table import (
   ALGORITHMS as ALGORITHMS,
+  BASELINES as BASELINES,
   CLIENT_OPTIMIZERS as CLIENT_OPTIMIZERS,
   PARTS as PARTS,
   SCHEDULES as SCHEDULES,

@@ -175,3 +175,14 @@ _OF_CLIENTS = (
 )
 
 ALGORITHMS: Mapping[str, Algorithm] = by_name(*_OF_SERVERS, *_OF_PARTS, *_CHAINS, *_OF_CLIENTS)
+# What federated results are compared with. No federated optimizer, so not in the tables of these.
+BASELINES: Mapping[str, Algorithm] = by_name(
+  Algorithm(
+    'centralized',
+    'Centralised',
+    'one client, which has the examples of all and keeps the state of its optimizer',
+    server_optimizer='sgd',
+    settings={'server_learning_rate': 1.0},
+    pools_clients=True,
+  ),
+)

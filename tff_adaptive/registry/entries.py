@@ -72,6 +72,7 @@ class Algorithm(_WithHyperparameters):
     counts: A function from the hyperparameters by name to `Counts` with the published `down` and
       `up`. If None, `algorithms.counts` finds these by tracing the correction's methods.
     uploads: What a client sends besides its update that moves the model, for messages; '' for none.
+    pools_clients: Whether one client has the examples of all, for baselines.
     source: The user's file with the algorithm; None for an algorithm of this package.
     is_chain: Whether it was made for a chain's name, or a part's, that is in no table.
   """
@@ -89,6 +90,7 @@ class Algorithm(_WithHyperparameters):
   client_weighting: str = 'examples'
   counts: Callable[[Mapping[str, Any]], Counts] | None = None
   uploads: str = ''
+  pools_clients: bool = False
   source: user_code.UserCode | None = None
   is_chain: bool = False
 

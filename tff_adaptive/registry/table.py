@@ -15,6 +15,7 @@ from typing import Any
 
 from tff_adaptive._utils import user_code, validation
 from tff_adaptive.registry import algorithms, described, user_entries
+from tff_adaptive.registry.algorithms import BASELINES
 from tff_adaptive.registry.entries import (
   Algorithm,
   Hyperparameter,
@@ -218,14 +219,14 @@ def algorithm(spec: str | Algorithm) -> Algorithm:
   """Returns the entry of an algorithm; an entry is returned as it is.
 
   Args:
-    spec: A name in `ALGORITHMS`, 'FILE.py:NAME', or several of these and of `PARTS` with + between
-      them, which are a chain: 'scaffold+sam'. NAME is an `Algorithm`, or a frozen dataclass
-      that subclasses `corrections.Correction`. Each field of such a class, a float, int or bool
-      with a default, is a hyperparameter; `field(metadata={'help': ...})` has its help. The class
-      attribute `name` is the name and title; the docstring's first line is the description; the
-      attribute `client_weighting` is the weighting (default 'uniform' if clients keep a state,
-      else 'examples'). The fields `num_clients` and `mean_examples` are set from the clients and
-      need no default. The costs of the class are traced; an `Algorithm` may have its own `counts`.
+    spec: A name in `ALGORITHMS` or `BASELINES`, 'FILE.py:NAME', or several of these and of `PARTS`
+      with + between them, which are a chain: 'scaffold+sam'. NAME is an `Algorithm`, or a frozen
+      dataclass that subclasses `corrections.Correction`. Each field of such a class, a float, int
+      or bool with a default, is a hyperparameter; `corrections.option` gives it help and a range.
+      Class attributes describe it (see `corrections.Correction`); without a `name` and a `summary`
+      these are the class's name and the docstring's first line. The fields `num_clients` and
+      `mean_examples` are set from the clients and need no default. The costs of the class are
+      traced; an `Algorithm` may have its own `counts`.
 
   Raises:
     ValueError: If there is no such name, the file has no such algorithm, or the parts of a chain
@@ -235,7 +236,7 @@ def algorithm(spec: str | Algorithm) -> Algorithm:
     return _chain([_piece(piece) for piece in pieces(spec)])
   if isinstance(spec, str) and spec in PARTS and spec not in ALGORITHMS:
     return _piece(spec)
-  return _found('algorithm', spec, ALGORITHMS, user_entries.algorithm)
+  return _found('algorithm', spec, {**ALGORITHMS, **BASELINES}, user_entries.algorithm)
 
 
 def pieces(spec: str) -> list[str]:

@@ -16,6 +16,7 @@ OWN = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
 # The values of `client.local_training.OPTIMIZER_STATES`, without importing TensorFlow.
 _STATES = ('reset', 'keep', 'average')
 ALGORITHM = 'fed_yogi'  # By default.
+_EPOCHS = 100  # Rounds by default of one client that has the examples of all.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,7 +110,9 @@ class What(fields.Group):
     """Raises ValueError if task or algorithm does not allow the cohort or the client optimizer."""
     algorithm = self.algorithm_entry
     clients = catalog.num_clients(self.known_task, self.task_options)
-    if clients is not None:
+    if algorithm.pools_clients:
+      self._check_pooled(settings)
+    elif clients is not None:
       check_cohort(settings.training.cohort(clients), clients, algorithm)
     if algorithm.name == 'mime' and (self.sam_rho or settings.synchrony.synchrony == 'buffered'):
       raise ValueError(
@@ -139,6 +142,21 @@ class What(fields.Group):
         f'--client_optimizer={self.client_optimizer} does not go with --algorithm {algorithm.name}:'
         f' {algorithm.assumes_sgd}, so clients train with sgd; leave it out, or take another'
         ' algorithm, such as fed_avg.'
+      )
+
+  def _check_pooled(self, settings: 'fields.Settings') -> None:
+    """Raises ValueError if settings do not go with one client that has the examples of all."""
+    is_plain = settings.population.availability is None and settings.synchrony.synchrony is None
+    if settings.training.clients_per_round != 1 or not is_plain:
+      raise ValueError(
+        f'--algorithm={self.algorithm} trains one client, which has the examples of all: leave out'
+        ' --clients_per_round, --participation, --synchrony, and the flags of unavailable, slow and'
+        ' failing clients.'
+      )
+    if settings.rates.client_learning_rate is None:
+      raise ValueError(
+        f'--algorithm={self.algorithm} has no default rate for {self.client_optimizer}: give'
+        ' --client_learning_rate=0.1, say.'
       )
 
   def check_files(self) -> None:
@@ -233,6 +251,8 @@ def defaults(
   }
   if algorithm.client_weighting == 'uniform':
     found['client_weighting'] = 'uniform'
+  if algorithm.pools_clients:
+    found = _of_pooled_clients(found, values['client_optimizer'] or 'sgd')
   how_long = ('participation', 'local_steps', 'random_local_steps')
   found.update({k: v for k, v in algorithm.settings.items() if k in how_long})
   for name, other in (('participation', 'clients_per_round'), ('local_steps', 'client_epochs')):
@@ -262,6 +282,25 @@ def defaults(
   found.update(tuned)
   if client.rate is not None:
     found['client_learning_rate'] = client.rate
+  elif algorithm.pools_clients:
+    del found['client_learning_rate']  # It was tuned for clients of a few examples each.
   others = ('client_optimizer_option', *how_long)
   named = {k: v for k, v in algorithm.settings.items() if k not in others}
   return {**found, **named}
+
+
+def _of_pooled_clients(defaults: Mapping[str, Any], client_optimizer: str) -> dict[str, Any]:
+  """Returns the defaults of one client that has the examples of all: a round is an epoch."""
+  kept = ('batch_size', 'fill_last_batch', 'max_examples_per_client', 'weight_decay')
+  return {
+    **{name: defaults[name] for name in kept},
+    'rounds': _EPOCHS,
+    'clients_per_round': 1,
+    'client_epochs': 1,
+    'client_schedule': 'constant',
+    'server_schedule': 'constant',
+    'client_weighting': 'examples',
+    'client_optimizer': 'sgd',
+    'client_optimizer_state': 'reset' if client_optimizer == 'sgd' else 'keep',
+    'sam_rho': 0.0,
+  }
