@@ -116,7 +116,7 @@ def _check_flags(plan: plan_lib.Plan, varied: Sequence[str]) -> None:
     raise ValueError('sweep.py needs Optuna: pip install tff-adaptive[search]')
 
 
-def _check_metric(plan: plan_lib.Plan, tasks: Sequence[str]) -> None:
+def _check_metric(plan: plan_lib.Plan, tasks: Any) -> None:
   """Raises ValueError if tasks with different metrics are varied and --metric is not given."""
   metrics = [catalog.metric(task) for task in tasks]
   if plan.metric or len(metrics) < 2 or (None not in metrics and len({*metrics}) == 1):

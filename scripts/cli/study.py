@@ -175,7 +175,7 @@ class Study:
         attempts[trial.user_attrs['number']] = trial
     return [attempts[number] for number in sorted(attempts)]
 
-  def _set_state(self, trial: optuna.trial.FrozenTrial, state: _States) -> None:
+  def _set_state(self, trial: optuna.trial.FrozenTrial, state: optuna.trial.TrialState) -> None:
     # Another process may have ended the trial since it was read.
     with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
       self._storage.set_trial_state_values(trial._trial_id, state)

@@ -170,7 +170,7 @@ class StateFile:
     try:
       with contextlib.closing(StateFile(self.path, ignores_lock=True)) as on_disk:
         on_disk.read_checkpoint(last)
-        if not self.is_sharded and on_disk.count(last).text != on_disk.digest_of(last):
+        if on_disk.count(last).text != on_disk.digest_of(last):
           raise StateError(f'{self.path}: client states of round {last} are missing.')
     except StateError as error:
       raise SaveError(
