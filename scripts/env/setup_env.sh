@@ -33,8 +33,13 @@ install_addition() {
     dev) say 'installing the tools of tests and documentation into .venv (0.4 GB; only this once).' ;;
     gpu) say "installing TensorFlow's build with CUDA into .venv (3 GB to fetch, 6 GB of disk; only this once)." ;;
   esac
+  # The other build of TensorFlow is removed first: an environment that has neither is made anew.
+  if [ "$addition" = gpu ]; then
+    : >.venv/installing
+  fi
   .venv/bin/python tff_adaptive/environment/install.py "--add=$addition" || exit 1
   printf '%s\n' "$lock" >".venv/installed-$addition"
+  rm -f .venv/installing
 }
 
 if [ -L .venv ]; then
@@ -158,6 +163,9 @@ else
 fi
 
 : >.venv/installing
+if [ -e .venv/installed-gpu ]; then
+  say "TensorFlow's build with CUDA gives way to the one for CPUs: 'make env-gpu' installs it again."
+fi
 rm -f .venv/installed .venv/installed-dev .venv/installed-gpu
 say "installing the locked packages into .venv with $(version_of .venv/bin/python) (2.6 GB, two to three minutes;" \
   'only this once).'

@@ -21,13 +21,13 @@ NAMES = {'tasks': 'tff_adaptive_tasks'}  # What a folder is imported as.
 _ARROWS = """
 training:     reports runs client corrections models population costs registry devices _utils
 aggregation:  registry _utils
-algorithms:   client corrections engine models optimizers schedules registry environment _utils
+algorithms:   client corrections engine models optimizers schedules registry _utils
 reports:      runs costs registry _utils
 runs:         models costs registry _utils
-client:       corrections models _utils
+client:       corrections models environment _utils
 corrections:  registry _utils
 optimizers:   schedules registry _utils
-engine:       devices kernels _utils
+engine:       devices environment kernels _utils
 models:       devices environment _utils
 population:   _utils
 costs:        registry _utils

@@ -16,8 +16,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from tff_adaptive.environment.check import WORKER as WORKER
+
 VERSIONS = {'tensorflow-federated': '0.87.0', 'tensorflow': '2.21.0'}
-WORKER = 'worker_binary'  # The program that TFF's native context starts.
 
 
 # TensorFlow: graphs and functions.

@@ -2,13 +2,16 @@
 
 import importlib.util
 import os
+import platform
 import sys
 from typing import Any
 
 INSTALLER = 'tff-adaptive-environment'
+WORKER = 'worker_binary'  # The program that TFF's native context starts, in TFF's folder `data`.
 _KERAS_2 = 'TF_USE_LEGACY_KERAS'
 # The packages whose absence, or wrong version, the installer puts right.
 _NEEDED = (
+  'lazy_loader',
   'dp_accounting',
   'jax',
   'tensorflow',
@@ -33,8 +36,24 @@ def missing_packages() -> str:
 def remedy() -> str:
   """Returns what to do in an environment that lacks packages."""
   return (
-    f"in a virtual environment of CPython 3.10 to 3.13, run '{INSTALLER}' (in a checkout: 'make"
-    " env'), which installs the packages that TensorFlow Federated runs with"
+    'run make env in a checkout, or, in a virtual environment of CPython 3.10 to 3.13 in which the'
+    f' wheel is installed (python3 -m venv NAME, NAME/bin/pip install WHEEL), NAME/bin/{INSTALLER}'
+  )
+
+
+def native_problem() -> str:
+  """Returns one line if the program of TFF's native context is not there to run, and '' if it is.
+
+  TFF is published with this program, its worker, for Linux on x86-64. Elsewhere `install` leaves a
+  file that cannot be run in its place.
+  """
+  package = importlib.util.find_spec('tensorflow_federated')
+  roots = list(package.submodule_search_locations or ()) if package else []
+  if any(os.access(os.path.join(root, 'data', WORKER), os.X_OK) for root in roots):
+    return ''
+  return (
+    "TensorFlow Federated's native context needs its worker, a program for Linux on x86-64 that"
+    f' cannot run here ({platform.system()} on {platform.machine()}): take the graph engine'
   )
 
 
