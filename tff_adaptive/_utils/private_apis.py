@@ -1,7 +1,7 @@
 """All uses of private or unstable interfaces of other packages, as named functions.
 
 The functions are written for TFF 0.87.0 and TensorFlow 2.21.0. Other versions may change the
-interfaces, so a test compares `VERSIONS`. docs/design/tff_0_88_port.md lists what a port changes.
+interfaces, so a test compares `VERSIONS`. docs/design/tff_on_today.md lists what a port changes.
 TensorFlow and TFF are imported only when a function needs them.
 """
 

@@ -206,6 +206,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
   parser.add_argument(
     '--requirements', action='store_true', help='print the requirements and install nothing'
   )
+  parser.add_argument(
+    '--system',
+    action='store_true',
+    help='install also into a Python that is not in a virtual environment, such as that of an image',
+  )
   options = parser.parse_args(arguments)
   try:
     _run(options)
@@ -224,10 +229,11 @@ def _run(options: argparse.Namespace) -> None:
       f'{sys.executable} is Python {platform.python_version()}, and the locked packages are for'
       ' CPython 3.10 to 3.13: make a virtual environment with one of these.'
     )
-  if sys.prefix == sys.base_prefix and 'CONDA_PREFIX' not in os.environ:
+  is_alone = sys.prefix != sys.base_prefix or 'CONDA_PREFIX' in os.environ or options.system
+  if not is_alone:
     raise InstallationError(
       f"{sys.executable} is not in a virtual environment: make one ('python -m venv NAME'), install"
-      ' tff-adaptive in it, and run this there.'
+      ' tff-adaptive in it, and run this there (in an image of a container give --system).'
     )
   if options.add == 'gpu':
     use_gpu_build()
