@@ -26,7 +26,7 @@ def attach(
   def load_explained(name: str) -> Any:
     try:
       return load(name)
-    except ImportError as error:  # TensorFlow or TFF are missing, or of another version.
+    except (ImportError, AttributeError) as error:
       explained = check.explained(error)
       if explained is error:
         raise

@@ -194,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
   parser = argparse.ArgumentParser(
     'tff-adaptive-environment',
     description='Installs the locked packages that tff-adaptive needs, TensorFlow Federated among'
-    " them, into the environment of this command's Python (some 3 GB of disk), and chooses Keras 2"
+    " them, into the environment of this command's Python (3.5 GB of disk), and chooses Keras 2"
     ' in it. Other versions of these packages in it are replaced.',
   )
   parser.add_argument(
@@ -209,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
   parser.add_argument(
     '--system',
     action='store_true',
-    help='install also into a Python that is not in a virtual environment, such as that of an image',
+    help='install also into a Python outside of a virtual environment, such as that of an image',
   )
   options = parser.parse_args(arguments)
   try:
