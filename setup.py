@@ -59,6 +59,7 @@ setuptools.setup(
   install_requires=[
     'absl-py',
     'cachetools',
+    'jinja2',  # For pandas' Styler, which writes the tables of reports.
     'lazy_loader',
     'matplotlib',
     'numpy',
