@@ -78,6 +78,7 @@ def test_the_installation_checks_the_hashes_of_the_locks():
   for lock in LOCKS:
     text = (ROOT / lock).read_text(encoding='utf-8')
     assert '--index-url' not in text
+    assert '/tmp/' not in text  # Where the lock was made.
     assert all('--hash=sha256:' in block for block in install.requirement_blocks(text))
 
 
