@@ -14,6 +14,7 @@ from .preparation import Preparation as Preparation
 from .task import (
   ClientData as ClientData,
   InMemoryClientData as InMemoryClientData,
+  PooledClients as PooledClients,
   Task as Task,
   example_arrays as example_arrays,
 )

@@ -25,14 +25,14 @@ algorithms:   client corrections engine models optimizers schedules registry _ut
 reports:      runs costs registry _utils
 runs:         models costs registry _utils
 client:       corrections models environment _utils
-corrections:  registry _utils
 optimizers:   schedules registry _utils
 engine:       devices environment kernels _utils
 models:       devices environment _utils
 population:   _utils
 costs:        registry _utils
 schedules:    registry _utils
-registry:     _utils
+registry:     corrections _utils
+corrections:  _utils
 devices:      _utils
 kernels:      _utils
 _utils:       environment

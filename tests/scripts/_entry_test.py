@@ -41,16 +41,18 @@ def test_a_command_that_has_ended_leaves_its_modules_as_they_are(end, code, out,
   assert ended.stderr.endswith(err)
 
 
-def test_a_result_that_cannot_be_written_is_no_success():
+@pytest.mark.parametrize('is_result', [False, True])
+def test_a_result_that_cannot_be_written_is_no_success(is_result):
+  end = f'_entry.exit_code, _entry.prints_result = 0, {is_result}'
   with open('/dev/full', 'w') as full:
     ended = subprocess.run(
-      [sys.executable, '-c', ENDING.format('_entry.exit_code = 0')],
+      [sys.executable, '-c', ENDING.format(end)],
       env={**os.environ, 'PYTHONUNBUFFERED': ''},
       stdout=full,
       stderr=subprocess.PIPE,
     )
-  assert ended.returncode == 120
-  assert b'No space left' in ended.stderr
+  line = b'-c: the result cannot be written: No space left on device.\n'
+  assert (ended.returncode, ended.stderr) == ((1, line) if is_result else (0, b''))
 
 
 # Looks as if the environment lacked TFF; the program that follows is a command.

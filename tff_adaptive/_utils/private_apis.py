@@ -293,7 +293,18 @@ def forget_workers() -> None:
     manager.__del__ = lambda self: None
 
 
-# Other packages.
+# Other packages, and Python's own.
+
+
+def set_folder_of_processes(folder: str) -> bool:
+  """Sets the folder of multiprocessing's sockets. Returns False if it has one already."""
+  import multiprocessing
+
+  process: Any = multiprocessing.current_process()
+  if 'tempdir' in process._config:  # `multiprocessing.util.get_temp_dir` reads it.
+    return False
+  process._config['tempdir'] = folder
+  return True
 
 
 def replace_queries(query: Any, total: Any, below: Any) -> None:

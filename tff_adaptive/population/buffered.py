@@ -7,6 +7,7 @@ It follows FedBuff ("Federated Learning with Buffered Asynchronous Aggregation",
 import dataclasses
 import functools
 import heapq
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,11 +19,14 @@ from tff_adaptive.population import rounds
 STALENESS = ('none', 'polynomial', 'hinge', 'constant')
 # For each client of the buffer, the empty draws and dropped updates after which a step is given up.
 _MOST_IN_VAIN = 10_000
+_RECORDED_FACTORS = 64  # The first factors of a subclass tell its formula from another.
 
 
 @dataclasses.dataclass(frozen=True)
 class Buffered:
   """Settings of asynchronous training: the server does not wait for all of its clients.
+
+  A subclass may override `factor`.
 
   Some clients are always training, each from the model that was current when it began. The server
   takes a step when B = `TrainingConfig.clients_per_round` clients have arrived; B is the size of
@@ -73,6 +77,17 @@ class Buffered:
     if self.staleness == 'hinge':
       return 1.0 if tau <= self.b else 1.0 / ((self.a or 10.0) * (tau - self.b) + 1.0)
     return self.c if self.staleness == 'constant' and tau else 1.0
+
+  def record(self) -> dict[str, Any]:
+    """Returns the settings for config.json. A subclass is recorded with its own factors."""
+    if type(self) is Buffered:
+      return dataclasses.asdict(self)
+    found: dict[str, Any] = dict(rounds.record(self))
+    if type(self).factor is not Buffered.factor:
+      most = _RECORDED_FACTORS if self.max_staleness is None else self.max_staleness + 1
+      taus = range(min(most, _RECORDED_FACTORS))
+      found.update(staleness='own', factors=[float(self.factor(tau)) for tau in taus])
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,8 +156,10 @@ class BufferedSimulation(rounds.Simulation):
 
   Events at the same instant have this order. First clients arrive, in the order in which they
   began. Then the server takes its step if the buffer is full. Then new clients begin, drawn
-  uniformly from the available clients that neither train nor are in the buffer. A step depends only
-  on the arguments and its number. A resumed run simulates the earlier steps again, without data.
+  uniformly from the available clients that neither train nor are in the buffer. A place that nobody
+  can take is taken by the first client that becomes available, if the availability has a clock
+  (`Trace`, or `Diurnal` in hours; others change only with the step). A step depends only on the
+  arguments and its number. A resumed run simulates the earlier steps again, without data.
   """
 
   def __init__(self, synchrony: Buffered, *given: Any, **more: Any) -> None:
@@ -194,7 +211,13 @@ class BufferedSimulation(rounds.Simulation):
           ' Check availability, deadline and max_staleness, or give a smaller buffer.'
         )
       if not self._queue or self._queue[0].time > self._since:
-        self._dispatch(version, [client.position for client in found])
+        in_buffer = [client.position for client in found]
+        self._dispatch(version, in_buffer)
+        begins = self._next_begin(in_buffer)
+        if begins < (self._queue[0].time if self._queue else math.inf):
+          idle += not self._queue
+          self._since = begins
+          continue
       if not self._queue:
         idle += 1
         self._since += self._idle(self._clock + self._since)
@@ -268,6 +291,20 @@ class BufferedSimulation(rounds.Simulation):
       self._dispatches += 1
       client = _Client(time, self._dispatches, position, k, does_count, version)
       heapq.heappush(self._queue, client)
+
+  def _next_begin(self, in_buffer: Sequence[int]) -> float:
+    """Returns when the next client becomes available for a place that nobody could take.
+
+    It counts in seconds from the last step; infinity if there is no such place, client or time.
+    """
+    seconds_to_change = getattr(self._is_available, 'seconds_to_change', None)
+    if seconds_to_change is None or len(self._queue) >= self._synchrony.concurrency:
+      return math.inf
+    waiting = self._is_idle.copy()  # They are unavailable, or they would have begun.
+    waiting[list(in_buffer)] = False
+    if not waiting.any():
+      return math.inf
+    return float(self._since + seconds_to_change(self._clock + self._since, waiting))
 
   def _chances(self, drawn: np.ndarray, number: int) -> np.ndarray:
     """See `Simulation._chances`. The first drawn client is the run's `number`-th to begin."""

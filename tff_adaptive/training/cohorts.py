@@ -179,6 +179,7 @@ class CohortLoader:
   Attributes:
     source: The source of the clients' data.
     by_reference: Whether cohorts have references to clients' data, which are then not loaded here.
+    loads_ahead: Whether a cohort may be loaded before `take` asks for it.
   """
 
   def __init__(
@@ -199,6 +200,7 @@ class CohortLoader:
     """
     self.source = ClientSource(clients, config.max_examples_per_client)
     self.by_reference = False
+    self.loads_ahead = True
     self._clients, self._ids = clients, clients.client_ids
     self._config, self._simulation = config, simulation
     is_rising = all(a < b for a, b in itertools.pairwise(self._ids))  # Then no set is needed.
@@ -211,10 +213,10 @@ class CohortLoader:
     self._ahead: dict[int, concurrent.futures.Future] = {}
 
   def take(self, round_number: int) -> Cohort:
-    """Returns the cohort of a round and starts loading the next round's."""
+    """Returns the cohort of a round. If `loads_ahead`, starts loading the next round's."""
     future = self._ahead.pop(round_number, None) or self._pool.submit(self._load, round_number)
     cohort = future.result()
-    if round_number < self._config.rounds:
+    if self.loads_ahead and round_number < self._config.rounds:
       self._ahead = {round_number + 1: self._pool.submit(self._load, round_number + 1)}
     return cohort
 

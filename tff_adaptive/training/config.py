@@ -9,7 +9,7 @@ from tff_adaptive import costs
 from tff_adaptive._utils import validation
 from tff_adaptive.population import rounds as population_rounds
 from tff_adaptive.population.buffered import Buffered
-from tff_adaptive.runs import capacity, config as config_file
+from tff_adaptive.runs import config as config_file
 
 
 def _whole(default: Any, least: int, hint: str, *, changes_numbers: bool = True) -> Any:
@@ -43,9 +43,6 @@ class TrainingConfig:
       evaluated after the first round that ends at or after each multiple of this number of virtual
       seconds, above 0. It needs a `population`.
     rounds_per_checkpoint: Number of rounds between checkpoints, >= 1. The last round is saved too.
-    client_state_store: Where client states are kept between checkpoints: 'memory', the memory of
-      this process, or 'shards', files beside the checkpoint, which workers read and write
-      themselves if they see the folder. A resumed run keeps the place with which it began.
     metric: The name of the model's metric that the progress display shows and `target` refers to.
     cost_model: If given, metrics.csv and summary.json report the costs of rounds.
     population: If given, it determines availability, speed and failures of clients, and each
@@ -68,7 +65,6 @@ class TrainingConfig:
     None, validation.above_zero, 'give 60, say, or None'
   )
   rounds_per_checkpoint: int = _whole(50, 1, 'give 50, say', changes_numbers=False)
-  client_state_store: str = _field('memory')
   metric: str = _field('accuracy')
   cost_model: costs.CostModel | None = None
   population: population_rounds.Population | None = None
@@ -83,11 +79,6 @@ class TrainingConfig:
       is_left_out = field.default is None and getattr(self, field.name) is None
       if field.metadata.get('check') is not None and not is_left_out:
         validation.field(self, field.name, field.metadata['check'], field.metadata['hint'])
-    if self.client_state_store not in capacity.STORES:
-      raise ValueError(
-        f'client_state_store is {self.client_state_store!r}; it must be one of'
-        f' {", ".join(capacity.STORES)}.'
-      )
     if self.stop_at_target and self.target is None:
       raise ValueError('stop_at_target is given without a target: give one, such as 0.9.')
     if self.synchrony is not None and self.population is None:
@@ -128,7 +119,7 @@ class TrainingConfig:
         raise ValueError(f'settings has {name!r}, which `config` says already: leave it out.')
     del found['metric'], found['cost_model']
     found['population'] = self.population and self.population.record()
-    found['synchrony'] = self.synchrony and dataclasses.asdict(self.synchrony)
+    found['synchrony'] = self.synchrony and self.synchrony.record()
     if self.population is not None and self.cost_model is not None:
       # It determines which clients finish in time. Without a population it only counts costs.
       model = dataclasses.asdict(self.cost_model)

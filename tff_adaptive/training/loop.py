@@ -62,6 +62,7 @@ def train(
   client_evaluation: client_evaluation_lib.ClientEvaluation | None = None,
   show_progress: bool = True,
   resume_from: run_files.ResumeFrom = 'latest',
+  accept_lost_rows: bool = False,
   settings: Mapping[str, Any] | config_file.Record | None = None,
 ) -> TrainingResult:
   """Trains a run to the end; resumes it if `output_dir` has a checkpoint.
@@ -90,6 +91,8 @@ def train(
     show_progress: Whether to write progress to standard error.
     resume_from: The checkpoint to resume from, 'latest' or, if that is damaged, 'previous'. The
       rounds after the checkpoint are dropped.
+    accept_lost_rows: Whether to resume a run whose metrics.csv lacks rounds before the checkpoint,
+      because it was deleted for example. The model is that of the whole run; the rows are lost.
     settings: Settings that config.json records in addition to `config`: name -> number, string,
       bool or list, such as algorithm='fed_yogi' or client_learning_rate=0.03. Reports name and
       group runs by them; a run is resumed only with the same ones. A `runs.config.Record` replaces
@@ -126,14 +129,22 @@ def train(
     workers = client_references.workers()
     needed = 0 if simulation is None else simulation.most_versions(config.rounds)
     files = run_files.RunFiles(
-      config, output_dir, run_id, process.initialize(), client_state, resume_from, workers
+      config,
+      output_dir,
+      run_id,
+      process.initialize(),
+      client_state,
+      resume_from,
+      accept_lost_rows=accept_lost_rows,
     )
     stack.callback(files.close)
     if needed:
       files.state = older.apart(files.state, needed)
     loader = cohorts.CohortLoader(clients, config, simulation)
     stack.callback(loader.close)
-    if workers is not None:
+    loader.loads_ahead = callbacks_lib.let_load_ahead(callbacks)
+    # Workers have a copy of the clients' data, which no callback can change.
+    if workers is not None and loader.loads_ahead:
       loader.by_reference = workers.accepts(loader.source)
     if output_dir is not None:
       _write_config(output_dir, record, run_id, data, files.state.global_model_weights)
@@ -172,22 +183,20 @@ class _Run:
   def begin(self, stack: contextlib.ExitStack, say: Any) -> None:
     """Calls `begin` of each callback, and makes `stack` call each `close`."""
     done = self._files.round_number
-    first = done + 1 if self._files.log.columns else 0
+    first = done + 1 if self._files.log.columns else done
     info = callbacks_lib.RunInfo(self._files.output_dir, first, self._config.rounds, say)
     for callback in self._callbacks:
       stack.callback(callback.close)
       callback.begin(info)
-    for line in self._files.store.notes:
-      say(line)
 
   def to_the_end(
     self, stop: protocols.Stop, test_fn: protocols.EvaluateFn | None
   ) -> TrainingResult:
     files, config = self._files, self._config
     self._save()  # Before the row of round 0: a run with rows but no checkpoint is refused.
-    if not files.log.columns:
-      row = {'round': 0, **self._evaluation(files.state)}
-      row.update(self._of_clients(files.state, 0))
+    if not files.log.columns:  # A new run, or one that has lost its rows.
+      row = {'round': files.round_number, **self._evaluation(files.state)}
+      row.update(self._of_clients(files.state, files.round_number))
       files.log.append(row)
       self._report(row)
     is_reached = self._is_reached(files.log.rows())
@@ -214,6 +223,7 @@ class _Run:
       if files.round_number % config.rounds_per_checkpoint == 0:
         self._save()
     self._save()
+    self._files.verify()  # Before summary.json says that the run is complete.
     result = self._summarize(test_fn)
     for callback in self._callbacks:
       callback.end(result)

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import engines, oracle, small_problem
+from tests.helpers import closeness, engines, oracle, small_problem
 from tff_adaptive import algorithms, corrections, optimizers
 from tff_adaptive.client import Batching, ClientTraining
 
@@ -94,7 +94,7 @@ def test_gradients_at_several_points_do_not_mix_their_weights(graph):
     run(graph, build(Twice(), model, training=TRAINING), [0, 1, 2]).theta
     for model in (small_problem.model(client_axis=False), small_problem.keras_model)
   ]
-  np.testing.assert_allclose(*for_both, atol=1e-6)
+  closeness.assert_close(*for_both)
 
 
 def test_hyperparameters_of_the_server_can_be_read_and_changed(graph):
@@ -128,7 +128,7 @@ def test_a_round_with_clients_that_diverge_or_have_no_examples_is_one_without_th
   np.testing.assert_allclose(
     *(r.metrics['client_work']['train']['loss'] for r in (found, wanted)), rtol=1e-6
   )
-  np.testing.assert_allclose(found.h, wanted.h, atol=1e-6)
+  closeness.assert_close(found.h, wanted.h)
   np.testing.assert_allclose(found.theta_bar, wanted.theta_bar, atol=1e-7)
   engines.assert_same(found.client_states[7], process.initial_client_state, rtol=0, atol=0)
 
@@ -149,7 +149,7 @@ def test_an_aggregator_of_tff_composes_with_clients_that_remember(graph):
     assert min(norms) > 0.1
     g_bar = np.mean([g_i * 0.1 / norm for g_i, norm in zip(g, norms)], 0)
     h = 0.5 * (h + g_bar)
-    np.testing.assert_allclose(found.theta_bar, theta - g_bar, atol=1e-6)
-    np.testing.assert_allclose(found.h, h, atol=1e-6)
-    np.testing.assert_allclose(found.theta, theta - g_bar - h, atol=1e-6)
+    closeness.assert_close(found.theta_bar, theta - g_bar)
+    closeness.assert_close(found.h, h)
+    closeness.assert_close(found.theta, theta - g_bar - h)
   assert found.metrics['aggregator']['clipped_count'] == 2

@@ -131,3 +131,66 @@ def test_a_step_that_never_comes_is_said(monkeypatch):
 def test_numbers_out_of_range_are_refused(options):
   with pytest.raises(ValueError, match=next(iter(options))):
     buffered.Buffered(**{'concurrency': 3, **options})
+
+
+def test_a_place_is_taken_when_a_client_becomes_available():
+  # c0 takes 22 seconds, c1 4: it comes at 5 and arrives at 9. c0 arrives at 22, after c1 again.
+  there = population.Trace({'c0': [(0, 1000)], 'c1': [(5, 1000)]})
+  chosen = people(10, 1, availability=there)
+  found = plans(simulation(chosen, buffered.Buffered(2), 1, [2, 2]), 5)
+  assert [plan.positions.tolist() for plan in found] == [[1], [1], [1], [1], [0]]
+  assert [plan.virtual_seconds for plan in found] == [9, 4, 4, 4, 1]
+  assert [plan.under_way for plan in found] == [1, 1, 1, 1, 1]
+
+
+def test_a_day_in_hours_begins_at_its_time():
+  # c1's day begins at 36 seconds, when c0 still trains: it arrives at 40. Both days last 180 s.
+  phases = {'c0': 0.0, 'c1': 0.9}
+  there = population.Diurnal(period=0.1, share=0.5, phases=phases)
+  chosen = people(50, 1, availability=there)
+  found = plans(simulation(chosen, buffered.Buffered(2), 1, [2, 2]), 3)
+  assert [plan.positions.tolist() for plan in found] == [[1], [1], [1]]
+  np.testing.assert_allclose([plan.virtual_seconds for plan in found], [40, 4, 4], rtol=1e-12)
+
+
+def _arrivals_by_seconds(intervals, takes, size, steps):
+  """Who arrives when, on a clock that goes by whole seconds; everybody trains who can."""
+  length = max(end for pairs in intervals for _, end in pairs)
+  ends, buffer, found, second = {}, [], [], 0
+  begun = {}
+  while len(found) < steps:
+    for i in sorted((i for i in ends if ends[i] == second), key=begun.__getitem__):
+      del ends[i]
+      buffer.append(i)
+      if len(buffer) == size:
+        found.append((second, buffer))
+        buffer = []
+    for i, pairs in enumerate(intervals):
+      is_there = any(begin <= second % length < end for begin, end in pairs)
+      if is_there and i not in ends and i not in buffer:
+        ends[i] = second + takes[i]
+        begun[i] = (second, i)
+    second += 1
+  return found[:steps]
+
+
+@pytest.mark.parametrize('seed', range(8))
+def test_everybody_trains_who_is_there(seed):
+  rng = np.random.default_rng(seed)
+  count, size = 6, 2
+  # No two clients arrive in the same second: the seconds are their numbers modulo 8.
+  intervals = []
+  for i in range(count):
+    begin = 8 * rng.integers(0, 40) + i
+    intervals.append([(int(begin), int(begin + rng.integers(1, 100)))])
+  intervals[0].append((400, 480))
+  takes = [int(8 * rng.integers(1, 9)) for _ in range(count)]
+  there = population.Trace({f'c{i}': pairs for i, pairs in enumerate(intervals)})
+  chosen = people(*[(t - 2) / 2 for t in takes], availability=there)
+  run = simulation(chosen, buffered.Buffered(count), size, [2] * count)
+  clock = 0.0
+  for plan, (second, buffer) in zip(
+    plans(run, 30), _arrivals_by_seconds(intervals, takes, size, 30)
+  ):
+    clock += plan.virtual_seconds
+    assert (clock, plan.positions.tolist()) == (second, buffer)

@@ -1,5 +1,6 @@
 """What becomes of a round, by hand and against a plain simulation of each client's events."""
 
+import fractions
 import json
 
 import hypothesis
@@ -175,6 +176,22 @@ def test_a_client_without_examples_neither_holds_a_round_up_nor_makes_a_deadline
   short = population.Population(speed=speed(1, 1), round_deadline=2.5, stragglers=stragglers)
   with pytest.raises(ValueError, match=f'the fastest client {needed}'):
     simulation(short, [0, 4], 2)
+
+
+@pytest.mark.parametrize(('every', 'lasts'), [(3.0, 1.4), (0.3, 0.1), (0.7, 0.1), (10.0, 0.2)])
+def test_each_multiple_of_the_virtual_seconds_is_passed_in_its_round(every, lasts):
+  # In decimal numbers, which the clock's floats only approximate.
+  exact_every, exact_lasts = (fractions.Fraction(str(value)) for value in (every, lasts))
+  run = simulation(population.Population(speed=speed(lasts)), [1], 1)
+  run._times = run._times._replace(download=np.zeros(1), upload=np.zeros(1))
+  plans = [run.plan(t) for t in range(1, 2001)]
+  passed = [t for t, plan in enumerate(plans, 1) if plan.passes(every)]
+  expected = [
+    t
+    for t in range(1, 2001)
+    if t * exact_lasts // exact_every > (t - 1) * exact_lasts // exact_every
+  ]
+  assert passed == expected
 
 
 def test_a_late_client_that_fails_is_known_when_it_fails_not_at_the_deadline():
