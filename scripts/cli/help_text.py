@@ -18,7 +18,8 @@ aggregation, a server optimizer and a schedule. The defaults are those of the ta
 usage: python scripts/train.py [--flag=value ...] [--flagfile=FILE]
        python scripts/train.py --help=WORD
 
---help=rates, for example, shows only the sections with that word in their headings.
+--help=rates, for example, shows only the sections with that word in their headings. --version
+prints the version, and --requirements the locked packages that the command runs with.
 """
 
 _EXAMPLES = """\

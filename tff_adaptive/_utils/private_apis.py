@@ -1,7 +1,7 @@
 """All uses of private or unstable interfaces of other packages, as named functions.
 
 The functions are written for TFF 0.87.0 and TensorFlow 2.21.0. Other versions may change the
-interfaces, so a test compares `VERSIONS`. docs/design/tff_0_88_port.md lists what a port changes.
+interfaces, so a test compares `VERSIONS`. docs/design/tff_on_today.md lists what a port changes.
 TensorFlow and TFF are imported only when a function needs them.
 """
 
@@ -16,8 +16,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from tff_adaptive.environment.check import WORKER as WORKER
+
 VERSIONS = {'tensorflow-federated': '0.87.0', 'tensorflow': '2.21.0'}
-WORKER = 'worker_binary'  # The program that TFF's native context starts.
 
 
 # TensorFlow: graphs and functions.

@@ -48,6 +48,7 @@ def wrap(model: AnyModel) -> 'LocalModel':
     return _SeededModel(model)
   if isinstance(model, tff.learning.models.FunctionalModel):
     return _FunctionalModel(model)
+  check.require_keras_2_model(model)
   if isinstance(model, tf.keras.layers.Layer):  # It is callable too.
     raise TypeError(
       f'model is a Keras model ({type(model).__name__}): give a function without arguments that '
@@ -213,7 +214,11 @@ class _VariableModel(LocalModel):
     self._model_fn = model_fn
     self._last: tuple[Any, ...] = ()
     with tf.Graph().as_default():
-      model = model_fn()
+      try:
+        model = model_fn()
+      except TypeError as error:
+        raise check.explained_model_error(error) from error
+      check.require_keras_2_model(model)
       if not isinstance(model, tff.learning.models.VariableModel):
         raise TypeError(
           'the model function must return a tff.learning.models.VariableModel, it returned '

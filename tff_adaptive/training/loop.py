@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import resource
+import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -299,8 +300,9 @@ class _Run:
       summary['to_target'] = summary_lib.reached(rows, self._config.metric, self._config.target)
     if self._config.population is not None:
       summary['population'] = summary_lib.of_population(rows, self._config.clients_per_round)
-    # The peak of this process since it began. Linux gives it in kilobytes.
-    summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # The peak of this process since it began. Linux gives it in kilobytes, macOS in bytes.
+    unit = 1024**2 if sys.platform == 'darwin' else 1024
+    summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     summary['state_megabytes'] = self._trainer.state_megabytes(files.state)
     if test_fn is not None and is_complete:
       summary['test'] = rounds.evaluated('test', 'test_inference', test_fn, files.state)
