@@ -20,7 +20,7 @@ NAMES = {'tasks': 'tff_adaptive_tasks'}  # What a folder is imported as.
 # To a population bytes and steps are given as numbers. Of asynchrony, algorithms take the settings
 # and what a client begins with, training the simulation and the store of older models.
 _ARROWS = """
-training:     asynchrony client corrections reports runs models population costs registry devices _utils
+training:     asynchrony client corrections costs devices models population reports runs _utils
 aggregation:  registry _utils
 algorithms:   asynchrony client corrections engine models optimizers schedules registry _utils
 reports:      runs costs registry _utils

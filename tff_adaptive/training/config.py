@@ -114,6 +114,7 @@ class TrainingConfig:
     """
     fields = dataclasses.fields(self)
     found = {field.name: getattr(self, field.name) for field in fields}
+    # The flag's name, by which reports group runs and earlier runs are resumed.
     found['synchrony'] = found.pop('asynchrony')
     given = {name: _as_json(name, value) for name, value in (settings or {}).items()}
     for name in given:

@@ -1,6 +1,5 @@
 """Runs with a population, on a process in NumPy: rows, states, costs, resuming."""
 
-import collections
 import warnings
 
 import numpy as np
