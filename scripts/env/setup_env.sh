@@ -93,10 +93,10 @@ if [ -e .venv/installing ]; then
   say 'the last installation was interrupted: beginning again.'
   rm -rf .venv
 fi
-# The packages of 0.2.0's lock would stay beside the new ones, some with the same files.
+# Packages of another lock would stay beside the new ones, some with the same files.
 locked=$(cksum <requirements.lock)
-if [ -e .venv/installed ] && [ ! -e .venv/installed-lock ]; then
-  say '.venv was made by an earlier version of this project: beginning again.'
+if [ -e .venv/installed ] && [ "$(cat .venv/installed-lock 2>/dev/null)" != "$locked" ]; then
+  say '.venv was made from another requirements.lock: beginning again.'
   rm -rf .venv
 fi
 
