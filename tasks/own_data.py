@@ -235,7 +235,7 @@ def _client_ids(clients: Any) -> np.ndarray:
   ids = _composed(ids.astype(str))
   if ids.size and (ids == ids.flat[0]).all():
     raise errors.DataError(
-      f'all rows belong to one client, {ids.flat[0]!r}: federated training needs at least two'
+      f'all rows belong to one client, {str(ids.flat[0])!r}: federated training needs at least two'
     )
   return ids
 
@@ -278,8 +278,8 @@ def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
   if len(classes) > _MANY_CLASSES and 2 * len(classes) > len(y):
     raise errors.DataError(
       f'the labels have {len(classes):,} different values in {len(y):,} rows, such as '
-      f'{classes[0]!r:.40}: classes must repeat; numbers to predict are given as floating-point '
-      'numbers, in a table as 12.0'
+      f'{classes.tolist()[0]!r:.40}: classes must repeat; numbers to predict are given as '
+      'floating-point numbers, in a table as 12.0'
     )
   return codes.astype(np.int32), tuple(classes.tolist())
 

@@ -144,7 +144,10 @@ def standardised(x: np.ndarray, mean: Any, deviation: Any) -> np.ndarray:
 
 def refusal(name: str, values: np.ndarray, row: Any, fix: str) -> str:
   """Returns a message that a cell of a column is refused."""
-  return f'the column {name!r} has {values[row]!r:.40} in row {row} (rows count from 0): {fix}'
+  cell = values[row]
+  if isinstance(cell, (str, np.number)):  # Without the names of NumPy's types.
+    cell = cell.item() if isinstance(cell, np.generic) else cell
+  return f'the column {name!r} has {cell!r:.40} in row {row} (rows count from 0): {fix}'
 
 
 def matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
@@ -162,8 +165,11 @@ def matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
 
 def _numbers(column: Column, values: np.ndarray) -> np.ndarray:
   """Returns float64 [n, 1] of a column of numbers, with its gaps filled."""
+  cells = values
+  if values.dtype.kind == 'O':
+    cells = np.array([np.nan if _is_gap(value) else value for value in values], object)
   try:
-    numbers = values.astype(np.float64)
+    numbers = cells.astype(np.float64)
   except (TypeError, ValueError):
     raise ValueError(f'the column {column.name!r} has values that are no numbers') from None
   if column.fill is not None:
@@ -199,8 +205,12 @@ def _position(value: Any, fill: Any, positions: Mapping[str, int]) -> int:
     if tidy or fill is None:
       return positions.get(tidy, -1)
     value = None
-  is_gap = value is None or str(value) in ('nan', 'NaT', '<NA>')
-  return positions.get(fill, -1) if is_gap and fill is not None else -1
+  return positions.get(fill, -1) if _is_gap(value) and fill is not None else -1
+
+
+def _is_gap(value: Any) -> bool:
+  """Returns whether a cell is empty: None, nan, or what pandas takes for it."""
+  return not isinstance(value, str) and str(value) in ('None', 'nan', 'NaT', '<NA>')
 
 
 def _tidy(text: str) -> str:

@@ -98,6 +98,9 @@ def is_id(name: str, values: np.ndarray) -> bool:
   kinds = set(values)
   if len(kinds) <= _MANY or len(kinds) < 0.95 * count or _are_dates(kinds) or _have_numbers(kinds):
     return False
+  words = [text for text in kinds if not _is_number(text)]
+  if 0 < 10 * len(words) <= len(kinds):  # Numbers with mistakes.
+    return False
   return not any(len(text.split()) > 1 for text in kinds)
 
 
@@ -130,10 +133,10 @@ def _categories(name: str, values: np.ndarray, is_gap: np.ndarray) -> list[str]:
     raise ValueError(refusal(name, values, row, fix))
   if len(kinds) > _FEW and _are_dates(kinds):
     raise ValueError(refusal(name, values, row, _OF_DATES))
-  if len(kinds) > _FEW and others and _have_numbers(kinds):
+  if len(kinds) > _FEW and _have_numbers(kinds):
     fix = (
-      'these are numbers with signs, blanks or units: write the number alone (12.3 for 12.3%, 1234 '
-      'for 1 234), or leave the column out by features='
+      'these are numbers as texts: give numbers alone (12.3 for 12.3%, 1234 for 1 234), or leave '
+      'the column out by features='
     )
     raise ValueError(refusal(name, values, row, fix))
   if len(kinds) > _MANY and _is_prose(texts, kinds):
@@ -160,12 +163,15 @@ def _are_dates(kinds: Any) -> bool:
 
 
 def _have_numbers(kinds: Any) -> bool:
-  """Returns whether all texts are numbers, some with signs, blanks, or one of two units."""
+  """Returns whether all texts are numbers, perhaps with signs, blanks or one of two units.
+
+  Codes of digits alone, such as 01067, are no numbers.
+  """
   matches = [_NUMBER.fullmatch(text.strip()) for text in kinds]
   if not all(matches):
     return False
   units = {match['unit'] for match in matches if match is not None and match['unit']}
-  return len(units) <= 2 and not all(map(_is_number, kinds))
+  return len(units) <= 2 and not all(text.isdigit() for text in kinds)
 
 
 def _is_number(text: str) -> bool:
