@@ -204,7 +204,7 @@ def _without_gaps(
     parts = []
     for name, is_gap in found.items():
       more = f' and {is_gap.sum() - 1:,} more' if is_gap.sum() > 1 else ''
-      parts.append(f'{name!r} is empty in row {is_gap.argmax()}{more}')
+      parts.append(f'{name!r} is empty in row {np.flatnonzero(is_gap)[0]}{more}')
     raise errors.DataError(
       f'{source}: {"; ".join(parts)} (rows count from 0): fill the cells in, leave rows or columns '
       "out, or give missing='drop', and for inputs 'mean', 'median' or, of texts, 'category'"

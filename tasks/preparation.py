@@ -178,7 +178,7 @@ def _numbers(column: Column, values: np.ndarray) -> np.ndarray:
     is_known = np.isfinite(numbers.astype(np.float32))
   if not is_known.all():
     fix = 'fill it in or leave the row out'
-    raise ValueError(refusal(column.name, values, is_known.argmin(), fix))
+    raise ValueError(refusal(column.name, values, int(np.argmin(is_known)), fix))
   return numbers[:, np.newaxis]
 
 
@@ -190,7 +190,7 @@ def _codes(column: Column, values: np.ndarray) -> np.ndarray:
   is_known = codes >= 0
   if not is_known.all() and not column.ignores_unseen:
     fix = 'it must be a text that training has seen'
-    raise ValueError(refusal(column.name, values, is_known.argmin(), fix))
+    raise ValueError(refusal(column.name, values, int(np.argmin(is_known)), fix))
   part = np.zeros([len(codes), len(categories)], np.float32)
   part[np.flatnonzero(is_known), codes[is_known]] = 1
   return part

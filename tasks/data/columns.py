@@ -121,7 +121,7 @@ def _categories(name: str, values: np.ndarray, is_gap: np.ndarray) -> list[str]:
     raise ValueError(refusal(name, values, 0, _OF_DATES))
   is_text = np.array([isinstance(value, str) for value in values]) | is_gap
   if not is_text.all():
-    raise ValueError(refusal(name, values, is_text.argmin(), 'give texts, or numbers alone'))
+    raise ValueError(refusal(name, values, int(np.argmin(is_text)), 'give texts, or numbers alone'))
   texts = [str(value) for value in values[~is_gap]]
   kinds = sorted(set(texts))
   others = {text for text in kinds if not _is_number(text)}
