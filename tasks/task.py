@@ -97,7 +97,9 @@ class ClientData(abc.ABC):
   def load_all(self) -> ExampleArrays:
     """Returns the examples of all clients, one client after the other."""
     parts = [self.load(c) for c in self.client_ids]
-    return example_arrays(*(np.concatenate([p[k] for p in parts]) for k in ('x', 'y')))
+    x = np.concatenate([part['x'] for part in parts])
+    y = np.concatenate([part['y'] for part in parts])
+    return example_arrays(x, y)
 
 
 class InMemoryClientData(ClientData):

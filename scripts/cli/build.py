@@ -100,6 +100,7 @@ def build_process(
     ),
     aggregator=settings.aggregation.build(settings, model, privacy),
     client_weighting=task.client_weight if weighting == 'tokens' else weighting,
+    more_parts=settings.more_parts(),
   )
 
 
@@ -152,6 +153,7 @@ def _training_config(
       values=settings.correction,
       clients=_registered(settings, task),
       training=local,
+      more_parts=settings.more_parts(),
     ),
     model.num_parameters,
     flat['batch_size'] or None,

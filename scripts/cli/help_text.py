@@ -65,6 +65,7 @@ def _sections() -> list[str]:
   )
   for title, entries in (
     ('Algorithms', registry.ALGORITHMS),
+    ('More parts for chains (scaffold+sam) and their options', _more_parts()),
     ('Server optimizers', registry.SERVER_OPTIMIZERS),
     ('Client optimizers and their options', registry.CLIENT_OPTIMIZERS),
     ('Schedules and their options', registry.SCHEDULES),
@@ -81,13 +82,22 @@ def _sections() -> list[str]:
   return parts
 
 
+def _more_parts() -> dict[str, registry.Algorithm]:
+  """Returns the entries of the parts that are no algorithms of their own."""
+  names = [name for name in registry.PARTS if name not in registry.ALGORITHMS]
+  return {name: registry.algorithm(name) for name in names}
+
+
 def _described(entry: Any) -> str:
   """Returns a registry entry's description, with the entry's options unless they are flags."""
   text: str = entry.description
   if getattr(entry, 'is_stateful', False):
     text += '; clients keep a state'
   is_of_clients = registry.CLIENT_OPTIMIZERS.get(entry.name) is entry
-  if (is_of_clients or isinstance(entry, entries_lib.Named)) and entry.hyperparameters:
+  takes_options = getattr(entry, 'is_chain', False)
+  if (
+    takes_options or is_of_clients or isinstance(entry, entries_lib.Named)
+  ) and entry.hyperparameters:
     text += f'; {hyperparameters.listed(entry)}'
   return text
 

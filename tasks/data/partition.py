@@ -155,7 +155,7 @@ def report_of_counts(counts: np.ndarray) -> dict[str, float]:
   shares = counts / sizes[:, None]
   overall = counts.sum(0) / counts.sum()
   return {
-    **report_of_sizes(sizes),
+    **report_of_sizes(sizes.tolist()),
     'classes_per_client': float((counts > 0).sum(1).mean()),
     'largest_class_share': float(shares.max(1).mean()),
     'total_variation': float(0.5 * np.abs(shares - overall).sum(1).mean()),

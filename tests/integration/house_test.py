@@ -24,15 +24,15 @@ aggregation:  registry _utils
 algorithms:   client corrections engine models optimizers schedules registry environment _utils
 reports:      runs costs registry _utils
 runs:         models costs registry _utils
-client:       corrections models _utils
-corrections:  registry _utils
+client:       corrections models environment _utils
 optimizers:   schedules registry _utils
 engine:       devices kernels _utils
 models:       devices environment _utils
 population:   _utils
 costs:        registry _utils
 schedules:    registry _utils
-registry:     _utils
+registry:     corrections _utils
+corrections:  _utils
 devices:      _utils
 kernels:      _utils
 _utils:       environment

@@ -13,6 +13,7 @@ from research import vectors
 from tests.helpers import engines, oracle, small_problem
 from tff_adaptive import algorithms, corrections, engine, models, registry, schedules
 from tff_adaptive.client import Batching, ClientTraining, client_arrays
+from tff_adaptive.registry import described
 
 FILES = {
   path.stem: json.loads(path.read_text(encoding='utf-8')) for path in vectors.FOLDER.glob('*.json')
@@ -27,7 +28,7 @@ def _is_plain(name, case):
   changes = (case[key] for key in ('sam_rho', 'clip_norm', 'weight_decay'))
   entry = name != 'asynchronous' and registry.algorithm(case['algorithm'])
   keeps = case['client_optimizer']['state'] != 'reset'
-  return bool(entry) and ':Correction' in entry.correction and not any(changes) and not keeps
+  return bool(entry) and not described.classes_of(entry) and not any(changes) and not keeps
 
 
 def _groups():
@@ -123,8 +124,8 @@ def _process(name, cases, problem):
     batching=Batching(4 if waits else None, epochs=2, shuffle=False, step_limits=True),
     versions=0 if waits else len(rates),
     mixing=case['algorithm'] == 'fed_async',
-    **{key: case[key] for key in ('sam_rho', 'clip_norm', 'weight_decay')},
   )
+  parts = {key: case[key] for key in ('sam_rho', 'clip_norm', 'weight_decay')}
   return algorithms.build_process(
     case['algorithm'] if waits and len(cases) == 1 else 'fed_avg',
     _model(problem, len(cases)),
@@ -134,6 +135,7 @@ def _process(name, cases, problem):
     server_optimizer=_optimizer(cases, 'server_optimizer'),
     client_weighting=case['client_weighting'],
     training=training,
+    more_parts=algorithms.regularization(**parts),
   )
 
 
@@ -170,6 +172,8 @@ def _servers(run, cases, problem):
       found[name] = (-1 if m_of_delta else 1) * oracle.pack(part[name])
     if getattr(state, 'inference_weights', ()):
       found['x_bar'] = run.theta_bar
+    if isinstance(own, tuple) and own and isinstance(own[-1], tuple):
+      own = own[0]  # The correction's part of a chain's state.
     if case['client_optimizer']['state'] == 'average':
       averaged = _slots(own['optimizer'], problem)
       found.update({f'client_{name}': slot for name, slot in averaged.items()})

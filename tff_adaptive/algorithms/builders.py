@@ -6,6 +6,7 @@ defaults are the registry's. By default a client's weight in FedAvg, FedAvgM, Fe
 FedYogi and FedProx is its number of examples; in the other algorithms all clients count the same.
 """
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias, TypedDict
 
 import tensorflow_federated as tff
@@ -31,6 +32,7 @@ class _Common(TypedDict, total=False):
   training: local_training.ClientTraining | None
   aggregator: components.Aggregator | None
   client_weighting: components.Weighting
+  more_parts: Sequence[corrections.Correction]
 
 
 def _by_examples(common: _Common) -> _Common:
@@ -46,19 +48,21 @@ def build_drift_corrected(
   training: local_training.ClientTraining | None = None,
   aggregator: components.Aggregator | None = None,
   client_weighting: components.Weighting = 'uniform',
+  more_parts: Sequence[corrections.Correction] = (),
 ) -> Process:
   """Builds a process from any client correction and any server optimizer.
 
   Args:
     model: A `tff_adaptive.models.Model`, a `tff.learning.models.FunctionalModel`, or a function
       that returns a new `tff.learning.models.VariableModel`.
-    correction: The client correction. `corrections.Correction()` corrects nothing, which gives
-      FedOpt, Algorithm 1 of "Adaptive Federated Optimization" (Reddi et al., 2021).
+    correction: The client correction, or `corrections.chain` of several parts. `chain()` corrects
+      nothing, which gives FedOpt, Algorithm 1 of "Adaptive Federated Optimization" (Reddi et al.,
+      2021).
     server_optimizer: A TFF optimizer that descends along the aggregated pseudo-gradient, to which
       FedDyn and AdaBest add the server's drift estimate h. Its rate may be a schedule. None means
       SGD with rate 1, which gives the published drift-corrected algorithms.
     client_learning_rate: eta_l >= 0, or a schedule: a function of the round, counted from 0.
-    training: How a client trains: optimizer, batches, weight decay, clipping, seed, XLA. None means
+    training: How a client trains: optimizer, batches, seed, XLA. None means
       SGD on clients that are given as datasets of batches.
     aggregator: A TFF aggregation factory (clipping, compression, privacy ...); None for the mean.
       An aggregator without weights needs client_weighting 'uniform'. It cannot leave out a client
@@ -68,6 +72,7 @@ def build_drift_corrected(
       `VariableModel`); or a function of the client's unfinalized training metrics, like TFF's
       `client_weighting`. A `tff_adaptive.models.Model` has a dict of metrics by name: float32 [2],
       a sum and a count, or [G, 2] if G clients train together.
+    more_parts: Parts that follow the correction in the chain, such as `[corrections.Sam(0.05)]`.
 
   Returns:
     A `LearningProcess` if clients keep no state between rounds, else a `StatefulProcess`.
@@ -79,6 +84,7 @@ def build_drift_corrected(
   """
   hint = 'give tff_adaptive.corrections.FedProx(mu=0.01), say'
   validation.instance('correction', correction, corrections.Correction, hint)
+  correction = corrections.chain(correction, *more_parts)
   if server_optimizer is None:
     server_optimizer = optimizers.build_sgdm(1.0)
   hint = 'give tff_adaptive.optimizers.build_yogi(0.01), say'
@@ -90,6 +96,7 @@ def build_drift_corrected(
   training = local_training.ClientTraining() if training is None else training
   hint = 'give tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say'
   validation.instance('training', training, local_training.ClientTraining, hint)
+  training = training.resolved()
   if training.xla:
     # Others may keep variables, which XLA would share between clients.
     validation.instance('model', model, models.Model, 'leave xla out for others')
@@ -288,7 +295,8 @@ def build_fed_dyn(
       with n_i examples is mu mean_examples / n_i. If it is None, the weight is mu for all clients.
     model, server_optimizer, **common: See `build_drift_corrected`.
   """
-  correction = corrections.FedDyn(mu, num_clients, mean_examples)
+  scale_mu = mean_examples is not None
+  correction = corrections.FedDyn(mu, num_clients, mean_examples, scale_mu)
   return build_drift_corrected(model, correction, server_optimizer, **common)
 
 

@@ -5,6 +5,7 @@ code trains one client or a group, with or without a state.
 """
 
 import collections
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive.algorithms import components, versions
 from tff_adaptive.client import local_training
-from tff_adaptive.corrections import base as corrections
+from tff_adaptive.corrections import base as corrections, chains
 from tff_adaptive.engine import batched_clients
 
 
@@ -21,7 +22,7 @@ class Totals(NamedTuple):
   """A client's values that are summed over the cohort, besides its update; scalars are float32.
 
   Attributes:
-    upload: The correction's upload, times the client's weight if `combine_uploads` is 'weighted'.
+    upload: The correction's upload; if `combine_uploads` is 'weighted', times the client's weight.
     optimizer: The client optimizer's state times the client's weight; () if it is not averaged.
     used: 1 for a client whose update is used, else 0.
     diverged: 1 for a client with numbers that are not finite, else 0.
@@ -96,9 +97,9 @@ def build(
     drift: Any = ()
     if not recipe.is_plain:
       drift = _drift(recipe, trained, state, weight, size)
-    is_weighted = correction.combine_uploads == 'weighted'
+    weigh = functools.partial(_weighted, weight)
     totals = Totals(
-      _weighted(weight, trained.upload) if is_weighted else trained.upload,
+      chains.weigh_uploads(correction, trained.upload, weigh),
       _weighted(weight, trained.optimizer),
       trained.is_used,
       trained.diverged,

@@ -60,7 +60,7 @@ class Recipe(NamedTuple):
   @property
   def is_plain(self) -> bool:
     """Whether the algorithm has no states and messages besides models and updates, like FedAvg."""
-    methods = ('server_state', 'broadcast', 'exchange', 'client_update', 'server_update')
+    methods = ('server_state', 'broadcast', 'exchange', 'client_update', 'restore', 'server_update')
     has_server_part = self.correction.overrides(*methods, 'inference_weights')
     averages = self.training.optimizer_state == 'average'
     return not (has_server_part or averages or self.is_stateful or self.training.versions)

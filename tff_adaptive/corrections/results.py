@@ -4,12 +4,14 @@ A user's own correction may return something wrong. The errors raised here name 
 TensorFlow would come many calls later. The checks add only constants to the graph.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
+from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base
 
 
@@ -24,21 +26,39 @@ def gradient(
   return _like(correction, 'gradient', found, 'a gradient', g), carried
 
 
+def loss_gradient(
+  correction: base.Correction, client: base.ClientRound, theta: base.Weights, g: base.Weights
+) -> base.Weights:
+  """Returns `Correction.loss_gradient`'s result; raises TypeError if it differs in form from g."""
+  taken = correction.loss_gradient(client, theta, g)
+  return _like(correction, 'loss_gradient', taken, 'a gradient', g)
+
+
+def update(
+  correction: base.Correction, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
+) -> base.Weights:
+  """Returns `Correction.update`'s result; raises TypeError if it differs in form from g_i."""
+  return _like(correction, 'update', correction.update(client, g_i, steps), 'weights', g_i)
+
+
+def restore(correction: base.Correction, server: base.ServerRound) -> base.Weights:
+  """Returns `Correction.restore`'s result; raises TypeError if it differs in form from g-bar."""
+  return _like(correction, 'restore', correction.restore(server), 'weights', server.g_bar)
+
+
 def client_update(
   correction: base.Correction, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
-) -> tuple[base.Weights, Any, Any]:
-  """Calls `Correction.update` and `client_update`; returns the update, the state and the upload.
+) -> tuple[Any, Any]:
+  """Returns `Correction.client_update`'s state and upload.
 
-  The new state has the container types of the previous one. Raises TypeError if the update differs
-  from g_i in structure, dtypes or shapes, or the new state from the previous one, or if
-  `client_update` returns no pair.
+  The new state has the container types of the previous one. Raises TypeError if it differs from
+  that in structure, dtypes or shapes, or if `client_update` returns no pair.
   """
-  update = _like(correction, 'update', correction.update(client, g_i, steps), 'weights', g_i)
   found = correction.client_update(client, g_i, steps)
   state, upload = _pair(correction, 'client_update', found, '(client_state, upload)')
   state = _like(correction, 'client_update', state, 'a client_state', client.client_state)
   check_numbers(correction, 'client_update', upload, 'an upload')
-  return update, state, upload
+  return state, upload
 
 
 def server_update(

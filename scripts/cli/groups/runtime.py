@@ -147,9 +147,7 @@ class Runtime(fields.Group):
     try:
       cuda.check_libraries()
     except ValueError as error:
-      raise ValueError(
-        f'--device=gpu: {error} (--device=cpu).'
-      ) from None
+      raise ValueError(f'--device=gpu: {error} (--device=cpu).') from None
 
   def _check_ray(self) -> None:
     if self.device == 'gpu':

@@ -26,10 +26,13 @@ class What(fields.Group):
 
   task: str = fields.flag('The task: one of the list above, or FILE.py:FUNCTION.', 'digits')
   algorithm: str = fields.flag(
-    'The algorithm: one of the list above, or your own, FILE.py:NAME.', ALGORITHM
+    'The algorithm: one of the list above, your own, FILE.py:NAME, or a chain of these and of the'
+    ' parts above, as scaffold+sam.',
+    ALGORITHM,
   )
   algorithm_option: tuple[str, ...] = fields.flag(
-    'An option of your own algorithm, NAME=VALUE; may be repeated.', []
+    'An option of a chain or of your own algorithm, NAME=VALUE, as sam.rho=0.05; may be repeated.',
+    [],
   )
   server_optimizer: str = fields.flag(
     'The server optimizer, if the name of the algorithm fixes none: one of the list above (default'
@@ -153,8 +156,15 @@ class What(fields.Group):
 
   def sources(self) -> dict[str, user_code.UserCode]:
     """Loads the user's own files, and returns their origins by the flags that name them."""
-    own = [name for name in OWN if user_code.is_reference(getattr(self, name))]
-    return {name: user_code.load(getattr(self, name))[1] for name in own}
+    sources = {}
+    for name in OWN:
+      value = getattr(self, name)
+      pieces = registry.pieces(value) if name == 'algorithm' else [value]
+      references = [piece for piece in pieces if user_code.is_reference(piece)]
+      for number, reference in enumerate(references, 1):
+        flag = name if number == 1 else f'{name}_{number}'  # Several parts of a chain.
+        sources[flag] = user_code.load(reference)[1]
+    return sources
 
 
 def check_task(task: str) -> None:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from scripts.cli import build as build_lib, resolve
 from scripts.cli.groups import evaluation, output, runtime
 from tests.helpers import settings
-from tff_adaptive import population
+from tff_adaptive import corrections, population
 from tff_adaptive.client import batching
 
 
@@ -61,7 +61,7 @@ def test_what_clients_do_and_schedules_are_passed_on(built):
   seen = built(*flags.split(), '--clip_norm=5', '--seed=9', '--xla', '--client_weighting=uniform')
   training = seen['training']
   assert training.batching == batching.Batching(None, 3, fill_last=True, unit_starts='unit_starts')
-  assert (training.weight_decay, training.clip_norm) == (0.1, 5.0)
+  assert seen['more_parts'] == [corrections.Clip(5.0), corrections.WeightDecay(0.1)]
   assert (training.seed, training.xla, training.mixing) == (9, True, True)
   assert seen['client_weighting'] == 'uniform'
   for task, weighting in (('digits', 'examples'), ('shakespeare', 'client_weight')):
@@ -89,7 +89,7 @@ def test_the_client_optimizer_and_local_steps_are_passed_on(built, tmp_path):
   training = seen['training']
   state = training.optimizer.initialize(tf.TensorSpec([1]))
   assert (float(state['momentum']), training.optimizer_state) == (0.5, 'keep')
-  assert training.sam_rho == 0.1
+  assert seen['more_parts'] == [corrections.Sam(0.1)]
   found = training.batching
   assert (found.local_steps, found.random_local_steps, found.with_replacement) == (4, True, True)
   path = tmp_path / 'mine.py'

@@ -114,7 +114,10 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     ('--client_state_store=shards', '--client_state_store has no meaning for --algorithm fed_yogi'),
     ('--server_optimizer=adam', 'whose server is yogi; take --algorithm=fed_adam, or a drift-'),
     ('--server_optimizer=lion', 'take --algorithm=fed_avg, or a drift-corrected algorithm'),
-    ('--algorithm_option=a=1', '--algorithm_option=a=1 is for FILE.py:NAME of your own: give --a'),
+    (
+      '--algorithm_option=a=1',
+      '--algorithm_option=a=1 is for a chain, or FILE.py:NAME of your own: give --a',
+    ),
     # Client optimizers, local steps.
     ('--client_optimizer=adm', "--client_optimizer: unknown client optimizer 'adm'. Did you mean"),
     ('--client_optimizer=adam --client_optimizer_option=beta=0', "option of adam 'beta'"),

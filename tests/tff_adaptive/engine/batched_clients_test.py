@@ -13,7 +13,7 @@ import tensorflow_federated as tff
 from google.protobuf import text_format
 
 from tests.helpers import computations, small_problem
-from tff_adaptive import algorithms, engine, models
+from tff_adaptive import algorithms, corrections, engine, models
 from tff_adaptive.client import ClientTraining, batching, client_arrays, model_adapters
 from tff_adaptive.client.local_training import can_group
 from tff_adaptive.devices import placement
@@ -189,7 +189,8 @@ def test_groups_of_a_model_without_a_client_axis_equal_single_clients():
   process = algorithms.build_fed_avg(
     build_model(client_axis=False),
     client_learning_rate=0.1,
-    training=ClientTraining(batching=batching.Batching(8, 2), weight_decay=0.01, clip_norm=0.5),
+    training=ClientTraining(batching=batching.Batching(8, 2)),
+    more_parts=[corrections.Clip(0.5), corrections.WeightDecay(0.01)],
   )
   single = rounds(process, 1)
   together = rounds(process, 2)  # The last group is not full.

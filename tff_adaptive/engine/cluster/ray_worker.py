@@ -167,7 +167,7 @@ class OpenSource:
     """
     self.source = source
     is_storing = isinstance(source, client_references.StoringSource)
-    self._cache = cachetools.LRUCache(0 if is_storing else cache_bytes, getsizeof=num_bytes)
+    self._cache: Any = cachetools.LRUCache(0 if is_storing else cache_bytes, getsizeof=num_bytes)
 
   def load(self, keys: Sequence[Any]) -> list[Any]:
     """Returns the values of the keys."""
