@@ -2,7 +2,7 @@
 
 There are three sources: a client given as a dataset of batches (`Batches`), a client given as
 arrays of all its examples (`WholeArrays`), and a group of G such clients (`GroupOfArrays`). In a
-group every tensor of a client has a leading axis G.
+group every tensor of a client has a leading axis G. No source gives a batch without examples.
 
 They share an interface. `num_examples` is float32 [] or [G]; `count_examples()` returns it, or
 counts if it is unknown. `run(step, state)`, with `step(state, LocalStep) -> state`, returns the
@@ -165,7 +165,10 @@ class GroupOfArrays(_Arrays):
 
 
 class Batches:
-  """A client given as a dataset of batches, as usual in TFF; each batch gives one local step."""
+  """A client given as a dataset of batches, as usual in TFF; each batch gives one local step.
+
+  A batch without examples, as a filter after `batch` leaves it, is no step.
+  """
 
   def __init__(
     self,
@@ -175,7 +178,7 @@ class Batches:
     round_number: tf.Tensor,
   ) -> None:
     self._model = model
-    self._data = data
+    self._data = _with_examples(data)
     self._seed = seeds.scramble(seeds.fold(seeds.base(seed), round_number))
     self.num_examples = tf.constant(float('nan'))  # It is known only after the steps.
     self._last: list[tf.Tensor] = []  # The results of the last read of the data.
@@ -221,6 +224,14 @@ class Batches:
     return result
 
 
+def _with_examples(data: tf.data.Dataset) -> tf.data.Dataset:
+  """Leaves out the batches without examples, which are no steps, where there may be some."""
+  first = tf.nest.flatten(data.element_spec)[0]
+  if first.shape.rank and first.shape[0]:
+    return data
+  return data.filter(lambda *batch: tf.shape(tf.nest.flatten(batch)[0])[0] > 0)
+
+
 def _adder(
   model: model_adapters.LocalModel, theta: corrections.Weights, non_trainable: corrections.Weights
 ) -> Callable[[corrections.Weights, Any, tf.Tensor], corrections.Weights]:
@@ -229,7 +240,8 @@ def _adder(
   metrics = model.start()
 
   def add(total: corrections.Weights, batch: Any, factor: tf.Tensor) -> corrections.Weights:
-    g, _ = model.gradients(theta, non_trainable, model_adapters.LocalStep(batch), metrics)
+    # Each batch is a term of one mean, so the model's state does not move from one to the next.
+    g, _, _ = model.gradients(theta, non_trainable, model_adapters.LocalStep(batch), metrics)
     return corrections.combine(lambda s, g: s + corrections.scale(factor, g), total, g)
 
   return add

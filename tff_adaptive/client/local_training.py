@@ -272,26 +272,27 @@ def train(
   def gradient(
     of: model_adapters.LocalModel,
     theta: corrections.Weights,
+    others: corrections.Weights,
     local: model_adapters.LocalStep,
     metrics: Any,
     size: int | None,
-  ) -> tuple[corrections.Weights, Any]:
-    g, metrics = of.gradients(theta, non_trainable, local, metrics)
+  ) -> tuple[corrections.Weights, corrections.Weights, Any]:
+    g, moved, metrics = of.gradients(theta, others, local, metrics)
     if training.sam_rho:
       factor = tf.math.divide_no_nan(training.sam_rho, tf.sqrt(corrections.squared_norm(g, size)))
       point = corrections.combine(lambda w, g: w + corrections.scale(factor, g), theta, g)
       quiet, nothing = silent, unused
       if size is not None:
         quiet, nothing = silent.for_groups(), silent.start(size)
-      g, _ = quiet.gradients(point, non_trainable, local, nothing)
-    return g, metrics
+      g, _, _ = quiet.gradients(point, others, local, nothing)
+    return g, moved, metrics
 
   def step(state: Any, local: model_adapters.LocalStep) -> Any:
-    theta, slots, carried, metrics = state
+    theta, others, slots, carried, metrics = state
     local = local._replace(factor=message.rate if is_plain else None)
-    g, metrics = gradient(model, theta, local, metrics, size)
+    g, moved, metrics = gradient(model, theta, others, local, metrics, size)
     if corrects:
-      each = (carried, theta, g, local.batch, local.weighting, local.seed)
+      each = (carried, theta, others, g, local.batch, local.weighting, local.seed)
       g, new_carried = _each(size, corrected, client, each)
     else:
       new_carried = carried
@@ -305,16 +306,17 @@ def train(
       new_slots, new_theta = slots, corrections.combine(tf.subtract, theta, g)
     else:
       new_slots, new_theta = optimizer.next(slots, theta, g)
-    new = tuple(new_theta), new_slots, new_carried
+    new = tuple(new_theta), moved, new_slots, new_carried
     if local.active is not None and must_stop:
-      new = _where(local.active > 0, new, (theta, slots, carried))
+      new = _where(local.active > 0, new, (theta, others, slots, carried))
     return *new, metrics
 
   def corrected(one: corrections.ClientRound, each: Any) -> tuple[corrections.Weights, Any]:
-    carried, theta, g, *local = each
+    carried, theta, others, g, *local = each
 
     def gradient_at(point: corrections.Weights) -> corrections.Weights:
-      return gradient(silent, point, model_adapters.LocalStep(*local), unused, None)[0]
+      step = model_adapters.LocalStep(*local)
+      return gradient(silent, point, others, step, unused, None)[0]
 
     one = one._replace(local_state=carried, gradient_at=gradient_at)
     return results.gradient(correction, one, theta, g)
@@ -322,8 +324,8 @@ def train(
   if training.xla:
     # The step and not the loop, because the step's shapes are the same for clients of all sizes.
     step = tf.function(step, jit_compile=True, autograph=False)
-  first = (begin, slots, carried, model.start(size))
-  (theta, slots, carried, metrics), steps, seen = source.run(step, first)
+  first = (begin, non_trainable, slots, carried, model.start(size))
+  (theta, _, slots, carried, metrics), steps, seen = source.run(step, first)
   g_i = corrections.combine(tf.subtract, theta_0, theta)
   client = client._replace(num_examples=seen)
   k_i = tf.cast(steps, tf.float32)

@@ -97,14 +97,20 @@ class LocalModel:
 
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
-  ) -> tuple[Weights, Any]:
-    """Returns the (dense) gradients of a batch's mean loss, and the metrics with the batch added.
+  ) -> tuple[Weights, Weights, Any]:
+    """Computes the gradients of a batch's mean loss.
 
     Args:
       weights: Trainable weights, a tuple of tensors.
-      non_trainable: The other weights, a tuple of tensors.
+      non_trainable: The other weights, a tuple of tensors: the server's, or those that the previous
+        step returned.
       step: The batch.
       metrics: The result of `start`, or of the previous step.
+
+    Returns:
+      `(gradients, non_trainable, metrics)`: the (dense) gradients; the other weights as the model
+      leaves them after the batch, such as a step counter or moving statistics; and the metrics with
+      the batch added.
     """
     raise NotImplementedError
 
@@ -141,7 +147,7 @@ class _SeededModel(LocalModel):
 
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
-  ) -> tuple[Weights, Any]:
+  ) -> tuple[Weights, Weights, Any]:
     x, y = step.batch['x'], step.batch['y']
     shares, size = step.weighting or (None, tf.cast(tf.shape(y)[0], tf.float32))
 
@@ -154,7 +160,7 @@ class _SeededModel(LocalModel):
     # The tape is inside the map, which drops the custom gradients of operations.
     apply = tf.vectorized_map if self._is_mapped else lambda function, values: function(values)
     found, means = apply(differentiate, (weights, x, y, shares, step.seed))
-    return found, metrics + size[..., tf.newaxis] * means
+    return found, non_trainable, metrics + size[..., tf.newaxis] * means
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
     # Not a product: the sums of a client that diverged may be NaN.
@@ -180,7 +186,7 @@ class _FunctionalModel(LocalModel):
 
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
-  ) -> tuple[Weights, Any]:
+  ) -> tuple[Weights, Weights, Any]:
     x, y = (step.batch[k] for k in 'xy') if isinstance(step.batch, dict) else step.batch
 
     def loss_and_output() -> tuple[tf.Tensor, Any]:
@@ -193,7 +199,7 @@ class _FunctionalModel(LocalModel):
       loss=loss, predictions=output, num_examples=tf.shape(tf.nest.flatten(output)[0])[0]
     )
     metrics = self._model.update_metrics_state(metrics, batch_output=batch_output, labels=y)
-    return found, metrics
+    return found, non_trainable, metrics
 
 
 class _VariableModel(LocalModel):
@@ -229,27 +235,28 @@ class _VariableModel(LocalModel):
 
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
-  ) -> tuple[Weights, Any]:
+  ) -> tuple[Weights, Weights, Any]:
     variables = tff.learning.models.ModelWeights.from_model(self._model)
 
     # A function, because the body of a loop in a plain graph does not order assignments and reads.
     @tf.function(autograph=False)
-    def assign_and_differentiate() -> Weights:
+    def assign_and_differentiate() -> tuple[Weights, Weights]:
       for variable, value in zip(variables.trainable, weights):
         variable.assign(value)
       for variable, value in zip(variables.non_trainable, non_trainable):
         variable.assign(value)
-      return _gradients(
+      found, _ = _gradients(
         lambda: (self._model.forward_pass(step.batch, training=True).loss, None),
         tuple(variables.trainable),
         step.factor,
-      )[0]
+      )
+      return found, tuple(map(tf.identity, variables.non_trainable))
 
     graph = tf.compat.v1.get_default_graph()  # In a step gradients are taken one after another.
     with tf.control_dependencies([t for t in self._last if getattr(t, 'graph', None) is graph]):
-      found = assign_and_differentiate()
+      found, moved = assign_and_differentiate()
     self._last = found[-1:]
-    return found, metrics
+    return found, moved, metrics
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
     with tf.control_dependencies([is_used]):  # Else the variables might be read before training.

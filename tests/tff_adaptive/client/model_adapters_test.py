@@ -64,13 +64,13 @@ def test_a_masked_model_counts_the_examples_that_have_a_share(i):
   adapter = model_adapters.wrap(small_problem.model())
   gradient, sums = _expected(i)
   before = tf.constant([10.0, 20.0, 30.0, 40.0])
-  found, metrics = adapter.gradients(
+  found, _, metrics = adapter.gradients(
     _weights(THETAS[i]), (), LocalStep(_batch(i), (tf.constant(SHARES[i]), SIZES[i])), before
   )
   _check(oracle.pack(found), gradient)
   _check(metrics, before + tf.cast(sums, tf.float32))
   # The same batch without its padding.
-  found, metrics = adapter.gradients(
+  found, _, metrics = adapter.gradients(
     _weights(THETAS[i]), (), LocalStep(_batch(i, COUNTS[i])), adapter.start()
   )
   _check(oracle.pack(found), gradient)
@@ -102,11 +102,11 @@ def test_a_seeded_model_is_trained_with_its_seed_and_in_training_mode(in_group):
     stacked = _stacked([THETAS[1], THETAS[2], theta])
     batch = {'x': tf.constant(X[::-1]), 'y': tf.constant(Y[::-1])}
     step = LocalStep(batch, shares, SEEDS)
-    found, metrics = adapter.gradients(stacked, (), step, adapter.start(3))
+    found, _, metrics = adapter.gradients(stacked, (), step, adapter.start(3))
     found, metrics = [g[2] for g in found], metrics[2]
   else:
     step = LocalStep(_batch(0), None, SEEDS[2])
-    found, metrics = adapter.gradients(weights, (), step, adapter.start())
+    found, _, metrics = adapter.gradients(weights, (), step, adapter.start())
   _check(oracle.pack(found), gradient)
   _check(metrics[0], 6 * expected)
 
@@ -186,7 +186,8 @@ def test_a_model_of_tff_is_given_its_weights_and_its_metrics_the_batch(as_pair):
     scores = small_problem.model().forward(theta, X[1], True, None) + shift
     loss = tf.reduce_sum(models.sparse_cross_entropy(scores, Y[1]))
   step = LocalStep((batch['x'], batch['y']) if as_pair else batch)
-  found, metrics = adapter.gradients(theta, (shift,), step, adapter.start())
+  found, others, metrics = adapter.gradients(theta, (shift,), step, adapter.start())
+  _check(others, [shift])
   _check(oracle.pack(found), oracle.pack(tape.gradient(loss, theta)))
   _check(list(metrics.values()), [6, Y[1].sum(), loss, tf.reduce_sum(scores)])
   for is_used in (True, False):
@@ -210,20 +211,20 @@ def test_a_keras_model_is_given_its_weights_and_normalises_by_the_batch():
     assert not start
     initial = adapter.initial_weights().trainable
     moments = (tf.fill([5], 7.0), tf.fill([5], 9.0))
-    found, metrics = adapter.gradients(_weights(THETAS[0]), moments, LocalStep(_batch(0)), start)
+    step = LocalStep(_batch(0))
+    found, moved, metrics = adapter.gradients(_weights(THETAS[0]), moments, step, start)
     with tf.control_dependencies(found):
-      kept = [tf.identity(v) for v in adapter._model.non_trainable_variables]
       sums = [adapter.metric_sums(metrics, tf.constant(is_used)) for is_used in (True, False)]
-    return initial, found, kept, sums
+    return initial, found, moved, sums
 
   with engine.graph_context():
-    initial, found, kept, sums = train()
+    initial, found, moved, sums = train()
   _check(oracle.pack(initial), small_problem.theta_0())
   x = X[0].astype(np.float64)
   normal = (x - x.mean(0)) / x.std(0)
   _check(oracle.pack(found), oracle.gradient(THETAS[0].astype(np.float64), normal, Y[0]))
   # Keras's moving moments, from those that were given.
-  _check(kept, [0.99 * 7 + 0.01 * x.mean(0), 0.99 * 9 + 0.01 * x.var(0)])
+  _check(moved, [0.99 * 7 + 0.01 * x.mean(0), 0.99 * 9 + 0.01 * x.var(0)])
   assert [s['num_examples'] for s in sums] == [[6], [0]]
 
 
@@ -257,7 +258,7 @@ def test_metrics_that_are_variables_are_read_after_training():
   def train():
     metrics = adapter.start()
     step = LocalStep(_batch(0))
-    (found,), metrics = adapter.gradients((tf.ones([5]),), (), step, metrics)
+    (found,), _, metrics = adapter.gradients((tf.ones([5]),), (), step, metrics)
     with tf.control_dependencies([found]):
       return found, adapter.metric_sums(metrics, tf.constant(True))
 
