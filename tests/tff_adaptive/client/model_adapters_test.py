@@ -268,6 +268,65 @@ def test_metrics_that_are_variables_are_read_after_training():
   assert sums['n'] == len(X[0])
 
 
+def _layers():
+  """Weights that are frozen, moving statistics, and trained weights; their values are random."""
+  dense = tf.keras.layers.Dense
+  layers = [tf.keras.layers.Input([5]), dense(4, trainable=False)]
+  return tf.keras.Sequential([*layers, tf.keras.layers.BatchNormalization(), dense(3)])
+
+
+def _with_head(values):
+  """The pretrained layers but for the last, which begins at other values."""
+  model = _layers()
+  for layer, old in zip(model.layers[:-1], values.layers[:-1]):
+    layer.set_weights(old.get_weights())
+  model.layers[-1].bias.assign([7.0, 8.0, 9.0])
+  return model
+
+
+@pytest.mark.parametrize('way', ['set_weights', 'h5', 'checkpoint', 'load_model', 'clone', 'head'])
+def test_weights_that_a_model_function_loads_are_the_initial_ones(way, tmp_path):
+  pretrained = _layers()
+  wanted = [RNG.normal(1, 0.1, w.shape).astype(np.float32) for w in pretrained.get_weights()]
+  pretrained.set_weights(wanted)
+  path = str(tmp_path / {'h5': 'w.h5', 'checkpoint': 'w', 'load_model': 'm.keras'}.get(way, ''))
+
+  def load():
+    if way == 'load_model':
+      return tf.keras.models.load_model(path, compile=False)
+    if way == 'head':
+      return _with_head(pretrained)
+    model = tf.keras.models.clone_model(pretrained) if way == 'clone' else _layers()
+    if way in ('set_weights', 'clone'):
+      model.set_weights(wanted)
+    else:
+      model.load_weights(path)
+    return model
+
+  if way == 'load_model':
+    pretrained.save(path)
+  elif way in ('h5', 'checkpoint'):
+    pretrained.save_weights(path)
+  adapter = model_adapters.wrap(
+    lambda: tff.learning.models.from_keras_model(
+      load(),
+      input_spec=SPEC,
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+  )
+  with engine.graph_context():
+    found = tff.tensorflow.computation(adapter.initial_weights)()
+  home = _layers()
+  tff.learning.models.ModelWeights(*found).assign_weights_to(home)
+  found = home.get_weights()
+  if way == 'head':
+    np.testing.assert_array_equal(found[-1], [7, 8, 9])
+    assert np.abs(found[-2] - wanted[-2]).max() > 0.1  # It is drawn.
+    found, wanted = found[:-2], wanted[:-2]
+  for one, other in zip(found, wanted, strict=True):
+    np.testing.assert_array_equal(one, other)
+
+
 def test_anything_else_is_refused():
   made = _Undecorated()
   made.__class__ = type('Callable', (_Undecorated,), {'__call__': lambda self: self})
