@@ -8,7 +8,7 @@ FAST := -m 'not slow' tests/integration/house_test.py tests/research \
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-gpu gpu-check vectors train check test tools lint typecheck format size docs audit lock clean
+.PHONY: help env env-dev env-gpu gpu-check vectors train check test tools lint typecheck format size docs audit lock clean
 
 help:  ## This list.
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -16,7 +16,10 @@ help:  ## This list.
 env:  ## Make .venv with the locked dependencies (PYTHON=... to choose the Python).
 	@PYTHON='$(PYTHON)' sh scripts/env/setup_env.sh
 
-env-gpu:  ## Make .venv with the CUDA libraries for --device=gpu too (1.6 GB more).
+env-dev:  ## Make .venv with the tools of tests and documentation too.
+	@PYTHON='$(PYTHON)' sh scripts/env/setup_env.sh --dev
+
+env-gpu:  ## Make .venv with TensorFlow's build with CUDA for --device=gpu too (3 GB more).
 	@PYTHON='$(PYTHON)' sh scripts/env/setup_env.sh --gpu
 
 train: env  ## Train FedYogi on handwritten digits (ARGS='--rounds=50 ...' for other flags).
@@ -35,20 +38,20 @@ lint: typecheck  ## Check style, format and types.
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 
-typecheck: env  ## Check types.
+typecheck: env-dev  ## Check types.
 	$(PY) -m mypy
 
-format: env  ## Format, and fix what ruff can.
+format: env-dev  ## Format, and fix what ruff can.
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
 size: env  ## Count statements, public names, flags and files of each room; nothing is judged.
 	@$(PY) tests/helpers/size.py
 
-docs: env  ## Build the documentation site into site/; warnings are errors.
+docs: env-dev  ## Build the documentation site into site/; warnings are errors.
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict $(ARGS)
 
-audit: env  ## Check the locked versions for vulnerabilities that docs/security.md does not decide on (network).
+audit: env-dev  ## Check the locked versions for vulnerabilities that docs/security.md does not decide on (network).
 	$(PY) -m pip_audit --requirement requirements.lock --no-deps --strict --vulnerability-service osv \
 	  --progress-spinner off $(addprefix --ignore-vuln=,$(shell sed -n 's/^|\([^|]*\)|.*/\1/p' docs/security.md \
 	  | grep -oE '(CVE-[0-9]+|GHSA-[0-9a-z]{4}-[0-9a-z]{4}|PYSEC-[0-9]+)-[0-9a-z]+')) $(ARGS)
@@ -59,7 +62,7 @@ lock: env  ## Write the lock files anew (ARGS=--upgrade for newer versions).
 gpu-check: env-gpu  ## Hold a GPU's results, speed and memory against the CPU's.
 	@$(PY) -m research.gpu_check $(ARGS)
 
-vectors: env  ## Make the vectors of vectors/ anew, compare, and hold both engines against all of them.
+vectors: env-dev  ## Make the vectors of vectors/ anew, compare, and hold both engines against all of them.
 	@$(PY) -m research.vectors
 	@$(PY) -m pytest -q tests/research/vectors_test.py
 

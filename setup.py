@@ -45,18 +45,21 @@ setuptools.setup(
     'Typing :: Typed',
   ],
   packages=_packages(),
+  # What tff-adaptive-environment installs.
+  data_files=[('share/tff-adaptive', ['requirements.lock', 'requirements-gpu.lock'])],
   package_dir={'tff_adaptive_scripts': 'scripts'},
   package_data={
     'tff_adaptive_scripts': ['configs/*.flags'],
-    'tff_adaptive': ['**/*.pyi', '*.pyi', 'py.typed', 'kernels/*.cc'],
+    'tff_adaptive': ['**/*.pyi', '*.pyi', 'py.typed', 'kernels/*.cc', 'environment/site/*'],
     'tff_adaptive_tasks': ['*.pyi', 'py.typed'],
   },
   python_requires='>=3.10,<3.14',
-  # TensorFlow Federated 0.87.0 is needed but not listed: one of its own pins can no longer be
-  # installed, so that naming it would make every `pip install` fail. See BUILD_NOTES.md.
+  # TensorFlow Federated 0.87.0 is needed but not listed: its own pins cannot be installed, so that
+  # naming it would make every `pip install` fail. `tff-adaptive-environment` installs it.
   install_requires=[
     'absl-py',
     'cachetools',
+    'jinja2',  # For pandas' Styler, which writes the tables of reports.
     'lazy_loader',
     'matplotlib',
     'numpy',
@@ -68,13 +71,14 @@ setuptools.setup(
   extras_require={
     'huggingface': ['datasets'],
     'mlflow': ['mlflow-skinny'],
-    'parquet': ['pyarrow<22'],
+    'parquet': ['pyarrow'],
     'ray': ['ray>=2.52'],
     'search': ['optuna>=4'],
     'wandb': ['wandb'],
   },
   entry_points={
     'console_scripts': [
+      'tff-adaptive-environment=tff_adaptive.environment.install:main',
       'tff-adaptive-train=tff_adaptive_scripts._entry:train',
       'tff-adaptive-sweep=tff_adaptive_scripts._entry:sweep',
       'tff-adaptive-report=tff_adaptive_scripts._entry:report',

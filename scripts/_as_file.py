@@ -5,7 +5,7 @@ Importing this module puts the parent folder there instead. With `__package__` s
 work as in a module.
 """
 
-import importlib.util
+import importlib
 import os
 import sys
 
@@ -13,12 +13,10 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[0] = os.path.dirname(_HERE)
 PACKAGE = os.path.basename(_HERE)
 
-_is_known = (3, 10) <= sys.version_info < (3, 14)
-if not (_is_known and importlib.util.find_spec('tensorflow_federated')):
+if not (3, 10) <= sys.version_info < (3, 14):
   sys.stderr.write(
-    f'{os.path.basename(sys.argv[0])}: {sys.executable} is Python {sys.version.split()[0]} without'
-    " this project's packages: run make env (it needs CPython 3.10 to 3.13), then"
-    f' .venv/bin/python {sys.argv[0]}\n'
+    f'{os.path.basename(sys.argv[0])}: {sys.executable} is Python {sys.version.split()[0]}: run'
+    f' make env (it needs CPython 3.10 to 3.13), then .venv/bin/python {sys.argv[0]}\n'
   )
   sys.exit(2)
 importlib.import_module(f'{PACKAGE}._entry').begin()

@@ -27,6 +27,26 @@ def begin() -> None:
   if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # A background job ignores it.
     signal.signal(signal.SIGINT, _end)
   atexit.register(_leave)  # Exit functions run in reverse order: this one last.
+  _show_about_the_installation()
+
+
+def _show_about_the_installation() -> None:
+  """Ends the command after --version or --requirements, and where TFF cannot be imported.
+
+  This comes before anything is imported that an incomplete environment may lack.
+  """
+  from tff_adaptive import _version
+  from tff_adaptive.environment import check, install
+
+  if '--version' in sys.argv[1:]:
+    sys.stdout.write(f'tff-adaptive {_version.__version__}\n')
+    sys.exit(0)
+  if '--requirements' in sys.argv[1:]:
+    sys.exit(install.main(['--requirements']))
+  problem = check.missing_packages()
+  if problem:
+    sys.stderr.write(f'{os.path.basename(sys.argv[0])}: {problem}.\n')
+    sys.exit(2)
 
 
 def _end(unused_number: int, unused_frame: Any) -> None:

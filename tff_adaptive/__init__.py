@@ -12,8 +12,7 @@ first use, so that importing this package imports neither TensorFlow nor TFF.
 See README.md and docs/guide for a tour.
 """
 
-import lazy_loader
-
+from tff_adaptive._utils import lazy_names
 from tff_adaptive._version import __version__ as __version__
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_names.attach(__name__, __file__)

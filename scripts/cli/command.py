@@ -15,6 +15,8 @@ from typing import Any
 
 from absl import flags as absl_flags
 
+from tff_adaptive._utils import texts
+
 from .. import _entry
 from . import tensorflow_start
 
@@ -97,9 +99,7 @@ def printable(text: str) -> str:
 
   Names of files, cells and options may be another person's. They must not control the terminal.
   """
-  return ''.join(
-    c if c.isprintable() or c == '\n' else c.encode('unicode_escape').decode() for c in text
-  )
+  return texts.printable(text)
 
 
 def read(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tff_adaptive.reports import report, scores, tables
 from tff_adaptive.runs import run as run_lib
 
-from . import command, plan as plan_lib
+from . import plan as plan_lib
 
 if TYPE_CHECKING:
   from . import study
@@ -63,10 +63,10 @@ def rank(rows: Rows, plan: plan_lib.Plan) -> tuple[report.Table, str | None] | N
   empty = [''] * len(table.heading)
   texts = [
     [
-      command.printable(label),
+      label,
       str(len(folders[label])),
       *cells.get(label, empty)[2:],
-      'best' if label == best else command.printable(_result(rows[label])),
+      'best' if label == best else _result(rows[label]),
     ]
     for label in ordered
   ]

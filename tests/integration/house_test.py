@@ -21,21 +21,22 @@ NAMES = {'tasks': 'tff_adaptive_tasks'}  # What a folder is imported as.
 _ARROWS = """
 training:     reports runs client corrections models population costs registry devices _utils
 aggregation:  registry _utils
-algorithms:   client corrections engine models optimizers schedules registry _utils
+algorithms:   client corrections engine models optimizers schedules registry environment _utils
 reports:      runs costs registry _utils
 runs:         models costs registry _utils
 client:       corrections models _utils
 corrections:  registry _utils
 optimizers:   schedules registry _utils
 engine:       devices kernels _utils
-models:       devices _utils
+models:       devices environment _utils
 population:   _utils
 costs:        registry _utils
 schedules:    registry _utils
 registry:     _utils
 devices:      _utils
 kernels:      _utils
-_utils:
+_utils:       environment
+environment:
 """
 ARROWS = {
   room: {*others.split()}
@@ -50,7 +51,7 @@ tff_adaptive.population.buffered tff_adaptive.population.files tff_adaptive.popu
 tff_adaptive.registry tff_adaptive.schedules
 tff_adaptive.training.protocols tff_adaptive.training.initial_weights
 tff_adaptive._utils.atomic_files tff_adaptive._utils.client_references
-tff_adaptive._utils.validation
+tff_adaptive._utils.validation tff_adaptive.environment.check tff_adaptive.environment.install
 tff_adaptive_tasks.catalog tff_adaptive_tasks.data.partition tff_adaptive_tasks.preparation
 scripts.export scripts.report scripts.sweep scripts.train
 """

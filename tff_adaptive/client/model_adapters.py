@@ -15,6 +15,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive import models
 from tff_adaptive.corrections.base import Weights, scale
+from tff_adaptive.environment import check
 
 AnyModel: TypeAlias = (
   models.Model
@@ -213,6 +214,7 @@ class _VariableModel(LocalModel):
   def __init__(self, model_fn: Callable[[], tff.learning.models.VariableModel]) -> None:
     if tf.config.functions_run_eagerly():
       raise ValueError('tf.config.run_functions_eagerly is on; a VariableModel needs it off')
+    check.require_keras_2()
     self._model_fn = model_fn
     self._last: tuple[Any, ...] = ()
     with tf.Graph().as_default() as graph:

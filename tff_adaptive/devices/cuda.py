@@ -10,17 +10,17 @@ from tff_adaptive._utils import private_apis
 
 DEVICES = ('auto', 'cpu', 'gpu')
 _DRIVER = 'libcuda.so.1'
-_FIX = "install NVIDIA's packages of requirements-gpu.lock"
-# The libraries that TensorFlow 2.14 (CUDA 11.8) opens, and their folders in NVIDIA's packages. If
+_FIX = "run make env-gpu (or 'tff-adaptive-environment --add=gpu')"
+# The libraries that TensorFlow 2.21 (CUDA 12) opens, and their folders in NVIDIA's packages. If
 # one is missing, TensorFlow registers no GPU, even if nothing uses the library.
 _LIBRARIES = {
-  'libcudart.so.11.0': 'cuda_runtime',
-  'libcublas.so.11': 'cublas',
-  'libcublasLt.so.11': 'cublas',
-  'libcufft.so.10': 'cufft',
+  'libcudart.so.12': 'cuda_runtime',
+  'libcublas.so.12': 'cublas',
+  'libcublasLt.so.12': 'cublas',
+  'libcufft.so.11': 'cufft',
   'libcusolver.so.11': 'cusolver',
-  'libcusparse.so.11': 'cusparse',
-  'libcudnn.so.8': 'cudnn',
+  'libcusparse.so.12': 'cusparse',
+  'libcudnn.so.9': 'cudnn',
   _DRIVER: '',
 }
 
@@ -34,8 +34,8 @@ def explain(build: Mapping[str, Any]) -> str:
   """Returns why TensorFlow has no GPU, and a remedy; `build` is `tf.sysconfig.get_build_info()`."""
   if not build.get('is_cuda_build'):
     return (
-      'no GPU can be used: the installed TensorFlow is built without CUDA. Install the tensorflow'
-      ' of requirements.lock, or take the CPU'
+      'no GPU can be used: the installed TensorFlow is built without CUDA:'
+      f' {_FIX}, or take the CPU'
     )
   missing = missing_libraries()
   reasons = []
@@ -46,7 +46,7 @@ def explain(build: Mapping[str, Any]) -> str:
       ' its GPUs'
     )
   if missing:
-    reasons.append(f'of CUDA 11.8 these cannot be opened: {", ".join(missing)}: {_FIX}')
+    reasons.append(f'of CUDA 12 these cannot be opened: {", ".join(missing)}: {_FIX}')
   if not reasons:
     visible = os.environ.get('CUDA_VISIBLE_DEVICES')
     reasons.append(
@@ -60,7 +60,7 @@ def opens(name: str, folder: str) -> bool:
   """Opens the shared library `name` and returns whether this worked.
 
   It is sought in `folder` of NVIDIA's Python packages ('' skips them), then in the system. It stays
-  open, so that TensorFlow, which (2.14.1) does not search these packages, finds it by name.
+  open, so that TensorFlow, which may not search these packages, finds it by name.
   """
   places = [os.path.join(root, folder, 'lib', name) for root in _nvidia_folders() if folder]
   for path in [*filter(os.path.exists, places), name]:

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
+from tff_adaptive.environment import check
 from tff_adaptive.models import eager_constants, keras_measures, model as model_lib
 
 # In training these layers draw from the seed; other layers that draw are refused.
@@ -296,6 +297,7 @@ def _build_seeded(build_fn: Callable[[], tf.keras.Model], seed: int) -> tf.keras
       f'build_fn is {type(build_fn).__name__}: give a function without arguments that makes the '
       'Keras model anew'
     )
+  check.require_keras_2()
   draws = np.random.default_rng([seed, 29])
   made: list[tf.Variable] = []
 
@@ -308,6 +310,7 @@ def _build_seeded(build_fn: Callable[[], tf.keras.Model], seed: int) -> tf.keras
 
   with tf.variable_creator_scope(create):
     model = build_fn()
+  check.require_keras_2_model(model)
   if not isinstance(model, tf.keras.Model):
     raise TypeError(f'build_fn returned {type(model).__name__}, not a tf.keras.Model')
   if not made and model.built and model.weights:

@@ -43,7 +43,7 @@ def build_adamw(
   beta1: float = _ADAMW.default('beta1'),
   beta2: float = _ADAMW.default('beta2'),
   tau: float = _ADAMW.default('tau'),
-  decay: float = 0.0,
+  decay: float = _ADAMW.default('decay'),
 ) -> tff.learning.optimizers.Optimizer:
   """AdamW: x <- x - eta (m^ / (sqrt(v^) + tau) + decay x). With decay = 0 it is Adam.
 
@@ -57,10 +57,24 @@ def build_adamw(
     beta1: Decay of the moving average of g, in [0, 1).
     beta2: Decay of the moving average of g^2, in [0, 1).
     tau: The papers' epsilon, > 0, which is added to the root of v^.
-    decay: The decoupled weight decay, >= 0.
+    decay: The decoupled weight decay, >= 0. The default, 0.01, is PyTorch's.
   """
   values = dict(beta1=beta1, beta2=beta2, tau=tau, decay=decay)
   return base.build(_ADAMW, _adamw, learning_rate, _MV, keeps_m=True, **values)
+
+
+def build_adam_of_clients(
+  learning_rate: Rate,
+  *,
+  beta1: float = _ADAMW.default('beta1'),
+  beta2: float = _ADAMW.default('beta2'),
+  tau: float = _ADAMW.default('tau'),
+) -> tff.learning.optimizers.Optimizer:
+  """The registry's client optimizer `adam`: `build_adamw` without decay.
+
+  `optimizers.build_adam` is FedAdam's server optimizer, which has no bias correction.
+  """
+  return build_adamw(learning_rate, beta1=beta1, beta2=beta2, tau=tau, decay=0.0)
 
 
 def build_amsgrad(

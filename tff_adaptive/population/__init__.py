@@ -4,6 +4,6 @@ The modules determine which clients a round can draw, how many local steps each 
 it finishes, and whether its update counts. `training` then trains the clients that count.
 """
 
-import lazy_loader
+from tff_adaptive._utils import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_names.attach(__name__, __file__)

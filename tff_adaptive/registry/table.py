@@ -103,7 +103,7 @@ CLIENT_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(
     'adam',
     'Adam',
     'with bias correction',
-    'tff_adaptive.optimizers:build_adamw',
+    'tff_adaptive.optimizers.published:build_adam_of_clients',
     _MOMENTS,
     rate=1e-3,
   ),

@@ -148,7 +148,7 @@ class Runtime(fields.Group):
       cuda.check_libraries()
     except ValueError as error:
       raise ValueError(
-        f'--device=gpu: {error} (--device=cpu). In a checkout, make env-gpu installs them.'
+        f'--device=gpu: {error} (--device=cpu).'
       ) from None
 
   def _check_ray(self) -> None:

@@ -116,6 +116,14 @@ def test_corrections_take_any_server_and_their_own_options(built):
   assert built('--algorithm=scaffold')['clients'] == (3, 5.0)
 
 
+@pytest.mark.parametrize('dtype, width', [('float32', 4), ('float64', 8)])
+def test_a_weight_is_sent_in_the_models_own_width(dtype, width):
+  task = build_lib.tasks.load('least_squares', dtype=dtype)
+  model = task.build_model(0)
+  config = build_lib._training_config(settings.of('--task=least_squares'), task, model)
+  assert config.cost_model.bytes_of_client == (width * model.num_parameters,) * 2
+
+
 def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   seen, task = {}, build_lib.tasks.load('least_squares', num_clients=9)
   process = types.SimpleNamespace(initial_client_state={'h': np.zeros(2, np.float32)})

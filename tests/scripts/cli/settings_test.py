@@ -193,9 +193,9 @@ def test_bad_flags_are_refused_in_one_line(arguments, words):
 
 
 def test_a_gpu_that_cannot_be_had_is_reported_before_anything_is_imported(monkeypatch):
-  missing = ['libcudnn.so.8', 'libcuda.so.1']
+  missing = ['libcudnn.so.9', 'libcuda.so.1']
   monkeypatch.setattr(cuda, 'missing_libraries', lambda: list(missing))
-  with pytest.raises(ValueError, match=r'--device=gpu: .*libcuda\.so\.1.*libcudnn\.so\.8.*env-gpu'):
+  with pytest.raises(ValueError, match=r'--device=gpu: .*libcuda\.so\.1.*libcudnn\.so\.9.*env-gpu'):
     settings_of('--device=gpu')
   missing.clear()
   assert settings_of('--device=gpu').runtime.device == 'gpu'

@@ -32,6 +32,17 @@ def test_events_by_hand():
   np.testing.assert_array_equal([plan.factors[0] for plan in found], factors)
 
 
+def test_who_begins_is_who_is_available_when_a_place_becomes_free():
+  """c2 comes and goes while steps wait. c0 and c2 take 4 seconds, c1 takes 20."""
+  there = {'c0': [(0, 7)], 'c1': [(0, 1)], 'c2': [(3, 6), (20, 99)]}
+  chosen = people(1, 9, 1, availability=population.Trace(there))
+  first, second = plans(simulation(chosen, buffered.Buffered(2), 2), 2)
+  # At 4 the place of c0 is free, and c2 has come. It arrives at 8, when nobody is available.
+  assert (first.positions.tolist(), first.virtual_seconds) == ([0, 2], 8)
+  # At 20 c1 arrives, and c2 has come again.
+  assert (second.positions.tolist(), second.virtual_seconds) == ([1, 2], 16)
+
+
 def test_the_place_of_a_model_is_kept_until_nobody_trains_from_it():
   run, kept = simulation(people(1, 2, 4, 3.5, 0.7), buffered.Buffered(5), 2, [2] * 5), {}
   for version, plan in enumerate(plans(run, 60)):

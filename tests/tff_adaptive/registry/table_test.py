@@ -127,6 +127,20 @@ def test_a_server_optimizers_entry_is_that_of_its_function(name):
     assert found == entry.values({})
 
 
+@pytest.mark.parametrize('name', registry.CLIENT_OPTIMIZERS)
+def test_a_client_optimizers_defaults_are_those_of_its_function(name):
+  entry = registry.client_optimizer(name)
+  arguments = inspect.signature(entries.resolve(entry.build)).parameters
+  found = {n: p.default for n, p in arguments.items() if n != 'learning_rate'}
+  expected = entry.values({})
+  # The guide names what differs (formulas.md): one function for `sgd` and `sgdm`, and FedAdagrad's.
+  if name == 'sgdm':
+    expected = {'momentum': 0.0}
+  elif name == 'adagrad':
+    expected = registry.server_optimizer('adagrad').values({})
+  assert found == expected
+
+
 @pytest.mark.parametrize('name', registry.SCHEDULES)
 def test_a_schedules_entry_is_that_of_its_class(name):
   entry = registry.schedule(name)
