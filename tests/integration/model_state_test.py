@@ -67,24 +67,25 @@ def _examples(n):
   return rng.normal(size=n).astype(np.float32), rng.normal(size=n).astype(np.float32)
 
 
-def _trained(x, y, rho=0.0, share=0.0, k=0.0, teacher=2.0):
+def _gradient(w, x, y, k, teacher):
+  """The gradient of a batch at w, where k batches came before it."""
+  moved = DECAY * teacher + (1 - DECAY) * w
+  return (k + 1) / 4 * np.mean(2 * (w * x - y) * x) + 2 * (w - moved)
+
+
+def _trained(x, y, rho=0.0, share=0.0):
   """Returns w after the batches of 4 of one pass, in NumPy from the docstring of the model."""
-  w = 1.0
-  for start in range(0, len(x), 4):
-    a, b = (v[start : start + 4].astype(np.float64) for v in (x, y))
-
-    def gradient(point):
-      moved = DECAY * teacher + (1 - DECAY) * point
-      return (k + 1) / 4 * np.mean(2 * (point * a - b) * a) + 2 * (point - moved)
-
-    g = gradient(w)
-    if rho:
-      g = gradient(w + rho * np.sign(g))
-    at_start = gradient(1.0)
-    if rho:
-      at_start = gradient(1.0 + rho * np.sign(at_start))
-    k, teacher = k + 1, DECAY * teacher + (1 - DECAY) * w
-    w -= RATE * (g + share * at_start)
+  w, teacher = 1.0, 2.0
+  for k in range(-(-len(x) // 4)):
+    batch = [v[4 * k : 4 * k + 4].astype(np.float64) for v in (x, y)]
+    gradients = []
+    for point in (w, 1.0):
+      g = _gradient(point, *batch, k, teacher)
+      if rho:  # In one dimension g / norm(g) is its sign.
+        g = _gradient(point + rho * np.sign(g), *batch, k, teacher)
+      gradients.append(g)
+    teacher = DECAY * teacher + (1 - DECAY) * w
+    w -= RATE * (gradients[0] + share * gradients[1])
   return w
 
 

@@ -53,8 +53,9 @@ class WholeArrays(_Arrays):
   Args:
     batching: How the examples are divided into batches.
     seed: With the numbers of round and client it determines the examples' order and dropout.
-    element: The arrays 'x' and 'y', [n, ...] each, or structures of such arrays; the client's number 'client'; and 'max_steps',
-      the largest number of local steps, if `batching.step_limits` is true.
+    element: The arrays 'x' and 'y', [n, ...] each, or structures of such arrays; the client's
+      number 'client'; and 'max_steps', the largest number of local steps, if
+      `batching.step_limits` is true.
     round_number: int32, counted from 1.
   """
 

@@ -173,9 +173,7 @@ class Plan:
     return dataclasses.replace(self, indices=self.indices[:steps], sizes=self.sizes[:steps])
 
 
-def plan(
-  batching: Batching, x: Any, seed: tf.Tensor, round_seed: tf.Tensor | None = None
-) -> Plan:
+def plan(batching: Batching, x: Any, seed: tf.Tensor, round_seed: tf.Tensor | None = None) -> Plan:
   """Draws a client's batches for one round.
 
   Args:

@@ -44,10 +44,17 @@ class LocalStep(NamedTuple):
 
 
 def wrap(model: AnyModel) -> 'LocalModel':
-  """Returns the `LocalModel` of a model; raises TypeError if it is not a model."""
+  """Returns the `LocalModel` of a model.
+
+  Raises:
+    TypeError: If it is not a model.
+    ValueError: If it has no trainable weights.
+  """
   if isinstance(model, models.Model):
+    _check_trainable(model.initial_weights[0])
     return _SeededModel(model)
   if isinstance(model, tff.learning.models.FunctionalModel):
+    _check_trainable(model.initial_weights[0])
     return _FunctionalModel(model)
   if isinstance(model, tf.keras.layers.Layer):  # It is callable too.
     raise TypeError(
@@ -224,6 +231,7 @@ class _VariableModel(LocalModel):
           'the model function must return a tff.learning.models.VariableModel, it returned '
           f'{type(model).__name__}: return tff.learning.models.from_keras_model(...), say'
         )
+      _check_trainable(model.trainable_variables)
       self.input_spec = model.input_spec
       self.metric_finalizers = model.metric_finalizers()
       variables = tf.nest.flatten(tff.learning.models.ModelWeights.from_model(model))
@@ -282,6 +290,14 @@ class _VariableModel(LocalModel):
       # If the method has no tf.function it returns variables, which are read here, too.
       sums = tf.nest.map_structure(tf.identity, self._model.report_local_unfinalized_metrics())
     return tf.nest.map_structure(lambda s: tf.where(is_used, s, tf.zeros_like(s)), sums)
+
+
+def _check_trainable(weights: Any) -> None:
+  if not tf.nest.flatten(weights):
+    raise ValueError(
+      'the model has no trainable weights, so that clients have nothing to train: leave '
+      'trainable=False out of the layers that they should train'
+    )
 
 
 def _assigned(graph: tf.Graph, variables: list[Any]) -> list[int]:

@@ -50,6 +50,7 @@ def metric_fns(
   found: dict[str, model_lib.MetricFn] = {}
   for metric in metrics:
     name, measure = _measure(metric, y_spec, output_shape)
+    name = re.sub(r'\W+', '_', name).strip('_')  # TFF does not take '<lambda>'.
     if name in found:
       raise ValueError(f'two metrics are called {name!r}: give one of them another name')
     what = f'the metric {name!r}'

@@ -122,9 +122,7 @@ def test_the_clients_rate_is_a_hyperparameter_as_in_tff(graph):
     algorithms.build_fed_avg(model, client_learning_rate=rate, training=TRAINING)
     for rate in (0.2, 0.5)
   )
-  scheduled = algorithms.build_fed_avg(
-    model, client_learning_rate=lambda t: 0.5, training=TRAINING
-  )
+  scheduled = algorithms.build_fed_avg(model, client_learning_rate=lambda t: 0.5, training=TRAINING)
   of_tff = tff.learning.algorithms.build_weighted_fed_avg(model, sgd(0.2))
 
   def rounds(process, state):

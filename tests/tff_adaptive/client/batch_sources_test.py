@@ -47,7 +47,9 @@ def test_the_full_gradient_is_the_mean_over_all_examples(n):
 def test_rows_of_several_inputs_stay_together():
   """The rows of nested inputs and labels hold their number; a batch has the same of each."""
   rows = tf.range(11)
-  x = collections.OrderedDict(a=rows[:, tf.newaxis] * [1, 10], b=(2 * rows, tf.cast(rows, tf.float32)))
+  x = collections.OrderedDict(
+    a=rows[:, tf.newaxis] * [1, 10], b=(2 * rows, tf.cast(rows, tf.float32))
+  )
   element = {'x': x, 'y': {'one': rows, 'two': -rows}, 'client': 3}
   model = model_adapters.wrap(lambda: small_problem.keras_model(hidden=False))
   source = batch_sources.WholeArrays(model, Batching(4, 2), 0, element, 1)

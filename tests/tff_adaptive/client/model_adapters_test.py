@@ -276,10 +276,10 @@ def _layers():
 
 
 def _with_head(values):
-  """The pretrained layers but for the last, which begins at other values."""
+  """The layers with these values but for the last, whose bias begins at other ones."""
   model = _layers()
-  for layer, old in zip(model.layers[:-1], values.layers[:-1]):
-    layer.set_weights(old.get_weights())
+  for layer, of_layer in zip(model.layers[:-1], values):
+    layer.set_weights(of_layer)
   model.layers[-1].bias.assign([7.0, 8.0, 9.0])
   return model
 
@@ -289,13 +289,14 @@ def test_weights_that_a_model_function_loads_are_the_initial_ones(way, tmp_path)
   pretrained = _layers()
   wanted = [RNG.normal(1, 0.1, w.shape).astype(np.float32) for w in pretrained.get_weights()]
   pretrained.set_weights(wanted)
+  by_layer = [layer.get_weights() for layer in pretrained.layers]
   path = str(tmp_path / {'h5': 'w.h5', 'checkpoint': 'w', 'load_model': 'm.keras'}.get(way, ''))
 
   def load():
     if way == 'load_model':
       return tf.keras.models.load_model(path, compile=False)
     if way == 'head':
-      return _with_head(pretrained)
+      return _with_head(by_layer)
     model = tf.keras.models.clone_model(pretrained) if way == 'clone' else _layers()
     if way in ('set_weights', 'clone'):
       model.set_weights(wanted)
@@ -325,6 +326,22 @@ def test_weights_that_a_model_function_loads_are_the_initial_ones(way, tmp_path)
     found, wanted = found[:-2], wanted[:-2]
   for one, other in zip(found, wanted, strict=True):
     np.testing.assert_array_equal(one, other)
+
+
+def _nothing_to_train():
+  frozen = tf.keras.layers.Dense(3, trainable=False)
+  return tff.learning.models.from_keras_model(
+    tf.keras.Sequential([tf.keras.Input([5]), frozen]),
+    input_spec=SPEC,
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+  )
+
+
+def test_a_model_without_trainable_weights_is_refused():
+  of_functions = small_problem.model(initial_weights=[])
+  for model in (_nothing_to_train, of_functions):
+    with pytest.raises(ValueError, match=r'no trainable weights.*: leave trainable=False out'):
+      model_adapters.wrap(model)
 
 
 def test_anything_else_is_refused():

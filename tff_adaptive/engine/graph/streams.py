@@ -1,11 +1,12 @@
 """Gives each client its own streams of random numbers.
 
-An operation that draws from a seed, such as the RandomUniform of Keras's Dropout, keeps the place in
-its stream in its kernel. Clients that train at the same time share the kernel, so that the numbers
-of a client would depend on which clients are faster. Here each such operation in a client's graph
-draws from a variable that is passed to the graph, and through its functions, as an argument. The
-variable is new for each call. Its first value depends on the operation's seeds, the client's place
-in the cohort and the call's other arguments, such as the weights, which differ from round to round.
+An operation that draws from a seed, such as the RandomUniform of Keras's Dropout, keeps its place
+in its stream in its kernel. Clients that train at the same time share the kernel, so that a
+client's numbers would depend on which clients are faster. Here each such operation in a client's
+graph draws from a variable that is passed to the graph, and through its functions, as an argument.
+The variable is new for each call. Its first value depends on the operation's seeds, the client's
+place in the cohort and the call's other arguments, such as the weights, which differ from round to
+round.
 
 Operations without a seed, and those in functions of `tf.data`, stay as they are.
 """

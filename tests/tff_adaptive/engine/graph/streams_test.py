@@ -1,4 +1,4 @@
-"""What a client draws depends on its place, on its arguments and on the seed, and on nothing else."""
+"""What a client draws depends on its place, its arguments and the seed, and on nothing else."""
 
 import collections
 
@@ -72,7 +72,10 @@ def test_draws_are_of_the_distribution_and_differ_by_client_and_argument(place, 
 def test_a_clients_steps_draw_anew():
   def draw_twice(step):
     array = tf.TensorArray(tf.float32, 2)
-    body = lambda i, a: (i + 1, a.write(i, tf.random.uniform([COUNT], seed=3)))  # noqa: E731
+
+    def body(i, array):
+      return i + 1, array.write(i, tf.random.uniform([COUNT], seed=3))
+
     return tf.while_loop(lambda i, _: i < 2, body, (0, array))[1].stack()
 
   with engine.graph_context():
