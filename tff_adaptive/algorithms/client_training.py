@@ -16,6 +16,7 @@ from tff_adaptive.algorithms import components, versions
 from tff_adaptive.client import local_training
 from tff_adaptive.corrections import base as corrections, chains
 from tff_adaptive.engine import batched_clients
+from tff_adaptive.models import eager_constants
 
 
 class Totals(NamedTuple):
@@ -184,10 +185,21 @@ def _declare(
 
   client: Any = stateful if has_state else stateless
   types = [message_type, weights_type, *([client_state_type] if has_state else []), data_type]
-  if not local_training.can_group(recipe.model, recipe.training):
-    return tff.tensorflow.computation(*types)(client)
-  group = batched_clients.Group(together, recipe.model.has_client_axis)
-  return batched_clients.computation(group, *types)(client)
+  declare = tff.tensorflow.computation(*types)
+  if local_training.can_group(recipe.model, recipe.training):
+    group = batched_clients.Group(together, recipe.model.has_client_axis)
+    declare = batched_clients.computation(group, *types)
+  try:
+    return declare(client)
+  except RuntimeError as error:
+    if not eager_constants.is_refusal(error):
+      raise
+    if recipe.model.has_variables:
+      raise ValueError(
+        'the model uses a tensor that was made outside of its function, such as a tf.constant of a '
+        'module, which TFF cannot take along: make it in the model function, or give a NumPy array'
+      ) from error
+  return declare(eager_constants.lifted(client))
 
 
 def _drift(
