@@ -194,7 +194,7 @@ def _kinds(annotation: Any) -> list[Any]:
   return [kind for part in typing.get_args(annotation) for kind in _kinds(part)]
 
 
-def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def _call(where: str, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
   """Calls a user's function, and turns any error into a DataError with `where` and the line."""
   try:
     return function(*arguments, **options)

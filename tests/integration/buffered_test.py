@@ -290,8 +290,8 @@ def test_a_run_says_how_many_older_models_it_has_and_refuses_privacy(capfd):
     training.train(process, CLIENTS, lambda weights: {}, config, callbacks=[private])
 
 
-def _of_0_2(state, distributor):
-  """A server state as releases before the field `older` had it."""
+def _without_older(state, distributor):
+  """A server state as it was before it had the field `older`."""
   before = collections.namedtuple('ServerState', state._fields[:-1])
   return before(*state[:-1])._replace(distributor=distributor)
 
@@ -302,7 +302,7 @@ def test_a_synchronous_checkpoint_of_before_resumes(tmp_path, name):
   state = _build(name, None).initialize()
   assert state._fields[-1] == 'older'
   with state_store.ClientStateStore(str(tmp_path / 'state.sqlite'), ()) as store:
-    store.commit(0, _of_0_2(state, ()))
+    store.commit(0, _without_older(state, ()))
     restored = store.restore(state).server_state
   assert type(restored) is type(state)
   tf.nest.map_structure(np.testing.assert_array_equal, restored, state)
@@ -311,10 +311,10 @@ def test_a_synchronous_checkpoint_of_before_resumes(tmp_path, name):
 def test_an_asynchronous_checkpoint_of_before_is_refused_in_one_line(tmp_path):
   state = _build('fed_avg', BUFFERED).initialize()
   with state_store.ClientStateStore(str(tmp_path / 'state.sqlite'), ()) as store:
-    store.commit(0, _of_0_2(state, state.older))
-    with pytest.raises(
-      state_store.StateError, match='of another algorithm.*Start in a new'
-    ) as error:
+    store.commit(0, _without_older(state, state.older))
+    with pytest.raises(state_store.StateError, match='of another release') as caught:
       store.restore(state)
-  assert 'older' in str(error.value)
-  assert '\n' not in str(error.value)
+  message = str(caught.value)
+  assert 'leaf older/' in message
+  assert message.endswith('Start in a new folder.')
+  assert '\n' not in message

@@ -65,7 +65,7 @@ def test_beta_falls_while_h_stays_as_it_is():
   [
     (corrections.Scaffold(12), G),
     (corrections.ScaffoldM(12), G),
-    (corrections.FedDyn(0.3, 10, mean_examples=4.0), ()),
+    (corrections.FedDyn(0.3, 10, mean_examples=4.0, scale_mu=True), ()),
     (corrections.AdaBest(mu=0.3, scale_mu=True), tf.constant(4.0)),
   ],
 )

@@ -13,7 +13,7 @@ import traceback
 import types
 from typing import Any, NamedTuple
 
-from tff_adaptive._utils import user_imports
+from tff_adaptive._utils import error_text, user_imports
 
 MODULE_PREFIX = '_tff_adaptive_user_code_'
 
@@ -152,5 +152,4 @@ def place(error: BaseException) -> Place | None:
 
 def in_words(error: BaseException) -> str:
   """Returns an error's type and message in one line of limited length."""
-  message = ' '.join(str(error).split())
-  return f'{type(error).__name__}: {message:.300}'
+  return f'{type(error).__name__}: {error_text.in_brief(error)}'

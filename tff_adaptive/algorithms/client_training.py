@@ -17,6 +17,7 @@ from tff_adaptive.asynchrony import process as asynchrony_lib
 from tff_adaptive.client import local_training
 from tff_adaptive.corrections import base as corrections, chains
 from tff_adaptive.engine import batched_clients
+from tff_adaptive.models import eager_constants
 
 
 class Totals(NamedTuple):
@@ -186,11 +187,22 @@ def _declare(
 
   client: Any = stateful if has_state else stateless
   types = [message_type, weights_type, *([client_state_type] if has_state else []), data_type]
+  declare = tff.tensorflow.computation(*types)
   can_group = local_training.can_group(recipe.model, recipe.training)
-  if not can_group or recipe.asynchrony is not None:
-    return tff.tensorflow.computation(*types)(client)
-  group = batched_clients.Group(together, recipe.model.has_client_axis)
-  return batched_clients.computation(group, *types)(client)
+  if can_group and recipe.asynchrony is None:
+    group = batched_clients.Group(together, recipe.model.has_client_axis)
+    declare = batched_clients.computation(group, *types)
+  try:
+    return declare(client)
+  except RuntimeError as error:
+    if not eager_constants.is_refusal(error):
+      raise
+    if recipe.model.has_variables:
+      raise ValueError(
+        'the model uses a tensor that was made outside of its function, such as a tf.constant of a '
+        'module, which TFF cannot take along: make it in the model function, or give a NumPy array'
+      ) from error
+  return declare(eager_constants.lifted(client))
 
 
 def _drift(

@@ -54,6 +54,16 @@ class Recipe(NamedTuple):
       return server_state, ()
     return server_state['correction'], tuple(server_state['optimizer'])
 
+  def client_work(self) -> Any:
+    """Returns the clients' hyperparameters in the server state: a rate that `set_hparams` changes.
+
+    It is () if a schedule gives the rate. A process with client states has no `set_hparams`.
+    """
+    if callable(self.client_learning_rate) or self.is_stateful:
+      return ()
+    rate = tf.constant(self.client_learning_rate, tf.float32)
+    return collections.OrderedDict([(tff.learning.optimizers.LEARNING_RATE_KEY, rate)])
+
   @property
   def is_stateful(self) -> bool:
     """Whether clients keep a state from round to round."""

@@ -24,6 +24,8 @@ class ServerState(NamedTuple):
     distributor: State of the distributor.
     aggregator: State of the aggregator.
     finalizer: State of the server optimizer.
+    client_work: The clients' learning rate, which `set_hparams` changes, in a dict as in TFF. () if
+      a schedule gives the rate, or if clients keep a state.
     older: In asynchronous training a stack of the older models, and messages, with which the
       clients of a step began. The caller sets it before the step, which replaces it by the model
       and the message before the step. () in synchronous training.
@@ -36,6 +38,7 @@ class ServerState(NamedTuple):
   distributor: Any
   aggregator: Any
   finalizer: Any
+  client_work: Any = ()
   older: Any = ()
 
 
@@ -84,7 +87,7 @@ def compose(recipe: components.Recipe) -> StatefulProcess | tff.learning.templat
   The types are: W the weights, H the correction's server state, M the message to clients, C and D*
   a client's state and data, G an update, T the other sums over the cohort, I the inference model:
 
-      state --> message (H -> M) --> (exchange) --+
+      state --> message (H, R -> M) > (exchange) -+
                                                   +--> train (M, W, C, D* -> C, G, T)
       state --> distributor (W) ------------------+             |            |     |
                                                             aggregator (G) --+    sum (T)
@@ -113,7 +116,8 @@ class _Parts(NamedTuple):
 
   weights: tff.Computation  # ( -> W)
   server_state: tff.Computation  # (W -> <H, I>)
-  message: tff.Computation  # (<int32, H> -> M)
+  client_work: tff.Computation  # ( -> R)
+  message: tff.Computation  # (<int32, H, R> -> M)
   exchange: tff.Computation | None  # (<M, W, C, D*> -> <E, float32>)
   exchanged: tff.Computation | None  # (<M, <E, float32>> -> M)
   train: tff.Computation  # (<M, W, C, D*> -> ClientOutput); W is <W, older> if asynchronous
@@ -141,7 +145,9 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
   weights_type = weights.type_signature.result
   server_state = server_correction.build_initialize(recipe, weights_type)
   server_type, inference_type = server_state.type_signature.result
-  message = server_correction.build_message(recipe, server_type)
+  client_work = tff.tensorflow.computation(recipe.client_work)
+  work_type = client_work.type_signature.result
+  message = server_correction.build_message(recipe, server_type, work_type)
   message_type, exchange, exchanged = message.type_signature.result, None, None
   if correction.overrides('exchange'):
     exchange = client_training.build_exchange(recipe, weights_type, message_type, state_type)
@@ -163,6 +169,7 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
   return _Parts(
     weights=weights,
     server_state=server_state,
+    client_work=client_work,
     message=message,
     exchange=exchange,
     exchanged=exchanged,
@@ -189,9 +196,10 @@ def _build_initialize(parts: _Parts) -> tff.Computation:
     weights = tff.federated_eval(parts.weights, tff.SERVER)
     correction, inference = tff.federated_map(parts.server_state, weights)
     round_number = tff.federated_value(0, tff.SERVER)
+    client_work = tff.federated_eval(parts.client_work, tff.SERVER)
     older = tff.federated_value((), tff.SERVER)
     if parts.no_older is not None:
-      message = tff.federated_map(parts.message, (round_number, correction))
+      message = tff.federated_map(parts.message, (round_number, correction, client_work))
       older = tff.federated_map(parts.no_older, (message, weights))
     return tff.federated_zip(
       ServerState(
@@ -202,6 +210,7 @@ def _build_initialize(parts: _Parts) -> tff.Computation:
         distributor=parts.distributor.initialize(),
         aggregator=parts.aggregator.initialize(),
         finalizer=parts.finalizer.initialize(),
+        client_work=client_work,
         older=older,
       )
     )
@@ -224,7 +233,9 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     if parts.next_older is not None:
       models = tff.federated_zip((weights, state.older))
     distributed = parts.distributor.next(state.distributor, models)
-    message = tff.federated_map(parts.message, (state.round_number, state.correction))
+    message = tff.federated_map(
+      parts.message, (state.round_number, state.correction, state.client_work)
+    )
     if parts.exchange is not None:
       sent = tff.federated_map(
         parts.exchange, (tff.federated_broadcast(message), distributed.result, *clients)
@@ -253,6 +264,7 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
         distributor=distributed.state,
         aggregator=aggregated.state,
         finalizer=finalized.state,
+        client_work=state.client_work,
         older=older,
       )
     )
@@ -307,12 +319,15 @@ def _learning_process(
 
   @tff.tensorflow.computation(state_type)
   def get_hparams(state: Any) -> Any:
-    return collections.OrderedDict(finalizer=parts.finalizer.get_hparams(state.finalizer))
+    return collections.OrderedDict(
+      client_work=state.client_work, finalizer=parts.finalizer.get_hparams(state.finalizer)
+    )
 
   @tff.tensorflow.computation(state_type, get_hparams.type_signature.result)
   def set_hparams(state: Any, hparams: Any) -> Any:
     return state._replace(
-      finalizer=parts.finalizer.set_hparams(state.finalizer, hparams['finalizer'])
+      client_work=hparams['client_work'],
+      finalizer=parts.finalizer.set_hparams(state.finalizer, hparams['finalizer']),
     )
 
   return tff.learning.templates.LearningProcess(

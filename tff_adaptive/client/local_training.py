@@ -114,7 +114,8 @@ def start(
   else:
     element = data.get_single_element()
     source = batch_sources.WholeArrays(model, training.batching, training.seed, element, message.t)
-  theta_0, non_trainable = tuple(weights.trainable), tuple(weights.non_trainable)
+  theta_0 = tuple(weights.trainable)
+  non_trainable = tuple(weights.non_trainable)
   return source, corrections.ClientRound(
     theta_0=theta_0,
     client_state=client_state,
@@ -209,8 +210,11 @@ class _Loop:
     message: Message,
     size: int | None,
   ) -> None:
-    self._training, self._correction = training, correction
-    self._client, self._message, self._size = client, message, size
+    self._training = training
+    self._correction = correction
+    self._client = client
+    self._message = message
+    self._size = size
     self._optimizer = client_optimizer.ClientOptimizer(
       training.optimizer, client.theta_0, message.rate, size
     )
@@ -253,7 +257,8 @@ class _Loop:
   def step(self, values: Any, local: model_adapters.LocalStep) -> tuple[Any, ...]:
     """Returns the values after a local step on a batch."""
     state = _State(*values)
-    local = local._replace(factor=self._message.rate if self._is_plain else None)
+    if self._is_plain:
+      local = local._replace(factor=self._message.rate)
     g, non_trainable, metrics = self._model.gradients(
       state.theta, state.non_trainable, local, state.metrics
     )
@@ -267,7 +272,8 @@ class _Loop:
     if local.active is not None and self._moves_without_data:
       g = corrections.combine(lambda leaf: corrections.scale(local.active, leaf), g)
     if self._is_plain:
-      slots, theta = state.slots, corrections.combine(tf.subtract, state.theta, g)
+      slots = state.slots
+      theta = corrections.combine(tf.subtract, state.theta, g)
     else:
       slots, theta = self._optimizer.next(state.slots, state.theta, g)
     new = _State(tuple(theta), non_trainable, slots, local_state, ())
@@ -278,7 +284,8 @@ class _Loop:
   def _corrected(self, client: corrections.ClientRound, values: Any) -> Any:
     """Returns the gradient of a step that the correction makes of g, and its local state."""
     local_state, g, (theta, non_trainable), batch = values
-    correction, local = self._correction, model_adapters.LocalStep(*batch)
+    correction = self._correction
+    local = model_adapters.LocalStep(*batch)
 
     def gradient_of_batch(point: corrections.Weights) -> corrections.Weights:
       g, *_ = self._silent.gradients(point, non_trainable, local, self._no_metrics)
@@ -308,7 +315,9 @@ class _Loop:
     state = _State(*values)
     g_i = corrections.combine(tf.subtract, self._client.theta_0, state.theta)
     client = self._client._replace(num_examples=num_examples)
-    update, new_state, upload = g_i, client.client_state, ()
+    update: Any = g_i
+    new_state: Any = client.client_state
+    upload: Any = ()
     if type(self._correction) is not corrections.Correction:
       each = g_i, tf.cast(steps, tf.float32), state.local_state
       update, new_state, upload = _each(self._size, self._results, client, each)

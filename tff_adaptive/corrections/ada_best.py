@@ -115,7 +115,8 @@ class AdaBest(base.Correction):
     return new, base.combine(tf.add, server.g_bar, h)
 
   def _decay_beta(self, state: dict[str, tf.Tensor], h_norm: tf.Tensor) -> None:
-    lower, higher = h_norm < state['lowest_h_norm'], h_norm > state['highest_h_norm']
+    lower = h_norm < state['lowest_h_norm']
+    higher = h_norm > state['highest_h_norm']
     since = tf.where(lower | higher, 0, state['rounds_since'] + 1)
     plateau = since >= self.plateau_rounds
     state['lowest_h_norm'] = tf.where(lower | higher, h_norm, state['lowest_h_norm'])

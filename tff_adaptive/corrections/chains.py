@@ -119,9 +119,9 @@ class Chain(Correction):
     gradient_at = client.gradient_at
     for i, part in enumerate(self._parts):
       if part.overrides('loss_gradient'):
-        own = _client_of(client, i)._replace(gradient_at=gradient_at)
-        gradient_at = _taken_by(part, own)
-        g = part.loss_gradient(own, theta, g)
+        client_of_part = _client_of(client, i)._replace(gradient_at=gradient_at)
+        gradient_at = _taken_by(part, client_of_part)
+        g = part.loss_gradient(client_of_part, theta, g)
     return g
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
@@ -129,7 +129,9 @@ class Chain(Correction):
     for i, part in enumerate(self._parts):
       g, local_state = results.gradient(part, _client_of(client, i), theta, g)
       local_states.append(local_state)
-    return (g, tuple(local_states)) if self.overrides('local_state') else g
+    if self.overrides('local_state'):
+      return g, tuple(local_states)
+    return g
 
   def update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
     update = g_i
@@ -138,7 +140,8 @@ class Chain(Correction):
     return update
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
-    states, uploads = [], []
+    states = []
+    uploads = []
     for i, part in enumerate(self._parts):
       state, upload = results.client_update(part, _client_of(client, i), g_i, steps)
       states.append(state)
@@ -217,7 +220,9 @@ def weigh_uploads(correction: Correction, uploads: Any, weight: Callable[[Any], 
   if isinstance(correction, Chain):
     pairs = zip(correction.parts, uploads)
     return tuple(weigh_uploads(part, upload, weight) for part, upload in pairs)
-  return weight(uploads) if correction.combine_uploads == 'weighted' else uploads
+  if correction.combine_uploads == 'weighted':
+    return weight(uploads)
+  return uploads
 
 
 def combine_uploads(correction: Correction, sums: Any, cohort: tf.Tensor, weight: tf.Tensor) -> Any:
@@ -234,7 +239,7 @@ def combine_uploads(correction: Correction, sums: Any, cohort: tf.Tensor, weight
   """
   if isinstance(correction, Chain):
     pairs = zip(correction.parts, sums)
-    return tuple(combine_uploads(part, own, cohort, weight) for part, own in pairs)
+    return tuple(combine_uploads(part, of_part, cohort, weight) for part, of_part in pairs)
   if correction.combine_uploads == 'sum':
     return sums
   counts = {'mean': cohort, 'weighted': weight}

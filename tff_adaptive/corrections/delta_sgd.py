@@ -60,8 +60,8 @@ class DeltaSGD(base.Correction):
     dg = base.norm(base.combine(tf.subtract, g, g_before))
     grown = tf.sqrt(1 + self.growth * state['ratio']) * state['eta']
     # Equal gradients tell nothing about smoothness: only `growth` then limits the step.
-    found = tf.where(dg > 0, tf.math.divide_no_nan(self.gamma * dx, 2 * dg), grown)
-    eta = tf.where(state['is_first'] > 0, state['eta'], tf.minimum(found, grown))
+    smooth = tf.where(dg > 0, tf.math.divide_no_nan(self.gamma * dx, 2 * dg), grown)
+    eta = tf.where(state['is_first'] > 0, state['eta'], tf.minimum(smooth, grown))
     ratio = tf.where(state['is_first'] > 0, 1.0, tf.math.divide_no_nan(eta, state['eta']))
     # The client's SGD multiplies by the rate of the round.
     factor = tf.math.divide_no_nan(eta, client.eta_l)

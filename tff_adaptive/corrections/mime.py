@@ -92,7 +92,10 @@ class MimeLite(base.Correction):
     if 'm' in statistics:
       new['m'] = self._moved(statistics['m'], c)
     if 'v' in statistics:
-      old, added = (1.0, 1.0) if 'm' not in statistics else (self.base_beta2, 1 - self.base_beta2)
+      old = added = 1.0  # Adagrad's v is a sum.
+      if 'm' in statistics:  # Adam's v is a moving average.
+        old = self.base_beta2
+        added = 1 - self.base_beta2
       new['v'] = base.combine(lambda v, c: old * v + added * c * c, statistics['v'], c)
     return new
 

@@ -49,7 +49,9 @@ class Scaffnew(base.Correction):
     return base.combine(tf.subtract, g, client.local_state), client.local_state
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
-    mean_steps = steps if client.mean_steps is None else client.mean_steps
+    mean_steps: Any = client.mean_steps  # 1 / p.
+    if mean_steps is None:
+      mean_steps = steps
     scale = tf.math.divide_no_nan(1.0, mean_steps * client.eta_l)
     ended = base.combine(tf.subtract, client.theta_0, g_i)
     return collections.OrderedDict(h=self._h(client), ended=ended, scale=scale), ()

@@ -44,7 +44,8 @@ class _ControlVariates(base.Correction):
   def _option_ii(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
     """Returns h_i - h + g_i / (K_i eta_l)."""
     mean = base.mean_gradient(client, g_i, steps)
-    h_i, h = client.client_state['h'], client.broadcast
+    h_i = client.client_state['h']
+    h = client.broadcast
     return base.combine(lambda hi, h, g: hi - h + g, h_i, h, mean)
 
 
@@ -74,9 +75,10 @@ class Scaffold(_ControlVariates):
   uploads_what = 'the change of c_i'
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
-    new = (
-      client.full_gradient() if self.scaffold_option == 1 else self._option_ii(client, g_i, steps)
-    )
+    if self.scaffold_option == 1:
+      new = client.full_gradient()
+    else:
+      new = self._option_ii(client, g_i, steps)
     change = base.combine(tf.subtract, new, client.client_state['h'])
     return collections.OrderedDict(h=new), change
 

@@ -159,8 +159,10 @@ def _nesterov(at: At) -> Stepped:
 
 def _direction(at: At, beta1: str = 'beta1') -> Stepped:
   """Returns AdamW's direction of a step, and the new slots."""
-  m, v = at.average(beta1, 'm', at.g), at.average('beta2', 'v', tf.square(at.g))
-  m_hat, v_hat = m / (1 - at.h.get(beta1, 0.0) ** at.t), v / (1 - at.h['beta2'] ** at.t)
+  m = at.average(beta1, 'm', at.g)
+  v = at.average('beta2', 'v', tf.square(at.g))
+  m_hat = m / (1 - at.h.get(beta1, 0.0) ** at.t)
+  v_hat = v / (1 - at.h['beta2'] ** at.t)
   return m_hat / (tf.sqrt(v_hat) + at.h['tau']) + at.h['decay'] * at.x, {'m': m, 'v': v}
 
 
@@ -170,7 +172,8 @@ def _adamw(at: At, beta1: str = 'beta1') -> Stepped:
 
 
 def _amsgrad(at: At) -> Stepped:
-  m, v = at.average('beta1', 'm', at.g), at.average('beta2', 'v', tf.square(at.g))
+  m = at.average('beta1', 'm', at.g)
+  v = at.average('beta2', 'v', tf.square(at.g))
   v_max = tf.maximum(at.slots['v_max'], v)
   return at.moved(m / (tf.sqrt(v_max) + at.h['tau'])), {'m': m, 'v': v, 'v_max': v_max}
 
@@ -182,7 +185,8 @@ def _lion(at: At) -> Stepped:
 
 def _lamb(at: At) -> Stepped:
   r, slots = _direction(at)
-  of_x, of_r = tf.norm(at.x), tf.norm(r)
+  of_x = tf.norm(at.x)
+  of_r = tf.norm(r)
   ratio = tf.where((of_x > 0) & (of_r > 0), tf.math.divide_no_nan(of_x, of_r), tf.ones_like(of_x))
   return at.moved(ratio * r), slots
 

@@ -37,7 +37,8 @@ class Parts:
     for name, value in values.items():
       position, own_name = self.hyperparameters[name]
       by_part[position][own_name] = value
-    return chains.chain(*(part.configure(own, clients) for part, own in zip(self.classes, by_part)))
+    pairs = zip(self.classes, by_part)
+    return chains.chain(*(part.configure(of_part, clients) for part, of_part in pairs))
 
   def overrides(self, *methods: str) -> bool:
     """Returns whether a part overrides at least one of the named methods."""
@@ -116,7 +117,9 @@ def _names(
 
   The name is the part's own, with the part's name before it if another part has the same.
   """
-  own_names = [h.name for of_part in declared for h in of_part]
+  own_names: list[str] = []
+  for of_part in declared:
+    own_names += [h.name for h in of_part]
   names = []
   for position, part in enumerate(classes):
     for h in declared[position]:

@@ -25,7 +25,9 @@ class _WithHyperparameters:
     """Returns the name of a hyperparameter that may be given with its part's name, sam.rho say."""
     part, _, own_name = name.rpartition('.')
     names = [h.name for h in self.hyperparameters]
-    return own_name if name not in names and part in self.name.split('+') else name
+    if name not in names and part in self.name.split('+'):
+      return own_name
+    return name
 
   def values(self, given: Mapping[str, Any], server_optimizer: str = 'sgd') -> dict[str, Any]:
     """Returns all hyperparameters by name: the given values, checked, and defaults for the rest.
@@ -43,10 +45,14 @@ class _WithHyperparameters:
     for name in given:
       if name not in known:
         raise ValueError(suggestions.unknown(f'option of {self.name}', name, known))
-    return {
-      name: self.default(name, server_optimizer) if value is None else known[name].checked(value)
-      for name, value in ((name, given.get(name)) for name in known)
-    }
+    values = {}
+    for name, hyperparameter in known.items():
+      value = given.get(name)
+      if value is None:
+        values[name] = self.default(name, server_optimizer)
+      else:
+        values[name] = hyperparameter.checked(value)
+    return values
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,7 +60,8 @@ _INITIAL_V = Hyperparameter(
   validation.at_least_zero,
   'give a value such as 1e-6, or leave it out for tau^2',
 )
-_BETA1, _BETA2 = decay('beta1', 0.9, 'Decay of m'), decay('beta2', 0.99, 'Decay of v')
+_BETA1 = decay('beta1', 0.9, 'Decay of m')
+_BETA2 = decay('beta2', 0.99, 'Decay of v')
 _OF_ADAM = (_TAU, _BETA1, _BETA2, _BIAS_CORRECTION, _INITIAL_V)
 _MOMENTUM = decay('momentum', 0.9, 'Momentum')
 _DECOUPLED = at_least_zero('decay', 0.0, 'Decoupled weight decay')
@@ -321,7 +322,9 @@ def client_optimizer(spec: str | ServerOptimizer) -> ServerOptimizer:
 def _found(kind: str, spec: Any, table: Mapping[str, Any], of_user: Callable[[str], Any]) -> Any:
   if not isinstance(spec, str):
     return spec
-  return of_user(spec) if user_code.is_reference(spec) else named(kind, spec, table)
+  if user_code.is_reference(spec):
+    return of_user(spec)
+  return named(kind, spec, table)
 
 
 def takes(algorithm: Algorithm, server_optimizer: str | None) -> bool:

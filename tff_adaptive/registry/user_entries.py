@@ -73,18 +73,20 @@ def server_optimizer(reference: str) -> entries.ServerOptimizer:
   def make(found: Any, source: user_code.UserCode) -> entries.ServerOptimizer:
     if not callable(found):
       raise ValueError('is no function of a learning rate to a TFF optimizer: give one')
-    name, hyperparameters = source.name.removeprefix('build_'), _from_signature(found)
-    return entries.ServerOptimizer(name, name, _first_line(found), found, hyperparameters, source)
+    name = source.name.removeprefix('build_')
+    options = _from_signature(found)
+    return entries.ServerOptimizer(name, name, _first_line(found), found, options, source)
 
   return _entry(reference, entries.ServerOptimizer, make)
 
 
 def _entry(reference: str, kind: Any, make: Callable[[Any, user_code.UserCode], Any]) -> Any:
   """Returns the entry at a reference, or the one `make` builds; any error becomes a ValueError."""
-  found, source = user_code.load(reference)
+  loaded, source = user_code.load(reference)
   try:
-    is_entry = isinstance(found, kind)
-    return dataclasses.replace(found, source=source) if is_entry else make(found, source)
+    if isinstance(loaded, kind):
+      return dataclasses.replace(loaded, source=source)
+    return make(loaded, source)
   except KeyboardInterrupt:
     raise
   except BaseException as error:  # The user's annotations and attributes may raise.
@@ -117,12 +119,15 @@ def _hyperparameter(
     known = [k for k in _KINDS if k in typing.get_args(kind)]
     known.sort(key=lambda k: k is not type(default))
     has_none = types.NoneType in typing.get_args(kind)
-    kind = known[0] if known and (default is not None or has_none) else kind
+    if known and (default is not None or has_none):
+      kind = known[0]
   if kind not in _KINDS:
     raise ValueError(f'{place} of the type {kind}: options are float, int or bool')
-  made = entries.Hyperparameter(name, kind, default, help_text or name)
+  hyperparameter = entries.Hyperparameter(name, kind, default, help_text or name)
+  if default is None:
+    return hyperparameter
   try:
-    return made if default is None else dataclasses.replace(made, default=made.checked(default))
+    return dataclasses.replace(hyperparameter, default=hyperparameter.checked(default))
   except (TypeError, ValueError) as error:
     raise ValueError(f'{place} with a default that is refused: {error}'.rstrip('.')) from None
 

@@ -141,7 +141,8 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   flags += f' --output_dir={tmp_path}/run --data_dir={tmp_path} --heldout_clients=0.2'
   flags += ' --aggregator=dp_tree --aggregator_option=noise_multiplier=5 --batch_size=7'
   flags += ' --resume_from=previous'
-  found = build_lib.prepare(settings.of(*flags.split(), '--engine=native'), ['command'])
+  given = settings.of(*flags.split(), '--engine=native')
+  found = build_lib.prepare(given, ['command'])
   (own, _, model, private), config = seen.pop('built'), found['config']
   assert seen == {'is_compiled': False, 'data_dir': str(tmp_path), 'seed': 5}
   assert (own.training.clients_per_round, private.delta) == (2, 7**-1.1)
@@ -149,7 +150,7 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   assert (config.cost_model.batch_size, config.cost_model.epochs) == (7, 10)
   assert (found['settings'].command, found['settings'].metric) == (['command'], 'loss')
   assert found['callbacks'][0] == (found['run_id'], found['settings'].settings)
-  assert found['client_evaluation'][::2] == (own, model)
+  assert found['client_evaluation'][::2] == (given, model)
   assert found['evaluate_fn'] is task.validation
   assert (found['test_fn'], found['resume_from']) == (task.test, 'previous')
   data, risk, room, noise = capsys.readouterr().err.splitlines()

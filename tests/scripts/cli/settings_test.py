@@ -9,6 +9,7 @@ from scripts import export, partition_report, report, sweep
 from scripts.cli import hyperparameters, plan, resolve, search_space, settings
 from scripts.cli.groups import aggregation
 from tests.helpers.settings import of as settings_of
+from tff_adaptive._utils import private_apis
 from tff_adaptive.devices import cuda
 
 
@@ -197,6 +198,7 @@ def test_bad_flags_are_refused_in_one_line(arguments, words):
 def test_a_gpu_that_cannot_be_had_is_reported_before_anything_is_imported(monkeypatch):
   missing = ['libcudnn.so.9', 'libcuda.so.1']
   monkeypatch.setattr(cuda, 'missing_libraries', lambda: list(missing))
+  monkeypatch.setattr(private_apis, 'installed_build', lambda: {'is_cuda_build': True})
   with pytest.raises(ValueError, match=r'--device=gpu: .*libcuda\.so\.1.*libcudnn\.so\.9.*env-gpu'):
     settings_of('--device=gpu')
   missing.clear()
