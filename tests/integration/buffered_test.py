@@ -254,7 +254,7 @@ def test_waves_and_subrounds_give_the_same_bits(whole):
     (corrections.Mime(), Batching(4), BUFFERED, 'mime exchanges values before clients train'),
     (corrections.FedNova(), Batching(4), MIXING, 'does not aggregate differences of models'),
     (corrections.chain(), None, BUFFERED, 'needs clients that are given as whole arrays'),
-    (corrections.chain(), Batching(4), 2, 'asynchrony must be a Buffered, found 2'),
+    (corrections.chain(), Batching(4), 2, 'asynchrony must be of the class Buffered, found 2'),
   ],
 )
 def test_what_cannot_train_asynchronously_is_refused(correction, batching, buffered, message):
