@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive._utils import validation
 from tff_adaptive.algorithms import aggregator_state
+from tff_adaptive.asynchrony.settings import Buffered
 from tff_adaptive.client import client_optimizer, local_training, model_adapters
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.optimizers.base import Rate
@@ -29,6 +30,7 @@ class Recipe(NamedTuple):
   client_learning_rate: Rate
   aggregator: Aggregator | None
   client_weighting: Weighting
+  asynchrony: Buffered | None = None
 
   def client_state(self, weights: corrections.Weights) -> Any:
     """Returns a client's first state: the correction's, and the optimizer's if clients keep it."""
@@ -73,7 +75,8 @@ class Recipe(NamedTuple):
     methods = ('server_state', 'broadcast', 'exchange', 'client_update', 'restore', 'server_update')
     has_server_part = self.correction.overrides(*methods, 'inference_weights')
     averages = self.training.optimizer_state == 'average'
-    return not (has_server_part or averages or self.is_stateful or self.training.versions)
+    is_asynchronous = self.asynchrony is not None
+    return not (has_server_part or averages or self.is_stateful or is_asynchronous)
 
 
 def check_weighting(client_weighting: Weighting) -> None:

@@ -7,13 +7,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.algorithms import (
-  client_training,
-  components,
-  finalizer,
-  server_correction,
-  versions,
-)
+from tff_adaptive.algorithms import client_training, components, finalizer, server_correction
+from tff_adaptive.asynchrony import process as asynchrony_lib
 from tff_adaptive.engine import batched_clients
 
 
@@ -26,12 +21,14 @@ class ServerState(NamedTuple):
       global model is the one for inference.
     correction: The correction's state at the server, such as the drift estimate h.
     round_number: int32, the number of rounds done.
-    distributor: State of the distributor. In asynchronous training (`ClientTraining.versions`) it
-      holds the models with which clients began, and after a step the model before the step.
+    distributor: State of the distributor.
     aggregator: State of the aggregator.
     finalizer: State of the server optimizer.
     client_work: The clients' learning rate, which `set_hparams` changes, in a dict as in TFF. () if
       a schedule gives the rate, or if clients keep a state.
+    older: In asynchronous training a stack of the older models, and messages, with which the
+      clients of a step began. The caller sets it before the step, which replaces it by the model
+      and the message before the step. () in synchronous training.
   """
 
   global_model_weights: Any
@@ -42,6 +39,7 @@ class ServerState(NamedTuple):
   aggregator: Any
   finalizer: Any
   client_work: Any = ()
+  older: Any = ()
 
 
 class StatefulProcess(tff.templates.IterativeProcess):
@@ -122,9 +120,9 @@ class _Parts(NamedTuple):
   message: tff.Computation  # (<int32, H, R> -> M)
   exchange: tff.Computation | None  # (<M, W, C, D*> -> <E, float32>)
   exchanged: tff.Computation | None  # (<M, <E, float32>> -> M)
-  train: tff.Computation  # (<M, W, C, D*> -> ClientOutput); W is <W, older> with older models
-  empty: tff.Computation | None  # (<M, W> -> older)
-  older: tff.Computation | None  # (<M, W> -> older)
+  train: tff.Computation  # (<M, W, C, D*> -> ClientOutput); W is <W, older> if asynchronous
+  no_older: tff.Computation | None  # (<M, W> -> older), a stack of no model
+  next_older: tff.Computation | None  # (<M, W> -> older), a stack of the present model
   update: tff.Computation  # (<H, M, W, I, G, T> -> ServerUpdate)
   finish: tff.Computation  # (<ServerUpdate, W, W, G, T> -> <W, I, metrics>)
   distributor: tff.learning.templates.DistributionProcess
@@ -156,10 +154,12 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
     sums_type = exchange.type_signature.result
     exchanged = server_correction.build_exchanged(message_type, sums_type)
     message_type = exchanged.type_signature.result
-  empty, older, sent_type = None, None, weights_type
-  if recipe.training.versions:
-    empty, older = (versions.build_stack(message_type, weights_type, num) for num in (0, 1))
-    sent_type = tff.types.to_type((weights_type, empty.type_signature.result))
+  no_older, next_older = None, None
+  sent_type = weights_type
+  if recipe.asynchrony is not None:
+    no_older = asynchrony_lib.build_stack(message_type, weights_type, 0)
+    next_older = asynchrony_lib.build_stack(message_type, weights_type, 1)
+    sent_type = tff.types.to_type((weights_type, no_older.type_signature.result))
   train = client_training.build(recipe, sent_type, message_type, state_type)
   output = train.type_signature.result
   aggregated, totals = output.result.update, output.totals
@@ -174,13 +174,13 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
     exchange=exchange,
     exchanged=exchanged,
     train=train,
-    empty=empty,
-    older=older,
+    no_older=no_older,
+    next_older=next_older,
     update=update,
     finish=server_correction.build_finish(
       recipe, update.type_signature.result, weights_type, aggregated, totals
     ),
-    distributor=tff.learning.templates.build_broadcast_process(weights_type),
+    distributor=tff.learning.templates.build_broadcast_process(sent_type),
     aggregator=components.build_aggregator(
       recipe.aggregator, aggregated, output.result.update_weight
     ),
@@ -195,21 +195,23 @@ def _build_initialize(parts: _Parts) -> tff.Computation:
   def initialize() -> Any:
     weights = tff.federated_eval(parts.weights, tff.SERVER)
     correction, inference = tff.federated_map(parts.server_state, weights)
-    round_number, distributor = tff.federated_value(0, tff.SERVER), parts.distributor.initialize()
+    round_number = tff.federated_value(0, tff.SERVER)
     client_work = tff.federated_eval(parts.client_work, tff.SERVER)
-    if parts.empty is not None:
+    older = tff.federated_value((), tff.SERVER)
+    if parts.no_older is not None:
       message = tff.federated_map(parts.message, (round_number, correction, client_work))
-      distributor = tff.federated_map(parts.empty, (message, weights))
+      older = tff.federated_map(parts.no_older, (message, weights))
     return tff.federated_zip(
       ServerState(
         global_model_weights=weights,
         inference_weights=inference,
         correction=correction,
         round_number=round_number,
-        distributor=distributor,
+        distributor=parts.distributor.initialize(),
         aggregator=parts.aggregator.initialize(),
         finalizer=parts.finalizer.initialize(),
         client_work=client_work,
+        older=older,
       )
     )
 
@@ -227,13 +229,10 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
 
   def run(state: Any, *clients: Any) -> tuple[Any, Any, Any]:
     weights = state.global_model_weights
-    if parts.empty is None:
-      distributed = parts.distributor.next(state.distributor, weights)
-    else:
-      sent = tff.federated_zip((weights, state.distributor))
-      distributed = tff.templates.MeasuredProcessOutput(
-        state.distributor, tff.federated_broadcast(sent), tff.federated_value((), tff.SERVER)
-      )
+    models = weights
+    if parts.next_older is not None:
+      models = tff.federated_zip((weights, state.older))
+    distributed = parts.distributor.next(state.distributor, models)
     message = tff.federated_map(
       parts.message, (state.round_number, state.correction, state.client_work)
     )
@@ -253,19 +252,20 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     new_weights, inference, described = tff.federated_map(
       parts.finish, (updated, weights, finalized.result, aggregated.result, totals)
     )
-    older = distributed.state
-    if parts.older is not None:
-      older = tff.federated_map(parts.older, (message, weights))
+    older = state.older
+    if parts.next_older is not None:
+      older = tff.federated_map(parts.next_older, (message, weights))
     new_state = tff.federated_zip(
       ServerState(
         global_model_weights=new_weights,
         inference_weights=inference,
         correction=updated.correction,
         round_number=updated.round_number,
-        distributor=older,
+        distributor=distributed.state,
         aggregator=aggregated.state,
         finalizer=finalized.state,
         client_work=state.client_work,
+        older=older,
       )
     )
     metrics = tff.federated_zip(

@@ -26,7 +26,7 @@ def client_arrays(
     client: The client's index among all clients, int32. Its shuffling and dropout depend on it.
     max_steps: The most local steps that the client takes, int32, >= 0, for a process built with
       `Batching(..., step_limits=True)`. None for other processes.
-    **more: Scalars for further entries; see `ClientTraining.versions`.
+    **more: Scalars for further entries, such as those of asynchronous training.
 
   Returns:
     `[OrderedDict(x=x, y=y, client=client)]`, with `max_steps` and other entries if they are given.
