@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tff_adaptive._utils import value_text
 from tff_adaptive.corrections import base
 
 
@@ -69,7 +70,7 @@ def check_numbers(
       wanted = 'that is a number' if is_scalar else 'of numbers, in tensors of known shapes'
       raise TypeError(
         f'{type(correction).__name__}.{method} must return {what} {wanted}, found'
-        f' {leaf!r:.40} of shape {shape}.'
+        f' {value_text.in_text(leaf):.40} of shape {shape}.'
       )
 
 

@@ -34,8 +34,7 @@ def explain(build: Mapping[str, Any]) -> str:
   """Returns why TensorFlow has no GPU, and a remedy; `build` is `tf.sysconfig.get_build_info()`."""
   if not build.get('is_cuda_build'):
     return (
-      'no GPU can be used: the installed TensorFlow is built without CUDA:'
-      f' {_FIX}, or take the CPU'
+      f'no GPU can be used: the installed TensorFlow is built without CUDA: {_FIX}, or take the CPU'
     )
   missing = missing_libraries()
   reasons = []

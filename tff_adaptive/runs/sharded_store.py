@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import tree
 
-from tff_adaptive._utils import atomic_files, client_references
+from tff_adaptive._utils import atomic_files, client_references, value_text
 from tff_adaptive.runs import serialization
 from tff_adaptive.runs.errors import StateError, saving
 from tff_adaptive.runs.state_file import Count, StateFile, client_checksum
@@ -150,7 +150,7 @@ def _read_staged(
           state = file.read(size)
           sequence = int(name.partition('-')[0])
           if client_checksum(client_id, sequence, state) != place.checksum:
-            raise OSError(f'the checksum of client {client_id!r} differs')
+            raise OSError(f'the checksum of client {value_text.in_text(client_id)} differs')
           yield client_id, state
     except OSError as error:
       raise StateError(

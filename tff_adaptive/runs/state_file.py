@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tff_adaptive._utils import value_text
 from tff_adaptive.runs.errors import SaveError, StateError
 
 MEMORY = ':memory:'  # SQLite's name for a database in memory.
@@ -185,8 +186,8 @@ class StateFile:
     made, checksum, state = rows[0]
     if client_checksum(client_id, made, state) != checksum:
       raise StateError(
-        f'{self.path}: the state of client {client_id!r} is damaged: its checksum differs.'
-        f' {self._way_out(made)}'
+        f'{self.path}: the state of client {value_text.in_text(client_id)} is damaged: its checksum'
+        f' differs. {self._way_out(made)}'
       )
     return state
 

@@ -199,7 +199,7 @@ def test_a_stopped_workers_subround_is_given_to_another(ray_workers, tmp_path, m
 
 
 def test_a_node_that_ends_workers_for_want_of_memory_is_left_out(ray_nodes, ray_workers, ray_lines):
-  """Ray itself ends them there, as soon as they have a task; it does not try the last one again."""
+  """Ray ends them there, as soon as they have a task, and repeats the task, but not for ever."""
   cluster, _ = ray_nodes
   monitor = {'RAY_memory_usage_threshold': '0', 'RAY_memory_monitor_refresh_ms': '100'}
   short = cluster.add_node(num_cpus=1, env_vars=monitor)
