@@ -59,6 +59,7 @@ setuptools.setup(
   install_requires=[
     'absl-py',
     'cachetools',
+    'jinja2',  # For pandas' Styler, which writes the tables of reports.
     'lazy_loader',
     'matplotlib',
     'numpy',
@@ -72,7 +73,7 @@ setuptools.setup(
     'mlflow': ['mlflow-skinny', 'alembic', 'sqlalchemy'],  # The last two are for its SQLite file.
     'parquet': ['pyarrow'],
     'ray': ['ray>=2.52'],
-    'search': ['optuna>=4'],
+    'search': ['optuna>=5'],
     'wandb': ['wandb'],
   },
   entry_points={
@@ -82,7 +83,6 @@ setuptools.setup(
       'tff-adaptive-sweep=tff_adaptive_scripts._entry:sweep',
       'tff-adaptive-report=tff_adaptive_scripts._entry:report',
       'tff-adaptive-partition-report=tff_adaptive_scripts._entry:partition_report',
-      'tff-adaptive-train-centralized=tff_adaptive_scripts._entry:train_centralized',
       'tff-adaptive-export=tff_adaptive_scripts._entry:export',
     ]
   },

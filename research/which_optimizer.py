@@ -17,11 +17,10 @@ trained again, so the runs' folders may be elsewhere.
   python -m research.which_optimizer --report_only    Of what is complete, and of RESULTS.csv.
 """
 
-import functools
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ import pandas as pd
 from absl import flags as absl_flags
 
 from research.experiments import frame
-from scripts.cli import command, search_space, worker
+from scripts.cli import command, plan as plan_lib, search_space
 from tff_adaptive import registry
 from tff_adaptive.reports import scores, style
 from tff_adaptive.runs import run as run_lib
@@ -148,7 +147,6 @@ _BUFFERED = ['fed_avg', 'fed_yogi', 'scaffold', 'fed_dyn', 'ada_best']
 _CLOCK = ('--speed_sigma=1', '--downlink=10', '--uplink=2', '--bandwidth_sigma=0.5')
 _LEVEL = 0.05
 _CELL = ['problem', 'method']
-Task = Callable[[worker.Train], None]
 
 _FLAGS = frame.flags('which_optimizer')
 _lists = (('problems', list(PROBLEMS)[:-1]), ('methods', list(USUAL)), ('buffered', _BUFFERED))
@@ -172,11 +170,12 @@ def main(arguments: Sequence[str]) -> int:
   command.check_output('results', _FLAGS.results)
   problems = () if _FLAGS.report_only else _FLAGS.problems
   kept = known(f'{_FLAGS.results}.csv')
-  for problem, tasks in itertools.product(problems, (searches, finals)):
+  for problem in problems:
     methods = [method for method in _FLAGS.methods if (problem, method) not in kept.index]
-    if code := worker.share(tasks(problem, methods), _FLAGS.jobs):
-      command.say(worker.STOPPED)
-      return code
+    for train in (tune, train_finals):
+      for method in methods:
+        if code := train(problem, method):
+          return code
   table = collect(kept)
   frame.write_rows(f'{_FLAGS.results}.csv', table)
   draw(f'{_FLAGS.results}.png', table)
@@ -209,41 +208,34 @@ def space(problem: str, method: str) -> search_space.Space:
   return search_space.Space(axes, given | {'seed': int(_FLAGS.tuning_seed)})
 
 
-def study(problem: str, method: str) -> Any:
-  """The search of a cell."""
-  from scripts.cli import plan as plan_lib, study as study_lib
+def tune(problem: str, method: str) -> int:
+  """Does the search of a cell. Returns 0, or the exit code of a signal or an error."""
+  from scripts.cli import search
 
-  plan = plan_lib.Plan(search='tpe', trials=_FLAGS.trials, metric=PROBLEMS[problem].column)
-  return study_lib.Study(_folder('tuning', problem, method), space(problem, method), plan)
-
-
-def searches(problem: str, methods: Sequence[str]) -> Iterator[Task]:
-  """The trials of the methods' searches on a problem."""
-  for method in methods:
-    trials = study(problem, method)
-    while (claim := trials.claim()) is not None:
-      yield claim.do
+  plan = plan_lib.Plan(
+    search='tpe', trials=_FLAGS.trials, metric=PROBLEMS[problem].column, jobs=_FLAGS.jobs
+  )
+  return search.search(_folder('tuning', problem, method), space(problem, method), plan)
 
 
-def finals(problem: str, methods: Sequence[str]) -> Iterator[Task]:
-  """The methods' runs on a problem that count."""
-  for method in methods:
-    tuned = _folder('tuning', problem, method)
-    point = frame.best(tuned, [*space(problem, method).axes], PROBLEMS[problem].column)
-    for kind in SERVERS if method in _FLAGS.buffered else SERVERS[:1]:
-      given = _given(problem, method, *_CLOCK) | point
-      if kind == 'buffered':
-        size, concurrency = PROBLEMS[problem].buffered
-        given.pop('clients_per_round', None)
-        given |= {'synchrony': kind, 'buffer_size': size, 'concurrency': concurrency}
-        given['rounds'] *= 2  # Half as many updates make a step.
-      runs = search_space.Space({'seed': _FLAGS.seeds}, given)
-      for run in runs.grid(_folder(kind, problem, method)):
-        yield functools.partial(_once, run)
+def train_finals(problem: str, method: str) -> int:
+  """Trains the runs of a cell that count. Returns 0, or the exit code of a signal or an error."""
+  from scripts.cli import search
 
-
-def _once(run: Any, train: worker.Train) -> None:
-  train(run, None)
+  tuned = _folder('tuning', problem, method)
+  point = frame.best(tuned, [*space(problem, method).axes], PROBLEMS[problem].column)
+  for kind in SERVERS if method in _FLAGS.buffered else SERVERS[:1]:
+    given = _given(problem, method, *_CLOCK) | point
+    if kind == 'buffered':
+      size, concurrency = PROBLEMS[problem].buffered
+      given.pop('clients_per_round', None)
+      given |= {'synchrony': kind, 'buffer_size': size, 'concurrency': concurrency}
+      given['rounds'] *= 2  # Half as many updates make a step.
+    seeds = search_space.Space({'seed': _FLAGS.seeds}, given)
+    plan = plan_lib.Plan(jobs=_FLAGS.jobs)
+    if code := search.search(_folder(kind, problem, method), seeds, plan):
+      return code
+  return command.DONE
 
 
 def _given(problem: str, method: str, *more: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ with one line.
 """
 
 import atexit
+import contextlib
 import functools
 import importlib
 import os
@@ -13,17 +14,25 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from . import _streams
+
 INTERRUPTED = 128 + signal.SIGINT
 # The names of the commands that pip installs, by module.
-_MODULES = 'train sweep report partition_report train_centralized export'
+_MODULES = 'train sweep report partition_report export'
 NAMES = {module: f'tff-adaptive-{module.replace("_", "-")}' for module in _MODULES.split()}
 started_as: str | None = None  # The installed name that started this process, if any.
 exit_code: int | None = None  # The exit code of the command, once it has ended.
 interrupted = 'interrupted.'  # The message after Ctrl-C.
+# Whether the text on standard output is the result. If it is lost, the command has failed.
+prints_result = False
 
 
 def begin() -> None:
-  """Installs the handlers of Ctrl-C and of the end of the process. A command calls it first."""
+  """Installs the handlers of Ctrl-C and of the end of the process. A command calls it first.
+
+  Standard output and error may be closed, full or without a reader from then on.
+  """
+  _streams.make_lenient()
   if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # A background job ignores it.
     signal.signal(signal.SIGINT, _end)
   atexit.register(_leave)  # Exit functions run in reverse order: this one last.
@@ -71,12 +80,16 @@ def _leave() -> None:
   """
   if exit_code is None:  # An exception ended the command; Python reports it.
     return
-  try:
+  code = exit_code
+  lost = _streams.output_error()
+  if lost is not None and prints_result:
+    program = started_as or os.path.basename(sys.argv[0])
+    sys.stderr.write(f'{program}: the result cannot be written: {lost.strerror}.\n')
+    code = code or 1
+  with contextlib.suppress(OSError, ValueError):  # Streams that a user's file has replaced.
     sys.stdout.flush()
     sys.stderr.flush()
-  except (OSError, ValueError):  # The reader closed the stream; Python reports that too.
-    return
-  os._exit(exit_code)
+  os._exit(code)
 
 
 def _start(module: str) -> int:

@@ -17,14 +17,13 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
-from tff_adaptive._utils import atomic_files
+from tff_adaptive._utils import atomic_files, temporary_folders
 
 from .cli import command, fields, flags
 
@@ -110,7 +109,7 @@ def export(run: Any, file_format: str, output: str, which: str = 'best') -> dict
   }
   parent = os.path.dirname(os.path.abspath(output))
   os.makedirs(parent, exist_ok=True)
-  with tempfile.TemporaryDirectory(prefix='.export.', dir=parent) as temporary:
+  with temporary_folders.folder('.export.', parent) as temporary:
     made = os.path.join(temporary, 'export')
     os.mkdir(made)
     models.save(model, weights, os.path.join(made, 'model'), file_format)

@@ -127,7 +127,7 @@ class _Report(fields.Group):
 _FLAGS = flags.define(flags.of_group(_Report))
 
 
-@command.entry('report.py')
+@command.entry('report.py', prints_result=True)
 def main(arguments: Sequence[str]) -> int:
   """Runs the command. Returns 0 for success, 1 for a failure and 2 for bad input."""
   if (folders := command.parse(_FLAGS, __doc__, arguments)) is None:

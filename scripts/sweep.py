@@ -19,15 +19,14 @@ Each run has a folder in DIR, like a run of train.py. DIR/logs/ has the output o
 saves the runs and ends them. The same command skips complete runs and continues the others. Several
 commands, also on machines that share DIR, divide the trials. The table at the end, with the best
 trial first, is also in DIR/sweep.md. `tensorboard --logdir=DIR` shows the curves of the runs, and
-`optuna-dashboard DIR/study.journal` the trials.
+`optuna-dashboard sqlite:///DIR/study.sqlite` the trials.
 """
 
 import dataclasses
-import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 if not __package__:  # Run as a file.
@@ -48,11 +47,9 @@ def main(arguments: Sequence[str]) -> int:
   Returns:
     0, also if runs diverged; 1 if a run failed; 2 for bad input; 128 + signal if a signal ended it.
   """
-  arguments = list(arguments)
-  split = arguments.index('--') if '--' in arguments else len(arguments)
-  own, fixed = arguments[:split], arguments[split + 1 :]
+  of_sweep, of_runs = _split(arguments)
   try:
-    if not command.read(_FLAGS, __doc__, own):
+    if not command.read(_FLAGS, __doc__, of_sweep):
       return command.DONE
   except ValueError as error:
     raise ValueError(f"{error} (Flags of train.py go after ' -- '.)") from None
@@ -60,27 +57,39 @@ def main(arguments: Sequence[str]) -> int:
   folder = plan.output_dir
   if not folder:
     raise ValueError('--output_dir is missing.')
+  space = _space(plan, of_runs)
+  run = space.grid(folder)[0] if plan.is_grid else space.check()
+  plan = dataclasses.replace(plan, first_rung=_first_rung(plan, run))
+  _check_metric(plan, space.axes.get('task', ()))
+  if plan.dry_run:
+    return _show_commands(folder, space, plan)
+  from .cli import search
+
+  code = search.search(folder, space, plan)
+  return code or _show_table(folder, space, plan)
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+  """Returns the arguments before ' -- ', and those after it."""
+  arguments = list(arguments)
+  if '--' not in arguments:
+    return arguments, []
+  position = arguments.index('--')
+  return arguments[:position], arguments[position + 1 :]
+
+
+def _space(plan: plan_lib.Plan, of_runs: Sequence[str]) -> search_space.Space:
+  """Returns what the flags vary. Raises ValueError if they do not go together."""
   axes: dict[str, Any] = search_space.read(plan.grid, plan.range)
-  _check_fixed(fixed, [*axes])
-  if (given := flags.parse(['train.py', *fixed])) is None:
+  _check_fixed(of_runs, [*axes])
+  given = flags.parse(['train.py', *of_runs])
+  if given is None:
     raise ValueError("--help belongs before ' -- '; for train.py's: scripts/train.py --help.")
   _check_flags(plan, [*axes])
   # In a grid without pruning each run is a trial, because no runs are compared before the end.
-  apart = plan.is_grid and plan.prune is None
-  seeds = () if apart else axes.pop('seed', ())
-  space = search_space.Space(axes, given, seeds)
-  run = space.grid(folder)[0] if plan.is_grid else space.check()
-  rung = _first_rung(plan, run)
-  _check_metric(plan, axes.get('task', ()))
-  plan = dataclasses.replace(plan, first_rung=rung)
-  if not plan.dry_run:
-    return _search(folder, space, plan)
-  from .cli import study
-
-  for number, point in enumerate(space.points() if plan.is_grid else study.preview(plan, space)):
-    for run in space.runs(os.path.join(folder, plan.folder(number, point)), point):
-      command.show(' '.join(['train.py', *flags.command_line(run.given)]) + '\n')
-  return command.DONE
+  is_trial_one_run = plan.is_grid and plan.prune is None
+  seeds = () if is_trial_one_run else axes.pop('seed', ())
+  return search_space.Space(axes, given, seeds)
 
 
 def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
@@ -107,15 +116,15 @@ def _check_flags(plan: plan_lib.Plan, varied: Sequence[str]) -> None:
     raise ValueError('sweep.py needs Optuna: pip install tff-adaptive[search]')
 
 
-def _check_metric(plan: plan_lib.Plan, tasks: Sequence[str]) -> None:
+def _check_metric(plan: plan_lib.Plan, tasks: Any) -> None:
   """Raises ValueError if tasks with different metrics are varied and --metric is not given."""
   metrics = [catalog.metric(task) for task in tasks]
   if plan.metric or len(metrics) < 2 or (None not in metrics and len({*metrics}) == 1):
     return
-  found = ', '.join(f'{task} by {name or "its own"}' for task, name in zip(tasks, metrics))
+  judged_by = ', '.join(f'{task} by {name or "its own"}' for task, name in zip(tasks, metrics))
   raise ValueError(
     f'--grid=task={",".join(tasks)}: trials are compared by one metric, and tasks are judged by'
-    f' their own ({found}): give one that all have, such as --metric=validation_loss.'
+    f' their own ({judged_by}): give one that all have, such as --metric=validation_loss.'
   )
 
 
@@ -131,38 +140,32 @@ def _first_rung(plan: plan_lib.Plan, run: Any) -> int | None:
   return rung if plan.prune else None
 
 
-def _search(folder: str, space: search_space.Space, plan: plan_lib.Plan) -> int:
-  """Runs the trials, prints the table and writes it to sweep.md. Returns the exit code."""
-  from .cli import study, trial_table, worker
+def _show_commands(folder: str, space: search_space.Space, plan: plan_lib.Plan) -> int:
+  """Prints the commands of the runs that are known before there are results."""
+  from .cli import study
 
-  trials = study.Study(folder, space, plan)
-  gone = trials.gone()
-  failed: list[str] = []  # Folders of runs that were deleted and failed now.
+  points = space.points() if plan.is_grid else study.preview(plan, space)
+  for number, point in enumerate(points):
+    for run in space.runs(os.path.join(folder, plan.folder(number, point)), point):
+      command.show(' '.join(['train.py', *flags.command_line(run.given)]) + '\n')
+  return command.DONE
 
-  def again(run: Any, train: worker.Train) -> None:
-    if train(run, None).kind == 'failed':
-      failed.append(run.output.output_dir)
 
-  def tasks() -> Iterator[Callable[[worker.Train], None]]:
-    yield from (functools.partial(again, run) for run in gone)
-    while (claim := trials.claim()) is not None:
-      command.say(f'Trial {claim.number + 1} of {max(len(trials.views()), plan.trials or 0)}:')
-      yield claim.do
+def _show_table(folder: str, space: search_space.Space, plan: plan_lib.Plan) -> int:
+  """Prints the table, and writes it to sweep.md. Returns 1 if a trial has failed, else 0."""
+  from .cli import study, trial_table
 
-  if code := worker.share(tasks(), plan.jobs):
-    command.say(worker.STOPPED)
-    return code
-  views = trials.views()
+  views = study.Study(folder, space, plan).views()
   rows = trial_table.rows(views, plan.is_grid)
-  if found := trial_table.rank(rows, plan):
-    table, best = found
+  ranked = trial_table.rank(rows, plan)
+  if ranked is not None:
+    table, best = ranked
     atomic_files.write_text(os.path.join(folder, 'sweep.md'), table.markdown())
     command.show(table.markdown())
     if best is not None:
       command.show(f'Best: {best}, in {rows[best][0].folders[0][0]}\n')
-  if failed or any(view.state == 'failed' for view in views):
-    return command.FAILED
-  return command.DONE
+  has_failed = any(view.state == 'failed' for view in views)
+  return command.FAILED if has_failed else command.DONE
 
 
 if __name__ == '__main__':

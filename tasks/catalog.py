@@ -2,10 +2,10 @@
 
 Nothing here imports TensorFlow, so that commands can list tasks and defaults quickly.
 
-For its six tasks, "Adaptive Federated Optimization" (FedOpt) tuned base-10 logarithms of the client
-rate, the server rate and tau for each server optimizer (appendix D). AdaBest has one setting for
-its three tasks (section 4.2), without adaptive server optimizers. FLamby's two tasks have FLamby's
-rates, except for sgdm. The other rates were chosen here.
+For its seven tasks, "Adaptive Federated Optimization" (FedOpt) tuned base-10 logarithms of the
+client rate, the server rate and tau for each server optimizer (appendix D). AdaBest has one setting
+for its three tasks (section 4.1; the rounds are in table 2), without adaptive server optimizers.
+FLamby's two tasks have FLamby's rates, except for sgdm. The other rates were chosen here.
 """
 
 import dataclasses
@@ -66,7 +66,7 @@ class Entry:
 def _ada_best(
   description: str, weight_decay: float = 1e-4, num_clients: int | None = None
 ) -> Entry:
-  """Returns an entry as in AdaBest, section 4.2; this project chose the server rates but sgd's."""
+  """Returns an entry as in AdaBest, section 4.1; this project chose the server rates but sgd's."""
   extra = {'client_schedule': 'round_decay', 'weight_decay': weight_decay, 'fill_last_batch': True}
   sizes: dict[str, Any] = {'rounds': 1200, 'batch_size': 45, 'client_epochs': 5}
   sizes |= {'log10_rates': (_CLIENT, (-1.5, -2, -2, -0.5, 0), _TAU), 'num_clients': num_clients}

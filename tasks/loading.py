@@ -91,8 +91,13 @@ def task_of(config: Mapping[str, Any]) -> task_lib.Task:
   name, file = settings['task'], config.get('files', {}).get('task')
   if file is not None:
     name = f'{file["path"]}:{name.rpartition(":")[2]}'
-    if user_code.load(name)[1].sha256 != file['sha256']:
+    source = user_code.load(name)[1]
+    if source.sha256 != file['sha256']:
       raise errors.DataError(f'the file of the task, {file["path"]!r}, was changed since the run')
+    if dict(source.modules) != file.get('modules', dict(source.modules)):
+      raise errors.DataError(
+        f'a module that the file of the task, {file["path"]!r}, imports was changed since the run'
+      )
   task = load(name, data_dir=settings['data_dir'], seed=settings['seed'], **options)
   parts = client_split.split_clients(
     task.train,
@@ -189,7 +194,7 @@ def _kinds(annotation: Any) -> list[Any]:
   return [kind for part in typing.get_args(annotation) for kind in _kinds(part)]
 
 
-def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def _call(where: str, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
   """Calls a user's function, and turns any error into a DataError with `where` and the line."""
   try:
     return function(*arguments, **options)

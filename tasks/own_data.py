@@ -1,7 +1,8 @@
 """Tasks from a user's own arrays: their clients, held-out data and model."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tff_adaptive_tasks import errors, own_models, preparation as preparation_li
 from tff_adaptive_tasks.data import files
 
 _MOST_CLASSES = 10_000
+_MANY_CLASSES = 20  # Of more classes it is asked whether they repeat.
 _ROWS = 'the data (rows count from 0)'
 
 
@@ -35,7 +37,7 @@ def from_arrays(
 
   Args:
     x: Array [n, ...] of numbers, the inputs.
-    y: Array [n], the targets. Strings, integers and booleans are classes; floating-point
+    y: Array [n] or [n, 1], the targets. Strings, integers and booleans are classes; floating-point
       numbers are predicted as numbers. With your own model and loss it may be [n, ...].
     clients: Array [n] of client ids, strings or integers.
     model: 'logistic_regression' (linear regression if targets are numbers); 'mlp', with one hidden
@@ -65,7 +67,7 @@ def from_arrays(
     DataError: If the arrays' sizes differ, a value is not finite, there is no loss for the targets,
       the model does not fit the data, or there are fewer than two clients.
   """
-  x, y = _as_inputs(x, 'x'), np.asarray(y)
+  x, y = _as_inputs(x, 'x'), _as_labels(y, 'y')
   ids = _client_ids(clients)
   for what, array in (('y', y), ('clients', ids)):
     if array.ndim == 0 or len(array) != len(x):
@@ -96,6 +98,8 @@ def from_arrays(
   x_dtype, y_dtype = (built.input_spec[k].dtype.as_numpy_dtype for k in ('x', 'y'))
   train_x, held_x = _cast(train_x, x_dtype, 'x'), _cast(held_x, x_dtype, 'x')
   train_y, held_y = _cast(targets[~is_held], y_dtype, 'y'), _cast(held_y, y_dtype, 'y')
+  if built.input_spec['y'].shape.rank == targets.ndim + 1:  # A model of one's own may take [n, 1].
+    train_y, held_y = train_y[..., np.newaxis], held_y[..., np.newaxis]
   rows_of = pd.Series(0, range(len(train_x))).groupby(ids[~is_held]).indices  # In order.
   return task_lib.Task(
     name=name,
@@ -146,6 +150,36 @@ def _cast(values: np.ndarray, dtype: Any, what: str) -> np.ndarray:
   return found
 
 
+def training_rows(clients: np.ndarray, options: Mapping[str, Any]) -> np.ndarray:
+  """Returns bool [n], True for the rows that `from_arrays` with these options trains on."""
+  ids, validation = _client_ids(clients), options.get('validation', 0.2)
+  if isinstance(validation, (tuple, list)):
+    return np.ones(len(ids), bool)
+  by, seed = options.get('validation_by', 'clients'), options.get('seed', 0)
+  return ~_held_out(ids, validation, by, seed)
+
+
+def as_array(values: Any, what: str) -> np.ndarray:
+  """Returns values as an array. Raises DataError if they are lists of different lengths."""
+  try:
+    array = np.asarray(values)
+    is_of_lists = array.dtype.kind == 'O' and array.ndim == 1 and array.size > 0
+    if is_of_lists and isinstance(array[0], (list, tuple, np.ndarray)):
+      array = np.asarray([np.asarray(row) for row in array])
+  except ValueError:
+    raise errors.DataError(
+      f'{what} has lists of different lengths: give lists of one length, such as a 0 or 1 for each '
+      'of the classes'
+    ) from None
+  return array
+
+
+def _as_labels(y: Any, what: str) -> np.ndarray:
+  """Returns targets [n], also of [n, 1], as `tf.keras.datasets.cifar10` gives them, or [n, ...]."""
+  y = as_array(y, what)
+  return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+
+
 def _held_out(ids: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
   """Returns bool [n], True for the rows to hold out; `ids` has the client id of each row."""
   if not isinstance(share, (int, float)) or not 0 < share < 1:
@@ -176,7 +210,8 @@ def _validation_arrays(
   validation: Any, x: np.ndarray, y: np.ndarray, classes: tuple[Any, ...] | None
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns the user's validation arrays. Raises DataError if they do not fit x and y."""
-  held_x, held_y = _as_inputs(validation[0], 'the x of validation'), np.asarray(validation[1])
+  held_x = _as_inputs(validation[0], 'the x of validation')
+  held_y = _as_labels(validation[1], 'the y of validation')
   for name, held, given in (('x', held_x, x), ('y', held_y, y)):
     expected = (len(held_x), *given.shape[1:])
     if held.shape != expected:
@@ -185,6 +220,7 @@ def _validation_arrays(
       )
   if classes is None:
     return held_x, held_y.astype(np.float32 if y.dtype.kind == 'f' else np.int32)
+  held_y = _composed(held_y)
   positions = {label: i for i, label in enumerate(classes)}
   if unknown := [label for label in held_y.tolist() if label not in positions]:
     raise errors.DataError(f'the y of validation has {unknown[0]!r}, a class that training has not')
@@ -193,19 +229,19 @@ def _validation_arrays(
 
 def _client_ids(clients: Any) -> np.ndarray:
   """Returns ids as strings. Raises DataError unless all are strings or integers, and two differ."""
-  ids = np.asarray(clients)
+  ids = as_array(clients, 'clients')
   if not all(isinstance(value, (str, int, np.integer)) for value in ids.flat):
     raise errors.DataError(f'clients have dtype {ids.dtype}; give strings or whole numbers')
-  ids = ids.astype(str)
+  ids = _composed(ids.astype(str))
   if ids.size and (ids == ids.flat[0]).all():
     raise errors.DataError(
-      f'all rows belong to one client, {ids.flat[0]!r}: federated training needs at least two'
+      f'all rows belong to one client, {str(ids.flat[0])!r}: federated training needs at least two'
     )
   return ids
 
 
 def _as_inputs(x: Any, what: str) -> np.ndarray:
-  x = np.asarray(x)
+  x = as_array(x, what)
   if x.dtype.kind not in 'biuf':
     raise errors.DataError(
       f'{what} has dtype {x.dtype}; it must hold numbers (tasks.from_csv maps strings to numbers)'
@@ -222,6 +258,7 @@ def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
   """Returns class numbers and the labels of the classes, or numbers to predict and None."""
   if y.dtype.kind == 'O' and all(isinstance(value, str) for value in y.ravel()):
     y = y.astype(str)
+  y = _composed(y)
   if y.dtype.kind == 'f':
     task_lib.check_finite({'the label': y}, _ROWS)
     return y.astype(np.float32), None
@@ -238,7 +275,24 @@ def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
       f'the labels have {len(classes)} different values; there must be from 2 to {_MOST_CLASSES:,} '
       'classes (numbers to predict are given as floating-point numbers)'
     )
+  if len(classes) > _MANY_CLASSES and 2 * len(classes) > len(y):
+    raise errors.DataError(
+      f'the labels have {len(classes):,} different values in {len(y):,} rows, such as '
+      f'{classes.tolist()[0]!r:.40}: classes must repeat; numbers to predict are given as '
+      'floating-point numbers, in a table as 12.0'
+    )
   return codes.astype(np.int32), tuple(classes.tolist())
+
+
+def _composed(array: np.ndarray) -> np.ndarray:
+  """Returns texts in Unicode's composed form (NFC), and other arrays unchanged."""
+  if array.dtype.kind == 'O' and array.size and all(isinstance(v, str) for v in array.flat):
+    array = array.astype(str)
+  if array.dtype.kind != 'U':
+    return array
+  texts, places = np.unique(array, return_inverse=True)
+  normal = np.asarray([unicodedata.normalize('NFC', text) for text in texts.tolist()], str)
+  return normal[places.reshape(array.shape)] if array.size else array
 
 
 def _statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -63,12 +63,14 @@ def builder(
   except errors.DataError:
     raise
   except (AttributeError, TypeError, ValueError) as error:
-    raise errors.DataError(f'the model cannot be built: {error}') from error
+    words = ' '.join(str(error).split())
+    raise errors.DataError(f'the model cannot be built: {words}') from error
   return build, made, threshold
 
 
 def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Model:
   if problem.y.ndim > 1:
+    _check_meaning(problem)
     raise ValueError(f'targets have shape {problem.y.shape}; give a Keras model and a loss')
   widths = [int(np.prod(problem.x.shape[1:])), *hidden, problem.num_outputs]
   perceptron = layers.perceptron(seed, widths, problem.x.shape[1:])
@@ -136,7 +138,9 @@ def _of_keras(
   if loss is None and problem.classes is not None:  # For scores or probabilities.
     name = 'BinaryCrossentropy' if is_single else 'SparseCategoricalCrossentropy'
     loss = getattr(tf.keras.losses, name)(from_logits=gives_scores)
-  elif loss is None and problem.y.dtype.kind != 'f':
+  elif loss is None:
+    _check_meaning(problem)
+  if loss is None and problem.classes is None and problem.y.dtype.kind != 'f':
     raise ValueError('the targets have several whole numbers for each example: give a loss')
   loss = loss or tf.keras.losses.MeanSquaredError()
   dtype = tf.float32 if is_single else tf.dtypes.as_dtype(problem.y.dtype)
@@ -146,6 +150,23 @@ def _of_keras(
     return models.from_keras(make, loss, metrics, seed=seed, y_spec=y_spec)
 
   return build, None if threshold is None else float(threshold)
+
+
+def _check_meaning(problem: Problem) -> None:
+  """Raises ValueError for targets of zeros and ones [n, k], whose loss cannot be guessed."""
+  y = problem.y
+  if problem.classes is not None or y.ndim != 2 or y.shape[1] < 2 or not np.isin(y, (0, 1)).all():
+    return
+  shape = list(y.shape)
+  if (y.sum(1) == 1).all():
+    raise ValueError(
+      f'the labels are one-hot, {shape}: give class numbers, y.argmax(1), or with a Keras model '
+      "loss='categorical_crossentropy'"
+    )
+  raise ValueError(
+    f'the labels are zeros and ones, {shape}: give a Keras model and a loss, such as '
+    "'binary_crossentropy' for several labels of an example or 'mean_squared_error' for numbers"
+  )
 
 
 def _check_fits(model: Any, problem: Problem) -> None:

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -17,7 +18,6 @@ import numpy as np
 
 Texts: TypeAlias = Sequence[bytes] | np.ndarray  # n texts, as bytes.
 _ESCAPE = 'surrogateescape'  # Words are bytes; those that are not UTF-8 survive a round trip.
-_MOST_CATEGORIES = 1000  # In a column.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,10 +37,15 @@ class Column:
   Attributes:
     name: The column's name.
     categories: The column's different texts; each becomes a 0/1 input. None if it has numbers.
+    fill: What an empty cell is taken for, a number or a category. None if it is refused.
+    ignores_unseen: Whether a text that is no category makes all inputs of the column 0, and is not
+      refused.
   """
 
   name: str
   categories: tuple[str, ...] | None = None
+  fill: float | str | None = None
+  ignores_unseen: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,73 +142,80 @@ def standardised(x: np.ndarray, mean: Any, deviation: Any) -> np.ndarray:
   return x.astype(np.float32, copy=False)
 
 
-def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, ...]:
-  """Returns a `Column` for each name; the categories of a column of texts are sorted.
-
-  Raises:
-    ValueError: If a column has cells that are neither numbers nor texts, or too many categories.
-      Also if its texts are numbers with commas, or a few of them, up to 10 %, are not numbers.
-  """
-  found = []
-  for name in names:
-    values = np.asarray(table[name])
-    if values.dtype.kind in 'biuf':
-      found.append(Column(name))
-      continue
-    is_text = np.array([isinstance(value, str) for value in values])
-    if not is_text.all():
-      raise ValueError(_refusal(name, values, is_text.argmin(), 'give texts, or numbers alone'))
-    kinds = sorted(map(str, set(values)))
-    others = {text for text in kinds if not _is_number(text)}
-    digits = (text.replace(',', '').replace('.', '') for text in kinds)
-    are_decimals = any(',' in text for text in others) and all(map(_is_number, digits))
-    if others and (are_decimals or 10 * len(others) <= len(kinds)):
-      row = [value in others for value in values].index(True)
-      fix = 'others are numbers: correct it, with a decimal point, or leave the row out'
-      raise ValueError(_refusal(name, values, row, fix))
-    if len(kinds) > _MOST_CATEGORIES:
-      fix = f'each of {len(kinds):,} texts would be an input: leave the column out, or group them'
-      raise ValueError(f'the column {name!r} has more than {_MOST_CATEGORIES:,} categories; {fix}')
-    found.append(Column(name, tuple(kinds)))
-  return tuple(found)
-
-
-def _refusal(name: str, values: np.ndarray, row: Any, fix: str) -> str:
-  return f'the column {name!r} has {values[row]!r:.40} in row {row} (rows count from 0): {fix}'
-
-
-def _is_number(text: str) -> bool:
-  try:
-    return '_' not in text and bool(np.isfinite(float(text)))
-  except ValueError:
-    return False
+def refusal(name: str, values: np.ndarray, row: Any, fix: str) -> str:
+  """Returns a message that a cell of a column is refused."""
+  cell = values[row]
+  if isinstance(cell, (str, np.number)):  # Without the names of NumPy's types.
+    cell = cell.item() if isinstance(cell, np.generic) else cell
+  return f'the column {name!r} has {cell!r:.40} in row {row} (rows count from 0): {fix}'
 
 
 def matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
   """Returns a table's inputs, float64 [n, inputs]; see `Preparation.__call__`."""
+  names = {_tidy(str(name)): name for name in table}
+  names.update({str(name): name for name in table})
   parts = []
   for column in columns:
-    if column.name not in table:
+    if column.name not in names:
       raise ValueError(f'there is no column {column.name!r}; the inputs need it')
-    values = np.asarray(table[column.name])
-    if column.categories is None:
-      try:
-        with np.errstate(over='ignore'):  # An overflow gives inf, which is refused.
-          part = values.astype(np.float64)[:, np.newaxis]
-          is_known = np.isfinite(part[:, 0].astype(np.float32))
-      except (TypeError, ValueError):
-        raise ValueError(f'the column {column.name!r} has values that are no numbers') from None
-      fix = 'fill it in or leave the row out'
-    else:
-      positions = {text: i for i, text in enumerate(column.categories)}
-      codes = np.array([positions.get(value, -1) for value in values], int)
-      part = np.zeros([len(codes), len(positions)], np.float32)
-      part[np.arange(len(codes)), codes] = 1
-      is_known, fix = codes >= 0, 'it must be a text that training has seen'
-    if not is_known.all():
-      raise ValueError(_refusal(column.name, values, is_known.argmin(), fix))
-    parts.append(part)
+    values = np.asarray(table[names[column.name]])
+    parts.append(_numbers(column, values) if column.categories is None else _codes(column, values))
   return np.concatenate(parts, 1)
+
+
+def _numbers(column: Column, values: np.ndarray) -> np.ndarray:
+  """Returns float64 [n, 1] of a column of numbers, with its gaps filled."""
+  cells = values
+  if values.dtype.kind == 'O':
+    cells = np.array([np.nan if _is_gap(value) else value for value in values], object)
+  try:
+    numbers = cells.astype(np.float64)
+  except (TypeError, ValueError):
+    raise ValueError(f'the column {column.name!r} has values that are no numbers') from None
+  if column.fill is not None:
+    numbers = np.where(np.isnan(numbers), column.fill, numbers)
+  with np.errstate(over='ignore'):  # An overflow gives inf, which is refused.
+    is_known = np.isfinite(numbers.astype(np.float32))
+  if not is_known.all():
+    fix = 'fill it in or leave the row out'
+    raise ValueError(refusal(column.name, values, int(np.argmin(is_known)), fix))
+  return numbers[:, np.newaxis]
+
+
+def _codes(column: Column, values: np.ndarray) -> np.ndarray:
+  """Returns float32 [n, categories]: 1 for the category of a row."""
+  categories = column.categories or ()
+  positions = {text: i for i, text in enumerate(categories)}
+  codes = np.array([_position(value, column.fill, positions) for value in values], int)
+  is_known = codes >= 0
+  if not is_known.all() and not column.ignores_unseen:
+    fix = 'it must be a text that training has seen'
+    raise ValueError(refusal(column.name, values, int(np.argmin(is_known)), fix))
+  part = np.zeros([len(codes), len(categories)], np.float32)
+  part[np.flatnonzero(is_known), codes[is_known]] = 1
+  return part
+
+
+def _position(value: Any, fill: Any, positions: Mapping[str, int]) -> int:
+  """Returns the number of a cell's category, or -1 if it is none."""
+  if isinstance(value, str):
+    if value in positions:
+      return positions[value]
+    tidy = _tidy(value)
+    if tidy or fill is None:
+      return positions.get(tidy, -1)
+    value = None
+  return positions.get(fill, -1) if _is_gap(value) and fill is not None else -1
+
+
+def _is_gap(value: Any) -> bool:
+  """Returns whether a cell is empty: None, nan, or what pandas takes for it."""
+  return not isinstance(value, str) and str(value) in ('None', 'nan', 'NaT', '<NA>')
+
+
+def _tidy(text: str) -> str:
+  """Returns a text as the training table's are read: composed (NFC), without blanks around it."""
+  return unicodedata.normalize('NFC', text).strip()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -97,7 +97,9 @@ class ClientData(abc.ABC):
   def load_all(self) -> ExampleArrays:
     """Returns the examples of all clients, one client after the other."""
     parts = [self.load(c) for c in self.client_ids]
-    return example_arrays(*(np.concatenate([p[k] for p in parts]) for k in ('x', 'y')))
+    x = np.concatenate([part['x'] for part in parts])
+    y = np.concatenate([part['y'] for part in parts])
+    return example_arrays(x, y)
 
 
 class InMemoryClientData(ClientData):
@@ -158,6 +160,45 @@ class InMemoryClientData(ClientData):
 
   def load(self, client_id: str) -> ExampleArrays:
     return self._find(client_id).copy()
+
+
+class PooledClients(ClientData):
+  """One client, 'all', which has the examples of several clients, one after the other.
+
+  The examples are loaded and joined when they are first used, and are then kept in memory.
+
+  Args:
+    clients: The clients.
+    max_examples_per_client: The most examples of each of them, from the first on; 0 for all.
+  """
+
+  _ID = 'all'
+
+  def __init__(self, clients: ClientData, max_examples_per_client: int = 0):
+    self._clients, self._most = clients, max_examples_per_client or None
+    self._examples: ExampleArrays | None = None
+
+  @property
+  def client_ids(self) -> Sequence[str]:
+    return (self._ID,)
+
+  def num_examples(self, client_id: str) -> int:
+    self._check(client_id)
+    sizes = [self._clients.num_examples(one) for one in self._clients.client_ids]
+    return sum(size if self._most is None else min(size, self._most) for size in sizes)
+
+  def load(self, client_id: str) -> ExampleArrays:
+    self._check(client_id)
+    if self._examples is None:
+      parts = [self._clients.load(one) for one in self._clients.client_ids]
+      x = np.concatenate([part['x'][: self._most] for part in parts])
+      y = np.concatenate([part['y'][: self._most] for part in parts])
+      self._examples = example_arrays(x, y)
+    return self._examples.copy()
+
+  def _check(self, client_id: str) -> None:
+    if client_id != self._ID:
+      raise errors.DataError(f'unknown client {client_id!r}; all examples are of {self._ID!r}')
 
 
 @dataclasses.dataclass(frozen=True)

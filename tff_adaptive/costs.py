@@ -1,7 +1,7 @@
 """Computes the costs of a round: bytes sent, local steps and gradients. Imports no TensorFlow.
 
 `algorithms.counts` counts what a client receives, sends and computes. For published algorithms it
-gives the published bytes (table 5 of "AdaBest", Varno et al., 2022), even if more are sent here.
+gives the published bytes ("AdaBest", Varno et al., 2022, appendix C.3), even if more are sent here.
 """
 
 import dataclasses

@@ -74,7 +74,7 @@ epochs() {
     --formats=md --title='Local epochs and a decreasing client rate'
 }
 
-# "AdaBest", theorem 3.1 and table C.2: the cosine of h and g-bar, and the states of server and clients.
+# "AdaBest", theorem 3.1 and appendix C.2: the cosine of h and g-bar, and the states of server and clients.
 storage() {
   sweep storage --grid=seed=0,1,2 --grid=algorithm=scaffold,scaffold_m,fed_dyn,ada_best,fed_cm -- $AdaBest
   report storage founding_storage --metric=h_cosine --columns=mean,server_mb,client_mb --formats=md \

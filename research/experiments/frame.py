@@ -39,7 +39,7 @@ def check(
 ) -> None:
   """Refuses bad flags before hours are spent on runs."""
   for flag, names in known.items():
-    for name in given[flag].value:
+    for name in given[flag].value or ():
       if name not in names:
         raise ValueError(f'--{flag}: {suggestions.unknown(flag.rstrip("s"), name, names)}')
   for flag in (*known, 'seeds'):

@@ -8,7 +8,7 @@ import tff_adaptive_tasks as tasks
 from tff_adaptive import algorithms, costs, models, population as population_lib, training
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
-from tff_adaptive.runs import capacity, serialization, sharded_store, state_file
+from tff_adaptive.runs import capacity, serialization, state_file
 from tff_adaptive.training import callbacks
 
 from . import command as command_lib, records, settings as settings_lib
@@ -25,7 +25,14 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     chosen.task, data_dir=settings.output.data_dir, seed=chosen.seed, **chosen.task_options
   )
   task, parts = settings.evaluation.split(task, chosen.seed)
+  as_given, of_clients = settings, task
+  most_examples = settings.training.max_examples_per_client
+  if settings.what.algorithm_entry.pools_clients:
+    pooled = tasks.PooledClients(task.train, most_examples)
+    task = dataclasses.replace(task, train=pooled)
+    most_examples = 0  # Of the one client.
   data = _check_data(settings, task)
+  data['clients'] = len(of_clients.train.client_ids)
   if parts.unseen is not None:
     data['unseen_clients'] = len(parts.unseen)
   command_lib.say(
@@ -37,18 +44,22 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
       ' it, while this run goes on: keep others off its ports.'
     )
   record = dataclasses.replace(records.of(settings), command=command, metric=task.metric)
-  cohort = settings.training.cohort(data['clients'])
-  own = dataclasses.replace(settings.training, clients_per_round=cohort)
-  settings = dataclasses.replace(settings, training=own)
+  num_clients = len(task.train.client_ids)
+  how_long = dataclasses.replace(
+    settings.training,
+    clients_per_round=settings.training.cohort(num_clients),
+    max_examples_per_client=most_examples,
+  )
+  settings = dataclasses.replace(settings, training=how_long)
   model = task.build_model(chosen.seed)
   if chosen.initial_weights is not None:
     start = training.initial_weights_from(chosen.initial_weights, model)
     model = models.with_initial_weights(model, start)
-  private = settings.aggregation.plan(settings, data['clients'])
+  private = settings.aggregation.plan(settings, num_clients)
   config = _training_config(settings, task, model)
-  versions = training.older_models(config, task.train)  # Refuses what does not fit the clients.
-  process = build_process(settings, task, model, private, versions)
-  _say_how_large(process, config, folder, data['clients'])
+  training.older_models(config, task.train)  # Refuses what does not fit the clients.
+  process = build_process(settings, task, model, private)
+  _say_how_large(process, config, folder, num_clients)
   saved = record.open(folder, data, model.num_parameters)
   return {
     'process': process,
@@ -63,8 +74,9 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
       *([] if private is None else [_account(private, config, settings.aggregation.noise_seed)]),
     ],
     'test_fn': build_evaluation(model, task.test),
-    'client_evaluation': settings.evaluation.build(settings, task, model, parts),
+    'client_evaluation': settings.evaluation.build(as_given, of_clients, model, parts),
     'resume_from': settings.output.resume_from,
+    'accept_lost_rows': bool(settings.output.accept_lost_rows),
     'settings': record,
   }
 
@@ -74,11 +86,10 @@ def build_process(
   task: tasks.Task,
   model: models.Model,
   privacy: aggregation.PrivacyPlan | None = None,
-  versions: int = 0,
 ) -> Any:
   """Builds the training process: `StatefulProcess` if clients keep a state, else `LearningProcess`.
 
-  `privacy` is the result of `Aggregation.plan`, and `versions` that of `training.older_models`.
+  `privacy` is the result of `Aggregation.plan`.
   """
   if settings.runtime.mixed_precision is not None:
     model = mixed_precision.convert(model, settings.runtime.mixed_precision)
@@ -95,11 +106,11 @@ def build_process(
       settings.server,
     ),
     client_learning_rate=rates.client,
-    training=dataclasses.replace(
-      settings.client_training(task), versions=versions, mixing=bool(settings.synchrony.mixing)
-    ),
+    training=settings.client_training(task),
     aggregator=settings.aggregation.build(settings, model, privacy),
     client_weighting=task.client_weight if weighting == 'tokens' else weighting,
+    more_parts=settings.more_parts(),
+    asynchrony=settings.synchrony.build(),
   )
 
 
@@ -143,7 +154,6 @@ def _training_config(
   }
   own['max_examples_per_client'] = own['max_examples_per_client'] or None
   own['stop_at_target'] = bool(own['stop_at_target'])
-  own['client_state_store'] = own['client_state_store'] or 'memory'
   local = settings.client_training(task)
   cost_model = costs.CostModel(
     algorithms.counts(
@@ -152,6 +162,7 @@ def _training_config(
       values=settings.correction,
       clients=_registered(settings, task),
       training=local,
+      more_parts=settings.more_parts(),
     ),
     model.num_parameters,
     flat['batch_size'] or None,
@@ -159,11 +170,11 @@ def _training_config(
     model.initial_weights[0][0].dtype.itemsize,
     local.batching.local_steps if local.batching else None,
   )
-  synchrony = settings.synchrony.build()
+  asynchrony = settings.synchrony.build()
   population = settings.population.build(settings.given)
-  if synchrony is not None and population is None:
+  if asynchrony is not None and population is None:
     population = population_lib.Population()
-  own.update(cost_model=cost_model, population=population, synchrony=synchrony)
+  own.update(cost_model=cost_model, population=population, asynchrony=asynchrony)
   return training.TrainingConfig(**own, metric=task.metric)
 
 
@@ -187,13 +198,11 @@ def _say_how_large(
   """Prints how large client states, if any, may grow. Raises ValueError if there is no room."""
   if not hasattr(process, 'initial_client_state'):
     return
-  path = state_file.path(folder)
   command_lib.say(
     capacity.plan(
       min(num_clients, config.rounds * config.clients_per_round),
       serialization.Packer(process.initial_client_state).size,
-      sharded_store.kind(path, config.client_state_store),
-      path,
-      num_staged=min(config.rounds, config.rounds_per_checkpoint) * config.clients_per_round,
+      state_file.path(folder),
+      num_unsaved=min(config.rounds, config.rounds_per_checkpoint) * config.clients_per_round,
     )
   )

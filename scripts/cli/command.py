@@ -15,6 +15,8 @@ from typing import Any
 
 from absl import flags as absl_flags
 
+from tff_adaptive._utils import streams, texts
+
 from .. import _entry
 from . import tensorflow_start
 
@@ -32,7 +34,9 @@ class DivergedError(FailureError):
   """The model diverged, and the same run would diverge again."""
 
 
-def entry(program: str, interrupted: str = 'interrupted.') -> Callable[[Main], Callable[..., int]]:
+def entry(
+  program: str, interrupted: str = 'interrupted.', *, prints_result: bool = False
+) -> Callable[[Main], Callable[..., int]]:
   """Returns a decorator that turns errors of a `main` into a line on stderr and an exit code.
 
   The code of ValueError and OSError is `BAD_INPUT`; that of `FailureError` and of a full disk is
@@ -41,13 +45,15 @@ def entry(program: str, interrupted: str = 'interrupted.') -> Callable[[Main], C
   Args:
     program: The command's file name, which begins the line that reports a failure.
     interrupted: The message after Ctrl-C, which can say what is saved.
+    prints_result: Whether what the command prints is its result, and not in a file too. A command
+      whose result cannot be written has failed.
   """
 
   def decorate(main: Main) -> Callable[..., int]:
     @functools.wraps(main)
     def run(arguments: Sequence[str] | None = None) -> int:
       tensorflow_start.quietly()  # A user's own file may import TensorFlow first.
-      _entry.interrupted = interrupted
+      _entry.interrupted, _entry.prints_result = interrupted, prints_result
       said: object
       try:
         _entry.exit_code = main(sys.argv if arguments is None else arguments)
@@ -78,18 +84,18 @@ def as_started(text: str) -> str:
 
 def complain(program: str, error: object, code: int = BAD_INPUT) -> int:
   """Writes an error as one line to standard error, and returns `code`."""
-  sys.stderr.write(f'{program}: {printable(" ".join(str(error).split()))}\n')
+  streams.write(sys.stderr, f'{program}: {printable(" ".join(str(error).split()))}\n')
   return code
 
 
 def say(line: str) -> None:
   """Writes a progress line to standard error."""
-  sys.stderr.write(printable(line) + '\n')
+  streams.write(sys.stderr, printable(line) + '\n')
 
 
 def show(text: str) -> None:
   """Writes a result to standard output."""
-  sys.stdout.write(printable(text))
+  streams.write(sys.stdout, printable(text))
 
 
 def printable(text: str) -> str:
@@ -97,9 +103,7 @@ def printable(text: str) -> str:
 
   Names of files, cells and options may be another person's. They must not control the terminal.
   """
-  return ''.join(
-    c if c.isprintable() or c == '\n' else c.encode('unicode_escape').decode() for c in text
-  )
+  return texts.printable(text)
 
 
 def read(
@@ -130,7 +134,7 @@ def parse(
   if sections or any(a in _HELP for a in arguments[1:]):
     section = ''.join(sections[:1])
     shown = text(section) if callable(text) else f'{text}\n{flags.get_help()}\n'
-    sys.stdout.write(as_started(shown))
+    streams.write(sys.stdout, as_started(shown))
     return None
   for name in flags:
     flags[name].unparse()

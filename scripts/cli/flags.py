@@ -78,7 +78,7 @@ def load_task(values: absl_flags.FlagValues, options: Mapping[str, Any]) -> Any:
 def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:
   """Returns a new `FlagValues` of `flags`, by default train.py's; absl's global one is not used."""
   values = absl_flags.FlagValues()
-  definers = {
+  definers: dict[type, Callable[..., Any]] = {
     str: absl_flags.DEFINE_string,
     int: absl_flags.DEFINE_integer,
     float: absl_flags.DEFINE_float,

@@ -18,7 +18,8 @@ aggregation, a server optimizer and a schedule. The defaults are those of the ta
 usage: python scripts/train.py [--flag=value ...] [--flagfile=FILE]
        python scripts/train.py --help=WORD
 
---help=rates, for example, shows only the sections with that word in their headings.
+--help=rates, for example, shows only the sections with that word in their headings. --version
+prints the version, and --requirements the locked packages that the command runs with.
 """
 
 _EXAMPLES = """\
@@ -64,7 +65,8 @@ def _sections() -> list[str]:
     '  A task sets its rates, rounds, clients a round, ...: docs/guide/task_list.md has them.\n'
   )
   for title, entries in (
-    ('Algorithms', registry.ALGORITHMS),
+    ('Algorithms', {**registry.ALGORITHMS, **registry.BASELINES}),
+    ('More parts for chains (scaffold+sam) and their options', _more_parts()),
     ('Server optimizers', registry.SERVER_OPTIMIZERS),
     ('Client optimizers and their options', registry.CLIENT_OPTIMIZERS),
     ('Schedules and their options', registry.SCHEDULES),
@@ -81,13 +83,22 @@ def _sections() -> list[str]:
   return parts
 
 
+def _more_parts() -> dict[str, registry.Algorithm]:
+  """Returns the entries of the parts that are no algorithms of their own."""
+  names = [name for name in registry.PARTS if name not in registry.ALGORITHMS]
+  return {name: registry.algorithm(name) for name in names}
+
+
 def _described(entry: Any) -> str:
   """Returns a registry entry's description, with the entry's options unless they are flags."""
   text: str = entry.description
   if getattr(entry, 'is_stateful', False):
     text += '; clients keep a state'
   is_of_clients = registry.CLIENT_OPTIMIZERS.get(entry.name) is entry
-  if (is_of_clients or isinstance(entry, entries_lib.Named)) and entry.hyperparameters:
+  takes_options = getattr(entry, 'is_chain', False)
+  if (
+    takes_options or is_of_clients or isinstance(entry, entries_lib.Named)
+  ) and entry.hyperparameters:
     text += f'; {hyperparameters.listed(entry)}'
   return text
 

@@ -31,7 +31,7 @@ class Named:
   def belongs_to(self, algorithm: registry.Algorithm, server: registry.ServerOptimizer) -> bool:
     """Returns whether the algorithm or server optimizer has this flag; False for a user's own."""
     entry: Any = server if self.group == SERVER else algorithm
-    return entry.source is None and entry.name in self.owners
+    return not entry.takes_options and entry.name in self.owners
 
   def help(self) -> str:
     """Returns the flag's help: its meaning, the names of all that use it, and its default."""

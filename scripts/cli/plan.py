@@ -82,12 +82,12 @@ class Plan(fields.Group):
 
   def rungs(self, rounds: int) -> list[int]:
     """Returns the rounds at which trials are compared, the rungs, followed by the last round."""
-    found = []
+    rungs = []
     rung = self.first_rung or rounds
     while rung < rounds:
-      found.append(rung)
+      rungs.append(rung)
       rung *= self.reduction_factor
-    return [*found, rounds]
+    return [*rungs, rounds]
 
   def folder(self, number: int, point: search_space.Point) -> str:
     """Returns the name of a trial's folder."""
@@ -99,14 +99,14 @@ class Plan(fields.Group):
     Raises ValueError if the run cannot be read, or lacks a row, which would change its mean.
     """
     try:
-      found = run_lib.load_run(folder)
+      run = run_lib.load_run(folder)
     except ValueError as error:
       raise ValueError(f'{str(error).rstrip(".")}: {_WAY_OUT}') from None
-    last = int(found.rows[-1]['round'])
-    if found.is_complete and last < found.settings['rounds']:  # The run has stopped at its target.
+    last = int(run.rows[-1]['round'])
+    if run.is_complete and last < run.settings['rounds']:  # The run has stopped at its target.
       rounds = min(rounds, last)
-    rows = [row for row in found.rows if row['round'] <= rounds]
+    rows = [row for row in run.rows if row['round'] <= rounds]
     missing = {*range(rounds + 1)} - {int(row['round']) for row in rows}
     if missing:
       raise ValueError(f'{folder} lacks round {min(missing)} in metrics.csv: {_WAY_OUT}')
-    return dataclasses.replace(found, rows=rows, window=self.window)
+    return dataclasses.replace(run, rows=rows, window=self.window)

@@ -1,9 +1,8 @@
-"""Imports what every run needs, in the process that forks the runs; see worker.py.
+"""Imports what every trial needs, in the process that forks the processes of a sweep.
 
 TensorFlow computes nothing here, because its threads would not survive a fork.
 """
 
-import atexit
 import contextlib
 import importlib
 import os
@@ -11,10 +10,10 @@ import os
 from . import tensorflow_start
 
 with contextlib.suppress(PermissionError):  # This process leads a session already.
-  os.setsid()  # Ctrl-C reaches only the command, which then ends the runs.
-atexit.register(os._exit, 0)  # Saves the time to free TFF's modules. Runs do not call it.
+  os.setsid()  # Ctrl-C reaches only the command, which then ends the trials.
 tensorflow_start.quietly()
 tensorflow_start.load()
 for name in ('tff_adaptive.training', 'tff_adaptive_tasks', 'matplotlib.backends.backend_agg'):
   importlib.import_module(name)
-importlib.import_module('.build', __package__)
+for name in ('.build', '.search'):
+  importlib.import_module(name, __package__)

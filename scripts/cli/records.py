@@ -2,7 +2,7 @@
 
 import os
 
-from tff_adaptive.runs import config, errors
+from tff_adaptive.runs import config, errors, state_path
 from tff_adaptive.training import initial_weights
 
 from . import command, settings as settings_lib
@@ -46,6 +46,7 @@ def of(run: settings_lib.Settings) -> config.Record:
 def check_folder(folder: str, record: config.Record) -> None:
   """Raises ValueError if a folder is not writable, or holds anything but the run of `record`."""
   command.check_writable(folder, f'output_dir={folder}')
+  state_path.check_length(folder)
   found = record.check(folder)
   # Hidden files do not count: a killed start may have left a part of config.json in one.
   if found is None and os.path.isdir(folder) and any(n[0] != '.' for n in os.listdir(folder)):

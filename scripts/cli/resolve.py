@@ -75,7 +75,7 @@ def _refuse_hyperparameters_of_others(
     is_server = named.group == hyperparameters.SERVER
     entry: Any = server if is_server else algorithm
     option = 'server_optimizer_option' if is_server else 'algorithm_option'
-    if entry.source is not None and any(h.name == name for h in entry.hyperparameters):
+    if entry.takes_options and any(h.name == name for h in entry.hyperparameters):
       raise ValueError(f'--{name} is for {", ".join(named.owners)}: give --{option}={name}=VALUE.')
     kind = 'the server optimizer' if is_server else '--algorithm'
     raise ValueError(
@@ -83,16 +83,18 @@ def _refuse_hyperparameters_of_others(
       f' {", ".join(named.owners)}).'
     )
   for option, entry in (('algorithm_option', algorithm), ('server_optimizer_option', server)):
-    if values[option] and entry.source is None:
+    if values[option] and not entry.takes_options:
       pair = values[option][0]
-      raise ValueError(f'--{option}={pair} is for FILE.py:NAME of your own: give --{pair}.')
+      raise ValueError(
+        f'--{option}={pair} is for a chain, or FILE.py:NAME of your own: give --{pair}.'
+      )
 
 
 def _hyperparameters(
   values: dict[str, Any], option: str, entry: Any, *with_server: str
 ) -> dict[str, Any]:
-  """Returns an entry's hyperparameters by name. For a user's own entry sets `values[option]`."""
-  is_own = entry.source is not None
+  """Returns an entry's hyperparameters by name. Sets `values[option]` if it takes options."""
+  is_own = entry.takes_options
   with fields.about(option):
     if is_own:
       given = options.parse(option, values[option])

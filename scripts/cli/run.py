@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tff_adaptive._utils import user_code
-from tff_adaptive.training import callbacks
+from tff_adaptive.training import callbacks, protocols
 from tff_adaptive_tasks import errors
 
 from . import (
@@ -33,15 +33,17 @@ class _Watch(callbacks.Callback):
   An error of a run that has begun is not bad input. A new start continues after the given round.
   """
 
-  def __init__(self, last_round: int | None):
+  def __init__(self, last_round: int | None, stop: protocols.Stop):
+    """Creates the callback; a request of `stop` before the run begins ends the run at once."""
     self._last_round = math.inf if last_round is None else last_round
+    self._stop = stop
     self.has_begun = False
     self.request: Callable[[], None] = lambda: None
 
   def begin(self, run: callbacks.RunInfo) -> None:
     """Requests the end at once if the run has done the given round already."""
     self.has_begun = True
-    if run.first_round > self._last_round:
+    if run.first_round > self._last_round or self._stop.requested:
       self.request()
 
   def round_end(self, row: Mapping[str, Any]) -> None:
@@ -62,6 +64,7 @@ def run(
   settings: settings_lib.Settings,
   command: Sequence[str] | None = None,
   last_round: int | None = None,
+  stop: protocols.Stop | None = None,
 ) -> Outcome:
   """Trains or resumes a run, to its end or until a signal requests the end.
 
@@ -69,6 +72,7 @@ def run(
     settings: The settings of the run.
     command: The command line for config.json. By default one is made from the settings.
     last_round: The round after which to save and stop for now. None trains all rounds.
+    stop: Whether the caller was asked to end before this function took over the signals.
 
   Raises:
     ValueError: If the data are bad, or the run's folder is in use or holds another run.
@@ -92,12 +96,12 @@ def run(
     if (explanation := _explained(settings, error)) is None:
       raise
     raise ValueError(explanation) from error
-  watch = _Watch(last_round)
+  watch = _Watch(last_round, stop or protocols.Stop())
   arguments['callbacks'].append(watch)
   try:
-    with signals.StopGuard(engine.reap_workers) as stop:
-      watch.request = stop.request
-      result = training.train(stop=stop, **arguments)
+    with signals.StopGuard(engine.reap_workers) as guard:
+      watch.request = guard.request
+      result = training.train(stop=guard, **arguments)
   except engine.WorkerError as error:
     raise command_lib.FailureError(
       f'{error}. The rounds before are saved; the same command resumes, with any number of workers.'
@@ -113,7 +117,7 @@ def run(
     raise command_lib.FailureError(explanation or error) from error
   finally:
     engine.reap_workers()
-  return Outcome(result, 0 if result.is_complete else stop.exit_code)
+  return Outcome(result, 0 if result.is_complete else guard.exit_code)
 
 
 def check_result(result: Any) -> None:

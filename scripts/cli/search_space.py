@@ -59,39 +59,44 @@ class Space:
 
     Raises ValueError if two combinations have folders of the same name.
     """
-    found = self._combinations(self.axes)
-    if len({label(point) for point in found}) < len(found):
+    points = self._combinations(self.axes)
+    names = {label(point) for point in points}
+    if len(names) < len(points):
       raise ValueError(
         f'--grid: two runs would have the same folder: its name has _ for {os.sep}, and only the'
         ' NAME of FILE.py:NAME. Rename one of them.'
       )
-    return found
+    return points
 
   def draw(self, trial: 'optuna.Trial') -> Point:
     """Returns the values of a trial, drawn with the sampler of the trial's study."""
     point: dict[str, str] = {}
-    for name in sorted(self.axes, key=lambda name: (*_FIRST, name).index(name)):
+    for name in self._in_order():
       axis = self.axes[name]
       if not self._is_free(name, point):
         continue
-      if isinstance(axis, Range):
-        suggest: Any = trial.suggest_int if axis.is_whole else trial.suggest_float
-        point[name] = axis.text(suggest(name, *axis[:2], log=axis.is_log))
-      else:
+      if not isinstance(axis, Range):
         point[name] = str(trial.suggest_categorical(name, list(axis)))
+      elif axis.is_whole:
+        number = trial.suggest_int(name, int(axis.low), int(axis.high), log=axis.is_log)
+        point[name] = axis.text(number)
+      else:
+        number = trial.suggest_float(name, axis.low, axis.high, log=axis.is_log)
+        point[name] = axis.text(number)
     return point
 
   def check(self) -> Settings:
     """Raises ValueError if a value or bound is invalid. Returns the settings of one of the runs."""
-    kinds = self._kinds()
-    found = [self.settings(kind) for kind in kinds]
+    firsts = [self._first_point(kind) for kind in self._kinds()]
+    runs = [self.settings(point) for point in firsts]
     for name, axis in {**self.axes, 'seed': self.seeds}.items():
-      if name not in _FIRST:
-        kind = next((kind for kind in kinds if self._is_free(name, kind)), kinds[0])
-        ends = (axis.text(axis.low), axis.text(axis.high)) if isinstance(axis, Range) else axis
-        for value in ends:
-          self.settings({**kind, name: value})
-    return found[0]
+      if name in _FIRST:
+        continue
+      having = [point for point in firsts if self._is_free(name, point)]
+      base = having[0] if having else firsts[0]  # A flag that no run can have is refused.
+      for value in _ends(axis):
+        self.settings({**base, name: value})
+    return runs[0]
 
   def folders(self, folder: str, point: Point) -> list[tuple[str, Point]]:
     """Returns for each run of a trial its folder and the values that it varies.
@@ -110,7 +115,10 @@ class Space:
 
   def grid(self, output_dir: str) -> list[Settings]:
     """Returns the settings of the runs of all combinations, each with a folder in `output_dir`."""
-    return [r for p in self.points() for r in self.runs(os.path.join(output_dir, label(p)), p)]
+    runs: list[Settings] = []
+    for point in self.points():
+      runs += self.runs(os.path.join(output_dir, label(point)), point)
+    return runs
 
   def settings(self, point: Point, folder: str | None = None) -> Settings:
     """Returns the settings of a run.
@@ -122,29 +130,66 @@ class Space:
     Raises:
       ValueError: If the settings are invalid, or the folder holds another run.
     """
-    kinds = self._kinds()
-    merged = {
-      name: value
-      for name, value in self.given.items()
-      if self._counts(name, point) or not any(self._counts(name, kind) for kind in kinds)
-    }
-    own = flags.parse(['', *(f'--{name}={value}' for name, value in point.items())]) or {}
-    for name, value in own.items():
-      merged[name] = [*merged.get(name, []), *value] if isinstance(value, list) else value
+    merged = self._shared(point)
+    varied = flags.parse(['', *(f'--{name}={value}' for name, value in point.items())]) or {}
+    for name, value in varied.items():
+      if isinstance(value, list):  # Values of a flag that may be repeated add up.
+        merged[name] = [*merged.get(name, []), *value]
+      else:
+        merged[name] = value
     run = resolve.resolve(merged, output_dir=folder or label(point))
     if folder is not None:
       records.check_folder(folder, records.of(run))
     return run
 
+  def _shared(self, point: Point) -> dict[str, Any]:
+    """Returns what all runs share, without what has no meaning for this run but has for others."""
+    kinds = self._kinds()
+    shared: dict[str, Any] = {}
+    for name, value in self.given.items():
+      is_of_another = any(self._counts(name, kind) for kind in kinds)
+      if self._counts(name, point) or not is_of_another:
+        shared[name] = value
+    return shared
+
+  def _in_order(self) -> list[str]:
+    """Returns the names of the axes, with those first that decide which others have a meaning."""
+    return [
+      *(name for name in _FIRST if name in self.axes),
+      *(name for name in self.axes if name not in _FIRST),
+    ]
+
   def _kinds(self) -> list[Point]:
     """Returns the combinations of the varied tasks, algorithms and server optimizers."""
     return self._combinations({name: self.axes[name] for name in _FIRST if name in self.axes})
 
+  def _first_point(self, kind: Point) -> Point:
+    """Returns the first value of each axis that has a meaning for one of `_kinds`."""
+    point = dict(kind)
+    for name, axis in self.axes.items():
+      if name not in _FIRST and self._is_free(name, kind):
+        point[name] = _ends(axis)[0]
+    return point
+
   def _combinations(self, axes: Mapping[str, Any]) -> list[Point]:
-    full = [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
-    used = {name for point in full for name in point if self._counts(name, point)}
-    kept = [{n: v for n, v in p.items() if n not in used or self._counts(n, p)} for p in full]
-    return list({tuple(point.items()): point for point in kept}.values())
+    """Returns each combination once, without the values that have no meaning in it.
+
+    A value that has no meaning in any combination stays, so that `settings` refuses it.
+    """
+    whole = [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
+    meaningful: set[str] = set()
+    for point in whole:
+      meaningful.update(name for name in point if self._counts(name, point))
+    combinations: list[Point] = []
+    for point in whole:
+      reduced = {
+        name: value
+        for name, value in point.items()
+        if name not in meaningful or self._counts(name, point)
+      }
+      if reduced not in combinations:
+        combinations.append(reduced)
+    return combinations
 
   def _is_free(self, name: str, point: Point) -> bool:
     """Returns whether a flag has a meaning with each of its values and the values drawn so far."""
@@ -156,23 +201,25 @@ class Space:
     """Returns whether a flag has a meaning for a run's algorithm and server optimizer."""
     asked = {**self.given, **point}
     algorithm = registry.algorithm(asked.get('algorithm') or what.ALGORITHM)
-    fixed, server = algorithm.server_optimizer, asked.get('server_optimizer') or ''
-    takes = fixed is None or (server not in ('', fixed) and registry.takes(algorithm, server))
+    fixed = algorithm.server_optimizer
+    server = asked.get('server_optimizer') or ''
+    is_chosen = fixed is None or server not in ('', fixed)
+    takes_server = is_chosen and registry.takes(algorithm, server)
     if name == 'server_optimizer':
-      return takes
-    if name == 'client_state_store':
-      kept = asked.get('client_optimizer_state', algorithm.settings.get('client_optimizer_state'))
-      return algorithm.is_stateful or kept == 'keep'
-    named, chosen = hyperparameters.named().get(name), server if takes and server else fixed
-    return named is None or named.belongs_to(algorithm, registry.server_optimizer(chosen or 'sgd'))
+      return takes_server
+    hyperparameter = hyperparameters.named().get(name)
+    if hyperparameter is None:
+      return True
+    of_run = server if takes_server else ''
+    return hyperparameter.belongs_to(algorithm, registry.server_optimizer(of_run or fixed or 'sgd'))
 
 
 def label(point: Point) -> str:
   """Returns the name of the folder of a run that has the varied values of `point`."""
-  shown = dict(point)
-  if 'algorithm' in shown:
-    shown['algorithm'] = what.folder_name(shown['algorithm'])
-  text = ','.join(f'{name}={value}' for name, value in shown.items())
+  values = dict(point)
+  if 'algorithm' in values:
+    values['algorithm'] = what.folder_name(values['algorithm'])
+  text = ','.join(f'{name}={value}' for name, value in values.items())
   return text.replace(os.sep, '_') or 'run'
 
 
@@ -187,37 +234,56 @@ def read(grids: Sequence[str], ranges: Sequence[str]) -> dict[str, Sequence[str]
     ValueError: If a text has another form, or its flag is unknown or occurs twice.
   """
   kinds = {flag.name: flag.kind for flag in flags.table()}
-  found: dict[str, Sequence[str] | Range] = {}
-  for option, text in (*(('grid', t) for t in grids), *(('range', t) for t in ranges)):
-    name, _, values = text.partition('=')
-    parts = values.split(',')
-    if name not in kinds:
-      close = ' or '.join(suggestions.nearest(name, kinds))
-      hint = f'did you mean {close}?' if close else 'see train.py --help.'
-      raise ValueError(f'--{option}={name}: train.py has no such flag; {hint}')
-    if name == 'output_dir':
-      raise ValueError(f'--{option}=output_dir: the sweep names the folders itself.')
-    if name in found:
-      raise ValueError(f'--{option}={name}: give each flag once, in --grid or in --range.')
-    if option == 'range' and name == 'seed':
-      raise ValueError('--range=seed: give seeds one by one, --grid=seed=0,1,2.')
-    if option == 'range':
-      found[name] = _range(text, parts, kinds[name])
-    elif not all(parts) or len({*parts}) < len(parts):
+  axes: dict[str, Sequence[str] | Range] = {}
+  for text in grids:
+    name, values = _parsed('grid', text, kinds, axes)
+    if not all(values) or len(set(values)) < len(values):
       raise ValueError(f'--grid={text}: write it as FLAG=VALUE,VALUE, and give each value once.')
-    else:
-      found[name] = parts
-  return found
+    axes[name] = values
+  for text in ranges:
+    name, values = _parsed('range', text, kinds, axes)
+    if name == 'seed':
+      raise ValueError('--range=seed: give seeds one by one, --grid=seed=0,1,2.')
+    axes[name] = _range(text, values, kinds[name])
+  return axes
+
+
+def _parsed(
+  option: str, text: str, kinds: Mapping[str, type], axes: Mapping[str, Any]
+) -> tuple[str, list[str]]:
+  """Returns the flag and the values of FLAG=VALUE,VALUE. Raises ValueError for a wrong flag."""
+  name, _, values = text.partition('=')
+  if name not in kinds:
+    close = ' or '.join(suggestions.nearest(name, kinds))
+    hint = f'did you mean {close}?' if close else 'see train.py --help.'
+    raise ValueError(f'--{option}={name}: train.py has no such flag; {hint}')
+  if name == 'output_dir':
+    raise ValueError(f'--{option}=output_dir: the sweep names the folders itself.')
+  if name in axes:
+    raise ValueError(f'--{option}={name}: give each flag once, in --grid or in --range.')
+  return name, values.split(',')
 
 
 def _range(text: str, parts: Sequence[str], kind: type) -> Range:
-  with contextlib.suppress(ValueError, KeyError):
-    low, high = map({int: int, float: float}[kind], parts[:2])
-    found = Range(low, high, len(parts) > 2, kind is int)
-    least = 0 if found.is_log else -math.inf
-    if parts[2:] in ([], ['log']) and least < low < high < math.inf:
-      return found
+  """Parses LOW,HIGH or LOW,HIGH,log of --range=`text`, for a flag of type `kind`."""
+  numbers: list[float] = []
+  if kind in (int, float):
+    with contextlib.suppress(ValueError):
+      numbers = [kind(part) for part in parts[:2]]
+  if len(numbers) == 2 and parts[2:] in ([], ['log']):
+    low, high = numbers
+    is_log = parts[2:] == ['log']
+    least = 0 if is_log else -math.inf
+    if least < low < high < math.inf:
+      return Range(low, high, is_log, kind is int)
   raise ValueError(
     f'--range={text}: write it as FLAG=LOW,HIGH or FLAG=LOW,HIGH,log with a numeric flag of'
     ' train.py. LOW must be less than HIGH, above 0 with log, and whole if the flag is.'
   )
+
+
+def _ends(axis: Sequence[str] | Range) -> Sequence[str]:
+  """Returns the values of an axis to check: all values, or the bounds of a range."""
+  if isinstance(axis, Range):
+    return (axis.text(axis.low), axis.text(axis.high))
+  return axis

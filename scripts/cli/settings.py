@@ -8,7 +8,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tff_adaptive._utils import user_code
 from tff_adaptive_tasks import catalog
 
 from . import fields, hyperparameters
@@ -59,11 +58,11 @@ class Settings:
       for name, value in vars(group).items():
         values[name] = list(value) if isinstance(value, tuple) else value
     values.update(dict.fromkeys(hyperparameters.named()))
-    for spec, chosen in (
-      (self.what.algorithm, self.correction),
-      (self.what.server_optimizer, self.server),
+    for entry, chosen in (
+      (self.what.algorithm_entry, self.correction),
+      (self.what.server_entry, self.server),
     ):
-      if not user_code.is_reference(spec):  # A user's own has them in ..._option.
+      if not entry.takes_options:  # Others have them in ..._option.
         values.update(chosen)
     return values
 
@@ -78,10 +77,7 @@ class Settings:
     from tff_adaptive import algorithms, client
 
     own = self.training
-    optimizer: dict[str, Any] = {}
-    if self.what.client_optimizer != 'sgd':
-      made = algorithms.build_client_optimizer(self.what.client_entry, self.what.client_values)
-      optimizer['optimizer'] = made
+    optimizer = algorithms.build_client_optimizer(self.what.client_entry, self.what.client_values)
     batching = client.Batching(
       own.batch_size or None,
       epochs or own.client_epochs or 1,
@@ -94,14 +90,19 @@ class Settings:
       continue_batches=bool(own.continue_batches) and not epochs,
     )
     return client.ClientTraining(
-      **optimizer,
+      optimizer=optimizer,
       batching=batching,
       optimizer_state=self.what.client_optimizer_state,
-      sam_rho=self.what.sam_rho,
-      weight_decay=self.clients.weight_decay,
-      clip_norm=self.clients.clip_norm,
       seed=self.what.seed,
       xla=bool(self.runtime.xla),
+    )
+
+  def more_parts(self) -> list[Any]:
+    """Returns the parts of the algorithm's chain that flags of every algorithm add."""
+    from tff_adaptive import algorithms
+
+    return algorithms.regularization(
+      self.what.sam_rho, self.clients.clip_norm, self.clients.weight_decay
     )
 
 

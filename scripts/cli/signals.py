@@ -1,4 +1,4 @@
-"""Ends a run on Ctrl-C or SIGTERM: the first signal after the round, the second at once."""
+"""Ends a run on Ctrl-C, SIGTERM or SIGHUP: the first signal after the round, the second at once."""
 
 import contextlib
 import os
@@ -11,11 +11,15 @@ from tff_adaptive.training import protocols
 
 from . import command
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# SIGHUP comes when the terminal is closed or its connection is lost.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopGuard(protocols.Stop):
-  """A context in which SIGINT and SIGTERM request the end of the run and do not kill it.
+  """A context in which SIGINT, SIGTERM and SIGHUP request the end of the run and do not kill it.
+
+  A SIGHUP that is ignored, as under nohup, stays ignored.
+
 
   The first signal sets `requested`, and `exit_code` to 128 + its number. The training loop finishes
   its round, saves and returns. The second signal ends the process at once with this exit code.
@@ -45,6 +49,8 @@ class StopGuard(protocols.Stop):
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     self._stack.callback(signal.set_wakeup_fd, before)
     for number in SIGNALS:
+      if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+        continue
       self._stack.callback(signal.signal, number, signal.signal(number, _ignore))
     return self
 

@@ -1,34 +1,43 @@
 """The trials of a search, which Optuna stores in the sweep's folder.
 
-Several processes, also on several machines that share the folder, may work on one study. A trial
-belongs to the process that has locked the trial's file. The system frees the lock however that
-process ends, and another process then continues the trial and resumes its runs. A failed trial is
-continued by the next start of the command.
+All trials are queued when a search begins. Several processes, also on several machines that share
+the folder, take trials from the queue. While a process works on a trial, it records a heartbeat. If
+the heartbeats end, Optuna queues the trial again, and another process resumes its runs.
+
+A trial that is queued again may be another trial for Optuna, with another number. A search
+counts both as attempts at one trial, which is known by the user attribute `number`.
 """
 
 import contextlib
+import datetime
 import fcntl
+import functools
 import json
 import os
-from collections.abc import Iterator
-from typing import IO, NamedTuple
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
+import sqlalchemy
 
-from tff_adaptive.reports import scores, tables
-from tff_adaptive.runs import errors, names, summary
+from tff_adaptive.runs import errors, summary
 
-from . import command, plan as plan_lib, search_space, settings, worker
+from . import plan as plan_lib, search_space, settings
 
-JOURNAL = 'study.journal'
-DIVERGED = '{} or the validation loss diverged, or no update of the last round was finite.'
-_LOCKS = '.locks'
+FILE = 'study.sqlite'
+_LOCK = '.study.lock'
+_HEARTBEAT, _GRACE = 10, 60  # Seconds between heartbeats, and until their lack means an end.
+_MOST_RETRIES = 3  # Of a trial whose heartbeats ended. A new start of the command tries it again.
+_BUSY = 60.0  # Seconds to wait for other processes that use the file.
 _STARTUP = 10  # Trials that tpe draws at random.
 # A search with another space, or other values of these flags, is a different search.
 _IDENTITY = ('search', 'search_seed', 'first_rung', 'reduction_factor', 'metric', 'window')
 # Flags with these endings a resumed run may change, but a search may not: they change its results.
 _COUNTED = ('rounds', '_per_evaluation', 'target')
+_NO_RESULT = 'its process ended without a result.'
 _States = optuna.trial.TrialState
 
 
@@ -47,75 +56,18 @@ class View(NamedTuple):
   folders: list[tuple[str, search_space.Point]]
 
 
-class Claim:
-  """A trial that this process works on.
+class Attempt(NamedTuple):
+  """A trial that this process works on: its number, and the settings of its runs."""
 
-  Attributes:
-    number: The number of the trial.
-    runs: The settings of the trial's runs.
-    close: A function that releases the trial for other processes.
-  """
-
-  def __init__(
-    self, trial: optuna.Trial, runs: list[settings.Settings], lock: IO[bytes], plan: plan_lib.Plan
-  ):
-    self._trial, self.number, self.runs, self.close = trial, trial.number, runs, lock.close
-    self._plan = plan
-
-  def do(self, train: worker.Train) -> None:
-    """Trains the runs to each of `Plan.rungs`, where the trial may be pruned. Records the result.
-
-    If a signal stops a run, the trial is released without a result, for a later start. Raises
-    ValueError if a run has no values of the metric.
-    """
-    rungs = self._plan.rungs(self.runs[0].training.rounds)
-    for rounds in rungs:
-      is_last = rounds == rungs[-1]
-      answers = [train(run, None if is_last else rounds) for run in self.runs]
-      if any(answer.kind == 'stopped' for answer in answers):
-        return self.close()
-      for kind in ('failed', 'diverged'):
-        if found := [answer.reason for answer in answers if answer.kind == kind]:
-          return self.finish(kind, reason=found[0])
-      try:
-        done = [self._plan.read(run.output.output_dir, rounds) for run in self.runs]
-      except ValueError as error:  # Something else wrote to the folder.
-        return self.finish('failed', reason=str(error))
-      column = self._plan.metric or tables.default_metric(done)
-      is_finite, _, worth = scores.rank(done, column)
-      if not is_finite:
-        return self.finish('diverged', reason=DIVERGED.format(column))
-      value = -worth if names.is_error(column) else worth
-      command.say(f'Trial {self.number + 1}, round {rounds}: {column} {value:.4g}')
-      if is_last or self.should_prune(rounds, worth):
-        return self.finish('done' if is_last else 'pruned', worth)
-
-  def finish(self, state: str, worth: float | None = None, reason: str = '') -> None:
-    """Records how the trial ended, and releases the trial for other processes.
-
-    `state` is 'done' (give `worth`, greater is better), 'pruned', 'diverged' or 'failed' (give a
-    `reason` for these two). Optuna counts 'diverged' as pruned. The next start repeats 'failed'.
-    """
-    self._trial.set_user_attr('reason', reason)
-    if state == 'done':
-      self._trial.study.tell(self.number, worth)
-    elif state != 'failed':
-      self._trial.study.tell(self.number, state=_States.PRUNED)
-    self.close()
-
-  def should_prune(self, rounds: int, worth: float) -> bool:
-    """Reports `worth` (greater is better) after `rounds`. Returns whether to stop the trial."""
-    frozen = self._trial.study.get_trials(deepcopy=False)[self.number]
-    if rounds not in frozen.intermediate_values:
-      self._trial.report(worth, rounds)
-    return self._trial.should_prune()
+  number: int
+  runs: list[settings.Settings]
 
 
 class Study:
   """The trials of a search, in a folder that several processes may share."""
 
   def __init__(self, folder: str, space: search_space.Space, plan: plan_lib.Plan):
-    """Opens the study in the folder, or creates one.
+    """Opens the study in the folder, or creates one. Queues the trials that are not there yet.
 
     Args:
       folder: The sweep's folder.
@@ -125,198 +77,295 @@ class Study:
       ValueError: If the folder holds another search, or a damaged one.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter('ignore', optuna.exceptions.ExperimentalWarning)
     self._folder, self._space, self._plan = folder, space, plan
-    os.makedirs(os.path.join(folder, _LOCKS), exist_ok=True)
-    # Absolute: Optuna's lock is a link to it, and never expires if the link leads nowhere.
-    path = os.path.abspath(os.path.join(folder, JOURNAL))
-    lock = optuna.storages.journal.JournalFileSymlinkLock(path)
-    backend = optuna.storages.journal.JournalFileBackend(path, lock)
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, FILE)
     with self._locked(), _undamaged(path):
-      _drop_torn_line(path, lock)
-      self._storage = optuna.storages.JournalStorage(backend)
+      self._storage = _storage(path)
       self._study = self._open()
-      if plan.is_grid:
-        self._queue()
-      for view in self.views():
-        if view.state == 'failed':
-          self._trial(view.number).set_user_attr('reason', '')
+      self._queue()
+      self.views()
 
-  def claim(self) -> Claim | None:
-    """Returns an abandoned, a waiting or a new trial to work on, or None if none is left."""
-    with self._locked():
-      trials = self._trials()
-      for number in [frozen.number for frozen in trials if self._is_open(frozen.number)]:
-        if lock := self._lock(number):
-          # Its process may have finished and released it since the trials were read.
-          if self._is_open(number):
-            return self._claimed(number, lock)
-          lock.close()
-      is_more = not self._plan.is_grid and len(trials) < (self._plan.trials or 0)
-      if not is_more and not any(t.state == _States.WAITING for t in trials):
-        return None
-      number = self._study.ask().number
-      lock = self._lock(number)
-      assert lock is not None
-      return self._claimed(number, lock)
-
-  def views(self) -> list[View]:
-    """Returns all trials in the order of their numbers."""
-    found: dict[str, View] = {}
-    for frozen in self._trials():
-      point, reason = frozen.user_attrs.get('point', {}), frozen.user_attrs.get('reason', '')
-      state = {
-        _States.WAITING: 'waiting',
-        _States.RUNNING: 'failed' if reason else 'running',
-        _States.COMPLETE: 'done',
-        _States.PRUNED: 'diverged' if reason else 'pruned',
-        _States.FAIL: 'failed',
-      }[frozen.state]
-      name = self._plan.folder(frozen.number, point)
-      folders = self._space.folders(os.path.join(self._folder, name), point)
-      # A point of a grid is one trial, whatever a damaged journal says.
-      found.setdefault(name, View(frozen.number, point, state, reason, folders))
-    return list(found.values())
-
-  def gone(self) -> list[settings.Settings]:
-    """Returns all runs of each 'done' trial in which a run is missing or incomplete.
+  def retry(self) -> None:
+    """Queues again what earlier starts left undone: failed trials, and trials with deleted runs.
 
     Raises ValueError if a folder holds another run, or lacks rows, which would change a mean.
     """
-    found: list[settings.Settings] = []
-    for view in self.views():
-      runs = () if view.state in ('waiting', 'running') else self.runs(view)  # Checks the folders.
-      ends = [(run.output.output_dir, run.training.rounds) for run in runs]
-      if view.state == 'done' and not all(summary.is_complete(*end) for end in ends):
-        found += runs
-      elif view.state == 'done':
-        for end in ends:
-          self._plan.read(*end)
-    return found
+    with self._locked():
+      for attempt in self._latest():
+        view = self._view(attempt)
+        if view.state == 'failed' or self._is_gone(view):
+          again = optuna.create_trial(
+            state=_States.WAITING,
+            params=attempt.params,
+            distributions=attempt.distributions,
+            user_attrs={'number': view.number, 'point': view.point},
+          )
+          self._study.add_trial(again)
 
-  def runs(self, view: View) -> list[settings.Settings]:
-    """Returns the settings of a trial's runs. Raises ValueError if a folder holds another run."""
-    return [self._space.settings(point, folder) for folder, point in view.folders]
+  def retry_lost(self) -> None:
+    """Queues again the trials whose processes have ended without a word."""
+    optuna.storages.fail_stale_trials(self._study)
+    oldest = datetime.datetime.now() - datetime.timedelta(seconds=_GRACE)
+    for trial in self._trials():
+      # Its process ended before the first heartbeat, for which Optuna does not look.
+      is_new = trial.state != _States.RUNNING or trial.datetime_start > oldest
+      if 'worker' not in trial.user_attrs and not is_new:
+        self._set_state(trial, _States.WAITING)
+
+  def do_next(self, objective: Callable[[optuna.Trial], float]) -> None:
+    """Takes a trial from the queue, if one is left, and calls `objective` with it.
+
+    The trial ends as with Optuna's `optimize`. It has failed if `objective` raises `FailedError`.
+    """
+    if any(trial.state == _States.WAITING for trial in self._trials()):
+      self._study.optimize(objective, n_trials=1, catch=(FailedError,))
+
+  def begin(self, trial: optuna.Trial, worker: str) -> Attempt:
+    """Draws the values of a trial, which the process `worker` has taken from the queue.
+
+    Raises FailedError if the queue was empty, so that Optuna has made a trial of its own.
+    """
+    trial.set_user_attr('worker', worker)
+    number = trial.user_attrs.get('number')
+    if number is None:
+      raise FailedError('no trial is left')
+    point = self._space.draw(trial)
+    trial.set_user_attr('point', point)
+    return Attempt(number, self._space.runs(self._folder_of(number, point), point))
+
+  def release(self, worker: str) -> None:
+    """Puts the trial of a process that was asked to end back into the queue."""
+    for trial in self._trials_of(worker):
+      self._set_state(trial, _States.WAITING)
+
+  def fail(self, worker: str, reason: str) -> bool:
+    """Ends the trial of a process that has died. Returns whether the process had a trial."""
+    trials = self._trials_of(worker)
+    for trial in trials:
+      optuna.Trial(self._study, trial._trial_id).set_user_attr('reason', reason)
+      self._study.tell(trial.number, state=_States.FAIL)
+    return bool(trials)
+
+  def views(self) -> list[View]:
+    """Returns all trials in the order of their numbers."""
+    return [self._view(trial) for trial in self._latest()]
+
+  def count(self, *states: str) -> int:
+    """Returns the number of trials in the given states (see `View`), by default in any state."""
+    views = self.views()
+    return sum(view.state in states for view in views) if states else len(views)
 
   def _trials(self) -> list[optuna.trial.FrozenTrial]:
     return self._study.get_trials(deepcopy=False)
 
-  def _is_open(self, number: int) -> bool:
-    """Returns whether a trial has begun, has no result, and has not failed since the last start."""
-    trial = self._trials()[number]
-    return trial.state == _States.RUNNING and not trial.user_attrs.get('reason')
+  def _trials_of(self, worker: str) -> list[optuna.trial.FrozenTrial]:
+    return [
+      trial
+      for trial in self._trials()
+      if trial.state == _States.RUNNING and trial.user_attrs.get('worker') == worker
+    ]
 
-  def _trial(self, number: int) -> optuna.Trial:
-    study_id = self._storage.get_study_id_from_name(self._study.study_name)
-    trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, number)
-    return optuna.Trial(self._study, trial_id)
+  def _latest(self) -> list[optuna.trial.FrozenTrial]:
+    """Returns the latest attempt at each trial, in the order of the trials' numbers."""
+    attempts: dict[int, optuna.trial.FrozenTrial] = {}
+    for trial in self._trials():
+      if 'number' in trial.user_attrs:
+        attempts[trial.user_attrs['number']] = trial
+    return [attempts[number] for number in sorted(attempts)]
 
-  def _claimed(self, number: int, lock: IO[bytes]) -> Claim:
-    self._study.sampler = _sampler(self._plan, number)
-    trial = self._trial(number)
-    drawn = self._space.draw(trial)
-    trial.set_user_attr('point', trial.user_attrs.get('point') or drawn)
-    view = next(view for view in self.views() if view.number == number)
-    return Claim(trial, self.runs(view), lock, self._plan)
+  def _set_state(self, trial: optuna.trial.FrozenTrial, state: optuna.trial.TrialState) -> None:
+    # Another process may have ended the trial since it was read.
+    with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
+      self._storage.set_trial_state_values(trial._trial_id, state)
+
+  def _view(self, trial: optuna.trial.FrozenTrial) -> View:
+    number, point = trial.user_attrs['number'], trial.user_attrs.get('point', {})
+    reason = trial.user_attrs.get('reason', '')
+    states = {
+      _States.WAITING: 'waiting',
+      _States.RUNNING: 'running',
+      _States.COMPLETE: 'done',
+      _States.PRUNED: 'diverged' if reason else 'pruned',
+      _States.FAIL: 'failed',
+    }
+    state = states[trial.state]
+    if state == 'failed':
+      reason = reason or _NO_RESULT
+    folders = self._space.folders(self._folder_of(number, point), point)
+    return View(number, point, state, reason, folders)
+
+  def _folder_of(self, number: int, point: search_space.Point) -> str:
+    return os.path.join(self._folder, self._plan.folder(number, point))
+
+  def _is_gone(self, view: View) -> bool:
+    """Returns whether a run of a 'done' trial is missing or incomplete."""
+    if view.state in ('waiting', 'running'):
+      return False
+    runs = [self._space.settings(point, folder) for folder, point in view.folders]
+    if view.state != 'done':
+      return False
+    ends = [(run.output.output_dir, run.training.rounds) for run in runs]
+    if not all(summary.is_complete(folder, rounds) for folder, rounds in ends):
+      return True
+    for folder, rounds in ends:
+      self._plan.read(folder, rounds)
+    return False
 
   def _open(self) -> optuna.Study:
     """Opens or creates the Optuna study. Raises ValueError if the folder holds another search."""
-    plan, given = self._plan, self._space.given
-    identity = {f'--{name}': getattr(plan, name) for name in _IDENTITY}
-    if plan.search != 'tpe' and plan.first_rung is None:  # No trial is compared before the table.
-      del identity['--metric'], identity['--window']
-    identity |= {'--grid or --range': self._space.axes, '--grid=seed': self._space.seeds}
-    numbers = {n for n in given if n not in settings.CHANGE_NO_NUMBER or n.endswith(_COUNTED)}
-    identity |= {f'--{name}': given[name] for name in sorted(numbers)}
-    identity = json.loads(json.dumps(identity))
-    every = self._storage.get_all_studies()
+    plan, identity = self._plan, self._identity()
+    studies = self._storage.get_all_studies()
     # A study whose start was killed has no identity yet.
-    known = {o.study_name: o.user_attrs['identity'] for o in every if 'identity' in o.user_attrs}
+    known = {s.study_name: s.user_attrs['identity'] for s in studies if 'identity' in s.user_attrs}
     # Grids may change: complete runs are found again by their folders.
-    if not plan.is_grid or any(before['--search'] != 'grid' for before in known.values()):
-      for before in known.values():
-        if changed := [flag for flag, value in identity.items() if before.get(flag) != value]:
-          raise errors.ResumeError(
-            f'--output_dir={self._folder} holds a search that differs in {", ".join(changed)}:'
-            ' give what it was, or another folder.'
-          )
-    pruner = optuna.pruners.SuccessiveHalvingPruner(plan.first_rung or 1, plan.reduction_factor)
+    are_grids = plan.is_grid and all(before['--search'] == 'grid' for before in known.values())
+    for before in () if are_grids else known.values():
+      changed = [flag for flag, value in identity.items() if before.get(flag) != value]
+      if changed:
+        raise errors.ResumeError(
+          f'--output_dir={self._folder} holds a search that differs in {", ".join(changed)}:'
+          ' give what it was, or another folder.'
+        )
     same = [name for name, before in known.items() if before == identity]
+    pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
+    if plan.first_rung:
+      pruner = optuna.pruners.SuccessiveHalvingPruner(plan.first_rung, plan.reduction_factor)
     study = optuna.create_study(
       storage=self._storage,
-      study_name=same[0] if same else f'{plan.search}-{len(every)}',
+      study_name=same[0] if same else f'{plan.search}-{len(studies)}',
       direction='maximize',
-      pruner=pruner if plan.first_rung else optuna.pruners.NopPruner(),
+      sampler=_Sampler(plan),
+      pruner=pruner,
       load_if_exists=True,
     )
     study.set_user_attr('identity', identity)
     return study
 
+  def _identity(self) -> dict[str, Any]:
+    """Returns what makes the search another one if it changes, by flag."""
+    plan, space = self._plan, self._space
+    identity: dict[str, Any] = {f'--{name}': getattr(plan, name) for name in _IDENTITY}
+    if plan.search != 'tpe' and plan.first_rung is None:  # No trial is compared before the table.
+      del identity['--metric'], identity['--window']
+    identity['--grid or --range'] = space.axes
+    identity['--grid=seed'] = space.seeds
+    for name in sorted(space.given):
+      if name not in settings.CHANGE_NO_NUMBER or name.endswith(_COUNTED):
+        identity[f'--{name}'] = space.given[name]
+    as_stored: dict[str, Any] = json.loads(json.dumps(identity))
+    return as_stored
+
   def _queue(self) -> None:
-    """Queues the points of a grid, except those that an earlier start has queued."""
-    points = self._space.points()
-    queued = [trial.user_attrs.get('point') for trial in self._trials()]
-    if strangers := [point for point in queued if point not in points]:
-      raise ValueError(f'a trial has the settings {strangers[0]!r:.80}')
-    for point in points:
-      if point not in queued:
-        self._study.enqueue_trial(dict(point), user_attrs={'point': point})
+    """Queues the trials that no earlier start has queued."""
+    queued = {trial.user_attrs['number']: trial for trial in self._latest()}
+    if not self._plan.is_grid:
+      for number in range(self._plan.trials or 0):
+        if number not in queued:
+          self._study.enqueue_trial({}, user_attrs={'number': number})
+      return
+    for number, point in enumerate(self._space.points()):
+      if number not in queued:
+        self._study.enqueue_trial(dict(point), user_attrs={'number': number, 'point': point})
+      elif queued[number].user_attrs['point'] != point:
+        raise ValueError(f'a trial has the settings {queued[number].user_attrs["point"]!r:.80}')
 
   @contextlib.contextmanager
   def _locked(self) -> Iterator[None]:
-    with open(os.path.join(self._folder, _LOCKS, 'study'), 'ab') as file:
+    """Keeps other processes from queueing trials at the same time."""
+    with open(os.path.join(self._folder, _LOCK), 'ab') as file:
       fcntl.flock(file, fcntl.LOCK_EX)
       yield
 
-  def _lock(self, number: int) -> IO[bytes] | None:
-    """Locks a trial until the returned file closes. Returns None if another process works on it."""
-    name = f'{self._study.study_name}-{number}'
-    file = open(os.path.join(self._folder, _LOCKS, name), 'ab')  # noqa: SIM115
-    try:
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      file.close()
-      return None
-    return file
+
+class FailedError(Exception):
+  """An error that ends a trial, but not the search."""
+
+
+class _Sampler(optuna.samplers.BaseSampler):
+  """Draws each trial with its own seed, so that a resumed search draws the same."""
+
+  def __init__(self, plan: plan_lib.Plan):
+    self._plan = plan
+    self._samplers: dict[int, optuna.samplers.BaseSampler] = {}
+
+  def infer_relative_search_space(self, study: optuna.Study, trial: Any) -> Any:
+    return self._of(trial).infer_relative_search_space(study, trial)
+
+  def sample_relative(self, study: optuna.Study, trial: Any, search_space: Any) -> Any:
+    return self._of(trial).sample_relative(study, trial, search_space)
+
+  def sample_independent(
+    self, study: optuna.Study, trial: Any, name: str, distribution: Any
+  ) -> Any:
+    return self._of(trial).sample_independent(study, trial, name, distribution)
+
+  def _of(self, trial: optuna.trial.FrozenTrial) -> optuna.samplers.BaseSampler:
+    """Returns the sampler of a trial, whose seed depends on the search and the trial's number."""
+    number = trial.user_attrs.get('number', 0)
+    if number not in self._samplers:
+      entropy = np.random.SeedSequence([self._plan.search_seed, number])
+      seed = entropy.generate_state(1).item()
+      if self._plan.search == 'tpe':
+        self._samplers[number] = optuna.samplers.TPESampler(
+          n_startup_trials=_STARTUP, seed=seed, constant_liar=True
+        )
+      else:
+        self._samplers[number] = optuna.samplers.RandomSampler(seed=seed)
+    return self._samplers[number]
 
 
 def preview(plan: plan_lib.Plan, space: search_space.Space) -> list[search_space.Point]:
   """Returns the points that a search draws without results: for random all, for tpe up to 10."""
   optuna.logging.set_verbosity(optuna.logging.ERROR)
-  number = min(plan.trials or 0, _STARTUP) if plan.search == 'tpe' else plan.trials or 0
-  return [space.draw(optuna.create_study(sampler=_sampler(plan, n)).ask()) for n in range(number)]
-
-
-def _sampler(plan: plan_lib.Plan, number: int) -> optuna.samplers.BaseSampler:
-  """Returns trial `number`'s sampler with its own seed, so that a resumed search draws the same."""
-  seed = np.random.SeedSequence([plan.search_seed, number]).generate_state(1).item()
+  number = plan.trials or 0
   if plan.search == 'tpe':
-    return optuna.samplers.TPESampler(n_startup_trials=_STARTUP, seed=seed, constant_liar=True)
-  return optuna.samplers.RandomSampler(seed=seed)
+    number = min(number, _STARTUP)
+  study = optuna.create_study(sampler=_Sampler(plan))
+  points = []
+  for i in range(number):
+    study.enqueue_trial({}, user_attrs={'number': i})
+    points.append(space.draw(study.ask()))
+  return points
+
+
+def _storage(path: str) -> optuna.storages.RDBStorage:
+  """Opens the SQLite file of a study, or creates it. Raises ValueError if it is damaged."""
+  connect = functools.partial(
+    sqlite3.connect, path, timeout=_BUSY, isolation_level=None, check_same_thread=False
+  )
+  with contextlib.closing(connect()) as connection:
+    (state,) = connection.execute('PRAGMA quick_check(1)').fetchone()
+  if state != 'ok':
+    raise ValueError(state)
+  storage = optuna.storages.RDBStorage(
+    'sqlite://',
+    engine_kwargs={'creator': connect, 'poolclass': sqlalchemy.pool.NullPool},
+    heartbeat_interval=_HEARTBEAT,
+    grace_period=_GRACE,
+    heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(
+      _MOST_RETRIES, inherit_intermediate_values=True
+    ),
+  )
+
+  # Optuna reads that a trial waits, and then takes it. Without this, two processes could take it.
+  @sqlalchemy.event.listens_for(storage.engine, 'begin')
+  def _begin(connection: Any) -> None:
+    connection.exec_driver_sql('BEGIN IMMEDIATE')
+
+  return storage
 
 
 @contextlib.contextmanager
 def _undamaged(path: str) -> Iterator[None]:
-  """A context manager that turns Optuna's errors on a damaged journal into a ValueError."""
+  """A context manager that turns errors on a damaged file of a study into a ValueError."""
   try:
     yield
   except (OSError, errors.ResumeError):
     raise
-  except Exception as error:  # Optuna does not check lines before it uses them.
+  except Exception as error:  # Optuna does not check values before it uses them.
     reason = ' '.join(str(error).split())[:200] or type(error).__name__
     raise ValueError(
       f'{path} is damaged ({reason}): move it away; runs that are complete stay so.'
     ) from None
-
-
-def _drop_torn_line(path: str, lock: optuna.storages.journal.JournalFileSymlinkLock) -> None:
-  """Drops an incomplete last line of a killed writer, so that the next line is not joined to it."""
-  lock.acquire()  # Other processes may be writing.
-  try:
-    with open(path, 'r+b') as file:
-      content = file.read()
-      end = content.rfind(b'\n') + 1
-      for line in content[:end].splitlines():
-        json.loads(line)  # Optuna reports a bad last line only after the next one.
-      file.truncate(end)
-  finally:
-    lock.release()

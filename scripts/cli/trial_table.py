@@ -2,13 +2,14 @@
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tff_adaptive.reports import report, scores, tables
 from tff_adaptive.runs import run as run_lib
 
-from . import command, plan as plan_lib
+from . import plan as plan_lib
 
 if TYPE_CHECKING:
   from . import study
@@ -20,12 +21,14 @@ Rows = Mapping[str, Sequence['study.View']]  # The trials with equal values, by 
 
 def rows(views: Iterable['study.View'], is_grid: bool) -> Rows:
   """Returns each row's trials by label. A grid's trials that differ only in seed share a row."""
-  found: dict[str, list[study.View]] = {}
+  by_label: dict[str, list[study.View]] = {}
   for view in views:
-    varied = ', '.join(f'{n}={value}' for n, value in view.point.items() if n != 'seed')
-    number = '' if is_grid else f'trial {view.number}: '
-    found.setdefault(number + (varied or 'seeds'), []).append(view)
-  return found
+    varied = [f'{name}={value}' for name, value in view.point.items() if name != 'seed']
+    label = ', '.join(varied) or 'seeds'
+    if not is_grid:
+      label = f'trial {view.number}: {label}'
+    by_label.setdefault(label, []).append(view)
+  return by_label
 
 
 def rank(rows: Rows, plan: plan_lib.Plan) -> tuple[report.Table, str | None] | None:
@@ -37,40 +40,47 @@ def rank(rows: Rows, plan: plan_lib.Plan) -> tuple[report.Table, str | None] | N
   Raises:
     ValueError: If no run has values of the metric, or the tasks' metrics differ.
   """
-  folders = {label: [f for view in row for f, _ in view.folders] for label, row in rows.items()}
+  folders = {label: _folders(row) for label, row in rows.items()}
   begun = {label: [*_read(where, plan.window)] for label, where in folders.items()}
-  states = {label: _state(row) for label, row in rows.items()}
-  if not (every := [run for runs in begun.values() for run in runs]):
+  every = [*itertools.chain.from_iterable(begun.values())]
+  if not every:
     return None
   metric = plan.metric or tables.default_metric(every)
-  evaluated = {
-    label: [r for r in runs if max(r.curve(metric), default=0)] for label, runs in begun.items()
-  }
-  groups = {label: runs for label, runs in evaluated.items() if runs}
+  groups: dict[str, list[run_lib.Run]] = {}
+  for label, runs in begun.items():
+    evaluated = [run for run in runs if max(run.curve(metric), default=0)]
+    if evaluated:
+      groups[label] = evaluated
+  states = {label: _state(row) for label, row in rows.items()}
   if not groups:
     if 'done' in states.values():
       raise scores.no_values(every[0], metric)
     return None
-  table = tables.comparison_table(groups, metric, target=plan.target)
-  cells = dict(zip(groups, table.rows))
-
-  ranks = {
+  order = {
     label: (-STATES.index(states[label]), *scores.rank(groups.get(label, ()), metric))
     for label in rows
   }
-  ordered = sorted(rows, key=ranks.__getitem__, reverse=True)
-  best = ordered[0] if ranks[ordered[0]][:2] == (0, True) else None
+  labels = sorted(rows, key=order.__getitem__, reverse=True)
+  is_done_and_finite = order[labels[0]][:2] == (0, True)
+  best = labels[0] if is_done_and_finite else None
+
+  table = tables.comparison_table(groups, metric, target=plan.target)
+  cells = dict(zip(groups, table.rows))
   empty = [''] * len(table.heading)
-  texts = [
-    [
-      command.printable(label),
-      str(len(folders[label])),
-      *cells.get(label, empty)[2:],
-      'best' if label == best else command.printable(_result(rows[label])),
-    ]
-    for label in ordered
-  ]
+  texts: list[list[str]] = []
+  for label in labels:
+    result = 'best' if label == best else _result(rows[label])
+    numbers = cells.get(label, empty)[2:]
+    texts.append([label, str(len(folders[label])), *numbers, result])
   return report.Table([*table.heading, ''], texts, note=scores.weighting(every)), best
+
+
+def _folders(row: Sequence['study.View']) -> list[str]:
+  """Returns the folders of the runs of a row."""
+  folders: list[str] = []
+  for view in row:
+    folders += [folder for folder, _ in view.folders]
+  return folders
 
 
 def _state(row: Sequence['study.View']) -> str:
@@ -80,11 +90,16 @@ def _state(row: Sequence['study.View']) -> str:
 
 def _result(row: Sequence['study.View']) -> str:
   """Returns the state of a row as the table shows it, with the reasons of failures."""
-  if (state := _state(row)) not in ('diverged', 'failed'):
-    return '' if state == 'done' else state
-  bad = [view.reason for view in row if view.state in ('diverged', 'failed')]
-  count = f'{len(bad)} of {len(row)} ' if len(row) > len(bad) else ''
-  return f'{count}{state}: {"; ".join(dict.fromkeys(bad))}'
+  state = _state(row)
+  if state == 'done':
+    return ''
+  if state not in ('diverged', 'failed'):
+    return state
+  reasons = [view.reason for view in row if view.state in ('diverged', 'failed')]
+  text = f'{state}: {"; ".join(dict.fromkeys(reasons))}'
+  if len(reasons) < len(row):
+    text = f'{len(reasons)} of {len(row)} {text}'
+  return text
 
 
 def _read(folders: Iterable[str], window: int | None) -> Iterator[run_lib.Run]:

@@ -1,28 +1,21 @@
-"""Runs training in child processes, forked from a process that has imported TensorFlow."""
+"""Works on a trial of a search in this process: trains its runs, and records what they come to."""
 
 import contextlib
-import functools
-import multiprocessing.connection
-import multiprocessing.forkserver
 import os
-import signal
 import sys
-import threading
 import traceback
-import types
-from collections.abc import Callable, Iterator, Sequence
-from concurrent import futures
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from tff_adaptive.runs import state_file, summary
+import optuna
+
+from tff_adaptive.reports import scores, tables
+from tff_adaptive.runs import names, summary
 from tff_adaptive.training import protocols
 
-from . import command, flags, resolve, run as run_lib, settings, signals
+from . import command, plan as plan_lib, run as run_lib, settings, study as study_lib
 
-STOPPED = 'Stopped; the same command resumes from here.'
-_POLL = 0.05  # Seconds.
-_CONTEXT: Any = multiprocessing.get_context('forkserver')
-_PROCESSES = threading.Lock()  # multiprocessing starts and joins one at a time.
+DIVERGED = '{} or the validation loss diverged, or no update of the last round was finite.'
 
 
 class Answer(NamedTuple):
@@ -36,163 +29,173 @@ class Answer(NamedTuple):
   reason: str = ''
 
 
-# Trains a run of these settings to the given round, or to its end (None).
-Train = Callable[[settings.Settings, int | None], Answer]
+# Trains a run of these settings to the given round, or to its end (None), or until a stop.
+Train = Callable[[settings.Settings, int | None, protocols.Stop], Answer]
 
 
-def share(tasks: Iterator[Callable[[Train], None]], jobs: int) -> int:
-  """Runs tasks in threads, several at a time, until all tasks have ended.
+class Objective:
+  """The function that Optuna optimizes: trains the runs of a trial, and returns their score."""
 
-  A signal ends the runs after their current round, which is saved. A second one ends them at once.
+  def __init__(
+    self,
+    trials: study_lib.Study,
+    plan: plan_lib.Plan,
+    worker: str,
+    stop: protocols.Stop,
+    train: Train,
+  ):
+    """Creates the function.
 
-  Args:
-    tasks: Functions `task(train)`, which call `train` for each of their runs. The next task
-      begins when a task has ended.
-    jobs: The number of tasks at a time.
+    Args:
+      trials: The study of the trial.
+      plan: The flags of the search.
+      worker: The name of this process.
+      stop: Says whether a signal has asked this process to end.
+      train: Trains a run.
+    """
+    self._trials, self._plan, self._worker = trials, plan, worker
+    self._stop, self._train = stop, train
+    self.error: ValueError | None = None  # What makes the whole search invalid.
 
-  Returns:
-    128 + the number of the signal that ended the runs; 0 without a signal.
+  def __call__(self, trial: optuna.Trial) -> float:
+    """Trains the runs to each of `Plan.rungs`, where the trial may be pruned.
 
-  Raises:
-    Exception: The error of a task. The runs of the other tasks are saved and ended first.
-  """
-  lock = threading.Lock()
+    Returns:
+      The score, of which more is better.
 
-  def work() -> None:
+    Raises:
+      FailedError: If a run has failed.
+      optuna.TrialPruned: If the trial is not among the best at a rung, or a run has diverged.
+      SystemExit: If a signal stopped a run. The trial is then back in the queue.
+      ValueError: If a run has no values of the metric.
+    """
     try:
-      while not stop.requested:
-        with lock:
-          task = next(tasks, None)
-        if task is None:
-          return
-        task(functools.partial(train, stop=stop))
-    except BaseException:
-      stop.request()
+      return self._score(trial)
+    except ValueError as error:
+      self.error = error
       raise
 
-  with signals.StopGuard() as stop, futures.ThreadPoolExecutor(jobs) as pool:
-    at_work = [pool.submit(work) for _ in range(jobs)]
-  for one in at_work:
-    one.result()
-  return stop.exit_code
+  def _score(self, trial: optuna.Trial) -> float:
+    number, runs = self._trials.begin(trial, self._worker)
+    command.say(f'Trial {number + 1} of {self._trials.count()}:')
+    rungs = self._plan.rungs(runs[0].training.rounds)
+    for rounds in rungs[:-1]:
+      worth = self._worth_after(trial, number, runs, rounds, is_last=False)
+      reported = trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values
+      if rounds not in reported:
+        trial.report(worth, rounds)
+      if trial.should_prune():
+        raise optuna.TrialPruned
+    return self._worth_after(trial, number, runs, rungs[-1], is_last=True)
+
+  def _worth_after(
+    self,
+    trial: optuna.Trial,
+    number: int,
+    runs: list[settings.Settings],
+    rounds: int,
+    is_last: bool,
+  ) -> float:
+    """Trains the runs of a trial to a round, and returns how good they are then."""
+    last_round = None if is_last else rounds
+    answers = [self._train(run, last_round, self._stop) for run in runs]
+    self._check(trial, answers)
+    try:
+      results = [self._plan.read(run.output.output_dir, rounds) for run in runs]
+    except ValueError as error:  # Something else wrote to the folder.
+      raise self._failed(trial, str(error)) from None
+    column = self._plan.metric or tables.default_metric(results)
+    is_finite, _, worth = scores.rank(results, column)
+    if not is_finite:
+      raise self._diverged(trial, DIVERGED.format(column))
+    value = -worth if names.is_error(column) else worth
+    command.say(f'Trial {number + 1}, round {rounds}: {column} {value:.4g}')
+    return worth
+
+  def _check(self, trial: optuna.Trial, answers: list[Answer]) -> None:
+    """Raises what `__call__` raises if a run was stopped, failed or diverged."""
+    if any(answer.kind == 'stopped' for answer in answers):
+      self._trials.release(self._worker)
+      raise SystemExit(self._stop.exit_code)
+    for answer in answers:
+      if answer.kind == 'failed':
+        raise self._failed(trial, answer.reason)
+    for answer in answers:
+      if answer.kind == 'diverged':
+        raise self._diverged(trial, answer.reason)
+
+  def _failed(self, trial: optuna.Trial, reason: str) -> Exception:
+    trial.set_user_attr('reason', reason)
+    return study_lib.FailedError(reason)
+
+  def _diverged(self, trial: optuna.Trial, reason: str) -> Exception:
+    """Records the reason, by which a diverged trial is told from a pruned one."""
+    trial.set_user_attr('reason', reason)
+    return optuna.TrialPruned(reason)
 
 
 def train(run: settings.Settings, last_round: int | None, stop: protocols.Stop) -> Answer:
-  """Trains a run in a child process, unless it is complete or `stop` is requested."""
-  where = run.output.output_dir
+  """Trains a run in this process, unless it is complete or `stop` is requested.
+
+  An error is not raised, but returned as the outcome 'failed' or 'diverged'. The output is appended
+  to logs/NAME.log beside the run's folder NAME.
+
+  Args:
+    run: The settings of the run.
+    last_round: The round after which to save and stop for now; None trains all rounds.
+    stop: Gets the signal that ended the run, if any.
+  """
+  folder = run.output.output_dir
   if stop.requested:
     return Answer('stopped')
-  if summary.is_complete(where, run.training.rounds):
+  if summary.is_complete(folder, run.training.rounds):
     if last_round is None:
-      command.say(f'{where}: complete already')
+      command.say(f'{folder}: complete already')
     return Answer('done')
-  command.say(where if last_round is None else f'{where} to round {last_round}')
-  return _reported(where, in_process(run, last_round, stop), stop)
-
-
-def _reported(where: str, answer: Answer, stop: protocols.Stop) -> Answer:
-  if stop.requested:  # A run that has not begun fails when it is asked to end.
-    return answer if answer.kind in ('done', 'diverged') else Answer('stopped')
-  if answer.kind == 'stopped':
-    answer = Answer('failed', 'its process was asked to end.')
-  if answer.kind != 'done':
-    command.say(f'{where}: {answer.kind}: {answer.reason}')
+  command.say(folder if last_round is None else f'{folder} to round {last_round}')
+  parent, name = os.path.split(os.path.abspath(folder))
+  with _output_to(os.path.join(parent, 'logs', f'{name}.log')):
+    answer = _train(run, last_round, stop)
+  if answer.reason:
+    command.say(f'{folder}: {answer.kind}: {answer.reason}')
   return answer
 
 
-def in_process(run: settings.Settings, last_round: int | None, stop: protocols.Stop) -> Answer:
-  """Trains a run in a child process, and returns the outcome.
-
-  The output is appended to logs/NAME.log beside the run's folder NAME. The child gets SIGTERM if
-  `stop` is requested or this process ends.
-  """
-  parent, name = os.path.split(os.path.abspath(run.output.output_dir))
-  log = os.path.join(parent, 'logs', f'{name}.log')
-  answers, writer = _CONTEXT.Pipe(duplex=False)
-  process = _CONTEXT.Process(
-    target=_run, args=(flags.command_line(run.given), last_round, log, writer)
-  )
-  _start(process)
-  writer.close()
-  is_asked = False
-  while not answers.poll(_POLL):
-    if stop.requested and not is_asked:
-      process.terminate()
-      is_asked = True
+def _train(run: settings.Settings, last_round: int | None, stop: protocols.Stop) -> Answer:
   try:
-    answer: Answer | None = answers.recv()
-  except EOFError:
-    answer = None
-  with _PROCESSES:
-    process.join()
-  return answer or _ended_with(process.exitcode)
-
-
-def _start(process: Any) -> None:
-  with _PROCESSES:
-    _CONTEXT.set_forkserver_preload([f'{__package__}.preload'])
-    main = sys.modules['__main__']
-    sys.modules['__main__'] = types.ModuleType('__main__')  # A run does not need the command's.
-    # The fork server inherits this mask.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals.SIGNALS)
-    try:
-      multiprocessing.forkserver.ensure_running()
-      signal.pthread_sigmask(signal.SIG_SETMASK, before)
-      process.start()
-    finally:
-      sys.modules['__main__'] = main
-
-
-def _ended_with(code: int) -> Answer:
-  """Returns the answer for a process that sent no answer; exit code -N means signal N."""
-  if code >= 0:
-    return Answer('failed', f'its process ended with exit code {code}.')
-  reason = f'its process was ended by {signal.Signals(-code).name}'
-  if -code == signal.SIGKILL:
-    reason += ': the system may have been short of memory'
-  return Answer('failed', f'{reason}.')
-
-
-def _run(
-  arguments: Sequence[str],
-  last_round: int | None,
-  log: str,
-  answers: multiprocessing.connection.Connection,
-) -> None:
-  """Trains a run in the child process, and sends the `Answer`. Output goes to the file `log`."""
-  signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
-  threading.Thread(target=_end_with_parent, daemon=True).start()
-  os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'  # Several runs may share a GPU.
-  state_file.StateFile.seconds = 60.0  # A run whose sweep was killed first ends its round.
-  os.makedirs(os.path.dirname(log), exist_ok=True)
-  with open(log, 'ab') as file:
-    for stream in (1, 2):  # The output of native code, too.
-      os.dup2(file.fileno(), stream)
-  with contextlib.suppress(BrokenPipeError):  # The command was killed; a new start finds the run.
-    answers.send(do(arguments, last_round))
-
-
-def do(arguments: Sequence[str], last_round: int | None = None) -> Answer:
-  """Trains a run in this process, with `arguments`, flags of train.py. Returns the outcome.
-
-  `last_round` is the round after which to save and stop for now; None trains all rounds. An error
-  is not raised, but returned as the outcome 'failed' or 'diverged'.
-  """
-  try:
-    given = flags.parse(['train.py', *arguments]) or {}
-    outcome = run_lib.run(resolve.resolve(given), last_round=last_round)
+    outcome = run_lib.run(run, last_round=last_round, stop=stop)
     run_lib.check_result(outcome.result)
+  except command.DivergedError as error:
+    return Answer('diverged', _one_line(error))
+  except (command.FailureError, ValueError, OSError) as error:
+    return Answer('failed', _one_line(error))
   except Exception as error:
-    words = ' '.join(str(error).split())
-    if not isinstance(error, (command.FailureError, ValueError, OSError)):
-      traceback.print_exc()
-      words = f'{type(error).__name__}: {words}'
-    return Answer('diverged' if isinstance(error, command.DivergedError) else 'failed', words)
-  return Answer('stopped' if outcome.exit_code else 'done')
+    traceback.print_exc()
+    return Answer('failed', f'{type(error).__name__}: {_one_line(error)}')
+  if outcome.exit_code:  # The run has received the signal in place of this process.
+    stop.request()
+    stop.exit_code = outcome.exit_code
+  return Answer('stopped' if stop.requested else 'done')
 
 
-def _end_with_parent() -> None:
-  parent = multiprocessing.parent_process()
-  assert parent is not None
-  multiprocessing.connection.wait([parent.sentinel])
-  os.kill(os.getpid(), signal.SIGTERM)
+def _one_line(error: Exception) -> str:
+  return ' '.join(str(error).split())
+
+
+@contextlib.contextmanager
+def _output_to(path: str) -> Iterator[None]:
+  """Appends the output of this process, also that of native code, to a file."""
+  os.makedirs(os.path.dirname(path), exist_ok=True)
+  streams = (sys.stdout, sys.stderr)
+  before = [os.dup(number) for number in (1, 2)]
+  with open(path, 'ab') as file:
+    for number in (1, 2):
+      os.dup2(file.fileno(), number)
+  try:
+    yield
+  finally:
+    for stream in streams:
+      stream.flush()
+    for number, copy in zip((1, 2), before):
+      os.dup2(copy, number)
+      os.close(copy)

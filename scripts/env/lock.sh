@@ -36,3 +36,8 @@ compile $everywhere --constraint "$temporary/main.lock" requirements-gpu.in -o r
 # The image has one Python; what both locks have is the same version in both.
 compile --python-version 3.12 --python-platform x86_64-manylinux_2_28 --override requirements.overrides \
   --constraint "$temporary/main.lock" requirements-ray.in -o requirements-ray.lock
+# uv names the constraints in comments; the temporary file has the versions of requirements.lock.
+for lock in requirements-dev.lock requirements-gpu.lock requirements-ray.lock; do
+  sed "s|$temporary/main.lock|requirements.lock|" "$lock" >"$temporary/named.lock"
+  cp "$temporary/named.lock" "$lock"
+done

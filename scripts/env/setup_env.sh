@@ -30,11 +30,16 @@ install_addition() {
     return
   fi
   case "$addition" in
-    dev) say 'installing the tools of tests and documentation into .venv (0.4 GB; only this once).' ;;
+    dev) say 'installing the tools of tests and documentation into .venv (0.5 GB; only this once).' ;;
     gpu) say "installing TensorFlow's build with CUDA into .venv (3 GB to fetch, 6 GB of disk; only this once)." ;;
   esac
+  # The other build of TensorFlow is removed first: an environment that has neither is made anew.
+  if [ "$addition" = gpu ]; then
+    : >.venv/installing
+  fi
   .venv/bin/python tff_adaptive/environment/install.py "--add=$addition" || exit 1
   printf '%s\n' "$lock" >".venv/installed-$addition"
+  rm -f .venv/installing
 }
 
 if [ -L .venv ]; then
@@ -158,8 +163,11 @@ else
 fi
 
 : >.venv/installing
+if [ -e .venv/installed-gpu ]; then
+  say "TensorFlow's build with CUDA gives way to the one for CPUs: 'make env-gpu' installs it again."
+fi
 rm -f .venv/installed .venv/installed-dev .venv/installed-gpu
-say "installing the locked packages into .venv with $(version_of .venv/bin/python) (2.6 GB, two to three minutes;" \
+say "installing the locked packages into .venv with $(version_of .venv/bin/python) (3.5 GB of disk, two to three minutes;" \
   'only this once).'
 .venv/bin/python tff_adaptive/environment/install.py || exit 1
 .venv/bin/python -m pip --quiet --quiet --disable-pip-version-check --no-input install --no-deps \

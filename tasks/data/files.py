@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tff_adaptive._utils import archives
+from tff_adaptive._utils import archives, error_text
 from tff_adaptive_tasks import errors
 
 
@@ -37,7 +37,7 @@ def border(what: str, fix: str = 'correct the file, or fetch it again') -> Itera
   except errors.DataError:
     raise
   except Exception as error:
-    reason = ' '.join(str(error).split())[:300] or type(error).__name__
+    reason = error_text.in_brief(error) or type(error).__name__
     raise errors.DataError(f'{what} cannot be read ({reason}); {fix}') from None
 
 

@@ -26,7 +26,7 @@ def client_sizes(
     num_examples: Number of examples to divide.
     num_clients: Number of clients.
     seed: Seed of the log-normal draws.
-    unbalance: Standard deviation of the logarithm of the sizes, 0 to 10. AdaBest (section 4.4) has
+    unbalance: Standard deviation of the logarithm of the sizes, 0 to 10. AdaBest (section 4.1) has
       0.3 for unbalanced clients. With 0 sizes are equal up to one example.
 
   Raises:
@@ -58,7 +58,7 @@ def label_dirichlet(
 
   A client's labels are drawn from its proportions. If a class has no examples left, other classes
   take its place ("Measuring the Effects of Non-Identical Data Distribution for Federated Visual
-  Classification", section 2). Sizes are those of `client_sizes`.
+  Classification", Hsu et al., 2019). Sizes are those of `client_sizes`.
 
   Args:
     labels: int [n], the class of each example.
@@ -111,7 +111,7 @@ def label_shards(labels: np.ndarray, num_clients: int, seed: int = 0) -> Partiti
 
 
 def hold_out(num_clients: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-  """Sets one client in 11 aside for tuning (AdaBest, section 4.1: 10 of 110).
+  """Sets one client in 11 aside for tuning (AdaBest, section 4.1; 10 of 110 in D.3).
 
   Returns sorted indices of training and held-out clients; fewer than 11 clients raise DataError.
   """
@@ -155,7 +155,7 @@ def report_of_counts(counts: np.ndarray) -> dict[str, float]:
   shares = counts / sizes[:, None]
   overall = counts.sum(0) / counts.sum()
   return {
-    **report_of_sizes(sizes),
+    **report_of_sizes(sizes.tolist()),
     'classes_per_client': float((counts > 0).sum(1).mean()),
     'largest_class_share': float(shares.max(1).mean()),
     'total_variation': float(0.5 * np.abs(shares - overall).sum(1).mean()),

@@ -17,7 +17,6 @@ import pathlib
 import re
 import sqlite3
 import struct
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tff_adaptive._utils import temporary_folders
 from tff_adaptive_tasks import errors, task as task_lib
 from tff_adaptive_tasks.data import files
 
@@ -86,7 +86,7 @@ def find_tff_file(name: str, data_dir: str | None) -> str:
 
     module = getattr(tff.simulation.datasets, re.split('[._]', name)[0])
     os.makedirs(cache, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix='download-', dir=cache) as folder:
+    with temporary_folders.folder('download-', cache) as folder:
       module.load_data(cache_dir=folder)
       check_complete(os.path.join(folder, name))
       os.replace(os.path.join(folder, name), path)
@@ -176,9 +176,11 @@ class SqlClientData(task_lib.ClientData):
     )
     if not rows:
       splits = self._query('SELECT DISTINCT split_name FROM client_metadata', most=20)
-      found = ', '.join(sorted(str(s[0], errors='replace') for s in splits)) or 'none'
+      found = ', '.join(sorted(_shown(name) for (name,) in splits)) or 'none'
       raise errors.DataError(f'{self._path} has no split {self._split!r}; it has {found}')
     with files.border(f'client_metadata of {self._path}', _AGAIN):
+      if any(name is None or count is None for name, count in rows):
+        raise ValueError('client_id or num_examples is NULL')
       sizes = sorted((name.decode(), int(count)) for name, count in rows)
       if min(n for _, n in sizes) < 1:
         raise ValueError('a client has no examples')
@@ -249,6 +251,13 @@ class SqlClientData(task_lib.ClientData):
     owner = np.repeat(np.arange(len(rows)), list(map(len, rows)))
     owners = [self._ids[i] for i in owner]
     return self._parse(list(itertools.chain.from_iterable(rows)), owners), owner
+
+
+def _shown(name: Any) -> str:
+  """Returns a split's name for a message. SQLite may have stored NULL or a number."""
+  if isinstance(name, bytes):
+    return str(name, errors='replace')
+  return 'NULL' if name is None else repr(name)
 
 
 def load_task(

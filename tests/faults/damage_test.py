@@ -13,24 +13,22 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults import small_run
-from tff_adaptive.runs import sharded_store
 
 TRIES, SEED = int(os.environ.get('FAULT_TRIES', '6')), os.environ.get('FAULT_SEED', '0')
 STATE, METRICS = os.path.join('checkpoints', 'state.sqlite'), 'metrics.csv'
-SHARD = os.path.join('checkpoints', sharded_store.FOLDER, 'shard-01.sqlite')
 
 
 class Attack:
   """A finished run, to be damaged again and again."""
 
-  def __init__(self, folder: str, store: str = 'memory'):
+  def __init__(self, folder: str):
     """Trains the run, and the undisturbed longer one, below `folder`."""
-    self._folder, self._store = folder, store
+    self._folder = folder
     self._run = os.path.join(folder, 'run')
-    small_run.train(self._run, 10, store=store)
+    small_run.train(self._run, 10)
     whole = os.path.join(folder, 'whole')
     shutil.copytree(self._run, whole)
-    small_run.train(whole, 14, store=store)
+    small_run.train(whole, 14)
     self._expected = small_run.outcome(whole)
 
   def attempt(self, name: str, harm: Callable[[str], None], resume_from: str = 'latest') -> bool:
@@ -41,20 +39,14 @@ class Attack:
     harm(os.path.join(copy, name))
     before = small_run.contents(copy)
     try:
-      small_run.train(copy, 14, resume_from, self._store)
+      small_run.train(copy, 14, resume_from)
     except ValueError as error:
       text, after = str(error), small_run.contents(copy)
       assert copy in text
       assert '\n' not in text
       if len(after) > len(before) and 'damaged' in text:  # An event file: the run had begun.
         return False
-      if after != before and self._store == 'shards':
-        # Shards before the damaged one have a new owner: with the file back, the run goes on.
-        shutil.copy(os.path.join(self._run, name), os.path.join(copy, name))
-        small_run.train(copy, 14, resume_from, self._store)
-        assert small_run.outcome(copy) == self._expected
-      else:
-        assert after == before
+      assert after == before
       return False
     start = 1 if name == METRICS else 0
     assert small_run.outcome(copy)[start:] == self._expected[start:]
@@ -62,22 +54,19 @@ class Attack:
 
 
 @pytest.fixture(scope='module')
-def attacks(tmp_path_factory):
-  return {kind: Attack(str(tmp_path_factory.mktemp(kind)), kind) for kind in ('memory', 'shards')}
+def attack(tmp_path_factory):
+  return Attack(str(tmp_path_factory.mktemp('damage')))
 
 
 @pytest.mark.parametrize('kind', small_run.KINDS)
-@pytest.mark.parametrize(
-  'store, name', [('memory', STATE), ('memory', METRICS), ('shards', STATE), ('shards', SHARD)]
-)
-def test_a_damaged_file_is_refused_or_makes_no_difference(attacks, store, name, kind):
+@pytest.mark.parametrize('name', [STATE, METRICS])
+def test_a_damaged_file_is_refused_or_makes_no_difference(attack, name, kind):
   rng = random.Random(f'{SEED} {name} {kind}')
   for _ in range(TRIES):
-    attacks[store].attempt(name, lambda path: small_run.damage(path, kind, rng))
+    attack.attempt(name, lambda path: small_run.damage(path, kind, rng))
 
 
-def test_a_bit_of_the_server_state_is_noticed_and_the_previous_checkpoint_helps(attacks):
-  attack = attacks['memory']
+def test_a_bit_of_the_server_state_is_noticed_and_the_previous_checkpoint_helps(attack):
   weights = small_run.outcome(os.path.join(attack._folder, 'run'))[2]
 
   def flip(path):

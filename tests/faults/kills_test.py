@@ -3,10 +3,9 @@
 Rows, server state and client states must be equal to the bit, and no temporary file may be left.
 The kernel ends the run, at any instruction, by a timer that the run has set after some rounds, so
 the speed of the machine does not matter. `FAULT_TRIES=200 FAULT_SEED=1 python -m pytest
-tests/faults/kills_test.py` kills 200 runs of each store.
+tests/faults/kills_test.py` kills 200 runs.
 """
 
-import glob
 import multiprocessing
 import os
 import random
@@ -46,17 +45,17 @@ class _Death(training.Callback):
       signal.setitimer(signal.ITIMER_REAL, four_rounds * self._part + 1e-6)
 
 
-def train_and_die(folder: str, store: str, after: float) -> None:
+def train_and_die(folder: str, after: float) -> None:
   """Trains or resumes the run in a folder, and ends without a word after so many rounds."""
   signal.signal(signal.SIGALRM, signal.SIG_DFL)
-  small_run.train(folder, ROUNDS, store=store, callbacks=[_Death(after)])
+  small_run.train(folder, ROUNDS, callbacks=[_Death(after)])
 
 
-def kill_until_done(folder: str, rng: random.Random, store: str) -> int:
+def kill_until_done(folder: str, rng: random.Random) -> int:
   """Starts the run again and again, and kills it at random times; returns how often."""
   for kills in range(MOST_KILLS + 1):
     after = rng.uniform(1, ROUNDS / 10) if kills < MOST_KILLS else ROUNDS + 2  # It never comes.
-    process = PROCESSES.Process(target=train_and_die, args=(folder, store, after))
+    process = PROCESSES.Process(target=train_and_die, args=(folder, after))
     process.start()
     process.join()
     if process.exitcode != -signal.SIGALRM:
@@ -66,17 +65,10 @@ def kill_until_done(folder: str, rng: random.Random, store: str) -> int:
 
 
 @pytest.mark.parametrize('seed', range(SEED, SEED + TRIES))
-@pytest.mark.parametrize('store', ['memory', 'shards'])
-def test_a_run_that_was_killed_and_resumed_equals_one_in_peace(tmp_path, store, seed):
+def test_a_run_that_was_killed_and_resumed_equals_one_in_peace(tmp_path, seed):
   folder, whole = str(tmp_path / 'killed'), str(tmp_path / 'whole')
-  small_run.train(whole, ROUNDS, store=store)
-  assert kill_until_done(folder, random.Random(seed), store) >= 3  # A busy machine spares it.
+  small_run.train(whole, ROUNDS)
+  assert kill_until_done(folder, random.Random(seed)) >= 3  # A busy machine spares it.
   assert small_run.outcome(folder) == small_run.outcome(whole)
   assert sorted(os.listdir(folder)) == LEFT
-  left = glob.glob('**', root_dir=os.path.join(folder, 'checkpoints'), recursive=True)
-  of_shards = [name for name in left if name.startswith('client_states')]
-  assert [name for name in left if name not in of_shards] == ['state.sqlite']
-  if of_shards:
-    shards = [f'client_states/shard-{i:02d}.sqlite' for i in range(small_run.SHARDS)]
-    others = ['client_states', 'client_states/shards.json', 'client_states/staged']
-    assert sorted(of_shards) == sorted([*shards, *others])
+  assert os.listdir(os.path.join(folder, 'checkpoints')) == ['state.sqlite']

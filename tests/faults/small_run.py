@@ -4,40 +4,29 @@ import hashlib
 import os
 import pathlib
 import random
-from unittest import mock
 
 from tests.helpers import fakes
 from tff_adaptive import training
-from tff_adaptive.runs import sharded_store
+from tff_adaptive.runs import state_store
 
 KINDS = ('bit', 'cut', 'zeros', 'gone')
 LINES = ('line gone', 'line twice', 'lines exchanged')
-SHARDS = 3  # Each costs the run a commit at a checkpoint.
 
 
 def train(
-  folder: str, rounds: int, resume_from: str = 'latest', store: str = 'memory', callbacks=()
+  folder: str, rounds: int, resume_from: str = 'latest', callbacks=()
 ) -> training.TrainingResult:
   """Trains the run in a folder to a round, or resumes it."""
-  with mock.patch.object(sharded_store, 'NUM_SHARDS', SHARDS):
-    return fakes.train(
-      folder,
-      rounds,
-      rounds_per_evaluation=1,
-      client_state_store=store,
-      callbacks=callbacks,
-      resume_from=resume_from,
-    )
+  return fakes.train(
+    folder, rounds, rounds_per_evaluation=1, callbacks=callbacks, resume_from=resume_from
+  )
 
 
 def outcome(folder: str) -> tuple:
   """Returns all that a run has come to: its rows but for the clock's, and all its states."""
   process = fakes.StatefulProcess()
   path = os.path.join(folder, 'checkpoints', 'state.sqlite')
-  with (
-    mock.patch.object(sharded_store, 'NUM_SHARDS', SHARDS),
-    sharded_store.open_store(path, process.initial_client_state, 'memory') as store,
-  ):
+  with state_store.ClientStateStore(path, process.initial_client_state) as store:
     checkpoint = store.restore(process.initialize())
     states = store.get(fakes.Clients.client_ids)
   weights = checkpoint.server_state.global_model_weights[0].tobytes()

@@ -1,6 +1,6 @@
 """A damaged sweep is refused, with exit code 2 and the file's name, or ends with the same table.
 
-The journal of drawn trials has no checksums: after a damage to it the table may differ.
+The file of drawn trials has no checksums: after a damage to it the table may differ.
 """
 
 import random
@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip('optuna')
 from scripts import sweep
-from scripts.cli import study, worker
+from scripts.cli import study
 from tests.faults import small_run
 from tests.helpers import sweep_pool
 
@@ -29,7 +29,7 @@ def command(tmp_path, monkeypatch, capsys):
 
   def run(of):
     pool = sweep_pool.Runs(lambda s: 0.5 + 0.1 * s.flat()['client_learning_rate'])
-    monkeypatch.setattr(worker, 'in_process', pool)
+    sweep_pool.install(monkeypatch, pool)
     capsys.readouterr()
     code = sweep.main(['sweep.py', f'--output_dir={tmp_path}/sweep', *COMMANDS[of].split()])
     lines = capsys.readouterr().err.splitlines()
@@ -40,14 +40,14 @@ def command(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize('of', [*COMMANDS])
-def test_a_damaged_journal_is_refused_or_the_table_is_the_same(of, tmp_path, command):
+def test_a_damaged_study_is_refused_or_the_table_is_the_same(of, tmp_path, command):
   code, runs, _, table = command(of)
   assert (code, runs >= 5) == (0, True)
   kept, rng = shutil.copytree(tmp_path / 'sweep', tmp_path / 'kept'), random.Random(of)
-  for kind in 2 * (*small_run.KINDS, *small_run.LINES):
+  for kind in 2 * small_run.KINDS:
     shutil.rmtree(tmp_path / 'sweep')
     shutil.copytree(kept, tmp_path / 'sweep')
-    small_run.damage(tmp_path / 'sweep' / study.JOURNAL, kind, rng)
+    small_run.damage(tmp_path / 'sweep' / study.FILE, kind, rng)
     code, runs, line, found = command(of)
     if code == 2:
       assert runs == 0, f'{kind}: {runs} runs, and then: {line}'

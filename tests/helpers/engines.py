@@ -8,6 +8,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.helpers import closeness
+
 
 def run(context, function, *arguments):
   """Calls a function (a TFF computation, say) in a context."""
@@ -45,8 +47,13 @@ def plain(value):
   return Container(type(value).__name__, names, [plain(element) for element in elements])
 
 
-def assert_same(found, expected, rtol=2e-5, atol=1e-6, where='result', values=True):
-  """Asserts equal structures, dtypes and shapes and, with `values`, close numbers."""
+def assert_same(
+  found, expected, rtol=closeness.RTOL, atol=closeness.ATOL, where='result', values=True
+):
+  """Asserts equal structures, dtypes and shapes and, with `values`, numbers that are close.
+
+  For the tolerances, which are relative to the norm of each tensor, see `closeness`.
+  """
   found, expected = plain(found), plain(expected)
   _assert_same(found, expected, rtol, atol, where, values)
 
@@ -69,6 +76,6 @@ def _assert_same(found, expected, rtol, atol, where, values):
   if not values:
     return
   if expected.dtype.kind == 'f':
-    np.testing.assert_allclose(found, expected, rtol, atol, err_msg=where)
+    closeness.assert_close(found, expected, rtol, atol, where)
   else:
     np.testing.assert_array_equal(found, expected, err_msg=where)

@@ -15,7 +15,7 @@ tf.config.set_logical_device_configuration(
 import tensorflow_federated as tff
 from tensorflow.python.eager import context as tf_context
 
-from tests.helpers import computations, engines, processes
+from tests.helpers import closeness, computations, engines, processes
 from tff_adaptive import engine
 
 DEVICES = ['/CPU:1', '/CPU:2', '/CPU:3']  # CPU:0 plays the host.
@@ -31,7 +31,12 @@ def contexts(**options):
 
 
 def own_algorithm():
-  """SCAFFOLD of this project, two clients together: states, what clients keep, metrics."""
+  """SCAFFOLD of this project, two clients together: states, what clients keep, metrics.
+
+  Two clients together are batched operations, whose sums have another order than those of one. So
+  the last bits of theta_i differ, on which processors depends on their instruction sets, and
+  c_i = (theta - theta_i) / (K lr) has these bits multiplied by 1 / (K lr).
+  """
   process = processes.own('scaffold', num_clients=7)
   of_all = processes.whole(*((i, 3 + 5 * i % 7) for i in range(7)))
   results = []
@@ -45,7 +50,8 @@ def own_algorithm():
       kept.update(zip(cohort, after[1]))
       found.append(after[2])
     results.append((state, kept, found))
-  engines.assert_same(*results)
+  norm = np.sqrt(sum(np.sum(np.square(w)) for w in state.global_model_weights.trainable))
+  engines.assert_same(*results, atol=closeness.ATOL * norm / processes.RATE)
 
 
 def process_of_tff():

@@ -10,6 +10,7 @@ from tff_adaptive.client import Batching, client_arrays
 
 _learning = tff.learning.algorithms
 
+RATE = 0.1  # Of the clients of `own`.
 MOMENTUM = tff.learning.optimizers.build_sgdm(0.1, momentum=0.9)
 ADAM = tff.learning.optimizers.build_adam(0.05)
 
@@ -53,7 +54,7 @@ def cohorts():
 
 def own(name='fed_yogi', **options):
   """An algorithm of this project, for whole arrays."""
-  return small_problem.process(name, 0.1, batching=Batching(2), **options)
+  return small_problem.process(name, RATE, batching=Batching(2), **options)
 
 
 # The loops of mime_lite, of steps and of the gradient, are Python's over an iterator.

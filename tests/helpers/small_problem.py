@@ -100,14 +100,29 @@ def keras_model(*before, hidden=True):
 def train_locally(
   data, own_model=None, correction=None, state=(), broadcast=(), exchanged=(), t=1, rate=0.2, **how
 ):
-  """Trains a client, or a group of them, from a model's initial weights by direct calls."""
+  """Trains a client, or a group of them, from a model's initial weights by direct calls.
+
+  `how` has the fields of `ClientTraining` and the arguments of `algorithms.regularization`, whose
+  parts follow the correction. The state, the broadcast and what is exchanged, and the results, are
+  the correction's.
+  """
+  how, parts = _split(how)
+  parts = algorithms.regularization(**parts)
+  own = correction or corrections.Correction()
+  whole = corrections.chain(own, *parts)
+  is_chain = type(own) is not corrections.Correction and len(whole.parts) > 1
+  if is_chain:
+    nothing = [()] * len(parts)
+    state = (state, *nothing) if own.keeps_client_state() else ()
+    broadcast = (broadcast, *nothing) if own.overrides('broadcast') else ()
+    exchanged = (exchanged, *nothing) if own.overrides('exchange') else ()
   local = model_adapters.wrap(model() if own_model is None else own_model)
 
   def train():
     return local_training.train(
       local,
       ClientTraining(**{'batching': Batching(4, shuffle=False), **how}),
-      correction or corrections.Correction(),
+      whole,
       weights=local.initial_weights(),
       data=tf.data.Dataset.from_tensors(data) if isinstance(data, dict) else data,
       client_state=state,
@@ -117,7 +132,21 @@ def train_locally(
     )
 
   # In eager mode a group's steps would be traced one by one.
-  return tf.function(train, autograph=False)() if isinstance(data, list) else train()
+  trained = tf.function(train, autograph=False)() if isinstance(data, list) else train()
+  if is_chain:
+    of_part = {
+      name: getattr(trained, name)[0] if getattr(trained, name) else ()
+      for name in ('client_state', 'upload')
+    }
+    trained = trained._replace(**of_part)
+  return trained
+
+
+def _split(options):
+  """Splits options into those of `algorithms.regularization` and the others."""
+  names = ('sam_rho', 'clip_norm', 'weight_decay')
+  parts = {name: value for name, value in options.items() if name in names}
+  return {name: value for name, value in options.items() if name not in names}, parts
 
 
 def element(data, number, max_steps=None):
@@ -131,6 +160,9 @@ _OF_TRAINING = {field.name for field in dataclasses.fields(ClientTraining)}
 @functools.cache
 def process(name, rate=0.2, build_model=model, **options):
   """Returns an algorithm, built once; `options`: `ClientTraining`'s fields, and the builder's."""
+  options, parts = _split(options)
+  if parts:
+    options['more_parts'] = tuple(algorithms.regularization(**parts))
   training = {'batching': Batching(4)}
   training.update((key, options.pop(key)) for key in _OF_TRAINING & set(options))
   if name in ('scaffold', 'scaffold_m', 'fed_dyn'):
@@ -191,9 +223,16 @@ class Run:
   @property
   def h(self):
     """The server's estimate as one float64 vector."""
-    return oracle.pack(self.state.correction['h'])
+    return oracle.pack(_of_part(self.state.correction)['h'])
 
   def h_i(self, number):
     """A client's estimate as one float64 vector; zeros before its first round."""
     state = self.client_states.get(number, self.process.initial_client_state)
-    return oracle.pack(state['h'])
+    return oracle.pack(_of_part(state)['h'])
+
+
+def _of_part(state):
+  """The state with an h: the state itself, or in a chain that of the part that has one."""
+  if isinstance(state, tuple):
+    return next(own for own in state if 'h' in own)
+  return state

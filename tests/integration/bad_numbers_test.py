@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from tests.helpers import small_problem
-from tff_adaptive import corrections, models
-from tff_adaptive.client import Batching, client_arrays
+from tff_adaptive import algorithms, corrections, models
+from tff_adaptive.client import Batching, client_arrays, client_optimizer
 
 
 def _linear(dtype=np.float32, **options):
@@ -85,6 +85,21 @@ def test_a_client_whose_state_or_upload_is_not_finite_has_diverged(train, upload
   assert found.client_state['rounds'].numpy().tolist() == [0, 1, 1]
   kept = [0, 0, 0] if uploads else [0, 1, 0.5]
   assert found.client_state['kept'].numpy().tolist() == kept
+
+
+def test_a_client_whose_kept_optimizer_state_is_not_finite_has_diverged(train):
+  """The square of 1e25 overflows: Adam's v is infinite, and its step of g / sqrt(v) is 0."""
+  optimizer = algorithms.build_client_optimizer('adam')
+  slots = client_optimizer.initial_slots(optimizer, (tf.zeros([2]),))
+  state = collections.OrderedDict(correction=(), optimizer=slots)
+  xs = [np.full((1, 2), value, np.float32) for value in (1e25, 1.0)]
+  options = dict(batching=Batching(1), optimizer=optimizer, optimizer_state='keep')
+  found = train(_linear(), xs, 0.5, state=state, **options)
+  assert found.diverged.numpy().tolist() == [1, 0]
+  np.testing.assert_allclose(found.update[0], [[0, 0], [0.5, 0.5]], rtol=1e-6)
+  for before, after in zip(tf.nest.flatten(slots), tf.nest.flatten(found.client_state)):
+    np.testing.assert_array_equal(after[0], before)
+    assert np.isfinite(after).all()
 
 
 def test_a_client_without_examples_has_not_diverged_where_the_model_has_no_value_at_zero(train):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import oracle, oracle_methods, small_problem
-from tff_adaptive import algorithms, engine, optimizers, schedules
+from tff_adaptive import algorithms, corrections, engine, optimizers, schedules
 from tff_adaptive.client import Batching, ClientTraining
 
 N = small_problem.NUM_CLIENTS
@@ -45,7 +45,8 @@ def _pair(name, limited):
     small_problem.model(),
     server_optimizer=server,
     client_learning_rate=schedules.RoundDecay(0.2, factor=0.9),
-    training=ClientTraining(batching=batching, clip_norm=0.3, weight_decay=0.05),
+    training=ClientTraining(batching=batching),
+    more_parts=[corrections.Clip(0.3), corrections.WeightDecay(0.05)],
     **{'client_weighting': 'uniform', **options, **of_process},
   )
   training = dict(eta_l=lambda t: 0.2 * 0.9**t, batch_size=4, epochs=2, clip=0.3, weight_decay=0.05)
@@ -104,7 +105,7 @@ def test_ten_rounds_equal_the_formulas(name):
     close(f'h_{i}', mu[i] * run.h_i(i), expected.h_i[i])
   if name == 'ada_best':
     assert expected.beta < 0.8  # The plateau was met.
-    assert float(run.state.correction['beta']) == pytest.approx(expected.beta)
+    assert float(run.state.correction[0]['beta']) == pytest.approx(expected.beta)
 
 
 def test_fed_speed_is_fed_dyn_with_perturbed_gradients():

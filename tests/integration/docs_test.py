@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from tests.helpers import fresh
+from tff_adaptive.environment import install
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [
@@ -17,7 +18,7 @@ PAGES = [
 ]
 MOST_OF_A_DESIGN, MOST_OF_A_GUIDE = 80, 150  # Lines of a page of docs/.
 MOST_IN_A_SECTION = 45  # Without tables.
-LOCKS = ('requirements.lock', 'requirements-gpu.lock')
+LOCKS = (install.LOCK, install.DEVELOPMENT_LOCK, install.GPU_LOCK, 'requirements-ray.lock')
 
 
 @pytest.fixture(scope='module')
@@ -70,11 +71,15 @@ def test_the_files_that_pages_name_exist():
 
 
 def test_the_installation_checks_the_hashes_of_the_locks():
+  """`tests/tff_adaptive/environment/install_test.py` looks at the options that pip gets."""
   script = (ROOT / 'scripts' / 'env' / 'setup_env.sh').read_text(encoding='utf-8')
+  for options in ('', ' "--add=$addition"'):
+    assert f'.venv/bin/python tff_adaptive/environment/install.py{options} || exit 1' in script
   for lock in LOCKS:
     text = (ROOT / lock).read_text(encoding='utf-8')
     assert '--index-url' not in text
-    assert f'pip install --require-hashes --no-deps -r {lock}' in script
+    assert '/tmp/' not in text  # Where the lock was made.
+    assert all('--hash=sha256:' in block for block in install.requirement_blocks(text))
 
 
 def longest_section(text: str) -> int:

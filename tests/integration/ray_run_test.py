@@ -24,7 +24,7 @@ _COLUMNS = {'seconds_waiting', 'bytes_to_workers', 'bytes_from_workers', 'subrou
 _ROUNDS = 40  # So many that a run goes on for seconds after a round that is waited for.
 _FLAGS = ['--task=digits', '--algorithm=ada_best', f'--rounds={_ROUNDS}', '--clients_per_round=7']
 _FLAGS += ['--subrounds=3', '--rounds_per_checkpoint=2']
-_ON_RAY = ['--ray=local', '--ray_workers=1', '--client_state_store=shards']
+_ON_RAY = ['--ray=local', '--ray_workers=1']
 
 
 @pytest.fixture

@@ -187,7 +187,7 @@ _OF_TASKS = [('def A(data_dir, seed):\n  return 1 / 0', 'line 2: ZeroDivision')]
 _OF_ALGORITHMS = [
   (
     "A = type('M', (type,), {'__getattr__': lambda self, name: exit(name)})('A', (), {})",
-    'cannot be used: SystemExit: keeps_client_state',
+    'is no algorithm: give a frozen dataclass',
   ),
   (f'{_GRADIENT}return missing', 'failed in line 6: NameError: name '),
   (f'{_GRADIENT}return None', 'A.gradient must return a gradient of'),

@@ -14,6 +14,35 @@ import tff_adaptive
 from scripts import _entry
 
 ROOT = pathlib.Path(__file__).parents[2]
+LOCKS = ('requirements.lock', 'requirements-gpu.lock')
+SITE_FILES = ('tensorflow_estimator.py', 'tff_adaptive_environment.pth')
+
+
+def _check_that_it_says_what_is_missing(python, folder):
+  """Runs installed commands in an environment without TFF, without even what pip would install."""
+
+  def run(name, *arguments):
+    return subprocess.run(
+      [python.with_name(name), *arguments],
+      cwd=folder,
+      env={**os.environ, 'PYTHONPATH': ''},
+      capture_output=True,
+      text=True,
+    )
+
+  for name in _entry.NAMES.values():
+    ended = run(name, '--help')
+    assert (ended.returncode, ended.stdout) == (2, '')
+    assert ended.stderr.startswith(f'{name}: {python} has no ')
+    assert ended.stderr.count('\n') == 1
+    assert 'tff-adaptive-environment' in ended.stderr
+  version = run('tff-adaptive-train', '--version')
+  assert (version.returncode, version.stdout) == (0, f'tff-adaptive {tff_adaptive.__version__}\n')
+  lock = (ROOT / 'requirements.lock').read_text(encoding='utf-8')
+  for name in ('tff-adaptive-train', 'tff-adaptive-environment'):
+    printed = run(name, '--requirements')
+    assert printed.returncode == 0
+    assert printed.stdout.endswith(lock)
 
 
 @pytest.mark.slow
@@ -23,21 +52,29 @@ def test_the_wheel_is_whole_and_works_in_an_empty_environment(tmp_path):
   for folder in ('tff_adaptive', 'tff_adaptive_tasks', 'scripts'):
     shutil.copytree(ROOT / folder, source / folder, ignore=without)
     files |= {str(p.relative_to(source)) for p in (source / folder).rglob('*') if p.is_file()}
-  for name in ('setup.py', 'pyproject.toml', 'README.md', 'LICENSE'):
+  for name in ('setup.py', 'pyproject.toml', 'README.md', 'LICENSE', *LOCKS):
     shutil.copy(ROOT / name, source)
   pip, alone = (sys.executable, '-m', 'pip', '--isolated', '-q'), ('--no-deps', '--no-index')
   build = *pip, 'wheel', *alone, '--no-build-isolation', f'--wheel-dir={tmp_path}', source
   subprocess.run(build, check=True)
   [wheel] = tmp_path.glob(f'tff_adaptive-{tff_adaptive.__version__}-*.whl')
   packed = {name for name in zipfile.ZipFile(wheel).namelist() if '.dist-info/' not in name}
+  data = f'tff_adaptive-{tff_adaptive.__version__}.data/data/share/tff-adaptive'
+  locks = {f'{data}/{name}' for name in LOCKS}
+  assert locks <= packed
+  packed -= locks
+  assert {f'tff_adaptive/environment/site/{name}' for name in SITE_FILES} <= packed
   assert {name.replace('tff_adaptive_scripts/', 'scripts/') for name in packed} == files
 
   subprocess.run([sys.executable, '-m', 'venv', '--without-pip', environment], check=True)
   python = environment / 'bin' / 'python'
   subprocess.run([*pip, f'--python={python}', 'install', *alone, wheel], check=True)
+  _check_that_it_says_what_is_missing(python, tmp_path)
   # TensorFlow and the others come from where the tests run, as their download takes minutes.
   [packages] = environment.glob('lib/python*/site-packages')
-  (packages / 'others.pth').write_text(sysconfig.get_path('purelib'))
+  # As a site folder, whose own .pth files count: setuptools brings distutils by one.
+  others = sysconfig.get_path('purelib')
+  (packages / 'others.pth').write_text(f'import site; site.addsitedir({others!r})\n')
   own = {'cwd': tmp_path, 'env': {**os.environ, 'PYTHONPATH': ''}, 'check': True}  # No checkout.
   for name in _entry.NAMES.values():
     helped = subprocess.run([python.with_name(name), '--help'], stdout=subprocess.PIPE, **own)

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import tff_adaptive
 from scripts import _entry
 
 # A module of which something is left to do when it is taken apart, as of TensorFlow's.
@@ -40,16 +41,48 @@ def test_a_command_that_has_ended_leaves_its_modules_as_they_are(end, code, out,
   assert ended.stderr.endswith(err)
 
 
-def test_a_result_that_cannot_be_written_is_no_success():
+@pytest.mark.parametrize('is_result', [False, True])
+def test_a_result_that_cannot_be_written_is_no_success(is_result):
+  end = f'_entry.exit_code, _entry.prints_result = 0, {is_result}'
   with open('/dev/full', 'w') as full:
     ended = subprocess.run(
-      [sys.executable, '-c', ENDING.format('_entry.exit_code = 0')],
+      [sys.executable, '-c', ENDING.format(end)],
       env={**os.environ, 'PYTHONUNBUFFERED': ''},
       stdout=full,
       stderr=subprocess.PIPE,
     )
-  assert ended.returncode == 120
-  assert b'No space left' in ended.stderr
+  line = b'-c: the result cannot be written: No space left on device.\n'
+  assert (ended.returncode, ended.stderr) == ((1, line) if is_result else (0, b''))
+
+
+# Looks as if the environment lacked TFF; the program that follows is a command.
+WITHOUT_TFF = """
+import importlib.util, runpy, sys
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda n, p=None: None if n == 'tensorflow_federated' else real(n, p)
+sys.argv = sys.argv[1:]
+sys.path[0] = sys.argv[0].rpartition('/')[0]
+runpy.run_path(sys.argv[0], run_name='__main__')
+"""
+
+
+@pytest.mark.parametrize('module', _entry.NAMES)
+def test_commands_say_their_version_and_what_their_environment_lacks(module):
+  script = os.path.join(os.path.dirname(_entry.__file__), f'{module}.py')
+
+  def run(*arguments):
+    program = [sys.executable, '-c', WITHOUT_TFF, script, *arguments]
+    return subprocess.run(program, capture_output=True, text=True)
+
+  version = run('--version')
+  assert (version.returncode, version.stdout) == (0, f'tff-adaptive {tff_adaptive.__version__}\n')
+  requirements = run('--requirements')
+  assert requirements.returncode == 0
+  assert 'tensorflow-federated==0.87.0 \\\n    --hash=sha256:' in requirements.stdout
+  other = run('--help')
+  assert (other.returncode, other.stdout) == (2, '')
+  assert other.stderr.startswith(f'{module}.py: {sys.executable} has no tensorflow_federated: ')
+  assert other.stderr.count('\n') == 1
 
 
 # Python runs it before the program: it waits where the command begins to import what is slow, where

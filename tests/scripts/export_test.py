@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import tff_adaptive_tasks as tasks
-from scripts import export, train, train_centralized
+from scripts import export, train
 from tests.helpers import fresh
 
 GUIDE = pathlib.Path(__file__).parents[2] / 'docs' / 'guide'
@@ -88,14 +88,14 @@ def test_a_run_is_exported_from_any_folder_without_what_it_held_out_while_its_fi
   paths = ['--task=my_task.py:load', '--data_dir=data']
   held = ['--rounds=1', '--clients_per_round=3', '--heldout_clients=0.2', '--heldout_examples=0.2']
   assert train.main(['train.py', *paths, *held, '--output_dir=run']) == 0
-  one = ['--epochs=1', '--optimizer=sgd', '--learning_rate=0.1', '--output_dir=central']
-  assert train_centralized.main(['train_centralized.py', *paths, *one]) == 0
+  one = ['--algorithm=centralized', '--rounds=1', '--client_learning_rate=0.01']
+  assert train.main(['train.py', *paths, *one, '--output_dir=central']) == 0
   monkeypatch.chdir(tmp_path)
   assert export.main(['export.py', 'there/run', '--output=export']) == 0
   # From the file beside the SavedModel.
   start = ['--initial_weights=export', '--rounds=1', '--clients_per_round=2', '--output_dir=next']
   assert train.main(['train.py', '--task=least_squares', *start]) == 0
-  for folder in ('there/run', 'there/central/sgd_0.1'):
+  for folder in ('there/run', 'there/central'):
     run = tasks.load_run(folder)
     assert run.settings['data_dir'] == str(tmp_path / 'there' / 'data')
     last = run.rows[-1]['validation_loss']

@@ -23,7 +23,7 @@ def _sweeping(tmp_path, monkeypatch):
 
   def run(arguments, result):
     pool = sweep_pool.Runs(result)
-    monkeypatch.setattr(worker, 'in_process', pool)
+    sweep_pool.install(monkeypatch, pool)
     own, _, fixed = ' '.join(arguments).partition(' -- ')
     command = ['sweep.py', f'--output_dir={tmp_path}', *own.split(), '--', *fixed.split()]
     return sweep.main(command), pool
@@ -87,11 +87,12 @@ def test_a_run_whose_folder_was_deleted_is_done_again(sweeping, tmp_path):
   assert (code, pool.ran()) == (0, [('trial=0,seed=1', None)])
   assert pool.settings[0] == before.settings[1]
   assert sweeping(command, None)[1].ran() == []
-  # One that diverges now is no failure, as in the first place; one that fails is.
-  for answer, expected in (('diverged', 0), ('failed', 1)):
-    shutil.rmtree(tmp_path / 'trial=0,seed=1')
-    os.makedirs(tmp_path / 'trial=0,seed=1')
+  # One that fails now is a failure, and is tried again; one that diverges is not.
+  shutil.rmtree(tmp_path / 'trial=0,seed=1')
+  os.makedirs(tmp_path / 'trial=0,seed=1')
+  for answer, expected in (('failed', 1), ('diverged', 0)):
     assert sweeping(command, lambda s, a=answer: worker.Answer(a, 'by the test'))[0] == expected
+  assert sweeping(command, None)[1].ran() == []
 
 
 def test_a_metric_is_one_that_all_runs_have(sweeping, capsys, tmp_path):
@@ -202,7 +203,6 @@ def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweep
 def test_a_bad_sweep_is_refused_before_anything_runs(
   arguments, message, capsys, monkeypatch, tmp_path
 ):
-  monkeypatch.setattr(worker, 'in_process', None)
   monkeypatch.chdir(tmp_path)
   assert sweep.main(['sweep.py', '--output_dir=x', *arguments.split()]) == 2
   error = capsys.readouterr().err

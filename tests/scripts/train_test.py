@@ -38,8 +38,8 @@ def load(data_dir, seed):
 """
 _FLAGS = f"""
 --client_epochs=1 --batch_size=10 --max_examples_per_client=30 --algorithm=ada_best
---server_optimizer=yogi --client_state_store=shards --rounds={_ROUNDS}
---clients_per_round={_CLIENTS} --beta=0.5 --rounds_per_evaluation=7 --rounds_per_checkpoint=4
+--server_optimizer=yogi --rounds={_ROUNDS} --clients_per_round={_CLIENTS} --beta=0.5
+--rounds_per_evaluation=7 --rounds_per_checkpoint=4
 --seed=5
 """.split()
 

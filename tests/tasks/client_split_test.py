@@ -88,3 +88,14 @@ def test_too_large_a_share_is_refused():
   assert len(split.unseen) == 1
   with pytest.raises(tasks.DataError, match='is not in this part'):
     split.train.load(split.unseen.client_ids[0])
+
+
+def test_clients_of_one_size_hold_out_other_rows():
+  """Rows that are the same for all clients would be a bias where their order means something."""
+  data = tasks.InMemoryClientData({f'c{i:02d}': (np.arange(40), np.arange(40)) for i in range(200)})
+  held = client_split.split_clients(data, seed=0, heldout_examples=0.25).heldout
+  rows = np.array([held.load(client_id)['x'] for client_id in held.client_ids])
+  assert len({row.tobytes() for row in rows}) == 200
+  # Each row is held out by 50 of 200 clients, with a standard deviation of 6.1.
+  counts = np.bincount(rows.ravel(), minlength=40)
+  assert abs(counts - 50).max() < 5 * 6.1

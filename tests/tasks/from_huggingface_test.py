@@ -1,5 +1,7 @@
 """Tasks on Hugging Face's data sets."""
 
+import pathlib
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -38,6 +40,47 @@ def two(*x, last=-1):
   return datasets.Dataset.from_dict({'x': x, 'label': [0, last], 'writer': ['a', 'b']}, features)
 
 
+def tags(*labels):
+  rows = {'x': [[1.0], [2.0]], 'age': [1, 2], 'label': labels, 'writer': ['a', 'b']}
+  return datasets.Dataset.from_dict(rows)
+
+
+def test_the_same_files_are_the_same_inputs_as_of_a_folder(tmp_path):
+  """Turned, transparent, grey and with a palette; as bytes in the table too."""
+  rng = np.random.default_rng(0)
+  exif = Image.Exif()
+  exif[0x0112] = 3
+  pictures = [
+    (Image.fromarray(rng.integers(0, 256, [4, 5, 3], np.uint8)), 'jpg', {'exif': exif}),
+    (Image.fromarray(rng.integers(0, 256, [4, 5, 4], np.uint8)), 'png', {}),
+    (Image.fromarray(rng.integers(0, 256, [4, 5], np.uint8)), 'png', {}),
+    (Image.fromarray(rng.integers(0, 256, [4, 5, 3], np.uint8)).quantize(6), 'gif', {}),
+    (Image.fromarray(rng.integers(0, 256, [4, 5, 3], np.uint8)).convert('CMYK'), 'tif', {}),
+    (Image.fromarray(rng.integers(0, 2, [4, 5], np.uint8) * 255).convert('1'), 'png', {}),
+  ]
+  rows = {'picture': [], 'label': [], 'writer': []}
+  for writer in 'ab':
+    for i, (picture, ending, saving) in enumerate(pictures):
+      path = tmp_path / writer / 'xy'[i % 2] / f'{i}.{ending}'
+      path.parent.mkdir(parents=True, exist_ok=True)
+      picture.save(path, **saving)
+      rows['picture'].append(str(path))
+      rows['label'].append('xy'[i % 2])
+      rows['writer'].append(writer)
+  folder = tasks.from_image_folder(str(tmp_path), validation=0.5).train
+  features = datasets.Features(
+    picture=datasets.Image(), label=datasets.Value('string'), writer=datasets.Value('string')
+  )
+  (client,) = folder.client_ids
+  expected = {x.tobytes() for x in folder.load(client)['x']}
+  assert len(expected) == len(pictures)
+  contents = [{'bytes': pathlib.Path(path).read_bytes(), 'path': None} for path in rows['picture']]
+  for column in (rows['picture'], contents):
+    data = datasets.Dataset.from_dict({**rows, 'picture': column}, features=features)
+    task = tasks.from_huggingface(data, 'writer', 'label', validation=0.5)
+    assert {x.tobytes() for x in task.train.load(client)['x']} == expected
+
+
 def test_a_column_of_arrays_and_class_labels():
   task = tasks.from_huggingface(images(), 'writer', 'label', features='x')
   assert len(task.train.client_ids) == 4
@@ -71,7 +114,10 @@ def test_a_column_of_images_is_found_by_itself(colors):
   data = datasets.Dataset.from_dict(rows, features=features)
   task = tasks.from_huggingface(data, 'writer', 'label', validation_by='examples')
   bob = task.train.load('bob')['x'].reshape(3, 2, 3, -1)[..., 0]
-  assert {x.tobytes() for x in bob} < {x.tobytes() for x in np.float32(pixels[4:8])}
+  assert {x.tobytes() for x in bob} < {x.tobytes() for x in np.float32(pixels[4:8]) / 255}
+  np.testing.assert_array_equal(task.preparation(np.uint8([255, 0])), [1, 0])
+  small = tasks.from_huggingface(data, 'writer', 'label', size=(4, 5), channels=1)
+  assert small.train.load_all()['x'].shape[1:] == (4, 5, 1)
   two = datasets.concatenate_datasets(
     [data, data.select_columns('picture').rename_column('picture', 'other')], axis=1
   )
@@ -91,6 +137,14 @@ def test_a_column_of_images_is_found_by_itself(colors):
       r'must have the same shape.*to one shape by dataset',
     ),
     (lambda: two([1.0], [2.0]), {}, "'label' is empty in row 1"),  # The label -1 has no name.
+    (images, {'features': 5}, 'features is 5; give the names of columns'),
+    (images, {'features': ['x', 5]}, 'features is .* give the names of columns'),
+    (images, {'client': 5}, 'client is 5; it must be a text'),
+    (images, {'size': (4, 4)}, 'size= is for a column of images: leave it out'),
+    (images, {'missing': 'drop'}, 'missing= is for columns of a table: leave it out'),
+    (lambda: tags([0, 1], [1]), {}, 'y has lists of different lengths: give lists of one length'),
+    (lambda: tags([0, 1], [1]), {'features': ['age']}, 'y has lists of different lengths'),
+    (lambda: tags([0, 1], [1, None]), {}, 'labels have dtype object'),
   ],
 )
 def test_what_cannot_be_used_is_refused(dataset, options, message):

@@ -1,5 +1,7 @@
 """Tasks on folders of pictures."""
 
+import unicodedata
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -38,6 +40,41 @@ def test_a_folder_of_each_client_becomes_a_task_of_pictures_of_a_size_or_grey(tm
   assert first.shape[1:] == (2, 3, 1)
   small = Image.fromarray(PIXELS[1, 0]).convert('L').resize((3, 2))
   np.testing.assert_allclose(first[0, ..., 0], np.asarray(small) / np.float32(255))
+
+
+def test_names_that_look_alike_are_one_and_what_systems_add_is_no_client(tmp_path):
+  for i, (client, pixels) in enumerate(zip(('Zoë', 'Zoë', 'bob'), PIXELS)):
+    form = ('NFC', 'NFD')[i % 2]
+    for label, own in zip(('café', 'bar'), pixels):
+      place = tmp_path / unicodedata.normalize(form, client) / unicodedata.normalize(form, label)
+      place.mkdir(parents=True)
+      Image.fromarray(own).save(place / f'{i}.png')
+  for name in ('__MACOSX', '@eaDir'):
+    (tmp_path / name / 'bob' / 'bar').mkdir(parents=True)
+    (tmp_path / name / 'bob' / 'bar' / 'x.png').write_text('no picture')
+    (tmp_path / 'bob' / name).mkdir()
+    (tmp_path / 'bob' / name / 'x.png').write_text('no picture')
+  (tmp_path / 'bob' / 'bar' / 'Thumbs.db').write_text('no picture')
+  task = tasks.from_image_folder(str(tmp_path), validation_by='examples', validation=0.4)
+  assert task.preparation.classes == ('bar', 'café')
+  assert task.train.client_ids == ['Zoë', 'bob']
+  assert len(task.train.load_all()['y']) + len(task.validation['y']) == 6
+
+
+def test_a_level_too_many_or_missing_and_no_folder_are_refused(tmp_path):
+  write(tmp_path / 'train')
+  with pytest.raises(tasks.DataError, match=r'is a folder.*CLIENT/CLASS/NAME.*give .*/train, or'):
+    tasks.from_image_folder(str(tmp_path))
+  with pytest.raises(
+    tasks.DataError, match=r'has no pictures.* \(there is .*one.png: a level is mis'
+  ):
+    tasks.from_image_folder(str(tmp_path / 'train' / 'a'))
+  with pytest.raises(tasks.DataError, match=r'there is no folder .*none'):
+    tasks.from_image_folder(str(tmp_path / 'none'))
+  with pytest.raises(tasks.DataError, match='folder is 5; it must be a path'):
+    tasks.from_image_folder(5)
+  with pytest.raises(tasks.DataError, match=r'size is 5; it must be \(height, width\)'):
+    tasks.from_image_folder(str(tmp_path / 'train'), size=5)
 
 
 def test_what_is_no_picture_or_in_another_place_and_other_channels_are_refused(tmp_path):

@@ -95,6 +95,12 @@ def test_a_good_task_passes_with_its_options(tmp_path):
   np.testing.assert_array_equal(task.build_model(1).initial_weights[0][0].shape, [3, 2])
 
 
+@pytest.mark.parametrize('name', ['where', 'function', 'arguments', 'reference', 'options', 'task'])
+def test_an_option_may_have_any_name(tmp_path, name):
+  text = f'def f(data_dir, seed, {name}: str): return make(source={name})'
+  assert tasks.load(f'{_write(tmp_path, text)}:f', **{name: 'here'}).source == 'here'
+
+
 def test_unknown_task_and_option_are_errors():
   with pytest.raises(tasks.DataError, match="unknown task 'digit'"):
     tasks.load('digit')

@@ -6,6 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import tff_adaptive_tasks as tasks
+from tff_adaptive import models
 from tff_adaptive_tasks import own_data
 
 RNG = np.random.default_rng(0)
@@ -74,6 +75,60 @@ def test_labels_are_numbered_and_recorded_and_validation_arrays_of_ones_own_have
     tasks.from_arrays(X, names, CLIENTS, validation=(X[:2], ['wolf', 'cat']))
 
 
+@pytest.mark.parametrize('labels', [Y, Y.astype(np.uint8), np.array(['a', 'b', 'c'])[Y], Y / 2])
+def test_labels_of_a_column_are_those_of_a_list(labels):
+  flat = tasks.from_arrays(X, labels, CLIENTS)
+  held = (X[:2], labels[:2])
+  for y in (labels[:, None], labels[:, None].tolist()):
+    task = tasks.from_arrays(X, y, CLIENTS)
+    assert (task.metric, task.preparation) == (flat.metric, flat.preparation)
+    np.testing.assert_array_equal(task.train.load_all()['y'], flat.train.load_all()['y'])
+    for pair in (held, (held[0], held[1][:, None])):
+      assert tasks.from_arrays(X, y, CLIENTS, validation=pair).validation['y'].shape == (2,)
+
+
+def test_a_model_that_takes_a_column_of_labels_gets_one():
+  def build(seed):
+    return models.Model(
+      initial_weights=[np.zeros([3, 3], np.float32)],
+      forward=lambda weights, x, training, seed: x @ weights[0],
+      example_loss=lambda p, y: tf.keras.losses.sparse_categorical_crossentropy(y, p, True),
+      x_spec=tf.TensorSpec([None, 3]),
+      y_spec=tf.TensorSpec([None, 1], tf.int32),
+    )
+
+  task = tasks.from_arrays(X, Y[:, None], CLIENTS, model=build)
+  assert task.train.load_all()['y'].shape[1:] == task.validation['y'].shape[1:] == (1,)
+
+
+def keras(shape, outputs):
+  inputs = tf.keras.Input(shape)
+  return tf.keras.Model(inputs, tf.keras.layers.Dense(outputs, 'softmax')(inputs))
+
+
+@pytest.mark.parametrize('dtype', [int, float, bool])
+@pytest.mark.parametrize('model', ['logistic_regression', keras])
+def test_labels_of_zeros_and_ones_need_a_loss(dtype, model):
+  with pytest.raises(tasks.DataError, match=r'one-hot, \[60, 3\]: give class numbers, y.argmax'):
+    tasks.from_arrays(X, np.eye(3)[Y].astype(dtype), CLIENTS, model=model)
+  several = (X > 0).astype(dtype)
+  with pytest.raises(tasks.DataError, match=r'zeros and ones, .*binary_crossentropy'):
+    tasks.from_arrays(X, several, CLIENTS, model=model)
+  if model is keras:
+    task = tasks.from_arrays(X, several, CLIENTS, model=model, loss='binary_crossentropy')
+    assert task.train.load_all()['y'].shape[1] == 3
+
+
+def test_classes_and_clients_in_two_forms_of_unicode_are_one():
+  names = np.array(['bar', 'caf\u00e9'])[Y // 2]
+  mixed = np.where(np.arange(60) % 2, names, np.array(['bar', 'cafe\u0301'])[Y // 2])
+  owners = [name + ('\u00e9', 'e\u0301')[i % 2] for i, name in enumerate(CLIENTS)]
+  task = tasks.from_arrays(X, mixed, owners, validation=(X[:2], ['bar', 'cafe\u0301']))
+  assert task.preparation.classes == ('bar', 'caf\u00e9')
+  assert len(task.train.client_ids) == 12
+  assert task.validation['y'].tolist() == [0, 1]
+
+
 def test_standardising_uses_the_training_examples_alone():
   shifted = np.concatenate([X, np.full([60, 1], 7.0)], 1) * [1, 10, 100, 1] + [0, 5, 50, 0]
   task = tasks.from_arrays(shifted, Y, CLIENTS, standardise=True)
@@ -101,6 +156,10 @@ def test_standardising_uses_the_training_examples_alone():
   [
     (dict(x=X[:, 0]), r'x has shape \(60,\)'),
     (dict(x=X.astype(str)), 'it must hold numbers'),
+    (dict(x=[[1, 2], [3]] * 30), 'x has lists of different lengths'),
+    (dict(y=[[1, 2], [3]] * 30), 'y has lists of different lengths'),
+    (dict(y=list(range(60))), 'labels have 60 different values in 60 rows, such as 0'),
+    (dict(clients=[['a'], ['a', 'b']] * 30), 'clients has lists of different lengths'),
     (dict(x=np.where(np.arange(180).reshape(60, 3) == 53, 1e39, X)), 'x, row 17, has inf'),
     (dict(y=Y[:59]), r'x has 60 rows and y has shape \(59,\)'),
     (dict(clients=CLIENTS[:59]), 'clients has shape'),

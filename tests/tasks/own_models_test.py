@@ -167,7 +167,8 @@ def test_a_model_of_the_projects_own_learns_pictures():
     (dict(model=dense(3), metrics=['AUC']), 'no mean over examples'),
     (dict(model=embedding), 'takes x of the dtype int32, which cannot hold the values'),
     (dict(model=lambda: nested(None, halved()), y=BINARY), 'give threshold='),
-    (dict(model=by_shape, y=ONE_HOT.astype(int)), 'several whole numbers for each example: give a'),
+    (dict(model=by_shape, y=ONE_HOT.astype(int)), 'the labels are one-hot'),
+    (dict(model=by_shape, y=2 * ONE_HOT.astype(int)), 'several whole numbers for each example'),
     (dict(y=np.stack([NUMBERS] * 2, 1)), r'targets have shape \(80, 2\)'),
   ],
 )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tff_adaptive_tasks import preparation
+from tff_adaptive_tasks.data import columns
 from tff_adaptive_tasks.preparation import TextPreparation
 
 TABLE = {
@@ -18,18 +19,7 @@ TABLE = {
 
 
 def prepared(names=('age', 'colour', 'is_old')):
-  return preparation.Preparation(preparation.columns_of(TABLE, names))
-
-
-def test_a_column_of_more_texts_than_inputs_can_be_is_refused():
-  table = {'id': [f'p{i}' for i in range(1001)]}
-  with pytest.raises(ValueError, match="'id' has more than 1,000 categories; each of 1,001 texts"):
-    preparation.columns_of(table, ['id'])
-  assert len(preparation.columns_of({'id': table['id'][1:]}, ['id'])[0].categories) == 1000
-  few = {'a': [*map(str, range(8)), 'x'], 'b': ['a,b'] * 9}  # Up to a tenth would be a mistake.
-  assert len(preparation.columns_of(few, 'ab')[0].categories) == 9
-  with pytest.raises(ValueError, match=r"'a' has 'x' in row 8 .*: others are numbers"):
-    preparation.columns_of({'a': [*few['a'], '9']}, 'a')
+  return preparation.Preparation(columns.columns_of(TABLE, names))
 
 
 def test_a_table_becomes_a_matrix_in_the_order_of_the_columns():
@@ -41,8 +31,8 @@ def test_a_table_becomes_a_matrix_in_the_order_of_the_columns():
 
 
 def test_standardising_comes_after_the_categories_by_one_number_or_one_each():
-  columns = preparation.columns_of(TABLE, ['age', 'colour'])
-  made = preparation.Preparation(columns, mean=(4.0, 0.5, 0.5), deviation=(2.0, 1.0, 0.5))
+  of_two = columns.columns_of(TABLE, ['age', 'colour'])
+  made = preparation.Preparation(of_two, mean=(4.0, 0.5, 0.5), deviation=(2.0, 1.0, 0.5))
   np.testing.assert_array_equal(made(TABLE), [[-0.5, -0.5, 1], [0.5, 0.5, -1], [0, -0.5, 1]])
   x = np.array([[0, 255]], np.uint8)
   made = preparation.Preparation(deviation=255)(x)

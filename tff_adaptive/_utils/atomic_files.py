@@ -1,6 +1,7 @@
 """Writes files atomically: whole or not at all."""
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -18,12 +19,13 @@ def atomic_path(path: str, place: Place | None = None) -> Iterator[str]:
   The temporary file is in the same folder and has the same extension, by which figure writers
   choose the format. It is flushed to the disk before the replacement, and the folder after it, so
   that a power loss leaves either the old file or the new one. `place(temporary, path)` does the
-  replacement; the default is `os.replace`.
+  replacement; the default is `os.replace`. Temporary files that killed processes have left for the
+  same `path` are removed.
   """
-  folder = os.path.dirname(os.path.abspath(path))
-  stem, ending = os.path.splitext(os.path.basename(path))
-  handle, temporary = tempfile.mkstemp(prefix=f'.{stem}.', suffix=ending, dir=folder)
-  os.close(handle)
+  folder, name = os.path.split(os.path.abspath(path))
+  with contextlib.suppress(OSError):  # A folder may be writable and not readable.
+    remove_leftovers(folder, [name])
+  temporary, lock = _locked_temporary(folder, name)
   try:
     yield temporary
     umask = os.umask(0)
@@ -34,7 +36,21 @@ def atomic_path(path: str, place: Place | None = None) -> Iterator[str]:
   finally:
     with contextlib.suppress(FileNotFoundError):
       os.unlink(temporary)
+    os.close(lock)
   sync(folder)
+
+
+def _locked_temporary(folder: str, name: str) -> tuple[str, int]:
+  """Returns a temporary file and the descriptor that holds its lock while the process lives."""
+  stem, ending = os.path.splitext(name)
+  while True:
+    lock, temporary = tempfile.mkstemp(prefix=f'.{stem}.', suffix=ending, dir=folder)
+    with contextlib.suppress(OSError):  # Some network file systems have no locks.
+      fcntl.flock(lock, fcntl.LOCK_EX)
+    # Another process may have taken the file for a leftover before it was locked.
+    if os.path.exists(temporary):
+      return temporary, lock
+    os.close(lock)
 
 
 def write_text(path: str, text: str, place: Place | None = None) -> None:
@@ -64,14 +80,26 @@ def place_new(temporary: str, path: str) -> None:
 
 
 def remove_leftovers(folder: str, names: Iterable[str]) -> None:
-  """Removes the temporary files that killed processes left in a folder when writing `names`."""
+  """Removes the temporary files that killed processes left in a folder when writing `names`.
+
+  A file that another process is writing is locked, and stays.
+  """
   # `tempfile` puts eight characters in the middle of a name.
   parts = [map(re.escape, os.path.splitext(name)) for name in names]
   patterns = [re.compile(rf'\.{stem}\.[a-z0-9_]{{8}}{ending}') for stem, ending in parts]
   for found in os.listdir(folder):
     if any(pattern.fullmatch(found) for pattern in patterns):
       with contextlib.suppress(OSError):
-        os.unlink(os.path.join(folder, found))
+        _remove_unless_locked(os.path.join(folder, found))
+
+
+def _remove_unless_locked(path: str) -> None:
+  descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+  try:
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.unlink(path)
+  finally:
+    os.close(descriptor)
 
 
 def sync(path: str) -> None:

@@ -1,11 +1,11 @@
-"""References to clients' values (datasets or states), which are sent in place of the values.
+"""References to clients' values (datasets, say), which are sent in place of the values.
 
 A process that uses a value loads it by its key, from its own copy of the source.
 """
 
 import dataclasses
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 
@@ -17,33 +17,11 @@ class Source(Protocol):
 
 
 @runtime_checkable
-class StoringSource(Source, Protocol):
-  """A source that also stores new values."""
-
-  def store(self, keys: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    """Stores new values of the keys' clients. Returns a small, picklable receipt for each value.
-
-    A call can be repeated with the same values, which changes nothing.
-    """
-
-
-@runtime_checkable
 class WorkerContext(Protocol):
   """A TFF context that accepts references, such as `engine.RayContext`."""
 
   def accepts(self, source: Any) -> bool:
     """Returns whether workers can have a copy of a source."""
-
-  def each(
-    self, function: Callable[[Any], Any], arguments: Sequence[Any], seconds: float = 0.0
-  ) -> list[Any]:
-    """Calls a function in workers with each argument. Returns the results.
-
-    Raises RuntimeError if no worker is left, or no call ends within a limit of at least `seconds`.
-    """
-
-  def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[tuple[str, Any]]:
-    """Calls a function in a worker of each node. Returns pairs (name of the node, result)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

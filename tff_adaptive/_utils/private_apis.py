@@ -1,7 +1,7 @@
 """All uses of private or unstable interfaces of other packages, as named functions.
 
 The functions are written for TFF 0.87.0 and TensorFlow 2.21.0. Other versions may change the
-interfaces, so a test compares `VERSIONS`. docs/design/tff_0_88_port.md lists what a port changes.
+interfaces, so a test compares `VERSIONS`. docs/design/tff_on_today.md lists what a port changes.
 TensorFlow and TFF are imported only when a function needs them.
 """
 
@@ -18,8 +18,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tff_adaptive.environment.check import WORKER as WORKER
+
 VERSIONS = {'tensorflow-federated': '0.87.0', 'tensorflow': '2.21.0'}
-WORKER = 'worker_binary'  # The program that TFF's native context starts.
 
 
 # TensorFlow: graphs and functions.
@@ -43,6 +44,33 @@ def is_stateful(op: str) -> bool:
 def function_def(concrete_function: Any) -> Any:
   """Returns the FunctionDef of a concrete function, as in the library of a graph."""
   return concrete_function.function_def
+
+
+def captures_eager_tensors(concrete_function: Any) -> bool:
+  """Returns whether a concrete function uses tensors of eager mode that are no arguments."""
+  return any(map(_is_eager_constant, concrete_function.captured_inputs))
+
+
+def _is_eager_constant(tensor: Any) -> bool:
+  import tensorflow as tf
+
+  is_handle = tensor.dtype in (tf.resource, tf.variant)  # Of a variable or a table, say.
+  return hasattr(tensor, 'numpy') and not is_handle
+
+
+def call_with_constants(concrete_function: Any) -> Any:
+  """Calls a concrete function once, in a graph, with its eager tensors as constants of the graph.
+
+  The function must have no arguments.
+  """
+  import tensorflow as tf
+
+  captures = [
+    tf.constant(tensor.numpy(), tensor.dtype) if _is_eager_constant(tensor) else tensor
+    for tensor in concrete_function.captured_inputs
+  ]
+  concrete_function.set_external_captures(captures)
+  return concrete_function()
 
 
 def argument_shape(function: Any, i: int) -> Any:
@@ -294,7 +322,18 @@ def forget_workers() -> None:
     manager.__del__ = lambda self: None
 
 
-# Other packages.
+# Other packages, and Python's own.
+
+
+def set_folder_of_processes(folder: str) -> bool:
+  """Sets the folder of multiprocessing's sockets. Returns False if it has one already."""
+  import multiprocessing
+
+  process: Any = multiprocessing.current_process()
+  if 'tempdir' in process._config:  # `multiprocessing.util.get_temp_dir` reads it.
+    return False
+  process._config['tempdir'] = folder
+  return True
 
 
 def replace_queries(query: Any, total: Any, below: Any) -> None:

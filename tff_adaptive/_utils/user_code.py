@@ -13,19 +13,30 @@ import traceback
 import types
 from typing import Any, NamedTuple
 
+from tff_adaptive._utils import error_text, user_imports
+
 MODULE_PREFIX = '_tff_adaptive_user_code_'
 
 
 class UserCode(NamedTuple):
-  """The origin of an object: the file's absolute path, the name in it, and the file's SHA-256."""
+  """The origin of an object in a user's file.
+
+  Attributes:
+    path: The file's absolute path.
+    name: The name of the object in the file.
+    sha256: The file's SHA-256.
+    modules: Path and SHA-256 of each of the user's modules that the file imports, and of those that
+      they import. The paths are relative to the file's folder.
+  """
 
   path: str
   name: str
   sha256: str
+  modules: tuple[tuple[str, str], ...] = ()
 
-  def record(self) -> dict[str, str]:
+  def record(self) -> dict[str, Any]:
     """Returns the entry of the file in config.json."""
-    return {'path': self.path, 'sha256': self.sha256}
+    return {'path': self.path, 'sha256': self.sha256, 'modules': dict(self.modules)}
 
 
 class Place(NamedTuple):
@@ -56,7 +67,8 @@ def load(reference: str) -> tuple[Any, UserCode]:
 
   Raises:
     ValueError: If the reference has no name, or the file cannot be read, raises an error when it
-      runs, or does not define the name. The message has one line.
+      runs, or does not define the name. Also if a module that it imports has been changed since
+      this process imported it, or is another one of the same name. The message has one line.
   """
   path, separator, name = reference.rpartition('.py:')
   if not separator or not name.isidentifier():
@@ -73,7 +85,21 @@ def load(reference: str) -> tuple[Any, UserCode]:
   module = _module(path, content, digest)
   if name not in vars(module):
     raise ValueError(f'{path!r} defines no {name}: check the name after the colon.')
-  return vars(module)[name], UserCode(path, name, digest)
+  return vars(module)[name], UserCode(path, name, digest, _modules(path, content))
+
+
+def _modules(path: str, content: bytes) -> tuple[tuple[str, str], ...]:
+  """Returns `UserCode.modules` of a file, in the order of their paths."""
+  folder = os.path.dirname(path)
+  try:
+    found = user_imports.digests(content, [*sys.path, folder])
+  except OSError as error:
+    raise ValueError(
+      f'{error.filename!r}, which {path!r} imports, cannot be read: {error.strerror}.'
+    ) from None
+  found.pop(path, None)  # A module that imports the file itself.
+  relative = {os.path.relpath(file, folder): digest for file, digest in found.items()}
+  return tuple(sorted(relative.items()))
 
 
 def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
@@ -89,6 +115,9 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   if is_new := folder not in sys.path:
     sys.path.append(folder)
   try:
+    other = user_imports.other_of_same_name(content, sys.path)
+    if other is not None:
+      raise ImportError(f'{other[0]} is {other[1]!r} in this process, not {other[2]!r}; rename one')
     exec(compile(content, path, 'exec'), vars(module))
   except BaseException as error:
     at = place(error)
@@ -123,5 +152,4 @@ def place(error: BaseException) -> Place | None:
 
 def in_words(error: BaseException) -> str:
   """Returns an error's type and message in one line of limited length."""
-  message = ' '.join(str(error).split())
-  return f'{type(error).__name__}: {message:.300}'
+  return f'{type(error).__name__}: {error_text.in_brief(error)}'

@@ -27,7 +27,8 @@ def _ranged(allowed: str, is_allowed: Callable[[Any], bool]) -> Check:
   """
 
   def check(name: str, value: Any, hint: str) -> Any:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number:
       raise TypeError(f'{name} must be a number, found {value_text.in_text(value)}: {hint}.')
     # Python can compare an integer of any size with infinity, but not convert it to float.
     if not -math.inf < value < math.inf or not is_allowed(value):
@@ -66,7 +67,8 @@ def instance(name: str, value: Any, kind: type, hint: str) -> None:
 
 def whole_number(name: str, value: Any, low: int, hint: str, high: int = _INT64_MAX) -> Any:
   """Returns `value` if it is an integer in [low, high]. Raises TypeError or ValueError if not."""
-  if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+  is_number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+  if not is_number:
     raise TypeError(f'{name} must be a whole number, found {value_text.in_text(value)}: {hint}.')
   if value < low:
     raise ValueError(f'{name} must be at least {low}, found {value}: {hint}.')

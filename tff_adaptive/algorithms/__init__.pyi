@@ -17,6 +17,7 @@ from .registered import (
   build_process as build_process,
   build_server_optimizer as build_server_optimizer,
   counts as counts,
+  regularization as regularization,
 )
 from .stateful_process import (
   ServerState as ServerState,

@@ -6,6 +6,7 @@ defaults are the registry's. By default a client's weight in FedAvg, FedAvgM, Fe
 FedYogi and FedProx is its number of examples; in the other algorithms all clients count the same.
 """
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias, TypedDict
 
 import tensorflow_federated as tff
@@ -14,6 +15,7 @@ from typing_extensions import Required, Unpack
 from tff_adaptive import corrections, models, optimizers, registry
 from tff_adaptive._utils import validation
 from tff_adaptive.algorithms import components, stateful_process
+from tff_adaptive.asynchrony.settings import Buffered
 from tff_adaptive.client import local_training, model_adapters
 
 Process: TypeAlias = tff.learning.templates.LearningProcess | stateful_process.StatefulProcess
@@ -31,6 +33,8 @@ class _Common(TypedDict, total=False):
   training: local_training.ClientTraining | None
   aggregator: components.Aggregator | None
   client_weighting: components.Weighting
+  more_parts: Sequence[corrections.Correction]
+  asynchrony: Buffered | None
 
 
 def _by_examples(common: _Common) -> _Common:
@@ -46,19 +50,22 @@ def build_drift_corrected(
   training: local_training.ClientTraining | None = None,
   aggregator: components.Aggregator | None = None,
   client_weighting: components.Weighting = 'uniform',
+  more_parts: Sequence[corrections.Correction] = (),
+  asynchrony: Buffered | None = None,
 ) -> Process:
   """Builds a process from any client correction and any server optimizer.
 
   Args:
     model: A `tff_adaptive.models.Model`, a `tff.learning.models.FunctionalModel`, or a function
       that returns a new `tff.learning.models.VariableModel`.
-    correction: The client correction. `corrections.Correction()` corrects nothing, which gives
-      FedOpt, Algorithm 1 of "Adaptive Federated Optimization" (Reddi et al., 2021).
+    correction: The client correction, or `corrections.chain` of several parts. `chain()` corrects
+      nothing, which gives FedOpt, Algorithm 1 of "Adaptive Federated Optimization" (Reddi et al.,
+      2021).
     server_optimizer: A TFF optimizer that descends along the aggregated pseudo-gradient, to which
       FedDyn and AdaBest add the server's drift estimate h. Its rate may be a schedule. None means
       SGD with rate 1, which gives the published drift-corrected algorithms.
     client_learning_rate: eta_l >= 0, or a schedule: a function of the round, counted from 0.
-    training: How a client trains: optimizer, batches, weight decay, clipping, seed, XLA. None means
+    training: How a client trains: optimizer, batches, seed, XLA. None means
       SGD on clients that are given as datasets of batches.
     aggregator: A TFF aggregation factory (clipping, compression, privacy ...); None for the mean.
       An aggregator without weights needs client_weighting 'uniform'. It cannot leave out a client
@@ -68,6 +75,9 @@ def build_drift_corrected(
       `VariableModel`); or a function of the client's unfinalized training metrics, like TFF's
       `client_weighting`. A `tff_adaptive.models.Model` has a dict of metrics by name: float32 [2],
       a sum and a count, or [G, 2] if G clients train together.
+    more_parts: Parts that follow the correction in the chain, such as `[corrections.Sam(0.05)]`.
+    asynchrony: The settings of asynchronous training, those of the run's
+      `TrainingConfig.asynchrony`; None for synchronous rounds.
 
   Returns:
     A `LearningProcess` if clients keep no state between rounds, else a `StatefulProcess`.
@@ -79,6 +89,7 @@ def build_drift_corrected(
   """
   hint = 'give tff_adaptive.corrections.FedProx(mu=0.01), say'
   validation.instance('correction', correction, corrections.Correction, hint)
+  correction = corrections.chain(correction, *more_parts)
   if server_optimizer is None:
     server_optimizer = optimizers.build_sgdm(1.0)
   hint = 'give tff_adaptive.optimizers.build_yogi(0.01), say'
@@ -90,6 +101,7 @@ def build_drift_corrected(
   training = local_training.ClientTraining() if training is None else training
   hint = 'give tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say'
   validation.instance('training', training, local_training.ClientTraining, hint)
+  training = training.resolved()
   if training.xla:
     # Others may keep variables, which XLA would share between clients.
     validation.instance('model', model, models.Model, 'leave xla out for others')
@@ -98,15 +110,8 @@ def build_drift_corrected(
       'scaling mu by client size needs the number of examples before training: give '
       'training=tff_adaptive.ClientTraining(batching=...)'
     )
-  if training.versions and correction.overrides('exchange'):
-    raise ValueError(
-      f'{correction.name} exchanges values before clients train, which asynchronous training '
-      'cannot do: train synchronously (versions=0), or take another correction.'
-    )
-  if training.mixing and correction.overrides('update'):
-    raise ValueError(
-      f'{correction.name} does not aggregate differences of models: leave mixing out.'
-    )
+  if asynchrony is not None:
+    _check_asynchrony(asynchrony, correction, training)
   recipe = components.Recipe(
     model_adapters.wrap(model),
     training,
@@ -115,8 +120,31 @@ def build_drift_corrected(
     client_learning_rate,
     aggregator,
     client_weighting,
+    asynchrony,
   )
   return stateful_process.compose(recipe)
+
+
+def _check_asynchrony(
+  asynchrony: Buffered, correction: corrections.Correction, training: local_training.ClientTraining
+) -> None:
+  """Raises TypeError or ValueError unless the three can train asynchronously together."""
+  hint = 'give the config.asynchrony of the run, or None for synchronous rounds'
+  validation.instance('asynchrony', asynchrony, Buffered, hint)
+  if training.batching is None:
+    raise ValueError(
+      'asynchronous training needs clients that are given as whole arrays: give '
+      'training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say.'
+    )
+  if correction.overrides('exchange'):
+    raise ValueError(
+      f'{correction.name} exchanges values before clients train, which asynchronous training '
+      'cannot do: train synchronously (asynchrony=None), or take another correction.'
+    )
+  if asynchrony.mixing and correction.overrides('update'):
+    raise ValueError(
+      f'{correction.name} does not aggregate differences of models: leave mixing out.'
+    )
 
 
 def build_fed_avg(
@@ -288,7 +316,8 @@ def build_fed_dyn(
       with n_i examples is mu mean_examples / n_i. If it is None, the weight is mu for all clients.
     model, server_optimizer, **common: See `build_drift_corrected`.
   """
-  correction = corrections.FedDyn(mu, num_clients, mean_examples)
+  scale_mu = mean_examples is not None
+  correction = corrections.FedDyn(mu, num_clients, mean_examples, scale_mu)
   return build_drift_corrected(model, correction, server_optimizer, **common)
 
 

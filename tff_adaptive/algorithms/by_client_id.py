@@ -45,7 +45,7 @@ class ClientStates(_Serializable):
   def to_bytes(self) -> bytes:
     """Returns an .npz file as bytes: client ids, and each array of all clients' states, stacked."""
     columns = zip(*self._leaves.values())
-    arrays = {f'leaf_{i}': np.stack(column) for i, column in enumerate(columns)}
+    arrays: dict[str, Any] = {f'leaf_{i}': np.stack(column) for i, column in enumerate(columns)}
     file = io.BytesIO()
     np.savez(file, client_ids=np.array(list(self._leaves), dtype=np.str_), **arrays)
     return file.getvalue() + _END

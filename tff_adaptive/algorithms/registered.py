@@ -1,7 +1,7 @@
 """Builds processes and optimizers from the registry, and counts an algorithm's costs."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 from tff_adaptive import corrections, registry, schedules
 from tff_adaptive._utils import option_values, validation
 from tff_adaptive.algorithms import builders, components
+from tff_adaptive.asynchrony.settings import Buffered
 from tff_adaptive.client import (
   client_optimizer as client_optimizer_lib,
   local_training,
@@ -20,6 +21,7 @@ from tff_adaptive.corrections import probe
 from tff_adaptive.registry import entries
 
 _NO_VALUES: Mapping[str, Any] = MappingProxyType({})
+_REGULARIZATION = ('sam_rho', 'clip_norm', 'weight_decay')  # The arguments of `regularization`.
 
 
 def build_process(
@@ -33,20 +35,24 @@ def build_process(
   training: local_training.ClientTraining | None = None,
   aggregator: components.Aggregator | None = None,
   client_weighting: components.Weighting | None = None,
+  more_parts: Sequence[corrections.Correction] | None = None,
+  asynchrony: Buffered | None = None,
 ) -> builders.Process:
-  """Builds the process of an algorithm of the registry, or of a user's file.
+  """Builds the process of an algorithm of the registry, of a user's file, or of a chain by name.
 
   Args:
-    algorithm: An entry of the registry, its name, or 'FILE.py:NAME' (see `registry.algorithm`).
-    model, client_learning_rate, aggregator: See `build_drift_corrected`.
+    algorithm: An entry of the registry, its name, 'FILE.py:NAME', or a chain of these, such as
+      'scaffold+sam' (see `registry.algorithm`).
+    model, client_learning_rate, aggregator, asynchrony: See `build_drift_corrected`.
     values: The correction's hyperparameters by name. Those left out have their defaults.
     clients: Facts about all registered clients, for corrections that need them, such as SCAFFOLD.
-    training: How clients train. The client optimizer, its state, `sam_rho` and `clip_norm` come
-      from the algorithm's entry if they have their default values here (see
-      `registry.Algorithm.settings`).
+    training: How clients train. The client optimizer and its state come from the algorithm's entry
+      if they are None here (see `registry.Algorithm.settings`).
     server_optimizer: Any TFF optimizer, such as one of `build_server_optimizer`. None means SGD
       with rate 1, except for algorithms named after another optimizer (FedAdam), which need one.
     client_weighting: See `build_drift_corrected`. None means the algorithm's default.
+    more_parts: Parts that follow the algorithm's own in the chain. None means those that its name
+      stands for, such as FedSAM's `corrections.Sam(0.05)` and DiLoCo's `corrections.Clip(1.0)`.
 
   Returns:
     A `LearningProcess` or a `StatefulProcess`, like `build_drift_corrected`.
@@ -62,15 +68,15 @@ def build_process(
       f'{entry.title} has a server optimizer, whose rate has no default: give'
       f" server_optimizer=algorithms.build_server_optimizer('{entry.server_optimizer}', 0.01), say."
     )
-  correction = entries.resolve(entry.correction).configure(entry.values(values), clients)
   return builders.build_drift_corrected(
     model,
-    correction,
+    _chain(entry, values, clients, more_parts),
     server_optimizer,
     client_learning_rate=client_learning_rate,
     training=_as_named(entry, training),
     aggregator=aggregator,
     client_weighting=entry.client_weighting if client_weighting is None else client_weighting,
+    asynchrony=asynchrony,
   )
 
 
@@ -81,6 +87,7 @@ def counts(
   values: Mapping[str, Any] = _NO_VALUES,
   clients: corrections.RegisteredClients | None = None,
   training: local_training.ClientTraining | None = None,
+  more_parts: Sequence[corrections.Correction] | None = None,
 ) -> registry.Counts:
   """Counts a client's communication and computation in a round, for `costs.CostModel`.
 
@@ -90,7 +97,7 @@ def counts(
   Args:
     algorithm: A correction, or an entry of the registry, its name, or 'FILE.py:NAME'.
     model, training: See `build_drift_corrected`.
-    values, clients: See `build_process`.
+    values, clients, more_parts: See `build_process`.
 
   Raises:
     ValueError, TypeError: See `build_process`.
@@ -101,10 +108,10 @@ def counts(
   else:
     entry = registry.algorithm(algorithm)
     values = entry.values(values)
-    correction = entries.resolve(entry.correction).configure(values, clients)
+    correction = _chain(entry, values, clients, more_parts)
     published = entry.counts(values) if entry.counts else None
     training = _as_named(entry, training)
-  training = local_training.ClientTraining() if training is None else training
+  training = (local_training.ClientTraining() if training is None else training).resolved()
   with tf.Graph().as_default():  # The graph is not used.
     weights = tuple(
       map(tf.convert_to_tensor, model_adapters.wrap(model).initial_weights().trainable)
@@ -117,30 +124,57 @@ def counts(
   return registry.Counts(
     down=published.down + averaged / whole,
     up=published.up + averaged / whole,
-    gradients=(1 + traced.gradients) * (2 if training.sam_rho else 1),
+    gradients=traced.gradients,
     full_gradients=traced.full_gradients,
   )
+
+
+def _chain(
+  entry: registry.Algorithm,
+  values: Mapping[str, Any],
+  clients: corrections.RegisteredClients | None,
+  more_parts: Sequence[corrections.Correction] | None,
+) -> corrections.Correction:
+  """Returns an algorithm's correction with the parts that follow it; see `build_process`."""
+  own = entries.resolve(entry.correction).configure(entry.values(values), clients)
+  if more_parts is None:
+    more_parts = regularization(**{k: v for k, v in entry.settings.items() if k in _REGULARIZATION})
+  return corrections.chain(own, *more_parts)
+
+
+def regularization(
+  sam_rho: float = 0.0, clip_norm: float | None = None, weight_decay: float = 0.0
+) -> list[corrections.Correction]:
+  """Returns the parts for these options of local training, in the order in which they act.
+
+  Args:
+    sam_rho: The radius of sharpness-aware minimization; 0 for none.
+    clip_norm: The largest 2-norm of a corrected gradient; None for no clipping.
+    weight_decay: The factor of the weights that are added to the clipped gradient; 0 for none.
+  """
+  parts: list[corrections.Correction] = []
+  if sam_rho:
+    parts.append(corrections.Sam(sam_rho))
+  if clip_norm is not None:
+    parts.append(corrections.Clip(clip_norm))
+  if weight_decay:
+    parts.append(corrections.WeightDecay(weight_decay))
+  return parts
 
 
 def _as_named(
   entry: registry.Algorithm, training: local_training.ClientTraining | None
 ) -> local_training.ClientTraining | None:
-  """Returns `training` with the settings of the algorithm's entry in place of default values."""
-  if not entry.settings:
-    return training
+  """Returns `training` with the settings of the algorithm's entry in place of None."""
+  settings = entry.settings
   training = training or local_training.ClientTraining()
-  of_name = dict(entry.settings)
-  own: dict[str, Any] = {
-    'optimizer_state': of_name.get('client_optimizer_state', 'reset'),
-    'sam_rho': of_name.get('sam_rho', 0.0),
-    'clip_norm': of_name.get('clip_norm'),
-  }
-  default = local_training.ClientTraining()
-  changed = {k: v for k, v in own.items() if getattr(training, k) == getattr(default, k)}
-  if 'client_optimizer' in of_name and client_optimizer_lib.is_sgd(training.optimizer):
-    pairs = (pair.partition('=') for pair in of_name.get('client_optimizer_option', ()))
+  changed: dict[str, Any] = {}
+  if training.optimizer is None and 'client_optimizer' in settings:
+    pairs = (pair.partition('=') for pair in settings.get('client_optimizer_option', ()))
     values = {name: option_values.value(text) for name, _, text in pairs}
-    changed['optimizer'] = build_client_optimizer(of_name['client_optimizer'], values)
+    changed['optimizer'] = build_client_optimizer(settings['client_optimizer'], values)
+  if training.optimizer_state is None:
+    changed['optimizer_state'] = settings.get('client_optimizer_state')
   return dataclasses.replace(training, **changed)
 
 

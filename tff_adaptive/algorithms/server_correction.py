@@ -10,7 +10,7 @@ import tensorflow_federated as tff
 from tff_adaptive import schedules
 from tff_adaptive.algorithms import components
 from tff_adaptive.client import local_training
-from tff_adaptive.corrections import base as corrections, results
+from tff_adaptive.corrections import base as corrections, chains, results
 
 
 class ServerUpdate(NamedTuple):
@@ -52,14 +52,20 @@ def build_initialize(recipe: components.Recipe, weights_type: tff.Type) -> tff.C
   return server_state
 
 
-def build_message(recipe: components.Recipe, server_type: tff.Type) -> tff.Computation:
-  """Builds `(<int32 rounds done, H> -> Message)`: what clients receive besides the weights."""
+def build_message(
+  recipe: components.Recipe, server_type: tff.Type, client_work_type: tff.Type
+) -> tff.Computation:
+  """Builds `(<int32 rounds done, H, R> -> Message)`: what clients receive besides the weights.
+
+  R is the clients' rate, see `components.Recipe.client_work`.
+  """
   rate_fn = schedules.in_graph(recipe.client_learning_rate)
 
-  @tff.tensorflow.computation(np.int32, server_type)
-  def message(t: Any, server_state: Any) -> Any:
+  @tff.tensorflow.computation(np.int32, server_type, client_work_type)
+  def message(t: Any, server_state: Any, client_work: Any) -> Any:
     own, slots = recipe.split(server_state)
-    return local_training.Message(t + 1, rate_fn(t), recipe.correction.broadcast(own), slots)
+    rate = client_work[tff.learning.optimizers.LEARNING_RATE_KEY] if client_work else rate_fn(t)
+    return local_training.Message(t + 1, rate, recipe.correction.broadcast(own), slots)
 
   return message
 
@@ -73,7 +79,7 @@ def build_exchanged(message_type: tff.Type, sums_type: tff.Type) -> tff.Computat
   @tff.tensorflow.computation(message_type, sums_type)
   def exchanged(message: Any, sums: Any) -> Any:
     total, weight = sums
-    mean = tf.nest.map_structure(lambda leaf: _mean(leaf, weight), total)
+    mean = tf.nest.map_structure(lambda leaf: corrections.mean(leaf, weight), total)
     return local_training.Message(*message)._replace(exchanged=mean)
 
   return exchanged
@@ -104,28 +110,20 @@ def build_update(
     g_bar, theta = tuple(g_bar), tuple(weights.trainable)
     if recipe.is_plain:  # The direction is the aggregate, even if it is only noise.
       return ServerUpdate((), g_bar, (), (), message.t, ())
-    cohort, uploads, drift = tf.maximum(totals.used, 1.0), totals.upload, totals.drift
-    if correction.combine_uploads == 'mean':
-      uploads = tf.nest.map_structure(lambda u: _mean(u, cohort), uploads)
-    elif correction.combine_uploads == 'weighted':
-      uploads = tf.nest.map_structure(lambda u: _mean(u, drift['weight']), uploads)
-    elif correction.combine_uploads != 'sum':
-      raise ValueError(
-        f'{type(correction).__name__} has combine_uploads {correction.combine_uploads!r}: give'
-        " 'mean', 'weighted' or 'sum'."
-      )
+    cohort, drift = tf.maximum(totals.used, 1.0), totals.drift
     server = corrections.ServerRound(
       g_bar=g_bar,
-      uploads=uploads,
+      uploads=chains.combine_uploads(correction, totals.upload, cohort, drift['weight']),
       cohort=totals.used,
       t=tf.cast(message.t, tf.float32),
       theta=theta,
       exchanged=message.exchanged,
     )
+    server = server._replace(g_bar=results.restore(correction, server))
     own, slots = recipe.split(server_state)
     new_state, direction, factor = results.server_update(correction, own, server)
     if recipe.training.optimizer_state == 'average':
-      means = [_mean(leaf, drift['weight']) for leaf in totals.optimizer]
+      means = [corrections.mean(leaf, drift['weight']) for leaf in totals.optimizer]
       new_slots = tuple(  # Integers, such as step counters, are rounded.
         tf.cast(mean if slot.dtype.is_floating else tf.round(mean), slot.dtype)
         for mean, slot in zip(means, slots)
@@ -138,7 +136,7 @@ def build_update(
     if isinstance(inference_type, tff.types.StructType) and len(inference_type):
       theta_bar = tf.cond(
         is_usable,
-        lambda: corrections.combine(tf.subtract, theta, g_bar),
+        lambda: corrections.combine(tf.subtract, theta, server.g_bar),
         lambda: tuple(inference.trainable),
       )
     if tf.nest.flatten(factor):  # A NaN factor would change the model.
@@ -229,9 +227,3 @@ def _cosine(h: corrections.Weights, g_bar: corrections.Weights) -> tf.Tensor:
     tf.reduce_sum(tf.cast(a, tf.float32) * tf.cast(b, tf.float32)) for a, b in zip(h, g_bar)
   ]
   return tf.math.divide_no_nan(tf.add_n(products), corrections.norm(h) * corrections.norm(g_bar))
-
-
-def _mean(total: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-  """Returns a weighted sum divided by the sum of its weights, or 0 if the weights sum up to 0."""
-  total = total if total.dtype.is_floating else tf.cast(total, tf.float32)
-  return tf.math.divide_no_nan(total, tf.cast(weight, total.dtype))

@@ -1,96 +1,22 @@
 """The local training of a client, in one loop that every algorithm shares."""
 
 import collections
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive._utils import validation
 from tff_adaptive.client import (
   batch_sources,
-  batching as batching_lib,
   client_optimizer,
   model_adapters,
 )
+from tff_adaptive.client.settings import OPTIMIZER_STATES as OPTIMIZER_STATES, ClientTraining
 from tff_adaptive.corrections import base as corrections, probe, results
 
-OPTIMIZER_STATES = ('reset', 'keep', 'average')
-
-
-@dataclasses.dataclass(frozen=True)
-class ClientTraining:
-  """The settings of a client's training in a round.
-
-  Attributes:
-    optimizer: The client optimizer. The default is SGD, which the corrections' formulas assume.
-      `client_learning_rate` replaces its own rate in each round.
-    optimizer_state: What happens to the optimizer's state (moments, step counters) after a round.
-      With 'reset' it begins anew in each round. With 'keep' each client keeps it, as in DiLoCo.
-      With 'average' the server averages the cohort's states, with the weights of the updates, and
-      sends the mean to the next cohort.
-    sam_rho: rho of sharpness-aware minimization, or 0 for none. The gradient is taken at theta +
-      rho g / ||g|| on the same batch, and then corrected ("Generalized Federated Learning via
-      Sharpness Aware Minimization", Qu et al., 2022, Algorithm 1). The same holds for
-      `ClientRound.gradient_at`. With FedCM this is MoFedSAM, with SCAFFOLD FedGAMMA, and with
-      FedDyn FedSpeed.
-    batching: How clients given as arrays (`client_arrays`) form batches. None means TFF's
-      convention: each element of a client's dataset is one batch and one step.
-    weight_decay: The weights times this factor, >= 0, are added to the (clipped) gradient.
-    clip_norm: Larger corrected gradients are scaled down to this 2-norm, > 0. None clips nothing.
-    seed: Seed of shuffling and dropout, from 0 to 2^62 - 1.
-    xla: Whether XLA compiles the local step, for GPUs. The model must be a `models.Model`.
-    versions: Number of older models that a run keeps for asynchronous training (see
-      `training.Buffered`); 0 for synchronous rounds. The caller sets `distributor` in the server
-      state to the stack of models with which the clients of a step began. The step replaces it by
-      the model before the step. A client's data have two more entries: `version` (int32), the row
-      of its model in the stack, or -1 for the present model, and `discount` (float32), a factor of
-      its update. Clients are not trained in groups.
-    mixing: Whether an asynchronous update is the present model minus the client's, as in FedAsync
-      (see `training.Buffered`). In a client's data `discount` is then called `mixed`.
-
-  Raises:
-    ValueError: If a number is out of its range.
-    TypeError: If an argument has the wrong type.
-  """
-
-  optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
-    default_factory=tff.learning.optimizers.build_sgdm
-  )
-  batching: batching_lib.Batching | None = None
-  optimizer_state: str = 'reset'
-  sam_rho: float = 0.0
-  weight_decay: float = 0.0
-  clip_norm: float | None = None
-  seed: int = 0
-  xla: bool = False
-  versions: int = 0
-  mixing: bool = False
-
-  def __post_init__(self) -> None:
-    hint = 'give tff_adaptive.optimizers.build_sgdm(0.1), say, or leave it out for SGD'
-    validation.instance('optimizer', self.optimizer, tff.learning.optimizers.Optimizer, hint)
-    if self.batching is not None:
-      hint = 'give tff_adaptive.Batching(20), say, or None for datasets of batches'
-      validation.instance('batching', self.batching, batching_lib.Batching, hint)
-    if self.optimizer_state not in OPTIMIZER_STATES:
-      raise ValueError(
-        f'optimizer_state must be one of {", ".join(OPTIMIZER_STATES)}, found '
-        f'{self.optimizer_state!r}'
-      )
-    validation.field(self, 'sam_rho', validation.at_least_zero, 'give 0 for none, or 0.05, say')
-    # 62 bits: what `seeds.base` holds.
-    validation.whole_number('seed', self.seed, 0, 'give a seed such as 0', high=2**62 - 1)
-    validation.field(self, 'weight_decay', validation.at_least_zero, 'give 0 for none')
-    validation.whole_number('versions', self.versions, 0, 'give 0 for synchronous rounds')
-    if self.versions and self.batching is None:
-      raise ValueError('versions need clients given as whole arrays: give batching.')
-    if self.mixing and not self.versions:
-      raise ValueError('mixing is for asynchronous training: give versions, or leave it out.')
-    if self.clip_norm is not None:
-      validation.field(self, 'clip_norm', validation.above_zero, 'give None for no clipping')
+_NO_ENTRIES: Mapping[str, tf.TensorSpec] = MappingProxyType({})
 
 
 class Message(NamedTuple):
@@ -139,8 +65,15 @@ class Trained(NamedTuple):
   metrics: Any
 
 
-def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff.types.SequenceType:
-  """Returns a client's TFF data type; raises ValueError if `batching` does not suit the model."""
+def data_type(
+  model: model_adapters.LocalModel,
+  training: ClientTraining,
+  more_entries: Mapping[str, tf.TensorSpec] = _NO_ENTRIES,
+) -> tff.types.SequenceType:
+  """Returns a client's TFF data type; raises ValueError if `batching` does not suit the model.
+
+  With `batching` a client's element has `more_entries` too.
+  """
   element = model.input_spec
   if training.batching is not None:
     if not isinstance(element, collections.abc.Mapping) or set(element) != {'x', 'y'}:
@@ -151,17 +84,14 @@ def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff
     element = collections.OrderedDict(element, client=tf.TensorSpec([], tf.int32))
     if training.batching.step_limits:
       element['max_steps'] = tf.TensorSpec([], tf.int32)
-    if training.versions:
-      int32, float32 = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.float32)
-      factor = 'mixed' if training.mixing else 'discount'
-      element.update({'version': int32, factor: float32})
+    element.update(more_entries)
   return tff.types.SequenceType(tff.types.tensorflow_to_type(element))
 
 
 def can_group(model: model_adapters.LocalModel, training: ClientTraining) -> bool:
   """Returns whether clients can train in groups with this model and training; see `train`."""
-  if training.batching is None or training.batching.batch_size is None or training.versions:
-    return False  # With versions clients begin with different models.
+  if training.batching is None or training.batching.batch_size is None:
+    return False
   # Clients are padded to the longest one and stacked: all examples must have the same shape.
   shapes = [s.shape[1:] for s in tf.nest.flatten(model.input_spec)]
   return model.is_masked and all(shape.is_fully_defined() for shape in shapes)
@@ -184,7 +114,8 @@ def start(
   else:
     element = data.get_single_element()
     source = batch_sources.WholeArrays(model, training.batching, training.seed, element, message.t)
-  theta_0, non_trainable = tuple(weights.trainable), tuple(weights.non_trainable)
+  theta_0 = tuple(weights.trainable)
+  non_trainable = tuple(weights.non_trainable)
   return source, corrections.ClientRound(
     theta_0=theta_0,
     client_state=client_state,
@@ -242,121 +173,186 @@ def train(
   Returns:
     The results; for a group, every tensor has a leading axis G.
   """
+  training = training.resolved()
   size = len(data) if isinstance(data, list) else None
-  keeps, averages = (training.optimizer_state == kind for kind in ('keep', 'average'))
-  own_state = client_state['correction'] if keeps else client_state
-  source, client = start(model, training, weights, data, own_state, message)
-  theta_0, non_trainable = client.theta_0, tuple(weights.non_trainable)
-  optimizer = client_optimizer.ClientOptimizer(training.optimizer, theta_0, message.rate, size)
-  begin, slots = optimizer.tile(theta_0), optimizer.tile(optimizer.slots)
-  if keeps:
-    slots = tuple(client_state['optimizer'])
-  elif averages:
-    slots = optimizer.tile(tuple(message.optimizer))
-  carried = _each(size, lambda one, _: correction.local_state(one), client, ())
-  has_local_state = bool(tf.nest.flatten(carried))
-  corrects = correction.overrides('gradient')
-  # Gradients at other points add nothing to the metrics. `gradient_at` always has one client.
-  asks = corrects and probe.trace(correction, theta_0).gradients
-  silent = model.without_metrics()
-  unused = silent.start() if training.sam_rho or asks else ()
-  if size is not None:
-    model = model.for_groups()
-  moves_without_data = training.weight_decay or model.has_penalty or corrects
-  # After a client's last step its gradient is zero, which stops SGD, but not every optimizer.
-  must_stop = has_local_state or not optimizer.is_sgd
-  # Where nothing stands between the gradient g and SGD, the model computes eta_l g.
-  between = corrects or training.sam_rho or training.weight_decay or training.clip_norm
-  is_plain = optimizer.is_sgd and not between
-
-  def gradient(
-    of: model_adapters.LocalModel,
-    theta: corrections.Weights,
-    local: model_adapters.LocalStep,
-    metrics: Any,
-    size: int | None,
-  ) -> tuple[corrections.Weights, Any]:
-    g, metrics = of.gradients(theta, non_trainable, local, metrics)
-    if training.sam_rho:
-      factor = tf.math.divide_no_nan(training.sam_rho, tf.sqrt(corrections.squared_norm(g, size)))
-      point = corrections.combine(lambda w, g: w + corrections.scale(factor, g), theta, g)
-      quiet, nothing = silent, unused
-      if size is not None:
-        quiet, nothing = silent.for_groups(), silent.start(size)
-      g, _ = quiet.gradients(point, non_trainable, local, nothing)
-    return g, metrics
-
-  def step(state: Any, local: model_adapters.LocalStep) -> Any:
-    theta, slots, carried, metrics = state
-    local = local._replace(factor=message.rate if is_plain else None)
-    g, metrics = gradient(model, theta, local, metrics, size)
-    if corrects:
-      each = (carried, theta, g, local.batch, local.weighting, local.seed)
-      g, new_carried = _each(size, corrected, client, each)
-    else:
-      new_carried = carried
-    if training.clip_norm is not None:
-      g = _clip(g, training.clip_norm, size)
-    if training.weight_decay:
-      g = corrections.combine(lambda g, w: g + training.weight_decay * w, g, theta)
-    if local.active is not None and moves_without_data:
-      g = corrections.combine(lambda g: corrections.scale(local.active, g), g)
-    if is_plain:
-      new_slots, new_theta = slots, corrections.combine(tf.subtract, theta, g)
-    else:
-      new_slots, new_theta = optimizer.next(slots, theta, g)
-    new = tuple(new_theta), new_slots, new_carried
-    if local.active is not None and must_stop:
-      new = _where(local.active > 0, new, (theta, slots, carried))
-    return *new, metrics
-
-  def corrected(one: corrections.ClientRound, each: Any) -> tuple[corrections.Weights, Any]:
-    carried, theta, g, *local = each
-
-    def gradient_at(point: corrections.Weights) -> corrections.Weights:
-      return gradient(silent, point, model_adapters.LocalStep(*local), unused, None)[0]
-
-    one = one._replace(local_state=carried, gradient_at=gradient_at)
-    return results.gradient(correction, one, theta, g)
-
+  keeps = training.optimizer_state == 'keep'
+  state = client_state['correction'] if keeps else client_state
+  source, client = start(model, training, weights, data, state, message)
+  loop = _Loop(model, training, correction, client, message, size)
+  first = loop.begin(tuple(weights.non_trainable), client_state['optimizer'] if keeps else None)
+  step = loop.step
   if training.xla:
     # The step and not the loop, because the step's shapes are the same for clients of all sizes.
     step = tf.function(step, jit_compile=True, autograph=False)
-  first = (begin, slots, carried, model.start(size))
-  (theta, slots, carried, metrics), steps, seen = source.run(step, first)
-  g_i = corrections.combine(tf.subtract, theta_0, theta)
-  client = client._replace(num_examples=seen)
-  k_i = tf.cast(steps, tf.float32)
+  last, steps, num_examples = source.run(step, first)
+  return loop.finish(last, steps, num_examples, client_state)
 
-  def finish(one: corrections.ClientRound, each: Any) -> tuple[corrections.Weights, Any, Any]:
-    g_i, k_i, carried = each
-    return results.client_update(correction, one._replace(local_state=carried), g_i, k_i)
 
-  update, new_state, upload = g_i, own_state, ()
-  if type(correction) is not corrections.Correction:
-    update, new_state, upload = _each(size, finish, client, (g_i, k_i, carried))
-  if keeps:
-    new_state = collections.OrderedDict(correction=new_state, optimizer=slots)
-  squared_norm = _squared_norm(update, size)
-  # The norm shows any NaN or infinity; a client whose norm overflows has diverged as well.
-  is_finite = tf.math.is_finite(squared_norm)
-  # The update may be finite and these not: SCAFFOLD's option I has gradients of other examples.
-  averaged = slots if averages else ()
-  for tree in (new_state, upload, averaged):
-    is_finite &= tf.math.is_finite(_squared_norm(tree, size))
-  # A client without examples took no step and has no update.
-  is_used, diverged = is_finite & (steps > 0), ~is_finite & (steps > 0)
-  return Trained(
-    update=_where(is_used, update, _zeros(update)),
-    client_state=_where(is_used, new_state, client_state),
-    upload=_where(is_used, upload, _zeros(upload)),
-    optimizer=_where(is_used, averaged, _zeros(averaged)),
-    num_examples=seen,
-    is_used=tf.cast(is_used, tf.float32),
-    diverged=tf.cast(diverged, tf.float32),
-    squared_norm=tf.where(is_used, squared_norm, 0.0),
-    metrics=model.metric_sums(metrics, is_used),
-  )
+class _State(NamedTuple):
+  """The values that one local step passes to the next."""
+
+  theta: corrections.Weights
+  non_trainable: corrections.Weights
+  slots: tuple[tf.Tensor, ...]  # Of the client optimizer.
+  local_state: Any  # Of the correction.
+  metrics: Any
+
+
+class _Loop:
+  """The local steps of a client, or of a group of clients: `begin`, `step` for each, `finish`."""
+
+  def __init__(
+    self,
+    model: model_adapters.LocalModel,
+    training: ClientTraining,
+    correction: corrections.Correction,
+    client: corrections.ClientRound,
+    message: Message,
+    size: int | None,
+  ) -> None:
+    self._training = training
+    self._correction = correction
+    self._client = client
+    self._message = message
+    self._size = size
+    self._optimizer = client_optimizer.ClientOptimizer(
+      training.optimizer, client.theta_0, message.rate, size
+    )
+    self._takes_loss_gradient = correction.overrides('loss_gradient')
+    self._corrects = correction.overrides('gradient')
+    is_changed = self._takes_loss_gradient or self._corrects
+    # The gradients at other points add nothing to the metrics, and are always of one client.
+    asks = is_changed and probe.trace(correction, client.theta_0).gradients > 1
+    self._silent = model.without_metrics()
+    self._no_metrics = self._silent.start() if asks else ()
+    self._model = model if size is None else model.for_groups()
+    # Where nothing stands between the gradient g and SGD, the model computes eta_l g.
+    self._is_plain = self._optimizer.is_sgd and not is_changed
+    # A client of a group without further examples computes a zero gradient from then on. What moves
+    # the weights without a gradient has to be stopped: penalties and corrections, and of optimizers
+    # all but SGD.
+    self._moves_without_data = model.has_penalty or self._corrects
+    self._must_stop = not self._optimizer.is_sgd or correction.overrides('local_state')
+
+  def begin(self, non_trainable: corrections.Weights, kept_slots: Any) -> tuple[Any, ...]:
+    """Returns the values before the first step.
+
+    Args:
+      non_trainable: The model's other weights, as the server sent them.
+      kept_slots: The client optimizer's state that the client kept; None if it keeps none.
+    """
+    optimizer = self._optimizer
+    if kept_slots is not None:
+      slots = tuple(kept_slots)
+    elif self._training.optimizer_state == 'average':
+      slots = optimizer.tile(tuple(self._message.optimizer))
+    else:
+      slots = optimizer.tile(optimizer.slots)
+    local_state = _each(
+      self._size, lambda one, _: self._correction.local_state(one), self._client, ()
+    )
+    theta = optimizer.tile(self._client.theta_0)
+    return tuple(_State(theta, non_trainable, slots, local_state, self._model.start(self._size)))
+
+  def step(self, values: Any, local: model_adapters.LocalStep) -> tuple[Any, ...]:
+    """Returns the values after a local step on a batch."""
+    state = _State(*values)
+    if self._is_plain:
+      local = local._replace(factor=self._message.rate)
+    g, non_trainable, metrics = self._model.gradients(
+      state.theta, state.non_trainable, local, state.metrics
+    )
+    local_state = state.local_state
+    if self._takes_loss_gradient or self._corrects:
+      point = state.theta, state.non_trainable
+      batch = local.batch, local.weighting, local.seed
+      g, local_state = _each(
+        self._size, self._corrected, self._client, (local_state, g, point, batch)
+      )
+    if local.active is not None and self._moves_without_data:
+      g = corrections.combine(lambda leaf: corrections.scale(local.active, leaf), g)
+    if self._is_plain:
+      slots = state.slots
+      theta = corrections.combine(tf.subtract, state.theta, g)
+    else:
+      slots, theta = self._optimizer.next(state.slots, state.theta, g)
+    new = _State(tuple(theta), non_trainable, slots, local_state, ())
+    if local.active is not None and self._must_stop:
+      new = _where(local.active > 0, new, state._replace(metrics=()))
+    return tuple(new._replace(metrics=metrics))
+
+  def _corrected(self, client: corrections.ClientRound, values: Any) -> Any:
+    """Returns the gradient of a step that the correction makes of g, and its local state."""
+    local_state, g, (theta, non_trainable), batch = values
+    correction = self._correction
+    local = model_adapters.LocalStep(*batch)
+
+    def gradient_of_batch(point: corrections.Weights) -> corrections.Weights:
+      g, *_ = self._silent.gradients(point, non_trainable, local, self._no_metrics)
+      return g
+
+    of_batch = client._replace(local_state=local_state, gradient_at=gradient_of_batch)
+    if not self._takes_loss_gradient:
+      return results.gradient(correction, of_batch, theta, g)
+
+    def loss_gradient_at(point: corrections.Weights) -> corrections.Weights:
+      return results.loss_gradient(correction, of_batch, point, gradient_of_batch(point))
+
+    g = results.loss_gradient(correction, of_batch, theta, g)
+    return results.gradient(correction, of_batch._replace(gradient_at=loss_gradient_at), theta, g)
+
+  def finish(
+    self, values: Any, steps: tf.Tensor, num_examples: tf.Tensor, client_state: Any
+  ) -> Trained:
+    """Returns the client's results, from the values after the last step.
+
+    Args:
+      values: The values after the last step.
+      steps: K_i, the number of steps, int32.
+      num_examples: n_i, float32.
+      client_state: The client's state before the round.
+    """
+    state = _State(*values)
+    g_i = corrections.combine(tf.subtract, self._client.theta_0, state.theta)
+    client = self._client._replace(num_examples=num_examples)
+    update: Any = g_i
+    new_state: Any = client.client_state
+    upload: Any = ()
+    if type(self._correction) is not corrections.Correction:
+      each = g_i, tf.cast(steps, tf.float32), state.local_state
+      update, new_state, upload = _each(self._size, self._results, client, each)
+    averaged: Any = ()
+    if self._training.optimizer_state == 'keep':
+      new_state = collections.OrderedDict(correction=new_state, optimizer=state.slots)
+    elif self._training.optimizer_state == 'average':
+      averaged = state.slots
+    squared_norm = _squared_norm(update, self._size)
+    # The norm shows any NaN or infinity; a client whose norm overflows has diverged as well.
+    is_finite = tf.math.is_finite(squared_norm)
+    # The update may be finite and these not: SCAFFOLD's option I has gradients of other examples.
+    for tree in (new_state, upload, averaged):
+      is_finite &= tf.math.is_finite(_squared_norm(tree, self._size))
+    # A client without examples took no step and has no update.
+    is_used = is_finite & (steps > 0)
+    diverged = ~is_finite & (steps > 0)
+    return Trained(
+      update=_where(is_used, update, _zeros(update)),
+      client_state=_where(is_used, new_state, client_state),
+      upload=_where(is_used, upload, _zeros(upload)),
+      optimizer=_where(is_used, averaged, _zeros(averaged)),
+      num_examples=num_examples,
+      is_used=tf.cast(is_used, tf.float32),
+      diverged=tf.cast(diverged, tf.float32),
+      squared_norm=tf.where(is_used, squared_norm, 0.0),
+      metrics=self._model.metric_sums(state.metrics, is_used),
+    )
+
+  def _results(self, client: corrections.ClientRound, values: Any) -> tuple[Any, Any, Any]:
+    """Returns one client's update, new state and upload."""
+    g_i, steps, local_state = values
+    client = client._replace(local_state=local_state)
+    update = results.update(self._correction, client, g_i, steps)
+    return update, *results.client_update(self._correction, client, g_i, steps)
 
 
 def _each(
@@ -411,16 +407,3 @@ def _where(condition: tf.Tensor, value: Any, otherwise: Any) -> Any:
     return tf.where(tf.reshape(condition, [-1] + [1] * (a.shape.rank - 1)), a, b)
 
   return tf.nest.map_structure(choose, value, otherwise)
-
-
-def _clip(
-  gradients: corrections.Weights, clip_norm: float, size: int | None
-) -> corrections.Weights:
-  """Scales gradients down to the 2-norm `clip_norm`; for a group client by client."""
-  dtypes = {g.dtype for g in gradients}
-  if size is None and len(dtypes) == 1 and next(iter(dtypes)).size >= 4:
-    return tuple(tf.clip_by_global_norm(gradients, clip_norm)[0])
-  # TensorFlow's function squares in 16 bits, which overflows above 255, and wants one dtype.
-  norm = tf.sqrt(corrections.squared_norm(gradients, size))
-  factor = clip_norm / tf.maximum(norm, clip_norm)
-  return corrections.combine(lambda g: corrections.scale(factor, g), gradients)

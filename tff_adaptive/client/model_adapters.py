@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -43,11 +44,19 @@ class LocalStep(NamedTuple):
 
 
 def wrap(model: AnyModel) -> 'LocalModel':
-  """Returns the `LocalModel` of a model; raises TypeError if it is not a model."""
+  """Returns the `LocalModel` of a model.
+
+  Raises:
+    TypeError: If it is not a model.
+    ValueError: If it has no trainable weights.
+  """
   if isinstance(model, models.Model):
+    _check_trainable(model.initial_weights[0])
     return _SeededModel(model)
   if isinstance(model, tff.learning.models.FunctionalModel):
+    _check_trainable(model.initial_weights[0])
     return _FunctionalModel(model)
+  check.require_keras_2_model(model)
   if isinstance(model, tf.keras.layers.Layer):  # It is callable too.
     raise TypeError(
       f'model is a Keras model ({type(model).__name__}): give a function without arguments that '
@@ -70,6 +79,7 @@ class LocalModel:
     has_client_axis: Whether the model's operations also take a leading axis of clients.
     has_penalty: Whether the loss has a term that depends on the weights only, not on examples.
     couples_examples: Whether an example's loss depends on the other examples of its batch.
+    has_variables: Whether the model creates TensorFlow variables while it is traced.
     metric_finalizers: The argument of `tff.learning.metrics.sum_then_finalize`.
   """
 
@@ -78,6 +88,7 @@ class LocalModel:
   has_client_axis = False
   has_penalty = False
   couples_examples = False
+  has_variables = False
   metric_finalizers: Any
 
   def initial_weights(self) -> tff.learning.models.ModelWeights:
@@ -98,14 +109,20 @@ class LocalModel:
 
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
-  ) -> tuple[Weights, Any]:
-    """Returns the (dense) gradients of a batch's mean loss, and the metrics with the batch added.
+  ) -> tuple[Weights, Weights, Any]:
+    """Computes the gradients of a batch's mean loss.
 
     Args:
       weights: Trainable weights, a tuple of tensors.
-      non_trainable: The other weights, a tuple of tensors.
+      non_trainable: The other weights, a tuple of tensors: the server's, or those that the previous
+        step returned.
       step: The batch.
       metrics: The result of `start`, or of the previous step.
+
+    Returns:
+      `(gradients, non_trainable, metrics)`: the (dense) gradients; the other weights as the model
+      leaves them after the batch, such as a step counter or moving statistics; and the metrics with
+      the batch added.
     """
     raise NotImplementedError
 
@@ -142,7 +159,7 @@ class _SeededModel(LocalModel):
 
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
-  ) -> tuple[Weights, Any]:
+  ) -> tuple[Weights, Weights, Any]:
     x, y = step.batch['x'], step.batch['y']
     shares, size = step.weighting or (None, tf.cast(tf.shape(y)[0], tf.float32))
 
@@ -155,7 +172,7 @@ class _SeededModel(LocalModel):
     # The tape is inside the map, which drops the custom gradients of operations.
     apply = tf.vectorized_map if self._is_mapped else lambda function, values: function(values)
     found, means = apply(differentiate, (weights, x, y, shares, step.seed))
-    return found, metrics + size[..., tf.newaxis] * means
+    return found, non_trainable, metrics + size[..., tf.newaxis] * means
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
     # Not a product: the sums of a client that diverged may be NaN.
@@ -181,7 +198,7 @@ class _FunctionalModel(LocalModel):
 
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
-  ) -> tuple[Weights, Any]:
+  ) -> tuple[Weights, Weights, Any]:
     x, y = (step.batch[k] for k in 'xy') if isinstance(step.batch, dict) else step.batch
 
     def loss_and_output() -> tuple[tf.Tensor, Any]:
@@ -194,11 +211,13 @@ class _FunctionalModel(LocalModel):
       loss=loss, predictions=output, num_examples=tf.shape(tf.nest.flatten(output)[0])[0]
     )
     metrics = self._model.update_metrics_state(metrics, batch_output=batch_output, labels=y)
-    return found, metrics
+    return found, non_trainable, metrics
 
 
 class _VariableModel(LocalModel):
   """The `LocalModel` of a `VariableModel`, to whose variables each batch assigns the weights."""
+
+  has_variables = True
 
   def __init__(self, model_fn: Callable[[], tff.learning.models.VariableModel]) -> None:
     if tf.config.functions_run_eagerly():
@@ -206,19 +225,36 @@ class _VariableModel(LocalModel):
     check.require_keras_2()
     self._model_fn = model_fn
     self._last: tuple[Any, ...] = ()
-    with tf.Graph().as_default():
-      model = model_fn()
+    with tf.Graph().as_default() as graph:
+      try:
+        model = model_fn()
+      except TypeError as error:
+        raise check.explained_model_error(error) from error
+      check.require_keras_2_model(model)
       if not isinstance(model, tff.learning.models.VariableModel):
         raise TypeError(
           'the model function must return a tff.learning.models.VariableModel, it returned '
           f'{type(model).__name__}: return tff.learning.models.from_keras_model(...), say'
         )
+      _check_trainable(model.trainable_variables)
       self.input_spec = model.input_spec
       self.metric_finalizers = model.metric_finalizers()
+      variables = tf.nest.flatten(tff.learning.models.ModelWeights.from_model(model))
+      loaded = _assigned(graph, variables)
+    # By the position of a variable among all, the value that the model function gave it.
+    self._loaded: dict[int, np.ndarray] = {}
+    if loaded:
+      with tf.init_scope():
+        weights = tf.nest.flatten(tff.learning.models.ModelWeights.from_model(model_fn()))
+        self._loaded = {i: weights[i].numpy() for i in loaded}
     self._model: Any = None  # The `VariableModel` of the client at work, see `start`.
 
   def initial_weights(self) -> tff.learning.models.ModelWeights:
     weights = tff.learning.models.ModelWeights.from_model(self._model_fn())
+    flat: list[Any] = tf.nest.flatten(weights)
+    for i, value in self._loaded.items():
+      flat[i] = tf.constant(value)
+    weights = tf.nest.pack_sequence_as(weights, flat)
     # Tuples, as after a round: TFF's managers compare the structures of states.
     return type(weights)(tuple(weights.trainable), tuple(weights.non_trainable))
 
@@ -231,33 +267,57 @@ class _VariableModel(LocalModel):
 
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
-  ) -> tuple[Weights, Any]:
+  ) -> tuple[Weights, Weights, Any]:
     variables = tff.learning.models.ModelWeights.from_model(self._model)
 
     # A function, because the body of a loop in a plain graph does not order assignments and reads.
     @tf.function(autograph=False)
-    def assign_and_differentiate() -> Weights:
+    def assign_and_differentiate() -> tuple[Weights, Weights]:
       for variable, value in zip(variables.trainable, weights):
         variable.assign(value)
       for variable, value in zip(variables.non_trainable, non_trainable):
         variable.assign(value)
-      return _gradients(
+      found, _ = _gradients(
         lambda: (self._model.forward_pass(step.batch, training=True).loss, None),
         tuple(variables.trainable),
         step.factor,
-      )[0]
+      )
+      return found, tuple(map(tf.identity, variables.non_trainable))
 
     graph = tf.compat.v1.get_default_graph()  # In a step gradients are taken one after another.
     with tf.control_dependencies([t for t in self._last if getattr(t, 'graph', None) is graph]):
-      found = assign_and_differentiate()
+      found, moved = assign_and_differentiate()
     self._last = found[-1:]
-    return found, metrics
+    return found, moved, metrics
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
     with tf.control_dependencies([is_used]):  # Else the variables might be read before training.
       # If the method has no tf.function it returns variables, which are read here, too.
       sums = tf.nest.map_structure(tf.identity, self._model.report_local_unfinalized_metrics())
     return tf.nest.map_structure(lambda s: tf.where(is_used, s, tf.zeros_like(s)), sums)
+
+
+def _check_trainable(weights: Any) -> None:
+  if not tf.nest.flatten(weights):
+    raise ValueError(
+      'the model has no trainable weights, so that clients have nothing to train: leave '
+      'trainable=False out of the layers that they should train'
+    )
+
+
+def _assigned(graph: tf.Graph, variables: list[Any]) -> list[int]:
+  """Returns the positions of the variables that a graph assigns other values than the initial ones.
+
+  A model function does so if it loads pretrained weights, by `set_weights` or `load_weights`, say.
+  In a graph such an assignment is an operation that nobody runs, so that the values are lost.
+  """
+  initializers = {variable.initializer.name for variable in variables}
+  handles = {
+    operation.inputs[0].name
+    for operation in graph.get_operations()
+    if operation.type == 'AssignVariableOp' and operation.name not in initializers
+  }
+  return [i for i, variable in enumerate(variables) if variable.handle.name in handles]
 
 
 def _gradients(

@@ -1,5 +1,10 @@
 from .ada_best import AdaBest as AdaBest
-from .base import Correction as Correction, RegisteredClients as RegisteredClients
+from .base import (
+  Correction as Correction,
+  RegisteredClients as RegisteredClients,
+  option as option,
+)
+from .chains import Chain as Chain, chain as chain
 from .delta_sgd import DeltaSGD as DeltaSGD
 from .fed_cm import FedCM as FedCM
 from .fed_dyn import FedDyn as FedDyn
@@ -7,5 +12,7 @@ from .fed_exp import FedExP as FedExP
 from .fed_nova import FedNova as FedNova
 from .fed_prox import FedProx as FedProx
 from .mime import Mime as Mime, MimeLite as MimeLite
+from .regularization import Clip as Clip, WeightDecay as WeightDecay
+from .sam import Sam as Sam
 from .scaffnew import Scaffnew as Scaffnew
 from .scaffold import Scaffold as Scaffold, ScaffoldM as ScaffoldM

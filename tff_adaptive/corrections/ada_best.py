@@ -1,17 +1,17 @@
 """AdaBest: drift estimates that fade while a client is away."""
 
+from __future__ import annotations
+
 import collections
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
-from tff_adaptive import registry
 from tff_adaptive._utils import validation
+from tff_adaptive._utils.hyperparameters import Counts, option
+from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base
 from tff_adaptive.corrections.base import ClientRound, ServerRound, Weights
-
-_ENTRY = registry.ALGORITHMS['ada_best']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,17 +35,36 @@ class AdaBest(base.Correction):
     plateau_rounds: The number of rounds in `beta_decay`, >= 1.
   """
 
-  mu: float = _ENTRY.default('mu')
-  beta: float = _ENTRY.default('beta')
-  scale_mu: bool = _ENTRY.default('scale_mu')
-  beta_decay: float = _ENTRY.default('beta_decay')
+  mu: float = option(0.02, base.MU, validation.at_least_zero)
+  beta: float = option(
+    0.96,  # AdaBest, section 4.1: chosen at 10 % participation.
+    "Factor of the server's drift estimate, in [0, 1]",
+    validation.up_to_one,
+    'the paper uses 0.2 to 0.98',
+    # g-bar + h already is a momentum over the pseudo-gradients. With a second momentum, the server
+    # optimizer's, the paper's 0.96 diverges. Adagrad has none; 0.8 was the best value for it.
+    default_with={'momentum': 0.2, 'adagrad': 0.8},
+  )
+  scale_mu: bool = option(False, base.SCALE_MU)
+  beta_decay: float = option(
+    1.0,
+    'Factor in (0, 1] for beta when ||h|| stops falling; 1 keeps beta',
+    validation.in_half_open_unit_interval,
+    'give a factor such as 0.5, or 1 to keep beta',
+  )
   plateau_rounds: int = 50
   name = 'ada_best'
-  _entry = _ENTRY
+  title = 'AdaBest'
+  summary = 'drift estimates that fade when a client is away'
+  paper = 'Varno et al., "AdaBest", ECCV 2022, Algorithm 1'
 
   def __post_init__(self) -> None:
     super().__post_init__()
     validation.whole_number('plateau_rounds', self.plateau_rounds, 1, 'give a number of rounds')
+
+  @classmethod
+  def published_counts(cls, values: Mapping[str, Any]) -> Counts:
+    return Counts()
 
   @property
   def needs_num_examples(self) -> bool:
@@ -96,7 +115,8 @@ class AdaBest(base.Correction):
     return new, base.combine(tf.add, server.g_bar, h)
 
   def _decay_beta(self, state: dict[str, tf.Tensor], h_norm: tf.Tensor) -> None:
-    lower, higher = h_norm < state['lowest_h_norm'], h_norm > state['highest_h_norm']
+    lower = h_norm < state['lowest_h_norm']
+    higher = h_norm > state['highest_h_norm']
     since = tf.where(lower | higher, 0, state['rounds_since'] + 1)
     plateau = since >= self.plateau_rounds
     state['lowest_h_norm'] = tf.where(lower | higher, h_norm, state['lowest_h_norm'])

@@ -1,4 +1,4 @@
-"""The base class of client corrections, and functions to write them with.
+"""The base class of a federated optimizer's parts, and functions to write them with.
 
 The formulas of this package have these symbols. theta^{t-1} is the global model before round t,
 theta a client's model in a local step, and g the gradient of a batch's loss at theta. Client i ends
@@ -9,16 +9,24 @@ rate of the round, S the cohort, and N the number of all clients. h_i and h are 
 (or control variates) of a client and of the server.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
-import tensorflow as tf
+from tff_adaptive._utils import hyperparameters, validation
+from tff_adaptive._utils.hyperparameters import option as option
+from tff_adaptive._utils.lazy_tensorflow import tf
 
-from tff_adaptive import registry
-from tff_adaptive._utils import validation
+# The help of hyperparameters that several parts have.
+MU = "Weight of the client's correction"
+SCALE_MU = 'Scale mu by mean examples / examples of the client'
 
-Weights = tuple[tf.Tensor, ...]
+if TYPE_CHECKING:
+  Weights: TypeAlias = tuple[tf.Tensor, ...]
+else:  # Its use in annotations must not import TensorFlow.
+  Weights = tuple
 
 
 class ClientRound(NamedTuple):
@@ -36,7 +44,8 @@ class ClientRound(NamedTuple):
     exchanged: The cohort's mean of the results of `Correction.exchange`; () if there are none.
     local_state: The state that `Correction.local_state` or the last call of `gradient` returned.
     gradient_at: A function (weights) -> the gradient of the batch's loss at these weights, with the
-      same dropout. It is for `Correction.gradient` only, and is sharpness-aware if `g` there is.
+      same dropout. It is for `Correction.loss_gradient`, and for `Correction.gradient`, where it
+      takes the gradient as `g` was taken: sharpness-aware, say.
   """
 
   theta_0: Weights
@@ -56,8 +65,9 @@ class ServerRound(NamedTuple):
   """The values that the server knows at the end of a round.
 
   Attributes:
-    g_bar: The aggregate of the results of `update`. Unless a correction overrides `update`, this is
-      the aggregated pseudo-gradient theta^{t-1} - theta-bar^t.
+    g_bar: The aggregated pseudo-gradient theta^{t-1} - theta-bar^t, as `Correction.restore`
+      returns it from the aggregate of the results of `update`. In `restore` itself, that aggregate;
+      in `server_update`, the direction that the parts after this one in a chain returned.
     uploads: The uploads of `client_update`, combined over the cohort as `combine_uploads` says.
     cohort: |S|, float32: the number of clients that took a local step and have finite results.
     t: Number of the round, float32, counted from 1.
@@ -86,30 +96,54 @@ class RegisteredClients(NamedTuple):
 
 
 class Correction:
-  """A client drift correction, whose methods are pure functions of tensors.
+  """A part of a federated optimizer, whose methods are pure functions of tensors.
 
-  The base class corrects nothing, which gives FedAvg. A subclass overrides the methods that it
+  The base class changes nothing, which gives FedAvg. A subclass overrides the methods that it
   needs. Methods that run at a client get the tensors of one client, even if clients train together.
+  `corrections.chain` puts several parts together.
+
+  A subclass is a frozen dataclass. The fields declared with `corrections.option` are its
+  hyperparameters, and the following class attributes describe it; nothing else does.
 
   Attributes:
-    name: The name of the algorithm in the registry.
+    name: Its name on the command line.
+    title: Its name in papers and reports; by default the same as `name`.
+    summary: One line, without a full stop; by default the first line of the docstring.
+    paper: The publication.
     combine_uploads: How the cohort's uploads are combined: 'mean' counts each client the same,
       'weighted' takes the mean with the weights of the updates, and 'sum' adds them.
+    client_weighting: The clients' weights in the mean of the updates unless others are asked for,
+      'examples' or 'uniform'. None means 'uniform' if clients keep a state, else 'examples'.
+    assumes_sgd: The reason why clients must train with plain SGD, for messages; '' for none.
+    makes_step: The reason why the result of `gradient` is no gradient but a step of its own, in
+      which another part that assumes SGD would be wrong; '' for none.
+    refuses_loss_gradient: The reason why no other part may say where the loss's gradient is taken,
+      as SAM does; '' for none.
+    uploads_what: What a client sends besides its update that moves the model, for messages; ''
+      for none.
   """
 
-  name = 'none'
-  combine_uploads = 'mean'
-  # The registry's entry, which checks the fields that are hyperparameters; None for no check.
-  _entry: ClassVar[registry.Algorithm | None] = None
+  name: ClassVar[str] = 'none'
+  title: ClassVar[str] = ''
+  summary: ClassVar[str] = ''
+  paper: ClassVar[str] = ''
+  combine_uploads: ClassVar[str] = 'mean'
+  client_weighting: ClassVar[str | None] = None
+  assumes_sgd: ClassVar[str] = ''
+  makes_step: ClassVar[str] = ''
+  refuses_loss_gradient: ClassVar[str] = ''
+  uploads_what: ClassVar[str] = ''
 
   def __post_init__(self) -> None:
-    if self._entry is None:
-      return
-    for h in self._entry.hyperparameters:
-      if hasattr(self, h.name):
-        object.__setattr__(self, h.name, h.checked(getattr(self, h.name)))
+    for declared in hyperparameters.declared_by(type(self)):
+      object.__setattr__(self, declared.name, declared.checked(getattr(self, declared.name)))
     num_clients = getattr(self, 'num_clients', 1)
     validation.whole_number('num_clients', num_clients, 1, 'give the number of all clients')
+
+  @property
+  def parts(self) -> tuple[Correction, ...]:
+    """The parts of a chain in order; of a single part, the part itself."""
+    return (self,)
 
   @property
   def needs_num_examples(self) -> bool:
@@ -121,29 +155,43 @@ class Correction:
     return getattr(self, 'mean_examples', None) is not None
 
   @classmethod
+  def registered(cls, clients: RegisteredClients | None) -> dict[str, Any]:
+    """Returns the fields that are set from the registered clients, such as `num_clients`.
+
+    Raises:
+      ValueError: If there are such fields, and `clients` is None.
+    """
+    fields: tuple[Any, ...] = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    names: list[str] = [field.name for field in fields if field.name in RegisteredClients._fields]
+    if names and not isinstance(clients, RegisteredClients):
+      raise ValueError(
+        f'{cls.name} needs to know the registered clients: give '
+        'clients=tff_adaptive.corrections.RegisteredClients(num_clients, mean_examples).'
+      )
+    return {name: getattr(clients, name) for name in names}
+
+  @classmethod
   def configure(
     cls, values: Mapping[str, Any], clients: RegisteredClients | None = None
-  ) -> 'Correction':
+  ) -> Correction:
     """Returns the correction with the given hyperparameters.
 
     The fields `num_clients` and `mean_examples` of a dataclass are set from `clients`.
 
     Args:
-      values: Hyperparameters by name, with the names of the class's entry in the registry.
+      values: Hyperparameters by name.
       clients: The registered clients; None if they are not known.
 
     Raises:
       TypeError: If a value has the wrong type.
       ValueError: If a value is out of its range, or the correction needs `clients` and has None.
     """
-    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-    needed = [f.name for f in fields if f.name in RegisteredClients._fields]
-    if needed and not isinstance(clients, RegisteredClients):
-      raise ValueError(
-        f'{cls.name} needs to know the registered clients: give '
-        'clients=tff_adaptive.corrections.RegisteredClients(num_clients, mean_examples).'
-      )
-    return cls(**values, **{name: getattr(clients, name) for name in needed})
+    return cls(**values, **cls.registered(clients))
+
+  @classmethod
+  def published_counts(cls, values: Mapping[str, Any]) -> hyperparameters.Counts | None:
+    """Returns the published costs with these hyperparameters; None where tracing finds them."""
+    return None
 
   @classmethod
   def overrides(cls, *methods: str) -> bool:
@@ -183,17 +231,37 @@ class Correction:
     """Returns the first value of a state that each local step passes to the next; () for none."""
     return ()
 
+  def loss_gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
+    """Returns the gradient that stands for the loss's in a local step, by default g.
+
+    `g` is the gradient of the batch's loss at `theta`, and `client.gradient_at` gives it at other
+    weights. The `gradient` methods of all parts come after it.
+    """
+    return g
+
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
     """Returns the corrected gradient of a local step; `g` is the gradient of the loss at `theta`.
 
-    A correction with a `local_state` returns the pair `(gradient, local_state)`. The state after
-    the previous local step is `client.local_state`.
+    In a chain `g` is what the part before this one returned. A correction with a `local_state`
+    returns the pair `(gradient, local_state)`. The state after the previous local step is
+    `client.local_state`.
     """
     return g
 
   def update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
-    """Returns the value to aggregate, by default g_i; `client_update` explains the arguments."""
+    """Returns the value to aggregate, by default g_i; `client_update` explains the arguments.
+
+    In a chain the parts act in order, and `g_i` is what the part before this one returned. A part
+    whose update is in other units also overrides `restore`.
+    """
     return g_i
+
+  def restore(self, server: ServerRound) -> Weights:
+    """Returns the mean pseudo-gradient; `server.g_bar` is the aggregate of the results of `update`.
+
+    It undoes what `update` did to all clients alike. In a chain it is called in reverse order.
+    """
+    return server.g_bar
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     """Returns the client's new state, and the values that it uploads in addition to its update.
@@ -214,7 +282,8 @@ class Correction:
     """Returns the new server state and the direction that the server optimizer descends along.
 
     `server_state` is the state before the round, and `server` has the results of the cohort. If a
-    third value is returned, a float32 scalar, the server optimizer's step is multiplied by it.
+    third value is returned, a float32 scalar, the server optimizer's step is multiplied by it. In a
+    chain the parts act in reverse order, and each gets the direction of the one after it.
     """
     return server_state, server.g_bar
 
@@ -237,17 +306,32 @@ class Correction:
 def estimate(state: Any) -> Weights:
   """Returns the drift estimate of a server's state (h) or a client's (h_i); () if it has none.
 
-  It is the entry or field `h` of the state: weights, or one tensor. Metrics use it, and count a
-  client whose h_i is zero as one that takes part for the first time.
+  It is the entry or field `h` of the state, weights or one tensor, or those of the states of a
+  chain's parts. Metrics use it, and count a client whose h_i is zero as one that takes part for the
+  first time.
   """
-  h = state.get('h', ()) if isinstance(state, Mapping) else getattr(state, 'h', ())
-  return tuple(tf.nest.flatten(h))
+  if isinstance(state, Mapping):
+    return tuple(tf.nest.flatten(state.get('h', ())))
+  if hasattr(state, 'h'):
+    return tuple(tf.nest.flatten(state.h))
+  if not isinstance(state, (tuple, list)) or not any(isinstance(s, Mapping) for s in state):
+    return ()
+  estimates: Weights = ()
+  for state_of_part in state:
+    estimates += estimate(state_of_part)
+  return estimates
 
 
 def mean_gradient(client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
   """Returns g_i / (steps * client.eta_l), with SGD the mean corrected gradient; 0 for no steps."""
   inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
   return combine(lambda g: scale(inverse, g), g_i)
+
+
+def mean(total: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+  """Returns total / count, or 0 if the count is 0; a total of integers is cast to float32."""
+  total = total if total.dtype.is_floating else tf.cast(total, tf.float32)
+  return tf.math.divide_no_nan(total, tf.cast(count, total.dtype))
 
 
 def zeros(weights: Weights) -> Weights:

@@ -1,16 +1,16 @@
 """Delta-SGD: each client finds its step size from its own gradients."""
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 from typing import Any
 
-import tensorflow as tf
-
-from tff_adaptive import registry
+from tff_adaptive._utils import validation
+from tff_adaptive._utils.hyperparameters import option
+from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base
 from tff_adaptive.corrections.base import ClientRound, Weights
-
-_ENTRY = registry.ALGORITHMS['delta_sgd']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,10 +29,23 @@ class DeltaSGD(base.Correction):
     growth: How fast the step size may grow, >= 0.
   """
 
-  gamma: float = _ENTRY.default('gamma')
-  growth: float = _ENTRY.default('growth')
+  gamma: float = option(
+    2.0,
+    'Factor of the estimated inverse smoothness, > 0',
+    validation.above_zero,
+    'the paper uses 2',
+  )
+  growth: float = option(
+    0.1, 'How fast the step size may grow, >= 0', validation.at_least_zero, 'the paper uses 0.1'
+  )
   name = 'delta_sgd'
-  _entry = _ENTRY
+  title = 'Delta-SGD'
+  summary = 'each client finds its step size from its own gradients'
+  paper = (
+    'Kim et al., "Adaptive Federated Learning with Auto-Tuned Clients", ICLR 2024, Algorithm 1'
+  )
+  assumes_sgd = 'it finds the step size of SGD'
+  makes_step = 'chooses the size of each step itself'
 
   def local_state(self, client: ClientRound) -> Any:
     return collections.OrderedDict(
@@ -47,8 +60,8 @@ class DeltaSGD(base.Correction):
     dg = base.norm(base.combine(tf.subtract, g, g_before))
     grown = tf.sqrt(1 + self.growth * state['ratio']) * state['eta']
     # Equal gradients tell nothing about smoothness: only `growth` then limits the step.
-    found = tf.where(dg > 0, tf.math.divide_no_nan(self.gamma * dx, 2 * dg), grown)
-    eta = tf.where(state['is_first'] > 0, state['eta'], tf.minimum(found, grown))
+    smooth = tf.where(dg > 0, tf.math.divide_no_nan(self.gamma * dx, 2 * dg), grown)
+    eta = tf.where(state['is_first'] > 0, state['eta'], tf.minimum(smooth, grown))
     ratio = tf.where(state['is_first'] > 0, 1.0, tf.math.divide_no_nan(eta, state['eta']))
     # The client's SGD multiplies by the rate of the round.
     factor = tf.math.divide_no_nan(eta, client.eta_l)

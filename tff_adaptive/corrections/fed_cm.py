@@ -1,15 +1,16 @@
 """FedCM: client-level momentum."""
 
+from __future__ import annotations
+
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
-from tff_adaptive import registry
+from tff_adaptive._utils import validation
+from tff_adaptive._utils.hyperparameters import Counts, option
+from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base
 from tff_adaptive.corrections.base import ClientRound, ServerRound, Weights
-
-_ENTRY = registry.ALGORITHMS['fed_cm']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,10 +25,24 @@ class FedCM(base.Correction):
     alpha: Weight of the local gradient, in (0, 1]. 1 gives FedAvg.
   """
 
-  alpha: float = _ENTRY.default('alpha')
+  alpha: float = option(
+    0.1,
+    'Weight of the local gradient, in (0, 1]; 1 is FedAvg',
+    validation.in_half_open_unit_interval,
+    'the paper uses 0.1',
+  )
   name = 'fed_cm'
+  title = 'FedCM'
+  summary = 'local gradients mixed with the direction of the last round'
+  paper = 'Xu et al., "FedCM: Federated Learning with Client-level Momentum", 2021, Algorithm 1'
+  client_weighting = 'uniform'
+  assumes_sgd = 'its direction is the change of the model over K_i eta_l'
+  uploads_what = 'g_i / (K_i eta_l)'
   combine_uploads = 'weighted'
-  _entry = _ENTRY
+
+  @classmethod
+  def published_counts(cls, values: Mapping[str, Any]) -> Counts:
+    return Counts(down=2)
 
   def server_state(self, weights: Weights) -> Any:
     return base.zeros(weights)

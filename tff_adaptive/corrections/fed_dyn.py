@@ -1,14 +1,15 @@
 """FedDyn: dynamic regularisation of the clients' losses."""
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
-from tff_adaptive import registry
 from tff_adaptive._utils import validation
+from tff_adaptive._utils.hyperparameters import option
+from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base
 from tff_adaptive.corrections.base import ClientRound, RegisteredClients, ServerRound, Weights
 
@@ -22,7 +23,7 @@ class FedDyn(base.Correction):
   A client then sets h_i <- h_i + g_i. The h_i of the papers include the factor mu_i; the result is
   the same if mu_i is constant. The server sets h <- h + |S|/N g-bar and descends along g-bar + h.
 
-  With `ClientTraining.sam_rho` this is FedSpeed (Sun et al., 2023) with alpha = 1, lambda = 1 / mu.
+  With `Sam` this is FedSpeed (Sun et al., 2023) with alpha = 1, lambda = 1 / mu.
   As in FedSpeed's published code, the perturbation is normalised, and h is the mean of all clients'
   h_i, the dual variables. Algorithm 1 of Sun et al. has the perturbation rho g, and the mean over
   the cohort.
@@ -30,18 +31,27 @@ class FedDyn(base.Correction):
   Attributes:
     mu: Weight of the regulariser, finite and >= 0.
     num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
-    mean_examples: The mean number of examples of a client. It gives mu_i = mu mean_examples / n_i,
-      as in the authors' code for clients of unequal sizes n_i. None means mu_i = mu.
+    mean_examples: The mean number of examples of a client, with `scale_mu`.
+    scale_mu: Whether mu_i = mu mean_examples / n_i, as in the authors' code for clients of unequal
+      sizes n_i. If False, mu_i = mu.
   """
 
-  mu: float
-  num_clients: int
+  mu: float = option(0.02, base.MU, validation.at_least_zero)
+  num_clients: int = 0
   mean_examples: float | None = None
+  scale_mu: bool = option(False, base.SCALE_MU)
   name = 'fed_dyn'
-  _entry = registry.ALGORITHMS['fed_dyn']
+  title = 'FedDyn'
+  summary = 'dynamic regularisation of the client losses'
+  paper = 'Acar et al., "Federated Learning Based on Dynamic Regularization", ICLR 2021'
 
   def __post_init__(self) -> None:
     super().__post_init__()
+    if self.scale_mu != (self.mean_examples is not None):
+      raise ValueError(
+        f'scale_mu={self.scale_mu} with mean_examples={self.mean_examples}: give scale_mu=True and'
+        ' the mean number of examples, or neither for the same mu for all.'
+      )
     if self.mean_examples is not None:
       validation.field(
         self, 'mean_examples', validation.above_zero, 'give None for the same mu for all'
@@ -52,8 +62,10 @@ class FedDyn(base.Correction):
     cls, values: Mapping[str, Any], clients: RegisteredClients | None = None
   ) -> base.Correction:
     """Like `Correction.configure`, but `mean_examples` is set only if `scale_mu` is true."""
-    made: Any = super().configure({'mu': values['mu']}, clients)
-    return made if values['scale_mu'] else dataclasses.replace(made, mean_examples=None)
+    registered = cls.registered(clients)
+    if not values['scale_mu']:
+      registered['mean_examples'] = None
+    return cls(**values, **registered)
 
   def client_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights))

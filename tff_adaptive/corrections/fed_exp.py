@@ -1,15 +1,15 @@
 """FedExP: the server's step grows with the clients' disagreement."""
 
+from __future__ import annotations
+
 import dataclasses
 from typing import Any
 
-import tensorflow as tf
-
-from tff_adaptive import registry
+from tff_adaptive._utils import validation
+from tff_adaptive._utils.hyperparameters import option
+from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base
 from tff_adaptive.corrections.base import ClientRound, ServerRound, Weights
-
-_ENTRY = registry.ALGORITHMS['fed_exp']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,10 +25,19 @@ class FedExP(base.Correction):
     eps: The number that is added to ||g-bar||^2, >= 0.
   """
 
-  eps: float = _ENTRY.default('eps')
+  eps: float = option(
+    1e-3,
+    'Added to the squared norm of the mean update, >= 0',
+    validation.at_least_zero,
+    'the paper tunes it between 1e-3 and 1e-1',
+  )
   name = 'fed_exp'
+  title = 'FedExP'
+  summary = "a server step that grows with the disagreement of the clients' updates"
+  paper = 'Jhunjhunwala et al., "FedExP", ICLR 2023, Algorithm 1'
+  client_weighting = 'uniform'
+  uploads_what = 'the squared norm of its update'
   combine_uploads = 'weighted'
-  _entry = _ENTRY
 
   def server_state(self, weights: Weights) -> Any:
     return weights  # The global model before the last server step.

@@ -1,16 +1,16 @@
 """FedNova: updates divided by the effective number of local steps."""
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 from typing import Any
 
-import tensorflow as tf
-
-from tff_adaptive import registry
+from tff_adaptive._utils import validation
+from tff_adaptive._utils.hyperparameters import option
+from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base
 from tff_adaptive.corrections.base import ClientRound, ServerRound, Weights
-
-_ENTRY = registry.ALGORITHMS['fed_nova']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,11 +29,20 @@ class FedNova(base.Correction):
     mu: Weight of the proximal term, >= 0. It cannot be combined with a momentum.
   """
 
-  local_momentum: float = _ENTRY.default('local_momentum')
-  mu: float = _ENTRY.default('mu')
+  local_momentum: float = option(
+    0.0, "Momentum of the clients' SGD, in [0, 1)", validation.in_unit_interval, 'give 0 for none'
+  )
+  mu: float = option(0.0, base.MU, validation.at_least_zero, 'give 0 for none')
   name = 'fed_nova'
+  title = 'FedNova'
+  summary = 'updates divided by the effective number of local steps'
+  paper = (
+    'Wang et al., "Tackling the Objective Inconsistency Problem ...", NeurIPS 2020, equation (7)'
+  )
+  assumes_sgd = 'its normalisation counts steps of SGD'
+  makes_step = 'applies the momentum of the local steps itself'
+  uploads_what = 'the effective number of its local steps'
   combine_uploads = 'weighted'
-  _entry = _ENTRY
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -69,5 +78,5 @@ class FedNova(base.Correction):
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     return (), steps if self.mu else client.local_state['a']
 
-  def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
-    return (), base.combine(lambda g: base.scale(server.uploads, g), server.g_bar)
+  def restore(self, server: ServerRound) -> Weights:
+    return base.combine(lambda g: base.scale(server.uploads, g), server.g_bar)

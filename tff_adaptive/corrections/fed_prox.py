@@ -2,11 +2,10 @@
 
 import dataclasses
 
-from tff_adaptive import registry
+from tff_adaptive._utils import validation
+from tff_adaptive._utils.hyperparameters import option
 from tff_adaptive.corrections import base
 from tff_adaptive.corrections.base import ClientRound, Weights
-
-_ENTRY = registry.ALGORITHMS['fed_prox']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,9 +19,11 @@ class FedProx(base.Correction):
     mu: Weight of the proximal term, finite and >= 0. 0 gives FedAvg.
   """
 
-  mu: float = _ENTRY.default('mu')
+  mu: float = option(0.02, base.MU, validation.at_least_zero)
   name = 'fed_prox'
-  _entry = _ENTRY
+  title = 'FedProx'
+  summary = 'FedAvg with a proximal term in the client loss'
+  paper = 'Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, equation (2)'
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     """Returns g + mu (theta - theta^{t-1})."""

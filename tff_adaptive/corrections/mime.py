@@ -1,16 +1,16 @@
 """Mime and MimeLite: clients use the server's optimizer statistics, frozen during a round."""
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 from typing import Any
 
-import tensorflow as tf
-
-from tff_adaptive import registry
+from tff_adaptive._utils import validation
+from tff_adaptive._utils.hyperparameters import option
+from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base
 from tff_adaptive.corrections.base import ClientRound, ServerRound, Weights
-
-_ENTRY = registry.ALGORITHMS['mime_lite']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,13 +34,32 @@ class MimeLite(base.Correction):
     base_eps: eps, the number that is added to the root of v, > 0.
   """
 
-  base_optimizer: str = _ENTRY.default('base_optimizer')
-  base_beta1: float = _ENTRY.default('base_beta1')
-  base_beta2: float = _ENTRY.default('base_beta2')
-  base_eps: float = _ENTRY.default('base_eps')
+  base_optimizer: str = option(
+    'sgdm',
+    'The optimizer whose statistics are frozen during a round',
+    hint='the paper has these three',
+    choices=('sgdm', 'adam', 'adagrad'),
+  )
+  base_beta1: float = option(
+    0.9, 'Decay of m, for sgdm and adam, in [0, 1)', validation.in_unit_interval, 'give 0.9, say'
+  )
+  base_beta2: float = option(
+    0.99, 'Decay of v, for adam, in [0, 1)', validation.in_unit_interval, 'give 0.99, say'
+  )
+  base_eps: float = option(
+    1e-3,
+    'Added to the root of v, for adam and adagrad, > 0',
+    validation.above_zero,
+    'give 1e-3, say',
+  )
   name = 'mime_lite'
+  title = 'MimeLite'
+  summary = "clients use the server's optimizer statistics in their steps"
+  paper = 'Karimireddy et al., "Breaking the Centralized Barrier ...", NeurIPS 2021, Algorithm 1'
+  assumes_sgd = 'it applies the base optimizer itself'
+  makes_step = 'applies the base optimizer itself'
+  uploads_what = 'the gradient over all its examples'
   combine_uploads = 'weighted'
-  _entry = _ENTRY
 
   def server_state(self, weights: Weights) -> Any:
     state = collections.OrderedDict()
@@ -73,7 +92,10 @@ class MimeLite(base.Correction):
     if 'm' in statistics:
       new['m'] = self._moved(statistics['m'], c)
     if 'v' in statistics:
-      old, added = (1.0, 1.0) if 'm' not in statistics else (self.base_beta2, 1 - self.base_beta2)
+      old = added = 1.0  # Adagrad's v is a sum.
+      if 'm' in statistics:  # Adam's v is a moving average.
+        old = self.base_beta2
+        added = 1 - self.base_beta2
       new['v'] = base.combine(lambda v, c: old * v + added * c * c, statistics['v'], c)
     return new
 
@@ -90,6 +112,9 @@ class Mime(MimeLite):
   """
 
   name = 'mime'
+  title = 'Mime'
+  summary = 'MimeLite with variance-reduced local gradients, two exchanges a round'
+  refuses_loss_gradient = 'its difference of two gradients would not be that of the loss'
 
   def exchange(self, client: ClientRound) -> Any:
     return client.full_gradient()

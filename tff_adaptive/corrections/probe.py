@@ -1,18 +1,19 @@
 """Traces a correction's functions to find what it computes and sends. Nothing is executed."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
+from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base, results
 
 
 class Traced(NamedTuple):
-  """The costs that a correction adds to those of FedAvg, for one client and round.
+  """The costs of a correction for one client and round.
 
   Attributes:
-    gradients: Number of gradients at other weights in a local step (`ClientRound.gradient_at`).
+    gradients: Number of gradients of the loss in a local step; 1 for FedAvg.
     full_gradients: Number of gradients over all of the client's examples in a round.
     bytes_down: Number of bytes that a client receives besides the weights.
     bytes_up: Number of bytes that a client sends besides its update.
@@ -46,10 +47,17 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
     sent = correction.exchange(client)
     results.check_numbers(correction, 'exchange', sent, 'what is sent')
     client = client._replace(exchanged=sent, local_state=correction.local_state(client))
-    results.gradient(correction, client._replace(gradient_at=gradient_at), theta, theta)
-    _, _, upload = results.client_update(correction, client, theta, one)
+    client = client._replace(gradient_at=gradient_at)
+    results.loss_gradient(correction, client, theta, theta)
+    of_loss = 1 + asked['at']
+    asked['at'] = 0
+    results.gradient(correction, client, theta, theta)
+    in_gradient = 1 + asked['at']
+    results.update(correction, client, theta, one)
+    _, upload = results.client_update(correction, client, theta, one)
     return Traced(
-      gradients=asked['at'],
+      # `gradient_at` in `Correction.gradient` costs as much as the gradient of the loss.
+      gradients=of_loss * in_gradient,
       full_gradients=asked['full'],
       bytes_down=size(broadcast) + size(sent),
       bytes_up=size(upload) + size(sent),

@@ -4,13 +4,15 @@ A user's own correction may return something wrong. The errors raised here name 
 TensorFlow would come many calls later. The checks add only constants to the graph.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tff_adaptive._utils import value_text
+from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base
 
 
@@ -18,41 +20,61 @@ def gradient(
   correction: base.Correction, client: base.ClientRound, theta: base.Weights, g: base.Weights
 ) -> tuple[base.Weights, Any]:
   """Returns `Correction.gradient`'s gradient and local state; raises TypeError if malformed."""
-  found, carried = correction.gradient(client, theta, g), client.local_state
-  if tf.nest.flatten(carried):
-    found, new = _pair(correction, 'gradient', found, '(gradient, local_state)')
-    carried = _like(correction, 'gradient', new, 'a local_state', carried)
-  return _like(correction, 'gradient', found, 'a gradient', g), carried
+  corrected: Any = correction.gradient(client, theta, g)
+  local_state = client.local_state
+  if tf.nest.flatten(local_state):
+    corrected, new_state = _pair(correction, 'gradient', corrected, '(gradient, local_state)')
+    local_state = _like(correction, 'gradient', new_state, 'a local_state', local_state)
+  return _like(correction, 'gradient', corrected, 'a gradient', g), local_state
+
+
+def loss_gradient(
+  correction: base.Correction, client: base.ClientRound, theta: base.Weights, g: base.Weights
+) -> base.Weights:
+  """Returns `Correction.loss_gradient`'s result; raises TypeError if it differs in form from g."""
+  taken = correction.loss_gradient(client, theta, g)
+  return _like(correction, 'loss_gradient', taken, 'a gradient', g)
+
+
+def update(
+  correction: base.Correction, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
+) -> base.Weights:
+  """Returns `Correction.update`'s result; raises TypeError if it differs in form from g_i."""
+  return _like(correction, 'update', correction.update(client, g_i, steps), 'weights', g_i)
+
+
+def restore(correction: base.Correction, server: base.ServerRound) -> base.Weights:
+  """Returns `Correction.restore`'s result; raises TypeError if it differs in form from g-bar."""
+  return _like(correction, 'restore', correction.restore(server), 'weights', server.g_bar)
 
 
 def client_update(
   correction: base.Correction, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
-) -> tuple[base.Weights, Any, Any]:
-  """Calls `Correction.update` and `client_update`; returns the update, the state and the upload.
+) -> tuple[Any, Any]:
+  """Returns `Correction.client_update`'s state and upload.
 
-  The new state has the container types of the previous one. Raises TypeError if the update differs
-  from g_i in structure, dtypes or shapes, or the new state from the previous one, or if
-  `client_update` returns no pair.
+  The new state has the container types of the previous one. Raises TypeError if it differs from
+  that in structure, dtypes or shapes, or if `client_update` returns no pair.
   """
-  update = _like(correction, 'update', correction.update(client, g_i, steps), 'weights', g_i)
-  found = correction.client_update(client, g_i, steps)
-  state, upload = _pair(correction, 'client_update', found, '(client_state, upload)')
+  returned = correction.client_update(client, g_i, steps)
+  state, upload = _pair(correction, 'client_update', returned, '(client_state, upload)')
   state = _like(correction, 'client_update', state, 'a client_state', client.client_state)
   check_numbers(correction, 'client_update', upload, 'an upload')
-  return update, state, upload
+  return state, upload
 
 
 def server_update(
   correction: base.Correction, server_state: Any, server: base.ServerRound
 ) -> tuple[Any, base.Weights, Any]:
   """Returns `server_update`'s result, with () for no factor; raises TypeError if malformed."""
-  found: Any = correction.server_update(server_state, server)
+  returned: Any = correction.server_update(server_state, server)
   factor: Any = ()
-  if isinstance(found, tuple) and len(found) == 3:
-    found, factor = found[:2], found[2]
+  if isinstance(returned, tuple) and len(returned) == 3:
+    *pair, factor = returned
+    returned = tuple(pair)
     check_numbers(correction, 'server_update', factor, 'a factor', is_scalar=True)
     factor = tf.cast(factor, tf.float32)
-  state, direction = _pair(correction, 'server_update', found, '(server_state, direction)')
+  state, direction = _pair(correction, 'server_update', returned, '(server_state, direction)')
   state = _like(correction, 'server_update', state, 'a server_state', server_state)
   direction = _like(correction, 'server_update', direction, 'a direction', server.g_bar)
   return state, direction, factor
@@ -64,7 +86,8 @@ def check_numbers(
   """Raises TypeError unless `found` has numbers of known shapes (one scalar if `is_scalar`)."""
   for leaf in [found] if is_scalar else tf.nest.flatten(found):
     array = leaf if tf.is_tensor(leaf) else np.asarray(leaf)  # None becomes an object array.
-    dtype, shape = tf.as_dtype(array.dtype), tf.TensorShape(array.shape)
+    dtype = tf.as_dtype(array.dtype)
+    shape = tf.TensorShape(array.shape)
     fits = shape.rank == 0 if is_scalar else shape.is_fully_defined()
     if not fits or not (dtype.is_floating or dtype.is_integer):
       wanted = 'that is a number' if is_scalar else 'of numbers, in tensors of known shapes'

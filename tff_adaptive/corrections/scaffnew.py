@@ -1,11 +1,12 @@
 """Scaffnew (ProxSkip): control variates and a random number of local steps."""
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 from typing import Any
 
-import tensorflow as tf
-
+from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base
 from tff_adaptive.corrections.base import ClientRound, Weights
 
@@ -23,6 +24,10 @@ class Scaffnew(base.Correction):
   """
 
   name = 'scaffnew'
+  title = 'Scaffnew'
+  summary = 'control variates and a random number of local steps, all clients in every round'
+  paper = 'Mishchenko et al., "ProxSkip", ICML 2022, Algorithm 2'
+  assumes_sgd = 'its h_i moves by the change of the model over eta_l'
 
   def client_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights), ended=weights, scale=tf.zeros([]))
@@ -44,7 +49,9 @@ class Scaffnew(base.Correction):
     return base.combine(tf.subtract, g, client.local_state), client.local_state
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
-    mean_steps = steps if client.mean_steps is None else client.mean_steps
+    mean_steps: Any = client.mean_steps  # 1 / p.
+    if mean_steps is None:
+      mean_steps = steps
     scale = tf.math.divide_no_nan(1.0, mean_steps * client.eta_l)
     ended = base.combine(tf.subtract, client.theta_0, g_i)
     return collections.OrderedDict(h=self._h(client), ended=ended, scale=scale), ()

@@ -5,17 +5,17 @@ Algorithm 1, and SCAFFOLD/m of "AdaBest" (Varno et al., 2022), Algorithm 1. Here
 paper's c_i and h its c.
 """
 
+from __future__ import annotations
+
 import collections
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
-from tff_adaptive import registry
+from tff_adaptive._utils.hyperparameters import Counts, option
+from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base
 from tff_adaptive.corrections.base import ClientRound, ServerRound, Weights
-
-_SCAFFOLD = registry.ALGORITHMS['scaffold']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,6 @@ class _ControlVariates(base.Correction):
   """
 
   num_clients: int
-  _entry = _SCAFFOLD
 
   def client_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights))
@@ -45,7 +44,8 @@ class _ControlVariates(base.Correction):
   def _option_ii(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
     """Returns h_i - h + g_i / (K_i eta_l)."""
     mean = base.mean_gradient(client, g_i, steps)
-    h_i, h = client.client_state['h'], client.broadcast
+    h_i = client.client_state['h']
+    h = client.broadcast
     return base.combine(lambda hi, h, g: hi - h + g, h_i, h, mean)
 
 
@@ -62,13 +62,23 @@ class Scaffold(_ControlVariates):
       that is a mean: a sum, as in stackoverflow_lr, is larger over all examples than over a batch.
   """
 
-  scaffold_option: int = _SCAFFOLD.default('scaffold_option')
+  scaffold_option: int = option(
+    2,
+    "The paper's option I (1) or II (2); 1 is not for stackoverflow_lr, whose loss is a sum",
+    choices=(1, 2),
+  )
   name = 'scaffold'
+  title = 'SCAFFOLD'
+  summary = 'client and server control variates, both exchanged'
+  paper = 'Karimireddy et al., "SCAFFOLD", ICML 2020, Algorithm 1'
+  assumes_sgd = 'its c_i is the change of the model over K_i eta_l'
+  uploads_what = 'the change of c_i'
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
-    new = (
-      client.full_gradient() if self.scaffold_option == 1 else self._option_ii(client, g_i, steps)
-    )
+    if self.scaffold_option == 1:
+      new = client.full_gradient()
+    else:
+      new = self._option_ii(client, g_i, steps)
     change = base.combine(tf.subtract, new, client.client_state['h'])
     return collections.OrderedDict(h=new), change
 
@@ -91,6 +101,15 @@ class ScaffoldM(_ControlVariates):
   """
 
   name = 'scaffold_m'
+  title = 'SCAFFOLD/m'
+  summary = 'SCAFFOLD whose server computes its control variate from the updates'
+  paper = 'Varno et al., "AdaBest", ECCV 2022, Algorithm 1'
+  assumes_sgd = 'its h_i is the change of the model over K_i eta_l'
+  uploads_what = 'g_i / (K_i eta_l)'
+
+  @classmethod
+  def published_counts(cls, values: Mapping[str, Any]) -> Counts:
+    return Counts(down=2)
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     h_i = self._option_ii(client, g_i, steps)

@@ -8,7 +8,9 @@ _MOST = 4
 
 def num_processors() -> int:
   """Returns the number of processors that this process may use."""
-  return len(os.sched_getaffinity(0))
+  if hasattr(os, 'sched_getaffinity'):
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count() or 1  # macOS does not restrict a process to some processors.
 
 
 def side_by_side(pieces: int | None = None) -> int:

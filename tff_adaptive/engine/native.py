@@ -13,6 +13,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from tff_adaptive._utils import private_apis
+from tff_adaptive.environment import check
 
 if TYPE_CHECKING:
   import psutil
@@ -25,7 +26,14 @@ _watchdogs: list[subprocess.Popen] = []
 
 
 def set_native_context() -> None:
-  """Makes TFF's own runtime the default context of TFF. Its worker ends with this process."""
+  """Makes TFF's own runtime the default context of TFF. Its worker ends with this process.
+
+  Raises:
+    RuntimeError: TFF's worker cannot run on this platform.
+  """
+  problem = check.native_problem()
+  if problem:
+    raise RuntimeError(f'{problem} (set_graph_context).')
   import tensorflow_federated as tff
 
   remember_workers()

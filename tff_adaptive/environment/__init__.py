@@ -1,1 +1,1 @@
-"""The environment that TensorFlow Federated 0.87.0 needs: how it is made, and what to say without it."""
+"""The environment that TensorFlow Federated 0.87.0 needs: how to make it, what it lacks."""

@@ -2,20 +2,29 @@
 
 import importlib.util
 import os
+import platform
 import sys
 from typing import Any
 
 INSTALLER = 'tff-adaptive-environment'
+WORKER = 'worker_binary'  # The program that TFF's native context starts, in TFF's folder `data`.
 _KERAS_2 = 'TF_USE_LEGACY_KERAS'
+_KERAS_3_MODEL = (
+  'the model is made with Keras 3 (the package keras), and TensorFlow Federated needs Keras 2:'
+  " make it with tf.keras, or 'import tf_keras as keras' in place of 'import keras'."
+)
 # The packages whose absence, or wrong version, the installer puts right.
 _NEEDED = (
+  'lazy_loader',
   'dp_accounting',
   'jax',
+  'setuptools',  # It brings distutils, which tensorflow-probability imports.
   'tensorflow',
   'tensorflow_estimator',
   'tensorflow_federated',
   'tensorflow_model_optimization',
   'tensorflow_privacy',
+  'tensorflow_probability',
   'tf_keras',
   'tree',
   'vizier',
@@ -33,17 +42,37 @@ def missing_packages() -> str:
 def remedy() -> str:
   """Returns what to do in an environment that lacks packages."""
   return (
-    f"in a virtual environment of CPython 3.10 to 3.13, run '{INSTALLER}' (in a checkout: 'make"
-    " env'), which installs the packages that TensorFlow Federated runs with"
+    'run make env in a checkout, or, in a virtual environment of CPython 3.10 to 3.13 in which the'
+    f' wheel is installed (python3 -m venv NAME, NAME/bin/pip install WHEEL), NAME/bin/{INSTALLER}'
   )
 
 
-def explained(error: ImportError) -> ImportError:
-  """Returns an error of an import of TFF, or of what it imports, with the remedy in its message."""
-  missing = (error.name or '').split('.')[0]
-  if missing not in _NEEDED and 'jax' not in str(error):
-    return error
-  return ImportError(f'{error}: {remedy()}.', name=error.name, path=error.path)
+def native_problem() -> str:
+  """Returns one line if the program of TFF's native context is not there to run, and '' if it is.
+
+  TFF is published with this program, its worker, for Linux on x86-64. Elsewhere `install` leaves a
+  file that cannot be run in its place.
+  """
+  package = importlib.util.find_spec('tensorflow_federated')
+  roots = list(package.submodule_search_locations or ()) if package else []
+  if any(os.access(os.path.join(root, 'data', WORKER), os.X_OK) for root in roots):
+    return ''
+  return (
+    "TensorFlow Federated's native context needs its worker, a program for Linux on x86-64 that"
+    f' cannot run here ({platform.system()} on {platform.machine()}): take the graph engine'
+  )
+
+
+def explained(error: ImportError | AttributeError) -> ImportError | AttributeError:
+  """Returns the error with the remedy in its message if TFF, or what it imports, is not usable.
+
+  Other errors are returned as they are. A JAX that is too new says what was removed in which
+  version, in an AttributeError.
+  """
+  missing = (error.name or '').split('.')[0] if isinstance(error, ImportError) else ''
+  if missing in _NEEDED or 'removed in JAX' in str(error):
+    return ImportError(f'{error}: {remedy()}.', name=missing or 'jax')
+  return error
 
 
 def require_keras_2() -> None:
@@ -54,9 +83,9 @@ def require_keras_2() -> None:
   if version.startswith('2'):
     return
   raise RuntimeError(
-    f'tf.keras is Keras {version}, and TensorFlow Federated needs Keras 2: set {_KERAS_2}=1 before'
-    f" TensorFlow is imported, or run '{INSTALLER}' once, which sets it in this environment"
-    f' ({_KERAS_2} is {os.environ.get(_KERAS_2)!r} here).'
+    f'tf.keras is Keras {version}, and TensorFlow Federated needs Keras 2: install tf-keras and set'
+    f' {_KERAS_2}=1 before TensorFlow is imported, or run {INSTALLER} once, which does both in this'
+    ' environment.'
   )
 
 
@@ -64,7 +93,9 @@ def require_keras_2_model(model: Any) -> None:
   """Raises TypeError if `model` is a model of Keras 3."""
   modules = [kind.__module__.split('.')[0] for kind in type(model).__mro__]
   if 'keras' in modules and 'tf_keras' not in modules:
-    raise TypeError(
-      'the model is made with Keras 3 (the package keras), and TensorFlow Federated needs Keras 2:'
-      " make it with tf.keras, or 'import tf_keras as keras' in place of 'import keras'."
-    )
+    raise TypeError(_KERAS_3_MODEL)
+
+
+def explained_model_error(error: TypeError) -> TypeError:
+  """Returns the error of a model function, explained if TFF was given a model of Keras 3 in it."""
+  return TypeError(_KERAS_3_MODEL) if 'found keras.src.' in str(error) else error

@@ -7,12 +7,13 @@ pip cannot resolve TensorFlow Federated 0.87.0: its metadata refuse Python 3.12 
 TensorFlow and NumPy with which it runs here. The lock lists all packages with their hashes, and is
 installed without looking at requirements. On Linux on x86-64 TFF's wheel is installed as it is.
 Elsewhere all of it is unpacked but the worker of its native context, which is a program for that
-platform.
+platform: a text that says so is in its place, because TFF cannot be imported without that file.
 """
 
 import argparse
 import compileall
 import contextlib
+import importlib.metadata
 import os
 import pathlib
 import platform
@@ -37,6 +38,15 @@ _WHEEL_OPTIONS = (
   '--python-version=3.11',
   '--implementation=py',
   '--abi=none',
+)
+_NO_WORKER = (
+  "TensorFlow Federated's worker is a program for Linux on x86-64. Elsewhere this text is in its"
+  ' place: use tff_adaptive.set_graph_context().\n'
+)
+# What is printed before the requirements.
+_PIP_COMMAND = (
+  '# python -m pip install --require-hashes --no-deps --ignore-requires-python -r THIS_FILE\n'
+  '# tff-adaptive-environment installs this and what is not a package: it makes tf.keras Keras 2.\n'
 )
 _HERE = pathlib.Path(__file__).resolve().parent
 
@@ -108,16 +118,46 @@ def _unpack_tff(blocks: Sequence[str], folder: str) -> None:
   with zipfile.ZipFile(wheel) as archive:
     names = [name for name in archive.namelist() if name != WORKER]
     archive.extractall(sysconfig.get_path('purelib'), names)
+  # Not executable, so that TFF's native context fails at once where a program forgets its check.
+  stand_in = pathlib.Path(sysconfig.get_path('purelib'), WORKER)
+  stand_in.parent.mkdir(parents=True, exist_ok=True)
+  stand_in.write_text(_NO_WORKER, encoding='utf-8')
 
 
 def _pip(verb: str, *options: str) -> None:
+  _run_pip(verb, '--require-hashes', '--no-deps', *options)
+
+
+def _run_pip(verb: str, *options: str) -> None:
   command = [sys.executable, '-m', 'pip', '--quiet', '--quiet', '--disable-pip-version-check']
-  command += ['--no-input', verb, '--require-hashes', '--no-deps', *options]
+  command += ['--no-input', verb, *options]
   if subprocess.run(command, check=False).returncode != 0:
     raise InstallationError(
       f'pip {verb} failed: see the lines above; check the network connection and that 6 GB of disk'
       ' are free, and run this again.'
     )
+
+
+def remove(names: Sequence[str]) -> None:
+  """Uninstalls those of the named packages that are installed."""
+  distributions = importlib.metadata.distributions()
+  installed = {str(found.metadata['Name']).lower().replace('_', '-') for found in distributions}
+  to_remove = [name for name in names if name in installed]
+  if to_remove:
+    _run_pip('uninstall', '--yes', *to_remove)
+
+
+def use_cpu_build() -> None:
+  """Installs the lock of `make env`, in place of other builds of TensorFlow.
+
+  pip would leave them: the builds are packages of several names that have the same files. A real
+  tensorflow-estimator would come before the stand-in, and fails with this TensorFlow.
+  """
+  lock = lock_file(LOCK)
+  other_build = 'tensorflow' if runs_tff_worker() else 'tensorflow-cpu'
+  remove([other_build, 'tensorflow-estimator'])
+  install(lock)
+  write_site_files()
 
 
 def write_site_files() -> None:
@@ -139,9 +179,14 @@ def compile_packages() -> None:
 
 def use_gpu_build() -> None:
   """Installs TensorFlow's build with CUDA in place of the one for CPUs."""
-  uninstall = [sys.executable, '-m', 'pip', 'uninstall', '--quiet', '--yes', 'tensorflow-cpu']
-  subprocess.run(uninstall, check=False)  # Both have the same files.
-  install(lock_file(GPU_LOCK))
+  if not runs_tff_worker():
+    raise InstallationError(
+      "TensorFlow's build with CUDA is for Linux on x86-64, and this is"
+      f' {platform.system()} on {platform.machine()}: train on the CPU.'
+    )
+  lock = lock_file(GPU_LOCK)
+  remove(['tensorflow-cpu'])
+  install(lock)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -149,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
   parser = argparse.ArgumentParser(
     'tff-adaptive-environment',
     description='Installs the locked packages that tff-adaptive needs, TensorFlow Federated among'
-    " them, into the environment of this command's Python (some 3 GB of disk), and chooses Keras 2"
+    " them, into the environment of this command's Python (3.5 GB of disk), and chooses Keras 2"
     ' in it. Other versions of these packages in it are replaced.',
   )
   parser.add_argument(
@@ -160,6 +205,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
   )
   parser.add_argument(
     '--requirements', action='store_true', help='print the requirements and install nothing'
+  )
+  parser.add_argument(
+    '--system',
+    action='store_true',
+    help='install also into a Python outside of a virtual environment, such as that of an image',
   )
   options = parser.parse_args(arguments)
   try:
@@ -172,25 +222,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> None:
   if options.requirements:
-    sys.stdout.write(lock_file(LOCK).read_text(encoding='utf-8'))
+    sys.stdout.write(_PIP_COMMAND + lock_file(LOCK).read_text(encoding='utf-8'))
     return
   if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
     raise InstallationError(
       f'{sys.executable} is Python {platform.python_version()}, and the locked packages are for'
       ' CPython 3.10 to 3.13: make a virtual environment with one of these.'
     )
-  if sys.prefix == sys.base_prefix and 'CONDA_PREFIX' not in os.environ:
+  is_alone = sys.prefix != sys.base_prefix or 'CONDA_PREFIX' in os.environ or options.system
+  if not is_alone:
     raise InstallationError(
       f"{sys.executable} is not in a virtual environment: make one ('python -m venv NAME'), install"
-      ' tff-adaptive in it, and run this there.'
+      ' tff-adaptive in it, and run this there (in an image of a container give --system).'
     )
   if options.add == 'gpu':
     use_gpu_build()
   elif options.add == 'dev':
     install(lock_file(DEVELOPMENT_LOCK))
   else:
-    install(lock_file(LOCK))
-    write_site_files()
+    use_cpu_build()
   compile_packages()
 
 

@@ -93,6 +93,9 @@ def cache_folder() -> pathlib.Path | None:
 
 
 def _cpu_flags() -> set[str]:
+  """Returns the processor's flags; none where Linux does not give them, or on other systems."""
+  if not os.path.exists('/proc/cpuinfo'):
+    return set()
   with open('/proc/cpuinfo', encoding='utf-8') as file:
     return next((set(line.split()[2:]) for line in file if line.startswith('flags')), set())
 

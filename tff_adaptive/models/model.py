@@ -118,10 +118,13 @@ class Model(tff.learning.models.FunctionalModel):
       return forward(tuple(model_weights[0]), x, training, seed)
 
     def loss_fn(output: Any, label: Any, sample_weight: tf.Tensor | None = None) -> tf.Tensor:
-      shares = None
+      losses, shares = example_loss(output, label), None
       if sample_weight is not None:
         shares = tf.math.divide_no_nan(sample_weight, tf.reduce_sum(sample_weight))
-      return self.batch_loss(_mean(example_loss(output, label), shares), label, shares)
+      mean = _mean(losses, shares)
+      # TFF's loops also train on batches without examples. Their mean loss is 0, not 0 / 0.
+      mean = tf.where(tf.size(losses) > 0, mean, tf.zeros_like(mean))
+      return self.batch_loss(mean, label, shares)
 
     @tf.function
     def initialize_metrics() -> collections.OrderedDict:

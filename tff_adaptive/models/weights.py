@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from tff_adaptive._utils import archives, private_apis
+from tff_adaptive._utils import archives, private_apis, temporary_folders
 from tff_adaptive.models import keras_model, model as model_lib
 
 FORMATS = ('keras', 'saved_model', 'npz')
@@ -218,14 +218,14 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
   arrays = fitted_weights('the model to save', dict(enumerate(map(np.asarray, weights))), model)
   write: Callable[[Any, Sequence[np.ndarray], str], None] = _write_wrapped
   if file_format == 'npz':
-    path, write = f'{path}.npz', lambda m, w, p: np.savez(p, **dict(zip(weight_names(m), w)))
+    path, write = f'{path}.npz', _write_npz
   elif file_format == 'keras' and isinstance(model, keras_model.KerasModel):
     path, write = f'{path}.keras', lambda m, w, p: m.to_keras(w).save(p)
   if os.path.lexists(path):
     raise ValueError(f'{path} exists already: name another place')
   folder = os.path.dirname(os.path.abspath(path))
   try:
-    with tempfile.TemporaryDirectory(prefix='.exported.', dir=folder) as temporary:
+    with temporary_folders.folder('.exported.', folder) as temporary:
       made = os.path.join(temporary, os.path.basename(path))
       write(model, arrays, made)
       shutil.move(made, path)  # Within one file system: a renaming.
@@ -251,6 +251,11 @@ class _Forward(tf.keras.layers.Layer):
     """Returns the predictions for a batch."""
     weights = tuple(tf.convert_to_tensor(part) for part in self._parts)
     return self._model_forward(weights, x, False, None)
+
+
+def _write_npz(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
+  arrays: dict[str, Any] = dict(zip(weight_names(model), weights))
+  np.savez(path, **arrays)
 
 
 def _write_wrapped(model: model_lib.Model, weights: Sequence[np.ndarray], path: str) -> None:

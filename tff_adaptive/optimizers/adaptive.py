@@ -169,7 +169,9 @@ class _Adaptive:
   bias_correction: bool
 
   def __call__(self, at: base.At) -> base.Stepped:
-    eta, beta1, beta2 = at.h[base.RATE], at.h.get('beta1'), at.h.get('beta2')
+    eta = at.h[base.RATE]
+    beta1 = at.h.get('beta1')
+    beta2 = at.h.get('beta2')
     slots: base.Tensors = {}
     m = delta = -at.g
     if beta1 is not None:

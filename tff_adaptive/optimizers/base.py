@@ -75,7 +75,8 @@ class PerCoordinate(tff.learning.optimizers.Optimizer):
     self, hparams: dict[str, float], slots: dict[str, float], formula: Callable[[At], Stepped]
   ) -> None:
     self._hparams = collections.OrderedDict(hparams)
-    self._slots, self._formula = slots, formula
+    self._slots = slots
+    self._formula = formula
 
   def initialize(self, specs: Any) -> State:
     for spec in tf.nest.flatten(specs):
@@ -148,7 +149,8 @@ def build(
   """
   schedule = None
   if callable(learning_rate):
-    schedule, learning_rate = learning_rate, 0.0
+    schedule = learning_rate
+    learning_rate = 0.0
   check = {h.name: h.checked for h in entry.hyperparameters}
   hparams = {RATE: float(validation.at_least_zero(RATE, learning_rate, _RATE_HINT))}
   for name, value in values.items():

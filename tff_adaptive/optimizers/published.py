@@ -43,7 +43,7 @@ def build_adamw(
   beta1: float = _ADAMW.default('beta1'),
   beta2: float = _ADAMW.default('beta2'),
   tau: float = _ADAMW.default('tau'),
-  decay: float = 0.0,
+  decay: float = _ADAMW.default('decay'),
 ) -> tff.learning.optimizers.Optimizer:
   """AdamW: x <- x - eta (m^ / (sqrt(v^) + tau) + decay x). With decay = 0 it is Adam.
 
@@ -57,10 +57,24 @@ def build_adamw(
     beta1: Decay of the moving average of g, in [0, 1).
     beta2: Decay of the moving average of g^2, in [0, 1).
     tau: The papers' epsilon, > 0, which is added to the root of v^.
-    decay: The decoupled weight decay, >= 0.
+    decay: The decoupled weight decay, >= 0. The default, 0.01, is PyTorch's.
   """
   values = dict(beta1=beta1, beta2=beta2, tau=tau, decay=decay)
   return base.build(_ADAMW, _adamw, learning_rate, _MV, keeps_m=True, **values)
+
+
+def build_adam_of_clients(
+  learning_rate: Rate,
+  *,
+  beta1: float = _ADAMW.default('beta1'),
+  beta2: float = _ADAMW.default('beta2'),
+  tau: float = _ADAMW.default('tau'),
+) -> tff.learning.optimizers.Optimizer:
+  """The registry's client optimizer `adam`: `build_adamw` without decay.
+
+  `optimizers.build_adam` is FedAdam's server optimizer, which has no bias correction.
+  """
+  return build_adamw(learning_rate, beta1=beta1, beta2=beta2, tau=tau, decay=0.0)
 
 
 def build_amsgrad(
@@ -145,8 +159,10 @@ def _nesterov(at: At) -> Stepped:
 
 def _direction(at: At, beta1: str = 'beta1') -> Stepped:
   """Returns AdamW's direction of a step, and the new slots."""
-  m, v = at.average(beta1, 'm', at.g), at.average('beta2', 'v', tf.square(at.g))
-  m_hat, v_hat = m / (1 - at.h.get(beta1, 0.0) ** at.t), v / (1 - at.h['beta2'] ** at.t)
+  m = at.average(beta1, 'm', at.g)
+  v = at.average('beta2', 'v', tf.square(at.g))
+  m_hat = m / (1 - at.h.get(beta1, 0.0) ** at.t)
+  v_hat = v / (1 - at.h['beta2'] ** at.t)
   return m_hat / (tf.sqrt(v_hat) + at.h['tau']) + at.h['decay'] * at.x, {'m': m, 'v': v}
 
 
@@ -156,7 +172,8 @@ def _adamw(at: At, beta1: str = 'beta1') -> Stepped:
 
 
 def _amsgrad(at: At) -> Stepped:
-  m, v = at.average('beta1', 'm', at.g), at.average('beta2', 'v', tf.square(at.g))
+  m = at.average('beta1', 'm', at.g)
+  v = at.average('beta2', 'v', tf.square(at.g))
   v_max = tf.maximum(at.slots['v_max'], v)
   return at.moved(m / (tf.sqrt(v_max) + at.h['tau'])), {'m': m, 'v': v, 'v_max': v_max}
 
@@ -168,7 +185,8 @@ def _lion(at: At) -> Stepped:
 
 def _lamb(at: At) -> Stepped:
   r, slots = _direction(at)
-  of_x, of_r = tf.norm(at.x), tf.norm(r)
+  of_x = tf.norm(at.x)
+  of_r = tf.norm(r)
   ratio = tf.where((of_x > 0) & (of_r > 0), tf.math.divide_no_nan(of_x, of_r), tf.ones_like(of_x))
   return at.moved(ratio * r), slots
 

@@ -1,6 +1,7 @@
 """Determines which clients can be drawn, by round and virtual time."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
@@ -9,7 +10,9 @@ import numpy as np
 from tff_adaptive._utils import draws, validation, value_text
 
 # (round from 1, virtual seconds at its beginning) -> bool [N], True for available clients. If the
-# object has `seconds_to_next`, as `_TraceMask`, a round without clients lasts that long.
+# object has `seconds_to_next`, as `_TraceMask`, a round without clients lasts that long. If it has
+# `seconds_to_change`, as `_TraceMask` and `_DiurnalMask`, asynchronous training starts a client at
+# the time when it becomes available, and not only when another client arrives.
 Mask: TypeAlias = Callable[[int, float], np.ndarray]
 UNITS = ('rounds', 'hours')
 # A trace that begins later than this, three years after the run's beginning, has Unix times.
@@ -115,12 +118,42 @@ class Diurnal:
     else:
       phases = by_client(self.phases, client_ids, 'phase')
 
+    if self.unit == 'hours':
+      return _DiurnalMask(phases, self.period, self.share)
+
     def mask(round_number: int, seconds: float) -> np.ndarray:
-      time = round_number if self.unit == 'rounds' else seconds / 3600
-      available: np.ndarray = (time / self.period + phases) % 1 < self.share
+      del seconds
+      available: np.ndarray = (round_number / self.period + phases) % 1 < self.share
       return available
 
     return mask
+
+
+class _DiurnalMask:
+  """The mask of days in virtual hours, which knows when the next client becomes available."""
+
+  def __init__(self, phases: np.ndarray, period: float, share: float) -> None:
+    self._phases, self._period, self._share = phases, period, share
+
+  def __call__(self, round_number: int, seconds: float) -> np.ndarray:
+    del round_number
+    available: np.ndarray = self._of_day(seconds) < self._share
+    return available
+
+  def seconds_to_change(self, seconds: float, clients: np.ndarray) -> float:
+    """Returns the virtual seconds until one of `clients`, which are unavailable, is available.
+
+    Args:
+      seconds: Virtual seconds since the beginning of the run.
+      clients: bool [N]; at least one is True.
+    """
+    left = 1 - self._of_day(seconds)[clients].max()
+    return _not_before(self, seconds, float(left) * self._period * 3600, clients)
+
+  def _of_day(self, seconds: float) -> np.ndarray:
+    """Returns the share of each client's day that has passed, float64 [N] in [0, 1)."""
+    share: np.ndarray = (seconds / 3600 / self._period + self._phases) % 1
+    return share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,6 +242,30 @@ class _TraceMask:
         break
       wait += float(np.spacing(seconds + wait))
     return wait
+
+  def seconds_to_change(self, seconds: float, clients: np.ndarray) -> float:
+    """See `_DiurnalMask.seconds_to_change`; infinity if these clients have no interval."""
+    now = seconds % self._length
+    begins = self._begins[clients[self._owner]]
+    if not begins.size:
+      return math.inf
+    later = begins[begins > now]
+    begin = later.min() if later.size else begins.min() + self._length
+    return _not_before(self, seconds, float(begin - now), clients)
+
+
+def _not_before(mask: Mask, seconds: float, wait: float, clients: np.ndarray) -> float:
+  """Returns `wait`, or a little more if rounding would stop the clock just before the time.
+
+  After the wait, one of `clients` is available. The result is large enough to move the clock on.
+  """
+  step = float(np.spacing(seconds + wait))
+  wait = max(wait, step)
+  for _ in range(32):
+    if mask(0, seconds + wait)[clients].any():
+      break
+    wait, step = wait + step, 2 * step
+  return wait
 
 
 def by_client(values: Mapping[str, float], client_ids: Sequence[str], name: str) -> np.ndarray:

@@ -1,7 +1,9 @@
 """Reads CSV files that describe clients: traces of their availability, and profiles."""
 
 import csv
+import errno
 import math
+import os
 from collections.abc import Iterator, Sequence
 
 from tff_adaptive.population import speed
@@ -51,6 +53,8 @@ def _rows(
 ) -> Iterator[tuple[str, dict[str, float]]]:
   """Yields each client and its numbers by column. Raises ValueError if the file is malformed."""
   try:
+    if os.path.exists(path) and not os.path.isfile(path):  # Opening a pipe would wait.
+      raise OSError(errno.EINVAL, 'it is no file')
     with open(path, encoding='utf-8-sig', newline='') as file:
       reader = csv.reader(file, strict=True)
       lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]

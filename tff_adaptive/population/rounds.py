@@ -17,7 +17,8 @@ COLUMNS = ('virtual_seconds', 'available', 'selected', 'finished', 'partial', 'd
 # If no client is available, there is no deadline, and it is not known when the next client comes,
 # the server asks again after this time.
 IDLE_SECONDS = 60.0
-# The tolerance for rounding: of the deadline, as a share of a local step, and of a cohort's size.
+# The tolerance for rounding: of the deadline, as a share of a local step, of a cohort's size, and,
+# relative to the clock, of the virtual seconds between evaluations.
 _ROUNDING = 1e-9
 
 # (seed, round, number of clients, number to draw) -> positions, without repetition.
@@ -68,21 +69,40 @@ class Population:
     return self.stragglers == 'partial'
 
   def record(self) -> dict[str, Any]:
-    """Returns the settings for config.json. A mapping by client is replaced by its SHA-256."""
-    return _record(self)
+    """Returns the settings for config.json. A mapping by client is replaced by its SHA-256.
+
+    Of an object of a user's own class, such as an availability, the public attributes count.
+    """
+    return dict(record(self))
 
 
-def _record(value: Any) -> Any:
-  if dataclasses.is_dataclass(value):
-    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return {'kind': type(value).__name__, **{name: _record(v) for name, v in fields.items()}}
+def record(value: Any) -> Any:
+  """Returns an object's class, as `kind`, and its settings, as values that JSON can hold.
+
+  The settings are the fields of a dataclass, or the public attributes of another object. Mappings
+  and arrays are replaced by their SHA-256.
+  """
+  if isinstance(value, np.generic):
+    value = value.item()
+  if value is None or isinstance(value, (bool, int, float, str)):
+    return value
+  if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    names = [field.name for field in dataclasses.fields(value)]
+    return {'kind': type(value).__name__, **{name: record(getattr(value, name)) for name in names}}
   if isinstance(value, Mapping):
     text = json.dumps(value, sort_keys=True, default=float)
     return hashlib.sha256(text.encode()).hexdigest() if value else None
-  if isinstance(value, np.generic):
-    value = value.item()
-  is_plain = value is None or isinstance(value, (bool, int, float, str))
-  return value if is_plain else type(value).__name__
+  if isinstance(value, np.ndarray):
+    text = f'{value.dtype} {value.shape} {value.tobytes().hex()}'
+    return hashlib.sha256(text.encode()).hexdigest()
+  if isinstance(value, (list, tuple)):
+    return [record(one) for one in value]
+  if isinstance(value, type) or callable(value):
+    return getattr(value, '__qualname__', type(value).__name__)
+  public = {name: v for name, v in getattr(value, '__dict__', {}).items() if name[0] != '_'}
+  if not public:
+    return type(value).__name__
+  return {'kind': type(value).__name__, **{name: record(v) for name, v in public.items()}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,9 +132,13 @@ class RoundPlan:
   begins: float = dataclasses.field(default=0.0, kw_only=True)
 
   def passes(self, seconds: float) -> bool:
-    """Returns whether a multiple of `seconds` lies in the round, after its start or at its end."""
+    """Returns whether a multiple of `seconds` lies in the round, after its start or at its end.
+
+    The clock adds up floats, so that a round that ends at a multiple may seem to end just before.
+    """
     ends = self.begins + self.virtual_seconds
-    return ends // seconds > self.begins // seconds
+    begun, ended = (np.floor(t / seconds * (1 + _ROUNDING)) for t in (self.begins, ends))
+    return bool(ended > begun)
 
   def columns(self) -> dict[str, float]:
     """Returns the columns of metrics.csv for the round."""
@@ -188,11 +212,6 @@ class Simulation:
       self._number, self._clock = self._number + 1, self._clock + plan.virtual_seconds
     assert self._plan is not None
     return self._plan
-
-  def most_versions(self, num_rounds: int) -> int:
-    """Returns 0: the server waits for all clients, so that the rounds need no older models."""
-    del num_rounds
-    return 0
 
   def _restart(self) -> None:
     self._number, self._clock, self._plan = 0, 0.0, None

@@ -6,75 +6,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tff_adaptive._utils import suggestions, user_code, validation, value_text
-
-Value = float | int | bool | str
-
-
-@dataclasses.dataclass(frozen=True)
-class Hyperparameter:
-  """A hyperparameter of an algorithm, an optimizer or a schedule.
-
-  Attributes:
-    name: Its name, as a flag and as an argument.
-    kind: The type of its values: float, int, bool or str.
-    default: The default value. None means that it has no fixed default; `help` then explains it.
-    help: One sentence that explains it; it names neither the default nor the algorithms.
-    check: A function of `_utils.validation`. None checks that a float is finite, an int at least 0.
-    hint: The advice in the error for a refused value, such as 'give 0 for none'.
-    choices: The allowed values; () allows all values that pass `check`.
-    default_with: Other defaults with some server optimizers, by the optimizer's name.
-  """
-
-  name: str
-  kind: type
-  default: Value | None
-  help: str
-  check: validation.Check | None = None
-  hint: str = ''
-  choices: tuple[Value, ...] = ()
-  default_with: Mapping[str, Value] = dataclasses.field(default_factory=dict, hash=False)
-
-  def checked(self, value: Any, name: str = '') -> Any:
-    """Checks a value and returns it; an integer is converted if a float is expected.
-
-    Args:
-      name: The name in the error message, such as '--mu'. By default it is the hyperparameter's.
-
-    Raises:
-      TypeError: If the value has the wrong type.
-      ValueError: If the value is out of its range.
-    """
-    name = name or self.name
-    hint = self.hint or f'its default is {self.default}'
-    if self.kind is bool:
-      if not isinstance(value, bool):
-        raise TypeError(f'{name} must be true or false, found {value_text.in_text(value)}.')
-      return value
-    if self.kind is not str:
-      check = self.check or (validation.whole if self.kind is int else validation.real)
-      value = self.kind(check(name, value, hint))
-    if self.choices and value not in self.choices:
-      allowed = ' or '.join(map(str, self.choices))
-      raise ValueError(f'{name} must be {allowed}, found {value_text.in_text(value)}: {hint}.')
-    return value
-
-
-@dataclasses.dataclass(frozen=True)
-class Counts:
-  """The communication and computation of a client in a round; see `tff_adaptive.costs`.
-
-  Attributes:
-    down: The data that the client receives, as a multiple of the model's size; 1 is the model.
-    up: The data that the client sends, in the same unit; 1 is the update.
-    gradients: Number of batch gradients that a local step computes.
-    full_gradients: Number of gradients over all of the client's examples in a round.
-  """
-
-  down: float = 1
-  up: float = 1
-  gradients: int = 1
-  full_gradients: int = 0
+from tff_adaptive._utils import suggestions, user_code
+from tff_adaptive._utils.hyperparameters import Counts, Hyperparameter
 
 
 class _WithHyperparameters:
@@ -88,6 +21,14 @@ class _WithHyperparameters:
     h = {h.name: h for h in self.hyperparameters}[name]
     return h.default_with.get(server_optimizer, h.default)
 
+  def _plain_name(self, name: str) -> str:
+    """Returns the name of a hyperparameter that may be given with its part's name, sam.rho say."""
+    part, _, own_name = name.rpartition('.')
+    names = [h.name for h in self.hyperparameters]
+    if name not in names and part in self.name.split('+'):
+      return own_name
+    return name
+
   def values(self, given: Mapping[str, Any], server_optimizer: str = 'sgd') -> dict[str, Any]:
     """Returns all hyperparameters by name: the given values, checked, and defaults for the rest.
 
@@ -100,13 +41,18 @@ class _WithHyperparameters:
       ValueError: If a name is unknown or a value is out of its range.
     """
     known = {h.name: h for h in self.hyperparameters}
+    given = {self._plain_name(name): value for name, value in given.items()}
     for name in given:
       if name not in known:
         raise ValueError(suggestions.unknown(f'option of {self.name}', name, known))
-    return {
-      name: self.default(name, server_optimizer) if value is None else known[name].checked(value)
-      for name, value in ((name, given.get(name)) for name in known)
-    }
+    values = {}
+    for name, hyperparameter in known.items():
+      value = given.get(name)
+      if value is None:
+        values[name] = self.default(name, server_optimizer)
+      else:
+        values[name] = hyperparameter.checked(value)
+    return values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +64,8 @@ class Algorithm(_WithHyperparameters):
     title: Its name in papers and reports.
     description: One line, without a full stop.
     paper: The publication; '' for a user's own algorithm.
-    correction: The subclass of `corrections.Correction`, or its name as 'module:class'.
+    correction: The subclass of `corrections.Correction`, its name as 'module:class', or the
+      `registry.described.Parts` of a chain.
     server_optimizer: The optimizer that its name stands for. None accepts any optimizer; if none is
       given, the server uses SGD with rate 1.
     hyperparameters: The hyperparameters of the correction.
@@ -131,7 +78,9 @@ class Algorithm(_WithHyperparameters):
     counts: A function from the hyperparameters by name to `Counts` with the published `down` and
       `up`. If None, `algorithms.counts` finds these by tracing the correction's methods.
     uploads: What a client sends besides its update that moves the model, for messages; '' for none.
+    pools_clients: Whether one client has the examples of all, for baselines.
     source: The user's file with the algorithm; None for an algorithm of this package.
+    is_chain: Whether it was made for a chain's name, or a part's, that is in no table.
   """
 
   name: str
@@ -147,7 +96,14 @@ class Algorithm(_WithHyperparameters):
   client_weighting: str = 'examples'
   counts: Callable[[Mapping[str, Any]], Counts] | None = None
   uploads: str = ''
+  pools_clients: bool = False
   source: user_code.UserCode | None = None
+  is_chain: bool = False
+
+  @property
+  def takes_options(self) -> bool:
+    """Whether its hyperparameters are options and no flags: a user's own algorithm, or a chain."""
+    return self.source is not None or self.is_chain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +118,8 @@ class ServerOptimizer(_WithHyperparameters):
     hyperparameters: The hyperparameters besides the learning rate.
     source: The user's file with the optimizer; None for an optimizer of this package.
     rate: The default rate if none was tuned. None means 1 for servers, the task's rate for clients.
+    has_momentum: Whether its step is a mean over rounds. AdaBest, whose server step is one already,
+      then has another default of beta.
   """
 
   name: str
@@ -171,6 +129,12 @@ class ServerOptimizer(_WithHyperparameters):
   hyperparameters: tuple[Hyperparameter, ...] = ()
   source: user_code.UserCode | None = None
   rate: float | None = None
+  has_momentum: bool = False
+
+  @property
+  def takes_options(self) -> bool:
+    """Whether its hyperparameters are options and no flags: a user's own optimizer."""
+    return self.source is not None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tff_adaptive._utils import user_code, validation
-from tff_adaptive.registry import user_entries
-from tff_adaptive.registry.algorithms import ALGORITHMS, above_zero, at_least_zero, decay, up_to_one
+from tff_adaptive.registry import algorithms, described, user_entries
+from tff_adaptive.registry.algorithms import BASELINES
 from tff_adaptive.registry.entries import (
   Algorithm,
   Hyperparameter,
@@ -24,6 +24,21 @@ from tff_adaptive.registry.entries import (
   by_name,
   named,
 )
+
+
+def _number(check: validation.Check, words: str) -> Callable[..., Hyperparameter]:
+  """Returns a function that makes checked float hyperparameters; their help ends in `words`."""
+
+  def describe(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
+    return Hyperparameter(name, float, default, what + words, check, hint)
+
+  return describe
+
+
+decay = _number(validation.in_unit_interval, ', in [0, 1)')
+above_zero = _number(validation.above_zero, ', > 0')
+at_least_zero = _number(validation.at_least_zero, ', >= 0')
+up_to_one = _number(validation.in_half_open_unit_interval, '')  # `what` names the range.
 
 _TAU = above_zero(
   'tau',
@@ -45,7 +60,8 @@ _INITIAL_V = Hyperparameter(
   validation.at_least_zero,
   'give a value such as 1e-6, or leave it out for tau^2',
 )
-_BETA1, _BETA2 = decay('beta1', 0.9, 'Decay of m'), decay('beta2', 0.99, 'Decay of v')
+_BETA1 = decay('beta1', 0.9, 'Decay of m')
+_BETA2 = decay('beta2', 0.99, 'Decay of v')
 _OF_ADAM = (_TAU, _BETA1, _BETA2, _BIAS_CORRECTION, _INITIAL_V)
 _MOMENTUM = decay('momentum', 0.9, 'Momentum')
 _DECOUPLED = at_least_zero('decay', 0.0, 'Decoupled weight decay')
@@ -65,25 +81,39 @@ def _optimizer(
 
 SERVER_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(
   ServerOptimizer('sgd', 'SGD', 'x + eta Delta', 'tff_adaptive.optimizers:build_sgdm'),
-  _optimizer('sgdm', 'SGDM', 'SGD with momentum', _MOMENTUM),
+  _optimizer('sgdm', 'SGDM', 'SGD with momentum', _MOMENTUM, has_momentum=True),
   _optimizer(
     'adagrad',
     'Adagrad',
     'v grows by Delta^2',
     *(_TAU, dataclasses.replace(_BETA1, default=0.0), _INITIAL_V),
   ),
-  _optimizer('adam', 'Adam', 'v is a moving average of Delta^2', *_OF_ADAM),
-  _optimizer('yogi', 'Yogi', 'v moves towards Delta^2 by at most (1 - beta2) Delta^2', *_OF_ADAM),
-  _optimizer('nesterov', 'Nesterov', _AS_PYTORCH, _MOMENTUM, rate=0.7),  # DiLoCo's.
+  _optimizer('adam', 'Adam', 'v is a moving average of Delta^2', *_OF_ADAM, has_momentum=True),
+  _optimizer(
+    'yogi',
+    'Yogi',
+    'v moves towards Delta^2 by at most (1 - beta2) Delta^2',
+    *_OF_ADAM,
+    has_momentum=True,
+  ),
+  _optimizer(
+    'nesterov', 'Nesterov', _AS_PYTORCH, _MOMENTUM, rate=0.7, has_momentum=True
+  ),  # DiLoCo's.
   _optimizer(
     'lamb',
     'LAMB',
     "Adam's direction of each tensor, scaled to the tensor's norm",
     *(*_MOMENTS[:2], dataclasses.replace(_EPSILON, default=1e-6), _DECOUPLED),
     rate=0.01,
+    has_momentum=True,
   ),
   _optimizer(
-    'lion', 'Lion', 'the sign of beta1 m + (1 - beta1) Delta; m decays by beta2', *_LION, rate=1e-3
+    'lion',
+    'Lion',
+    'the sign of beta1 m + (1 - beta1) Delta; m decays by beta2',
+    *_LION,
+    rate=1e-3,
+    has_momentum=True,
   ),
 )
 
@@ -103,7 +133,7 @@ CLIENT_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(
     'adam',
     'Adam',
     'with bias correction',
-    'tff_adaptive.optimizers:build_adamw',
+    'tff_adaptive.optimizers.published:build_adam_of_clients',
     _MOMENTS,
     rate=1e-3,
   ),
@@ -164,22 +194,110 @@ SCHEDULES: Mapping[str, Schedule] = by_name(
 )
 
 
+def _with_server_defaults(entry: Algorithm) -> Algorithm:
+  """Returns an entry whose hyperparameters have a default for each server optimizer by name.
+
+  'momentum' in a part's `default_with` stands for all server optimizers with momentum.
+  """
+  of_entry = []
+  for h in entry.hyperparameters:
+    by_server = dict(h.default_with)
+    with_momentum = by_server.pop('momentum', None)
+    if with_momentum is not None:
+      names = [name for name, server in SERVER_OPTIMIZERS.items() if server.has_momentum]
+      by_server = {**by_server, **{n: with_momentum for n in names if n not in by_server}}
+    of_entry.append(dataclasses.replace(h, default_with=by_server))
+  return dataclasses.replace(entry, hyperparameters=tuple(of_entry))
+
+
+ALGORITHMS: Mapping[str, Algorithm] = by_name(
+  *map(_with_server_defaults, algorithms.ALGORITHMS.values())
+)
+PARTS = algorithms.PARTS
+
+
 def algorithm(spec: str | Algorithm) -> Algorithm:
   """Returns the entry of an algorithm; an entry is returned as it is.
 
   Args:
-    spec: A name in `ALGORITHMS`, or 'FILE.py:NAME'. NAME is an `Algorithm`, or a frozen dataclass
-      that subclasses `corrections.Correction`. Each field of such a class, a float, int or bool
-      with a default, is a hyperparameter; `field(metadata={'help': ...})` has its help. The class
-      attribute `name` is the name and title; the docstring's first line is the description; the
-      attribute `client_weighting` is the weighting (default 'uniform' if clients keep a state,
-      else 'examples'). The fields `num_clients` and `mean_examples` are set from the clients and
-      need no default. The costs of the class are traced; an `Algorithm` may have its own `counts`.
+    spec: A name in `ALGORITHMS` or `BASELINES`, 'FILE.py:NAME', or several of these and of `PARTS`
+      with + between them, which are a chain: 'scaffold+sam'. NAME is an `Algorithm`, or a frozen
+      dataclass that subclasses `corrections.Correction`. Each field of such a class, a float, int
+      or bool with a default, is a hyperparameter; `corrections.option` gives it help and a range.
+      Class attributes describe it (see `corrections.Correction`); without a `name` and a `summary`
+      these are the class's name and the docstring's first line. The fields `num_clients` and
+      `mean_examples` are set from the clients and need no default. The costs of the class are
+      traced; an `Algorithm` may have its own `counts`.
 
   Raises:
-    ValueError: If there is no such name, or the file has no such algorithm.
+    ValueError: If there is no such name, the file has no such algorithm, or the parts of a chain
+      exclude each other.
   """
-  return _found('algorithm', spec, ALGORITHMS, user_entries.algorithm)
+  if isinstance(spec, str) and len(pieces(spec)) > 1:
+    return _chain([_piece(piece) for piece in pieces(spec)])
+  if isinstance(spec, str) and spec in PARTS and spec not in ALGORITHMS:
+    return _piece(spec)
+  return _found('algorithm', spec, {**ALGORITHMS, **BASELINES}, user_entries.algorithm)
+
+
+def pieces(spec: str) -> list[str]:
+  """Splits the name of a chain, 'a+b', into its parts' names; any other name is one piece.
+
+  The path in a 'FILE.py:NAME' may have a + too, if it is the last piece.
+  """
+  split = spec.split('+')
+  for i, piece in enumerate(split):
+    if piece not in ALGORITHMS and piece not in PARTS and not user_code.is_reference(piece):
+      rest = '+'.join(split[i:])
+      return [*split[:i], rest] if user_code.is_reference(rest) else split
+  return split
+
+
+def _piece(spec: str) -> Algorithm:
+  """Returns the entry of a part of a chain."""
+  if spec in PARTS and spec not in ALGORITHMS:
+    return described.algorithm((PARTS[spec],), settings={}, is_chain=True)
+  return _found('part of a chain', spec, {**PARTS, **ALGORITHMS}, user_entries.algorithm)
+
+
+def _chain(of_parts: list[Algorithm]) -> Algorithm:
+  """Returns the entry of a chain: the parts' classes and settings together."""
+  classes: list[Any] = []
+  declared: list[tuple[Hyperparameter, ...]] = []
+  settings: dict[str, Any] = {}
+  for entry in of_parts:
+    classes_of_entry = described.classes_of(entry)
+    classes += classes_of_entry
+    if classes_of_entry:  # An entry has one part, or none, as FedAvg.
+      declared.append(entry.hyperparameters)
+    for name, value in entry.settings.items():
+      if settings.setdefault(name, value) != value:
+        raise ValueError(
+          f'{name} is {settings[name]} in one part of the chain and {value} in {entry.name}: leave'
+          ' one of them out.'
+        )
+  # SGD with rate 1 is what a chain has anyway.
+  servers = {entry.server_optimizer or 'sgd' for entry in of_parts} - {'sgd'}
+  if len(servers) > 1:
+    raise ValueError(
+      f'the parts of a chain stand for several server optimizers ({", ".join(sorted(servers))}):'
+      ' name one.'
+    )
+  weightings = {entry.client_weighting for entry in of_parts}
+  sources = [entry.source for entry in of_parts if entry.source is not None]
+  entry = described.algorithm(
+    classes,
+    declared=declared,
+    name='+'.join(entry.name for entry in of_parts),
+    title=' + '.join(entry.title for entry in of_parts),
+    description=' + '.join(entry.description for entry in of_parts),
+    server_optimizer=next(iter(servers), None),
+    settings=settings,
+    client_weighting='uniform' if 'uniform' in weightings else 'examples',
+    source=sources[0] if sources else None,
+    is_chain=True,
+  )
+  return _with_server_defaults(entry)
 
 
 def server_optimizer(spec: str | ServerOptimizer) -> ServerOptimizer:
@@ -204,7 +322,9 @@ def client_optimizer(spec: str | ServerOptimizer) -> ServerOptimizer:
 def _found(kind: str, spec: Any, table: Mapping[str, Any], of_user: Callable[[str], Any]) -> Any:
   if not isinstance(spec, str):
     return spec
-  return of_user(spec) if user_code.is_reference(spec) else named(kind, spec, table)
+  if user_code.is_reference(spec):
+    return of_user(spec)
+  return named(kind, spec, table)
 
 
 def takes(algorithm: Algorithm, server_optimizer: str | None) -> bool:

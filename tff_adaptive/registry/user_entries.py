@@ -8,8 +8,9 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from tff_adaptive._utils import user_code
-from tff_adaptive.registry import entries
+from tff_adaptive._utils import hyperparameters, user_code
+from tff_adaptive.corrections import base
+from tff_adaptive.registry import described, entries
 
 # Fields of a correction that `Correction.configure` sets from the registered clients.
 CLIENT_FIELDS = ('num_clients', 'mean_examples')
@@ -25,9 +26,7 @@ def algorithm(reference: str) -> entries.Algorithm:
 
 def _of_correction(found: Any, source: user_code.UserCode) -> entries.Algorithm:
   """Returns the entry derived from a `Correction` subclass; see `registry.algorithm`."""
-  # `corrections` would import TensorFlow, so a method of the class identifies it.
-  is_class = isinstance(found, type)
-  if not is_class or not hasattr(found, 'keeps_client_state'):
+  if not (isinstance(found, type) and issubclass(found, base.Correction)):
     raise ValueError(f'is no algorithm: {_WANTED}, or a tff_adaptive.registry.Algorithm')
   parameters = vars(found).get('__dataclass_params__')
   if parameters is None or not parameters.frozen:
@@ -35,29 +34,37 @@ def _of_correction(found: Any, source: user_code.UserCode) -> entries.Algorithm:
   name = vars(found).get('name', found.__name__)  # Not the name of a base class.
   if not isinstance(name, str) or not re.fullmatch(r'\w[\w.-]*', name):
     raise ValueError(f'has the name {name!r}: use only letters, digits, _, - and .')
-  weighting = getattr(
-    found, 'client_weighting', 'uniform' if found.keeps_client_state() else 'examples'
-  )
-  if weighting not in ('examples', 'uniform'):
+  weighting = found.client_weighting
+  if weighting not in (None, 'examples', 'uniform'):
     raise ValueError(f"has client_weighting {weighting!r}: give 'examples' or 'uniform'")
-  types = typing.get_type_hints(found)
-  return entries.Algorithm(
-    name,
-    name,
-    _first_line(found),
-    correction=found,
-    hyperparameters=tuple(
-      _hyperparameter(f.name, types[f.name], f.default, f.metadata.get('help', ''))
-      for f in dataclasses.fields(found)
-      if f.init and f.name not in CLIENT_FIELDS
-    ),
-    is_stateful=found.keeps_client_state(),
-    client_weighting=weighting,
-    uploads='what its client_update uploads'
-    if found.overrides('client_update', 'exchange')
-    else '',
+  uploads = found.overrides('client_update', 'exchange') and not found.uploads_what
+  entry = described.algorithm(
+    (found,),
+    settings={},
+    name=name,
+    title=found.title or name,
+    description=found.summary or _first_line(found),
     source=source,
   )
+  return dataclasses.replace(
+    entry,
+    hyperparameters=_of_fields(found),
+    uploads='what its client_update uploads' if uploads else entry.uploads,
+  )
+
+
+def _of_fields(found: Any) -> tuple[entries.Hyperparameter, ...]:
+  """Returns the hyperparameters of a correction: those declared with `option`, and other fields."""
+  declared = {h.name: h for h in hyperparameters.declared_by(found)}
+  types = typing.get_type_hints(found)
+  of_fields = []
+  for field in dataclasses.fields(found):
+    if field.name in declared:
+      of_fields.append(declared[field.name])
+    elif field.init and field.name not in CLIENT_FIELDS:
+      help_text = field.metadata.get('help', '')
+      of_fields.append(_hyperparameter(field.name, types[field.name], field.default, help_text))
+  return tuple(of_fields)
 
 
 def server_optimizer(reference: str) -> entries.ServerOptimizer:
@@ -66,18 +73,20 @@ def server_optimizer(reference: str) -> entries.ServerOptimizer:
   def make(found: Any, source: user_code.UserCode) -> entries.ServerOptimizer:
     if not callable(found):
       raise ValueError('is no function of a learning rate to a TFF optimizer: give one')
-    name, hyperparameters = source.name.removeprefix('build_'), _from_signature(found)
-    return entries.ServerOptimizer(name, name, _first_line(found), found, hyperparameters, source)
+    name = source.name.removeprefix('build_')
+    options = _from_signature(found)
+    return entries.ServerOptimizer(name, name, _first_line(found), found, options, source)
 
   return _entry(reference, entries.ServerOptimizer, make)
 
 
 def _entry(reference: str, kind: Any, make: Callable[[Any, user_code.UserCode], Any]) -> Any:
   """Returns the entry at a reference, or the one `make` builds; any error becomes a ValueError."""
-  found, source = user_code.load(reference)
+  loaded, source = user_code.load(reference)
   try:
-    is_entry = isinstance(found, kind)
-    return dataclasses.replace(found, source=source) if is_entry else make(found, source)
+    if isinstance(loaded, kind):
+      return dataclasses.replace(loaded, source=source)
+    return make(loaded, source)
   except KeyboardInterrupt:
     raise
   except BaseException as error:  # The user's annotations and attributes may raise.
@@ -110,12 +119,15 @@ def _hyperparameter(
     known = [k for k in _KINDS if k in typing.get_args(kind)]
     known.sort(key=lambda k: k is not type(default))
     has_none = types.NoneType in typing.get_args(kind)
-    kind = known[0] if known and (default is not None or has_none) else kind
+    if known and (default is not None or has_none):
+      kind = known[0]
   if kind not in _KINDS:
     raise ValueError(f'{place} of the type {kind}: options are float, int or bool')
-  made = entries.Hyperparameter(name, kind, default, help_text or name)
+  hyperparameter = entries.Hyperparameter(name, kind, default, help_text or name)
+  if default is None:
+    return hyperparameter
   try:
-    return made if default is None else dataclasses.replace(made, default=made.checked(default))
+    return dataclasses.replace(hyperparameter, default=hyperparameter.checked(default))
   except (TypeError, ValueError) as error:
     raise ValueError(f'{place} with a default that is refused: {error}'.rstrip('.')) from None
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tff_adaptive._utils import atomic_files
+from tff_adaptive._utils import atomic_files, texts
 from tff_adaptive.reports import style
 
 T = TypeVar('T')
@@ -20,13 +20,21 @@ _IN_TEXT = re.compile(r'(?<![\w.])-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf)(?![\w.])
 _MOST_DIGITS = 17  # This many distinguish any two floats.
 # Texts that begin like a formula, but that spreadsheets read as numbers.
 _NUMBER = re.compile(r'[+-](\d[\d.]*(e[+-]?\d+)?|inf|nan)( [±(].*)?')
+# What LaTeX reads as commands and, with its default fonts, as other letters.
 _LATEX = {
   '\\': r'\textbackslash{}',
   '±': r'$\pm$',
   '~': r'\textasciitilde{}',
   '^': r'\textasciicircum{}',
+  '<': r'\textless{}',
+  '>': r'\textgreater{}',
+  '|': r'\textbar{}',
   **{c: f'\\{c}' for c in '&%$#_{}'},
 }
+# What Markdown reads as formatting, links and ends of cells. A backslash is among them: one in a
+# text would take the effect from the one before the next sign. '_' is only read at ends of words.
+_MARKDOWN = re.compile(r'[\\`*\[\]|]|(?<![^\W_])_|_(?![^\W_])')
+_ENTITY = re.compile(r'&(?=#?\w+;)')
 # Ending of a file's name -> content of the file.
 FORMATS = {
   'md': 'the tables in Markdown',
@@ -79,35 +87,38 @@ class Table:
 
   def latex(self) -> str:
     r"""Returns the table as a LaTeX `table` with a caption; it needs the package booktabs."""
-    cells = self._escaped(_latex, r'\textbf{{{}}}')
-    heading, *rows = (f'  {" & ".join(row)} \\\\\n' for row in cells)
     title = self.title and f'{self.title.removesuffix(".")}.'
     caption = ' '.join(filter(None, (title, self.note)))
-    return (
-      '% Needs \\usepackage{booktabs}.\n\\begin{table}\n\\centering\n'
-      + (f'\\caption{{{_latex(caption)}}}\n' if caption else '')
-      + f'\\begin{{tabular}}{{l{"r" * (len(self.heading) - 1)}}}\n  \\toprule\n{heading}'
-      + f'  \\midrule\n{"".join(rows)}  \\bottomrule\n\\end{{tabular}}\n\\end{{table}}\n'
+    return '% Needs \\usepackage{booktabs}.\n' + self._styled(_latex, r'\textbf{{{}}}').to_latex(
+      column_format='l' + 'r' * (len(self.heading) - 1),
+      position_float='centering',
+      hrules=True,
+      caption=_latex(caption) or None,
     )
 
   def html(self) -> str:
     """Returns the table as an element of an HTML page."""
-
-    def line(tag: str, texts: Sequence[str]) -> str:
-      return '<tr>' + ''.join(f'<{tag}>{text}</{tag}>' for text in texts) + '</tr>\n'
-
-    heading, *rows = self._escaped(html.escape, '<b>{}</b>')
-    body = ''.join(line('td', row) for row in rows)
-    caption = f'<caption>{html.escape(self.title)}</caption>\n' if self.title else ''
-    note = f'<p>{html.escape(self.note)}</p>\n' if self.note else ''
-    return (
-      f'<table>\n{caption}<thead>\n{line("th", heading)}</thead>\n<tbody>\n{body}</tbody>\n'
-      f'</table>\n{note}'
-    )
+    table = self._styled(_html, '<b>{}</b>')
+    if self.title:
+      table.set_caption(_html(self.title))
+    note = f'<p>{_html(self.note)}</p>\n' if self.note else ''
+    return table.to_html(exclude_styles=True) + note
 
   def csv(self) -> str:
     """Returns the table as CSV, without its title, its note and bold type."""
     return csv_text([self.heading, *self.rows])
+
+  def _styled(self, escape: Callable[[str], str], strong: str) -> Any:
+    """Returns the table with escaped cells as a `pandas.io.formats.style.Styler`."""
+    import pandas as pd  # Slow to import and needed here only.
+
+    heading, *rows = self._escaped(escape, strong)
+    # Columns are numbered, because a Styler takes no two columns of one name.
+    frame = pd.DataFrame(rows, columns=range(len(heading)), dtype=object)
+    # A formatter that changes nothing, so that pandas' options do not escape a second time. And
+    # `relabel_index` would take braces in a heading for a format.
+    cells = frame.style.format(str).format_index(heading.__getitem__, axis='columns')
+    return cells.hide(axis='index')
 
   def _escaped(self, escape: Callable[[str], str], strong: str) -> list[list[str]]:
     """Returns the heading and the rows with escaped cells; `strong` formats bold cells."""
@@ -164,7 +175,7 @@ class Report:
     if ending == 'csv':
       return self.data
     if ending == 'html':
-      return self._page(html.escape(self.title or name))
+      return self._page(_html(self.title or name))
     return self.markdown() if ending == 'md' else '\n'.join(t.latex() for t in self.tables)
 
   def _page(self, heading: str) -> str:
@@ -227,20 +238,33 @@ def csv_text(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def cell(value: Any) -> Any:
-  """Returns a value for a CSV file. A float has six digits; a formula gets a quote before it."""
+  """Returns a value for a CSV file. A float has six digits; a formula gets a quote before it.
+
+  Control characters of a text are escaped.
+  """
   if isinstance(value, float):
     return f'{value:.6g}'
-  is_formula = str(value).startswith(tuple('=+-@\t\r')) and not _NUMBER.fullmatch(str(value))
+  if isinstance(value, str):
+    value = texts.printable(value)
+  is_formula = str(value).startswith(tuple('=+-@')) and not _NUMBER.fullmatch(str(value))
   return f"'{value}" if is_formula else value
 
 
+def _html(text: str) -> str:
+  return html.escape(_one_line(text))
+
+
 def _latex(text: str) -> str:
-  return re.sub(r'[\\±~^&%$#_{}]', lambda found: _LATEX[found[0]], _one_line(text))
+  escaped = re.sub(r'[\\±~^<>|&%$#_{}]', lambda match: _LATEX[match[0]], _one_line(text))
+  # After the end of a row LaTeX looks for a star or for a length in brackets.
+  return re.sub(r'^[*\[]', r'{\g<0>}', escaped)
 
 
 def _markdown(text: str) -> str:
-  return _one_line(text).replace('|', r'\|').replace('](', r'\](').replace('<', '&lt;')
+  with_entities = _ENTITY.sub('&amp;', _one_line(text)).replace('<', '&lt;')
+  return _MARKDOWN.sub(r'\\\g<0>', with_entities)
 
 
 def _one_line(text: str) -> str:
-  return ' '.join(text.split()) if text.splitlines() != [text] else text
+  is_one_line = text.splitlines() in ([], [text])
+  return texts.printable(text if is_one_line else ' '.join(text.split()))

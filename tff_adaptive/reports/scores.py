@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tff_adaptive._utils import suggestions
+from tff_adaptive._utils import streams, suggestions
 from tff_adaptive.reports import report
 from tff_adaptive.runs import groups as groups_lib, names, run as run_lib, summary as summary_lib
 
@@ -99,7 +99,9 @@ def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list
       if any(c == column if column else c.startswith('validation_') for c in row)
     ]
     if not (max(rounds) if rounds else run.rows[-1]['round']):
-      sys.stderr.write(f'Left out: {run.folder} has not been evaluated after round 0 yet.\n')
+      streams.write(
+        sys.stderr, f'Left out: {run.folder} has not been evaluated after round 0 yet.\n'
+      )
     else:
       found.append(run)
   if not found:

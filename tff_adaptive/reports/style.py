@@ -4,7 +4,7 @@ import io
 import os
 from typing import Any
 
-from tff_adaptive._utils import atomic_files
+from tff_adaptive._utils import atomic_files, texts
 
 # Okabe and Ito's colours, which readers with any colour vision can distinguish. Yellow is left out,
 # because it is faint on white. Lines differ in their dashes too.
@@ -55,6 +55,8 @@ def figure(
 def legend(made: Any, handles: Any, labels: Any) -> None:
   """Adds a legend on the right of the panels, and widens the figure if the legend is wide."""
   if handles:
+    # Names that are not printable could not be measured.
+    labels = [texts.printable(str(label)) for label in labels]
     added = made.legend(handles, labels, loc='outside right upper', fontsize='small', frameon=False)
     for text in added.get_texts():
       text.set_parse_math(False)
@@ -79,7 +81,14 @@ def svg(made: Any) -> str:
 
 def _save(made: Any, file: Any, kind: str) -> None:
   import matplotlib
+  from matplotlib import text as text_lib
 
+  # SVG files have the texts as comments. Names of metrics and settings may be a stranger's.
+  for shown in made.findobj(text_lib.Text):
+    shown.set_text(texts.printable(shown.get_text()))
+  for axes in made.axes:
+    for label in (axes.title, axes.xaxis.label, axes.yaxis.label):
+      label.set_parse_math(False)
   # There are no dates and random ids, so that a report made again is the same file.
   metadata = {'svg': {'Date': None}, 'pdf': {'CreationDate': None}}.get(kind, {})
   with matplotlib.rc_context({'svg.hashsalt': 'tff-adaptive'}):

@@ -138,7 +138,6 @@ def _draw_maps(maps: Maps, column: str, what: str, title: str) -> Any:
     axes.set_xticks(range(len(clients)), x, rotation=90)
     axes.set_yticks(range(len(servers)), y)
     axes.set(xlabel='client rate', ylabel='server rate', title=label)
-    axes.title.set_parse_math(False)
   diverged = any(not s.is_finite for cells in maps.values() for s in cells.values())
   about = what.replace(', mean', ',\nmean') + ('; x: diverged' if diverged else '')
   extend = 'min' if is_high else 'max'

@@ -3,17 +3,17 @@
 import contextlib
 import dataclasses
 import datetime
-import functools
+import hashlib
 import importlib.metadata
 import json
 import os
 import platform
-import subprocess
 import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from tff_adaptive._utils import atomic_files, value_text
+from tff_adaptive.runs import revision
 from tff_adaptive.runs.errors import ResumeError, reading, saving
 
 FILE = 'config.json'
@@ -36,7 +36,8 @@ class Record:
     change_no_number: The settings that do not change the trained model. A resumed run may change
       them, and reports do not label runs by them.
     files: Mappings by setting, with the `path` and `sha256` of the user's file that the setting
-      names and, for an algorithm or optimizer, the `name` that reports show.
+      names. A Python file has `modules` too, the SHA-256 of each of the user's modules that it
+      imports, by path; and, for an algorithm or optimizer, the `name` that reports show.
     metric: The metric of the task, by which reports and sweeps compare runs by default.
     command: The words of the command line; empty if there is none.
     may_go_on: Whether a resumed run may change the setting `rounds`.
@@ -46,7 +47,7 @@ class Record:
 
   settings: Mapping[str, Any]
   change_no_number: Collection[str] = ()
-  files: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+  files: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
   metric: str | None = None
   command: Collection[str] = ()
   may_go_on: bool = True
@@ -59,13 +60,12 @@ class Record:
     may_change = {*self.change_no_number, *config['change_no_number']}
     may_change |= {'rounds'} if self.may_go_on else set()
     for name in {**config['settings'], **self.settings}:
-      if name in may_change or identity(config, name) == identity(now, name):
+      if name in may_change or _is_same(config, now, name):
         continue
       flag, was, value = self.prefix + name, config['settings'].get(name), self.settings.get(name)
       if was == value:
-        path = (self.files.get(name) or config['files'][name])['path']
-        kind = 'run' if os.path.isdir(path) else 'file'
-        found.append(f'the {kind} of {flag}, {path!r}, has changed since')
+        before, file = config['files'].get(name), self.files.get(name)
+        found.append(f'{_changed(flag, before, file)} has changed since')
       else:
         change = f'{flag} was {value_text.in_text(was)} and is now {value_text.in_text(value)}'
         found.append(change + self.hints.get(name, ''))
@@ -168,7 +168,37 @@ def identity(config: Mapping[str, Any], name: str) -> Any:
   value, file = config['settings'].get(name), config['files'].get(name)
   if file is None:
     return value
-  return [str(value).rpartition(':')[2] if name in REFERENCES else None, file['sha256']]
+  return [str(value).rpartition(':')[2] if name in REFERENCES else None, digest(file)]
+
+
+def digest(file: Mapping[str, Any]) -> str:
+  """Returns a digest of an entry of `files`: of the user's file and of the modules it imports."""
+  modules = file.get('modules')
+  if not modules:
+    return str(file['sha256'])
+  text = json.dumps([file['sha256'], modules], sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_same(before: Mapping[str, Any], now: Mapping[str, Any], name: str) -> bool:
+  """Returns whether a setting and its file are the same in two records."""
+  file, new_file = (record['files'].get(name) for record in (before, now))
+  if file is not None and new_file is not None and 'modules' not in file:
+    # A run of 0.2.0, which recorded no modules.
+    now = {**now, 'files': {name: {**new_file, 'modules': {}}}}
+  return bool(identity(before, name) == identity(now, name))
+
+
+def _changed(flag: str, before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> str:
+  """Returns words for the file of a setting that has changed, or for a module it imports."""
+  entry = now or before or {}
+  path = entry['path']
+  if before and now and before['sha256'] == now['sha256']:
+    modules, new_modules = before.get('modules', {}), now.get('modules', {})
+    for module in sorted({**modules, **new_modules}):
+      if modules.get(module) != new_modules.get(module):
+        return f'{module!r}, which the file of {flag}, {path!r}, imports,'
+  return f'the {"run" if os.path.isdir(path) else "file"} of {flag}, {path!r},'
 
 
 def read(folder: str) -> dict[str, Any]:
@@ -192,13 +222,14 @@ def read(folder: str) -> dict[str, Any]:
     if type(rounds) is not int or isinstance(seed, (list, dict)):
       raise TypeError(f'its rounds are {rounds!r:.80} and its seed is {seed!r:.80}')
     files, names = config['files'].values(), config['change_no_number']
-    if not all(isinstance(f, dict) for f in files) or not all(isinstance(n, str) for n in names):
+    are_files = all(isinstance(f, dict) and isinstance(f.get('modules', {}), dict) for f in files)
+    if not are_files or not all(isinstance(n, str) for n in names):
       raise TypeError(f'its files are {[*files]!r:.80} and its change_no_number {names!r:.80}')
   return config
 
 
 def _made_with() -> dict[str, Any]:
-  return {'versions': _versions(), 'git_revision': _git_revision()}
+  return {'versions': _versions(), 'git_revision': revision.git_revision()}
 
 
 def _now() -> str:
@@ -214,25 +245,3 @@ def _versions() -> dict[str, str]:
     except importlib.metadata.PackageNotFoundError:
       found[package] = 'not installed'
   return found
-
-
-@functools.cache
-def _git_revision() -> str | None:
-  """Returns this checkout's git revision, with '+' if tracked files differ; None without git.
-
-  The revision is read once in a process, because the process keeps the code that it began with.
-  """
-  root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-  if not os.path.exists(os.path.join(root, '.git')):
-    return None
-
-  def git(*arguments: str) -> str:
-    command = ['git', '-C', root, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-
-  try:
-    revision = git('rev-parse', 'HEAD').strip()
-    differs = git('status', '-s', '-uno').strip()
-  except (OSError, subprocess.SubprocessError):
-    return None
-  return revision + ('+' if differs else '')

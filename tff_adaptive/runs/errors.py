@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 from collections.abc import Iterator
 
 _HINTS = {
@@ -46,6 +47,15 @@ def saving(path: str, kind: type[ValueError] = SaveError) -> Iterator[None]:
     raise kind(f'{path} cannot be written: {reason}.') from error
 
 
+def check_is_file(path: str) -> None:
+  """Raises OSError if there is something at `path` that is no file, such as a pipe.
+
+  Opening a pipe would wait for another program.
+  """
+  if os.path.exists(path) and not os.path.isfile(path):
+    raise OSError('it is no file')
+
+
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
   """Returns a context for reading a file of a run, which turns errors into one-line errors.
@@ -55,6 +65,7 @@ def reading(path: str) -> Iterator[None]:
     RunFileError: If the file cannot be read or parsed, or an entry is missing.
   """
   try:
+    check_is_file(path)
     yield
   except FileNotFoundError:
     raise

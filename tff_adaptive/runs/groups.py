@@ -89,7 +89,9 @@ def partition(
       label = _full_label(members[0], label_by)
     if label in groups:  # The same file was changed between the runs.
       files = members[0].config['files']
-      digests = (f'sha256 {files[name]["sha256"][:8]}' for name in label_by if name in files)
+      digests = (
+        f'sha256 {config_lib.digest(files[name])[:8]}' for name in label_by if name in files
+      )
       label = f'{label} ({", ".join(digests)})'
     groups.setdefault(label, []).extend(members)
   return groups

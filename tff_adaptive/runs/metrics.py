@@ -68,6 +68,7 @@ class MetricsLog:
     self._rows = [dict(row) for row in kept]
     self._columns = list(dict.fromkeys(name for row in kept for name in row))
     self._file: Any = None
+    self._size = 0  # The bytes that were written to the file.
     if path is not None:
       self._rewrite(path)
 
@@ -92,32 +93,45 @@ class MetricsLog:
     self._rows.append({k: v if isinstance(v, float) else int(v) for k, v in numbers.items()})
     new = [name for name in row if name not in self._columns]
     self._columns += new
-    if self._path is not None and new:
+    if self._path is None:
+      return
+    if new or not self._is_as_written(self._path):
       self._rewrite(self._path)
-    elif self._path is not None:
-      self._check_place(self._path)
-      with errors.saving(self._path):
-        data = self._line(self._rows[-1]).encode()
-        while data:  # A write without a buffer may be partial.
-          data = data[self._file.write(data) :]
+      return
+    with errors.saving(self._path):
+      data = self._line(self._rows[-1]).encode()
+      while data:  # A write without a buffer may be partial.
+        written = self._file.write(data)
+        self._size += written
+        data = data[written:]
 
   def sync(self) -> None:
-    """Flushes all rows to the disk. Raises SaveError if this fails or the file was replaced."""
-    if self._path is not None:
-      self._check_place(self._path)
-      with errors.saving(self._path):
-        os.fsync(self._file.fileno())
+    """Flushes all rows to the disk. If another program has cut the file, it is written again.
+
+    Raises SaveError if this fails or the file was replaced.
+    """
+    if self._path is None:
+      return
+    if not self._is_as_written(self._path):
+      self._rewrite(self._path)
+    with errors.saving(self._path):
+      os.fsync(self._file.fileno())
 
   def close(self) -> None:
     """Closes the file."""
     if self._file is not None:
       self._file.close()
 
-  def _check_place(self, path: str) -> None:
-    """Raises SaveError unless the open file is still the one at the path."""
+  def _is_as_written(self, path: str) -> bool:
+    """Returns whether the file has the size that was written; False if it was cut, say.
+
+    Raises SaveError unless the open file is still the one at the path.
+    """
     with errors.saving(path):
-      if not os.path.samestat(os.stat(path), os.fstat(self._file.fileno())):
+      status = os.fstat(self._file.fileno())
+      if not os.path.samestat(os.stat(path), status):
         raise FileNotFoundError(errno.ENOENT, 'replaced')
+    return status.st_size == self._size
 
   def _rewrite(self, path: str) -> None:
     self.close()
@@ -125,6 +139,7 @@ class MetricsLog:
     with errors.saving(path):
       atomic_files.write_text(path, ''.join([*heading, *map(self._line, self._rows)]))
       self._file = open(path, 'ab', buffering=0)  # noqa: SIM115
+      self._size = os.fstat(self._file.fileno()).st_size
 
   def _line(self, row: Mapping[str, float]) -> str:
     return ','.join(repr(row[name]) if name in row else '' for name in self._columns) + '\n'

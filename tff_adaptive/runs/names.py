@@ -10,8 +10,9 @@ from tff_adaptive._utils import user_code
 
 # A correction with one of these on the server is the algorithm as it was published.
 _PUBLISHED_SERVER = ('sgd', None)
+_ALGORITHMS = {**registry.ALGORITHMS, **registry.BASELINES}
 _TABLES: Mapping[str, Mapping[str, Any]] = {
-  'algorithm': registry.ALGORITHMS,
+  'algorithm': _ALGORITHMS,
   'server_optimizer': registry.SERVER_OPTIMIZERS,
   'client_optimizer': registry.CLIENT_OPTIMIZERS,
 }
@@ -48,7 +49,7 @@ def shown(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def algorithm(name: Any) -> str:
   """Returns an algorithm's title, such as 'FedYogi'; a user's FILE.py:NAME without its folders."""
-  return _title(registry.ALGORITHMS, name)
+  return _title(_ALGORITHMS, name)
 
 
 def composition(settings: Mapping[str, Any]) -> str:
@@ -59,7 +60,7 @@ def composition(settings: Mapping[str, Any]) -> str:
       `server_optimizer` and those in `OF_CLIENTS`. Values that the algorithm implies are left out.
   """
   name, server = str(settings['algorithm']), settings.get('server_optimizer')
-  entry = registry.ALGORITHMS.get(name)
+  entry = _ALGORITHMS.get(name)
   fixed = None if entry is None else entry.server_optimizer
   parts = [algorithm(name)]
   if server not in _PUBLISHED_SERVER and server != fixed:
@@ -77,14 +78,14 @@ def composition(settings: Mapping[str, Any]) -> str:
 def correction(settings: Mapping[str, Any]) -> str:
   """Returns the title of a run's drift correction, or 'none' for FedAvg and others without one."""
   name = str(settings['algorithm'])
-  entry = registry.ALGORITHMS.get(name)
+  entry = _ALGORITHMS.get(name)
   is_plain = entry is not None and entry.server_optimizer and not entry.settings
   return 'none' if is_plain else algorithm(name)
 
 
 def server_optimizer(settings: Mapping[str, Any]) -> str:
   """Returns the title of a run's server optimizer, such as 'SGD' or 'Yogi'."""
-  entry = registry.ALGORITHMS.get(str(settings['algorithm']))
+  entry = _ALGORITHMS.get(str(settings['algorithm']))
   name = settings.get('server_optimizer') or (entry and entry.server_optimizer) or 'sgd'
   return _title(registry.SERVER_OPTIMIZERS, name)
 

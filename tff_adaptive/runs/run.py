@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tff_adaptive._utils import streams
 from tff_adaptive.runs import (
   config as config_lib,
   metrics as metrics_lib,
@@ -94,7 +95,8 @@ class Run:
     `axis` is 'round', or 'megabytes', 'seconds' or 'virtual_seconds' for totals up to the round.
 
     Raises:
-      ValueError: If metrics.csv does not have the columns of the axis.
+      ValueError: If metrics.csv does not have the columns of the axis, or totals are unknown,
+        because the rows of the first rounds were lost.
     """
     columns = AXES[axis]
     missing = [c for c in columns if not any(c in row for row in self.rows)]
@@ -105,7 +107,12 @@ class Run:
     rounds = [int(row['round']) for row in self.rows]
     if not columns:
       return {t: float(t) for t in rounds}
-    steps = [math.fsum(row.get(c, 0.0) for c in columns) for row in self.rows]
+    if rounds[0] > 0:
+      raise ValueError(
+        f'{self.folder} has lost the rows before round {rounds[0]}, so totals are not known: take'
+        f' another axis than {axis}.'
+      )
+    steps = [sum(row.get(c, 0.0) for c in columns) for row in self.rows]
     return dict(zip(rounds, itertools.accumulate(steps)))
 
   @functools.cached_property
@@ -244,10 +251,11 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
 
   Returns:
     The runs, each once, in the order of `folders` and, below a folder, of their paths. Links to
-    folders are followed. Runs without rounds are left out and named on stderr.
+    folders are followed. Runs without rounds, and runs that cannot be read, are left out and named
+    on stderr.
 
   Raises:
-    ValueError: If a folder holds no run, or none of the runs has rounds.
+    ValueError: If a folder holds no run, none of the runs has rounds, or none can be read.
   """
   below: dict[str, str] = {}  # Real path -> path where it was found first.
   for folder in folders:
@@ -257,11 +265,18 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
     for path in holding:
       below.setdefault(os.path.realpath(path), path)
   found = []
+  unreadable: list[ValueError] = []
   for path in below.values():
     try:
       found.append(load_run(path))
     except NoRoundsError as error:
-      sys.stderr.write(f'Left out: {error}\n')
+      streams.write(sys.stderr, f'Left out: {error}\n')
+    except ValueError as error:
+      unreadable.append(error)
+  if not found and unreadable:
+    raise unreadable[0]
+  for one in unreadable:
+    streams.write(sys.stderr, f'Left out: {one}\n')
   if not found:
     raise NoRoundsError('none of the runs has rounds yet.')
   return found

@@ -4,13 +4,13 @@ import contextlib
 import os
 from typing import Any, Literal, TypeAlias
 
-from tff_adaptive._utils import atomic_files, client_references
+from tff_adaptive._utils import atomic_files
 from tff_adaptive.runs import (
   config as config_file,
   metrics as metrics_lib,
   serialization,
-  sharded_store,
   state_file,
+  state_path,
   state_store,
   summary,
 )
@@ -41,7 +41,8 @@ class RunFiles:
     server_state: Any,
     client_state: Any,
     resume_from: ResumeFrom = 'latest',
-    workers: client_references.WorkerContext | None = None,
+    *,
+    accept_lost_rows: bool = False,
   ):
     """Opens the folder, or creates it.
 
@@ -52,7 +53,7 @@ class RunFiles:
       server_state: The server state before the first round.
       client_state: A client's state before its first round; `()` for none.
       resume_from: The checkpoint to resume from, 'latest' or 'previous'.
-      workers: The workers that train, if they can load and store client states themselves.
+      accept_lost_rows: Whether metrics.csv may lack rounds before the checkpoint.
 
     Raises:
       ResumeError: If the run cannot be resumed. Nothing is changed then.
@@ -60,6 +61,10 @@ class RunFiles:
     """
     self.output_dir, self._run_id = output_dir, run_id
     self.state, self.round_number, self.saved_round = server_state, 0, -1
+    self._accepts_lost_rows = accept_lost_rows
+    self._config_text = b''  # As it was at the first save.
+    if output_dir is not None:
+      state_path.check_length(output_dir)
     with contextlib.ExitStack() as stack:
       if output_dir is None:
         self.store = state_store.ClientStateStore(None, client_state)
@@ -77,9 +82,7 @@ class RunFiles:
           with saving(path, ResumeError):
             os.close(os.open(path, os.O_CREAT, 0o600))  # SQLite's journal has the same mode.
             os.chmod(path, 0o600)
-        self.store = sharded_store.open_store(
-          path, client_state, config.client_state_store, workers=workers
-        )
+        self.store = state_store.ClientStateStore(path, client_state)
         stack.callback(self.store.close)
         kept = self._resume(output_dir, path, config.rounds, resume_from)
         atomic_files.remove_leftovers(output_dir, _FILES)
@@ -96,15 +99,32 @@ class RunFiles:
 
     Raises SaveError if a file cannot be written. Earlier checkpoints are kept then.
     """
-    if self.output_dir is None or self.saved_round == self.round_number:
+    if self.output_dir is None:
+      return False
+    self._keep_config(os.path.join(self.output_dir, config_file.FILE))
+    if self.saved_round == self.round_number:
       return False
     self.log.sync()  # A checkpoint requires the rows up to its round.
     self.store.commit(self.round_number, self.state, {'run_id': self._run_id})
     self.saved_round = self.round_number
-    path = os.path.join(self.output_dir, config_file.FILE)
-    with saving(path):
-      os.stat(path)  # A folder without config.json is no run's.
     return True
+
+  def verify(self) -> None:
+    """Checks that what the run has saved is on the disk. Raises SaveError if it is not."""
+    if self.output_dir is not None:
+      self.log.sync()
+      self.store.verify()
+      self._keep_config(os.path.join(self.output_dir, config_file.FILE))
+
+  def _keep_config(self, path: str) -> None:
+    """Writes config.json again if it was cut short. Raises SaveError if it is gone."""
+    with saving(path):
+      size = os.stat(path).st_size  # A folder without config.json is no run's.
+      if not self._config_text:
+        with open(path, 'rb') as file:
+          self._config_text = file.read()
+      elif size < len(self._config_text):
+        atomic_files.write_text(path, self._config_text.decode())
 
   def _resume(
     self, folder: str, path: str, rounds: int, resume_from: ResumeFrom
@@ -124,7 +144,8 @@ class RunFiles:
           f'The run in {folder} has done {self.round_number} rounds already, rounds is {rounds}:'
           f' give at least {self.round_number}, or start in a new folder.'
         )
-      kept = _rows_behind(os.path.join(folder, metrics_lib.FILE), self.round_number)
+      metrics = os.path.join(folder, metrics_lib.FILE)
+      kept = _rows_behind(metrics, self.round_number, self._accepts_lost_rows)
       self.store.forget_later(self.round_number)
     return kept
 
@@ -142,8 +163,11 @@ def _refuse_results_without_checkpoint(folder: str, path: str) -> None:
   )
 
 
-def _rows_behind(metrics: str, last_round: int) -> list[dict[str, float]]:
-  """Returns the rows up to a checkpoint's round. Raises ResumeError if one of them is missing."""
+def _rows_behind(metrics: str, last_round: int, accepts_lost: bool) -> list[dict[str, float]]:
+  """Returns the rows up to a checkpoint's round.
+
+  Raises ResumeError if one of them is missing, unless `accepts_lost`.
+  """
   try:
     rows = metrics_lib.read(metrics)
   except FileNotFoundError:
@@ -151,9 +175,10 @@ def _rows_behind(metrics: str, last_round: int) -> list[dict[str, float]]:
   kept = [row for row in rows if row['round'] <= last_round]
   missing = set(range(last_round + 1)).difference(row['round'] for row in kept)
   # A run that was killed between its first checkpoint and its first row has none.
-  if missing and (kept or last_round):
+  if missing and (kept or last_round) and not accepts_lost:
     raise ResumeError(
       f'{metrics} lacks round {min(missing)}, but the checkpoint is of round {last_round}: restore'
-      ' the file, or start in a new folder.'
+      ' the file, or start in a new folder. If the rows are lost, accept_lost_rows resumes the run'
+      ' without them.'
     )
   return kept

@@ -1,8 +1,8 @@
 """SQLite files of a run's states: checkpoints of the server state, versions of client states.
 
-A run has one such file. If its client states are in shards, each shard is another such file. A file
-has a version of a client's state for each checkpoint that needs it, with the round in which the
-version was made. A checkpoint needs the newest version that is not from a later round.
+A run has one such file. It has a version of a client's state for each checkpoint that needs it,
+with the round in which the version was made. A checkpoint needs the newest version that is not from
+a later round.
 
 A checkpoint is one transaction. If the process is killed at any time, the file stays as of its last
 checkpoint, because SQLite rolls back uncommitted changes when the file is opened again. Each client
@@ -11,23 +11,24 @@ its round, its metadata, the server state's named leaves, and the `Count` of the
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import pathlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tff_adaptive._utils import value_text
+from tff_adaptive.runs import errors
+from tff_adaptive.runs.checksums import Count, checkpoint_checksum, client_checksum
 from tff_adaptive.runs.errors import SaveError, StateError
+from tff_adaptive.runs.state_path import path as path
 
 MEMORY = ':memory:'  # SQLite's name for a database in memory.
 FORMAT = 'tff-adaptive-3'
 KEPT = 2  # The number of checkpoints that stay, in case the latest is damaged.
-_CHECKSUM_BYTES = 16
 _SETTINGS = 'CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL)'
 _TABLES = (
   _SETTINGS,
@@ -43,33 +44,12 @@ _TABLES = (
 # A commit returns after the data are on the disk (FULL). Deleted data are not overwritten by zeros,
 # as some builds of SQLite do. A file from elsewhere may not call functions.
 _PRAGMAS = ('trusted_schema=OFF', 'page_size=16384', 'synchronous=FULL', 'secure_delete=OFF')
-# For a run's file, not for its shards: the cache holds the pages changed since the last commit.
+# For a run's file: the cache holds the pages changed since the last commit.
 _OF_RUN = ('locking_mode=EXCLUSIVE', f'cache_size=-{256 << 10}')  # KiB.
 
 
-class Count(NamedTuple):
-  """The number of clients with a state, and a digest of these states; or the changes of both.
-
-  Attributes:
-    clients: The number of clients that have a state.
-    digest: The sum of the states' checksums as integers, to which changes can be added.
-  """
-
-  clients: int = 0
-  digest: int = 0
-
-  def plus(self, other: 'Count') -> 'Count':
-    """Returns the sum of two counts."""
-    return Count(self.clients + other.clients, self.digest + other.digest)
-
-  @property
-  def text(self) -> str:
-    """The digest modulo 2**128 as a hexadecimal text, which checkpoints store."""
-    return f'{self.digest % 2 ** (8 * _CHECKSUM_BYTES):x}'
-
-
 class StateFile:
-  """An open SQLite file with a run's checkpoints and client states, or with a shard of the states.
+  """An open SQLite file with a run's checkpoints and client states.
 
   After a failed write every call raises the same error.
 
@@ -84,7 +64,14 @@ class StateFile:
   seconds = 1.0
   locked = 'another process is using it; wait for that run to end'
 
-  def __init__(self, path: str, *, is_writer: bool = False, signature: str | None = None):
+  def __init__(
+    self,
+    path: str,
+    *,
+    is_writer: bool = False,
+    signature: str | None = None,
+    ignores_lock: bool = False,
+  ):
     """Opens the file.
 
     Args:
@@ -92,6 +79,7 @@ class StateFile:
       is_writer: Whether to create the file if it does not exist, and to begin a transaction.
       signature: The layout of a client state (`Packer.signature`). If it is given, the file is
         opened for a run: for writing, and locked against other processes until it is closed.
+      ignores_lock: Whether to read what is on the disk now, though this process has the file open.
 
     Raises:
       StateError: If the file cannot be opened, is damaged or in use, or has another signature.
@@ -101,9 +89,13 @@ class StateFile:
     self._counted = Count()
     self._failure: SaveError | None = None
     self._place: os.stat_result | None = None
+    self._size = 0  # Bytes at the last commit.
     with self._border(StateError, 'opened'):
+      errors.check_is_file(path)
       # Also readers need 'rw', because SQLite first rolls back what a killed writer has left.
       mode = 'rwc' if is_writer else 'rw'
+      if ignores_lock:
+        mode = 'ro&immutable=1'
       uri = path if path == MEMORY else f'{pathlib.Path(path).resolve().as_uri()}?mode={mode}'
       self._file = sqlite3.connect(
         uri, uri=True, timeout=self.seconds, isolation_level=None, check_same_thread=False
@@ -124,15 +116,11 @@ class StateFile:
         self.rounds = [r for (r,) in self.rows('SELECT round FROM checkpoint ORDER BY round')]
       if signature is not None:
         self._place = None if path == MEMORY else os.stat(path)
+        self._note_size()
         self._check_signature(signature)
     except BaseException:
       self.close()
       raise
-
-  @property
-  def is_sharded(self) -> bool:
-    """Whether the client states are in shards beside the file."""
-    return self.settings.get('clients') == 'shards'
 
   def check(self) -> None:
     """Raises the error of an earlier failed write, if there was one."""
@@ -157,13 +145,44 @@ class StateFile:
   def commit(self) -> None:
     """Commits the transaction to the disk. The file of a run then begins the next transaction.
 
-    Raises SaveError if the file cannot be written, or the file of a run was moved or replaced.
+    Raises SaveError if the file cannot be written, or the file of a run was moved, replaced or cut
+    short.
     """
     with self._border(SaveError, 'written'):
       for statement in ('COMMIT', 'BEGIN IMMEDIATE')[: 1 + self._is_held]:
-        if not self._is_in_place():
+        if not self._is_in_place() or self._is_cut():
           raise FileNotFoundError(self.path)
         self._file.execute(statement)
+    self._note_size()
+
+  def verify(self) -> None:
+    """Reads the last checkpoint back from the disk.
+
+    Raises SaveError if it is not there as it was written, for example because another program has
+    written to the file. SQLite would not notice, because it has the file's pages in memory.
+    """
+    if self._place is None or not self.rounds:
+      return
+    last = self.rounds[-1]
+    self.check()
+    if not self._is_in_place() or self._is_cut():
+      with self._border(SaveError, 'read back'):
+        raise FileNotFoundError(self.path)
+    try:
+      with contextlib.closing(StateFile(self.path, ignores_lock=True)) as on_disk:
+        on_disk.read_checkpoint(last)
+        if on_disk.count(last).text != on_disk.digest_of(last):
+          raise StateError(f'{self.path}: client states of round {last} are missing.')
+    except StateError as error:
+      raise SaveError(
+        f'The last checkpoint is not on the disk as it was saved: {error} The file was overwritten'
+        ' while the run was going on.'
+      ) from None
+
+  def digest_of(self, round_number: int) -> str:
+    """Returns the digest of the client states that a checkpoint records; see `Count.text`."""
+    ((digest,),) = self.rows('SELECT digest FROM checkpoint WHERE round = ?', round_number)
+    return str(digest)
 
   def set(self, key: str, value: str) -> None:
     """Writes a setting of the file."""
@@ -246,20 +265,20 @@ class StateFile:
         for name, dtype, shape, data in leaves
       }
 
-  def begin_from(self, round_number: int, elsewhere: Count) -> None:
-    """Continues from a checkpoint's client states; `elsewhere` is the `Count` of those in shards.
+  def begin_from(self, round_number: int) -> None:
+    """Continues from a checkpoint's client states.
 
     Raises StateError if the states are not those with which the checkpoint was made.
     """
     expected = self.rows('SELECT clients, digest FROM checkpoint WHERE round = ?', round_number)
-    found = self.count(round_number).plus(elsewhere)
+    found = self.count(round_number)
     with self._undamaged(round_number):
       if [(found.clients, found.text)] != expected:
         raise ValueError('client states are missing, or are not those that it was made of')
     self._counted = found
 
   def add(self, more: Count) -> None:
-    """Adds `more`, a change in other files such as shards, to the next checkpoint's `Count`."""
+    """Adds `more`, a change of the client states, to the next checkpoint's `Count`."""
     self._counted = self._counted.plus(more)
 
   def put_client(self, client_id: str, round_number: int, state: bytes) -> None:
@@ -324,6 +343,11 @@ class StateFile:
     return settings
 
   def _check_signature(self, signature: str) -> None:
+    if self.settings.get('clients') == 'shards':  # Of release 0.2.0.
+      raise StateError(
+        f'{self.path}: its client states are in shards (client_state_store=shards), which this'
+        ' version does not read; resume the run with tff-adaptive 0.2.0, or start in a new folder.'
+      )
     found = self.settings.get('client')
     if found is None:  # Committed now, to refuse other algorithms before a checkpoint too.
       self.set('client', signature)
@@ -333,6 +357,15 @@ class StateFile:
         f'{self.path}: its client states are {found}, but this run needs {signature}: the file is'
         ' of another algorithm or model. Start in a new folder.'
       )
+
+  def _note_size(self) -> None:
+    if self._place is not None:
+      with contextlib.suppress(OSError):  # The next commit reports that the file is gone.
+        self._size = os.stat(self.path).st_size
+
+  def _is_cut(self) -> bool:
+    """Returns whether the file is shorter than at the last commit; SQLite never shortens it."""
+    return self._place is not None and os.stat(self.path).st_size < self._size
 
   def _is_in_place(self) -> bool:
     try:
@@ -353,6 +386,11 @@ class StateFile:
     text = str(error)
     if not self._is_in_place():
       return 'it was removed, renamed or replaced while the run was going on'
+    if self._is_cut():
+      return (
+        'it was cut short while the run was going on, so that its checkpoints are lost; restore a'
+        ' copy of it, or start in a new folder'
+      )
     if 'locked' in text:
       return self.locked
     if 'malformed' in text or 'not a database' in text or 'decode' in text:
@@ -387,11 +425,6 @@ class StateFile:
       ) from None
 
 
-def path(folder: str) -> str:
-  """Returns the path of the state file of the run in a folder."""
-  return os.path.join(folder, 'checkpoints', 'state.sqlite')
-
-
 def read_last(path: str) -> tuple[int, dict[str, np.ndarray]]:
   """Reads the last checkpoint of a state file, which no run may have open.
 
@@ -407,27 +440,3 @@ def read_last(path: str) -> tuple[int, dict[str, np.ndarray]]:
     if not file.rounds:
       raise StateError(f'{path} holds no checkpoint yet: resume the run first.')
     return file.rounds[-1], file.read_checkpoint(file.rounds[-1])[1]
-
-
-def client_checksum(client_id: str, round_number: int, state: bytes) -> bytes:
-  """Returns a checksum over a client's id, a round and the client's state."""
-  return _checksum([client_id.encode(), str(round_number).encode(), state])
-
-
-def checkpoint_checksum(
-  round_number: int, metadata: str, clients: int, digest: str, leaves: Sequence[tuple]
-) -> bytes:
-  """Returns the checksum of a checkpoint. `leaves` are rows of name, dtype, shape and data."""
-  parts = [json.dumps([round_number, metadata, clients, digest, len(leaves)]).encode()]
-  for *texts, data in leaves:
-    parts += [*(text.encode() for text in texts), data]
-  return _checksum(parts)
-
-
-def _checksum(parts: Iterable[bytes]) -> bytes:
-  """Returns the checksum of some parts in their order."""
-  total = hashlib.sha256()
-  for part in parts:
-    total.update(len(part).to_bytes(8, 'big'))  # So that no byte can move to the next part.
-    total.update(part)
-  return total.digest()[:_CHECKSUM_BYTES]

@@ -4,9 +4,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import cachetools
+
 from tff_adaptive.runs import serialization
 from tff_adaptive.runs.errors import StateError
-from tff_adaptive.runs.state_file import MEMORY, Count, StateFile
+from tff_adaptive.runs.state_file import MEMORY, StateFile
+
+CACHE_BYTES = 10**9  # Of states that the file has too.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,35 +31,32 @@ class Checkpoint:
 class ClientStateStore:
   """A store of client states by client id, which saves them in checkpoints with the server state.
 
-  A client that has not taken part has the state `initial_state`, and takes no space. States stay in
-  memory once they are read or put. If the process ends, states put since the last `commit` are
-  lost. After a failed write every call raises the same error.
+  A client that has not taken part has the state `initial_state`, and takes no space. States put
+  since the last `commit` are in memory, and lost if the process ends. States that the file has are
+  in memory too, those used last, up to `cache_bytes`. After a failed write every call raises the
+  same error.
 
   It is a context manager. Use it from one thread, and one process at a time (the file is locked).
-
-  Attributes:
-    notes: Messages for the user, such as that workers cannot read the states.
   """
 
-  def __init__(self, path: str | StateFile | None, initial_state: Any):
+  def __init__(self, path: str | None, initial_state: Any, *, cache_bytes: int = CACHE_BYTES):
     """Opens the file at `path`, or creates it.
 
     Args:
-      path: The SQLite file, whose folder must exist, or an open file, which the store closes. None
-        keeps everything in memory and saves nothing.
+      path: The SQLite file, whose folder must exist. None keeps everything in memory and saves
+        nothing.
       initial_state: A client's state before its first round: a structure (nested tuples, lists,
         mappings) of arrays or tensors of fixed shape; `()` for none.
+      cache_bytes: How many bytes of states that the file has may be in memory too.
 
     Raises:
       StateError: If the file is damaged, in use by another process, or has states of other types.
     """
-    self.notes: list[str] = []
     self._packer = serialization.Packer(initial_state)
-    self._known: dict[str, bytes] = {}  # Client id -> its state.
-    self._dirty: dict[str, int] = {}  # Client id -> round of a state not yet in the file.
-    if not isinstance(path, StateFile):
-      path = StateFile(path or MEMORY, signature=self._packer.signature)
-    self._file = path
+    # Client id -> its state. Those put since the last checkpoint, with their rounds, and others.
+    self._unsaved: dict[str, tuple[int, bytes]] = {}
+    self._saved: Any = cachetools.LRUCache(cache_bytes, getsizeof=len)
+    self._file = StateFile(path or MEMORY, signature=self._packer.signature)
     self._last_round = max(self._file.rounds, default=-1)
 
   def __enter__(self) -> 'ClientStateStore':
@@ -97,9 +98,17 @@ class ClientStateStore:
       ValueError: If the two lists differ in length, an id occurs twice, or the round is not later
         than the last checkpoint's.
     """
-    made = self._check_put(client_ids, states, round_number)
-    self._known.update(zip(client_ids, [self._packer.pack(state) for state in states]))
-    self._dirty.update(dict.fromkeys(client_ids, made))
+    if len(client_ids) != len(states):
+      raise ValueError(f'{len(client_ids)} client ids but {len(states)} states.')
+    if len(set(client_ids)) != len(client_ids):
+      raise ValueError('A client id occurs twice among those to store.')
+    made = self._last_round + 1 if round_number is None else round_number
+    self._check_round(made)
+    self._file.check()
+    packed = [self._packer.pack(state) for state in states]
+    for client_id, state in zip(client_ids, packed):
+      self._unsaved[client_id] = made, state
+      self._saved.pop(client_id, None)  # It is outdated.
 
   def commit(
     self, round_number: int, server_state: Any, metadata: Mapping[str, Any] | None = None
@@ -119,10 +128,18 @@ class ClientStateStore:
     self._check_round(round_number)
     leaves = serialization.named_leaves(server_state)
     self._file.check()
-    self._write_clients()
+    for client_id in sorted(self._unsaved):
+      made, state = self._unsaved[client_id]
+      self._file.put_client(client_id, made, state)
     self._file.save(round_number, metadata or {}, leaves)
     self._last_round = round_number
-    self._dirty.clear()
+    for client_id, (_, state) in self._unsaved.items():
+      self._remember(client_id, state)
+    self._unsaved.clear()
+
+  def verify(self) -> None:
+    """Reads the last checkpoint back from the disk; raises SaveError if it is damaged."""
+    self._file.verify()
 
   def restore(
     self, server_state_like: Any, which: Literal['latest', 'previous'] = 'latest'
@@ -153,10 +170,10 @@ class ClientStateStore:
       server_state = serialization.restored(server_state_like, leaves)
     except StateError as error:
       raise StateError(
-        f'{self._file.path}: the server state stored there is of another algorithm or model'
-        f' ({error}). Start in a new folder.'
+        f'{self._file.path}: the server state stored there is of another algorithm or model, or of'
+        f' another release ({error}). Start in a new folder.'
       ) from None
-    self._file.begin_from(round_number, self._elsewhere(round_number))
+    self._file.begin_from(round_number)
     return Checkpoint(round_number, server_state, metadata)
 
   def forget_later(self, round_number: int) -> None:
@@ -174,31 +191,8 @@ class ClientStateStore:
   def close(self) -> None:
     """Closes the file; uncommitted changes are dropped."""
     self._file.close()
-    self._known.clear()
-    self._dirty.clear()
-
-  def _write_clients(self) -> None:
-    """Writes the states that were put since the last checkpoint."""
-    for client_id in sorted(self._dirty):
-      self._file.put_client(client_id, self._dirty[client_id], self._known[client_id])
-
-  def _elsewhere(self, round_number: int) -> Count:
-    """Returns the `Count` of a checkpoint's client states that other files hold: none here."""
-    del round_number
-    return Count()
-
-  def _check_put(
-    self, client_ids: Sequence[str], states: Sequence[Any], round_number: int | None
-  ) -> int:
-    """Checks the arguments of `put`, and returns the round in which the states were made."""
-    if len(client_ids) != len(states):
-      raise ValueError(f'{len(client_ids)} client ids but {len(states)} states.')
-    if len(set(client_ids)) != len(client_ids):
-      raise ValueError('A client id occurs twice among those to store.')
-    made = self._last_round + 1 if round_number is None else round_number
-    self._check_round(made)
-    self._file.check()
-    return made
+    self._unsaved.clear()
+    self._saved.clear()
 
   def _check_round(self, round_number: int) -> None:
     if round_number <= self._last_round:
@@ -208,9 +202,18 @@ class ClientStateStore:
       )
 
   def _find(self, client_id: str) -> bytes | None:
-    if client_id in self._known:
-      return self._known[client_id]
-    blob = self._file.read_client(client_id)
-    if blob is not None:
-      self._known[client_id] = blob
-    return blob
+    """Returns the bytes of a client's state; None if it was never put."""
+    if client_id in self._unsaved:
+      return self._unsaved[client_id][1]
+    if client_id in self._saved:
+      state: bytes = self._saved[client_id]
+      return state
+    read = self._file.read_client(client_id)
+    if read is not None:
+      self._remember(client_id, read)
+    return read
+
+  def _remember(self, client_id: str, state: bytes) -> None:
+    """Keeps a state that the file has in memory, unless it alone is larger than the cache."""
+    if len(state) <= self._saved.maxsize:
+      self._saved[client_id] = state

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,9 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
     `rounds` is the number of rounds done, and `totals` has their costs, if these were counted.
     `non_finite_clients` is the number of updates that were not finite, `rounds_without_update` the
     number of rounds without any finite update, and `ends_without_update` says whether the last
-    round is one of these. `seconds_...` are the median and the sum of the rounds' seconds.
+    round is one of these. `seconds_...` are the median and the sum of the rounds' seconds. If the
+    rows of the first rounds were lost, `first_recorded_round` says which is the first; sums count
+    from there.
   """
   last: dict[str, float] = {}
   for row in rows:
@@ -45,20 +47,22 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
   window = [row for row in rows if row['round'] > max(0, num_rounds - WINDOW)]
   columns = [name for name in last if name.startswith(EVALUATED)]
   values = {c: [row[c] for row in window if c in row] for c in columns}
-  totals = {c: math.fsum(row.get(c, 0) for row in rows) for c in costs.COLUMNS if c in last}
+  totals = {c: _sum(row.get(c, 0) for row in rows) for c in costs.COLUMNS if c in last}
   seconds = [row['seconds_round'] for row in rows if 'seconds_round' in row]
   without = [0 < row.get('clients', 0) <= row.get('non_finite_clients', 0) for row in rows]
   with np.errstate(all='ignore'):  # Values may be infinite; inf - inf is NaN.
     means = {c: float(np.mean(v)) for c, v in values.items() if v}
+  first = int(rows[0]['round']) if rows else 0
   return {
     'is_complete': is_complete,
     'rounds': num_rounds,
+    **({'first_recorded_round': first} if first else {}),
     'last': {name: _plain(value) for name, value in last.items()},
     f'mean_last_{WINDOW}_rounds': means,
     'evaluations_averaged': max(map(len, values.values()), default=0),
     'rounds_without_update': sum(without),
     'ends_without_update': any(without[-1:]),
-    'non_finite_clients': sum(int(row.get('non_finite_clients', 0)) for row in rows),
+    'non_finite_clients': _plain(_sum(row.get('non_finite_clients', 0) for row in rows)),
     'totals': {name: _plain(value) for name, value in totals.items()},
     'seconds_per_round_median': statistics.median(seconds) if seconds else None,
     'seconds_training': sum(seconds),
@@ -87,7 +91,7 @@ def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> 
       good = (i for i, row in enumerate(rows) if sign * row.get(column, math.nan) >= sign * target)
       found[column] = first = next(good, None)
       if first is not None:
-        sums = {n: math.fsum(row.get(n, 0.0) for row in rows[: first + 1]) for n in added_up}
+        sums = {n: _sum(row.get(n, 0.0) for row in rows[: first + 1]) for n in added_up}
         found[column] = {'round': int(rows[first]['round']), **sums}
   return found
 
@@ -106,8 +110,8 @@ def of_population(rows: Sequence[Mapping[str, float]], clients_per_round: int) -
   """
   rounds = [row for row in rows if 'selected' in row]
   return {
-    'virtual_seconds': math.fsum(row['virtual_seconds'] for row in rounds),
-    **{name: sum(int(row[name]) for row in rounds) for name in _COUNTED},
+    'virtual_seconds': _sum(row['virtual_seconds'] for row in rounds),
+    **{name: _plain(_sum(row[name] for row in rounds)) for name in _COUNTED},
     'rounds_with_few_available': sum(row['available'] < clients_per_round for row in rounds),
     'rounds_without_clients': sum(not row['clients'] for row in rounds),
   }
@@ -146,6 +150,16 @@ def is_complete(folder: str, rounds: int, done: float | None = None) -> bool:
     return False
   is_asked = summary['rounds'] == rounds or 'stopped_at_target' in summary
   return summary['is_complete'] and is_asked and done in (None, summary['rounds'])
+
+
+def _sum(values: Iterable[float]) -> float:
+  """Returns the sum of numbers, of which some may be infinite or NaN."""
+  listed = list(values)
+  try:
+    return math.fsum(listed)
+  except (OverflowError, ValueError):  # inf - inf, or beyond all floats.
+    with np.errstate(all='ignore'):
+      return float(np.sum(listed))
 
 
 def _plain(value: float) -> Any:

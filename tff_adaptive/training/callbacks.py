@@ -1,7 +1,7 @@
 """Callbacks that observe a run and may add columns to its rows."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ class RunInfo:
 
   Attributes:
     output_dir: The run's folder; None for a run that writes nothing.
-    first_round: The first round to be recorded: 0, the initial model, for a new run.
+    first_round: The first round to be recorded: 0, the initial model, for a new run. For a run that
+      has lost its rows it is that of the checkpoint, which is evaluated.
     rounds: Number of rounds of the whole run.
     say: A function that shows a line of text to the user.
   """
@@ -30,13 +31,24 @@ class Callback:
 
   Callbacks are called in the order in which `train` got them, from the thread that trains. If one
   raises an error, the finished rounds are saved and the run ends.
+
+  Attributes:
+    may_load_ahead: Whether a round's clients may be loaded before `round_begin` is called, in the
+      background while the round before it trains. It has an effect in a class that overrides
+      `round_begin`. True is quicker, if `round_begin` does not change what clients' data are.
   """
+
+  may_load_ahead = False
 
   def begin(self, run: RunInfo) -> None:
     """Called once, when the checkpoint file is locked and the run can start."""
 
   def round_begin(self, number: int) -> None:
-    """Called before a round's clients are loaded; rounds count from 1."""
+    """Called before a round's clients are loaded; rounds count from 1.
+
+    It may change the data that `clients.load` returns, for concept drift for example. If these
+    depend on the number of the round only, a resumed run has the same data.
+    """
 
   def columns(self) -> Mapping[str, float]:
     """Returns columns, name -> number, to add to the row of the round that was just trained."""
@@ -44,6 +56,9 @@ class Callback:
 
   def round_end(self, row: Mapping[str, Any]) -> None:
     """Called with each recorded row, including that of round 0.
+
+    It must not change clients' data, because the next round's may be loaded already; see
+    `round_begin`.
 
     Args:
       row: The values in metrics.csv by column name. Evaluated rounds have further columns.
@@ -66,6 +81,8 @@ class Callback:
 
 class PrivacyCallback(Callback):
   """A callback that adds the column `epsilon` to evaluated rounds, and `privacy` to the summary."""
+
+  may_load_ahead = True
 
   def __init__(
     self, accountant: Any, delta: float, rounds_per_evaluation: int, noise_seed: int | None = None
@@ -115,6 +132,8 @@ class RayCallback(Callback):
   and subrounds_retried (parts of the cohort that were given to a worker again).
   """
 
+  may_load_ahead = True
+
   def __init__(self, context: Any):
     """Creates the callback; `context` is the run's `engine.RayContext`."""
     self._context = context
@@ -132,3 +151,13 @@ class RayCallback(Callback):
 
   def columns(self) -> Mapping[str, float]:
     return {name: now - self._before[name] for name, now in self._context.counters().items()}
+
+
+def let_load_ahead(callbacks: Sequence[Callback]) -> bool:
+  """Returns whether clients may be loaded before `round_begin`; see `Callback.may_load_ahead`."""
+  return all(c.may_load_ahead or _keeps_round_begin(c) for c in callbacks)
+
+
+def _keeps_round_begin(callback: Callback) -> bool:
+  """Returns whether a callback has the `round_begin` of the base class, which does nothing."""
+  return getattr(callback.round_begin, '__func__', None) is Callback.round_begin

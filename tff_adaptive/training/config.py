@@ -7,9 +7,9 @@ from typing import Any
 
 from tff_adaptive import costs
 from tff_adaptive._utils import validation, value_text
+from tff_adaptive.asynchrony.settings import Buffered
 from tff_adaptive.population import rounds as population_rounds
-from tff_adaptive.population.buffered import Buffered
-from tff_adaptive.runs import capacity, config as config_file
+from tff_adaptive.runs import config as config_file
 
 
 def _whole(default: Any, least: int, hint: str, *, changes_numbers: bool = True) -> Any:
@@ -43,17 +43,15 @@ class TrainingConfig:
       evaluated after the first round that ends at or after each multiple of this number of virtual
       seconds, above 0. It needs a `population`.
     rounds_per_checkpoint: Number of rounds between checkpoints, >= 1. The last round is saved too.
-    client_state_store: Where client states are kept between checkpoints: 'memory', the memory of
-      this process, or 'shards', files beside the checkpoint, which workers read and write
-      themselves if they see the folder. A resumed run keeps the place with which it began.
     metric: The name of the model's metric that the progress display shows and `target` refers to.
     cost_model: If given, metrics.csv and summary.json report the costs of rounds.
     population: If given, it determines availability, speed and failures of clients, and each
       round's virtual time is reported. It needs a `cost_model`. With None every drawn client
       finishes.
-    synchrony: If given, training is asynchronous: the server does not wait for all clients, a round
-      is a server step, and `clients_per_round` is the size of the server's buffer. It needs a
-      `population`, and a process built with `ClientTraining(versions=older_models(...))`.
+    asynchrony: If given, training is asynchronous: the server does not wait for all clients, a
+      round is a server step, and `clients_per_round` is the size of the server's buffer. It needs a
+      `population`, and a process that was built with the same `asynchrony`. config.json records it
+      as `synchrony`, after the flag of the command line.
     target: If given, summary.json says when `metric` on validation data first was as good as this.
     stop_at_target: Whether the run ends with the evaluation in which the global model, or the one
       for inference, reaches the target. The run is then complete.
@@ -68,11 +66,10 @@ class TrainingConfig:
     None, validation.above_zero, 'give 60, say, or None'
   )
   rounds_per_checkpoint: int = _whole(50, 1, 'give 50, say', changes_numbers=False)
-  client_state_store: str = _field('memory')
   metric: str = _field('accuracy')
   cost_model: costs.CostModel | None = None
   population: population_rounds.Population | None = None
-  synchrony: Buffered | None = None
+  asynchrony: Buffered | None = None
   target: float | None = _field(
     None, lambda *given: float(validation.real(*given)), 'give 0.9, say, or None'
   )
@@ -83,16 +80,11 @@ class TrainingConfig:
       is_left_out = field.default is None and getattr(self, field.name) is None
       if field.metadata.get('check') is not None and not is_left_out:
         validation.field(self, field.name, field.metadata['check'], field.metadata['hint'])
-    if self.client_state_store not in capacity.STORES:
-      raise ValueError(
-        f'client_state_store is {self.client_state_store!r}; it must be one of'
-        f' {", ".join(capacity.STORES)}.'
-      )
     if self.stop_at_target and self.target is None:
       raise ValueError('stop_at_target is given without a target: give one, such as 0.9.')
-    if self.synchrony is not None and self.population is None:
+    if self.asynchrony is not None and self.population is None:
       raise ValueError(
-        'synchrony is given without a population, which says how long clients take: give '
+        'asynchrony is given without a population, which says how long clients take: give '
         'population.Population(), say.'
       )
     if self.virtual_seconds_per_evaluation is not None and self.population is None:
@@ -122,13 +114,16 @@ class TrainingConfig:
     """
     fields = dataclasses.fields(self)
     found = {field.name: getattr(self, field.name) for field in fields}
+    # The flag's name, by which reports group runs and earlier runs are resumed.
+    found['synchrony'] = found.pop('asynchrony')
     given = {name: _as_json(name, value) for name, value in (settings or {}).items()}
     for name in given:
       if name in found:
         raise ValueError(f'settings has {name!r}, which `config` says already: leave it out.')
     del found['metric'], found['cost_model']
     found['population'] = self.population and self.population.record()
-    found['synchrony'] = self.synchrony and dataclasses.asdict(self.synchrony)
+    if self.asynchrony is not None:
+      found['synchrony'] = self.asynchrony.record()
     if self.population is not None and self.cost_model is not None:
       # It determines which clients finish in time. Without a population it only counts costs.
       model = dataclasses.asdict(self.cost_model)

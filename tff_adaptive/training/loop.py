@@ -6,12 +6,14 @@ import hashlib
 import math
 import os
 import resource
+import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tff_adaptive._utils import atomic_files, client_references, value_text
+from tff_adaptive.asynchrony import older_models
 from tff_adaptive.reports import figures
 from tff_adaptive.runs import config as config_file, run_files, summary as summary_lib
 from tff_adaptive.runs.errors import NonFiniteWeightsError, saving
@@ -19,7 +21,6 @@ from tff_adaptive.training import (
   callbacks as callbacks_lib,
   client_evaluation as client_evaluation_lib,
   cohorts,
-  older,
   progress as progress_lib,
   protocols,
   rounds,
@@ -61,6 +62,7 @@ def train(
   client_evaluation: client_evaluation_lib.ClientEvaluation | None = None,
   show_progress: bool = True,
   resume_from: run_files.ResumeFrom = 'latest',
+  accept_lost_rows: bool = False,
   settings: Mapping[str, Any] | config_file.Record | None = None,
 ) -> TrainingResult:
   """Trains a run to the end; resumes it if `output_dir` has a checkpoint.
@@ -89,6 +91,8 @@ def train(
     show_progress: Whether to write progress to standard error.
     resume_from: The checkpoint to resume from, 'latest' or, if that is damaged, 'previous'. The
       rounds after the checkpoint are dropped.
+    accept_lost_rows: Whether to resume a run whose metrics.csv lacks rounds before the checkpoint,
+      because it was deleted for example. The model is that of the whole run; the rows are lost.
     settings: Settings that config.json records in addition to `config`: name -> number, string,
       bool or list, such as algorithm='fed_yogi' or client_learning_rate=0.03. Reports name and
       group runs by them; a run is resumed only with the same ones. A `runs.config.Record` replaces
@@ -123,16 +127,24 @@ def train(
     if isinstance(process, protocols.StatefulProcess):
       client_state = process.initial_client_state
     workers = client_references.workers()
-    needed = 0 if simulation is None else simulation.most_versions(config.rounds)
+    num_older_models = cohorts.most_older_models(simulation, config.rounds)
     files = run_files.RunFiles(
-      config, output_dir, run_id, process.initialize(), client_state, resume_from, workers
+      config,
+      output_dir,
+      run_id,
+      process.initialize(),
+      client_state,
+      resume_from,
+      accept_lost_rows=accept_lost_rows,
     )
     stack.callback(files.close)
-    if needed:
-      files.state = older.apart(files.state, needed)
+    if num_older_models:
+      files.state = older_models.in_slots(files.state, num_older_models)
     loader = cohorts.CohortLoader(clients, config, simulation)
     stack.callback(loader.close)
-    if workers is not None:
+    loader.loads_ahead = callbacks_lib.let_load_ahead(callbacks)
+    # Workers have a copy of the clients' data, which no callback can change.
+    if workers is not None and loader.loads_ahead:
       loader.by_reference = workers.accepts(loader.source)
     if output_dir is not None:
       _write_config(output_dir, record, run_id, data, files.state.global_model_weights)
@@ -148,9 +160,12 @@ def train(
     trainer = rounds.Trainer(process, loader, files.store, config, say)
     run = _Run(trainer, files, evaluate_fn, config, audience, client_evaluation)
     run.begin(stack, say)
-    if needed and config.cost_model is not None and show_progress:
-      size = needed * config.cost_model.bytes_of_client[0] / 1e6
-      say(f'At most {needed} older models, {size:,.1f} MB, are in memory and in each checkpoint.')
+    if num_older_models and config.cost_model is not None and show_progress:
+      size = num_older_models * config.cost_model.bytes_of_client[0] / 1e6
+      say(
+        f'At most {num_older_models} older models, {size:,.1f} MB, are in memory and in each'
+        ' checkpoint.'
+      )
     if simulation is not None and simulation.note is not None:
       say(simulation.note)
     result = run.to_the_end(stop, test_fn)
@@ -171,22 +186,20 @@ class _Run:
   def begin(self, stack: contextlib.ExitStack, say: Any) -> None:
     """Calls `begin` of each callback, and makes `stack` call each `close`."""
     done = self._files.round_number
-    first = done + 1 if self._files.log.columns else 0
+    first = done + 1 if self._files.log.columns else done
     info = callbacks_lib.RunInfo(self._files.output_dir, first, self._config.rounds, say)
     for callback in self._callbacks:
       stack.callback(callback.close)
       callback.begin(info)
-    for line in self._files.store.notes:
-      say(line)
 
   def to_the_end(
     self, stop: protocols.Stop, test_fn: protocols.EvaluateFn | None
   ) -> TrainingResult:
     files, config = self._files, self._config
     self._save()  # Before the row of round 0: a run with rows but no checkpoint is refused.
-    if not files.log.columns:
-      row = {'round': 0, **self._evaluation(files.state)}
-      row.update(self._of_clients(files.state, 0))
+    if not files.log.columns:  # A new run, or one that has lost its rows.
+      row = {'round': files.round_number, **self._evaluation(files.state)}
+      row.update(self._of_clients(files.state, files.round_number))
       files.log.append(row)
       self._report(row)
     is_reached = self._is_reached(files.log.rows())
@@ -213,6 +226,7 @@ class _Run:
       if files.round_number % config.rounds_per_checkpoint == 0:
         self._save()
     self._save()
+    self._files.verify()  # Before summary.json says that the run is complete.
     result = self._summarize(test_fn)
     for callback in self._callbacks:
       callback.end(result)
@@ -289,8 +303,9 @@ class _Run:
       summary['to_target'] = summary_lib.reached(rows, self._config.metric, self._config.target)
     if self._config.population is not None:
       summary['population'] = summary_lib.of_population(rows, self._config.clients_per_round)
-    # The peak of this process since it began. Linux gives it in kilobytes.
-    summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # The peak of this process since it began. Linux gives it in kilobytes, macOS in bytes.
+    unit = 1024**2 if sys.platform == 'darwin' else 1024
+    summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     summary['state_megabytes'] = self._trainer.state_megabytes(files.state)
     if test_fn is not None and is_complete:
       summary['test'] = rounds.evaluated('test', 'test_inference', test_fn, files.state)
@@ -302,8 +317,8 @@ class _Run:
       with saving(path):
         figures.draw_run(path, rows)
     state = files.state
-    if self._config.synchrony is not None:
-      state = older.together(state)
+    if self._config.asynchrony is not None:
+      state = older_models.as_stack(state)
     return TrainingResult(state, files.round_number, is_complete, summary)
 
 

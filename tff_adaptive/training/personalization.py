@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 from tff_adaptive import models
 from tff_adaptive._utils import draws
 from tff_adaptive.client import local_training, model_adapters
-from tff_adaptive.corrections import base as corrections
+from tff_adaptive.corrections import base as corrections, chains
 
 # (weights, data, the client's number, the number of rounds done) -> weights.
 Personalize: TypeAlias = Callable[[Any, Any, int, int], Any]
@@ -21,6 +21,7 @@ def build_personalization(
   model: models.Model,
   training: local_training.ClientTraining,
   learning_rate: Callable[[int], float],
+  parts: Sequence[corrections.Correction] = (),
 ) -> Personalize:
   """Builds a function that fine-tunes a model on one client's examples, as FedAvg trains locally.
 
@@ -28,6 +29,7 @@ def build_personalization(
     model: The model.
     training: A client's training. `optimizer_state`, `step_limits` and `xla` are ignored.
     learning_rate: The run's client rate as a function of the round, counted from 0.
+    parts: Parts of the algorithm that fine-tuning has too, such as `corrections.Clip`.
 
   Returns:
     `(weights, data, client, rounds) -> weights`. The weights are the trainable ones, `data` is
@@ -44,8 +46,9 @@ def build_personalization(
   # With the run's own seed, examples would have the order that they have in the next round.
   seed = int(draws.generator(training.seed, draws.FINE_TUNING).integers(2**62))
   training = dataclasses.replace(
-    training, batching=batching, seed=seed, optimizer_state='reset', xla=False
+    training.resolved(), batching=batching, seed=seed, optimizer_state='reset', xla=False
   )
+  correction = chains.chain(*parts)
   specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
   number = tf.TensorSpec([], tf.int32)
   rate_spec = tf.TensorSpec([], tf.float32)
@@ -60,7 +63,7 @@ def build_personalization(
     trained = local_training.train(
       local,
       training,
-      corrections.Correction(),
+      correction,
       weights=tff.learning.models.ModelWeights(weights, ()),
       data=tf.data.Dataset.from_tensors(element),
       client_state=(),

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import datetime
+import io
 import math
 import sys
 import time
@@ -13,11 +14,17 @@ import rich.console
 import rich.progress
 import rich.table
 
+from tff_adaptive._utils import streams
 from tff_adaptive.training import callbacks
 
 _SECONDS_BETWEEN_LINES = 10.0
 _ROUNDS_OF_RATE = 50  # The number of recent rounds whose speed is shown.
 _WIDE = 110  # A terminal with this number of columns has room for a bar.
+
+
+def _may_fail() -> contextlib.AbstractContextManager[None]:
+  """A context that ignores that the terminal is gone or lacks a letter; the run goes on."""
+  return contextlib.suppress(OSError, ValueError)
 
 
 class Progress(callbacks.Callback):
@@ -30,7 +37,7 @@ class Progress(callbacks.Callback):
       metric: The metric to show next to the loss.
       stream: The stream to write to; standard error by default.
     """
-    self._stream = stream or sys.stderr
+    self._stream = stream or sys.stderr or io.StringIO()  # A daemon may have no standard error.
     self._metric = metric
     self._rounds, self._start = 0, 0
     self._times: collections.deque[float] = collections.deque(maxlen=_ROUNDS_OF_RATE + 1)
@@ -50,8 +57,9 @@ class Progress(callbacks.Callback):
         rich.progress.TextColumn('{task.fields[text]}'),
         console=console,
       )
-      self._bar.start()
       self._task = self._bar.add_task('', total=run.rounds, completed=self._start, text='')
+      with _may_fail():
+        self._bar.start()
     if self._start:
       self.message(f'Resumed after round {self._start}.')
 
@@ -60,7 +68,8 @@ class Progress(callbacks.Callback):
     round_number = int(row['round'])
     text = self._text(row, round_number)
     if self._bar is not None:
-      self._bar.update(self._task, completed=round_number, text=text)
+      with _may_fail():
+        self._bar.update(self._task, completed=round_number, text=text)
       return
     now = time.monotonic()
     is_due = now - self._last_line >= _SECONDS_BETWEEN_LINES
@@ -71,17 +80,16 @@ class Progress(callbacks.Callback):
   def message(self, line: str) -> None:
     """Writes a line of text; on a terminal it appears above the live line."""
     if self._bar is not None:
-      self._bar.console.print(line, markup=False, highlight=False)
+      with _may_fail():
+        self._bar.console.print(line, markup=False, highlight=False)
       return
-    # The reader may have gone, such as a `tee` that the same Ctrl-C ended; the run goes on.
-    with contextlib.suppress(OSError):
-      self._stream.write(line + '\n')
-      self._stream.flush()
+    streams.write(self._stream, line + '\n')
 
   def close(self) -> None:
     """Ends the display; the text on the screen stays."""
     if self._bar is not None:
-      self._bar.stop()
+      with _may_fail():
+        self._bar.stop()
 
   def _text(self, row: Mapping[str, Any], round_number: int) -> str:
     parts = []

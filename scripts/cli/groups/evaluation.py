@@ -89,7 +89,9 @@ class ClientEvaluation(fields.Group):
     personalize = None
     if self.personalization_epochs is not None:
       training = settings.client_training(task, self.personalization_epochs)
-      personalize = personalization.build_personalization(model, training, settings.rates.client)
+      personalize = personalization.build_personalization(
+        model, training, settings.rates.client, settings.more_parts()
+      )
     return client_evaluation.ClientEvaluation(
       model,
       groups,

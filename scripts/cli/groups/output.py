@@ -46,6 +46,10 @@ class Output(fields.Group):
     'latest',
     choices=('latest', 'previous'),
   )
+  accept_lost_rows: bool | None = fields.flag(
+    'Resume a run whose metrics.csv was deleted or lacks rows. The model is that of the whole run;'
+    ' the rows are lost.'
+  )
   target: float | None = fields.number(
     "Record in summary.json when the task's validation metric first reached this value: the round,"
     ' megabytes and virtual seconds.',

@@ -9,6 +9,7 @@ from typing import Any
 from tff_adaptive._utils import validation
 from tff_adaptive.devices import cuda, threads
 from tff_adaptive.engine.cluster import schedule
+from tff_adaptive.environment import check as environment
 
 from .. import fields
 
@@ -122,6 +123,8 @@ class Runtime(fields.Group):
           f'--{name} must be at most {cohort}, the number of clients in a round, found {value}:'
           ' give fewer.'
         )
+    if self.engine == 'native' and environment.native_problem():
+      raise ValueError(f'--engine=native: {environment.native_problem()} (--engine=graph).')
     if self.device == 'gpu':
       self._check_device()
     is_compiled = settings.what.task_options.get('lstm') == 'compiled'
@@ -147,9 +150,7 @@ class Runtime(fields.Group):
     try:
       cuda.check_libraries()
     except ValueError as error:
-      raise ValueError(
-        f'--device=gpu: {error} (--device=cpu).'
-      ) from None
+      raise ValueError(f'--device=gpu: {error} (--device=cpu).') from None
 
   def _check_ray(self) -> None:
     if self.device == 'gpu':

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from tff_adaptive import registry, schedules
+from tff_adaptive import schedules
 from tff_adaptive._utils import validation
 from tff_adaptive_tasks import catalog
 
@@ -147,25 +147,10 @@ class Clients(fields.Group):
   clip_norm: float | None = fields.number(
     'Clips corrected local gradients to this 2-norm. Default none.', validation.above_zero
   )
-  client_state_store: str | None = fields.flag(
-    'Where the client states of a stateful algorithm are during training: in memory of this'
-    ' process, or in shards, files beside the checkpoint that the workers use themselves. Default'
-    ' memory, or shards with --ray on several machines, which must see output_dir.',
-    choices=('memory', 'shards'),
-    changes_numbers=False,
-  )
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError for a weighting unknown to the task, or a store without client states."""
+    """Raises ValueError for a weighting unknown to the task."""
     task = settings.what.known_task
     own = catalog.sizes(task).get('client_weighting') if task else 'tokens'
     valid = tuple(dict.fromkeys(filter(None, ('examples', 'uniform', own))))
     fields.check_name('client_weighting', self.client_weighting, valid)
-    algorithm = settings.what.algorithm_entry
-    keeps = algorithm.is_stateful or settings.what.client_optimizer_state == 'keep'
-    if self.client_state_store is not None and not keeps:
-      stateful = [a.name for a in registry.ALGORITHMS.values() if a.is_stateful]
-      raise ValueError(
-        f'--client_state_store has no meaning for --algorithm {algorithm.name}; leave it out (it'
-        f' belongs to {", ".join(stateful)}, and to --client_optimizer_state=keep).'
-      )

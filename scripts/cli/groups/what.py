@@ -16,6 +16,7 @@ OWN = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
 # The values of `client.local_training.OPTIMIZER_STATES`, without importing TensorFlow.
 _STATES = ('reset', 'keep', 'average')
 ALGORITHM = 'fed_yogi'  # By default.
+_EPOCHS = 100  # Rounds by default of one client that has the examples of all.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,10 +27,13 @@ class What(fields.Group):
 
   task: str = fields.flag('The task: one of the list above, or FILE.py:FUNCTION.', 'digits')
   algorithm: str = fields.flag(
-    'The algorithm: one of the list above, or your own, FILE.py:NAME.', ALGORITHM
+    'The algorithm: one of the list above, your own, FILE.py:NAME, or a chain of these and of the'
+    ' parts above, as scaffold+sam.',
+    ALGORITHM,
   )
   algorithm_option: tuple[str, ...] = fields.flag(
-    'An option of your own algorithm, NAME=VALUE; may be repeated.', []
+    'An option of a chain or of your own algorithm, NAME=VALUE, as sam.rho=0.05; may be repeated.',
+    [],
   )
   server_optimizer: str = fields.flag(
     'The server optimizer, if the name of the algorithm fixes none: one of the list above (default'
@@ -106,7 +110,9 @@ class What(fields.Group):
     """Raises ValueError if task or algorithm does not allow the cohort or the client optimizer."""
     algorithm = self.algorithm_entry
     clients = catalog.num_clients(self.known_task, self.task_options)
-    if clients is not None:
+    if algorithm.pools_clients:
+      self._check_pooled(settings)
+    elif clients is not None:
       check_cohort(settings.training.cohort(clients), clients, algorithm)
     if algorithm.name == 'mime' and (self.sam_rho or settings.synchrony.synchrony == 'buffered'):
       raise ValueError(
@@ -138,6 +144,21 @@ class What(fields.Group):
         ' algorithm, such as fed_avg.'
       )
 
+  def _check_pooled(self, settings: 'fields.Settings') -> None:
+    """Raises ValueError if settings do not go with one client that has the examples of all."""
+    is_plain = settings.population.availability is None and settings.synchrony.synchrony is None
+    if settings.training.clients_per_round != 1 or not is_plain:
+      raise ValueError(
+        f'--algorithm={self.algorithm} trains one client, which has the examples of all: leave out'
+        ' --clients_per_round, --participation, --synchrony, and the flags of unavailable, slow and'
+        ' failing clients.'
+      )
+    if settings.rates.client_learning_rate is None:
+      raise ValueError(
+        f'--algorithm={self.algorithm} has no default rate for {self.client_optimizer}: give'
+        ' --client_learning_rate=0.1, say.'
+      )
+
   def check_files(self) -> None:
     """Raises ValueError if --initial_weights is neither a run nor a .keras or .npz file."""
     from tff_adaptive.training import initial_weights
@@ -153,8 +174,15 @@ class What(fields.Group):
 
   def sources(self) -> dict[str, user_code.UserCode]:
     """Loads the user's own files, and returns their origins by the flags that name them."""
-    own = [name for name in OWN if user_code.is_reference(getattr(self, name))]
-    return {name: user_code.load(getattr(self, name))[1] for name in own}
+    sources = {}
+    for name in OWN:
+      value = getattr(self, name)
+      pieces = registry.pieces(value) if name == 'algorithm' else [value]
+      references = [piece for piece in pieces if user_code.is_reference(piece)]
+      for number, reference in enumerate(references, 1):
+        flag = name if number == 1 else f'{name}_{number}'  # Several parts of a chain.
+        sources[flag] = user_code.load(reference)[1]
+    return sources
 
 
 def check_task(task: str) -> None:
@@ -223,6 +251,8 @@ def defaults(
   }
   if algorithm.client_weighting == 'uniform':
     found['client_weighting'] = 'uniform'
+  if algorithm.pools_clients:
+    found = _of_pooled_clients(found, values['client_optimizer'] or 'sgd')
   how_long = ('participation', 'local_steps', 'random_local_steps')
   found.update({k: v for k, v in algorithm.settings.items() if k in how_long})
   for name, other in (('participation', 'clients_per_round'), ('local_steps', 'client_epochs')):
@@ -240,10 +270,6 @@ def defaults(
     found.pop('continue_batches', None)
   with fields.about('client_optimizer'):
     client = registry.client_optimizer(chosen.get('client_optimizer', 'sgd'))
-  if algorithm.is_stateful or chosen.get('client_optimizer_state') == 'keep':
-    # On one machine the trainer's memory is as near to the workers as a file.
-    is_cluster = values['ray'] not in (None, 'local')
-    found['client_state_store'] = 'shards' if is_cluster else 'memory'
   found['max_examples_per_client'] = found['max_examples_per_client'] or 0
   tuned = catalog.rates(task, server) if server in catalog.SERVER_OPTIMIZERS else {}
   if algorithm.server_optimizer is None or not tuned:
@@ -256,6 +282,25 @@ def defaults(
   found.update(tuned)
   if client.rate is not None:
     found['client_learning_rate'] = client.rate
+  elif algorithm.pools_clients:
+    del found['client_learning_rate']  # It was tuned for clients of a few examples each.
   others = ('client_optimizer_option', *how_long)
   named = {k: v for k, v in algorithm.settings.items() if k not in others}
   return {**found, **named}
+
+
+def _of_pooled_clients(defaults: Mapping[str, Any], client_optimizer: str) -> dict[str, Any]:
+  """Returns the defaults of one client that has the examples of all: a round is an epoch."""
+  kept = ('batch_size', 'fill_last_batch', 'max_examples_per_client', 'weight_decay')
+  return {
+    **{name: defaults[name] for name in kept},
+    'rounds': _EPOCHS,
+    'clients_per_round': 1,
+    'client_epochs': 1,
+    'client_schedule': 'constant',
+    'server_schedule': 'constant',
+    'client_weighting': 'examples',
+    'client_optimizer': 'sgd',
+    'client_optimizer_state': 'reset' if client_optimizer == 'sgd' else 'keep',
+    'sam_rho': 0.0,
+  }

@@ -9,7 +9,7 @@ import tensorflow as tf
 from scripts.cli import build as build_lib, resolve
 from scripts.cli.groups import evaluation, output, runtime
 from tests.helpers import settings
-from tff_adaptive import population
+from tff_adaptive import asynchrony, corrections, population
 from tff_adaptive.client import batching
 
 
@@ -37,8 +37,8 @@ def built(monkeypatch):
     monkeypatch.setattr(build_lib.algorithms, 'build_server_optimizer', record_server)
     monkeypatch.setattr(build_lib.aggregation.Aggregation, 'build', lambda self, *given: given)
     found = settings.of(*arguments)
-    assert build_lib.build_process(found, _Task, 'model', 'plan', 3) == 'process'
-    assert (seen['aggregator'], seen['training'].versions) == ((found, seen['model'], 'plan'), 3)
+    assert build_lib.build_process(found, _Task, 'model', 'plan') == 'process'
+    assert seen['aggregator'] == (found, seen['model'], 'plan')
     return seen
 
   return build
@@ -61,8 +61,9 @@ def test_what_clients_do_and_schedules_are_passed_on(built):
   seen = built(*flags.split(), '--clip_norm=5', '--seed=9', '--xla', '--client_weighting=uniform')
   training = seen['training']
   assert training.batching == batching.Batching(None, 3, fill_last=True, unit_starts='unit_starts')
-  assert (training.weight_decay, training.clip_norm) == (0.1, 5.0)
-  assert (training.seed, training.xla, training.mixing) == (9, True, True)
+  assert seen['more_parts'] == [corrections.Clip(5.0), corrections.WeightDecay(0.1)]
+  assert (training.seed, training.xla) == (9, True)
+  assert seen['asynchrony'] == asynchrony.Buffered(9, mixing=True)
   assert seen['client_weighting'] == 'uniform'
   for task, weighting in (('digits', 'examples'), ('shakespeare', 'client_weight')):
     assert built(f'--task={task}')['client_weighting'] == weighting
@@ -89,7 +90,7 @@ def test_the_client_optimizer_and_local_steps_are_passed_on(built, tmp_path):
   training = seen['training']
   state = training.optimizer.initialize(tf.TensorSpec([1]))
   assert (float(state['momentum']), training.optimizer_state) == (0.5, 'keep')
-  assert training.sam_rho == 0.1
+  assert seen['more_parts'] == [corrections.Sam(0.1)]
   found = training.batching
   assert (found.local_steps, found.random_local_steps, found.with_replacement) == (4, True, True)
   path = tmp_path / 'mine.py'
@@ -116,6 +117,14 @@ def test_corrections_take_any_server_and_their_own_options(built):
   assert built('--algorithm=scaffold')['clients'] == (3, 5.0)
 
 
+@pytest.mark.parametrize('dtype, width', [('float32', 4), ('float64', 8)])
+def test_a_weight_is_sent_in_the_models_own_width(dtype, width):
+  task = build_lib.tasks.load('least_squares', dtype=dtype)
+  model = task.build_model(0)
+  config = build_lib._training_config(settings.of('--task=least_squares'), task, model)
+  assert config.cost_model.bytes_of_client == (width * model.num_parameters,) * 2
+
+
 def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   seen, task = {}, build_lib.tasks.load('least_squares', num_clients=9)
   process = types.SimpleNamespace(initial_client_state={'h': np.zeros(2, np.float32)})
@@ -126,32 +135,33 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   monkeypatch.setattr(output.Output, 'build', lambda self, *given: [given])
   monkeypatch.setattr(evaluation.ClientEvaluation, 'build', lambda self, *given: given)
   monkeypatch.setattr(build_lib.tasks, 'load', lambda name, **more: seen.update(more) or task)
-  monkeypatch.setattr(build_lib.capacity, 'plan', lambda *given, **more: f'{given[:3]} {more}')
+  monkeypatch.setattr(build_lib.capacity, 'plan', lambda *given, **more: f'{given[:2]} {more}')
   monkeypatch.setattr(build_lib, 'build_evaluation', lambda model, examples: examples)
   flags = '--task=least_squares --participation=0.3 --rounds=3 --rounds_per_checkpoint=2 --seed=5'
   flags += f' --output_dir={tmp_path}/run --data_dir={tmp_path} --heldout_clients=0.2'
   flags += ' --aggregator=dp_tree --aggregator_option=noise_multiplier=5 --batch_size=7'
   flags += ' --resume_from=previous'
-  found = build_lib.prepare(settings.of(*flags.split(), '--engine=native'), ['command'])
-  (own, _, model, private, versions), config = seen.pop('built'), found['config']
+  given = settings.of(*flags.split(), '--engine=native')
+  found = build_lib.prepare(given, ['command'])
+  (own, _, model, private), config = seen.pop('built'), found['config']
   assert seen == {'is_compiled': False, 'data_dir': str(tmp_path), 'seed': 5}
-  assert (own.training.clients_per_round, private.delta, versions) == (2, 7**-1.1, 0)
+  assert (own.training.clients_per_round, private.delta) == (2, 7**-1.1)
   assert (config.clients_per_round, config.metric, config.population) == (2, 'loss', None)
   assert (config.cost_model.batch_size, config.cost_model.epochs) == (7, 10)
   assert (found['settings'].command, found['settings'].metric) == (['command'], 'loss')
   assert found['callbacks'][0] == (found['run_id'], found['settings'].settings)
-  assert found['client_evaluation'][::2] == (own, model)
+  assert found['client_evaluation'][::2] == (given, model)
   assert found['evaluate_fn'] is task.validation
   assert (found['test_fn'], found['resume_from']) == (task.test, 'previous')
   data, risk, room, noise = capsys.readouterr().err.splitlines()
   assert 'listens on all network interfaces' in risk
   assert data.endswith('; 7 clients, 140 examples')
-  assert room == "(6, 8, 'memory') {'num_staged': 4}"
+  assert room == "(6, 8) {'num_unsaved': 4}"
   epsilon = private.accountant.epsilon(3, private.delta)
   assert noise.startswith(f'Noise multiplier 5: epsilon {epsilon:.3g} at delta 0.12 after 3 rounds')
   given = resolve.resolve(task='least_squares', synchrony='buffered', concurrency=9, local_steps=5)
   config = build_lib._training_config(given, task, model)
-  assert (config.synchrony, config.population) == (given.synchrony.build(), population.Population())
+  assert (config.asynchrony, config.population) == (asynchrony.Buffered(9), population.Population())
   assert config.cost_model.fixed_steps == 5
   with pytest.raises(ValueError, match='tokens: the task least_squares has no client_weight'):
     build_lib._check_data(resolve.resolve(task='shakespeare', clients_per_round=2), task)

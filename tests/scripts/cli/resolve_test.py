@@ -74,7 +74,7 @@ def test_an_algorithms_name_stands_for_what_clients_do():
   )
   found = settings.flat()
   assert (found['server_optimizer'], found['server_learning_rate']) == ('nesterov', 0.7)
-  assert (found['momentum'], found['clip_norm'], found['client_state_store']) == (0.9, 3, 'memory')
+  assert (found['momentum'], found['clip_norm']) == (0.9, 3)
   assert settings.what.client_values == dict(beta1=0.9, beta2=0.95, tau=1e-8, decay=0.5)
 
 

@@ -150,7 +150,7 @@ def test_an_error_that_says_enough_is_not_explained():
 
 def _of_fakes(folder, until=None):
   stop = training.Stop()
-  watch = run._Watch(until)
+  watch = run._Watch(until, training.Stop())
   watch.request = stop.request
   return fakes.train(folder, 9, callbacks=[watch], stop=stop, rounds_per_evaluation=2)
 

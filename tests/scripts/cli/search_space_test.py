@@ -31,10 +31,9 @@ def test_a_hyperparameter_counts_where_the_registry_has_it_and_the_last_flag_var
 
 
 def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
-  given = {'tau': 0.5, 'rounds': 3, 'client_state_store': 'shards'}
+  given = {'tau': 0.5, 'rounds': 3}
   found = Space({'algorithm': ['fed_avg', 'fed_adam', 'diloco', 'scaffold']}, given).grid('x')
   assert [run.server.get('tau') for run in found] == [None, 0.5, None, None]
-  assert [run.clients.client_state_store for run in found] == [None, None, *['shards'] * 2]
   assert {run.training.rounds for run in found} == {3}
   labels = ['algorithm=fed_avg', *(f'algorithm=ada_best,tau={tau}' for tau in '12')]
   axes = {'algorithm': ['fed_avg', 'ada_best'], 'tau': ['1', '2']}

@@ -5,20 +5,21 @@ import importlib.util
 
 import pytest
 
-from scripts import export, partition_report, report, sweep, train_centralized
+from scripts import export, partition_report, report, sweep
 from scripts.cli import hyperparameters, plan, resolve, search_space, settings
 from scripts.cli.groups import aggregation
 from tests.helpers.settings import of as settings_of
+from tff_adaptive._utils import private_apis
 from tff_adaptive.devices import cuda
 
 
 def test_a_resumed_run_may_change_what_changes_no_number():
   assert {*settings.CHANGE_NO_NUMBER} == {
     *('output_dir', 'data_dir', 'log_to', 'resume_from', 'target', 'stop_at_target'),
+    'accept_lost_rows',
     *('virtual_seconds_per_evaluation', 'rounds_per_evaluation', 'rounds_per_checkpoint'),
     *('rounds_per_client_evaluation', 'client_evaluation_clients', 'personalization_epochs'),
-    *('client_state_store', 'parallel_clients', 'ray'),
-    *('ray_workers', 'cpus_per_worker', 'memory_per_worker'),
+    *('parallel_clients', 'ray', 'ray_workers', 'cpus_per_worker', 'memory_per_worker'),
   }
 
 
@@ -65,7 +66,7 @@ def test_what_a_flag_needs_and_what_it_stands_in_place_of():
 
 def test_groups_do_not_change_and_their_flags_have_a_help_and_say_what_they_may_be():
   groups = (*settings.GROUPS.values(), plan.Plan, report._Report)
-  others = (export._Export, partition_report._Report, train_centralized._Baselines)
+  others = (export._Export, partition_report._Report)
   values = (settings.Settings, search_space.Space, aggregation.PrivacyPlan, hyperparameters.Named)
   assert all(kind.__dataclass_params__.frozen for kind in (*groups, *others, *values))
   fields = [field for group in groups for field in dataclasses.fields(group)]
@@ -73,7 +74,7 @@ def test_groups_do_not_change_and_their_flags_have_a_help_and_say_what_they_may_
   assert all(field.kw_only for field in dataclasses.fields(settings.Settings))
   assert {f.name for f in fields if f.metadata['choices']} == {
     *('client_optimizer_state', 'stragglers', 'synchrony', 'staleness', 'aggregator', 'engine'),
-    *('device', 'mixed_precision', 'client_state_store', 'resume_from'),
+    *('device', 'mixed_precision', 'resume_from'),
     *('search', 'prune', 'form', 'x', 'clients'),
   }
   assert {f.name for f in fields[len(settings.FIELDS) :] if f.metadata['needs']} == {
@@ -111,10 +112,12 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     # What would be ignored is refused.
     ('--algorithm=fed_avg --tau=0.1', 'server optimizer sgd; leave it out (it belongs to adagrad,'),
     ('--mu=0.1', '--algorithm fed_yogi; leave it out (it belongs to fed_prox, fed_dyn, ada_best,'),
-    ('--client_state_store=shards', '--client_state_store has no meaning for --algorithm fed_yogi'),
     ('--server_optimizer=adam', 'whose server is yogi; take --algorithm=fed_adam, or a drift-'),
     ('--server_optimizer=lion', 'take --algorithm=fed_avg, or a drift-corrected algorithm'),
-    ('--algorithm_option=a=1', '--algorithm_option=a=1 is for FILE.py:NAME of your own: give --a'),
+    (
+      '--algorithm_option=a=1',
+      '--algorithm_option=a=1 is for a chain, or FILE.py:NAME of your own: give --a',
+    ),
     # Client optimizers, local steps.
     ('--client_optimizer=adm', "--client_optimizer: unknown client optimizer 'adm'. Did you mean"),
     ('--client_optimizer=adam --client_optimizer_option=beta=0', "option of adam 'beta'"),
@@ -195,6 +198,7 @@ def test_bad_flags_are_refused_in_one_line(arguments, words):
 def test_a_gpu_that_cannot_be_had_is_reported_before_anything_is_imported(monkeypatch):
   missing = ['libcudnn.so.9', 'libcuda.so.1']
   monkeypatch.setattr(cuda, 'missing_libraries', lambda: list(missing))
+  monkeypatch.setattr(private_apis, 'installed_build', lambda: {'is_cuda_build': True})
   with pytest.raises(ValueError, match=r'--device=gpu: .*libcuda\.so\.1.*libcudnn\.so\.9.*env-gpu'):
     settings_of('--device=gpu')
   missing.clear()

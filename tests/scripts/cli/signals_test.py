@@ -10,6 +10,7 @@ from scripts.cli import signals
 def test_the_first_signal_asks_for_the_end_and_the_second_ends_at_once(monkeypatch):
   said = []
   monkeypatch.setattr(os, '_exit', said.append)
+  signal.signal(signal.SIGHUP, signal.SIG_DFL)  # These tests may run under nohup.
   before = [signal.getsignal(number) for number in signals.SIGNALS]
   with signals.StopGuard(lambda: said.append('aborted')) as stop:
     stop.announce = said.append
@@ -28,3 +29,15 @@ def test_a_child_that_a_user_forks_and_keeps_is_not_waited_for():
   assert os.waitpid(child, os.WNOHANG) == (0, 0)  # It still runs.
   os.kill(child, signal.SIGKILL)
   os.waitpid(child, 0)
+
+
+def test_a_hangup_that_is_ignored_stays_ignored():
+  before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+  try:
+    with signals.StopGuard() as stop:
+      os.kill(os.getpid(), signal.SIGHUP)
+      assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    assert not stop.requested
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+  finally:
+    signal.signal(signal.SIGHUP, before)

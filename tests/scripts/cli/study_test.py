@@ -1,128 +1,178 @@
-"""Studies: a trial belongs to one process, and to the next when that ends; what its runs decide."""
+"""Studies: a trial belongs to one process, and to the next one when that process has ended."""
 
+import contextlib
 import dataclasses
-import json
-import math
-import os
+import shutil
+import sqlite3
 
 import pytest
 
-from scripts.cli import plan as plan_lib, resolve, search_space, worker
-from tests.helpers import sweep_pool
+from scripts.cli import plan as plan_lib, search_space
 
 pytest.importorskip('optuna')
+import optuna
+import sqlalchemy
+
 from scripts.cli import study
 
 SPACE = search_space.Space({'tau': ['0.1', '0.2', '0.3']}, {})
 GRID = plan_lib.Plan()
-
-
-def _states(of):
-  return [view.state for view in of.views()]
-
-
-def test_two_processes_share_the_trials_and_see_each_other(tmp_path):
-  first = study.Study(str(tmp_path), SPACE, GRID)
-  second = study.Study(str(tmp_path), SPACE, GRID)
-  claims = [first.claim(), second.claim(), first.claim()]
-  assert [claim.runs[0].server['tau'] for claim in claims] == [0.1, 0.2, 0.3]
-  assert second.claim() is None
-  claims[0].finish('done', 0.5)
-  claims[1].finish('diverged', reason='no luck')
-  claims[2].finish('failed', reason='no disk')
-  for one in (first, second):
-    assert _states(one) == ['done', 'diverged', 'failed']
-    assert [view.reason for view in one.views()] == ['', 'no luck', 'no disk']
-    assert one.claim() is None
-  # What failed is tried again, under its number: once by all that start now, and by the next.
-  third, fourth = (study.Study(str(tmp_path), SPACE, GRID) for _ in range(2))
-  again = third.claim()
-  assert (again.number, again.runs[0].server['tau']) == (2, 0.3)
-  assert fourth.claim() is None
-  again.finish('failed', reason='no disk yet')
-  assert third.claim() is fourth.claim() is None
-  study.Study(str(tmp_path), SPACE, GRID).claim().finish('done', 0.1)
-  assert _states(fourth) == ['done', 'diverged', 'done']
-  assert study.Study(str(tmp_path), SPACE, GRID).claim() is None
-
-
 DRAWN = search_space.Space({'tau': search_space.Range(0.1, 0.9, False, False)}, {'rounds': 9})
+TPE = plan_lib.Plan(search='tpe', trials=3, first_rung=1)
 
 
-def test_a_trial_whose_process_has_ended_goes_on_where_it_was(tmp_path):
-  plan = plan_lib.Plan(search='tpe', trials=2, first_rung=1)
-  before = study.Study(str(tmp_path), DRAWN, plan).claim()
-  assert not before.should_prune(1, 0.25)
-  before.close()  # As the system does to the files of a process that was killed.
-  found = study.Study(str(tmp_path), DRAWN, plan)
-  assert _states(found) == ['running']
-  claim = found.claim()
-  assert (claim.number, claim.runs[0].server) == (0, before.runs[0].server)
-  following = found.claim()
-  assert following.number == 1
-  assert following.should_prune(1, 0.2)  # 0.25 was better.
-  assert not claim.should_prune(3, 0.5)
-  assert found.claim() is None
+class _Killed(BaseException):
+  """In place of a signal that ends a process at once."""
 
 
-def test_a_trial_that_ends_while_another_process_looks_is_not_claimed_again(tmp_path, monkeypatch):
+def _do(trials, worker='a', value=0.5, error=None):
+  """Does the next trial: it ends with a value or an error. Returns its number and its tau."""
+  attempts = []
+
+  def objective(trial):
+    attempt = trials.begin(trial, worker)
+    attempts.append((attempt.number, attempt.runs[0].server['tau']))
+    if error is not None:
+      raise error
+    return value
+
+  with contextlib.suppress(_Killed):
+    trials.do_next(objective)
+  return attempts[0] if attempts else None
+
+
+def _states(trials):
+  return [view.state for view in trials.views()]
+
+
+def test_each_trial_is_done_once_by_one_of_two_processes(tmp_path):
+  first, second = (study.Study(str(tmp_path), SPACE, GRID) for _ in range(2))
+  taken = [_do(one, value=0.5) for one in (first, second, first)]
+  assert taken == [(0, 0.1), (1, 0.2), (2, 0.3)]
+  assert _do(first) is None
+  assert _states(first) == _states(second) == ['done', 'done', 'done']
+
+
+def test_a_failed_trial_is_queued_again_once_at_the_next_start(tmp_path):
   first = study.Study(str(tmp_path), SPACE, GRID)
-  second = study.Study(str(tmp_path), SPACE, GRID)
-  claim, lock = first.claim(), second._lock
+  _do(first, error=optuna.TrialPruned())
+  _do(first, error=study.FailedError('no disk'))
+  assert _states(first) == ['pruned', 'failed', 'waiting']
+  _do(first)
+  assert _do(first) is None
+  third, fourth = (study.Study(str(tmp_path), SPACE, GRID) for _ in range(2))
+  with contextlib.suppress(ValueError):  # The trial that is done has no folder here.
+    third.retry()
+  fourth.retry()
+  assert _do(third)[0] == 1
+  assert _states(fourth)[1] == 'done'
 
-  def late_lock(number):  # After the trials were read, and before their locks are tried.
-    if number == claim.number:
-      claim.finish('done', 0.5)
-    return lock(number)
 
-  monkeypatch.setattr(second, '_lock', late_lock)
-  assert second.claim().number == 1
-  assert _states(second) == ['done', 'running', 'waiting']
+def test_two_processes_do_not_take_a_trial_at_the_same_time(tmp_path, monkeypatch):
+  monkeypatch.setattr(study, '_BUSY', 0.1)
+  first, second = (study.Study(str(tmp_path), SPACE, GRID) for _ in range(2))
+  (trial_id, *_) = [trial._trial_id for trial in second._trials()]
+  refused = []
+
+  # After the first process has read that the trial waits, and before it takes the trial.
+  @sqlalchemy.event.listens_for(first._storage.engine, 'before_cursor_execute')
+  def _before(connection, cursor, statement, *unused):
+    if statement.startswith('UPDATE trials') and not refused:
+      refused.append(True)
+      with pytest.raises(optuna.exceptions.StorageInternalError):  # It is locked.
+        second._storage.set_trial_state_values(trial_id, optuna.trial.TrialState.RUNNING)
+
+  assert _do(first) == (0, 0.1)
+  assert refused
+
+
+def test_a_stopped_trial_goes_on_first_with_its_values_and_its_rungs(tmp_path):
+  trials = study.Study(str(tmp_path), DRAWN, TPE)
+
+  def stopped(trial):
+    attempts.append(trials.begin(trial, 'a').runs[0].server)
+    trial.report(0.25, 1)
+    trials.release('a')
+    raise _Killed
+
+  def resumed(trial):
+    attempts.append(trials.begin(trial, 'b').runs[0].server)
+    assert not trial.should_prune()
+    return 0.5
+
+  attempts = []
+  with pytest.raises(_Killed):
+    trials.do_next(stopped)
+  assert _states(trials) == ['waiting'] * 3
+  again = study.Study(str(tmp_path), DRAWN, TPE)
+  again.do_next(resumed)
+  assert _states(again) == ['done', 'waiting', 'waiting']
+  assert attempts[0] == attempts[1]
+  assert again._trials()[0].intermediate_values == {1: 0.25}
+
+
+def test_the_trial_of_a_killed_process_fails_and_that_of_a_lost_one_is_queued_again(tmp_path):
+  trials = study.Study(str(tmp_path), DRAWN, TPE)
+  _do(trials, 'killed', error=_Killed())
+  lost = _do(trials, 'lost', error=_Killed())
+  assert _states(trials) == ['running', 'running', 'waiting']
+  assert trials.fail('killed', 'it was killed.')
+  assert not trials.fail('killed', 'it was killed.')
+  trials.retry_lost()
+  assert _states(trials) == ['failed', 'running', 'waiting']
+  assert trials.views()[0].reason == 'it was killed.'
+  with contextlib.closing(sqlite3.connect(tmp_path / study.FILE)) as file, file:
+    file.execute("UPDATE trial_heartbeats SET heartbeat = datetime('now', '-1 day')")
+  other = study.Study(str(tmp_path), DRAWN, TPE)
+  other.retry_lost()
+  assert _states(other) == ['failed', 'waiting', 'waiting']
+  assert _do(other)[0] == 2
+  assert _do(other) == lost  # The same number, and the same values.
+  assert _states(other) == ['failed', 'done', 'done']
+
+
+def test_a_process_that_ends_before_its_first_heartbeat_loses_its_trial(tmp_path, monkeypatch):
+  trials = study.Study(str(tmp_path), DRAWN, TPE)
+  trials._study.ask()
+  trials.retry_lost()
+  assert _states(trials) == ['running', 'waiting', 'waiting']
+  monkeypatch.setattr(study, '_GRACE', -1)
+  trials.retry_lost()
+  assert _states(trials) == ['waiting', 'waiting', 'waiting']
 
 
 def test_a_grid_whose_start_was_killed_while_it_was_queued_is_queued_whole(tmp_path):
-  study.Study(str(tmp_path), SPACE, GRID)
-  journal = tmp_path / study.JOURNAL
-  lines = journal.read_text().splitlines(keepends=True)
-  assert len(lines) == 5  # The study, its identity and the points.
-  for kept in range(1, 5):
-    journal.write_text(''.join([*lines[:kept], lines[kept][:9]]))
-    for _ in range(2):  # The line that was cut off is not written on: what is can be read.
-      found = study.Study(str(tmp_path), SPACE, GRID)
-      assert [view.point['tau'] for view in found.views()] == ['0.1', '0.2', '0.3'], kept
+  trials = study.Study(str(tmp_path), SPACE, GRID)
+  whole = [view.point for view in trials.views()]
+  for number in range(3):
+    folder = tmp_path / str(number)
+    folder.mkdir()
+    shutil.copy(tmp_path / study.FILE, folder)
+    with contextlib.closing(sqlite3.connect(folder / study.FILE)) as file, file:
+      file.execute('DELETE FROM trials WHERE number >= ?', [number])
+    assert [view.point for view in study.Study(str(folder), SPACE, GRID).views()] == whole
 
 
 @pytest.mark.parametrize(
-  'change, message',
+  'statement, message',
   [
-    (lambda text: '{"op\n' + text, 'Unterminated string'),
-    (lambda text: text + '{"op_code": 4\n', 'Expecting'),
-    (lambda text: text.replace('point":{"tau', 'point":{"tua'), "the settings {'tua': '0.1'}"),
-    (lambda text: text.replace('CategoricalD', 'D'), 'Unknown distribution'),
+    ('DROP TABLE trials', 'malformed'),
+    ("UPDATE trial_user_attributes SET value_json = '{' WHERE key = 'point'", 'Expecting'),
+    (
+      """UPDATE trial_user_attributes SET value_json = '{"tua": "0.1"}' WHERE key = 'point'""",
+      "the settings {'tua': '0.1'}",
+    ),
   ],
 )
-def test_a_damaged_journal_is_refused_by_its_name(tmp_path, change, message):
-  study.Study(str(tmp_path), SPACE, GRID).claim().finish('done', 0.5)
-  journal = tmp_path / study.JOURNAL
-  journal.write_text(change(journal.read_text()))
-  with pytest.raises(ValueError, match=rf'{journal} is damaged .*{message}.*move it away'):
+def test_a_damaged_study_is_refused_by_its_name(tmp_path, statement, message):
+  study.Study(str(tmp_path), SPACE, GRID)
+  path = tmp_path / study.FILE
+  with contextlib.closing(sqlite3.connect(path)) as file, file:
+    file.execute(statement)
+  if statement.startswith('DROP'):  # Of a table that is gone, the rest is of no use.
+    path.write_bytes(path.read_bytes()[:5000])
+  with pytest.raises(ValueError, match=rf'{path} is damaged .*{message}.*move it away'):
     study.Study(str(tmp_path), SPACE, GRID)
-
-
-def test_the_lock_of_a_killed_process_is_seen_to_be_old_from_a_relative_folder(
-  tmp_path, monkeypatch
-):
-  seen, symlink = [], os.symlink
-
-  def link(source, target):
-    assert not os.path.lexists(target)  # Who had the lock before has released it.
-    symlink(source, target)
-    seen.append(os.path.exists(target))  # Optuna takes its age; False: it waits forever.
-
-  monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(os, 'symlink', link)
-  study.Study('runs/rates', SPACE, GRID)
-  assert {*seen} == {True}
 
 
 @pytest.mark.parametrize(
@@ -139,72 +189,21 @@ def test_the_lock_of_a_killed_process_is_seen_to_be_old_from_a_relative_folder(
   ],
 )
 def test_another_search_is_refused_by_its_flags(tmp_path, of_plan, of_space, flags):
-  for trials in (2, 3):  # Of more trials it is the same.
+  for trials in (2, 3):  # A search of more trials is the same.
     study.Study(str(tmp_path), DRAWN, plan_lib.Plan(search='tpe', trials=trials))
-  other = dataclasses.replace(DRAWN, **of_space), plan_lib.Plan(**{'search': 'tpe', **of_plan})
+  space = dataclasses.replace(DRAWN, **of_space)
+  plan = plan_lib.Plan(**{'search': 'tpe', **of_plan})
   with pytest.raises(ValueError, match=f'differs in {flags} give what it was, or another'):
-    study.Study(str(tmp_path), *other)
-  for metric in (None, 'validation_f1'):  # Nothing is compared before the table: it only shows.
-    study.Study(f'{tmp_path}/x', DRAWN, plan_lib.Plan(search='random', trials=2, metric=metric))
+    study.Study(str(tmp_path), space, plan)
 
 
-def _do(folder, results):
-  """Does a trial of two seeds, whose runs come to a validation loss each, or to an answer."""
-  space = dataclasses.replace(DRAWN, seeds=('0', '1'))
-  found = study.Study(str(folder), space, plan_lib.Plan(search='tpe', trials=1, first_rung=1))
-  trained = []
-
-  def train(run, last_round):
-    trained.append((run.what.seed, last_round))
-    if isinstance(result := results[run.what.seed], worker.Answer):
-      return result
-    sweep_pool.write_run(run, last_round or 9, result, 'validation_loss')
-    return worker.Answer('done')
-
-  found.claim().do(train)
-  return found, trained
+def test_a_search_that_compares_nothing_may_show_another_metric(tmp_path):
+  for metric in (None, 'validation_f1'):
+    study.Study(str(tmp_path), DRAWN, plan_lib.Plan(search='random', trials=2, metric=metric))
 
 
-def test_a_trial_is_the_mean_of_its_seeds_reported_at_each_rung(tmp_path, capsys):
-  found, trained = _do(tmp_path, [1.0, 2.0])
-  assert trained == [(0, 1), (1, 1), (0, 3), (1, 3), (0, None), (1, None)]
-  (trial,) = found._trials()
-  assert trial.intermediate_values == {1: -1.5, 3: -1.5}  # Little of a loss is good.
-  assert trial.value == -1.5
-  assert 'Trial 1, round 3: validation_loss 1.5\n' in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-  'results, state, reason',
-  [
-    ([worker.Answer('failed', 'no disk'), 1.0], 'failed', 'no disk'),
-    ([worker.Answer('diverged', 'a'), worker.Answer('failed', 'b')], 'failed', 'b'),
-    ([1.0, worker.Answer('diverged', 'no luck')], 'diverged', 'no luck'),
-    ([1.0, math.nan], 'diverged', study.DIVERGED.format('validation_loss')),
-    ([worker.Answer('done'), 1.0], 'failed', plan_lib._WAY_OUT),  # It has no files.
-    ([worker.Answer('stopped'), worker.Answer('failed', 'b')], 'running', ''),
-  ],
-)
-def test_a_run_that_comes_to_nothing_decides(tmp_path, results, state, reason):
-  found, trained = _do(tmp_path, results)
-  (view,) = found.views()
-  assert (view.state, view.reason.rpartition('folder: ')[2]) == (state, reason)
-  assert (found.claim() is not None) == (state == 'running')  # For whoever goes on.
-  assert trained == [(0, 1), (1, 1)]
-
-
-def test_a_run_is_read_whole_and_up_to_its_rung(tmp_path):
-  assert plan_lib.Plan(first_rung=2).rungs(30) == [2, 6, 18, 30]
-  assert plan_lib.Plan(first_rung=2, reduction_factor=4).rungs(8) == [2, 8]
-  assert plan_lib.Plan().rungs(8) == [8]
-  run = resolve.resolve(rounds=9, output_dir=str(tmp_path))
-  sweep_pool.write_run(run, 9, 0.5)
-  found = dataclasses.replace(GRID, window=2).read(str(tmp_path), 6)
-  assert found.window == 2
-  assert [row['round'] for row in found.rows] == [*range(7)]
-  early = json.dumps({'is_complete': True, 'rounds': 4, 'stopped_at_target': True})
-  sweep_pool.write_run(resolve.resolve(rounds=9, output_dir=str(tmp_path / 'early')), 4, 0.5)
-  (tmp_path / 'early' / 'summary.json').write_text(early)
-  assert len(GRID.read(str(tmp_path / 'early'), 9).rows) == 5  # It stopped at its target.
-  with pytest.raises(ValueError, match=r'lacks round 10 in metrics\.csv: restore'):
-    GRID.read(str(tmp_path), 11)
+def test_a_folder_has_any_name(tmp_path):
+  folder = tmp_path / 'a?b#c%20{d} e'
+  study.Study(str(folder), SPACE, GRID)
+  assert (folder / study.FILE).exists()
+  assert _states(study.Study(str(folder), SPACE, GRID)) == ['waiting'] * 3

@@ -54,7 +54,7 @@ def test_the_order_and_what_is_said(rows):
     ('waiting', 'waiting'),
     ('diverged', '1 of 2 diverged: not finite'),
     ('one of two', '1 of 2 failed: no disk'),
-    ('failed', 'failed: a [b] \\| c; d'),
+    ('failed', r'failed: a \[b\] \| c; d'),
   ]
   assert cells[1][3] == '0.3750 ± 0.1768'
   assert '| validation accuracy, mean of last 1 round (1 evaluation) |' in text.splitlines()[0]

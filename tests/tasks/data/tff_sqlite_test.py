@@ -115,6 +115,8 @@ def test_a_missing_split_feature_or_client_is_reported(path):
     (proto(2**32 + 3), 'k of {}, is 4294967299; it must be from 0 to 9'),
     (proto(-1), 'k of {}, is -1; it must be from 0 to 9'),
   ],
+  # The bytes of a message differ from process to process.
+  ids=['not a number', 'infinite', 'too large for int32', 'negative'],
 )
 def test_a_value_that_cannot_be_is_named_with_client_and_row(tmp_path, bad, named):
   clients = {'a': [proto(0)] * 3, 'b': [proto(9), bad, proto(0)]}
@@ -179,3 +181,21 @@ def test_of_a_large_file_blocks_are_compared(tmp_path, monkeypatch):
     path.write_bytes(whole[:at] + b'\xff' + whole[at + 1 :])
     os.utime(path, (at, at + 1))
     assert (tff_sqlite.fingerprint(str(path)) != expected) == is_compared
+
+
+@pytest.mark.parametrize(
+  ('values', 'message'),
+  [
+    ("'a', NULL, 3", "has no split 'held'; it has NULL, test, train"),
+    ("'a', 7, 3", "has no split 'held'; it has '7', test, train|it has 7, test, train"),
+    ("NULL, 'held', 3", 'client_id or num_examples is NULL'),
+    ("'a', 'held', NULL", 'client_id or num_examples is NULL'),
+  ],
+)
+def test_null_in_the_table_of_clients_is_reported(path, values, message):
+  with sqlite3.connect(path) as connection:
+    columns = 'client_id, split_name, num_examples'
+    connection.execute(f'INSERT INTO client_metadata ({columns}) VALUES ({values})')
+  connection.close()
+  with pytest.raises(errors.DataError, match=message):
+    tff_sqlite.SqlClientData(path, 'held', FEATURES, None)

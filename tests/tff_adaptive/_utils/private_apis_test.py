@@ -32,7 +32,7 @@ def test_the_installed_versions_are_those_it_was_written_for():
   tff_version = importlib.metadata.version('tensorflow-federated')
   found = {'tensorflow-federated': tff_version, 'tensorflow': tf.__version__}
   assert found == private_apis.VERSIONS, (
-    'try each function of private_apis with these (docs/design/tff_0_88_port.md), then change it'
+    'try each function of private_apis with these (docs/design/tff_on_today.md), then change it'
   )
 
 

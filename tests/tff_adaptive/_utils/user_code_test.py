@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import subprocess
 import sys
 
 import pytest
@@ -21,7 +22,7 @@ def test_an_object_comes_with_its_absolute_path_and_the_digest_of_its_file(tmp_p
   monkeypatch.chdir(tmp_path)
   found, source = user_code.load('mine.py:ANSWER')
   assert found == 42
-  assert source == (path, 'ANSWER', hashlib.sha256(text.encode()).hexdigest())
+  assert source == (path, 'ANSWER', hashlib.sha256(text.encode()).hexdigest(), ())
 
 
 def test_a_file_runs_once_and_again_when_it_has_changed_and_its_dataclasses_can_be_made(tmp_path):
@@ -104,7 +105,7 @@ def wrapped():
   caught.value.__cause__ = other = ValueError()
   other.__cause__ = caught.value  # A circle.
   assert user_code.place(caught.value) is None
-  assert user_code.in_words(ValueError('a\n  b' + 'x' * 500)) == 'ValueError: a b' + 'x' * 297
+  assert user_code.in_words(ValueError('a\n  b')) == 'ValueError: a b'
 
 
 def test_a_file_that_is_not_there_and_a_folder_are_named(tmp_path):
@@ -123,3 +124,75 @@ def test_a_reference_has_a_name():
     with pytest.raises(ValueError, match=r'write FILE\.py:NAME'):
       user_code.load(reference)
     assert user_code.is_reference(reference) == ('.py' in reference)
+
+
+def _sha256(path):
+  return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_the_users_modules_that_a_file_imports_are_part_of_its_record(tmp_path):
+  package = tmp_path / 'user_code_test_package'
+  (package / 'sub').mkdir(parents=True)
+  for path, text in (
+    ('__init__.py', ''),
+    ('first.py', 'from . import second\nfrom .sub.third import C'),
+    ('second.py', 'B = 2'),
+    ('sub/third.py', 'from .. import second\nC = 3'),  # A folder without __init__.py.
+    ('unused.py', ''),
+  ):
+    (package / path).write_text(text)
+  _write(tmp_path, 'import numpy, json\nD = 4', 'user_code_test_plain.py')
+  _write(tmp_path, 'E = 5', 'user_code_test_late.py')
+  text = (
+    'import os, numpy.linalg\n'
+    'from user_code_test_package.first import second\n'
+    'import user_code_test_plain as plain\n'
+    'import tff_adaptive\n'
+    'def later():\n'
+    '  import user_code_test_late\n'
+  )
+  source = user_code.load(f'{_write(tmp_path, text)}:later')[1]
+  names = [
+    *('user_code_test_late.py', 'user_code_test_package/__init__.py'),
+    *('user_code_test_package/first.py', 'user_code_test_package/second.py'),
+    *('user_code_test_package/sub/third.py', 'user_code_test_plain.py'),
+  ]
+  assert source.record()['modules'] == {name: _sha256(tmp_path / name) for name in names}
+
+
+LOADS = """
+import sys
+from tff_adaptive._utils import user_code
+print(dict(user_code.load(sys.argv[1])[1].modules))
+"""
+
+
+def test_a_changed_module_changes_the_record_of_the_next_process(tmp_path):
+  path = _write(tmp_path, 'import helper\nA = helper.B')
+  found = []
+  for text in ('B = 1', 'B = 2', 'B = 2'):
+    _write(tmp_path, text, 'helper.py')
+    command = [sys.executable, '-c', LOADS, f'{path}:A']
+    found.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+  assert found[0] != found[1] == found[2]
+  assert _sha256(tmp_path / 'helper.py') in found[1]
+
+
+def test_a_module_that_was_changed_in_this_process_is_refused(tmp_path):
+  _write(tmp_path, 'B = 1', 'user_code_test_changed.py')
+  path = _write(tmp_path, 'import user_code_test_changed\nA = 1')
+  user_code.load(f'{path}:A')
+  _write(tmp_path, 'B = 2', 'user_code_test_changed.py')
+  with pytest.raises(ValueError, match=r'has been changed since this process imported it') as error:
+    user_code.load(f'{path}:A')
+  assert '\n' not in str(error.value)
+
+
+def test_another_module_of_the_same_name_is_refused(tmp_path):
+  for name in 'ab':
+    (tmp_path / name).mkdir()
+    _write(tmp_path / name, f'B = {name!r}', 'user_code_test_twice.py')
+    _write(tmp_path / name, 'from user_code_test_twice import B')
+  assert user_code.load(f'{tmp_path}/a/mine.py:B')[0] == 'a'
+  with pytest.raises(ValueError, match=r'user_code_test_twice is .*/a/.* not .*/b/.*; rename one'):
+    user_code.load(f'{tmp_path}/b/mine.py:B')

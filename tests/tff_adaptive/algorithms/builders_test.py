@@ -74,7 +74,7 @@ def test_an_entry_and_its_builder_compose_the_same(name, is_given, composed):
   for wanted, found in ((correction, own.correction), (server, own.server_optimizer)):
     assert type(found) is type(wanted)
     assert vars(found) == vars(wanted)
-  assert training == own.training == TRAINING
+  assert training == own.training == TRAINING.resolved()
   assert list(own[4:]) == rest == [0.1, aggregator, entry.client_weighting]
 
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import tensorflow_federated as tff
 
 from tests.helpers import engines, small_problem
 from tff_adaptive import algorithms, corrections, optimizers, registry, schedules
@@ -75,27 +76,70 @@ def test_a_users_server_optimizer_gets_a_number_and_is_scheduled(users):
 
 def test_a_name_stands_for_how_clients_train_where_nothing_is_said(monkeypatch):
   seen = []
-  monkeypatch.setattr(
-    builders, 'build_drift_corrected', lambda *parts, training, **options: seen.append(training)
-  )
+
+  def build(model, correction, server_optimizer, **options):
+    seen.append((correction, options['training']))
+
+  monkeypatch.setattr(builders, 'build_drift_corrected', build)
   adamw = optimizers.build_adamw(1.0, beta2=0.95, decay=0.1)
   amsgrad = optimizers.build_amsgrad(1.0)
-  for name, said, own in (
-    ('diloco', {}, dict(optimizer=adamw, optimizer_state='keep', clip_norm=1.0)),
-    ('diloco', {'optimizer': amsgrad}, dict(optimizer_state='keep', clip_norm=1.0)),
-    ('fed_sam', {}, dict(sam_rho=0.05)),
-    ('fed_sam', {'sam_rho': 0.2}, {}),
-    ('fed_lalr', {}, dict(optimizer=amsgrad, optimizer_state='average')),
-    ('fed_avg', {}, {}),
+  sgd = optimizers.build_sgd(1.0)
+  clip, sam = corrections.Clip(1.0), corrections.Sam(0.05)
+  for name, said, parts, own in (
+    ('diloco', {}, [clip], dict(optimizer=adamw, optimizer_state='keep')),
+    ('diloco', {'optimizer': amsgrad}, [clip], dict(optimizer=amsgrad, optimizer_state='keep')),
+    # What is given counts as given, though it is what others have by default.
+    ('diloco', {'optimizer': sgd}, [clip], dict(optimizer=sgd, optimizer_state='keep')),
+    ('diloco', {'optimizer_state': 'reset'}, [clip], dict(optimizer=adamw)),
+    ('fed_sam', {}, [sam], dict(optimizer=None, optimizer_state=None)),
+    ('fed_lalr', {}, [], dict(optimizer=amsgrad, optimizer_state='average')),
+    ('fed_avg', {}, [], dict(optimizer=None, optimizer_state=None)),
   ):
     training = dataclasses.replace(COMMON['training'], **said)
     server = optimizers.build_sgdm(1.0)
     algorithms.build_process(
       name, None, server_optimizer=server, client_learning_rate=0.1, training=training
     )
-    found, wanted = vars(seen.pop()), vars(dataclasses.replace(training, **own))
-    assert vars(found.pop('optimizer')) == vars(wanted.pop('optimizer'))
-    assert found == wanted
+    correction, found = seen.pop()
+    assert correction == corrections.chain(*parts) or not parts
+    wanted = dataclasses.replace(training, **own)
+    for one, other in ((found.optimizer, wanted.optimizer),):
+      assert type(one) is type(other)
+      assert one is None or vars(one) == vars(other)
+    assert found.optimizer_state == wanted.optimizer_state
+
+
+def test_parts_that_are_given_replace_those_of_the_name(monkeypatch):
+  seen = []
+  monkeypatch.setattr(
+    builders, 'build_drift_corrected', lambda model, correction, *_, **__: seen.append(correction)
+  )
+  for parts in ([corrections.Sam(0.2)], [], None):
+    algorithms.build_process('fed_sam', None, client_learning_rate=0.1, more_parts=parts)
+  assert seen[0] == corrections.Sam(0.2)
+  assert type(seen[1]) is corrections.Correction
+  assert seen[2] == corrections.Sam(0.05)
+
+
+def test_diloco_with_tffs_sgd_takes_steps_of_sgd(graph):
+  """AdamW's steps would be about the rate in each coordinate."""
+  training = ClientTraining(
+    optimizer=tff.learning.optimizers.build_sgdm(), optimizer_state='reset', batching=Batching(4)
+  )
+  thetas = []
+  for name in ('diloco', 'fed_avg'):
+    process = algorithms.build_process(
+      name,
+      small_problem.model(),
+      server_optimizer=optimizers.build_sgdm(1.0),
+      client_learning_rate=0.2,
+      training=training,
+      client_weighting='uniform',
+      more_parts=[],
+    )
+    run = engines.run(graph, small_problem.Run, process, small_problem.clients())
+    thetas.append(engines.run(graph, run.rounds, small_problem.cohorts(2)).theta)
+  np.testing.assert_array_equal(*thetas)
 
 
 def test_wrong_names_and_values_are_refused(users):
@@ -151,8 +195,8 @@ def test_costs_depend_on_hyperparameters_and_on_how_clients_train(users):
   assert (adam.down, adam.up) == (4, 2)
   one = algorithms.counts('scaffold', model, values={'scaffold_option': 1}, clients=clients)
   assert (one.gradients, one.full_gradients) == (1, 1)
-  sharp = ClientTraining(sam_rho=0.1)
-  assert algorithms.counts('mime', model, training=sharp).gradients == 4  # Both are sharp.
+  assert algorithms.counts('delta_sgd+sam', model).gradients == 4  # Both are sharp.
+  assert algorithms.counts('fed_sam', model).gradients == 2
   momentum = optimizers.build_sgdm(0.1, 0.9)
   for state, times in (('average', 2 + 1 / N), ('keep', 1), ('reset', 1)):  # m, and the step.
     training = ClientTraining(momentum, optimizer_state=state)

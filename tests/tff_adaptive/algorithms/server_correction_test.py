@@ -11,6 +11,7 @@ from tests.helpers import engines
 from tff_adaptive import corrections
 from tff_adaptive.algorithms import client_training, components, server_correction
 from tff_adaptive.client import ClientTraining, local_training
+from tff_adaptive.corrections import base
 
 WEIGHTS = tff.learning.models.ModelWeights((np.float32([3, 4]),), ())
 BEFORE = tff.learning.models.ModelWeights((np.float32([30, 40]),), ())  # theta-bar^{t-1}.
@@ -53,7 +54,7 @@ def test_uploads_are_combined_as_the_correction_says(graph, combine, sent):
   np.testing.assert_array_equal(found.direction[0], [0.5, 1])
   np.testing.assert_array_equal(found.theta_bar[0], [2.5, 3])
   assert found.round_number == 3
-  assert server_correction._mean(tf.constant(3), tf.constant(2.0)).numpy() == 1.5
+  assert base.mean(tf.constant(3), tf.constant(2.0)).numpy() == 1.5
 
 
 def test_another_combination_of_uploads_is_refused():

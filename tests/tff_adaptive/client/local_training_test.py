@@ -7,9 +7,15 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import oracle, small_problem
+from tests.helpers import closeness, engines, oracle, small_problem
 from tff_adaptive import algorithms, corrections, engine, models, optimizers
-from tff_adaptive.client import Batching, ClientTraining, local_training, model_adapters
+from tff_adaptive.client import (
+  Batching,
+  ClientTraining,
+  client_arrays,
+  local_training,
+  model_adapters,
+)
 
 DATA = small_problem.clients()
 train, keras_model = small_problem.train_locally, small_problem.keras_model
@@ -60,10 +66,57 @@ def test_every_kind_of_model_and_of_data_follows_the_formula(model, as_arrays):
   batching = Batching(4, shuffle=False) if as_arrays else None
   found = train(data, model, batching=batching, clip_norm=0.4, weight_decay=0.1)
   wanted = expected.theta - expected.train(1, 0.2)[0]
-  np.testing.assert_allclose(oracle.pack(found.update), wanted, atol=2e-6)
+  closeness.assert_close(oracle.pack(found.update), wanted)
   assert float(found.num_examples) == 11
   assert float(found.squared_norm) == pytest.approx(np.sum(wanted**2), rel=1e-4)
   assert (float(found.is_used), float(found.diverged)) == (1, 0)
+
+
+def _two_inputs():
+  """The linear model of a dict with a pair in it: its parts are columns of the problem's x."""
+  w, _, _, c = oracle.unpack(small_problem.theta_0())
+  a, b, d = (tf.keras.Input([size], name=name) for name, size in (('a', 2), ('b', 1), ('d', 2)))
+  dense = tf.keras.layers.Dense(
+    3,
+    kernel_initializer=tf.keras.initializers.Constant(w[:, :3]),
+    bias_initializer=tf.keras.initializers.Constant(c),
+  )
+  output = dense(tf.keras.layers.Concatenate()([a, b, d]))
+  return tff.learning.models.from_keras_model(
+    tf.keras.Model({'ab': (a, b), 'd': d}, output),
+    input_spec=collections.OrderedDict(
+      x=collections.OrderedDict(
+        ab=(tf.TensorSpec([None, 2]), tf.TensorSpec([None, 1])), d=tf.TensorSpec([None, 2])
+      ),
+      y=tf.TensorSpec([None], tf.int32),
+    ),
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+  )
+
+
+def test_a_model_of_several_inputs_trains_on_whole_arrays():
+  """As the model of one input, whose columns are the several inputs."""
+  found, wanted = (
+    algorithms.build_scaffold(
+      model, num_clients=7, client_learning_rate=0.2, training=ClientTraining(batching=Batching(4))
+    )
+    for model in (_two_inputs, small_problem.linear_model())
+  )
+
+  def parts(x):
+    return collections.OrderedDict(ab=(x[:, :2], x[:, 2:3]), d=x[:, 3:])
+
+  cohort = [0, 1, 3]
+  nested = [client_arrays(parts(DATA[i][0]), DATA[i][1], i) for i in cohort]
+  flat = [client_arrays(*DATA[i], i) for i in cohort]
+  results = []
+  with engine.graph_context():
+    for process, data in ((found, nested), (wanted, flat)):
+      state, kept = process.initialize(), [process.initial_client_state] * 3
+      for _ in range(2):
+        state, kept, _ = process.next(state, kept, data)
+      results.append((state.global_model_weights.trainable, kept))
+  engines.assert_same(*results)
 
 
 def test_the_full_gradient_of_scaffold_option_1_counts_in_no_metric_of_keras():
@@ -73,7 +126,7 @@ def test_the_full_gradient_of_scaffold_option_1_counts_in_no_metric_of_keras():
     for correction in (corrections.Scaffold(7, scaffold_option=1), corrections.ScaffoldM(7))
   )
   wanted = oracle.gradient(small_problem.theta_0().astype(np.float64), *DATA[1])
-  np.testing.assert_allclose(oracle.pack(found.client_state['h']), wanted, atol=1e-6)
+  closeness.assert_close(oracle.pack(found.client_state['h']), wanted)
   for one, other in zip(*(tf.nest.flatten(trained.metrics) for trained in (found, plain))):
     np.testing.assert_array_equal(one, other)
 
@@ -128,7 +181,7 @@ def test_a_group_trains_as_its_clients_do_alone(correction, options):
   )
   for i, one in enumerate(alone):
     for a, b in zip(tf.nest.flatten(one), tf.nest.flatten(together), strict=True):
-      np.testing.assert_allclose(b[i], a, rtol=1e-5, atol=1e-6)
+      closeness.assert_close(b[i], a)
   assert together.is_used.numpy().tolist() == [1, 1, 0, 0]
   assert together.diverged.numpy().tolist() == [0, 0, 0, 1]
   assert together.num_examples.numpy().tolist() == [3, 16, 0, 8]
@@ -159,7 +212,7 @@ def test_what_is_exchanged_counts_of_clients_with_examples_and_finite_numbers():
   assert num_examples.numpy().tolist() == [11, 0, 0]
   wanted = oracle.gradient(small_problem.theta_0().astype(np.float64), *DATA[1])
   for i, g in enumerate((wanted, 0 * wanted, 0 * wanted)):
-    np.testing.assert_allclose(oracle.pack([leaf[i] for leaf in sent]), g, atol=1e-6)
+    closeness.assert_close(oracle.pack([leaf[i] for leaf in sent]), g)
 
 
 def test_a_penalty_does_not_move_clients_that_have_taken_their_steps():
@@ -170,20 +223,23 @@ def test_a_penalty_does_not_move_clients_that_have_taken_their_steps():
   together = train([element(i) for i in (4, 0)], model)  # Four steps and one.
   for k, i in enumerate((4, 0)):
     for a, b in zip(train(element(i), model).update, together.update):
-      np.testing.assert_allclose(b[k], a, rtol=1e-5, atol=1e-6)
+      closeness.assert_close(b[k], a)
 
 
 @pytest.mark.parametrize(
   'bad',
   [
-    *({'optimizer': 'sgd'}, {'batching': 20}, {'weight_decay': -1.0}, {'clip_norm': 0.0}),
+    *(
+      {'optimizer': 'sgd'},
+      {'batching': 20},
+    ),
     *({'seed': None}, {'seed': -1}, {'seed': 2**62}, {'optimizer_state': 'kept'}),
   ],
 )
 def test_bad_client_training_names_the_field(bad):
   with pytest.raises((TypeError, ValueError), match=next(iter(bad))):
     ClientTraining(**bad)
-  assert ClientTraining(seed=2**62 - 1, clip_norm=0.5).seed == 2**62 - 1
+  assert ClientTraining(seed=2**62 - 1).seed == 2**62 - 1
 
 
 def test_clients_train_together_by_batches_of_arrays():

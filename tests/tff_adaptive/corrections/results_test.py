@@ -37,8 +37,10 @@ def test_what_is_right_passes_as_it_is():
   assert results.gradient(Own((g, G[0])), carrying, g, g) == (g, G[0])
   for found, upload in (({'h': g}, ()), ({'h': list(g)}, G)):  # An upload may be anything.
     made = results.client_update(Own((found, upload)), client, g, tf.constant(1.0))
-    assert made == (g, collections.OrderedDict(h=g), upload)  # In the former state's containers.
+    assert made == (collections.OrderedDict(h=g), upload)  # In the former state's containers.
+  assert results.update(Own(), client, g, tf.constant(1.0)) == g
   server = inputs.server_round()
+  assert results.restore(Own(), server) == server.g_bar
   pair = ({'h': G}, server.g_bar)
   assert results.server_update(Own(pair), {'h': G}, server) == (*pair, ())
   assert results.server_update(Own((*pair, 2)), {'h': G}, server)[2].dtype == tf.float32
@@ -97,5 +99,5 @@ def test_uploads_and_factors_that_are_no_numbers_are_refused():
 def test_a_number_of_python_takes_the_dtype():
   client = inputs.client_round(client_state={'n': tf.constant(2)})
   for found in (7, np.int64(7), tf.constant(7)):
-    _, state, _ = results.client_update(Own(({'n': found}, ())), client, G, tf.constant(1.0))
+    state, _ = results.client_update(Own(({'n': found}, ())), client, G, tf.constant(1.0))
     assert (state['n'].dtype, int(state['n'])) == (tf.int32, 7)

@@ -42,6 +42,16 @@ def test_pieces_and_threads_are_of_the_processors(monkeypatch, clients, chosen, 
   assert [threads.side_by_side(pieces) for pieces in (None, 9, 2)] == [4, 4, 2]
 
 
+def test_where_a_process_has_all_processors_they_are_counted(monkeypatch):
+  """macOS has no `sched_getaffinity`."""
+  monkeypatch.setattr(threads.os, 'sched_getaffinity', lambda pid: {3, 5}, raising=False)
+  assert threads.num_processors() == 2
+  monkeypatch.delattr(threads.os, 'sched_getaffinity')
+  for count, processors in ((8, 8), (None, 1)):
+    monkeypatch.setattr(threads.os, 'cpu_count', lambda count=count: count)
+    assert threads.num_processors() == processors
+
+
 def test_an_operation_gets_one_thread_if_clients_keep_the_processors_busy(monkeypatch):
   monkeypatch.delenv(VARIABLE, raising=False)
   subprocess.run([*fresh.python(), '-c', PROGRAM], check=True)

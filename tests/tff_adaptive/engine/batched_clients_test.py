@@ -12,8 +12,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from google.protobuf import text_format
 
-from tests.helpers import computations, small_problem
-from tff_adaptive import algorithms, engine, models
+from tests.helpers import closeness, computations, small_problem
+from tff_adaptive import algorithms, corrections, engine, models
 from tff_adaptive.client import ClientTraining, batching, client_arrays, model_adapters
 from tff_adaptive.client.local_training import can_group
 from tff_adaptive.devices import placement
@@ -189,12 +189,13 @@ def test_groups_of_a_model_without_a_client_axis_equal_single_clients():
   process = algorithms.build_fed_avg(
     build_model(client_axis=False),
     client_learning_rate=0.1,
-    training=ClientTraining(batching=batching.Batching(8, 2), weight_decay=0.01, clip_norm=0.5),
+    training=ClientTraining(batching=batching.Batching(8, 2)),
+    more_parts=[corrections.Clip(0.5), corrections.WeightDecay(0.01)],
   )
   single = rounds(process, 1)
   together = rounds(process, 2)  # The last group is not full.
   for a, b in zip(single, together):
-    np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+    closeness.assert_close(a, b)
 
 
 def test_on_gpus_unequal_clients_train_together_unasked(monkeypatch):
@@ -210,7 +211,7 @@ def test_on_gpus_unequal_clients_train_together_unasked(monkeypatch):
   unasked = rounds(process, None, COHORT[:3])
   assert {shape[0] for shape in shapes if len(shape) == 3} == {2}
   for a, b in zip(single, unasked):
-    np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+    closeness.assert_close(a, b)
 
 
 def test_clients_whose_examples_differ_in_shape_train_alone():
@@ -293,10 +294,10 @@ def test_a_step_together_is_as_one_after_another(name, monkeypatch):
   def both(weights, batch, weighting, seed):
     return together.gradients(weights, (), step(batch, weighting, seed), together.start(2))
 
-  grads, metrics = both(tuple(weights), examples, (shares, sizes), seeds)
+  grads, _, metrics = both(tuple(weights), examples, (shares, sizes), seeds)
   for i in range(2):
     mine = {key: value[i] for key, value in examples.items()}
-    wanted, sums = one(tuple(w[i] for w in weights), mine, (shares[i], sizes[i]), seeds[i])
+    wanted, _, sums = one(tuple(w[i] for w in weights), mine, (shares[i], sizes[i]), seeds[i])
     np.testing.assert_allclose(metrics[i], sums, rtol=1e-4)
     for a, b in zip(grads, wanted):
       a, b = tf.convert_to_tensor(a)[i].numpy(), tf.convert_to_tensor(b).numpy()

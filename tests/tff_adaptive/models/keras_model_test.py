@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.helpers import closeness
 from tff_adaptive import models
 from tff_adaptive.models import keras_model, model as model_lib
 
@@ -188,7 +189,7 @@ def test_gradients_are_those_of_keras_and_the_variables_are_put_back(build, trai
     loss = LOSS(y, reference(x))
   wanted = tape.gradient(loss, reference.trainable_variables)
   for found, gradient in zip(gradients(model, weights, x, y), wanted):
-    np.testing.assert_allclose(found, tf.convert_to_tensor(gradient), rtol=1e-5, atol=1e-6)
+    closeness.assert_close(found, tf.convert_to_tensor(gradient))
   layer = model._keras.layers[0]
   if isinstance(layer, InAList):
     assert all(isinstance(v, tf.Variable) for v in [*layer.parts, layer.by_name['c']])

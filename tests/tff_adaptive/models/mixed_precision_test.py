@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.helpers import processes, small_problem
+from tests.helpers import closeness, processes, small_problem
 from tff_adaptive import algorithms, corrections, models
 from tff_adaptive.client import Batching, ClientTraining
 from tff_adaptive.models import mixed_precision
@@ -96,7 +96,7 @@ def test_compiled_steps_are_equal(in_group, monkeypatch):
   found = train(xla=True)
   assert any(options.get('jit_compile') for options in made)
   for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(wanted)):
-    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    closeness.assert_close(a, b)
 
 
 def test_xla_is_for_models_of_this_project_and_precision_for_two_dtypes():

@@ -6,15 +6,20 @@ import tensorflow as tf
 
 from tests.helpers import oracle_optimizers as oracles
 from tff_adaptive import algorithms, optimizers, registry
+from tff_adaptive.optimizers import published
 
 ETA, STEPS = 0.1, 4
 MOMENTS = dict(beta1=0.7, beta2=0.6, tau=1e-3)
 MUON = dict(momentum=0.9, beta2=0.99, tau=1e-3, decay=0.3)
 CASES = {
   'nesterov': (optimizers.build_nesterov, dict(momentum=0.8), oracles.Nesterov),
-  'adam': (optimizers.build_adamw, MOMENTS, oracles.Adam),
+  'adam': (published.build_adam_of_clients, MOMENTS, oracles.Adam),
   'adamw': (optimizers.build_adamw, dict(MOMENTS, decay=0.3), oracles.Adam),
-  'no momentum': (optimizers.build_adamw, dict(beta1=0, beta2=0.999, tau=1e-8), oracles.Adam),
+  'no momentum': (
+    optimizers.build_adamw,
+    dict(beta1=0, beta2=0.999, tau=1e-8, decay=0),
+    oracles.Adam,
+  ),
   'amsgrad': (optimizers.build_amsgrad, MOMENTS, oracles.AmsGrad),
   'lion': (optimizers.build_lion, dict(beta1=0.5, beta2=0.9, decay=0.2), oracles.Lion),
   'lamb': (optimizers.build_lamb, dict(MOMENTS, decay=0.3), oracles.Lamb),

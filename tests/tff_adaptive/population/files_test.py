@@ -1,5 +1,7 @@
 """The CSV files that describe clients."""
 
+import os
+
 import pytest
 
 from tff_adaptive import population
@@ -64,3 +66,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
   for name in ('none', 'bytes'):
     with pytest.raises(ValueError, match=rf'{name}\.csv cannot be read'):
       TRACE(str(tmp_path / f'{name}.csv'))
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+  path = str(tmp_path / 'trace.csv')
+  os.mkfifo(path)
+  with pytest.raises(ValueError, match='it is no file'):
+    TRACE(path)

@@ -1,5 +1,6 @@
 """What becomes of a round, by hand and against a plain simulation of each client's events."""
 
+import fractions
 import json
 
 import hypothesis
@@ -175,3 +176,38 @@ def test_a_client_without_examples_neither_holds_a_round_up_nor_makes_a_deadline
   short = population.Population(speed=speed(1, 1), round_deadline=2.5, stragglers=stragglers)
   with pytest.raises(ValueError, match=f'the fastest client {needed}'):
     simulation(short, [0, 4], 2)
+
+
+@pytest.mark.parametrize(('every', 'lasts'), [(3.0, 1.4), (0.3, 0.1), (0.7, 0.1), (10.0, 0.2)])
+def test_each_multiple_of_the_virtual_seconds_is_passed_in_its_round(every, lasts):
+  # In decimal numbers, which the clock's floats only approximate.
+  exact_every, exact_lasts = (fractions.Fraction(str(value)) for value in (every, lasts))
+  run = simulation(population.Population(speed=speed(lasts)), [1], 1)
+  run._times = run._times._replace(download=np.zeros(1), upload=np.zeros(1))
+  plans = [run.plan(t) for t in range(1, 2001)]
+  passed = [t for t, plan in enumerate(plans, 1) if plan.passes(every)]
+  expected = [
+    t
+    for t in range(1, 2001)
+    if t * exact_lasts // exact_every > (t - 1) * exact_lasts // exact_every
+  ]
+  assert passed == expected
+
+
+def test_a_late_client_that_fails_is_known_when_it_fails_not_at_the_deadline():
+  """c0 takes 2 + 2 s, c1 would take 2 + 80 s and is late at 50 s. c1 fails, c0 does not."""
+  chosen = population.Population(speed=speed(1, 40), round_deadline=50.0, dropout_rate=0.5)
+
+  def chances(seed):
+    """Of each client in round 1: the chance of a failure, and when."""
+    return draws.generator(seed, 1, draws.FAILURE).random((2, 2))
+
+  def fits(seed):
+    (fails_0, fails_1), (_, when) = chances(seed)
+    return fails_1 < 0.5 <= fails_0 and when < 0.5
+
+  seed = next(seed for seed in range(100) if fits(seed))
+  plan = simulation(chosen, [2, 2], 2, seed=seed).plan(1)
+  assert (plan.positions.tolist(), plan.dropped) == ([0], 1)
+  # c1 fails in its first step, a second after the start: the round lasts as long as c0 takes.
+  assert plan.virtual_seconds == 4

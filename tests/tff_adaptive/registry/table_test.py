@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 from tff_adaptive import corrections, registry, schedules
-from tff_adaptive.registry import entries
+from tff_adaptive.registry import described, entries
 
 TABLES = [registry.ALGORITHMS, registry.SERVER_OPTIMIZERS]
 TABLES += [registry.CLIENT_OPTIMIZERS, registry.SCHEDULES]
@@ -22,7 +22,7 @@ HYPERPARAMETERS = [
 PUBLISHED = (
   """fed_avg/sgd; fed_avgm/sgdm; fed_adagrad/adagrad; fed_adam/adam; fed_yogi/yogi; fed_prox 0.02;
   scaffold uniform sgd more 2; scaffold_m uniform sgd more 2:1; fed_dyn uniform 0.02 False; ada_best
-  uniform 1:1 0.02 False 0.96 1.0; fed_nova sgd more 0.0 0.0; fed_cm uniform sgd more 2:1 0.1;
+  uniform 1:1 0.02 0.96 False 1.0; fed_nova sgd more 0.0 0.0; fed_cm uniform sgd more 2:1 0.1;
   fed_exp uniform more 0.001; mime_lite sgd more sgdm 0.9 0.99 0.001; mime sgd more sgdm 0.9 0.99
   0.001; delta_sgd sgd 2.0 0.1; scaffnew uniform sgd 1.0 10 True; fed_sam/sgd 0.05; mo_fed_sam
   uniform sgd more 2:1 0.1 0.05; fed_gamma uniform sgd more 2 0.05; fed_speed uniform 0.1 False 0.1;
@@ -104,14 +104,14 @@ def test_a_default_is_allowed_by_its_own_check(h):
 
 @pytest.mark.parametrize('algorithm', registry.ALGORITHMS.values(), ids=list(registry.ALGORITHMS))
 def test_an_algorithms_entry_is_that_of_its_correction(algorithm):
-  kind = entries.resolve(algorithm.correction)
-  assert issubclass(kind, corrections.Correction)
+  classes = described.classes_of(algorithm)
   keeps = algorithm.settings.get('client_optimizer_state') == 'keep'
-  assert algorithm.is_stateful == (kind.keeps_client_state() or keeps)
-  if not algorithm.settings:
-    assert kind.name == ('none' if algorithm.server_optimizer else algorithm.name)
-  made = kind.configure(algorithm.values({}), corrections.RegisteredClients(10, 5.0))
-  assert isinstance(made, kind)
+  assert algorithm.is_stateful == (any(c.keeps_client_state() for c in classes) or keeps)
+  if algorithm.name in registry.PARTS:
+    assert [c.name for c in classes] == [algorithm.name]
+  correction = entries.resolve(algorithm.correction)
+  made = correction.configure(algorithm.values({}), corrections.RegisteredClients(10, 5.0))
+  assert [type(part) for part in made.parts] == list(classes or [corrections.Correction])
   assert algorithm.server_optimizer in (None, *registry.SERVER_OPTIMIZERS)
 
 
@@ -125,6 +125,20 @@ def test_a_server_optimizers_entry_is_that_of_its_function(name):
     assert found == {'momentum': 0.0}
   else:
     assert found == entry.values({})
+
+
+@pytest.mark.parametrize('name', registry.CLIENT_OPTIMIZERS)
+def test_a_client_optimizers_defaults_are_those_of_its_function(name):
+  entry = registry.client_optimizer(name)
+  arguments = inspect.signature(entries.resolve(entry.build)).parameters
+  found = {n: p.default for n, p in arguments.items() if n != 'learning_rate'}
+  expected = entry.values({})
+  # The guide names what differs (formulas.md): one function for `sgd` and `sgdm`, and FedAdagrad's.
+  if name == 'sgdm':
+    expected = {'momentum': 0.0}
+  elif name == 'adagrad':
+    expected = registry.server_optimizer('adagrad').values({})
+  assert found == expected
 
 
 @pytest.mark.parametrize('name', registry.SCHEDULES)

@@ -3,11 +3,16 @@
 import csv
 import io
 import math
+import re
 import xml.etree.ElementTree as ET
 
+import markdown
+import markdown_it
+import matplotlib.text
+import pandas as pd
 import pytest
 
-from tff_adaptive.reports import figures, report, scores
+from tff_adaptive.reports import figures, report, scores, style
 
 TABLE = report.Table(
   ['', 'a_b', 'c & d'],
@@ -25,7 +30,7 @@ def test_markdown_has_a_cell_in_one_line():
     '|  | a_b | c & d |',
     '| --- | ---: | ---: |',
     r'| x\|y | **1.00 ± 0.50** | 50 % |',
-    r'| &lt;z>[a\](x) |  | diverged |',
+    r'| &lt;z>\[a\](x) |  | diverged |',
     '',
     'Best of #2.',
   ]
@@ -41,12 +46,150 @@ def test_latex_escapes_what_latex_reads():
   lines = TABLE.latex().splitlines()
   assert r'\caption{Means, \%. Best of \#2.}' in lines
   assert r'\begin{tabular}{lrr}' in lines
-  assert r'   & a\_b & c \& d \\' in lines
-  assert r'  x|y & \textbf{1.00 $\pm$ 0.50} & 50 \% \\' in lines
+  assert r' & a\_b & c \& d \\' in lines
+  assert r'x\textbar{}y & \textbf{1.00 $\pm$ 0.50} & 50 \% \\' in lines
   rules = [line.strip() for line in lines if 'rule' in line]
   assert rules == [r'\toprule', r'\midrule', r'\bottomrule']
   # Every row has as many cells as there are columns.
   assert all(line.replace(r'\&', '').count('&') == 2 for line in lines if line.endswith(r'\\'))
+
+
+# What readers of the formats obey, and what each must show in its place.
+HOSTILE = {
+  r'a\](https://example.org)': None,
+  '![a](https://example.org/x.png)': None,
+  r'!\[a\](x)': None,
+  '[a][b]': None,
+  '[a]: https://example.org': None,
+  '*a*': None,
+  '**': None,
+  '_a_ b_c': None,
+  '`a|b`': None,
+  r'a\|b': None,
+  r'\\': None,
+  '|': None,
+  '<img src=x onerror=alert(1)>': None,
+  '</td></table><script>alert(1)</script>': None,
+  '&lt;b&gt; & &amp': None,
+  '[1pt] a': None,
+  '*1': None,
+  r'\input{x} $\frac$ %{#': None,
+  'a\nb\r\n| c |': 'a b | c |',
+  'a\x1b[31mb\x07': r'a\x1b[31mb\x07',
+  'a\u202eb': r'a\u202eb',
+  'a\udcffb': r'a\udcffb',
+}
+# As a name of a row, of a column, in a bold cell, as title and as note.
+HOSTILE_TABLES = [
+  (shown or text, report.Table([text, text], [[text, text]] * 2, {(1, 1)}, text, text))
+  for text, shown in HOSTILE.items()
+]
+
+
+def _common_mark(text):
+  return markdown_it.MarkdownIt().enable('table').render(text)
+
+
+def _python_markdown(text):
+  return markdown.markdown(text, extensions=['tables'])
+
+
+@pytest.mark.parametrize('render', [_common_mark, _python_markdown])
+@pytest.mark.parametrize('text, table', HOSTILE_TABLES)
+def test_markdown_shows_texts_as_they_are(render, text, table):
+  written = table.markdown()
+  assert written.replace('\n', '').isprintable()
+  root = ET.fromstring(f'<div>{render(written)}</div>')
+  assert {element.tag for element in root.iter()} <= {
+    *('div', 'p', 'strong', 'table', 'thead', 'tbody', 'tr', 'th', 'td')
+  }
+  cells = [[''.join(cell.itertext()) for cell in row] for row in root.iter('tr')]
+  assert cells == [[text, text]] * 3
+  assert [''.join(part.itertext()) for part in root.findall('p')] == [text, text]
+  assert len(root.findall('.//strong')) == 2  # The title and one cell.
+
+
+@pytest.mark.parametrize('text, table', HOSTILE_TABLES)
+def test_html_shows_texts_as_they_are(text, table):
+  written = table.html()
+  assert written.replace('\n', '').isprintable()
+  root = ET.fromstring(f'<div>{written}</div>')
+  assert {element.tag for element in root.iter()} <= {
+    *('div', 'p', 'b', 'table', 'caption', 'thead', 'tbody', 'tr', 'th', 'td')
+  }
+  cells = [[''.join(cell.itertext()) for cell in row] for row in root.iter('tr')]
+  assert cells == [[text, text]] * 3
+  assert (root.findtext('table/caption'), root.findtext('p')) == (text, text)
+
+
+def _latex_shows(text):
+  """What LaTeX shows of a cell or a caption, in which nothing may be left that it obeys."""
+  names = {'backslash': '\\', 'asciitilde': '~', 'asciicircum': '^'}
+  names |= {'less': '<', 'greater': '>', 'bar': '|'}
+  shown, rest = '', text
+  while rest:
+    if found := re.match(r'\\text(\w+)\{\}', rest):
+      shown += names[found[1]]
+    elif found := re.match(r'\\([&%$#_{}])|\{([*\[])\}|([^\\&%$#_{}~^<>|])', rest):
+      shown += found[found.lastindex]
+    else:
+      raise AssertionError(f'LaTeX obeys {rest!r}')
+    rest = rest[found.end() :]
+  return shown
+
+
+@pytest.mark.parametrize('text, table', HOSTILE_TABLES)
+def test_latex_shows_texts_as_they_are(text, table):
+  written = table.latex()
+  assert written.replace('\n', '').isprintable()
+  top, _, below = written.partition('\\toprule\n')
+  head, _, below = below.partition('\\midrule\n')
+  body, _, end = below.partition('\\bottomrule\n')
+  rows = (head + body).splitlines()
+  assert len(rows) == 3
+  for row in rows:
+    assert row.endswith(r' \\')
+    # What follows a row's end, or a rule, would be taken for its option.
+    assert not row.startswith(('[', '*'))
+    cells = re.split(r' (?<!\\)& ', row.removesuffix(r' \\'))
+    cells = [re.sub(r'^\\textbf\{(.*)\}$', r'\1', cell) for cell in cells]
+    assert [_latex_shows(cell) for cell in cells] == [text, text]
+  caption = re.search(r'^\\caption\{(.*)\}$', top, re.M)[1]
+  assert _latex_shows(caption) == f'{text}. {text}'
+  assert end == '\\end{tabular}\n\\end{table}\n'
+
+
+def test_options_of_pandas_change_no_table():
+  expected = (TABLE.html(), TABLE.latex())
+  with pd.option_context('styler.format.escape', 'html', 'display.max_colwidth', 2):
+    assert (TABLE.html(), TABLE.latex()) == expected
+
+
+def test_a_table_may_have_no_rows():
+  empty = report.Table(['a', 'a'], [])
+  assert '\\midrule\n\\bottomrule\n' in empty.latex()
+  assert 'caption' not in empty.latex() + empty.html()
+  assert [cell.text for cell in ET.fromstring(empty.html()).iter('th')] == ['a', 'a']
+
+
+@pytest.mark.parametrize('ending', report.FORMATS)
+def test_no_file_of_a_report_has_control_characters(tmp_path, ending):
+  text = 'a\x1b[31m\udcff'
+  figure, ((axes,),) = style.figure(1, 1, title=text)
+  axes.set_xlabel(text)
+  axes.set_ylabel(r'$\frac$')  # Is no formula, so it can be drawn.
+  style.legend(figure, axes.plot([0, 1], label=text), [text])
+  table = report.Table([text], [[text]], title=text)
+  made = report.Report([table], table.csv(), figure, text)
+  made.write(str(tmp_path / 'x'), [ending])
+  written = (tmp_path / f'x.{ending}').read_bytes()
+  if ending in ('png', 'pdf'):
+    texts = [shown.get_text() for shown in figure.findobj(matplotlib.text.Text)]
+    assert r'a\x1b[31m\udcff' in texts
+    assert text not in texts
+  else:
+    assert b'\x1b' not in written
+    assert re.search(rb'a.*x1b.*31m.*udcff', written)
 
 
 def test_html_holds_the_cells():
@@ -64,7 +207,9 @@ def test_html_holds_the_cells():
     ('@SUM(A1)', "'@SUM(A1)"),
     ('-1+1', "'-1+1"),
     ('+cmd', "'+cmd"),
-    ('\t=1+1', "'\t=1+1"),
+    ('\t=1+1', '\\t=1+1'),
+    ('\x1b[31m=1', '\\x1b[31m=1'),
+    ('\udcff', '\\udcff'),
     ('-1.2e-06 ± 3e-07', '-1.2e-06 ± 3e-07'),
     ('-inf', '-inf'),
     ('-0.50 (1 of 2 diverged)', '-0.50 (1 of 2 diverged)'),

@@ -27,6 +27,21 @@ def test_a_run_ends_diverged_when_all_clients_of_its_last_round_were_left_out(
 
 
 @pytest.mark.parametrize(
+  'values, expected',
+  [
+    ([0.0, 0.1, 0.2], False),  # A hundred times 0 is 0: nothing is known from this.
+    ([0.5, 49.9], False),
+    ([0.5, 50.1], True),
+    ([0.5, 50.1, 0.4], False),  # It recovered.
+    ([-1.0, -0.5], False),
+  ],
+)
+def test_a_loss_of_more_than_a_hundred_times_the_first_has_diverged(tmp_path, values, expected):
+  run = run_folders.make(tmp_path / 'run', values, 'validation_loss')
+  assert scores.has_diverged(run, 'validation_loss') == expected
+
+
+@pytest.mark.parametrize(
   'rounds, every, window, over, number',
   [
     (9, 1, None, 1, 1),

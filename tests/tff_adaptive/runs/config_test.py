@@ -71,6 +71,26 @@ def test_of_a_users_file_the_content_counts_and_not_its_place():
   assert len(refused('algorithm', 'b/mine.py:Other', {})) == 1
 
 
+def test_the_modules_that_a_users_file_imports_count_too():
+  settings = {'algorithm': 'mine.py:Mine'}
+
+  def found(**modules):
+    return record({'algorithm': {**_SOURCE, **modules}}, **settings)
+
+  now = found(modules={'helper.py': 'abc', 'other.py': 'x'})
+  before = run_folders.config(now.settings, files=dict(now.files))
+  assert now.refused_changes(before) == []
+  for modules in ({'helper.py': 'def', 'other.py': 'x'}, {'other.py': 'x'}):
+    assert found(modules=modules).refused_changes(before) == [
+      "'helper.py', which the file of --algorithm, '/a/mine.py', imports, has changed since"
+    ]
+  before = run_folders.config(now.settings, files={'algorithm': _SOURCE})
+  assert now.refused_changes(before) == []  # A run of 0.2.0 recorded no modules.
+  nothing = found(modules={})
+  before = run_folders.config(now.settings, files=dict(nothing.files))
+  assert len(now.refused_changes(before)) == 1
+
+
 def test_of_two_first_starts_at_once_the_second_takes_the_run_of_the_first(tmp_path, monkeypatch):
   folder = str(tmp_path)
   first = record().open(folder, _DATA, 5)
@@ -114,14 +134,3 @@ def test_a_damaged_file_is_one_line_that_names_it(tmp_path, text, words):
     config.read(str(tmp_path))
   assert str(caught.value).startswith(f'{tmp_path}/config.json cannot be read (')
   assert str(caught.value).endswith('restore the file, or name another folder.')
-
-
-def test_the_revision_is_gits_or_none_where_git_fails(tmp_path, monkeypatch):
-  monkeypatch.setenv('PATH', str(tmp_path))
-  monkeypatch.setattr(config, '__file__', str(tmp_path / 'a' / 'runs' / 'config.py'))
-  (tmp_path / '.git').mkdir()
-  scripts = {'exit 1': None, 'echo ab': 'ab+', '[ $3 = status ] || echo ab': 'ab'}
-  for text, revision in scripts.items():
-    (tmp_path / 'git').write_text(f'#!/bin/sh\n{text}\n')
-    (tmp_path / 'git').chmod(0o755)
-    assert config._git_revision.__wrapped__() == revision

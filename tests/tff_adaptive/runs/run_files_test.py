@@ -9,10 +9,11 @@ import numpy as np
 import psutil
 import pytest
 
+from scripts.cli import records
 from tests.faults import small_run
 from tests.helpers import failing_files, fakes
 from tff_adaptive import runs, training
-from tff_adaptive.runs import run_files, state_store
+from tff_adaptive.runs import config, run_files, state_file, state_store, summary as summary_lib
 
 STATE = os.path.join('checkpoints', 'state.sqlite')
 
@@ -106,6 +107,35 @@ def test_a_torn_last_line_is_left_out_even_where_it_looks_whole(run, done):
   (run / 'metrics.csv').write_text(text + text.splitlines()[-1].replace('6,', '7,', 1)[:-1])
   small_run.train(str(run), 10)
   assert small_run.outcome(str(run)) == done[1]
+
+
+def test_a_run_that_has_lost_its_rows_goes_on_if_that_is_accepted(run, done):
+  (run / 'metrics.csv').unlink()
+  _refused(run, 'lacks round 0, .*accept_lost_rows resumes the run without them')
+  resumed = _train(run, accept_lost_rows=True)
+  rows = fakes.rows(run)
+  assert [int(row['round']) for row in rows] == [6, 7, 8, 9, 10]
+  assert rows[0]['validation_loss']
+  summary = summary_lib.read(str(run))
+  assert (summary['is_complete'], summary['first_recorded_round']) == (True, 6)
+  whole = os.path.join(os.path.dirname(done[0]), 'whole')
+  loaded = [runs.load_run(folder) for folder in (str(run), whole)]
+  np.testing.assert_array_equal(*[each.weights[0] for each in loaded])
+  assert resumed.round_number == 10
+  for row, expected in zip(rows[1:], fakes.rows(whole)[7:]):
+    assert row == expected
+  with pytest.raises(ValueError, match='has lost the rows before round 6'):
+    loaded[0].progress('seconds')
+
+
+@pytest.mark.parametrize('is_lost_row', [slice(3, 4), slice(5, None)])
+def test_rows_that_are_there_are_kept(run, is_lost_row):
+  lines = (run / 'metrics.csv').read_text().splitlines(keepends=True)
+  del lines[is_lost_row]
+  (run / 'metrics.csv').write_text(''.join(lines))
+  fakes.train(run, 8, rounds_per_evaluation=1, accept_lost_rows=True)
+  before = [int(line.partition(',')[0]) for line in lines[1:]]
+  assert [int(row['round']) for row in fakes.rows(run)] == [*before, 7, 8]
 
 
 def _train(run, **options):
@@ -206,3 +236,98 @@ def test_every_checkpoint_is_on_the_disk_before_the_run_goes_on(tmp_path, monkey
   _train(tmp_path / 'run', callbacks=[Spy()])
   for t in (4, 8, 10):
     assert events[events.index(t) - 1] == 'metrics.csv'
+
+
+class _Writer(training.Callback):
+  """Calls a function before round 8 of a run that saves every 4 rounds."""
+
+  def __init__(self, write):
+    self._write = write
+
+  def round_begin(self, number):
+    if number == 8:
+      self._write()
+
+
+@pytest.mark.parametrize('every', [4, 100])
+def test_a_state_file_that_is_cut_during_a_run_is_noticed(run, every):
+  cut = _Writer(lambda: os.truncate(run / STATE, 0))
+  with pytest.raises(runs.SaveError, match='was cut short while the run was going on') as caught:
+    _train(run, callbacks=[cut], rounds_per_checkpoint=every)
+  assert '\n' not in str(caught.value)
+  assert not summary_lib.is_complete(str(run), 10)
+
+
+def test_a_state_file_that_is_overwritten_during_a_run_is_noticed_at_the_end(run):
+  def overwrite():
+    size = os.path.getsize(run / STATE)
+    with open(run / STATE, 'r+b') as file:
+      file.write(bytes(size))
+
+  with pytest.raises(runs.SaveError, match='is not on the disk as it was saved') as caught:
+    _train(run, callbacks=[_Writer(overwrite)])
+  assert '\n' not in str(caught.value)
+  assert not summary_lib.is_complete(str(run), 10)
+
+
+@pytest.mark.parametrize('when', [8, 10])
+@pytest.mark.parametrize('left', [0, 30])
+def test_rows_that_are_cut_during_a_run_are_written_again(run, tmp_path, left, when):
+  class Cutter(training.Callback):
+    def round_begin(self, number):
+      if number == when:
+        os.truncate(run / 'metrics.csv', left)
+
+  _train(run, callbacks=[Cutter()])
+  _train(tmp_path / 'whole')
+  assert fakes.rows(run)[7:] == fakes.rows(tmp_path / 'whole')[7:]
+  assert len(fakes.rows(run)) == 11
+
+
+def test_rows_that_are_cut_after_the_last_round_are_written_again(tmp_path):
+  class Cutter(training.Callback):
+    def checkpoint(self, number):
+      if number == 10:
+        os.truncate(tmp_path / 'metrics.csv', 0)
+
+  _train(tmp_path, callbacks=[Cutter()])
+  assert [int(row['round']) for row in fakes.rows(tmp_path)] == list(range(11))
+
+
+def test_a_config_that_is_cut_during_a_run_is_written_again(run):
+  before = config.read(str(run))
+  _train(run, callbacks=[_Writer(lambda: os.truncate(run / 'config.json', 5))])
+  now = config.read(str(run))
+  assert (now['run_id'], now['data']) == (before['run_id'], before['data'])
+
+
+@pytest.mark.parametrize('name', ['config.json', 'metrics.csv', STATE, 'summary.json'])
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(run, name):
+  (run / name).unlink()
+  os.mkfifo(run / name)
+  if name == 'summary.json':
+    assert not summary_lib.is_complete(str(run), 6)
+    return
+  with pytest.raises(ValueError, match=r'it is no file|its checkpoint, .* is gone'):
+    small_run.train(str(run), 10)
+
+
+def test_a_folder_whose_path_is_too_long_for_sqlite_is_refused_before_it_is_made(tmp_path):
+  def folder(length):
+    """A folder whose state file's path has so many bytes."""
+    missing = length - len(os.fsencode(state_file.path(str(tmp_path)))) - 1
+    parts = ['é' * 50] * (missing // 101)
+    rest = missing - 101 * len(parts)
+    return os.path.join(tmp_path, *parts, 'x' * rest)
+
+  longest = folder(504)
+  assert len(os.fsencode(state_file.path(longest))) == 504
+  fakes.train(longest, 2)
+  assert runs.load_run(longest).round_number == 2
+  for path in (folder(505), folder(700)):
+    with pytest.raises(runs.ResumeError, match=r'is too long by \d+ bytes: .* 504') as caught:
+      fakes.train(path, 2)
+    assert '\n' not in str(caught.value)
+    assert not os.path.exists(path)
+    with pytest.raises(runs.ResumeError, match='too long'):
+      records.check_folder(path, config.Record({'rounds': 1}))

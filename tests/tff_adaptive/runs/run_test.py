@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 import tff_adaptive
 from tests.helpers import fakes, run_folders, small_problem
 from tff_adaptive import models, runs, training
-from tff_adaptive.runs import run as run_lib
+from tff_adaptive.runs import errors, run as run_lib
 from tff_adaptive.training import initial_weights
 
 X, Y = (np.concatenate(parts) for parts in zip(*small_problem.clients()))
@@ -189,3 +189,19 @@ def test_a_start_is_the_better_by_what_reports_compare_by(stateful, monkeypatch,
   parts = [f'{w.dtype.str} {w.shape}'.encode() + w.tobytes() for w in start]
   assert initial_weights.sha256(stateful[0]) == hashlib.sha256(b''.join(parts)).hexdigest()
   assert_same(models.with_initial_weights(model, start).initial_weights[0], start)
+
+
+def test_runs_that_cannot_be_read_are_left_out_and_named(tmp_path, capsys):
+  for name in 'abcd':
+    run_folders.make(tmp_path / name, [0.1, 0.2])
+  (tmp_path / 'b' / 'config.json').write_text('{')
+  (tmp_path / 'c' / 'metrics.csv').write_text('nonsense\n')
+  found = run_lib.find_runs([str(tmp_path)])
+  assert [os.path.basename(run.folder) for run in found] == ['a', 'd']
+  lines = capsys.readouterr().err.splitlines()
+  assert [line.startswith('Left out: ') for line in lines] == [True, True]
+  assert f'{tmp_path}/b/config.json' in lines[0]
+  assert f'{tmp_path}/c/metrics.csv' in lines[1]
+  with pytest.raises(errors.RunFileError, match=r'b/config\.json cannot be read'):
+    run_lib.find_runs([str(tmp_path / 'b')])
+  assert not capsys.readouterr().err

@@ -243,6 +243,19 @@ def test_another_programs_file_another_format_or_layout_is_refused_as_it_is(path
   assert own.read_bytes() == before
 
 
+def test_a_run_of_release_0_2_0_with_shards_is_refused_and_left_as_it_is(path):
+  with contextlib.closing(StateFile(path, signature='x')) as file:
+    file.set('clients', 'shards')
+    file.save(1, {}, {'w': np.zeros(2)})
+  with open(path, 'rb') as before:
+    octets = before.read()
+  with pytest.raises(StateError, match=r'in shards .* run with tff-adaptive 0\.2\.0, or'):
+    StateFile(path, signature='x')
+  with open(path, 'rb') as after:
+    assert after.read() == octets
+  assert state_file.read_last(path)[0] == 1  # Its model can be exported.
+
+
 def test_a_file_is_on_the_disk_trusts_no_schema_and_may_be_held(path):
   pragmas = ('page_size', 'locking_mode', 'synchronous', 'secure_delete', 'trusted_schema')
   for signature, mode in (('x', 'exclusive'), (None, 'normal')):

@@ -116,3 +116,25 @@ def test_states_are_read_once_and_written_once_at_a_commit(tmp_path):
       for _ in range(2):
         _equal(store.get(['a'])[0], _state(1))
     assert read.call_count == 1
+
+
+def test_states_that_the_file_has_take_no_more_memory_than_the_cache(tmp_path):
+  path, ids = str(tmp_path / 's.sqlite'), [str(i) for i in range(10)]
+  with state_store.ClientStateStore(path, INITIAL) as store:
+    size = store.state_bytes
+  with state_store.ClientStateStore(path, INITIAL, cache_bytes=3 * size) as store:
+    store.put(ids, [_state(i) for i in range(10)], 1)
+    store.put(ids[:1], [_state(-1)], 2)  # States that are not saved stay, however many.
+    assert len(store._unsaved) == 10
+    store.commit(2, SERVER)
+    store.put(ids[8:9], [_state(80)], 3)  # Its saved state, which is in the cache, is outdated.
+    expected = [-1, *range(1, 8), 80, 9]
+    for _ in range(2):
+      for state, value in zip(store.get(ids), expected):
+        _equal(state, _state(value))
+      assert sum(map(len, store._saved.values())) <= 3 * size
+    assert list(store._unsaved) == ['8']
+  # A state that is larger than the cache is read whenever it is needed.
+  with state_store.ClientStateStore(path, INITIAL, cache_bytes=size - 1) as store:
+    _equal(store.get(['9'])[0], _state(9))
+    assert not store._saved

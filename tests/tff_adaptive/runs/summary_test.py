@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from tff_adaptive.runs import summary as summary_lib
@@ -89,3 +90,17 @@ def test_rounds_are_added_up_and_those_of_few_and_of_nobody_counted():
   counted |= dict(rounds_with_few_available=2, rounds_without_clients=2)
   assert summary_lib.of_population(rows, 4) == counted
   assert summary_lib.of_population([], 4)['virtual_seconds'] == 0.0
+
+
+@pytest.mark.parametrize(
+  'values', [(math.inf, 1), (-math.inf, 1), (math.nan, 1), (math.inf, -math.inf)]
+)
+def test_counts_and_costs_that_are_not_finite_are_no_error(values):
+  names = ('non_finite_clients', 'megabytes_down', 'selected', 'finished', 'partial', 'dropped')
+  more = {'virtual_seconds': 1.0, 'available': 5, 'clients': 5}
+  rows = [{'round': t, **more, **dict.fromkeys(names, v)} for t, v in enumerate((0, *values))]
+  total = values[0] + values[1]
+  found = summary_lib.summarize(rows, True)
+  np.testing.assert_equal(found['non_finite_clients'], total)
+  np.testing.assert_equal(found['totals']['megabytes_down'], total)
+  np.testing.assert_equal(summary_lib.of_population(rows, 5)['dropped'], total)

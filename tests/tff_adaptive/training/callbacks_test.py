@@ -2,6 +2,7 @@
 
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from tests.helpers import fakes
@@ -106,3 +107,58 @@ def test_columns_are_of_the_round_and_what_happens_to_workers_is_said():
   context.workers = 1
   callback.begin(run)
   assert lines == ['Starting 1 worker.']
+
+
+class _Drift(callbacks.Callback):
+  """Moves all clients' examples by the number of the round."""
+
+  def __init__(self, clients):
+    self._clients = clients
+
+  def round_begin(self, number):
+    self._clients.number = number
+
+
+class _DriftingClients(fakes.Clients):
+  """Clients whose examples in round t all are t."""
+
+  number = 0
+
+  def load(self, client_id):
+    arrays = super().load(client_id)
+    arrays['x'] = np.full_like(arrays['x'], self.number)
+    return arrays
+
+
+def test_round_begin_can_change_the_data_of_its_own_round(tmp_path):
+  # theta_t = theta_{t-1} + 0.3 (t - theta_{t-1}), as the clients' memories are 0 with this process.
+  expected = [0.0]
+  for t in range(1, 8):
+    expected.append(expected[-1] + 0.3 * (t - expected[-1]))
+  clients = _DriftingClients()
+  process = fakes.StatelessProcess()
+  whole = fakes.train(None, 7, process=process, clients=clients, callbacks=[_Drift(clients)])
+  np.testing.assert_allclose(whole.state.global_model_weights[0], [expected[-1]] * 3, rtol=1e-6)
+  for rounds in (3, 7):  # The second run resumes the first.
+    clients = _DriftingClients()
+    resumed = fakes.train(
+      tmp_path, rounds, process=process, clients=clients, callbacks=[_Drift(clients)]
+    )
+  np.testing.assert_array_equal(
+    resumed.state.global_model_weights[0], whole.state.global_model_weights[0]
+  )
+
+
+def test_clients_are_loaded_ahead_unless_a_callback_may_change_them():
+  class Logger(callbacks.Callback):
+    may_load_ahead = True
+
+    def round_begin(self, number):
+      pass
+
+  assert callbacks.let_load_ahead([callbacks.Callback(), Logger()])
+  assert callbacks.let_load_ahead([callbacks.RayCallback(None)])
+  assert not callbacks.let_load_ahead([callbacks.Callback(), _Drift(None)])
+  assigned = callbacks.Callback()
+  assigned.round_begin = lambda number: None
+  assert not callbacks.let_load_ahead([assigned])

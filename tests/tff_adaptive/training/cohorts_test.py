@@ -45,6 +45,23 @@ def test_max_examples_per_client_takes_the_first():
     np.testing.assert_array_equal(data['x'], fakes.Clients().load(client_id)['x'][:2])
 
 
+@pytest.mark.parametrize('max_examples, seconds', [(None, 0.1 * 6 * 3), (2, 0.1 * 2 * 3)])
+def test_the_simulation_counts_the_steps_of_the_examples_that_are_used(max_examples, seconds):
+  """The largest of the clients has 6 examples; a step has one, and 3 epochs are trained."""
+  model = costs.CostModel(registry.Counts(), num_parameters=1, batch_size=1, epochs=3)
+  chosen = population.Population(population.Always(), population.Speed(0.1))
+  options = dict(max_examples_per_client=max_examples, population=chosen, cost_model=model)
+  simulation = cohorts.simulate(config(20, **options), fakes.Clients())
+  no_transfer = population.Speed(0.1).times(['c00'], 0, 4, 4)
+  transfer = float(no_transfer.download[0] + no_transfer.upload[0])
+  plan = simulation.plan(1)
+  assert plan.virtual_seconds == pytest.approx(seconds + transfer)
+  sizes = [
+    min(fakes.Clients().num_examples(c), max_examples or 6) for c in fakes.Clients.client_ids
+  ]
+  assert sorted(plan.steps.tolist()) == sorted(3 * size for size in sizes)
+
+
 @pytest.mark.parametrize('max_examples', [None, 3])
 def test_a_cohort_by_reference_is_the_same_and_loads_nothing(max_examples):
   chosen, unloadable = config(max_examples_per_client=max_examples), fakes.Clients()

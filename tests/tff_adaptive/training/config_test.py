@@ -1,5 +1,6 @@
 """A program's run says what it was, so that reports and `load_run` read it as any other."""
 
+import dataclasses
 import json
 import os
 
@@ -8,7 +9,7 @@ import pytest
 
 import tff_adaptive
 from tests.helpers import fakes, run_folders
-from tff_adaptive import costs, population, registry, runs, training
+from tff_adaptive import asynchrony as asynchrony_lib, costs, population, registry, runs, training
 from tff_adaptive.runs import config as config_lib
 
 COUNTS = (
@@ -55,9 +56,9 @@ def test_a_resumed_run_notes_what_it_may_change_and_is_refused_the_rest(tmp_path
 
 
 def test_what_changes_no_number_may_change():
-  harmless = dict(rounds_per_evaluation=1, rounds_per_checkpoint=1, client_state_store='shards')
+  harmless = dict(rounds_per_evaluation=1, rounds_per_checkpoint=1)
   harmless |= dict(target=0.5, stop_at_target=True)
-  usual = dict(rounds_per_evaluation=10, rounds_per_checkpoint=50, client_state_store='memory')
+  usual = dict(rounds_per_evaluation=10, rounds_per_checkpoint=50)
   assert {**usual, 'seed': 0}.items() <= record().settings.items()
   before = run_folders.config(record().settings)
   assert record(rounds=9, metric='loss', **harmless).refused_changes(before) == []
@@ -113,12 +114,67 @@ def test_numpys_numbers_are_recorded_as_pythons():
     ('stop_at_target', True, 'is given without a target: give one'),
     ('virtual_seconds_per_evaluation', 0, 'must be finite and above 0, found 0: give'),
     ('virtual_seconds_per_evaluation', 60, 'is given without a population'),
-    ('synchrony', training.Buffered(1), 'is given without a population'),
+    ('asynchrony', asynchrony_lib.Buffered(1), 'is given without a population'),
     ('target', 'high', "must be a number, found 'high': give"),
-    ('client_state_store', 'tape', "is 'tape'; it must be one of memory, shards"),
   ],
 )
 def test_numbers_are_checked_by_their_fields(name, value, error):
   with pytest.raises((TypeError, ValueError)) as caught:
     record(**{name: value})
   assert str(caught.value).startswith(f'{name} {error}')
+
+
+class _Half(asynchrony_lib.Buffered):
+  def factor(self, tau):
+    return 0.5**tau
+
+
+@dataclasses.dataclass(frozen=True)
+class _Base(asynchrony_lib.Buffered):
+  base: float = 0.5
+
+  def factor(self, tau):
+    return self.base**tau
+
+
+def _buffered(asynchrony):
+  clients = population.Population()
+  model = costs.CostModel(registry.Counts(), 3, 2)
+  return record(population=clients, cost_model=model, asynchrony=asynchrony)
+
+
+def test_own_factors_of_staleness_are_recorded():
+  polynomial = _buffered(asynchrony_lib.Buffered(3)).settings['synchrony']
+  assert polynomial == dataclasses.asdict(asynchrony_lib.Buffered(3))
+  half = _buffered(_Half(3, max_staleness=3)).settings['synchrony']
+  assert (half['kind'], half['staleness'], half['factors']) == (
+    '_Half',
+    'own',
+    [1, 0.5, 0.25, 0.125],
+  )
+  before = run_folders.config(json.loads(json.dumps(_buffered(_Base(3)).settings)))
+  assert _buffered(_Base(3)).refused_changes(before) == []
+  for other in (_Base(3, base=0.4), _Half(3), asynchrony_lib.Buffered(3)):
+    assert len(_buffered(other).refused_changes(before)) == 1
+
+
+class _Share:
+  """Some clients are available; not a dataclass."""
+
+  def __init__(self, share, weights=()):
+    self.share, self.weights = share, np.asarray(weights)
+    self._cache = object()
+
+  def bind(self, client_ids, seed):
+    return lambda number, seconds: np.arange(len(client_ids)) < self.share * len(client_ids)
+
+
+def test_the_settings_of_an_own_availability_are_recorded():
+  def found(*arguments):
+    clients = population.Population(availability=_Share(*arguments))
+    return record(population=clients, cost_model=costs.CostModel(registry.Counts(), 3, 2))
+
+  before = run_folders.config(json.loads(json.dumps(found(0.5, [1.0]).settings)))
+  assert found(0.5, [1.0]).refused_changes(before) == []
+  assert len(found(0.6, [1.0]).refused_changes(before)) == 1
+  assert len(found(0.5, [2.0]).refused_changes(before)) == 1

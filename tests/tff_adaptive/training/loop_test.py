@@ -62,8 +62,7 @@ def test_resumed_in_steps_equals_one_go_in_rows_state_and_tensorboard(tmp_path, 
   for rounds in (6, 7, 20, 20):
     # Evaluated at the same rounds, or the rows would differ there.
     parts = fakes.train(tmp_path / 'parts', rounds, process(), rounds_per_evaluation=1)
-  options = {'rounds_per_evaluation': 1, 'client_state_store': 'shards'}  # Not 'memory', as above.
-  whole = fakes.train(tmp_path / 'whole', 20, process(), **options)
+  whole = fakes.train(tmp_path / 'whole', 20, process(), rounds_per_evaluation=1)
   assert parts.is_complete
   with pytest.raises(runs.ResumeError, match='has done 20 rounds already, rounds is 7'):
     fakes.train(tmp_path / 'parts', 7, process())
@@ -90,7 +89,10 @@ def start(request, tmp_path):
   return begin
 
 
-@pytest.mark.parametrize('number, is_read', [(signal.SIGINT, False), (signal.SIGTERM, True)])
+@pytest.mark.parametrize(
+  'number, is_read',
+  [(signal.SIGINT, False), (signal.SIGTERM, True), (signal.SIGHUP, False), (signal.SIGHUP, True)],
+)
 def test_a_signal_ends_after_the_round_with_a_checkpoint(tmp_path, number, is_read, start):
   """Also where the reader of the output has gone: `2>&1 | tee log` and Ctrl-C, which ends tee."""
   process, lines = start(tmp_path / 'run', 0.05)
@@ -253,13 +255,6 @@ def test_what_a_round_costs_is_counted_from_the_cohorts_own_sizes(tmp_path):
   assert result.summary['totals'] == pytest.approx(totals)
   # Of the fake: three weights for inference and a round's number; h and a round's number.
   assert result.summary['state_megabytes'] == pytest.approx({'server': 16e-6, 'client': 16e-6})
-
-
-def test_what_the_store_notes_is_said(tmp_path, monkeypatch):
-  workers = mock.Mock(accepts=lambda source: False, on_each_node=lambda *unused: [('afar', '')])
-  monkeypatch.setattr(loop.client_references, 'workers', lambda: workers)
-  with pytest.warns(UserWarning, match='is not there on afar: client states go through this'):
-    fakes.train(tmp_path, 1, client_state_store='shards')
 
 
 def test_examples_of_very_many_clients_are_not_counted_one_by_one(tmp_path, monkeypatch):

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 from tests.helpers import oracle, small_problem
-from tff_adaptive import training
+from tff_adaptive import corrections, training
 from tff_adaptive.client import Batching, ClientTraining
 
 X, Y = small_problem.clients()[1]
 THETA = small_problem.theta_0()
 
 
-def tuned(learning_rate, rounds, batching, **options):
+def tuned(learning_rate, rounds, batching, parts=(), **options):
   """The weights after fine-tuning from `THETA`."""
   options = ClientTraining(batching=batching, **options)
-  personalize = training.build_personalization(small_problem.model(), options, learning_rate)
+  personalize = training.build_personalization(small_problem.model(), options, learning_rate, parts)
   return oracle.pack(personalize(oracle.unpack(THETA), {'x': X, 'y': Y}, 1, rounds))
 
 
@@ -32,5 +32,7 @@ def test_full_batches_are_gradient_descent(limits, state):
 @pytest.mark.parametrize('rate, moves', [(0.1, True), (1e38, False)])
 def test_what_diverges_stays_as_it_was(rate, moves):
   batching = Batching(4, epochs=2)
-  found = tuned(lambda rounds: 0.0 if rounds else rate, 0, batching, weight_decay=0.1)
+  found = tuned(
+    lambda rounds: 0.0 if rounds else rate, 0, batching, parts=[corrections.WeightDecay(0.1)]
+  )
   assert moves == bool(np.any(found != THETA))

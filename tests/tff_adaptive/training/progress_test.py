@@ -55,3 +55,29 @@ def test_the_first_round_reports_no_speed_and_the_second_its_own(monkeypatch):
     ['0.04/s', '0:01:15 left'],
     ['0.20/s', '0:00:00 left'],  # The last one, though soon after the one before.
   ]
+
+
+class _Broken(io.StringIO):
+  """A terminal that is gone."""
+
+  def isatty(self):
+    return True
+
+  def write(self, text):
+    raise OSError(5, 'Input/output error')
+
+
+def test_a_terminal_that_is_gone_ends_no_run(monkeypatch):
+  shown = progress.Progress(stream=_Broken())
+  shown.begin(callbacks.RunInfo(None, 3, 1200, print))
+  shown.message('é')
+  shown.round_end({'round': 3, **ROW})
+  shown.close()
+
+
+def test_without_standard_error_nothing_is_shown(monkeypatch):
+  monkeypatch.setattr(progress.sys, 'stderr', None)
+  shown = progress.Progress()
+  shown.begin(callbacks.RunInfo(None, 0, 2, print))
+  shown.round_end({'round': 1, **ROW})
+  shown.close()

@@ -3,6 +3,8 @@
 import pickle
 import traceback
 
+from tff_adaptive._utils import error_text
+
 
 class WorkerError(RuntimeError):
   """Raised if a Ray cluster or its workers cannot be used as requested."""
@@ -37,7 +39,7 @@ class Failure(Exception):
     for frame in frames:
       frame.locals = None
     at = f' ({frames[-1].filename}, line {frames[-1].lineno})' if frames else ''
-    line = f'{where}: {type(error).__name__}: {" ".join(str(error).split()):.300}{at}'
+    line = f'{where}: {type(error).__name__}: {error_text.in_brief(error)}{at}'
     text = f'{where}:\n' + ''.join(traceback.format_exception(error))
     try:
       pickled = pickle.dumps(error) if isinstance(error, Exception) else b''

@@ -1,6 +1,7 @@
 """Runs the clients of TFF computations in the workers of a Ray cluster."""
 
 import atexit
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,10 +20,6 @@ class RayContext(subrounds_lib.SubroundContext):
 
   A cohort is divided into parts (subrounds) for the workers. If a worker or a node ends, this is
   reported and other workers train its subrounds. Each subround counts exactly once in a result.
-
-  Attributes:
-    each: Calls a function in workers with each argument; see `ray_pool.RayPool.each`.
-    on_each_node: Calls a function in a worker of each node; see `ray_pool.RayPool.on_each_node`.
   """
 
   def __init__(
@@ -52,9 +49,8 @@ class RayContext(subrounds_lib.SubroundContext):
         that is larger. Results with the same number are equal to the bit, whatever the number of
         workers.
       server: The server's engine; by default a `GraphContext`, on a CPU if the workers have GPUs.
-      patience: Seconds after which a call is late, if it also takes ten times as long as recent
-        calls. A late call is given to another worker too. If the cluster has no room for a worker,
-        the context waits for `patience` seconds before it gives up.
+      patience: If the cluster has no room for a worker, the context waits for `patience` seconds
+        before it gives up.
 
     Raises:
       ValueError, TypeError: If a number is out of range or no number, or a local GPU is missing.
@@ -78,15 +74,15 @@ class RayContext(subrounds_lib.SubroundContext):
       if address == 'local':
         placement.check('gpu')
     self._leave = joining.join(address, room * cpus_per_worker, gpus_per_worker > 0)
-    from tff_adaptive.engine.cluster import ray_pool
+    from tff_adaptive.engine.cluster import ray_pool, ray_round  # Ray must be installed.
 
     settings = ray_worker.Settings(cpus_per_worker, gpus_per_worker, int(memory_per_worker * 10**9))
     self._ray_pool = ray_pool.RayPool(workers, settings, patience)
     if address != 'local':
       self._ray_pool.ask_for_room(workers or subrounds)
       atexit.register(self._ray_pool.ask_for_room, 0)
-    super().__init__(subrounds, server=server, train=self._ray_pool.run)
-    self.each, self.on_each_node = self._ray_pool.each, self._ray_pool.on_each_node
+    train = functools.partial(ray_round.train, self._ray_pool)
+    super().__init__(subrounds, server=server, train=train)
 
   @property
   def workers(self) -> int:
@@ -116,7 +112,7 @@ class RayContext(subrounds_lib.SubroundContext):
     except Exception as error:  # Whatever pickling raises.
       reason = ' '.join(str(error).split())
       self._ray_pool.report(
-        f"clients' data or states cannot be pickled ({reason:.200}): this process sends them"
+        f"clients' data cannot be pickled ({reason:.200}): this process sends them"
       )
       return False
     return True

@@ -15,16 +15,14 @@ from ray.autoscaler import sdk
 from ray.util import scheduling_strategies
 
 from tff_adaptive._utils import client_references, private_apis, user_code
-from tff_adaptive.engine.cluster import errors, joining, ray_round, ray_worker, schedule
+from tff_adaptive.engine.cluster import errors, joining, ray_worker, schedule
 from tff_adaptive.engine.cluster.stages import Stage
-from tff_adaptive.engine.cluster.subrounds import Outcome, Workload
 from tff_adaptive.engine.graph import context
 
 _RETRIES = 3  # How often Ray repeats a call whose worker or node has ended.
 _LOOK_SECONDS = 2.0
 _LISTEN_SECONDS = 1.0
-_FIRST_SECONDS = 60.0  # Assumed duration of first calls: workers start and trace.
-_MANY_TIMES = 10  # A call is late if it takes this many times as long as recent calls.
+_SILENCE_SECONDS = 600.0  # If no call ends for so long, the user is told which nodes have calls.
 _CALL_SECONDS = 0.25  # The least training that is worth a call, which costs some 10 ms.
 
 
@@ -47,8 +45,8 @@ class RayPool:
     self._processes: dict[str, str] = {}  # Name -> address of the processes that Ray needs.
     self._programs = context.Cache()
     self._sources: dict[int, tuple[str, list[Any], Any]] = {}
-    # The seconds of the longest call, in the previous stage and in this one.
-    self._longest = [0.0, _FIRST_SECONDS]
+    self._heard = time.monotonic()  # When a call last ended, or the first of a stage began.
+    self._next_notice = _SILENCE_SECONDS  # After how many seconds of silence the user is told.
     self._paces: dict[str, float] = {}  # Digest of a stage -> its seconds for a unit of cost.
     self._room, self._without_room = 0, time.monotonic()  # The count, and since when it is 0.
     self.report: Callable[[str], None] = lambda line: warnings.warn(line, stacklevel=2)
@@ -56,7 +54,7 @@ class RayPool:
     names = ('seconds_waiting', 'bytes_to_workers', 'bytes_from_workers', 'subrounds_retried')
     self.counters: dict[str, float] = dict.fromkeys(names, 0)
     self._remote: dict[Callable[..., Any], Any] = {}
-    functions: Any = (ray_worker.train, ray_worker.merge, ray_worker.warm_up, ray_worker.call)
+    functions: Any = (ray_worker.train, ray_worker.merge, ray_worker.warm_up)
     for function in functions:
       self._remote[function] = ray.remote(
         num_cpus=settings.cpus,
@@ -82,20 +80,13 @@ class RayPool:
     """The number of workers in use: those requested, as far as the cluster has room for them."""
     return self._room if self._workers is None else min(self._workers, self._room)
 
-  def run(self, workload: Workload) -> Outcome:
-    """Trains the clients of a workload. Each subround counts exactly once in the results."""
-    self._longest = [self._longest[1], 0.0]  # The first, slow call is forgotten after two stages.
-    self.look([])  # Here, because a short round has no wait after which a look is due.
-    with self._losses():
-      return ray_round.Round(self, workload).run()
-
   @contextlib.contextmanager
-  def _losses(self) -> Iterator[None]:
+  def losses(self) -> Iterator[None]:
     """A context manager that turns Ray's errors about lost workers into `WorkersLost`."""
     try:
       yield
     except ray.exceptions.RayError as error:
-      if isinstance(error, (ray.exceptions.RayTaskError, ray.exceptions.GetTimeoutError)):
+      if isinstance(error, ray.exceptions.RayTaskError):
         raise
       reason = ' '.join(str(error).split())
       raise errors.WorkersLost(self.line(f'the workers are lost ({reason:.200})')) from None
@@ -144,72 +135,16 @@ class RayPool:
     name, reference, _ = self._sources[id(source)]
     return name, reference
 
-  def each(
-    self, function: Callable[[Any], Any], arguments: Sequence[Any], seconds: float = 0.0
-  ) -> list[Any]:
-    """Calls a function in workers, once with each argument, and returns the results in order.
-
-    If Ray retries a call, the function runs again. An error of the function is raised here.
-
-    Raises:
-      WorkersLost: If no worker is left, or no call ends for the longest of `seconds`, `patience` of
-        `RayContext`, and ten times the longest recent call. The second case is also reported.
-    """
-    calls = [self._remote[ray_worker.call].remote(function, a) for a in arguments]
-    most = max(self.late_after(), seconds)
-    with self._losses():
-      try:
-        return self.get(calls, most)
-      except ray.exceptions.GetTimeoutError as error:
-        line = self.line(f'{error}: is one stopped, or the cluster busy?')
-        self.report(f'{line} This process goes on without them.')
-        raise errors.WorkersLost(line) from None
-
-  def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[Any]:
-    """Calls a function in a worker of each node. Returns (name, result) pairs of nodes not lost.
-
-    Raises:
-      WorkersLost: If no node has room for a worker for the `patience` of `RayContext`.
-    """
-    self._look()
-    while not self._room:
-      time.sleep(_LOOK_SECONDS)
-      self._look()
-      self._check_room()
-    call = self._remote[ray_worker.call]
-    calls = {
-      node: call.options(scheduling_strategy=_on_node(node)).remote(function, argument)
-      for node in self._rooms
-    }
-    names, found = dict(self._nodes or {}), []
-    for node, reference in calls.items():
-      with contextlib.suppress(errors.WorkersLost), self._losses():  # Lost nodes are skipped.
-        try:
-          result = self.get([reference], self._patience)
-        except ray.exceptions.GetTimeoutError:
-          self.say(f'waiting for a worker of node {names[node]}: is it stopped, or busy?')
-          result = self.get([reference])
-        found.append((names[node], *result))
-    return found
-
-  def get(self, references: list[Any], most: float = np.inf, what: str = 'a call') -> list[Any]:
-    """Returns the results of calls like `ray.get`, but does not wait for ever.
-
-    Raises WorkersLost if no node is left, Ray's GetTimeoutError if no call ends in `most` seconds.
-    """
-    left, since = references, time.monotonic()
+  def get(self, references: list[Any], what: str = 'a call') -> list[Any]:
+    """Returns the results of calls like `ray.get`. Raises WorkersLost if no node is left."""
+    left = references
     while left:
-      ended, left = ray.wait(left, num_returns=len(left), timeout=min(most, _LOOK_SECONDS))
+      ended, left = ray.wait(left, num_returns=len(left), timeout=_LOOK_SECONDS)
       if not left:
         break
+      self._listen(ended, left)
       self._look()
       self._check_room()
-      if ended:
-        since = time.monotonic()
-      elif time.monotonic() - since > most:
-        raise ray.exceptions.GetTimeoutError(
-          f'no worker has finished {what} for {most:.0f} s; {len(left)} are pending'
-        )
     try:
       return ray.get(references)
     except ray.exceptions.RayTaskError as error:
@@ -256,32 +191,47 @@ class RayPool:
     names = dict.fromkeys((self._nodes or {}).get(node, node[:6]) for node in nodes)
     return f' on {", ".join(names)}' if names else ''
 
+  def begin(self) -> None:
+    """Begins a stage: looks at the cluster, for which a short round may have no other time."""
+    self._listen([True], [])
+    self.look()
+
   def wait(self, references: list[Any]) -> list[Any]:
     """Returns a list with a reference that is ready, or an empty list after two seconds."""
     began = time.monotonic()
-    ready, _ = ray.wait(references, num_returns=1, timeout=_LOOK_SECONDS, fetch_local=False)
+    ready, left = ray.wait(references, num_returns=1, timeout=_LOOK_SECONDS, fetch_local=False)
     self.counters['seconds_waiting'] += time.monotonic() - began
+    self._listen(ready, left)
     return ready
 
-  def look(self, calls: list[ray_round.Call]) -> list[ray_round.Call]:
-    """Looks at the cluster every few seconds; returns the calls that have become late."""
-    if time.monotonic() - self._looked < _LOOK_SECONDS:
-      return []
-    self._look()
-    self._check_room()
+  def _listen(self, ended: Sequence[Any], left: Sequence[Any]) -> None:
+    """Tells the user if no call has ended for long; again after twice that time, and so on.
+
+    The call may be long, or its worker may be stopped. Only the user knows which. If the worker is
+    killed, Ray gives its call to another one.
+    """
     now = time.monotonic()
-    if not self._room:
-      return []
-    most = self.late_after()
-    # The limit doubles with each copy: all may wait for a cluster that others keep busy.
-    return [c for c in calls if not c.is_late and now - c.began > most * 2**c.copies]
+    if ended:
+      self._heard, self._next_notice = now, _SILENCE_SECONDS
+    elif now - self._heard >= self._next_notice:
+      self._next_notice *= 2
+      self.say(
+        f'no worker has finished a call for {now - self._heard:.0f} s, {len(left)} are'
+        f' pending{self.on_nodes(left)}: if a worker is stopped or hangs, kill it, and Ray gives'
+        ' its work to another'
+      )
 
-  def late_after(self) -> float:
-    """Returns the seconds after which a call is late; see `patience` of `RayContext`."""
-    return max(self._patience, _MANY_TIMES * max(self._longest))
+  def look(self) -> None:
+    """Looks at the cluster if the last look is some seconds old."""
+    if time.monotonic() - self._looked >= _LOOK_SECONDS:
+      self._look()
+      self._check_room()
 
-  def note(self, call: ray_round.Call, info: ray_worker.Info) -> None:
-    """Counts a call that has ended; reports a retry. Raises WorkerError if versions differ."""
+  def note(self, info: ray_worker.Info, what: str, subrounds: int) -> None:
+    """Reports a retry by Ray of a call for so many `subrounds`; `what` names them.
+
+    Raises WorkerError if the worker has other versions than this process.
+    """
     if info.versions != ray_worker.versions():
       raise errors.WorkerError(
         self.line(
@@ -289,11 +239,9 @@ class RayPool:
           ' the same on all nodes'
         )
       )
-    if not call.is_late:
-      self._longest[1] = max(self._longest[1], time.monotonic() - call.began)
     if info.attempt:
-      self.counters['subrounds_retried'] += len(call.subrounds)
-      self.say(f'a worker was lost; {info.where} did {call} again (try {info.attempt + 1})')
+      self.counters['subrounds_retried'] += subrounds
+      self.say(f'a worker was lost; {info.where} did {what} again (try {info.attempt + 1})')
 
   def _look(self) -> None:
     """Counts the room for workers, and reports nodes that have come or gone."""

@@ -1,58 +1,53 @@
-"""Trains the parts of a cohort (subrounds) in Ray workers, repeats late ones, and merges sums."""
+"""Trains the parts of a cohort (subrounds) in the workers of a Ray cluster, and merges sums."""
 
 import dataclasses
 import pickle
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import ray
 
 from tff_adaptive._utils import client_references
-from tff_adaptive.engine.cluster import errors, ray_worker, schedule, wire
+from tff_adaptive.engine.cluster import errors, ray_pool, ray_worker, schedule, wire
 from tff_adaptive.engine.cluster.subrounds import Outcome, Workload
-
-if TYPE_CHECKING:
-  from tff_adaptive.engine.cluster.ray_pool import RayPool
 
 Node = tuple[int, int]
 
 _ENDED = (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError)
 
 _NAMED = 8  # The most clients that a line names.
-_MOST_COPIES = 4  # If a call and this many copies of it do not end, the round is given up.
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Call:
-  """A call in which a worker trains some subrounds; a late call is given to a second worker too.
+  """A call in which a worker trains some subrounds.
 
   Attributes:
     node: The node of the `schedule.MergeTree` whose sum the call makes.
     subrounds: The numbers of the subrounds.
     work: The inputs of the subrounds.
-    began: The `time.monotonic()` at which the call was submitted.
-    is_late: Whether a copy of the call was submitted after it.
-    copies: The number of copies of the call that were submitted before it.
   """
 
   node: Node
   subrounds: range
   work: ray_worker.Subrounds | None
-  began: float
-  is_late: bool = False
-  copies: int = 0
 
   def __str__(self) -> str:
     first, last = self.subrounds[0] + 1, self.subrounds[-1] + 1
     return f'subround {first}' if first == last else f'subrounds {first} to {last}'
 
 
+def train(pool: ray_pool.RayPool, workload: Workload) -> Outcome:
+  """Trains a workload's clients in a pool's workers. Each subround counts exactly once."""
+  with pool.losses():
+    pool.begin()
+    return Round(pool, workload).run()
+
+
 class Round:
   """Trains a workload's subrounds, the parts of a cohort, in a pool's workers; merges the sums."""
 
-  def __init__(self, pool: 'RayPool', workload: Workload):
+  def __init__(self, pool: ray_pool.RayPool, workload: Workload):
     self._pool, self._workload = pool, workload
     self._tree = schedule.MergeTree(len(workload.parts))
     self._key, self._stage = pool.serialized(workload.stage)
@@ -82,37 +77,31 @@ class Round:
       self._begin_calls()
       for reference in self._pool.wait(list(self._calls)):
         self._end_call(reference)
-      for call in self._pool.look([call for call, _ in self._calls.values()]):
-        self._begin_again(call)
+      self._pool.look()
     calls = self._pool.get([self._results[first] for first in sorted(self._results)])
     encoded = [of_subround for of_call in calls for of_subround in of_call]
     sums = self._merged() if self._workload.stage.num_aggregates else []
     self._pool.counters['bytes_from_workers'] += ray_worker.num_bytes(encoded)
-    stored, types = self._workload.stored, self._workload.stage.result_types
-    results = [
-      [
-        pickle.loads(piece) if i in stored else wire.to_python(piece, t)
-        for i, (piece, t) in enumerate(zip(of_subround, types))
-      ]
-      for of_subround in encoded
-    ]
-    return Outcome(sums, results)
+    return Outcome(sums, [self._decoded(of_subround) for of_subround in encoded])
+
+  def _decoded(self, encoded: list[Any]) -> list[Any]:
+    """Returns the results of a subround, which a worker has encoded."""
+    types = self._workload.stage.result_types
+    return [wire.to_python(piece, t) for piece, t in zip(encoded, types)]
 
   def _begin_calls(self) -> None:
-    busy = len({call.node for call, _ in self._calls.values() if not call.is_late})
     workers = max(1, self._pool.size)
-    while busy < workers and self._waiting:
+    while len(self._calls) < workers and self._waiting:
       node = self._waiting.take(workers, self._pool.worthwhile(self._key))
       subrounds = self._tree.leaves(node)
-      self._submit(Call(node, subrounds, self._work(subrounds), time.monotonic()))
-      busy += 1
+      self._submit(Call(node, subrounds, self._work(subrounds)))
 
   def _work(self, subrounds: range) -> ray_worker.Subrounds:
     """Returns the inputs of a call for some subrounds."""
     divided = [self._divided(self._workload.parts[i]) for i in subrounds]
     present = [rows for of_subround in divided for rows in of_subround if rows is not None]
     self._pool.counters['bytes_to_workers'] += sum(map(ray_worker.num_bytes, present))
-    return ray_worker.Subrounds(divided, self._workload.stored, self._sources)
+    return ray_worker.Subrounds(divided, self._sources)
 
   def _divided(self, part: list[int]) -> list[Any]:
     """Returns each input's values for a subround's clients, or their keys; see `Subrounds`."""
@@ -131,21 +120,7 @@ class Round:
     references = train(self._pool.settings, self._key, self._stage, self._common, call.work)
     self._calls[references[2]] = call, references
 
-  def _begin_again(self, call: Call) -> None:
-    pool, copies = self._pool, call.copies + 1
-    where = pool.on_nodes([r for r, (other, _) in self._calls.items() if other.node == call.node])
-    if copies > _MOST_COPIES:
-      line = f'{self._named(call)} has not ended in any of {copies} workers{where}'
-      raise errors.WorkersLost(pool.line(line))
-    seconds = time.monotonic() - call.began
-    pool.say(f'{self._named(call)}{where}: {seconds:.0f} s so far; another worker does the same')
-    pool.counters['subrounds_retried'] += len(call.subrounds)
-    call.is_late = True
-    self._submit(dataclasses.replace(call, began=time.monotonic(), is_late=False, copies=copies))
-
   def _end_call(self, reference: Any) -> None:
-    if reference not in self._calls:  # A copy of the call has ended at the same time.
-      return
     call, (sums, results, _) = self._calls.pop(reference)
     try:
       info = ray.get(reference)
@@ -155,16 +130,13 @@ class Round:
       is_memory = isinstance(error, ray.exceptions.OutOfMemoryError)
       if is_memory and self._pool.leave_out(error, f'{self._named(call)} goes to another'):
         self._pool.counters['subrounds_retried'] += len(call.subrounds)
-        self._submit(dataclasses.replace(call, began=time.monotonic()))
+        self._submit(call)
         return
       why = ' (no memory is left)' if is_memory else ''
       where = self._pool.on_nodes([reference])
       line = f'{self._named(call)} crashed every worker that ran it{where}{why}'
       raise errors.WorkersLost(self._pool.line(line)) from None
-    self._pool.note(call, info)
-    others = [other for other, (c, _) in self._calls.items() if c.node == call.node]
-    for other in others:  # They run on, but only the first result counts.
-      del self._calls[other]
+    self._pool.note(info, str(call), len(call.subrounds))
     self._results[call.subrounds[0]] = results
     self._trained += len(call.subrounds)
     self._pool.note_pace(self._key, info.seconds / self._waiting.cost(call.node))
@@ -204,18 +176,16 @@ class Round:
     return merge(self._pool.settings, self._key, self._stage, one, other)
 
   def _merged(self) -> list[Any]:
-    """Returns the sum of all subrounds. If a merge in a worker fails, this process merges all."""
+    """Returns the sum of all subrounds. If workers lack memory for it, this process merges all."""
     root = self._tree.root
     last = [root] if root in self._sums else self._tree.children(root)
     try:
-      return self._fold({node: self._sums[node] for node in last}, self._pool.late_after())
-    except ray.exceptions.GetTimeoutError:
-      self._pool.say('no worker answers, so this process merges the sums')
+      return self._fold({node: self._sums[node] for node in last})
     except ray.exceptions.OutOfMemoryError as error:
       self._pool.leave_out(error, 'this process merges the sums')
     return self._fold(self._trained_sums)
 
-  def _fold(self, references: dict[Node, Any], most: float = np.inf) -> Any:
-    received = self._pool.get(list(references.values()), most, 'a merge')
+  def _fold(self, references: dict[Node, Any]) -> Any:
+    received = self._pool.get(list(references.values()), 'a merge')
     self._pool.counters['bytes_from_workers'] += ray_worker.num_bytes(received)
     return self._tree.fold(dict(zip(references, received)), self._workload.stage.merged)

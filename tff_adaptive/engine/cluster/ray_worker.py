@@ -6,7 +6,7 @@ import gc
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import cachetools
@@ -18,7 +18,7 @@ from tff_adaptive.kernels import library
 CACHE_BYTES = 256 * 10**6
 
 _stages: Any = cachetools.LRUCache(16)  # By digest.
-_sources: Any = cachetools.LRUCache(4)  # By name. A run has two: examples and states.
+_sources: Any = cachetools.LRUCache(4)  # By name. A run has one.
 
 
 class Settings(NamedTuple):
@@ -78,12 +78,10 @@ class Subrounds(NamedTuple):
     divided: For each subround a list with an entry for each input of the stage: a list with the
       result of `wire.encode` for each client, or the `wire.Keys` of these values, or None if the
       input is not divided among clients.
-    stored: See `subrounds.Workload`.
     sources: By the name of a source, a list with Ray's reference to the source.
   """
 
   divided: list[list[Any]]
-  stored: dict[int, int]
   sources: dict[str, list[Any]]
 
 
@@ -117,12 +115,7 @@ def train(
       inputs = _for_clients(stage, shared, divided, subrounds.sources)
       accumulators, trained = stage.train(inputs)
       sums[0, len(sums)] = accumulators
-      encoded: list[Any] = [wire.encode(value, t) for value, t in zip(trained, stage.result_types)]
-      for i, of_input in subrounds.stored.items():
-        keys, of_clients = divided[of_input], wire.to_python(encoded[i], stage.result_types[i])
-        source = opened(keys.source, subrounds.sources).source
-        encoded[i] = pickle.dumps(source.store(pickle.loads(keys.pickled), of_clients))
-      results.append(encoded)
+      results.append([wire.encode(value, t) for value, t in zip(trained, stage.result_types)])
     merged = wire.as_arrays(schedule.MergeTree(len(sums)).fold(sums, stage.merged))
     seconds = time.monotonic() - began
     return merged, results, Info(private_apis.ray_attempt(), _where(), versions(), seconds)
@@ -161,13 +154,9 @@ class OpenSource:
   """A source of clients' values that is open in this worker, with a cache of recent values."""
 
   def __init__(self, source: Any, cache_bytes: int = CACHE_BYTES):
-    """Creates a cache of at most `cache_bytes` for an opened `client_references.Source`.
-
-    A `StoringSource` has no cache, because its keys change in each round.
-    """
+    """Creates a cache of at most `cache_bytes` for an opened `client_references.Source`."""
     self.source = source
-    is_storing = isinstance(source, client_references.StoringSource)
-    self._cache = cachetools.LRUCache(0 if is_storing else cache_bytes, getsizeof=num_bytes)
+    self._cache: Any = cachetools.LRUCache(cache_bytes, getsizeof=num_bytes)
 
   def load(self, keys: Sequence[Any]) -> list[Any]:
     """Returns the values of the keys."""
@@ -221,12 +210,6 @@ def num_bytes(value: Any) -> int:
   if isinstance(value, (list, tuple)):
     return sum(map(num_bytes, value))
   return len(value) if isinstance(value, (bytes, str)) else getattr(value, 'nbytes', 64)
-
-
-def call(function: Callable[[Any], Any], argument: Any) -> Any:
-  """Returns the result of a function. If Ray retries the call, the function runs again."""
-  with _as_text():
-    return function(argument)
 
 
 def merge(

@@ -24,14 +24,12 @@ class Workload(NamedTuple):
     inputs: A value for each input of the stage; for inputs divided among clients, a list by client.
     parts: The clients' positions in the cohort, for each subround.
     costs: The cost of each subround, in examples.
-    stored: Maps the position of a result to that of the input whose source stores the result.
   """
 
   stage: stages.Stage
   inputs: list[Any]
   parts: list[list[int]]
   costs: list[float]
-  stored: dict[int, int]
 
 
 class Outcome(NamedTuple):
@@ -39,8 +37,7 @@ class Outcome(NamedTuple):
 
   Attributes:
     sums: The flat accumulators of all clients, merged in the order of `schedule.MergeTree`.
-    results: For each subround, the list of the results that are not summed. A result in
-      `Workload.stored` is replaced by what the source's `store` returned for it.
+    results: For each subround, the list of the results that are not summed.
   """
 
   sums: list[Any]
@@ -60,12 +57,7 @@ def train_part(workload: Workload, part: Sequence[int]) -> tuple[list[Any], list
   is_divided = [wire.is_divided(t) for t in workload.stage.input_types]
   inputs = [[v[i] for i in part] if d else v for v, d in zip(workload.inputs, is_divided)]
   loaded = [client_references.resolve(v) if d else v for v, d in zip(inputs, is_divided)]
-  sums, results = workload.stage.train(loaded)
-  for position, source in workload.stored.items():
-    references = inputs[source]
-    keys = [reference.key for reference in references]
-    results[position] = references[0].source.store(keys, results[position])
-  return sums, results
+  return workload.stage.train(loaded)
 
 
 class SubroundContext(tff.framework.SyncContext):
@@ -118,9 +110,7 @@ class SubroundContext(tff.framework.SyncContext):
     for stage in program.stages:
       inputs = [known[key] for key in stage.inputs]
       at_clients = stage.at_clients
-      results = (
-        self._train_in_parts(program, stage, inputs, costs) if at_clients else stage.run(inputs)
-      )
+      results = self._train_in_parts(stage, inputs, costs) if at_clients else stage.run(inputs)
       known.update(zip(stage.outputs, results))
     for key in program.passed_on:  # Arguments that are results become checked NumPy values.
       given, spec = known[key], types[key]
@@ -140,13 +130,12 @@ class SubroundContext(tff.framework.SyncContext):
     return made['program']
 
   def _train_in_parts(
-    self, program: stages.Program, stage: stages.Stage, inputs: list[Any], costs: Sequence[float]
+    self, stage: stages.Stage, inputs: list[Any], costs: Sequence[float]
   ) -> list[Any]:
     """Returns the outputs of a clients' stage, joined and merged from all subrounds."""
     parts = schedule.divide(costs, self._subrounds)
     of_parts = [sum(costs[i] for i in part) for part in parts]
-    stored = _stored(program, stage, inputs)
-    outcome = self._train(Workload(stage, inputs, parts, of_parts, stored))
+    outcome = self._train(Workload(stage, inputs, parts, of_parts))
     joined = []
     for i, type_spec in enumerate(stage.result_types):
       pieces = [results[i] for results in outcome.results]
@@ -179,21 +168,6 @@ def use_one_thread() -> None:
   if not tf.config.threading.get_intra_op_parallelism_threads():
     with contextlib.suppress(RuntimeError):  # TensorFlow has begun: the number is fixed.
       tf.config.threading.set_intra_op_parallelism_threads(1)
-
-
-def _stored(program: stages.Program, stage: stages.Stage, inputs: list[Any]) -> dict[int, int]:
-  """Returns `Workload.stored` for results of a stored input's type that no later stage uses."""
-  later = {key for other in program.stages for key in other.inputs}
-  stored: dict[int, int] = {}
-  for position, (key, type_spec) in enumerate(zip(stage.outputs, stage.result_types)):
-    for i, (value, input_type) in enumerate(zip(inputs, stage.input_types)):
-      if key in later or i in stored.values() or not wire.is_divided(type_spec):
-        continue
-      is_kept = input_type.is_equivalent_to(type_spec) and client_references.is_referenced(value)
-      if is_kept and isinstance(value[0].source, client_references.StoringSource):
-        stored[position] = i
-        break
-  return stored
 
 
 def _parts(value: Any, type_spec: tff.types.Type, name: str = stages.ARGUMENT) -> Any:

@@ -24,20 +24,6 @@ def test_defaults_and_addresses():
 
 
 @pytest.mark.parametrize(
-  'arguments, store',
-  [
-    ([], 'memory'),
-    (['--ray=local'], 'memory'),
-    (['--ray=auto'], 'shards'),
-    (['--ray=auto', '--client_state_store=memory'], 'memory'),
-    (['--ray=local', '--client_state_store=shards'], 'shards'),
-  ],
-)
-def test_client_states_are_where_workers_of_several_machines_reach_them(arguments, store):
-  assert settings.of('--algorithm=ada_best', *arguments).clients.client_state_store == store
-
-
-@pytest.mark.parametrize(
   'flags, expected',
   [([], ['graph']), (['--engine=native'], ['native']), (['--subrounds=3'], ['graph', 'subround'])],
 )

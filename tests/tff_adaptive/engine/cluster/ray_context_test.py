@@ -16,9 +16,8 @@ import tensorflow_federated as tff
 import tff_adaptive_tasks as tasks
 from tests.helpers import computations, on_ray, small_problem, task_data
 from tests.tff_adaptive.engine.cluster import subrounds_test
-from tff_adaptive import costs, engine, population, registry, training
+from tff_adaptive import asynchrony, costs, engine, population, registry, training
 from tff_adaptive._utils import client_references
-from tff_adaptive.engine.cluster import ray_pool
 from tff_adaptive_tasks.data import tff_sqlite
 
 ray = pytest.importorskip('ray')
@@ -40,10 +39,11 @@ def test_rounds_that_do_not_wait_give_the_bits_of_one_process(ray_workers, graph
     clients_per_round=3,
     cost_model=costs.CostModel(registry.Counts(), num_parameters=18, batch_size=4),
     population=population.Population(speed=speed),
-    synchrony=population.Buffered(6),
+    asynchrony=asynchrony.Buffered(6),
   )
-  versions = training.older_models(config, clients)
-  process = small_problem.process('scaffold', 0.2, small_problem.linear_model, versions=versions)
+  process = small_problem.process(
+    'scaffold', 0.2, small_problem.linear_model, asynchrony=config.asynchrony
+  )
   found = []
   for context in (engine.SubroundContext(4, server=graph), ray_workers):
     with tff.framework.get_context_stack().install(context):
@@ -63,22 +63,22 @@ def clients():
   return tasks.InMemoryClientData({f'c{i}': pair for i, pair in enumerate(arrays)})
 
 
-def test_only_ids_travel_and_results_are_those_of_one_process(
+def test_no_examples_travel_and_results_are_those_of_one_process(
   ray_workers, graph, clients, tmp_path
 ):
   in_one = engine.SubroundContext(4, server=graph)
   process, train = subrounds_test.build('ada_best'), subrounds_test.trained
-  alone = train(process, in_one, 4, tmp_path / 'alone', clients, client_state_store='memory')
+  alone = train(process, in_one, 4, tmp_path / 'alone', clients)
   before = ray_workers.counters()
-  shards = {'client_state_store': 'shards', 'rounds_per_checkpoint': 2}
-  trained = train(process, ray_workers, 4, tmp_path / 'workers', clients, **shards)
+  trained = train(process, ray_workers, 4, tmp_path / 'workers', clients)
   after = ray_workers.counters()
   np.testing.assert_equal(trained, alone)
   per_round = (after['bytes_to_workers'] - before['bytes_to_workers']) / 4
   weights = sum(w.nbytes for w in small_problem.linear_model().initial_weights[0])
-  # The weights, and AdaBest's h; of a client two ids and the place of its state.
-  assert per_round < 2 * weights + 100 + 5 * 250
-  assert (after['bytes_from_workers'] - before['bytes_from_workers']) / 4 < 3 * weights + 5 * 250
+  # The weights, and AdaBest's h; of each of five clients its h_i and an id.
+  assert per_round < 2 * weights + 100 + 5 * (weights + 250)
+  back = (after['bytes_from_workers'] - before['bytes_from_workers']) / 4
+  assert back < 3 * weights + 5 * (weights + 250)
 
 
 def test_a_file_unlike_the_trainers_is_refused_by_its_name_and_the_workers(ray_workers, tmp_path):
@@ -179,23 +179,14 @@ def _let_go(call, folder, clients):
   assert (total, list(done)) == (sum(clients), clients)  # Each is counted once.
 
 
-def test_a_stopped_workers_subround_is_given_to_another(ray_workers, tmp_path, monkeypatch):
-  del ray_workers  # It has the cluster's workers ready.
-  lines = []
-  impatient = engine.RayContext('auto', patience=1000.0)
-  impatient.announce('round 8', lines.append)
-  call = _in_the_midst(impatient, tmp_path, [3, 4])
+def test_a_worker_that_is_stopped_and_killed_is_replaced_by_ray(ray_workers, ray_lines, tmp_path):
+  call = _in_the_midst(ray_workers, tmp_path, [3, 4])
   stopped = _workers()[0]
   stopped.send_signal(signal.SIGSTOP)
-  impatient._ray_pool._patience = 1.0
-  monkeypatch.setattr(ray_pool, '_MANY_TIMES', 0.0)  # However long the others have taken.
-  try:
-    _let_go(call, tmp_path, [3, 4])
-  finally:
-    stopped.send_signal(signal.SIGCONT)
-  late = [line for line in lines if line.startswith('Round 8: subround ')]
-  nodes = '|'.join(re.escape(name) for name in impatient._ray_pool._nodes.values())
-  assert re.search(rf'\) on ({nodes}): \d+ s so far; another worker does the same$', late[0])
+  stopped.kill()
+  _let_go(call, tmp_path, [3, 4])
+  on_ray.wait_for(lambda: not stopped.is_running())
+  assert [line for line in ray_lines if line.startswith('Round 7: a worker was lost; process ')]
 
 
 def test_a_node_that_ends_workers_for_want_of_memory_is_left_out(ray_nodes, ray_workers, ray_lines):

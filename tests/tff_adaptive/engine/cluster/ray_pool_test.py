@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tff_adaptive import engine
 from tff_adaptive.devices import threads
-from tff_adaptive.engine.cluster import errors, joining, ray_pool, ray_round, ray_worker
+from tff_adaptive.engine.cluster import errors, joining, ray_pool, ray_worker
 
 ray = pytest.importorskip('ray')
 
@@ -39,7 +39,7 @@ def test_arguments_are_checked_before_a_cluster_is_joined(options, message, monk
 
 def test_a_context_asks_for_what_it_is_told_and_leaves(monkeypatch):
   asked = []
-  pool = types.SimpleNamespace(run=None, each=None, on_each_node=None, ask_for_room=asked.append)
+  pool = types.SimpleNamespace(ask_for_room=asked.append)
   leave = functools.partial(asked.append, 'left')
   for place, name, made in ((joining, 'join', leave), (ray_pool, 'RayPool', pool)):
     monkeypatch.setattr(place, name, lambda *given, made=made: asked.append(given) or made)
@@ -58,24 +58,24 @@ def test_a_context_asks_for_what_it_is_told_and_leaves(monkeypatch):
 def pool(monkeypatch):
   """A pool that has joined nothing; its lines are in `pool.lines`, its time is `pool.now`."""
   made = object.__new__(ray_pool.RayPool)
-  made.occasion, made.lines, made._longest = 'round 7', [], [0.0, 0.0]
+  made.occasion, made.lines = 'round 7', []
   made.counters, made._left_out = {'subrounds_retried': 0}, set()
   made.report = made.lines.append
   made._patience, made._rooms, made._nodes, made._room = 60.0, {_NODE: 1}, {_NODE: '10.0.0.2'}, 1
   made._look, made._looked, made.now = lambda: None, 0.0, 1000.0
-  call = types.SimpleNamespace(remote=lambda function, argument: argument)
-  call.options = lambda **_: call
-  made._remote = {ray_worker.call: call}
+  made._heard, made._next_notice = made.now, ray_pool._SILENCE_SECONDS
+  made.on_nodes = lambda references: f' on {"".join(references)}'
+  made._remote = {}
   monkeypatch.setattr(ray_pool.time, 'monotonic', lambda: made.now)
   return made
 
 
-def _waits(pool, monkeypatch, *answers):
-  """In place of `ray.wait`: how many calls have ended, after 20 s each time."""
+def _waits(pool, monkeypatch, seconds, *answers):
+  """In place of `ray.wait`: how many calls have ended, after so many seconds each time."""
   left = list(answers)
 
-  def wait(references, num_returns, timeout):
-    pool.now += 20
+  def wait(references, num_returns, timeout, fetch_local=True):
+    pool.now += seconds
     ended = left.pop(0)
     return references[:ended], references[ended:]
 
@@ -84,41 +84,39 @@ def _waits(pool, monkeypatch, *answers):
   return left
 
 
-def test_what_was_done_again_is_said_and_a_worker_of_other_versions_is_refused(pool, monkeypatch):
-  call = ray_round.Call((1, 0), range(2, 4), None, 0.0)
-  pool.note(call, ray_worker.Info(1, 'process 5', ray_worker.versions(), 1.0))
+def test_what_was_done_again_is_said_and_a_worker_of_other_versions_is_refused(pool):
+  pool.note(ray_worker.Info(0, 'process 4', ray_worker.versions(), 1.0), 'subround 1', 1)
+  assert (pool.lines, pool.counters) == ([], {'subrounds_retried': 0})
+  pool.note(ray_worker.Info(1, 'process 5', ray_worker.versions(), 1.0), 'subrounds 3 to 4', 2)
   assert pool.lines == ['Round 7: a worker was lost; process 5 did subrounds 3 to 4 again (try 2)']
-  assert (pool.counters, pool._longest) == ({'subrounds_retried': 2}, [0.0, 1000.0])
+  assert pool.counters == {'subrounds_retried': 2}
   with pytest.raises(errors.WorkerError, match=r'process 5 has TFF 0\.1; here are .*: install'):
-    pool.note(call, ray_worker.Info(0, 'process 5', 'TFF 0.1', 1.0))
-  ended = types.SimpleNamespace(run=lambda: pool._longest)
-  monkeypatch.setattr(ray_round, 'Round', lambda *unused: ended)
-  assert [pool.run(None), pool.run(None)] == [[1000.0, 0.0], [0.0, 0.0]]
+    pool.note(ray_worker.Info(0, 'process 5', 'TFF 0.1', 1.0), 'subround 1', 1)
 
 
-def test_a_worker_that_never_answers_is_given_up_and_said(pool, monkeypatch):
-  left = _waits(pool, monkeypatch, 0, 0, 1, 0, 0, 2)
-  assert pool.each(None, [5, 6, 7]) == [5, 6, 7]
+def test_a_long_silence_is_said_ever_more_rarely_and_ends_when_a_call_ends(pool, monkeypatch):
+  # After 300, 600, ... seconds. The two silences last 1,500 and 600 seconds.
+  left = _waits(pool, monkeypatch, 300, 0, 0, 0, 0, 0, 1, 0, 0, 2)
+  assert pool.get(['a', 'b', 'c']) == ['a', 'b', 'c']
   assert not left
-  left = _waits(pool, monkeypatch, 1, 0, 0, 0, 0)
-  with pytest.raises(errors.WorkersLost, match='no worker has finished a call for 60 s; 2 are'):
-    pool.each(None, [5, 6, 7])
-  assert not left
-  (line,) = pool.lines
-  assert line.startswith('Round 7: no worker has finished a call for 60 s; 2 are pending: is')
+  help_ = ': if a worker is stopped or hangs, kill it, and Ray gives its work to another'
+  assert pool.lines == [
+    f'Round 7: no worker has finished a call for 600 s, 3 are pending on abc{help_}',
+    f'Round 7: no worker has finished a call for 1200 s, 3 are pending on abc{help_}',
+    f'Round 7: no worker has finished a call for 600 s, 2 are pending on bc{help_}',
+  ]
 
 
-@pytest.mark.parametrize(
-  ('longest', 'seconds', 'waits'), [(7.0, 0.0, 4), (7.0, 90.0, 5), (2.0, 9.0, 4)]
-)
-def test_calls_may_take_long_where_others_do_or_there_is_much_to_do(
-  pool, monkeypatch, longest, seconds, waits
-):
-  pool._longest = [longest, 0.0]
-  left = _waits(pool, monkeypatch, *(waits * [0]))
-  with pytest.raises(errors.WorkersLost):
-    pool.each(None, [5], seconds)
-  assert not left
+def test_a_silence_while_a_round_trains_is_said_too_and_a_new_stage_begins_anew(pool, monkeypatch):
+  pool.counters['seconds_waiting'] = 0
+  _waits(pool, monkeypatch, 599, 0, 0, 1)
+  assert pool.wait(['a']) == []
+  assert not pool.lines
+  pool.begin()
+  assert pool.wait(['a']) == []
+  assert not pool.lines  # The silence between two stages is not the workers'.
+  assert pool.wait(['a']) == ['a']
+  assert pool.counters['seconds_waiting'] == 3 * 599
 
 
 def test_an_error_of_rays_while_a_worker_is_waited_for_means_that_workers_are_lost(
@@ -128,33 +126,20 @@ def test_an_error_of_rays_while_a_worker_is_waited_for_means_that_workers_are_lo
     raise ray.exceptions.RpcError('the head does not answer')
 
   pool._look = look
-  _waits(pool, monkeypatch, 1)
-  assert pool.each(None, [5]) == [5]  # Nobody is waited for.
-  _waits(pool, monkeypatch, 0)
-  with pytest.raises(errors.WorkersLost, match='the head does not answer'):
-    pool.each(None, [5])
-
-
-@pytest.mark.parametrize('waits', [(0, 0, 1), (0, 0, 0, 0, 0, 1)])
-def test_a_node_whose_worker_does_not_answer_is_named_while_it_is_waited_for(
-  pool, monkeypatch, waits
-):
-  left, rooms, pool._rooms = _waits(pool, monkeypatch, *waits), pool._rooms, {}
-  pool._look = lambda: setattr(pool, '_rooms', rooms)
-  assert pool.on_each_node(None, 'x') == [('10.0.0.2', 'x')]
-  said = ['Round 7: waiting for a worker of node 10.0.0.2: is it stopped, or busy?']
-  assert pool.lines == (said if len(waits) > 3 else [])
-  assert not left
+  _waits(pool, monkeypatch, 20, 1)
+  assert pool.get([5]) == [5]  # Nobody is waited for.
+  _waits(pool, monkeypatch, 20, 0)
+  with pytest.raises(errors.WorkersLost, match='the head does not answer'), pool.losses():
+    pool.get([5])
 
 
 def test_a_cluster_without_room_for_as_long_as_patience_has_no_worker_left(pool, monkeypatch):
-  monkeypatch.setattr(ray_pool.time, 'sleep', lambda seconds: None)
   pool.settings, pool._room, pool._without_room = ray_worker.Settings(2, 0, 10**9), 0, pool.now - 45
   expected = r'Round 7: no worker is left: .* 2 CPUs.*, and 1 GB'
-  for ask, *given in ((pool.each, None, ['x']), (pool.on_each_node, None, 'x'), (pool.look, [])):
-    _waits(pool, monkeypatch, 0)
+  for ask in (lambda: pool.get(['x']), pool.look):
+    _waits(pool, monkeypatch, 20, 0)
     with pytest.raises(errors.WorkersLost, match=expected):
-      ask(*given)
+      ask()
 
 
 def test_a_head_that_does_not_listen_is_lost_within_seconds(pool, monkeypatch):
@@ -189,18 +174,13 @@ def test_a_cluster_that_grows_is_asked_for_room_and_none_at_the_end(pool, monkey
   assert asked == [[{'CPU': 2, 'GPU': 0.5, 'memory': 10**9}] * 3, []]
 
 
-def _is_late(pool, ago, copies=0):
-  call = ray_round.Call((0, 0), range(1), None, began=pool.now - ago, copies=copies)
-  return bool(pool.look([call]))
-
-
-def test_a_call_is_given_again_ever_more_rarely_and_looked_at_now_and_then(pool):
-  late = [[_is_late(pool, ago, copies) for copies in range(3)] for ago in (70, 130, 250)]
-  assert late == [[True, False, False], [True, True, False], [True, True, True]]
-  pool._looked = pool.now - 1.9
-  assert not _is_late(pool, 900)
-  pool.now += 0.2
-  assert _is_late(pool, 900)
+def test_the_cluster_is_looked_at_now_and_then(pool):
+  looks = []
+  pool._look = lambda: looks.append(pool.now)
+  for now, looked in ((1000.0, 998.1), (1000.2, 998.1)):
+    pool.now, pool._looked = now, looked
+    pool.look()
+  assert looks == [1000.2]
 
 
 def test_a_stages_quickest_pace_says_what_is_worth_a_call(pool):
@@ -222,7 +202,7 @@ def test_a_node_short_of_memory_is_left_out_and_named_unless_it_is_the_last(pool
   given = {}
   function = types.SimpleNamespace(options=lambda **options: given.update(options) or function)
   function.remote = None
-  pool._remote[ray_worker.call] = function
-  pool.remote(ray_worker.call, 'x')
+  pool._remote[ray_worker.merge] = function
+  pool.remote(ray_worker.merge, 'x')
   selector = {'ray.io/node-id': f'!in({_NODE})'}
-  assert given == {'name': 'call: round 7: x', 'label_selector': selector}
+  assert given == {'name': 'merge: round 7: x', 'label_selector': selector}

@@ -1,5 +1,6 @@
 """The course of a round, without a cluster; with one: ray_context_test."""
 
+import functools
 import types
 from unittest import mock
 
@@ -15,7 +16,7 @@ from tff_adaptive.engine.cluster import errors, ray_pool, ray_round, ray_worker,
 ray = pytest.importorskip('ray')
 
 
-def test_workers_that_this_process_plays_train_merge_and_store(graph, monkeypatch):
+def test_workers_that_this_process_plays_load_train_and_merge(graph, monkeypatch):
   """What Ray would send is passed on as it is. Each node has memory for one worker."""
   seen, nodes, room = [], ['a' * 56, 'b' * 56], {'CPU': 5.0, 'memory': 9.0}
 
@@ -44,22 +45,23 @@ def test_workers_that_this_process_plays_train_merge_and_store(graph, monkeypatc
   ):
     monkeypatch.setattr(place, name, played)
   pool = ray_pool.RayPool(None, ray_worker.Settings(2, 0, 7), 60.0)
-  functions = [('train', 3), ('merge', 1), ('warm_up', 1), ('call', 1)]
+  functions = [('train', 3), ('merge', 1), ('warm_up', 1)]
   assert seen == [*((name, 2, 0, 7, count, 3, 0) for name, count in functions), *2 * ['begins']]
-  context = subrounds.SubroundContext(5, server=graph, train=pool.run)
+  train = functools.partial(ray_round.train, pool)
+  context = subrounds.SubroundContext(5, server=graph, train=train)
   total, doubled = context.invoke(on_ray.double_and_sum(), [1, 2, 3, 4, 5, 6])
   assert (total, list(doubled)) == (42, [2, 4, 6, 8, 10, 12])
   merge = 'merge: sums 1 to 2'  # Two calls at a time; the root's two sums are merged here.
-  called = [name for name in seen[6:] if name != 'begins']
+  called = [name for name in seen[5:] if name != 'begins']
   assert called[:4] == [*(f'train: subround {i}' for i in (1, 2, 3)), merge]
   assert min(pool._paces.values()) > 0
   sent = pool.counters['bytes_to_workers'], pool.counters['bytes_from_workers']
   assert sent == (6 * 4, 6 * 4 + 2 * 4)
   source = subrounds_test.Source(dict(zip('abcd', (1, 2, 3, 4))))
-  found = context.invoke(on_ray.double_and_sum(), subrounds_test.references(source, 'abcd'))
-  assert found == (20, [f'receipt of {key}' for key in 'abcd'])
-  *_, opened = ray_worker._sources.values()
-  assert opened.source.stored == {'a': 2, 'b': 4, 'c': 6, 'd': 8}
+  total, doubled = context.invoke(
+    on_ray.double_and_sum(), subrounds_test.references(source, 'abcd')
+  )
+  assert (total, list(doubled)) == (20, [2, 4, 6, 8])
   lines, pool.report, nodes[1] = [], lambda line: lines.append(line), 'c' * 56
   pool._look()
   changes = [('bbbbbb', 'is lost; 2 with room left'), ('cccccc', 'has joined; 2 with room')]
@@ -86,27 +88,9 @@ def _of_clients(*keys):
   return a_round
 
 
-def test_a_late_call_is_given_again_and_given_up_at_last(monkeypatch):
-  monkeypatch.setattr(ray_round.time, 'monotonic', lambda: 65.0)
-  a_round = _of_clients('ann', 'bob')
-  call = ray_round.Call((0, 0), range(1), None, 5.0)
-  another = ray_round.Call((0, 1), range(1, 2), None, 5.0)
-  a_round._calls = {'a': (call, []), 'b': (another, []), 'c': (call, [])}
-  a_round._begin_again(call)
-  assert a_round._pool.lines == [
-    'subround 1 (clients ann, bob) on ac: 60 s so far; another worker does the same'
-  ]
-  (again,) = a_round.submitted
-  assert (call.is_late, again.is_late, again.copies, again.began) == (True, False, 1, 65.0)
-  again.copies = 4
-  expected = r'\(clients ann, bob\) has not ended in any of 5 workers on ac'
-  with pytest.raises(errors.WorkersLost, match=expected):
-    a_round._begin_again(again)
-
-
 def test_the_clients_of_a_call_that_ended_its_workers_are_named(monkeypatch):
   a_round = _of_clients('ann', 'bob')
-  a_round._calls = {'x': (ray_round.Call((0, 0), range(1), None, 5.0), [None, None, 'x'])}
+  a_round._calls = {'x': (ray_round.Call((0, 0), range(1), None), [None, None, 'x'])}
 
   monkeypatch.setattr('ray.get', mock.Mock(side_effect=ray.exceptions.WorkerCrashedError))
   with pytest.raises(errors.WorkersLost, match=r'\(clients ann, bob\) crashed every .* it on x'):
@@ -115,25 +99,25 @@ def test_the_clients_of_a_call_that_ended_its_workers_are_named(monkeypatch):
   assert a_round._clients(range(10)) == 'clients 1, 2, 3, 4, 5, 6, 7, 8 and 2 more'
 
 
-def test_a_call_that_memory_ended_is_given_again_and_of_copies_the_first_result_counts(monkeypatch):
-  a_round, call = _of_clients('ann'), ray_round.Call((0, 0), range(1), None, -1.0)
+def test_a_call_that_memory_ended_is_given_again_and_its_result_counts(monkeypatch):
+  a_round, call = _of_clients('ann'), ray_round.Call((0, 0), range(1), None)
   a_round._calls, pool = {'x': (call, [0, 0, 'x'])}, a_round._pool
   pool.leave_out = lambda error, then: then == 'subround 1 (client ann) goes to another'
   monkeypatch.setattr('ray.get', mock.Mock(side_effect=ray.exceptions.OutOfMemoryError('')))
   a_round._end_call('x')
-  ((again,), number) = a_round.submitted, pool.counters['subrounds_retried']
-  assert (again.node, again.began >= 0, a_round._calls, number) == (call.node, True, {}, 1)
+  assert (a_round.submitted, a_round._calls) == ([call], {})
+  assert pool.counters['subrounds_retried'] == 1
   monkeypatch.setattr('ray.get', lambda reference: mock.Mock(seconds=3.0))
   pool.note, pool.note_pace, a_round._know = mock.Mock(), mock.Mock(), mock.Mock()
   a_round._waiting, a_round._key = schedule.Waiting([2.0, 2.0]), 'key'
   a_round._trained, a_round._results, a_round._trained_sums = 0, {}, {}
-  other = ray_round.Call((0, 1), range(1, 2), None, 5.0)
-  a_round._calls = {n: (c, [n, f'of {n}', n]) for n, c in zip('xyz', (again, call, other))}
-  for reference in 'xy':
-    a_round._end_call(reference)
+  other = ray_round.Call((0, 1), range(1, 2), None)
+  a_round._calls = {n: (c, [n, f'of {n}', n]) for n, c in zip('xz', (call, other))}
+  a_round._end_call('x')
   assert ([*a_round._calls], a_round._trained) == (['z'], 1)
   assert (a_round._results, a_round._trained_sums) == ({0: 'of x'}, {(0, 0): 'x'})
-  assert (pool.note.call_count, pool.note_pace.mock_calls) == (1, [mock.call('key', 1.5)])
+  assert pool.note.mock_calls == [mock.call(mock.ANY, 'subround 1', 1)]
+  assert pool.note_pace.mock_calls == [mock.call('key', 1.5)]
 
 
 def _merging(get, said):
@@ -147,7 +131,6 @@ def _merging(get, said):
     get=get,
     say=said.append,
     leave_out=lambda error, then: said.append(then),
-    late_after=lambda: 60.0,
     counters={'bytes_from_workers': 0},
   )
   a_round._merge = lambda node, one, other: np.array(f'[{one}{other}]')
@@ -156,16 +139,15 @@ def _merging(get, said):
   return a_round
 
 
-@pytest.mark.parametrize('error', [ray.exceptions.GetTimeoutError, ray.exceptions.OutOfMemoryError])
-def test_merges_that_no_worker_ends_or_has_memory_for_are_done_here(error):
-  waited, said = [], []
+def test_merges_that_no_worker_has_memory_for_are_done_here():
+  merged, said = [], []
 
-  def get(references, most, what):
-    waited.append(most)
-    if most == 60.0:
-      raise error('late')
+  def get(references, what):
+    merged.append(what)
+    if len(merged) == 1:
+      raise ray.exceptions.OutOfMemoryError('short')
     return references
 
   assert _merging(get, said)._merged() == '((ab)(cd))'
-  assert waited == [60.0, np.inf]
+  assert merged == ['a merge'] * 2
   assert [str(text).endswith('this process merges the sums') for text in said] == [True]

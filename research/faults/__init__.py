@@ -1,1 +1,0 @@
-"""Tools that break things on purpose; the ones that the tests use too are in tests/faults."""

@@ -1,0 +1,181 @@
+"""Decides what the columns of a table are to a model: numbers, categories, or no inputs."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tff_adaptive_tasks.preparation import Column, refusal
+
+MISSING = ('refuse', 'drop', 'mean', 'median', 'category')
+UNSEEN = ('refuse', 'ignore')
+_MOST_CATEGORIES = 1000  # In a column.
+_FEW = 10  # So many different texts may be categories, whatever they look like.
+_MANY = 20  # Of more different texts it is asked whether they repeat.
+_WORDS = 8  # Texts of so many words or more are no names of categories.
+# Names that pandas, Hugging Face's data sets and R give to the numbers of rows.
+_NAMES_OF_ROWS = re.compile(r'Unnamed: \d+(_level_\d+)?(\.\d+)*|__index_level_\d+__|')
+_NAMES_OF_IDS = re.compile(
+  r'(.*[ _.-])?(?i:id|ids|nr|no|idx|index|uuid|guid|row|key)|.*[a-z](Id|ID)'
+  r'|(?i:row_?names?|level_\d+)'
+)
+_NUMBER = re.compile(
+  r"[<>≤≥~±+\-\u2212$€£¥]?\s*\d[\d\s.,'\u2019]*(?P<unit>%|‰|°?[A-Za-zµ][A-Za-zµ/²³]{0,5})?"
+)
+_DATE = re.compile(
+  r'\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})( .*)?'
+)
+_OF_DATES = (
+  'these are dates: give numbers, such as days, (pd.to_datetime(column) - pd.Timestamp(2000, 1, 1))'
+  '.dt.days, or leave the column out by features='
+)
+
+
+def columns_of(
+  table: Mapping[str, Any],
+  names: Sequence[str],
+  *,
+  missing: str = 'refuse',
+  unseen: str = 'refuse',
+  is_training: np.ndarray | None = None,
+) -> tuple[Column, ...]:
+  """Returns a `Column` for each name; the categories of a column of texts are sorted.
+
+  Args:
+    table: Column name -> n values. Gaps are None or nan.
+    names: The columns of inputs.
+    missing: What is done about gaps; see `tasks.from_csv`. Here 'drop' is as 'refuse'.
+    unseen: What is done about a text that is no category, 'refuse' or 'ignore'.
+    is_training: bool [n], True for the rows of which the mean or median is; None for all.
+
+  Raises:
+    ValueError: If a column has cells that are neither numbers nor texts, or too many categories.
+      Also if its texts are not names of categories: numbers with commas or units, dates, sentences,
+      or numbers of which a few, up to 10 %, are not.
+  """
+  columns = []
+  for name in names:
+    values = np.asarray(table[name])
+    if values.dtype.kind in 'biuf':
+      chosen = values if is_training is None else values[is_training]
+      columns.append(Column(name, fill=_typical(name, chosen, missing)))
+      continue
+    is_gap = pd.isna(values) & (missing not in ('refuse', 'drop'))
+    kinds = _categories(name, values, is_gap)
+    fill = None
+    if is_gap.any():
+      fill = ''
+      kinds = sorted({'', *kinds})
+    columns.append(Column(name, tuple(kinds), fill, unseen == 'ignore'))
+  return tuple(columns)
+
+
+def gaps(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, np.ndarray]:
+  """Returns bool [n], True for a missing value, for each of the columns that have one."""
+  found = {}
+  for name in names:
+    is_gap = np.asarray(pd.isna(np.asarray(table[name])))
+    if is_gap.any():
+      found[name] = is_gap
+  return found
+
+
+def is_number_of_row(name: str) -> bool:
+  """Returns whether a column is named as programs name the index of a saved table."""
+  return bool(_NAMES_OF_ROWS.fullmatch(name))
+
+
+def is_id(name: str, values: np.ndarray) -> bool:
+  """Returns whether a column identifies rows: many values that differ, and are named or look so."""
+  count = len(values)
+  if values.dtype.kind in 'iu':
+    is_named = _NAMES_OF_IDS.fullmatch(name) is not None
+    return is_named and count > _FEW and len(np.unique(values)) == count
+  if values.dtype.kind != 'O' or not all(isinstance(value, str) for value in values):
+    return False
+  kinds = set(values)
+  if len(kinds) <= _MANY or len(kinds) < 0.95 * count or _are_dates(kinds) or _have_numbers(kinds):
+    return False
+  words = [text for text in kinds if not _is_number(text)]
+  if 0 < 10 * len(words) <= len(kinds):  # Numbers with mistakes.
+    return False
+  return not any(len(text.split()) > 1 for text in kinds)
+
+
+def _typical(name: str, values: np.ndarray, missing: str) -> float | None:
+  """Returns the number that replaces gaps, the mean or median; None if gaps are refused."""
+  if missing not in ('mean', 'median'):
+    return None
+  numbers = values.astype(np.float64)
+  numbers = numbers[~np.isnan(numbers)]
+  if not numbers.size:
+    raise ValueError(f'the column {name!r} has no number to take the {missing} of: leave it out')
+  return float(numbers.mean() if missing == 'mean' else np.median(numbers))
+
+
+def _categories(name: str, values: np.ndarray, is_gap: np.ndarray) -> list[str]:
+  """Returns the different texts of a column, sorted; ValueError if they are no categories."""
+  if values.dtype.kind in 'mM':
+    raise ValueError(refusal(name, values, 0, _OF_DATES))
+  is_text = np.array([isinstance(value, str) for value in values]) | is_gap
+  if not is_text.all():
+    raise ValueError(refusal(name, values, int(np.argmin(is_text)), 'give texts, or numbers alone'))
+  texts = [str(value) for value in values[~is_gap]]
+  kinds = sorted(set(texts))
+  others = {text for text in kinds if not _is_number(text)}
+  row = next((i for i, value in enumerate(values) if value in others), 0)
+  digits = (text.replace(',', '').replace('.', '') for text in kinds)
+  are_decimals = any(',' in text for text in others) and all(map(_is_number, digits))
+  if others and (are_decimals or 10 * len(others) <= len(kinds)):
+    fix = 'others are numbers: correct it, with a decimal point, or leave the row out'
+    raise ValueError(refusal(name, values, row, fix))
+  if len(kinds) > _FEW and _are_dates(kinds):
+    raise ValueError(refusal(name, values, row, _OF_DATES))
+  if len(kinds) > _FEW and _have_numbers(kinds):
+    fix = (
+      'these are numbers as texts: give numbers alone (12.3 for 12.3%, 1234 for 1 234), or leave '
+      'the column out by features='
+    )
+    raise ValueError(refusal(name, values, row, fix))
+  if len(kinds) > _MANY and _is_prose(texts, kinds):
+    raise ValueError(
+      f'the column {name!r} has {len(kinds):,} different texts in {len(texts):,} rows, and each '
+      'would be an input: leave it out by features=, group the texts into categories, or make '
+      'numbers of them yourself (tf.keras.layers.TextVectorization) and call from_arrays'
+    )
+  if len(kinds) > _MOST_CATEGORIES:
+    fix = f'each of {len(kinds):,} texts would be an input: leave the column out, or group them'
+    raise ValueError(f'the column {name!r} has more than {_MOST_CATEGORIES:,} categories; {fix}')
+  return kinds
+
+
+def _is_prose(texts: Sequence[str], kinds: Sequence[str]) -> bool:
+  """Returns whether texts of several words hardly repeat, or are as long as sentences."""
+  lengths = np.array([len(text.split()) for text in kinds])
+  hardly_repeat = 2 * len(kinds) > len(texts) and np.mean(lengths > 1) > 0.5
+  return bool(hardly_repeat or lengths.mean() >= _WORDS)
+
+
+def _are_dates(kinds: Any) -> bool:
+  return all(_DATE.fullmatch(text) for text in kinds)
+
+
+def _have_numbers(kinds: Any) -> bool:
+  """Returns whether all texts are numbers, perhaps with signs, blanks or one of two units.
+
+  Codes of digits alone, such as 01067, are no numbers.
+  """
+  matches = [_NUMBER.fullmatch(text.strip()) for text in kinds]
+  if not all(matches):
+    return False
+  units = {match['unit'] for match in matches if match is not None and match['unit']}
+  return len(units) <= 2 and not all(text.isdigit() for text in kinds)
+
+
+def _is_number(text: str) -> bool:
+  try:
+    return '_' not in text and bool(np.isfinite(float(text)))
+  except ValueError:
+    return False

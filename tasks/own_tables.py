@@ -1,0 +1,212 @@
+"""Tasks from a user's own tables: files of CSV and Parquet, and data frames."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tff_adaptive_tasks import errors, own_data, preparation as preparation_lib, task as task_lib
+from tff_adaptive_tasks.data import columns as columns_lib, files, tables
+
+
+def from_csv(
+  path: str,
+  client: str,
+  label: str,
+  *,
+  features: Sequence[str] | None = None,
+  separator: str = ',',
+  missing: str = 'refuse',
+  unseen: str = 'refuse',
+  **options: Any,
+) -> task_lib.Task:
+  """Builds a task from a CSV file with a header.
+
+  Args:
+    path: The file, which may be compressed (.gz, .bz2, .xz, .zip).
+    client: The column with the rows' client ids, which are read as strings.
+    label: The column to predict. Strings and integers are classes; decimals stay numbers.
+    features: The columns to predict from; by default all other columns except those that number or
+      identify the rows. A column of strings becomes one input for each of its categories.
+    separator: The separator of cells. Blanks around names and strings are ignored.
+    missing: What is done about empty cells. 'refuse' names all columns that have one; 'drop' leaves
+      such rows out; 'mean' and 'median' take that of the column's training rows, and among texts a
+      category of its own; 'category' is for columns of texts alone.
+    unseen: What the preparation does about a text that is no category: 'refuse', or 'ignore', which
+      makes all inputs of the column 0.
+    **options: Arguments of `from_arrays`: model, validation, validation_by, standardise, seed,
+      name, loss, metrics, threshold.
+
+  Returns:
+    The task. Its `preparation` makes the model's inputs from such a table, in which the columns of
+    labels and clients may be missing.
+
+  Raises:
+    DataError: If the file cannot be read, a column is missing, a cell is empty or not a number in a
+      column of numbers, texts are no categories (dates, sentences, numbers with units), or
+      `from_arrays` raises it.
+  """
+  path = files.existing(path)
+  _check_text('separator', separator)
+  with files.border(path):
+    table = tables.read_csv(
+      path, tables.composed(client) if isinstance(client, str) else '', separator
+    )
+  return from_frame(
+    table,
+    client,
+    label,
+    features=features,
+    missing=missing,
+    unseen=unseen,
+    **{'source': path, **options},
+  )
+
+
+def from_parquet(path: str, client: str, label: str, **options: Any) -> task_lib.Task:
+  """Builds a task from a Parquet file; for arguments, results and errors see `from_csv`.
+
+  The index of a saved data frame is not a column: save `table.reset_index()`.
+  """
+  path = files.existing(path)
+  with files.border(path):
+    table = tables.read_parquet(path)
+  return from_frame(table, client, label, **{'source': path, **options})
+
+
+def from_frame(
+  table: pd.DataFrame,
+  client: str,
+  label: str,
+  *,
+  features: Sequence[str] | None = None,
+  missing: str = 'refuse',
+  unseen: str = 'refuse',
+  **options: Any,
+) -> task_lib.Task:
+  """Builds a task from a data frame of pandas; for arguments, results and errors see `from_csv`.
+
+  The index is not a column: give `table.reset_index()`.
+  """
+  options = {'source': 'data frame', **options}
+  source = options['source']
+  _check_choices(missing, unseen)
+  names = [tables.composed(str(name)) for name in table.columns]
+  check_columns(source, names, client, label, features)
+  client, label = tables.composed(client), tables.composed(label)
+  cells = {name: tables.plain(table.iloc[:, i]) for i, name in enumerate(names)}
+  used = _features(source, cells, client, label, features)
+  if not used or not len(table):
+    found = 'no rows' if used else f'no columns but {client!r} and {label!r}: no inputs'
+    raise errors.DataError(f'{source} has {found}')
+  cells = {name: cells[name] for name in (client, label, *used)}
+  cells = _without_gaps(source, cells, client, label, missing)
+  owners = cells[client].astype(str).astype(object)
+  is_training = None
+  if missing in ('mean', 'median'):
+    is_training = own_data.training_rows(owners, options)
+  with files.border(source, 'correct the table, or leave columns out'):
+    made = columns_lib.columns_of(
+      cells,
+      used,
+      missing=missing,
+      unseen=unseen,
+      is_training=is_training,
+    )
+    x = preparation_lib.matrix(made, cells)  # Not rounded yet.
+  prepared = preparation_lib.Preparation(made)
+  return own_data.from_arrays(x, cells[label], owners, **{'preparation': prepared, **options})
+
+
+def check_columns(
+  where: str, columns: Sequence[str], client: Any, label: Any, features: Any
+) -> None:
+  """Raises DataError if a column is missing, is there twice, or has two roles."""
+  _check_text('client', client)
+  _check_text('label', label)
+  if isinstance(features, str):
+    features = [features]
+  is_list = isinstance(features, (Sequence, np.ndarray, pd.Index))
+  if features is not None and not (is_list and all(isinstance(name, str) for name in features)):
+    raise errors.DataError(
+      f"features is {features!r:.80}; give the names of columns, such as ['age', 'dose']"
+    )
+  named = [
+    tables.composed(name) for name in (client, label, *(() if features is None else features))
+  ]
+  known = {*columns}
+  if len(known) < len(columns):
+    raise errors.DataError(f'{where} has two columns of one name: rename one of them')
+  for column in named:
+    if column not in known:
+      raise errors.DataError(
+        f'{where} has no column {column!r:.80}; it has: {", ".join(columns[:20])}'
+      )
+  if len({*named}) < len(named):
+    raise errors.DataError('a column is named twice among client, label and features')
+
+
+def _check_text(name: str, value: Any) -> None:
+  if not isinstance(value, str):
+    raise errors.DataError(f'{name} is {value!r:.80}; it must be a text')
+
+
+def _check_choices(missing: Any, unseen: Any) -> None:
+  for name, value, allowed in (
+    ('missing', missing, columns_lib.MISSING),
+    ('unseen', unseen, columns_lib.UNSEEN),
+  ):
+    if value not in allowed:
+      raise errors.DataError(f'{name} is {value!r:.80}; it must be one of: {", ".join(allowed)}')
+
+
+def _features(
+  source: str, cells: dict[str, np.ndarray], client: str, label: str, features: Any
+) -> list[str]:
+  """Returns the columns of inputs. Warns of those that only look as if they were inputs."""
+  if isinstance(features, str):
+    features = [features]
+  if features is not None:
+    return [tables.composed(name) for name in features]
+  others = [name for name in cells if name not in (client, label)]
+  rows = [name for name in others if columns_lib.is_number_of_row(name)]
+  ids = [n for n in others if n not in rows and columns_lib.is_id(n, cells[n])]
+  if ids:
+    warnings.warn(
+      f'{source}: no inputs are the columns that identify rows, {", ".join(map(repr, ids))}: name '
+      'them by features= if they are to be',
+      stacklevel=1,
+    )
+  return [name for name in others if name not in rows and name not in ids]
+
+
+def _without_gaps(
+  source: str, cells: dict[str, np.ndarray], client: str, label: str, missing: str
+) -> dict[str, np.ndarray]:
+  """Returns the columns, without the rows that have gaps if these are to be dropped.
+
+  Raises DataError with all columns that have gaps which `missing` does not treat.
+  """
+  found = columns_lib.gaps(cells, list(cells))
+  if missing == 'drop':
+    is_whole = ~np.any([np.zeros(len(cells[client]), bool), *found.values()], 0)
+    if not is_whole.any():
+      raise errors.DataError(f'{source} has an empty cell in every row: leave columns out')
+    return {name: values[is_whole] for name, values in cells.items()}
+  for name in list(found):
+    is_text = cells[name].dtype.kind == 'O'
+    is_treated = missing in ('mean', 'median') or (missing == 'category' and is_text)
+    if is_treated and name not in (client, label):
+      del found[name]
+  if found:
+    parts = []
+    for name, is_gap in found.items():
+      more = f' and {is_gap.sum() - 1:,} more' if is_gap.sum() > 1 else ''
+      parts.append(f'{name!r} is empty in row {np.flatnonzero(is_gap)[0]}{more}')
+    raise errors.DataError(
+      f'{source}: {"; ".join(parts)} (rows count from 0): fill the cells in, leave rows or columns '
+      "out, or give missing='drop', and for inputs 'mean', 'median' or, of texts, 'category'"
+    )
+  return cells

@@ -1,0 +1,94 @@
+"""What the columns of a table are: numbers, categories, or neither."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tff_adaptive_tasks.data import columns
+
+ROWS = 400
+RNG = np.random.default_rng(0)
+WORDS = ['fever', 'cough', 'pain', 'night', 'walk', 'sleep', 'since', 'days', 'left', 'right']
+WORDS += ['knee', 'back', 'mild', 'severe']
+NOTES = [' '.join(RNG.choice(WORDS, 40)) for _ in range(ROWS)]
+
+
+def kinds(values):
+  return columns.columns_of({'col': values}, ['col'])[0].categories
+
+
+@pytest.mark.parametrize(
+  'values, message',
+  [
+    (NOTES, 'has 400 different texts in 400 rows.*TextVectorization'),
+    (NOTES[:30] * 20, 'has 30 different texts in 600 rows'),  # Sentences, though they repeat.
+    ([f'{a} {b}' for a in WORDS for b in WORDS], 'has 196 different texts in 196 rows'),
+    (
+      [str(d)[:10] for d in pd.date_range('2021-01-01', periods=ROWS)],
+      "'2021-01-01' in row 0.*dates",
+    ),
+    ([f'{i % 28 + 1}.3.{1990 + i % 30}' for i in range(ROWS)], "'1.3.1990' in row 0 .*dates"),
+    ([f'{i % 28 + 1:02d}/03/99 12:{i % 60}' for i in range(ROWS)], 'dates'),
+    (np.arange(ROWS).astype('datetime64[D]'), '1970.* in row 0 .*dates'),
+    ([f'{i / 10:.1f}%' for i in range(ROWS)], "'0.0%' in row 0 .*12.3 for 12.3%"),
+    (
+      [f'{i // 9} {i:03d}' if i > 200 else str(i) for i in range(ROWS)],
+      "'22 201' in row 201 .*1 234",
+    ),
+    ([f"{i}'000" for i in range(ROWS)], 'numbers as texts'),
+    ([f'{i / 10}' for i in range(ROWS)], "'0.0' in row 0 .*numbers as texts"),
+    ([f'{i / 10:.1f} kg' for i in range(ROWS)], 'numbers as texts'),
+    ([f'<{i / 10}' if i % 3 else f'{i / 10}' for i in range(ROWS)], "'<0.1' in row 1"),
+    ([f'{i} €'[::-1] for i in range(11, 99)], 'numbers as texts'),
+  ],
+)
+def test_texts_that_are_no_categories_are_refused(values, message):
+  with pytest.raises(ValueError, match=f"the column 'col' .*{message}"):
+    kinds(values)
+
+
+@pytest.mark.parametrize(
+  'values',
+  [
+    ['2021-01-01', '2021-07-01'] * 9,  # Waves of a survey.
+    ['10 mg', '20 mg', '50 mg'] * 9,
+    [f'{i % 30}-{i % 30 + 9}' for i in range(90)],  # Ranges of ages.
+    [f'{i % 8}{"ABC"[i % 3]}' for i in range(90)],  # Forms of a school.
+    [f'0{i % 50}' for i in range(90)],  # Codes of digits.
+    [f'Bachelor of {WORDS[i % 14]} and {WORDS[i % 11]}' for i in range(900)],
+    NOTES[:20],  # Few.
+  ],
+)
+def test_names_of_categories_are_accepted(values):
+  assert kinds(values) == tuple(sorted(set(values)))
+
+
+def test_a_column_of_more_texts_than_inputs_can_be_is_refused():
+  ids = [f'p{i}' for i in range(1001)]
+  with pytest.raises(ValueError, match="'col' has more than 1,000 categories; each of 1,001 texts"):
+    kinds(ids)
+  assert len(kinds(ids[1:])) == 1000
+  few = {'a': [*map(str, range(8)), 'x'], 'b': ['a,b'] * 9}  # Up to a tenth would be a mistake.
+  assert len(columns.columns_of(few, 'ab')[0].categories) == 9
+  with pytest.raises(ValueError, match=r"'a' has 'x' in row 8 .*: others are numbers"):
+    columns.columns_of({'a': [*few['a'], '9']}, 'a')
+
+
+@pytest.mark.parametrize(
+  'name, values, expected',
+  [
+    ('patient_id', np.arange(40), True),
+    ('PatientID', RNG.permutation(400)[:40], True),
+    ('Nr', np.arange(40), True),
+    ('ward_id', np.arange(40) % 5, False),
+    ('humidity', np.arange(40), False),
+    ('paid', np.arange(40), False),
+    ('patient_id', np.arange(40.0) / 3, False),
+    ('code', np.array([f'P{i}' for i in range(40)], object), True),
+    ('code', np.array([f'P{i % 20}' for i in range(40)], object), False),
+    ('name', np.array([f'Ann {i}' for i in range(40)], object), False),  # Refused as prose.
+    ('when', np.array([f'2021-01-{i % 28}' for i in range(40)], object), False),
+  ],
+)
+def test_columns_that_identify_rows_are_known_by_name_and_values(name, values, expected):
+  assert columns.is_id(name, values) == expected

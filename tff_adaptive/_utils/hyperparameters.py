@@ -1,0 +1,113 @@
+"""Hyperparameters, declared as fields of a part of an algorithm; the registry collects them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from tff_adaptive._utils import validation, value_text
+
+Value = float | int | bool | str
+
+
+@dataclasses.dataclass(frozen=True)
+class Hyperparameter:
+  """A hyperparameter of an algorithm, an optimizer or a schedule.
+
+  Attributes:
+    name: Its name, as a flag and as an argument.
+    kind: The type of its values: float, int, bool or str.
+    default: The default value. None means that it has no fixed default; `help` then explains it.
+    help: One sentence that explains it; it names neither the default nor the algorithms.
+    check: A function of `_utils.validation`. None checks that a float is finite, an int at least 0.
+    hint: The advice in the error for a refused value, such as 'give 0 for none'.
+    choices: The allowed values; () allows all values that pass `check`.
+    default_with: Other defaults with some server optimizers, by the optimizer's name.
+  """
+
+  name: str
+  kind: type
+  default: Value | None
+  help: str
+  check: validation.Check | None = None
+  hint: str = ''
+  choices: tuple[Value, ...] = ()
+  default_with: Mapping[str, Value] = dataclasses.field(default_factory=dict, hash=False)
+
+  def checked(self, value: Any, name: str = '') -> Any:
+    """Checks a value and returns it; an integer is converted if a float is expected.
+
+    Args:
+      name: The name in the error message, such as '--mu'. By default it is the hyperparameter's.
+
+    Raises:
+      TypeError: If the value has the wrong type.
+      ValueError: If the value is out of its range.
+    """
+    name = name or self.name
+    hint = self.hint or f'its default is {self.default}'
+    if self.kind is bool:
+      if not isinstance(value, bool):
+        raise TypeError(f'{name} must be true or false, found {value_text.in_text(value)}.')
+      return value
+    if self.kind is not str:
+      check = self.check or (validation.whole if self.kind is int else validation.real)
+      value = self.kind(check(name, value, hint))
+    if self.choices and value not in self.choices:
+      allowed = ' or '.join(map(str, self.choices))
+      raise ValueError(f'{name} must be {allowed}, found {value_text.in_text(value)}: {hint}.')
+    return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+  """The communication and computation of a client in a round; see `tff_adaptive.costs`.
+
+  Attributes:
+    down: The data that the client receives, as a multiple of the model's size; 1 is the model.
+    up: The data that the client sends, in the same unit; 1 is the update.
+    gradients: Number of batch gradients that a local step computes.
+    full_gradients: Number of gradients over all of the client's examples in a round.
+  """
+
+  down: float = 1
+  up: float = 1
+  gradients: int = 1
+  full_gradients: int = 0
+
+
+_DECLARATION = 'hyperparameter'  # The key in a field's metadata.
+
+
+def option(
+  default: Value,
+  help: str,
+  check: validation.Check | None = None,
+  hint: str = '',
+  choices: tuple[Value, ...] = (),
+  default_with: Mapping[str, Value] | None = None,
+) -> Any:
+  """Declares a field of a frozen dataclass as a hyperparameter; see `Hyperparameter`.
+
+  The field's name and type, which is the default's, are those of the hyperparameter.
+  """
+  declared = Hyperparameter(
+    '', type(default), default, help, check, hint, choices, dict(default_with or {})
+  )
+  return dataclasses.field(default=default, metadata={_DECLARATION: declared, 'help': help})
+
+
+def declared_by(kind: type) -> tuple[Hyperparameter, ...]:
+  """Returns the hyperparameters that a dataclass declares with `option`, in its fields' order.
+
+  A class can have other defaults than the class that declared a field.
+  """
+  if not dataclasses.is_dataclass(kind):
+    return ()
+  declared = []
+  for field in dataclasses.fields(kind):
+    if _DECLARATION in field.metadata:
+      hyperparameter = field.metadata[_DECLARATION]
+      declared.append(dataclasses.replace(hyperparameter, name=field.name, default=field.default))
+  return tuple(declared)

@@ -1,0 +1,157 @@
+"""Finds the user's own modules that a Python file imports, directly or through each other.
+
+The statements `import` and `from ... import` of a file say what it imports, those in functions too.
+Modules of Python, of installed packages and of this package are left out, because config.json
+records their versions. Nothing is imported here.
+"""
+
+import ast
+import hashlib
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from importlib import machinery
+from typing import NamedTuple
+
+_OWN_PACKAGES = ('tff_adaptive', 'tff_adaptive_tasks')
+_INSTALLED = {'site-packages', 'dist-packages'}
+_LIBRARIES = {
+  os.path.realpath(sysconfig.get_path(name)) for name in ('stdlib', 'platstdlib', 'purelib')
+}
+# SHA-256 by path, of modules as they were when this process imported them.
+_digests: dict[str, str] = {}
+
+
+class _Module(NamedTuple):
+  """A module, whether it is loaded or not.
+
+  `file` is '' for a package without __init__.py. `folders` has the folders of a package.
+  """
+
+  file: str
+  folders: Sequence[str]
+
+
+def digests(content: bytes, folders: Sequence[str]) -> dict[str, str]:
+  """Returns the SHA-256 of each of the user's modules that a file imports, by path.
+
+  Args:
+    content: The content of the Python file.
+    folders: The folders in which Python looks for modules: `sys.path` when the file runs.
+
+  Raises:
+    ValueError: If a module has been changed since this process imported it, so that its digest
+      would not be that of the code that runs.
+    OSError: If a module cannot be read.
+  """
+  found: dict[str, str] = {}
+  waiting = [(content, '')]
+  while waiting:
+    source, package = waiting.pop()
+    for name in _imported_names(source, package):
+      for part in _with_parents(name):
+        module = _find(part, folders)
+        if module is None or not _is_users(part, module):
+          break
+        if module.file and module.file not in found:
+          text = _read(module.file)
+          found[module.file] = _digest(part, module.file, text)
+          of_package = part if module.folders else part.rpartition('.')[0]
+          waiting.append((text, of_package))
+  return found
+
+
+def other_of_same_name(content: bytes, folders: Sequence[str]) -> tuple[str, str, str] | None:
+  """Returns a module that a file would import, where another of that name is loaded already.
+
+  Two files in two folders may each have a `helpers.py` beside them, and Python loads one of them.
+
+  Returns:
+    The module's name, the path of the loaded file, and that of the file that the name stands for;
+    None if there is no such module. Only modules of the user count.
+  """
+  for name in _imported_names(content, ''):
+    top = name.partition('.')[0]
+    loaded = sys.modules.get(top)
+    if loaded is None:
+      continue
+    spec = machinery.PathFinder.find_spec(top, list(folders))
+    expected = '' if spec is None or not spec.has_location else spec.origin or ''
+    actual = getattr(loaded, '__file__', None) or ''
+    if not (expected and actual) or os.path.realpath(expected) == os.path.realpath(actual):
+      continue
+    if all(_is_users(top, _Module(os.path.abspath(path), ())) for path in (expected, actual)):
+      return top, actual, expected
+  return None
+
+
+def _imported_names(source: bytes, package: str) -> Iterator[str]:
+  """Yields the full names that a file imports; some may be no modules, but objects in modules."""
+  try:
+    tree = ast.parse(source)
+  except (SyntaxError, ValueError):  # It has not been run, or Python has reported this.
+    return
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Import):
+      yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+      parents = package.split('.')
+      start = '.'.join(parents[: len(parents) - node.level + 1]) if node.level else ''
+      base = '.'.join(filter(None, (start, node.module)))
+      yield from (f'{base}.{alias.name}' if base else alias.name for alias in node.names)
+
+
+def _with_parents(name: str) -> Iterator[str]:
+  """Yields 'a', 'a.b' and 'a.b.c' for 'a.b.c'."""
+  parts = name.split('.')
+  for count in range(1, len(parts) + 1):
+    yield '.'.join(parts[:count])
+
+
+def _find(name: str, folders: Sequence[str]) -> _Module | None:
+  """Returns the module of a name, as loaded or else as Python would find it; None without one."""
+  loaded = sys.modules.get(name)
+  if loaded is not None:
+    file = getattr(loaded, '__file__', None) or ''
+    return _Module(os.path.abspath(file) if file else '', list(getattr(loaded, '__path__', ())))
+  parent = name.rpartition('.')[0]
+  if parent:
+    package = _find(parent, folders)
+    folders = () if package is None else package.folders
+  spec = machinery.PathFinder.find_spec(name, list(folders))
+  if spec is None:
+    return None
+  file = spec.origin if spec.has_location and spec.origin else ''
+  locations = spec.submodule_search_locations
+  return _Module(os.path.abspath(file) if file else '', list(locations or ()))
+
+
+def _is_users(name: str, module: _Module) -> bool:
+  """Returns whether a module is neither Python's, nor installed, nor of this package."""
+  if name.partition('.')[0] in _OWN_PACKAGES or name in sys.builtin_module_names:
+    return False
+  if not module.file:  # A folder without __init__.py; its modules are looked at one by one.
+    return bool(module.folders)
+  path = os.path.realpath(module.file)
+  if _INSTALLED & set(path.split(os.sep)) or not os.path.isfile(path):
+    return False
+  return not any(path.startswith(os.path.join(library, '')) for library in _LIBRARIES)
+
+
+def _digest(name: str, path: str, content: bytes) -> str:
+  """Returns the digest of a module. Raises ValueError if it differs from that of what is loaded."""
+  digest = hashlib.sha256(content).hexdigest()
+  if name not in sys.modules:
+    return digest
+  if _digests.setdefault(path, digest) != digest:
+    raise ValueError(
+      f'{path!r} has been changed since this process imported it as {name}: start again, so that'
+      ' the new code runs.'
+    )
+  return digest
+
+
+def _read(path: str) -> bytes:
+  with open(path, 'rb') as file:
+    return file.read()

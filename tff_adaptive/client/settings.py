@@ -1,0 +1,66 @@
+"""The settings of a client's training, which hold for every algorithm."""
+
+import dataclasses
+
+import tensorflow_federated as tff
+
+from tff_adaptive._utils import validation
+from tff_adaptive.client import batching as batching_lib
+
+OPTIMIZER_STATES = ('reset', 'keep', 'average')
+_SGD = tff.learning.optimizers.build_sgdm()
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientTraining:
+  """The settings of a client's training in a round.
+
+  What changes gradients or updates is a part of the algorithm instead: sharpness-aware minimization
+  (`corrections.Sam`), clipping (`corrections.Clip`) and weight decay (`corrections.WeightDecay`).
+
+  Attributes:
+    optimizer: The client optimizer. None means that of the algorithm, such as DiLoCo's AdamW, or
+      else SGD, which the corrections' formulas assume. `client_learning_rate` replaces its own rate
+      in each round.
+    optimizer_state: What happens to the optimizer's state (moments, step counters) after a round.
+      With 'reset' it begins anew in each round. With 'keep' each client keeps it, as in DiLoCo.
+      With 'average' the server averages the cohort's states, with the weights of the updates, and
+      sends the mean to the next cohort. None means what the algorithm says, or else 'reset'.
+    batching: How clients given as arrays (`client_arrays`) form batches. None means TFF's
+      convention: each element of a client's dataset is one batch and one step.
+    seed: Seed of shuffling and dropout, from 0 to 2^62 - 1.
+    xla: Whether XLA compiles the local step, for GPUs. The model must be a `models.Model`.
+
+  Raises:
+    ValueError: If a number is out of its range.
+    TypeError: If an argument has the wrong type.
+  """
+
+  optimizer: tff.learning.optimizers.Optimizer | None = None
+  batching: batching_lib.Batching | None = None
+  optimizer_state: str | None = None
+  seed: int = 0
+  xla: bool = False
+
+  def __post_init__(self) -> None:
+    hint = 'give tff_adaptive.optimizers.build_sgdm(0.1), say, or leave it out for SGD'
+    if self.optimizer is not None:
+      validation.instance('optimizer', self.optimizer, tff.learning.optimizers.Optimizer, hint)
+    if self.batching is not None:
+      hint = 'give tff_adaptive.Batching(20), say, or None for datasets of batches'
+      validation.instance('batching', self.batching, batching_lib.Batching, hint)
+    if self.optimizer_state not in (None, *OPTIMIZER_STATES):
+      raise ValueError(
+        f'optimizer_state must be one of {", ".join(OPTIMIZER_STATES)}, found '
+        f'{self.optimizer_state!r}'
+      )
+    # 62 bits: what `seeds.base` holds.
+    validation.whole_number('seed', self.seed, 0, 'give a seed such as 0', high=2**62 - 1)
+
+  def resolved(self) -> 'ClientTraining':
+    """Returns the settings with SGD for no optimizer, and 'reset' for no optimizer state."""
+    return dataclasses.replace(
+      self,
+      optimizer=_SGD if self.optimizer is None else self.optimizer,
+      optimizer_state=self.optimizer_state or 'reset',
+    )
