@@ -42,13 +42,16 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
   For the address see `RayContext`; `cpus` and `has_gpus` are the resources of a local cluster.
   Raises WorkerError if Ray is not installed, or the cluster cannot be joined.
   """
-  from tff_adaptive.engine.cluster import errors  # Not needed by the watchdog.
+  # The watchdog does not need these modules.
+  from tff_adaptive._utils import private_apis
+  from tff_adaptive.engine.cluster import errors
 
   if importlib.util.find_spec('ray') is None:
     raise errors.WorkerError('Ray is not installed: pip install tff-adaptive[ray], or ray itself')
   named = os.environ.get('RAY_ADDRESS', '') if address == 'auto' else ''
   where = f"'auto' (RAY_ADDRESS={named})" if named else repr(address)
-  # Otherwise Ray would retry a task for ever if no node has enough memory for it.
+  # Otherwise Ray would retry a task for ever on a node that has not enough memory for it.
+  is_limited = 'RAY_task_oom_retries' in os.environ
   os.environ.setdefault('RAY_task_oom_retries', '3')
   if address == 'local' and 'ray' not in sys.modules:
     import_ray()
@@ -57,6 +60,8 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
   # If several calls of a round fail, the first error is raised; Ray would print the others.
   os.environ.setdefault('RAY_IGNORE_UNHANDLED_ERRORS', '1')
   if ray.is_initialized():
+    if not is_limited:
+      private_apis.reread_ray_settings()
     return lambda: None
   try:
     # Otherwise Ray's core would print, after half a minute, that nobody collects its metrics.
@@ -78,7 +83,7 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
       finally:
         timer.cancel()
       return ray.shutdown
-  except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+  except Exception as error:  # Ray raises plain ones too, such as for a node that starts slowly.
     reason = ' '.join(str(error).split())
     if address == 'local':
       raise errors.WorkerError(f'no Ray cluster can be started here: {reason:.300}') from None
@@ -124,6 +129,8 @@ def _start(cpus: int, has_gpus: bool) -> Callable[[], None]:
   import_ray()
   import ray
 
+  from tff_adaptive._utils import private_apis
+
   # Paths of sockets must be short. Ray lets everybody write into its own folder, which has its
   # sockets. Therefore this folder around it has mode 0700.
   folder = tempfile.mkdtemp(prefix='tff-ray-', dir='/tmp')
@@ -146,8 +153,10 @@ def _start(cpus: int, has_gpus: bool) -> Callable[[], None]:
   python_path = os.pathsep.join([_PACKAGES, *filter(None, [os.environ.get('PYTHONPATH')])])
   # SPT_NOENV: otherwise the process titles of Ray's workers would overwrite the mark.
   marked = {_MARK: folder, 'SPT_NOENV': '1', 'PYTHONPATH': python_path}
+  # For the processes that Ray starts, what `ray_on_loopback` is for this one.
+  on_loopback = {'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0'}
   try:
-    with environment({**_ENVIRONMENT, **marked}):
+    with environment({**_ENVIRONMENT, **marked, **on_loopback}), private_apis.ray_on_loopback():
       ray.init(
         address='local',  # Otherwise Ray would join the cluster that RAY_ADDRESS names.
         num_cpus=cpus,

@@ -174,7 +174,7 @@ class RayPool:
   def leave_out(self, error: Exception, then: str) -> bool:
     """Stops using the node that `error` calls short of memory; returns False if no other is left.
 
-    Ray itself does not repeat a call if it is the last one of the calling process on such a node.
+    Before the error Ray has repeated the call there, as often as `joining.join` allows.
     """
     nodes = self._nodes or {}
     short = next((node for node in nodes if node in str(error)), '')

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import cachetools
 
-from tff_adaptive._utils import client_references, private_apis
+from tff_adaptive._utils import client_references, private_apis, value_text
 from tff_adaptive.engine.cluster import errors
 from tff_adaptive.kernels import library
 
@@ -198,7 +198,7 @@ def _loaded(source: OpenSource, keys: list[Any]) -> list[Any]:
       try:
         source.load([key])
       except Exception as error:
-        client = f'client {client_references.client_of(key)!r}'
+        client = f'client {value_text.in_text(client_references.client_of(key))}'
         raise errors.Failure.of(error, f'{client} in {_where()}') from None
     raise
 

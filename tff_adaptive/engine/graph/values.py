@@ -10,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_adaptive._utils import value_text
+
 # The id of a (read-only) array that shares a tensor's memory -> the tensor, and the array. So the
 # result of a round becomes an argument of the next round without a copy.
 _shared: dict[int, tuple[tf.Tensor, 'weakref.ref[np.ndarray]']] = {}
@@ -187,7 +189,8 @@ def _from_python(value: Any, type_spec: tff.types.TensorType, dtype: tf.DType) -
       raise ValueError
   except (TypeError, ValueError) as e:
     raise TypeError(
-      f'expected a tensor of type {type_spec}, found {value!r:.80} ({type(value).__name__})'
+      f'expected a tensor of type {type_spec}, found {value_text.in_text(value):.80}'
+      f' ({type(value).__name__})'
     ) from e
   return tensor
 
