@@ -1,6 +1,7 @@
 from . import (
   aggregation as aggregation,
   algorithms as algorithms,
+  asynchrony as asynchrony,
   client as client,
   corrections as corrections,
   costs as costs,

@@ -106,7 +106,7 @@ class Bench:
       rounds_per_evaluation=max(1, _CONCURRENCY // size),
       rounds_per_checkpoint=rounds,
       population=population.Population(speed=speed, over_select=over),
-      synchrony=training.Buffered(_CONCURRENCY) if is_buffered else None,
+      asynchrony=_asynchrony(is_buffered),
       cost_model=costs.CostModel(
         registry.Counts(down=1, up=1),  # The same clock for all methods.
         self._model.num_parameters,
@@ -167,9 +167,16 @@ class Bench:
       training=client.ClientTraining(
         batching=client.Batching(**self._local),
         seed=self._seed,
-        versions=_CONCURRENCY if is_buffered else 0,
       ),
+      asynchrony=_asynchrony(is_buffered),
     )
+
+
+def _asynchrony(is_buffered: bool) -> Any:
+  """The settings of a buffered server; None for one that waits."""
+  from tff_adaptive import asynchrony
+
+  return asynchrony.Buffered(_CONCURRENCY) if is_buffered else None
 
 
 def train(path: str) -> None:

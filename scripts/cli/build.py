@@ -57,8 +57,8 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     model = models.with_initial_weights(model, start)
   private = settings.aggregation.plan(settings, num_clients)
   config = _training_config(settings, task, model)
-  versions = training.older_models(config, task.train)  # Refuses what does not fit the clients.
-  process = build_process(settings, task, model, private, versions)
+  training.older_models(config, task.train)  # Refuses what does not fit the clients.
+  process = build_process(settings, task, model, private)
   _say_how_large(process, config, folder, num_clients)
   saved = record.open(folder, data, model.num_parameters)
   return {
@@ -86,11 +86,10 @@ def build_process(
   task: tasks.Task,
   model: models.Model,
   privacy: aggregation.PrivacyPlan | None = None,
-  versions: int = 0,
 ) -> Any:
   """Builds the training process: `StatefulProcess` if clients keep a state, else `LearningProcess`.
 
-  `privacy` is the result of `Aggregation.plan`, and `versions` that of `training.older_models`.
+  `privacy` is the result of `Aggregation.plan`.
   """
   if settings.runtime.mixed_precision is not None:
     model = mixed_precision.convert(model, settings.runtime.mixed_precision)
@@ -107,12 +106,11 @@ def build_process(
       settings.server,
     ),
     client_learning_rate=rates.client,
-    training=dataclasses.replace(
-      settings.client_training(task), versions=versions, mixing=bool(settings.synchrony.mixing)
-    ),
+    training=settings.client_training(task),
     aggregator=settings.aggregation.build(settings, model, privacy),
     client_weighting=task.client_weight if weighting == 'tokens' else weighting,
     more_parts=settings.more_parts(),
+    asynchrony=settings.synchrony.build(),
   )
 
 
@@ -172,11 +170,11 @@ def _training_config(
     model.initial_weights[0][0].dtype.itemsize,
     local.batching.local_steps if local.batching else None,
   )
-  synchrony = settings.synchrony.build()
+  asynchrony = settings.synchrony.build()
   population = settings.population.build(settings.given)
-  if synchrony is not None and population is None:
+  if asynchrony is not None and population is None:
     population = population_lib.Population()
-  own.update(cost_model=cost_model, population=population, synchrony=synchrony)
+  own.update(cost_model=cost_model, population=population, asynchrony=asynchrony)
   return training.TrainingConfig(**own, metric=task.metric)
 
 

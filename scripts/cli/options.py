@@ -1,5 +1,6 @@
 """Parses the options, NAME=VALUE, of flags that may be repeated."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,11 @@ def parse(flag: str, pairs: Sequence[str]) -> dict[str, Any]:
   result: dict[str, Any] = {}
   for pair in pairs:
     name, equals, text = pair.partition('=')
-    if not name.isidentifier() or not equals or not text:
+    # In a chain the name may have its part's name before it.
+    is_name = name.isidentifier() or (
+      flag == 'algorithm_option' and re.fullmatch(r'[\w.-]+\.[^\W\d]\w*', name)
+    )
+    if not is_name or not equals or not text:
       raise ValueError(f'--{flag}={pair}: write it as NAME=VALUE, such as alpha=0.3.')
     if flag == 'task_option' and name in ('name', 'seed', 'data_dir'):
       raise ValueError(f'--{flag}={pair} is not a task option: give --task, --seed or --data_dir.')

@@ -1,7 +1,7 @@
 """Small populations: a client takes 1 s for 10^6 bytes each way, and between them its steps."""
 
 from tff_adaptive import population
-from tff_adaptive.population import buffered
+from tff_adaptive.asynchrony import simulation as asynchrony_lib
 from tff_adaptive.training import cohorts
 
 
@@ -11,11 +11,11 @@ def speed(*seconds_per_step):
   return population.Speed(downlink=1.0, uplink=1.0, profiles={'seconds_per_step': profile})
 
 
-def simulation(chosen, steps, cohort_size, seed=0, synchrony=None):
+def simulation(chosen, steps, cohort_size, seed=0, asynchrony=None):
   """A simulation of clients c0, c1, ... with so many steps."""
   clients = chosen, [f'c{i}' for i in range(len(steps))], steps
   options = {'seed': seed, 'cohort_size': cohort_size, 'draw': cohorts.sample}
   options.update(bytes_down=1_000_000, bytes_up=1_000_000)
-  if synchrony is None:
+  if asynchrony is None:
     return population.Simulation(*clients, **options)
-  return buffered.BufferedSimulation(synchrony, *clients, **options)
+  return asynchrony_lib.BufferedSimulation(asynchrony, *clients, **options)

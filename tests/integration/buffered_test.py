@@ -1,5 +1,6 @@
 """Asynchronous training: against an oracle in NumPy, synchronous rounds, and themselves."""
 
+import collections
 import contextlib
 import functools
 import re
@@ -14,6 +15,7 @@ from tests.helpers import fakes, oracle, oracle_async
 from tff_adaptive import (
   aggregation,
   algorithms,
+  asynchrony,
   corrections,
   costs,
   models,
@@ -25,6 +27,7 @@ from tff_adaptive import (
 from tff_adaptive.client import Batching, ClientTraining
 from tff_adaptive.engine.cluster import subrounds
 from tff_adaptive.engine.graph import context
+from tff_adaptive.runs import state_store
 
 N, STEPS, RATE = 6, 3, 0.1
 SECONDS = [1.0, 1.37, 2.11, 3.03, 5.29, 8.71]  # No two arrive at once.
@@ -53,7 +56,7 @@ def _model():
 CLIENTS = tasks.InMemoryClientData({f'c{i}': pair for i, pair in enumerate(_clients())})
 
 
-def _config(rounds, size, synchrony, seconds=SECONDS, **options):
+def _config(rounds, size, buffered, seconds=SECONDS, **options):
   profile = {f'c{i}': s / STEPS for i, s in enumerate(seconds)}
   speed = population.Speed(downlink=1e9, uplink=1e9, profiles={'seconds_per_step': profile})
   return training.TrainingConfig(
@@ -62,7 +65,7 @@ def _config(rounds, size, synchrony, seconds=SECONDS, **options):
     rounds_per_evaluation=1,
     cost_model=costs.CostModel(registry.Counts(), 3, None, epochs=STEPS),
     population=population.Population(speed=speed, **options.pop('people', {})),
-    synchrony=synchrony,
+    asynchrony=buffered,
     **options,
   )
 
@@ -79,11 +82,13 @@ def _one_engine():
 
 
 @functools.cache
-def _build(name, versions, mixing, **options):
-  options['training'] = ClientTraining(
-    batching=Batching(None, epochs=STEPS), versions=versions, mixing=mixing
+def _build(name, buffered, **options):
+  options.update(
+    training=ClientTraining(batching=Batching(None, epochs=STEPS)),
+    client_learning_rate=RATE,
+    client_weighting='uniform',
+    asynchrony=buffered,
   )
-  options.update(client_learning_rate=RATE, client_weighting='uniform')
   if name == 'fed_cm':
     return algorithms.build_drift_corrected(_model(), corrections.FedCM(0.3), **options)
   if name == 'scaffold':
@@ -93,9 +98,10 @@ def _build(name, versions, mixing, **options):
 
 def _run(name, config, folder=None, engine=None, callbacks=(), **options):
   """The weights after each step, the rows but for seconds of this machine, and the result."""
-  mixing = config.synchrony is not None and config.synchrony.mixing
-  # A process is the same for any number of older models.
-  process = _build(name, min(training.older_models(config, CLIENTS), 1), mixing, **options)
+  buffered = config.asynchrony
+  if buffered is not None:  # Of a process only `mixing` changes anything.
+    buffered = asynchrony.Buffered(1, mixing=buffered.mixing)
+  process = _build(name, buffered, **options)
   seen = []
 
   def evaluate(weights):
@@ -127,31 +133,31 @@ def _polynomial(tau):
 CASES = {
   'fed_async': (
     oracle_async.FedAsync,
-    ('fed_avg', 1, training.Buffered(N, 'hinge', a=2.0, b=1.0, mixing=True)),
+    ('fed_avg', 1, asynchrony.Buffered(N, 'hinge', a=2.0, b=1.0, mixing=True)),
     {'server_learning_rate': 0.6},
     (lambda tau: 1.0 if tau <= 1 else 1 / (2 * (tau - 1) + 1), None, {'alpha': 0.6}),
   ),
   'dropping': (
     oracle_async.FedBuff,
-    ('fed_avg', 2, training.Buffered(N, 'constant', c=0.3, max_staleness=2)),
+    ('fed_avg', 2, asynchrony.Buffered(N, 'constant', c=0.3, max_staleness=2)),
     {},
     (lambda tau: 0.3 if tau else 1.0, oracle.Sgd(1.0), {'most': 2}),
   ),
   'scaffold': (
     oracle_async.Scaffold,
-    ('scaffold', 2, training.Buffered(N)),
+    ('scaffold', 2, asynchrony.Buffered(N)),
     {'server_optimizer': optimizers.build_sgdm(0.7)},
     (_polynomial, oracle.Sgd(0.7), {}),
   ),
   'ada_best': (
     oracle_async.AdaBest,
-    ('ada_best', 2, training.Buffered(N)),
+    ('ada_best', 2, asynchrony.Buffered(N)),
     {'mu': 0.2, 'beta': 0.5, 'beta_decay': 1.0},
     (_polynomial, oracle.Sgd(1.0), {'mu': 0.2, 'beta': 0.5}),
   ),
   'fed_cm': (
     oracle_async.FedCM,
-    ('fed_cm', 2, training.Buffered(N)),
+    ('fed_cm', 2, asynchrony.Buffered(N)),
     {},
     (_polynomial, oracle.Sgd(1.0), {'alpha': 0.3}),
   ),
@@ -160,8 +166,8 @@ CASES = {
 
 @pytest.mark.parametrize('case', CASES)
 def test_each_server_step_is_that_of_the_event_by_event_oracle(case):
-  make, (name, size, synchrony), options, (factor, server, own) = CASES[case]
-  found, _ = _run(name, _config(30, size, synchrony), **options)
+  make, (name, size, buffered), options, (factor, server, own) = CASES[case]
+  found, _ = _run(name, _config(30, size, buffered), **options)
   descend = server and (lambda w, direction: server(w, -direction))
   expected = make(_clients(), SECONDS, size, factor, descend, RATE, STEPS, **own).run(30)
   error = np.abs(found - expected).max(1)
@@ -173,18 +179,19 @@ def test_a_full_buffer_of_equal_clients_equals_synchronous_rounds_to_the_bit(tmp
   """Whether clients keep a state or not."""
   _, (name, *_), options, _ = CASES[case]
   rows, weights = [], []
-  for synchrony in (None, training.Buffered(3)):
+  for buffered in (None, asynchrony.Buffered(3)):
     folder = tmp_path / str(len(rows))
-    config = _config(8, 3, synchrony, [1.0] * N)
+    config = _config(8, 3, buffered, [1.0] * N)
     weights.append(_run(name, config, folder, **options)[0])
     rows.append(fakes.rows(folder))
   np.testing.assert_array_equal(*weights)
   # A process without a server's part has fewer columns.
-  for waited, buffered in zip(*rows):
-    assert waited == {k: buffered[k] for k in waited}
+  for waited, arrived in zip(*rows):
+    assert waited == {k: arrived[k] for k in waited}
 
 
-BUFFERED = training.Buffered(4, max_staleness=3)
+BUFFERED = asynchrony.Buffered(4, max_staleness=3)
+MIXING = asynchrony.Buffered(4, mixing=True)
 
 
 def _unsteady(rounds, folder=None, engine=None, callbacks=(), **options):
@@ -220,9 +227,9 @@ def test_killed_and_resumed_in_steps_equals_one_go(tmp_path, whole):
   _assert_same(parts, result)
 
 
-@pytest.mark.parametrize('synchrony', [None, training.Buffered(4)])
-def test_the_virtual_clock_says_when_to_evaluate(tmp_path, synchrony):
-  config = _config(14, 2, synchrony, virtual_seconds_per_evaluation=3.5)
+@pytest.mark.parametrize('buffered', [None, asynchrony.Buffered(4)])
+def test_the_virtual_clock_says_when_to_evaluate(tmp_path, buffered):
+  config = _config(14, 2, buffered, virtual_seconds_per_evaluation=3.5)
   _run('fed_avg', config, tmp_path / 'whole')
   rows = fakes.rows(tmp_path / 'whole')
   passed = np.cumsum([float(row['virtual_seconds'] or 0) for row in rows]) // 3.5
@@ -241,24 +248,73 @@ def test_waves_and_subrounds_give_the_same_bits(whole):
     _assert_same(_unsteady(14, engine=engine), whole[1])
 
 
-def test_what_has_no_meaning_is_refused(capfd):
-  training_options = ClientTraining(batching=Batching(4), versions=2)
-  with pytest.raises(ValueError, match='mime exchanges values before clients train'):
+@pytest.mark.parametrize(
+  'correction, batching, buffered, message',
+  [
+    (corrections.Mime(), Batching(4), BUFFERED, 'mime exchanges values before clients train'),
+    (corrections.FedNova(), Batching(4), MIXING, 'does not aggregate differences of models'),
+    (corrections.chain(), None, BUFFERED, 'needs clients that are given as whole arrays'),
+    (corrections.chain(), Batching(4), 2, 'asynchrony must be a Buffered, found 2'),
+  ],
+)
+def test_what_cannot_train_asynchronously_is_refused(correction, batching, buffered, message):
+  with pytest.raises((TypeError, ValueError), match=message):
     algorithms.build_drift_corrected(
-      _model(), corrections.Mime(), client_learning_rate=RATE, training=training_options
+      _model(),
+      correction,
+      client_learning_rate=RATE,
+      training=ClientTraining(batching=batching),
+      asynchrony=buffered,
     )
-  for versions, mixing, wanted, message in (
-    (0, False, False, 'built for other rounds .*older_models'),
-    (1, True, False, 'built for other .*mixing=False'),
-    (1, False, True, 'built for other .*mixing=True'),
-    (1, True, True, ''),
-  ):
-    process = _build('fed_avg', versions, mixing, **(CASES['fed_async'][2] if mixing else {}))
-    config = _config(9, 2, training.Buffered(N, mixing=wanted))
-    with pytest.raises(ValueError, match=message) if message else contextlib.nullcontext():
-      training.train(process, CLIENTS, lambda w: {}, config)
+
+
+@pytest.mark.parametrize(
+  'built, wanted',
+  [(None, BUFFERED), (BUFFERED, None), (MIXING, BUFFERED), (BUFFERED, MIXING)],
+)
+def test_a_process_for_other_rounds_is_refused(built, wanted):
+  process = _build('fed_avg', built, **(CASES['fed_async'][2] if built is MIXING else {}))
+  message = re.escape(f'build it with asynchrony=config.asynchrony, which is {wanted}, and')
+  with pytest.raises(ValueError, match=message):
+    training.train(process, CLIENTS, lambda weights: {}, _config(9, 2, wanted))
+
+
+def test_a_run_says_how_many_older_models_it_has_and_refuses_privacy(capfd):
+  process = _build('fed_avg', MIXING, **CASES['fed_async'][2])
+  config = _config(9, 2, asynchrony.Buffered(N, mixing=True))
+  training.train(process, CLIENTS, lambda weights: {}, config)
+  number = training.older_models(config, CLIENTS)
+  assert f'At most {number} older models, 0.0 MB, are in memory' in capfd.readouterr().err
   private = training.PrivacyCallback(aggregation.SampledGaussian(N, 2, 1.0), 1e-3, 1)
   with pytest.raises(ValueError, match='which those of a population are not'):
-    training.train(process, CLIENTS, lambda w: {}, config, callbacks=[private])
-  said = capfd.readouterr().err
-  assert re.search(r'At most \d older models, 0\.0 MB, are in memory and in each check', said)
+    training.train(process, CLIENTS, lambda weights: {}, config, callbacks=[private])
+
+
+def _without_older(state, distributor):
+  """A server state as it was before it had the field `older`."""
+  before = collections.namedtuple('ServerState', state._fields[:-1])
+  return before(*state[:-1])._replace(distributor=distributor)
+
+
+@pytest.mark.parametrize('name', ['fed_avg', 'scaffold'])
+def test_a_synchronous_checkpoint_of_before_resumes(tmp_path, name):
+  """The field of older models adds nothing to what is stored."""
+  state = _build(name, None).initialize()
+  assert state._fields[-1] == 'older'
+  with state_store.ClientStateStore(str(tmp_path / 'state.sqlite'), ()) as store:
+    store.commit(0, _without_older(state, ()))
+    restored = store.restore(state).server_state
+  assert type(restored) is type(state)
+  tf.nest.map_structure(np.testing.assert_array_equal, restored, state)
+
+
+def test_an_asynchronous_checkpoint_of_before_is_refused_in_one_line(tmp_path):
+  state = _build('fed_avg', BUFFERED).initialize()
+  with state_store.ClientStateStore(str(tmp_path / 'state.sqlite'), ()) as store:
+    store.commit(0, _without_older(state, state.older))
+    with pytest.raises(state_store.StateError, match='of another release') as caught:
+      store.restore(state)
+  message = str(caught.value)
+  assert 'leaf older/' in message
+  assert message.endswith('Start in a new folder.')
+  assert '\n' not in message

@@ -17,13 +17,15 @@ NAMES = {'tasks': 'tff_adaptive_tasks'}  # What a folder is imported as.
 # Room of tff_adaptive: the rooms that it may import. Rooms stand below those that import them.
 # Personalization trains as a client does, uncorrected; evaluation by client fills processors.
 # Aggregators by name are made for the builders, which take any factory: they know no algorithm.
-# To a population bytes and steps are given as numbers.
+# To a population bytes and steps are given as numbers. Of asynchrony, algorithms take the settings
+# and what a client begins with, training the simulation and the store of older models.
 _ARROWS = """
-training:     reports runs client corrections models population costs registry devices _utils
+training:     asynchrony client corrections costs devices models population reports runs _utils
 aggregation:  registry _utils
-algorithms:   client corrections engine models optimizers schedules registry _utils
+algorithms:   asynchrony client corrections engine models optimizers schedules registry _utils
 reports:      runs costs registry _utils
 runs:         models costs registry _utils
+asynchrony:   client corrections population _utils
 client:       corrections models environment _utils
 optimizers:   schedules registry _utils
 engine:       devices environment kernels _utils
@@ -47,7 +49,8 @@ NOT_FOR_TASKS = {'algorithms', 'corrections', 'optimizers', 'schedules', 'regist
 # What scripts may load before TensorFlow, and so imports neither TensorFlow nor TFF.
 PURE_MODULES = """
 tff_adaptive.aggregation.accounting tff_adaptive.aggregation.table tff_adaptive.costs
-tff_adaptive.population.buffered tff_adaptive.population.files tff_adaptive.population.rounds
+tff_adaptive.asynchrony.older_models tff_adaptive.asynchrony.settings
+tff_adaptive.asynchrony.simulation tff_adaptive.population.files tff_adaptive.population.rounds
 tff_adaptive.registry tff_adaptive.schedules
 tff_adaptive.training.protocols tff_adaptive.training.initial_weights
 tff_adaptive._utils.atomic_files tff_adaptive._utils.client_references

@@ -137,7 +137,7 @@ def test_a_population(tmp_path, monkeypatch):
 
 def test_asynchronous_training():
   config = run_blocks(GUIDE / 'asynchronous.md', 1)['config']
-  assert (config.clients_per_round, config.synchrony.concurrency) == (5, 20)
+  assert (config.clients_per_round, config.asynchrony.concurrency) == (5, 20)
 
 
 def test_no_other_page_has_examples_that_nothing_runs():

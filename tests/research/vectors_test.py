@@ -11,7 +11,15 @@ import tensorflow_federated as tff
 
 from research import vectors
 from tests.helpers import engines, oracle, small_problem
-from tff_adaptive import algorithms, corrections, engine, models, registry, schedules
+from tff_adaptive import (
+  algorithms,
+  asynchrony,
+  corrections,
+  engine,
+  models,
+  registry,
+  schedules,
+)
 from tff_adaptive.client import Batching, ClientTraining, client_arrays
 from tff_adaptive.registry import described
 
@@ -122,8 +130,6 @@ def _process(name, cases, problem):
     optimizer=_optimizer(cases, 'client_optimizer'),
     optimizer_state=case['client_optimizer']['state'],
     batching=Batching(4 if waits else None, epochs=2, shuffle=False, step_limits=True),
-    versions=0 if waits else len(rates),
-    mixing=case['algorithm'] == 'fed_async',
   )
   parts = {key: case[key] for key in ('sam_rho', 'clip_norm', 'weight_decay')}
   return algorithms.build_process(
@@ -136,7 +142,13 @@ def _process(name, cases, problem):
     client_weighting=case['client_weighting'],
     training=training,
     more_parts=algorithms.regularization(**parts),
+    asynchrony=None if waits else _asynchrony(case),
   )
+
+
+def _asynchrony(case):
+  """The settings of asynchronous training of which a process knows."""
+  return asynchrony.Buffered(1, mixing=case['algorithm'] == 'fed_async')
 
 
 def _data(client, problem, t, factor):
@@ -144,8 +156,8 @@ def _data(client, problem, t, factor):
   number, staleness = client['client'], client.get('staleness')
   more = {}
   if staleness is not None:
-    version = t - staleness if staleness else -1
-    more = {'version': version, factor: client['factor']}
+    row = t - staleness if staleness else -1
+    more = {'older_model': row, factor: client['factor']}
   arrays = [np.array(problem['clients'][number][key]) for key in 'xy']
   with np.errstate(over='ignore'):
     x, y = (a.astype(np.int32 if a.dtype == int else np.float32) for a in arrays)
@@ -206,16 +218,16 @@ def _close(found, wanted, where):
 def _compare(name, cases):
   problem, case = FILES[name]['problem'], cases[0]
   run, older = small_problem.Run(_process(name, cases, problem), None), []
-  factor = 'mixed' if case['algorithm'] == 'fed_async' else 'discount'
+  factor = _asynchrony(case).factor_entry
   for t, first in enumerate(case['rounds']):
     clients = first['clients']
     if older:  # The models before, from which the clients begin.
       stack = tf.nest.map_structure(lambda *rows: np.concatenate(rows), *older)
-      run.state = run.state._replace(distributor=stack)
+      run.state = run.state._replace(older=stack)
     data = [_data(c, problem, t, factor) for c in clients]
     run.step(data, [c['client'] for c in clients])
     if name == 'asynchronous':
-      older.append(run.state.distributor)
+      older.append(run.state.older)
     for each, found in zip(cases, _servers(run, cases, problem)):
       _close(found, each['rounds'][t]['server'], f'{each["name"]}, round {t}')
     for c in clients:

@@ -44,6 +44,33 @@ def function_def(concrete_function: Any) -> Any:
   return concrete_function.function_def
 
 
+def captures_eager_tensors(concrete_function: Any) -> bool:
+  """Returns whether a concrete function uses tensors of eager mode that are no arguments."""
+  return any(map(_is_eager_constant, concrete_function.captured_inputs))
+
+
+def _is_eager_constant(tensor: Any) -> bool:
+  import tensorflow as tf
+
+  is_handle = tensor.dtype in (tf.resource, tf.variant)  # Of a variable or a table, say.
+  return hasattr(tensor, 'numpy') and not is_handle
+
+
+def call_with_constants(concrete_function: Any) -> Any:
+  """Calls a concrete function once, in a graph, with its eager tensors as constants of the graph.
+
+  The function must have no arguments.
+  """
+  import tensorflow as tf
+
+  captures = [
+    tf.constant(tensor.numpy(), tensor.dtype) if _is_eager_constant(tensor) else tensor
+    for tensor in concrete_function.captured_inputs
+  ]
+  concrete_function.set_external_captures(captures)
+  return concrete_function()
+
+
 def argument_shape(function: Any, i: int) -> Any:
   """Returns the static shape of argument `i` of a FunctionDef, as a `tf.TensorShape`."""
   import tensorflow as tf

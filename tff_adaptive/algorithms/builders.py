@@ -15,6 +15,7 @@ from typing_extensions import Required, Unpack
 from tff_adaptive import corrections, models, optimizers, registry
 from tff_adaptive._utils import validation
 from tff_adaptive.algorithms import components, stateful_process
+from tff_adaptive.asynchrony.settings import Buffered
 from tff_adaptive.client import local_training, model_adapters
 
 Process: TypeAlias = tff.learning.templates.LearningProcess | stateful_process.StatefulProcess
@@ -33,6 +34,7 @@ class _Common(TypedDict, total=False):
   aggregator: components.Aggregator | None
   client_weighting: components.Weighting
   more_parts: Sequence[corrections.Correction]
+  asynchrony: Buffered | None
 
 
 def _by_examples(common: _Common) -> _Common:
@@ -49,6 +51,7 @@ def build_drift_corrected(
   aggregator: components.Aggregator | None = None,
   client_weighting: components.Weighting = 'uniform',
   more_parts: Sequence[corrections.Correction] = (),
+  asynchrony: Buffered | None = None,
 ) -> Process:
   """Builds a process from any client correction and any server optimizer.
 
@@ -73,6 +76,8 @@ def build_drift_corrected(
       `client_weighting`. A `tff_adaptive.models.Model` has a dict of metrics by name: float32 [2],
       a sum and a count, or [G, 2] if G clients train together.
     more_parts: Parts that follow the correction in the chain, such as `[corrections.Sam(0.05)]`.
+    asynchrony: The settings of asynchronous training, those of the run's
+      `TrainingConfig.asynchrony`; None for synchronous rounds.
 
   Returns:
     A `LearningProcess` if clients keep no state between rounds, else a `StatefulProcess`.
@@ -105,15 +110,8 @@ def build_drift_corrected(
       'scaling mu by client size needs the number of examples before training: give '
       'training=tff_adaptive.ClientTraining(batching=...)'
     )
-  if training.versions and correction.overrides('exchange'):
-    raise ValueError(
-      f'{correction.name} exchanges values before clients train, which asynchronous training '
-      'cannot do: train synchronously (versions=0), or take another correction.'
-    )
-  if training.mixing and correction.overrides('update'):
-    raise ValueError(
-      f'{correction.name} does not aggregate differences of models: leave mixing out.'
-    )
+  if asynchrony is not None:
+    _check_asynchrony(asynchrony, correction, training)
   recipe = components.Recipe(
     model_adapters.wrap(model),
     training,
@@ -122,8 +120,31 @@ def build_drift_corrected(
     client_learning_rate,
     aggregator,
     client_weighting,
+    asynchrony,
   )
   return stateful_process.compose(recipe)
+
+
+def _check_asynchrony(
+  asynchrony: Buffered, correction: corrections.Correction, training: local_training.ClientTraining
+) -> None:
+  """Raises TypeError or ValueError unless the three can train asynchronously together."""
+  hint = 'give the config.asynchrony of the run, or None for synchronous rounds'
+  validation.instance('asynchrony', asynchrony, Buffered, hint)
+  if training.batching is None:
+    raise ValueError(
+      'asynchronous training needs clients that are given as whole arrays: give '
+      'training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say.'
+    )
+  if correction.overrides('exchange'):
+    raise ValueError(
+      f'{correction.name} exchanges values before clients train, which asynchronous training '
+      'cannot do: train synchronously (asynchrony=None), or take another correction.'
+    )
+  if asynchrony.mixing and correction.overrides('update'):
+    raise ValueError(
+      f'{correction.name} does not aggregate differences of models: leave mixing out.'
+    )
 
 
 def build_fed_avg(

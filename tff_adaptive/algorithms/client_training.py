@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.algorithms import components, versions
+from tff_adaptive.algorithms import components
+from tff_adaptive.asynchrony import process as asynchrony_lib
 from tff_adaptive.client import local_training
 from tff_adaptive.corrections import base as corrections, chains
 from tff_adaptive.engine import batched_clients
+from tff_adaptive.models import eager_constants
 
 
 class Totals(NamedTuple):
@@ -66,8 +68,8 @@ def build(
 
   Args:
     recipe: The parts of the process.
-    weights_type: Type W of the model's weights. With `training.versions` it is <W, older>: the
-      present weights, and the stack of older messages and weights from `versions.build_stack`.
+    weights_type: Type W of the model's weights. In asynchronous training it is <W, older>: the
+      present weights, and the stack of older messages and weights.
     message_type: Type M of a `local_training.Message`.
     client_state_type: Type C of a client's state; None if clients keep no state.
 
@@ -80,19 +82,16 @@ def build(
   def train(
     message: local_training.Message, weights: Any, state: Any, data: Any, size: int | None
   ) -> ClientOutput:
-    element, moved = None, None
-    if training.versions:
-      (present, older), element = weights, data.get_single_element()
-      message, weights = versions.select(element, message, present, older)
-      message = local_training.Message(*message)
-      if training.mixing:
-        pair = tuple(present.trainable), tuple(weights.trainable)
-        moved = corrections.combine(tf.subtract, *pair)
+    beginning = None
+    if recipe.asynchrony is not None:
+      beginning = asynchrony_lib.begin(recipe.asynchrony, message, weights, data)
+      message = beginning.message
+      weights = beginning.weights
     trained = local_training.train(
       model, training, correction, weights=weights, data=data, client_state=state, message=message
     )
-    if element is not None:
-      trained = versions.discounted(trained, element, moved)
+    if beginning is not None:
+      trained = asynchrony_lib.discounted(trained, beginning)
     weight = components.client_weight(recipe.client_weighting, trained)
     drift: Any = ()
     if not recipe.is_plain:
@@ -160,9 +159,13 @@ def _declare(
 ) -> tff.Computation:
   """Makes `function(message, weights, state, data, group_size)` a client's TFF computation.
 
-  If `local_training.can_group` allows it, the engine may run it for a group of clients together.
+  If `local_training.can_group` allows it, the engine may run it for a group of clients together;
+  not in asynchronous training, where clients begin with different models.
   """
-  data_type = local_training.data_type(recipe.model, recipe.training)
+  entries: dict[str, tf.TensorSpec] = {}
+  if recipe.asynchrony is not None:
+    entries = asynchrony_lib.data_entries(recipe.asynchrony)
+  data_type = local_training.data_type(recipe.model, recipe.training, entries)
   has_state = client_state_type is not None
 
   def together(clients: list[Any]) -> Any:
@@ -184,10 +187,22 @@ def _declare(
 
   client: Any = stateful if has_state else stateless
   types = [message_type, weights_type, *([client_state_type] if has_state else []), data_type]
-  if not local_training.can_group(recipe.model, recipe.training):
-    return tff.tensorflow.computation(*types)(client)
-  group = batched_clients.Group(together, recipe.model.has_client_axis)
-  return batched_clients.computation(group, *types)(client)
+  declare = tff.tensorflow.computation(*types)
+  can_group = local_training.can_group(recipe.model, recipe.training)
+  if can_group and recipe.asynchrony is None:
+    group = batched_clients.Group(together, recipe.model.has_client_axis)
+    declare = batched_clients.computation(group, *types)
+  try:
+    return declare(client)
+  except RuntimeError as error:
+    if not eager_constants.is_refusal(error):
+      raise
+    if recipe.model.has_variables:
+      raise ValueError(
+        'the model uses a tensor that was made outside of its function, such as a tf.constant of a '
+        'module, which TFF cannot take along: make it in the model function, or give a NumPy array'
+      ) from error
+  return declare(eager_constants.lifted(client))
 
 
 def _drift(

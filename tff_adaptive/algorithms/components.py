@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive._utils import validation
 from tff_adaptive.algorithms import aggregator_state
+from tff_adaptive.asynchrony.settings import Buffered
 from tff_adaptive.client import client_optimizer, local_training, model_adapters
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.optimizers.base import Rate
@@ -29,6 +30,7 @@ class Recipe(NamedTuple):
   client_learning_rate: Rate
   aggregator: Aggregator | None
   client_weighting: Weighting
+  asynchrony: Buffered | None = None
 
   def client_state(self, weights: corrections.Weights) -> Any:
     """Returns a client's first state: the correction's, and the optimizer's if clients keep it."""
@@ -52,6 +54,16 @@ class Recipe(NamedTuple):
       return server_state, ()
     return server_state['correction'], tuple(server_state['optimizer'])
 
+  def client_work(self) -> Any:
+    """Returns the clients' hyperparameters in the server state: a rate that `set_hparams` changes.
+
+    It is () if a schedule gives the rate. A process with client states has no `set_hparams`.
+    """
+    if callable(self.client_learning_rate) or self.is_stateful:
+      return ()
+    rate = tf.constant(self.client_learning_rate, tf.float32)
+    return collections.OrderedDict([(tff.learning.optimizers.LEARNING_RATE_KEY, rate)])
+
   @property
   def is_stateful(self) -> bool:
     """Whether clients keep a state from round to round."""
@@ -63,7 +75,8 @@ class Recipe(NamedTuple):
     methods = ('server_state', 'broadcast', 'exchange', 'client_update', 'restore', 'server_update')
     has_server_part = self.correction.overrides(*methods, 'inference_weights')
     averages = self.training.optimizer_state == 'average'
-    return not (has_server_part or averages or self.is_stateful or self.training.versions)
+    is_asynchronous = self.asynchrony is not None
+    return not (has_server_part or averages or self.is_stateful or is_asynchronous)
 
 
 def check_weighting(client_weighting: Weighting) -> None:

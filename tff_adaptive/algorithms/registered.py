@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 from tff_adaptive import corrections, registry, schedules
 from tff_adaptive._utils import option_values, validation
 from tff_adaptive.algorithms import builders, components
+from tff_adaptive.asynchrony.settings import Buffered
 from tff_adaptive.client import (
   client_optimizer as client_optimizer_lib,
   local_training,
@@ -35,13 +36,14 @@ def build_process(
   aggregator: components.Aggregator | None = None,
   client_weighting: components.Weighting | None = None,
   more_parts: Sequence[corrections.Correction] | None = None,
+  asynchrony: Buffered | None = None,
 ) -> builders.Process:
   """Builds the process of an algorithm of the registry, of a user's file, or of a chain by name.
 
   Args:
     algorithm: An entry of the registry, its name, 'FILE.py:NAME', or a chain of these, such as
       'scaffold+sam' (see `registry.algorithm`).
-    model, client_learning_rate, aggregator: See `build_drift_corrected`.
+    model, client_learning_rate, aggregator, asynchrony: See `build_drift_corrected`.
     values: The correction's hyperparameters by name. Those left out have their defaults.
     clients: Facts about all registered clients, for corrections that need them, such as SCAFFOLD.
     training: How clients train. The client optimizer and its state come from the algorithm's entry
@@ -74,6 +76,7 @@ def build_process(
     training=_as_named(entry, training),
     aggregator=aggregator,
     client_weighting=entry.client_weighting if client_weighting is None else client_weighting,
+    asynchrony=asynchrony,
   )
 
 

@@ -52,14 +52,20 @@ def build_initialize(recipe: components.Recipe, weights_type: tff.Type) -> tff.C
   return server_state
 
 
-def build_message(recipe: components.Recipe, server_type: tff.Type) -> tff.Computation:
-  """Builds `(<int32 rounds done, H> -> Message)`: what clients receive besides the weights."""
+def build_message(
+  recipe: components.Recipe, server_type: tff.Type, client_work_type: tff.Type
+) -> tff.Computation:
+  """Builds `(<int32 rounds done, H, R> -> Message)`: what clients receive besides the weights.
+
+  R is the clients' rate, see `components.Recipe.client_work`.
+  """
   rate_fn = schedules.in_graph(recipe.client_learning_rate)
 
-  @tff.tensorflow.computation(np.int32, server_type)
-  def message(t: Any, server_state: Any) -> Any:
+  @tff.tensorflow.computation(np.int32, server_type, client_work_type)
+  def message(t: Any, server_state: Any, client_work: Any) -> Any:
     own, slots = recipe.split(server_state)
-    return local_training.Message(t + 1, rate_fn(t), recipe.correction.broadcast(own), slots)
+    rate = client_work[tff.learning.optimizers.LEARNING_RATE_KEY] if client_work else rate_fn(t)
+    return local_training.Message(t + 1, rate, recipe.correction.broadcast(own), slots)
 
   return message
 

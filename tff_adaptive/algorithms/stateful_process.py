@@ -7,13 +7,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.algorithms import (
-  client_training,
-  components,
-  finalizer,
-  server_correction,
-  versions,
-)
+from tff_adaptive.algorithms import client_training, components, finalizer, server_correction
+from tff_adaptive.asynchrony import process as asynchrony_lib
 from tff_adaptive.engine import batched_clients
 
 
@@ -26,10 +21,14 @@ class ServerState(NamedTuple):
       global model is the one for inference.
     correction: The correction's state at the server, such as the drift estimate h.
     round_number: int32, the number of rounds done.
-    distributor: State of the distributor. In asynchronous training (`ClientTraining.versions`) it
-      holds the models with which clients began, and after a step the model before the step.
+    distributor: State of the distributor.
     aggregator: State of the aggregator.
     finalizer: State of the server optimizer.
+    client_work: The clients' learning rate, which `set_hparams` changes, in a dict as in TFF. () if
+      a schedule gives the rate, or if clients keep a state.
+    older: In asynchronous training a stack of the older models, and messages, with which the
+      clients of a step began. The caller sets it before the step, which replaces it by the model
+      and the message before the step. () in synchronous training.
   """
 
   global_model_weights: Any
@@ -39,6 +38,8 @@ class ServerState(NamedTuple):
   distributor: Any
   aggregator: Any
   finalizer: Any
+  client_work: Any = ()
+  older: Any = ()
 
 
 class StatefulProcess(tff.templates.IterativeProcess):
@@ -86,7 +87,7 @@ def compose(recipe: components.Recipe) -> StatefulProcess | tff.learning.templat
   The types are: W the weights, H the correction's server state, M the message to clients, C and D*
   a client's state and data, G an update, T the other sums over the cohort, I the inference model:
 
-      state --> message (H -> M) --> (exchange) --+
+      state --> message (H, R -> M) > (exchange) -+
                                                   +--> train (M, W, C, D* -> C, G, T)
       state --> distributor (W) ------------------+             |            |     |
                                                             aggregator (G) --+    sum (T)
@@ -115,12 +116,13 @@ class _Parts(NamedTuple):
 
   weights: tff.Computation  # ( -> W)
   server_state: tff.Computation  # (W -> <H, I>)
-  message: tff.Computation  # (<int32, H> -> M)
+  client_work: tff.Computation  # ( -> R)
+  message: tff.Computation  # (<int32, H, R> -> M)
   exchange: tff.Computation | None  # (<M, W, C, D*> -> <E, float32>)
   exchanged: tff.Computation | None  # (<M, <E, float32>> -> M)
-  train: tff.Computation  # (<M, W, C, D*> -> ClientOutput); W is <W, older> with older models
-  empty: tff.Computation | None  # (<M, W> -> older)
-  older: tff.Computation | None  # (<M, W> -> older)
+  train: tff.Computation  # (<M, W, C, D*> -> ClientOutput); W is <W, older> if asynchronous
+  no_older: tff.Computation | None  # (<M, W> -> older), a stack of no model
+  next_older: tff.Computation | None  # (<M, W> -> older), a stack of the present model
   update: tff.Computation  # (<H, M, W, I, G, T> -> ServerUpdate)
   finish: tff.Computation  # (<ServerUpdate, W, W, G, T> -> <W, I, metrics>)
   distributor: tff.learning.templates.DistributionProcess
@@ -143,17 +145,21 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
   weights_type = weights.type_signature.result
   server_state = server_correction.build_initialize(recipe, weights_type)
   server_type, inference_type = server_state.type_signature.result
-  message = server_correction.build_message(recipe, server_type)
+  client_work = tff.tensorflow.computation(recipe.client_work)
+  work_type = client_work.type_signature.result
+  message = server_correction.build_message(recipe, server_type, work_type)
   message_type, exchange, exchanged = message.type_signature.result, None, None
   if correction.overrides('exchange'):
     exchange = client_training.build_exchange(recipe, weights_type, message_type, state_type)
     sums_type = exchange.type_signature.result
     exchanged = server_correction.build_exchanged(message_type, sums_type)
     message_type = exchanged.type_signature.result
-  empty, older, sent_type = None, None, weights_type
-  if recipe.training.versions:
-    empty, older = (versions.build_stack(message_type, weights_type, num) for num in (0, 1))
-    sent_type = tff.types.to_type((weights_type, empty.type_signature.result))
+  no_older, next_older = None, None
+  sent_type = weights_type
+  if recipe.asynchrony is not None:
+    no_older = asynchrony_lib.build_stack(message_type, weights_type, 0)
+    next_older = asynchrony_lib.build_stack(message_type, weights_type, 1)
+    sent_type = tff.types.to_type((weights_type, no_older.type_signature.result))
   train = client_training.build(recipe, sent_type, message_type, state_type)
   output = train.type_signature.result
   aggregated, totals = output.result.update, output.totals
@@ -163,17 +169,18 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
   return _Parts(
     weights=weights,
     server_state=server_state,
+    client_work=client_work,
     message=message,
     exchange=exchange,
     exchanged=exchanged,
     train=train,
-    empty=empty,
-    older=older,
+    no_older=no_older,
+    next_older=next_older,
     update=update,
     finish=server_correction.build_finish(
       recipe, update.type_signature.result, weights_type, aggregated, totals
     ),
-    distributor=tff.learning.templates.build_broadcast_process(weights_type),
+    distributor=tff.learning.templates.build_broadcast_process(sent_type),
     aggregator=components.build_aggregator(
       recipe.aggregator, aggregated, output.result.update_weight
     ),
@@ -188,19 +195,23 @@ def _build_initialize(parts: _Parts) -> tff.Computation:
   def initialize() -> Any:
     weights = tff.federated_eval(parts.weights, tff.SERVER)
     correction, inference = tff.federated_map(parts.server_state, weights)
-    round_number, distributor = tff.federated_value(0, tff.SERVER), parts.distributor.initialize()
-    if parts.empty is not None:
-      message = tff.federated_map(parts.message, (round_number, correction))
-      distributor = tff.federated_map(parts.empty, (message, weights))
+    round_number = tff.federated_value(0, tff.SERVER)
+    client_work = tff.federated_eval(parts.client_work, tff.SERVER)
+    older = tff.federated_value((), tff.SERVER)
+    if parts.no_older is not None:
+      message = tff.federated_map(parts.message, (round_number, correction, client_work))
+      older = tff.federated_map(parts.no_older, (message, weights))
     return tff.federated_zip(
       ServerState(
         global_model_weights=weights,
         inference_weights=inference,
         correction=correction,
         round_number=round_number,
-        distributor=distributor,
+        distributor=parts.distributor.initialize(),
         aggregator=parts.aggregator.initialize(),
         finalizer=parts.finalizer.initialize(),
+        client_work=client_work,
+        older=older,
       )
     )
 
@@ -218,14 +229,13 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
 
   def run(state: Any, *clients: Any) -> tuple[Any, Any, Any]:
     weights = state.global_model_weights
-    if parts.empty is None:
-      distributed = parts.distributor.next(state.distributor, weights)
-    else:
-      sent = tff.federated_zip((weights, state.distributor))
-      distributed = tff.templates.MeasuredProcessOutput(
-        state.distributor, tff.federated_broadcast(sent), tff.federated_value((), tff.SERVER)
-      )
-    message = tff.federated_map(parts.message, (state.round_number, state.correction))
+    models = weights
+    if parts.next_older is not None:
+      models = tff.federated_zip((weights, state.older))
+    distributed = parts.distributor.next(state.distributor, models)
+    message = tff.federated_map(
+      parts.message, (state.round_number, state.correction, state.client_work)
+    )
     if parts.exchange is not None:
       sent = tff.federated_map(
         parts.exchange, (tff.federated_broadcast(message), distributed.result, *clients)
@@ -242,18 +252,20 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     new_weights, inference, described = tff.federated_map(
       parts.finish, (updated, weights, finalized.result, aggregated.result, totals)
     )
-    older = distributed.state
-    if parts.older is not None:
-      older = tff.federated_map(parts.older, (message, weights))
+    older = state.older
+    if parts.next_older is not None:
+      older = tff.federated_map(parts.next_older, (message, weights))
     new_state = tff.federated_zip(
       ServerState(
         global_model_weights=new_weights,
         inference_weights=inference,
         correction=updated.correction,
         round_number=updated.round_number,
-        distributor=older,
+        distributor=distributed.state,
         aggregator=aggregated.state,
         finalizer=finalized.state,
+        client_work=state.client_work,
+        older=older,
       )
     )
     metrics = tff.federated_zip(
@@ -307,12 +319,15 @@ def _learning_process(
 
   @tff.tensorflow.computation(state_type)
   def get_hparams(state: Any) -> Any:
-    return collections.OrderedDict(finalizer=parts.finalizer.get_hparams(state.finalizer))
+    return collections.OrderedDict(
+      client_work=state.client_work, finalizer=parts.finalizer.get_hparams(state.finalizer)
+    )
 
   @tff.tensorflow.computation(state_type, get_hparams.type_signature.result)
   def set_hparams(state: Any, hparams: Any) -> Any:
     return state._replace(
-      finalizer=parts.finalizer.set_hparams(state.finalizer, hparams['finalizer'])
+      client_work=hparams['client_work'],
+      finalizer=parts.finalizer.set_hparams(state.finalizer, hparams['finalizer']),
     )
 
   return tff.learning.templates.LearningProcess(

@@ -53,8 +53,9 @@ class WholeArrays(_Arrays):
   Args:
     batching: How the examples are divided into batches.
     seed: With the numbers of round and client it determines the examples' order and dropout.
-    element: The arrays 'x' and 'y', [n, ...] each; the client's number 'client'; and 'max_steps',
-      the largest number of local steps, if `batching.step_limits` is true.
+    element: The arrays 'x' and 'y', [n, ...] each, or structures of such arrays; the client's
+      number 'client'; and 'max_steps', the largest number of local steps, if
+      `batching.step_limits` is true.
     round_number: int32, counted from 1.
   """
 
@@ -68,12 +69,18 @@ class WholeArrays(_Arrays):
   ) -> None:
     self._model = model
     self.x, self.y = element['x'], element['y']
-    n, num_inputs = tf.shape(self.y)[0], tf.shape(self.x)[0]
-    same = tf.debugging.assert_equal(n, num_inputs, 'a client has not as many labels as inputs')
-    # TFF's graphs do not order operations by themselves. In eager mode `same` is None.
-    with tf.control_dependencies([] if same is None else [same]):
+    n = batching_lib.num_rows(self.y)
+    text = 'a client has not as many labels as inputs'
+    checks = [
+      tf.debugging.assert_equal(n, tf.shape(leaf)[0], text)
+      for leaf in tf.nest.flatten([self.x, self.y])
+      if leaf is not tf.nest.flatten(self.y)[0]
+    ]
+    # TFF's graphs do not order operations by themselves. In eager mode a check is None.
+    with tf.control_dependencies([check for check in checks if check is not None]):
       n = tf.identity(n)
-      self.x = tf.identity(self.x)  # Else the gather of a missing row may fail first.
+      # Else the gather of a missing row may fail first.
+      self.x = tf.nest.map_structure(tf.identity, self.x)
     self.num_examples = tf.cast(n, tf.float32)
     round_seed = seeds.fold(seeds.base(seed), round_number)
     client_seed = seeds.fold(seeds.base(seed), round_number, element['client'])
@@ -99,7 +106,7 @@ class WholeArrays(_Arrays):
       weighting = tf.gather(shares, i), tf.gather(sizes, i)
     elif self.plan.is_padded:
       indices = indices[: tf.gather(self.plan.sizes, i)]
-    batch = collections.OrderedDict(x=tf.gather(self.x, indices), y=tf.gather(self.y, indices))
+    batch = collections.OrderedDict(x=_rows(self.x, indices), y=_rows(self.y, indices))
     # A seed for each step, at low cost: for generators, neighbouring seeds are unrelated.
     return model_adapters.LocalStep(
       batch, weighting, tf.stack([self._seeds[0], self._seeds[1] + i])
@@ -109,13 +116,14 @@ class WholeArrays(_Arrays):
     self, theta: corrections.Weights, non_trainable: corrections.Weights
   ) -> corrections.Weights:
     """Returns the mean gradient at `theta`, in batches of 512 unless the model couples examples."""
-    n = tf.shape(self.y)[0]
+    n = batching_lib.num_rows(self.y)
     size = n if self._model.couples_examples else 512
     add = _adder(self._model, theta, non_trainable)
 
     def body(total: corrections.Weights, start: tf.Tensor) -> tuple[corrections.Weights, tf.Tensor]:
       stop = tf.minimum(start + size, n)
-      batch = collections.OrderedDict(x=self.x[start:stop], y=self.y[start:stop])
+      examples = collections.OrderedDict(x=self.x, y=self.y)
+      batch = tf.nest.map_structure(lambda leaf: leaf[start:stop], examples)
       return add(total, batch, tf.cast(stop - start, tf.float32) / self.num_examples), stop
 
     first = (corrections.zeros(theta), tf.constant(0))
@@ -186,7 +194,7 @@ class Batches:
   def count_examples(self) -> tf.Tensor:
     """Returns the number of examples; this goes through the batches once."""
     return self._reduce(
-      tf.zeros([]), lambda n, batch: n + tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
+      tf.zeros([]), lambda n, batch: n + tf.cast(batching_lib.num_rows(batch), tf.float32)
     )
 
   def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
@@ -195,7 +203,7 @@ class Batches:
     def reduce_fn(carried: Any, batch: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
       state, i, seen = carried
       seed = tf.stack([self._seed[0] + _fingerprint(batch), self._seed[1] + i])
-      size = tf.shape(tf.nest.flatten(batch)[0])[0]
+      size = batching_lib.num_rows(batch)
       return step(state, model_adapters.LocalStep(batch, None, seed)), i + 1, seen + size
 
     state, steps, seen = self._reduce((state, tf.constant(0), tf.constant(0)), reduce_fn)
@@ -209,7 +217,7 @@ class Batches:
 
     def reduce_fn(carried: Any, batch: Any) -> tuple[corrections.Weights, tf.Tensor]:
       total, seen = carried
-      size = tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
+      size = tf.cast(batching_lib.num_rows(batch), tf.float32)
       return add(total, batch, size), seen + size
 
     total, seen = self._reduce((corrections.zeros(theta), tf.zeros([])), reduce_fn)
@@ -229,7 +237,7 @@ def _with_examples(data: tf.data.Dataset) -> tf.data.Dataset:
   first = tf.nest.flatten(data.element_spec)[0]
   if first.shape.rank and first.shape[0]:
     return data
-  return data.filter(lambda *batch: tf.shape(tf.nest.flatten(batch)[0])[0] > 0)
+  return data.filter(lambda *batch: batching_lib.num_rows(batch) > 0)
 
 
 def _adder(
@@ -257,6 +265,11 @@ def _fingerprint(batch: Any) -> tf.Tensor:
   # Weighted by position, so that the same values in another order give another hash.
   bits = tf.reshape(tf.cast(tf.bitcast(leaf, tf.uint8), tf.int32), [-1])
   return tf.reduce_sum(bits * (1 + 2 * tf.range(tf.size(bits))))
+
+
+def _rows(tree: Any, indices: tf.Tensor) -> Any:
+  """Gathers rows of a tensor [n, ...], or of each tensor of a structure."""
+  return tf.nest.map_structure(lambda leaf: tf.gather(leaf, indices), tree)
 
 
 def _pad_and_stack(tensors: Sequence[tf.Tensor], axis: int = 0) -> tf.Tensor:

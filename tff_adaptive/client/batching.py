@@ -20,12 +20,13 @@ def client_arrays(
   """Returns a client's data for a process built with `batching`: one element with all examples.
 
   Args:
-    x: Inputs [n, ...] of the model's dtype, n >= 0.
-    y: Labels [n, ...].
+    x: Inputs [n, ...] of the model's dtype, n >= 0; for a model with several inputs a structure of
+      them, such as a dict.
+    y: Labels [n, ...], or a structure of them.
     client: The client's index among all clients, int32. Its shuffling and dropout depend on it.
     max_steps: The most local steps that the client takes, int32, >= 0, for a process built with
       `Batching(..., step_limits=True)`. None for other processes.
-    **more: Scalars for further entries; see `ClientTraining.versions`.
+    **more: Scalars for further entries, such as those of asynchronous training.
 
   Returns:
     `[OrderedDict(x=x, y=y, client=client)]`, with `max_steps` and other entries if they are given.
@@ -36,10 +37,7 @@ def client_arrays(
   """
   hint = "give the client's place among all clients, from 0"
   validation.whole_number('client', client, -(2**31), hint, high=_INT32_MAX)
-  if len(x) != len(y):
-    raise ValueError(
-      f'client {client} has {len(x)} inputs but {len(y)} labels: give one label for each input.'
-    )
+  _check_lengths(x, y, client)
   element = collections.OrderedDict(x=x, y=y, client=np.int32(client))
   if max_steps is not None:
     hint = f'give client {client} 0 or more local steps'
@@ -47,6 +45,31 @@ def client_arrays(
     element['max_steps'] = np.int32(max_steps)
   element.update(more)
   return [element]
+
+
+def _check_lengths(x: Any, y: Any, client: int) -> None:
+  """Raises ValueError unless all arrays of a client have the same number of examples."""
+  inputs, labels = _lengths(x), _lengths(y)
+  if len({*inputs, *labels}) <= 1:
+    return
+  if len(inputs) == len(labels) == 1:
+    raise ValueError(
+      f'client {client} has {inputs[0]} inputs but {labels[0]} labels: give one label for each '
+      'input.'
+    )
+  raise ValueError(
+    f'client {client} has inputs of {", ".join(map(str, inputs))} and labels of '
+    f'{", ".join(map(str, labels))} rows: give one row of each for each example.'
+  )
+
+
+def _lengths(part: Any) -> list[int]:
+  """Returns the lengths of the arrays in a dict or tuple of them; a list is one array."""
+  if isinstance(part, collections.abc.Mapping):
+    return [length for value in part.values() for length in _lengths(value)]
+  if isinstance(part, tuple):
+    return [length for value in part for length in _lengths(value)]
+  return [len(part)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +83,8 @@ class Batching:
     shuffle: Whether each epoch goes through the examples in a new order, which the seed draws.
     fill_last: Whether the last batch of an epoch is filled up with examples that are drawn again
       from the client's own, as in AdaBest's experiments. If False, the batch is smaller.
-    unit_starts: A function x [n, ...] -> bool [n] that marks where a unit of examples begins.
+    unit_starts: A function x -> bool [n] that marks where a unit of examples begins. x are the
+      client's inputs [n, ...], or the structure of them for a model with several inputs.
       Shuffling keeps a unit (the pieces of one text, say) in order. None: each example is a unit.
     step_limits: Whether a client's data have a further entry, `max_steps` (int32). The client stops
       after this number of its K local steps; the batches of these steps do not change. This is for
@@ -149,21 +173,19 @@ class Plan:
     return dataclasses.replace(self, indices=self.indices[:steps], sizes=self.sizes[:steps])
 
 
-def plan(
-  batching: Batching, x: tf.Tensor, seed: tf.Tensor, round_seed: tf.Tensor | None = None
-) -> Plan:
+def plan(batching: Batching, x: Any, seed: tf.Tensor, round_seed: tf.Tensor | None = None) -> Plan:
   """Draws a client's batches for one round.
 
   Args:
     batching: How the examples are divided into batches of B = `batch_size`.
-    x: The client's inputs [n, ...].
+    x: The client's inputs [n, ...], or a structure of them.
     seed: int32 [2], depends on the client and the round.
     round_seed: int32 [2], the same for all clients. Only `random_local_steps` uses and needs it.
 
   Returns:
     A plan of epochs * ceil(n / B) steps, or of `drawn_steps` with `local_steps`; empty if n is 0.
   """
-  epochs, n = batching.epochs, tf.shape(x)[0]
+  epochs, n = batching.epochs, num_rows(x)
   if batching.local_steps is not None:
     most = tf.where(n > 0, batching.drawn_steps(round_seed), 0)
     each = 1 if batching.batch_size is None else tf.maximum(-(-n // batching.batch_size), 1)
@@ -171,7 +193,12 @@ def plan(
   return _passes(batching, x, seed, epochs)
 
 
-def continued(batching: Batching, x: tf.Tensor, seed: tf.Tensor, round_number: tf.Tensor) -> Plan:
+def num_rows(x: Any) -> tf.Tensor:
+  """Returns n, int32, of a tensor [n, ...] or a structure of such tensors."""
+  return tf.shape(tf.nest.flatten(x)[0])[0]
+
+
+def continued(batching: Batching, x: Any, seed: tf.Tensor, round_number: tf.Tensor) -> Plan:
   """Draws a client's batches for a round that continues the passes of earlier rounds.
 
   Args:
@@ -184,7 +211,7 @@ def continued(batching: Batching, x: tf.Tensor, seed: tf.Tensor, round_number: t
   """
   assert batching.local_steps is not None
   assert batching.batch_size is not None
-  n, most = tf.shape(x)[0], batching.local_steps
+  n, most = num_rows(x), batching.local_steps
   each = tf.cast(tf.maximum(-(-n // batching.batch_size), 1), tf.int64)
   start = (tf.cast(round_number, tf.int64) - 1) * most
   passes = tf.range(start // each, -(-(start + most) // each))
@@ -204,9 +231,9 @@ def continued(batching: Batching, x: tf.Tensor, seed: tf.Tensor, round_number: t
   return whole.first(tf.where(n > 0, most, 0))
 
 
-def _passes(batching: Batching, x: tf.Tensor, seed: tf.Tensor, epochs: int | tf.Tensor) -> Plan:
+def _passes(batching: Batching, x: Any, seed: tf.Tensor, epochs: int | tf.Tensor) -> Plan:
   """Draws the batches of `epochs` passes over a client's examples."""
-  n = tf.shape(x)[0]
+  n = num_rows(x)
   if batching.shuffle and batching.batch_size is not None:
     keys = tf.random.stateless_uniform([epochs, n], seeds.fold(seed, 1))
     if batching.unit_starts is not None:

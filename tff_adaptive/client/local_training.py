@@ -1,7 +1,8 @@
 """The local training of a client, in one loop that every algorithm shares."""
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -14,6 +15,8 @@ from tff_adaptive.client import (
 )
 from tff_adaptive.client.settings import OPTIMIZER_STATES as OPTIMIZER_STATES, ClientTraining
 from tff_adaptive.corrections import base as corrections, probe, results
+
+_NO_ENTRIES: Mapping[str, tf.TensorSpec] = MappingProxyType({})
 
 
 class Message(NamedTuple):
@@ -62,8 +65,15 @@ class Trained(NamedTuple):
   metrics: Any
 
 
-def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff.types.SequenceType:
-  """Returns a client's TFF data type; raises ValueError if `batching` does not suit the model."""
+def data_type(
+  model: model_adapters.LocalModel,
+  training: ClientTraining,
+  more_entries: Mapping[str, tf.TensorSpec] = _NO_ENTRIES,
+) -> tff.types.SequenceType:
+  """Returns a client's TFF data type; raises ValueError if `batching` does not suit the model.
+
+  With `batching` a client's element has `more_entries` too.
+  """
   element = model.input_spec
   if training.batching is not None:
     if not isinstance(element, collections.abc.Mapping) or set(element) != {'x', 'y'}:
@@ -74,18 +84,14 @@ def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff
     element = collections.OrderedDict(element, client=tf.TensorSpec([], tf.int32))
     if training.batching.step_limits:
       element['max_steps'] = tf.TensorSpec([], tf.int32)
-    if training.versions:
-      int32 = tf.TensorSpec([], tf.int32)
-      float32 = tf.TensorSpec([], tf.float32)
-      factor = 'mixed' if training.mixing else 'discount'
-      element.update({'version': int32, factor: float32})
+    element.update(more_entries)
   return tff.types.SequenceType(tff.types.tensorflow_to_type(element))
 
 
 def can_group(model: model_adapters.LocalModel, training: ClientTraining) -> bool:
   """Returns whether clients can train in groups with this model and training; see `train`."""
-  if training.batching is None or training.batching.batch_size is None or training.versions:
-    return False  # With versions clients begin with different models.
+  if training.batching is None or training.batching.batch_size is None:
+    return False
   # Clients are padded to the longest one and stacked: all examples must have the same shape.
   shapes = [s.shape[1:] for s in tf.nest.flatten(model.input_spec)]
   return model.is_masked and all(shape.is_fully_defined() for shape in shapes)

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -43,10 +44,17 @@ class LocalStep(NamedTuple):
 
 
 def wrap(model: AnyModel) -> 'LocalModel':
-  """Returns the `LocalModel` of a model; raises TypeError if it is not a model."""
+  """Returns the `LocalModel` of a model.
+
+  Raises:
+    TypeError: If it is not a model.
+    ValueError: If it has no trainable weights.
+  """
   if isinstance(model, models.Model):
+    _check_trainable(model.initial_weights[0])
     return _SeededModel(model)
   if isinstance(model, tff.learning.models.FunctionalModel):
+    _check_trainable(model.initial_weights[0])
     return _FunctionalModel(model)
   check.require_keras_2_model(model)
   if isinstance(model, tf.keras.layers.Layer):  # It is callable too.
@@ -71,6 +79,7 @@ class LocalModel:
     has_client_axis: Whether the model's operations also take a leading axis of clients.
     has_penalty: Whether the loss has a term that depends on the weights only, not on examples.
     couples_examples: Whether an example's loss depends on the other examples of its batch.
+    has_variables: Whether the model creates TensorFlow variables while it is traced.
     metric_finalizers: The argument of `tff.learning.metrics.sum_then_finalize`.
   """
 
@@ -79,6 +88,7 @@ class LocalModel:
   has_client_axis = False
   has_penalty = False
   couples_examples = False
+  has_variables = False
   metric_finalizers: Any
 
   def initial_weights(self) -> tff.learning.models.ModelWeights:
@@ -207,13 +217,15 @@ class _FunctionalModel(LocalModel):
 class _VariableModel(LocalModel):
   """The `LocalModel` of a `VariableModel`, to whose variables each batch assigns the weights."""
 
+  has_variables = True
+
   def __init__(self, model_fn: Callable[[], tff.learning.models.VariableModel]) -> None:
     if tf.config.functions_run_eagerly():
       raise ValueError('tf.config.run_functions_eagerly is on; a VariableModel needs it off')
     check.require_keras_2()
     self._model_fn = model_fn
     self._last: tuple[Any, ...] = ()
-    with tf.Graph().as_default():
+    with tf.Graph().as_default() as graph:
       try:
         model = model_fn()
       except TypeError as error:
@@ -224,12 +236,25 @@ class _VariableModel(LocalModel):
           'the model function must return a tff.learning.models.VariableModel, it returned '
           f'{type(model).__name__}: return tff.learning.models.from_keras_model(...), say'
         )
+      _check_trainable(model.trainable_variables)
       self.input_spec = model.input_spec
       self.metric_finalizers = model.metric_finalizers()
+      variables = tf.nest.flatten(tff.learning.models.ModelWeights.from_model(model))
+      loaded = _assigned(graph, variables)
+    # By the position of a variable among all, the value that the model function gave it.
+    self._loaded: dict[int, np.ndarray] = {}
+    if loaded:
+      with tf.init_scope():
+        weights = tf.nest.flatten(tff.learning.models.ModelWeights.from_model(model_fn()))
+        self._loaded = {i: weights[i].numpy() for i in loaded}
     self._model: Any = None  # The `VariableModel` of the client at work, see `start`.
 
   def initial_weights(self) -> tff.learning.models.ModelWeights:
     weights = tff.learning.models.ModelWeights.from_model(self._model_fn())
+    flat: list[Any] = tf.nest.flatten(weights)
+    for i, value in self._loaded.items():
+      flat[i] = tf.constant(value)
+    weights = tf.nest.pack_sequence_as(weights, flat)
     # Tuples, as after a round: TFF's managers compare the structures of states.
     return type(weights)(tuple(weights.trainable), tuple(weights.non_trainable))
 
@@ -270,6 +295,29 @@ class _VariableModel(LocalModel):
       # If the method has no tf.function it returns variables, which are read here, too.
       sums = tf.nest.map_structure(tf.identity, self._model.report_local_unfinalized_metrics())
     return tf.nest.map_structure(lambda s: tf.where(is_used, s, tf.zeros_like(s)), sums)
+
+
+def _check_trainable(weights: Any) -> None:
+  if not tf.nest.flatten(weights):
+    raise ValueError(
+      'the model has no trainable weights, so that clients have nothing to train: leave '
+      'trainable=False out of the layers that they should train'
+    )
+
+
+def _assigned(graph: tf.Graph, variables: list[Any]) -> list[int]:
+  """Returns the positions of the variables that a graph assigns other values than the initial ones.
+
+  A model function does so if it loads pretrained weights, by `set_weights` or `load_weights`, say.
+  In a graph such an assignment is an operation that nobody runs, so that the values are lost.
+  """
+  initializers = {variable.initializer.name for variable in variables}
+  handles = {
+    operation.inputs[0].name
+    for operation in graph.get_operations()
+    if operation.type == 'AssignVariableOp' and operation.name not in initializers
+  }
+  return [i for i, variable in enumerate(variables) if variable.handle.name in handles]
 
 
 def _gradients(

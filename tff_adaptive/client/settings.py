@@ -30,14 +30,6 @@ class ClientTraining:
       convention: each element of a client's dataset is one batch and one step.
     seed: Seed of shuffling and dropout, from 0 to 2^62 - 1.
     xla: Whether XLA compiles the local step, for GPUs. The model must be a `models.Model`.
-    versions: Number of older models that a run keeps for asynchronous training (see
-      `training.Buffered`); 0 for synchronous rounds. The caller sets `distributor` in the server
-      state to the stack of models with which the clients of a step began. The step replaces it by
-      the model before the step. A client's data have two more entries: `version` (int32), the row
-      of its model in the stack, or -1 for the present model, and `discount` (float32), a factor of
-      its update. Clients are not trained in groups.
-    mixing: Whether an asynchronous update is the present model minus the client's, as in FedAsync
-      (see `training.Buffered`). In a client's data `discount` is then called `mixed`.
 
   Raises:
     ValueError: If a number is out of its range.
@@ -49,8 +41,6 @@ class ClientTraining:
   optimizer_state: str | None = None
   seed: int = 0
   xla: bool = False
-  versions: int = 0
-  mixing: bool = False
 
   def __post_init__(self) -> None:
     hint = 'give tff_adaptive.optimizers.build_sgdm(0.1), say, or leave it out for SGD'
@@ -66,11 +56,6 @@ class ClientTraining:
       )
     # 62 bits: what `seeds.base` holds.
     validation.whole_number('seed', self.seed, 0, 'give a seed such as 0', high=2**62 - 1)
-    validation.whole_number('versions', self.versions, 0, 'give 0 for synchronous rounds')
-    if self.versions and self.batching is None:
-      raise ValueError('versions need clients given as whole arrays: give batching.')
-    if self.mixing and not self.versions:
-      raise ValueError('mixing is for asynchronous training: give versions, or leave it out.')
 
   def resolved(self) -> 'ClientTraining':
     """Returns the settings with SGD for no optimizer, and 'reset' for no optimizer state."""

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
-from tff_adaptive.models import model as model_lib
+from tff_adaptive.models import eager_constants, model as model_lib
 
 _EXAMPLES = 3  # The size of the batch on which `_check_alone` tries a loss or metric.
 _Measure = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # Loss or metric: (y, output) -> [B, ...]
@@ -37,7 +37,7 @@ def example_loss(
       f'{what} would broadcast targets {_shown(y_shape)} with an output {_shown(output_shape)}: '
       'bring both to one shape'
     )
-  return losses
+  return _lifted(losses, y_spec, output_shape)
 
 
 def metric_fns(
@@ -50,12 +50,22 @@ def metric_fns(
   found: dict[str, model_lib.MetricFn] = {}
   for metric in metrics:
     name, measure = _measure(metric, y_spec, output_shape)
+    name = re.sub(r'\W+', '_', name).strip('_')  # TFF does not take '<lambda>'.
     if name in found:
       raise ValueError(f'two metrics are called {name!r}: give one of them another name')
     what = f'the metric {name!r}'
     found[name] = functools.partial(_sums, measure, _is_of_keras(measure), what)
     _check_alone(found[name], what, y_spec, output_shape)
+    found[name] = _lifted(found[name], y_spec, output_shape)
   return found
+
+
+def _lifted(
+  measure: Callable[..., Any], y_spec: tf.TensorSpec, output_shape: tf.TensorShape
+) -> Callable[..., Any]:
+  """Makes constant tensors that a loss or metric (predictions, y) uses a part of it."""
+  predictions = tf.TensorSpec([None, *output_shape[1:]], tf.float32)
+  return eager_constants.lifted_if_needed(measure, predictions, y_spec)
 
 
 def target_spec(loss: Any, output_shape: tf.TensorShape) -> tf.TensorSpec:

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
 from tff_adaptive.environment import check
-from tff_adaptive.models import keras_measures, model as model_lib
+from tff_adaptive.models import eager_constants, keras_measures, model as model_lib
 
 # In training these layers draw from the seed; other layers that draw are refused.
 _SEEDED_LAYERS = (
@@ -100,7 +100,7 @@ class KerasModel(model_lib.Model):
       private_apis.replace_randomness(layer, draws)
     self._freeze_batch_normalization()
     self._slots = list(self._find_slots())
-    self._check_purity()
+    has_constants = self._check_purity()
 
     def penalty(weights: Sequence[tf.Tensor]) -> tf.Tensor:
       return tf.add_n([function(weights[i]) for function, i in self._regularizers])
@@ -109,7 +109,7 @@ class KerasModel(model_lib.Model):
     y_spec = keras_measures.target_spec(loss, output) if y_spec is None else y_spec
     super().__init__(
       initial_weights=self._trainable,
-      forward=self._run,
+      forward=eager_constants.lifted(self._run) if has_constants else self._run,
       example_loss=keras_measures.example_loss(loss, y_spec, output),
       metrics=keras_measures.metric_fns(metrics, y_spec, output),
       x_spec=tf.TensorSpec([None, *x.shape[1:]], x.dtype),
@@ -209,8 +209,11 @@ class KerasModel(model_lib.Model):
         if self._position[id(inner.args[0])] < len(self._trainable):  # Else a constant.
           yield inner.func, self._position[id(inner.args[0])]
 
-  def _check_purity(self) -> None:
-    """Raises ValueError unless the model is a pure function of weights, inputs and seed."""
+  def _check_purity(self) -> bool:
+    """Raises ValueError unless the model is a pure function of weights, inputs and seed.
+
+    Returns whether it uses constant tensors, as a Normalization layer does that was adapted.
+    """
     x = self._keras.inputs[0]
     specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in self._trainable)
     signature = (specs, tf.TensorSpec([None, *x.shape[1:]], x.dtype), tf.TensorSpec([2], tf.int32))
@@ -227,12 +230,13 @@ class KerasModel(model_lib.Model):
       'do it to the data; moving statistics: GroupNormalization)'
     )
     try:
-      graph = train.get_concrete_function().graph
+      concrete = train.get_concrete_function()
     except AttributeError as error:
       if 'assign' not in str(error):
         raise
       reason = ' '.join(str(error).split())[:200]
       raise ValueError(f'{where}: a layer changes its variables ({reason}); {hint}') from None
+    graph = concrete.graph
     if graph.variables:
       names = ', '.join(v.name for v in graph.variables)
       raise ValueError(f'{where}: it reads {names}; {hint}')
@@ -241,6 +245,7 @@ class KerasModel(model_lib.Model):
     impure = sorted({f'{n.name} ({n.op})' for n in nodes if _IMPURE.match(n.op)})
     if impure:
       raise ValueError(f'{where}: {", ".join(impure[:3])}; {hint}')
+    return private_apis.captures_eager_tensors(concrete)
 
 
 def from_keras(

@@ -121,10 +121,9 @@ class Model(tff.learning.models.FunctionalModel):
       losses, shares = example_loss(output, label), None
       if sample_weight is not None:
         shares = tf.math.divide_no_nan(sample_weight, tf.reduce_sum(sample_weight))
-        mean = _mean(losses, shares)
-      else:  # TFF's loops also train on batches without examples, whose loss is 0.
-        count = tf.cast(tf.size(losses), losses.dtype)
-        mean = tf.math.divide_no_nan(tf.reduce_sum(losses), count)
+      mean = _mean(losses, shares)
+      # TFF's loops also train on batches without examples. Their mean loss is 0, not 0 / 0.
+      mean = tf.where(tf.size(losses) > 0, mean, tf.zeros_like(mean))
       return self.batch_loss(mean, label, shares)
 
     @tf.function

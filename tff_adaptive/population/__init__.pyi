@@ -5,7 +5,6 @@ from .availability import (
   Independent as Independent,
   Trace as Trace,
 )
-from .buffered import Arrivals as Arrivals, Buffered as Buffered
 from .files import read_profiles as read_profiles, read_trace as read_trace
 from .rounds import Population as Population, RoundPlan as RoundPlan, Simulation as Simulation
 from .speed import Speed as Speed

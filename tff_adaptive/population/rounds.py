@@ -213,11 +213,6 @@ class Simulation:
     assert self._plan is not None
     return self._plan
 
-  def most_versions(self, num_rounds: int) -> int:
-    """Returns 0: the server waits for all clients, so that the rounds need no older models."""
-    del num_rounds
-    return 0
-
   def _restart(self) -> None:
     self._number, self._clock, self._plan = 0, 0.0, None
 

@@ -170,8 +170,8 @@ class ClientStateStore:
       server_state = serialization.restored(server_state_like, leaves)
     except StateError as error:
       raise StateError(
-        f'{self._file.path}: the server state stored there is of another algorithm or model'
-        f' ({error}). Start in a new folder.'
+        f'{self._file.path}: the server state stored there is of another algorithm or model, or of'
+        f' another release ({error}). Start in a new folder.'
       ) from None
     self._file.begin_from(round_number)
     return Checkpoint(round_number, server_state, metadata)

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tff_adaptive._utils import client_references, draws
+from tff_adaptive.asynchrony import simulation as asynchrony_lib
 from tff_adaptive.client import client_arrays
-from tff_adaptive.population import buffered, rounds as population_rounds
+from tff_adaptive.population import rounds as population_rounds
 from tff_adaptive.training import protocols
 from tff_adaptive.training.config import TrainingConfig
 
@@ -145,8 +146,8 @@ def simulate(
     sizes = [min(size, config.max_examples_per_client) for size in sizes]
   bytes_down, bytes_up = costs.bytes_of_client
   kind: Any = population_rounds.Simulation
-  if config.synchrony is not None:
-    kind = functools.partial(buffered.BufferedSimulation, config.synchrony)
+  if config.asynchrony is not None:
+    kind = functools.partial(asynchrony_lib.BufferedSimulation, config.asynchrony)
   found: population_rounds.Simulation = kind(
     population,
     clients.client_ids,
@@ -161,7 +162,7 @@ def simulate(
 
 
 def older_models(config: TrainingConfig, clients: protocols.ClientData) -> int:
-  """Returns how many older models a run needs at a time, for `ClientTraining(versions=...)`.
+  """Returns how many older models a run has at a time in memory and in its checkpoints.
 
   Older models are those from which clients still train when the server has a newer one. The number
   is 0 for synchronous rounds. This function simulates the whole run and loads no client.
@@ -169,8 +170,14 @@ def older_models(config: TrainingConfig, clients: protocols.ClientData) -> int:
   Raises:
     ValueError: See `simulate`.
   """
-  simulation = simulate(config, clients)
-  return 0 if simulation is None else simulation.most_versions(config.rounds)
+  return most_older_models(simulate(config, clients), config.rounds)
+
+
+def most_older_models(simulation: population_rounds.Simulation | None, num_rounds: int) -> int:
+  """Returns the number of `older_models` of a simulated run."""
+  if isinstance(simulation, asynchrony_lib.BufferedSimulation):
+    return simulation.most_older_models(num_rounds)
+  return 0
 
 
 class CohortLoader:
@@ -243,8 +250,8 @@ class CohortLoader:
     for i, own in enumerate(more):
       if self._config.limits_steps and steps is not None:
         own['max_steps'] = int(steps[i])
-      if isinstance(plan, buffered.Arrivals) and self._config.synchrony is not None:
-        own.update(plan.of_client(i, self._config.synchrony.mixing))
+      if isinstance(plan, asynchrony_lib.Arrivals) and self._config.asynchrony is not None:
+        own.update(plan.of_client(i, self._config.asynchrony))
     keys = [(self._ids[i], int(i), tuple(own.items())) for i, own in zip(positions, more)]
     data: list[Any]
     if self.by_reference:

@@ -7,8 +7,8 @@ from typing import Any
 
 from tff_adaptive import costs
 from tff_adaptive._utils import validation
+from tff_adaptive.asynchrony.settings import Buffered
 from tff_adaptive.population import rounds as population_rounds
-from tff_adaptive.population.buffered import Buffered
 from tff_adaptive.runs import config as config_file
 
 
@@ -48,9 +48,10 @@ class TrainingConfig:
     population: If given, it determines availability, speed and failures of clients, and each
       round's virtual time is reported. It needs a `cost_model`. With None every drawn client
       finishes.
-    synchrony: If given, training is asynchronous: the server does not wait for all clients, a round
-      is a server step, and `clients_per_round` is the size of the server's buffer. It needs a
-      `population`, and a process built with `ClientTraining(versions=older_models(...))`.
+    asynchrony: If given, training is asynchronous: the server does not wait for all clients, a
+      round is a server step, and `clients_per_round` is the size of the server's buffer. It needs a
+      `population`, and a process that was built with the same `asynchrony`. config.json records it
+      as `synchrony`, after the flag of the command line.
     target: If given, summary.json says when `metric` on validation data first was as good as this.
     stop_at_target: Whether the run ends with the evaluation in which the global model, or the one
       for inference, reaches the target. The run is then complete.
@@ -68,7 +69,7 @@ class TrainingConfig:
   metric: str = _field('accuracy')
   cost_model: costs.CostModel | None = None
   population: population_rounds.Population | None = None
-  synchrony: Buffered | None = None
+  asynchrony: Buffered | None = None
   target: float | None = _field(
     None, lambda *given: float(validation.real(*given)), 'give 0.9, say, or None'
   )
@@ -81,9 +82,9 @@ class TrainingConfig:
         validation.field(self, field.name, field.metadata['check'], field.metadata['hint'])
     if self.stop_at_target and self.target is None:
       raise ValueError('stop_at_target is given without a target: give one, such as 0.9.')
-    if self.synchrony is not None and self.population is None:
+    if self.asynchrony is not None and self.population is None:
       raise ValueError(
-        'synchrony is given without a population, which says how long clients take: give '
+        'asynchrony is given without a population, which says how long clients take: give '
         'population.Population(), say.'
       )
     if self.virtual_seconds_per_evaluation is not None and self.population is None:
@@ -113,13 +114,16 @@ class TrainingConfig:
     """
     fields = dataclasses.fields(self)
     found = {field.name: getattr(self, field.name) for field in fields}
+    # The flag's name, by which reports group runs and earlier runs are resumed.
+    found['synchrony'] = found.pop('asynchrony')
     given = {name: _as_json(name, value) for name, value in (settings or {}).items()}
     for name in given:
       if name in found:
         raise ValueError(f'settings has {name!r}, which `config` says already: leave it out.')
     del found['metric'], found['cost_model']
     found['population'] = self.population and self.population.record()
-    found['synchrony'] = self.synchrony and self.synchrony.record()
+    if self.asynchrony is not None:
+      found['synchrony'] = self.asynchrony.record()
     if self.population is not None and self.cost_model is not None:
       # It determines which clients finish in time. Without a population it only counts costs.
       model = dataclasses.asdict(self.cost_model)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tff_adaptive._utils import atomic_files, client_references
+from tff_adaptive.asynchrony import older_models
 from tff_adaptive.reports import figures
 from tff_adaptive.runs import config as config_file, run_files, summary as summary_lib
 from tff_adaptive.runs.errors import NonFiniteWeightsError, saving
@@ -20,7 +21,6 @@ from tff_adaptive.training import (
   callbacks as callbacks_lib,
   client_evaluation as client_evaluation_lib,
   cohorts,
-  older,
   progress as progress_lib,
   protocols,
   rounds,
@@ -127,7 +127,7 @@ def train(
     if isinstance(process, protocols.StatefulProcess):
       client_state = process.initial_client_state
     workers = client_references.workers()
-    needed = 0 if simulation is None else simulation.most_versions(config.rounds)
+    num_older_models = cohorts.most_older_models(simulation, config.rounds)
     files = run_files.RunFiles(
       config,
       output_dir,
@@ -138,8 +138,8 @@ def train(
       accept_lost_rows=accept_lost_rows,
     )
     stack.callback(files.close)
-    if needed:
-      files.state = older.apart(files.state, needed)
+    if num_older_models:
+      files.state = older_models.in_slots(files.state, num_older_models)
     loader = cohorts.CohortLoader(clients, config, simulation)
     stack.callback(loader.close)
     loader.loads_ahead = callbacks_lib.let_load_ahead(callbacks)
@@ -160,9 +160,12 @@ def train(
     trainer = rounds.Trainer(process, loader, files.store, config, say)
     run = _Run(trainer, files, evaluate_fn, config, audience, client_evaluation)
     run.begin(stack, say)
-    if needed and config.cost_model is not None and show_progress:
-      size = needed * config.cost_model.bytes_of_client[0] / 1e6
-      say(f'At most {needed} older models, {size:,.1f} MB, are in memory and in each checkpoint.')
+    if num_older_models and config.cost_model is not None and show_progress:
+      size = num_older_models * config.cost_model.bytes_of_client[0] / 1e6
+      say(
+        f'At most {num_older_models} older models, {size:,.1f} MB, are in memory and in each'
+        ' checkpoint.'
+      )
     if simulation is not None and simulation.note is not None:
       say(simulation.note)
     result = run.to_the_end(stop, test_fn)
@@ -314,8 +317,8 @@ class _Run:
       with saving(path):
         figures.draw_run(path, rows)
     state = files.state
-    if self._config.synchrony is not None:
-      state = older.together(state)
+    if self._config.asynchrony is not None:
+      state = older_models.as_stack(state)
     return TrainingResult(state, files.round_number, is_complete, summary)
 
 

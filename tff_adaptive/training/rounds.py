@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tree
 
-from tff_adaptive.population import buffered
+from tff_adaptive.asynchrony import older_models, settings as asynchrony_lib, simulation
 from tff_adaptive.runs import metrics as metrics_lib, state_store
 from tff_adaptive.runs.errors import NonFiniteWeightsError
-from tff_adaptive.training import cohorts, older as older_lib, protocols
+from tff_adaptive.training import cohorts, protocols
 from tff_adaptive.training.config import TrainingConfig
 
 Row = dict[str, Any]
@@ -58,10 +58,10 @@ class Trainer:
     cohort = self._loader.take(number)
     loaded = time.perf_counter()
     plan, model = cohort.plan, self._config.cost_model
-    after, older = None, None
-    if isinstance(plan, buffered.Arrivals):
-      older = server_state.distributor
-      server_state = older_lib.given(server_state, plan.needed)
+    after, slots = None, None
+    if isinstance(plan, simulation.Arrivals):
+      slots = server_state.older
+      server_state = older_models.before_step(server_state, plan.needed)
     if isinstance(self._process, protocols.StatefulProcess):
       before, data = self._store.get(cohort.client_ids), cohort.data
       if not data:
@@ -81,8 +81,8 @@ class Trainer:
     if measured.get('non_finite_clients', 0) + empty >= len(cohort.client_ids):
       # No client's update is used, and a training loss of 0 would look like a success.
       measured = {k: v for k, v in measured.items() if not k.startswith('train_')}
-    if isinstance(plan, buffered.Arrivals):
-      new_state = older_lib.kept(new_state, older, plan.store)
+    if isinstance(plan, simulation.Arrivals):
+      new_state = older_models.after_step(new_state, slots, plan.store)
     downloads = plan.selected if plan else None
     sizes = cohort.client_examples, cohort.client_steps
     own = dict(round=number, clients=len(cohort.client_ids), examples=sum(cohort.client_examples))
@@ -96,7 +96,7 @@ class Trainer:
       **own,  # Again: a metric of the process may have one of these names.
     }
     size = self._config.clients_per_round
-    if plan and plan.available < size and self._config.synchrony is None:
+    if plan and plan.available < size and self._config.asynchrony is None:
       self._say_once(
         'few',
         f'Only {plan.available} clients are available in round {number}, fewer than the {size} of a'
@@ -112,7 +112,7 @@ class Trainer:
 
     The older models of an asynchronous run are not counted.
     """
-    others = server_state.global_model_weights, getattr(server_state, 'distributor', ())
+    others = server_state.global_model_weights, getattr(server_state, 'older', ())
     client = getattr(self._process, 'initial_client_state', ())
     states = (tree.flatten(state) for state in (server_state, *others, client))
     whole, *less, client = (sum(np.asarray(a).nbytes for a in leaves) / 1e6 for leaves in states)
@@ -177,7 +177,7 @@ def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> No
   """Checks that a process takes arrays of examples and fits the run, as far as its types show it.
 
   Raises:
-    ValueError: If the process takes datasets of batches, or was built with `versions`, `mixing` or
+    ValueError: If the process takes datasets of batches, or was built with an `asynchrony` or
       `step_limits` that do not fit `config`.
   """
   signature = getattr(process.next, 'type_signature', None)
@@ -189,12 +189,17 @@ def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> No
       f'the process takes batched datasets (of {element}), the training loop gives whole arrays: '
       'build it with ClientTraining(batching=tff_adaptive.Batching(20)), say'
     )
-  synchrony, limits = config.synchrony, config.limits_steps
-  mixing = synchrony is not None and synchrony.mixing
-  needed = {'version': synchrony is not None, 'mixed': mixing, 'max_steps': limits}
-  if any(hasattr(element, entry) != is_needed for entry, is_needed in needed.items()):
-    versions = 'training.older_models(config, clients)' if synchrony else '0'
+  needed = set()
+  if config.limits_steps:
+    needed.add('max_steps')
+  if config.asynchrony is not None:
+    needed |= {asynchrony_lib.OLDER_MODEL, config.asynchrony.factor_entry}
+  factors = (asynchrony_lib.STALENESS_FACTOR, asynchrony_lib.MIXING_FACTOR)
+  optional = ('max_steps', asynchrony_lib.OLDER_MODEL, *factors)
+  if {entry for entry in optional if hasattr(element, entry)} != needed:
     raise ValueError(
-      f'the process was built for other rounds than these: build it with ClientTraining(versions='
-      f'{versions}, mixing={mixing}, batching=tff_adaptive.Batching(20, step_limits={limits})), say'
+      'the process was built for other rounds than these: build it with'
+      f' asynchrony=config.asynchrony, which is {config.asynchrony}, and'
+      ' training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20,'
+      f' step_limits={config.limits_steps})), say'
     )

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from tff_adaptive._utils import suggestions
-from tff_adaptive.population import buffered
+from tff_adaptive.asynchrony import settings as asynchrony
 
 from .. import fields, options
 
@@ -29,7 +29,7 @@ class Synchrony(fields.Group):
   staleness: str | None = fields.flag(
     'Factor of an update that is tau server steps old: none; polynomial, (1 + tau)^-a; hinge, 1 up'
     ' to b, then 1 / (a (tau - b) + 1); constant, c for any tau above 0. Default polynomial.',
-    choices=buffered.STALENESS,
+    choices=asynchrony.STALENESS,
     needs='synchrony=buffered',
   )
   staleness_option: tuple[str, ...] = fields.flag(
@@ -59,8 +59,8 @@ class Synchrony(fields.Group):
     if size is not None and settings.training.participation is not None:
       raise ValueError('--buffer_size stands in place of --participation: leave one of them out.')
 
-  def build(self) -> buffered.Buffered | None:
-    """Returns `TrainingConfig.synchrony`, None if synchronous. Raises ValueError for bad flags."""
+  def build(self) -> asynchrony.Buffered | None:
+    """Returns `TrainingConfig.asynchrony`, None if synchronous. Raises ValueError for bad flags."""
     if self.synchrony != 'buffered':
       return None
     if self.concurrency is None:
@@ -71,7 +71,7 @@ class Synchrony(fields.Group):
       for name in given:
         if name not in tuple(_OPTIONS[kind]):
           raise ValueError(suggestions.unknown(f'option of {kind}', name, _OPTIONS[kind]))
-      return buffered.Buffered(
+      return asynchrony.Buffered(
         self.concurrency,
         kind,
         **given,

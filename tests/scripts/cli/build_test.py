@@ -9,7 +9,7 @@ import tensorflow as tf
 from scripts.cli import build as build_lib, resolve
 from scripts.cli.groups import evaluation, output, runtime
 from tests.helpers import settings
-from tff_adaptive import corrections, population
+from tff_adaptive import asynchrony, corrections, population
 from tff_adaptive.client import batching
 
 
@@ -37,8 +37,8 @@ def built(monkeypatch):
     monkeypatch.setattr(build_lib.algorithms, 'build_server_optimizer', record_server)
     monkeypatch.setattr(build_lib.aggregation.Aggregation, 'build', lambda self, *given: given)
     found = settings.of(*arguments)
-    assert build_lib.build_process(found, _Task, 'model', 'plan', 3) == 'process'
-    assert (seen['aggregator'], seen['training'].versions) == ((found, seen['model'], 'plan'), 3)
+    assert build_lib.build_process(found, _Task, 'model', 'plan') == 'process'
+    assert seen['aggregator'] == (found, seen['model'], 'plan')
     return seen
 
   return build
@@ -62,7 +62,8 @@ def test_what_clients_do_and_schedules_are_passed_on(built):
   training = seen['training']
   assert training.batching == batching.Batching(None, 3, fill_last=True, unit_starts='unit_starts')
   assert seen['more_parts'] == [corrections.Clip(5.0), corrections.WeightDecay(0.1)]
-  assert (training.seed, training.xla, training.mixing) == (9, True, True)
+  assert (training.seed, training.xla) == (9, True)
+  assert seen['asynchrony'] == asynchrony.Buffered(9, mixing=True)
   assert seen['client_weighting'] == 'uniform'
   for task, weighting in (('digits', 'examples'), ('shakespeare', 'client_weight')):
     assert built(f'--task={task}')['client_weighting'] == weighting
@@ -142,9 +143,9 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   flags += ' --resume_from=previous'
   given = settings.of(*flags.split(), '--engine=native')
   found = build_lib.prepare(given, ['command'])
-  (own, _, model, private, versions), config = seen.pop('built'), found['config']
+  (own, _, model, private), config = seen.pop('built'), found['config']
   assert seen == {'is_compiled': False, 'data_dir': str(tmp_path), 'seed': 5}
-  assert (own.training.clients_per_round, private.delta, versions) == (2, 7**-1.1, 0)
+  assert (own.training.clients_per_round, private.delta) == (2, 7**-1.1)
   assert (config.clients_per_round, config.metric, config.population) == (2, 'loss', None)
   assert (config.cost_model.batch_size, config.cost_model.epochs) == (7, 10)
   assert (found['settings'].command, found['settings'].metric) == (['command'], 'loss')
@@ -160,7 +161,7 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   assert noise.startswith(f'Noise multiplier 5: epsilon {epsilon:.3g} at delta 0.12 after 3 rounds')
   given = resolve.resolve(task='least_squares', synchrony='buffered', concurrency=9, local_steps=5)
   config = build_lib._training_config(given, task, model)
-  assert (config.synchrony, config.population) == (given.synchrony.build(), population.Population())
+  assert (config.asynchrony, config.population) == (asynchrony.Buffered(9), population.Population())
   assert config.cost_model.fixed_steps == 5
   with pytest.raises(ValueError, match='tokens: the task least_squares has no client_weight'):
     build_lib._check_data(resolve.resolve(task='shakespeare', clients_per_round=2), task)

@@ -107,11 +107,42 @@ def test_hyperparameters_of_the_server_can_be_read_and_changed(graph):
     zeros = tf.nest.map_structure(np.zeros_like, process.get_model_weights(state))
     found = process.get_model_weights(process.set_model_weights(state, zeros))
     assert not any(np.any(w) for w in found.trainable)
-    return hparams, process.get_hparams(process.set_hparams(state, {'finalizer': faster}))
+    changed = {**hparams, 'finalizer': faster}
+    return hparams, process.get_hparams(process.set_hparams(state, changed))
 
   before, after = engines.run(graph, change)
   rates = [found['finalizer']['learning_rate'] for found in (before, after)]
   np.testing.assert_array_equal(rates, [np.float32(0.25), 0.5])
+
+
+def test_the_clients_rate_is_a_hyperparameter_as_in_tff(graph):
+  """The rate of another process, set in this one, gives the other's rounds."""
+  model, sgd = small_problem.linear_model(), tff.learning.optimizers.build_sgdm
+  slow, fast = (
+    algorithms.build_fed_avg(model, client_learning_rate=rate, training=TRAINING)
+    for rate in (0.2, 0.5)
+  )
+  scheduled = algorithms.build_fed_avg(model, client_learning_rate=lambda t: 0.5, training=TRAINING)
+  of_tff = tff.learning.algorithms.build_weighted_fed_avg(model, sgd(0.2))
+
+  def rounds(process, state):
+    for cohort in ([0, 1], [2, 3]):
+      data = [small_problem.element(DATA[i], i) for i in cohort]
+      state = process.next(state, data).state
+    return oracle.pack(state.global_model_weights.trainable), process.get_hparams(state)
+
+  def run_all():
+    hparams = slow.get_hparams(slow.initialize())
+    hparams['client_work']['learning_rate'] = np.float32(0.5)
+    changed = slow.set_hparams(slow.initialize(), hparams)
+    one, other = rounds(slow, changed), rounds(fast, fast.initialize())
+    assert scheduled.get_hparams(scheduled.initialize())['client_work'] == ()
+    return one, other, slow.get_hparams(slow.initialize()), of_tff.get_hparams(of_tff.initialize())
+
+  (theta, hparams), (wanted, of_fast), before, tffs = engines.run(graph, run_all)
+  np.testing.assert_array_equal(theta, wanted)
+  engines.assert_same(hparams, of_fast, rtol=0, atol=0)
+  engines.assert_same(before['client_work'], tffs['client_work'], rtol=0, atol=0)
 
 
 def test_a_round_with_clients_that_diverge_or_have_no_examples_is_one_without_them(graph):

@@ -44,6 +44,30 @@ def test_the_full_gradient_is_the_mean_over_all_examples(n):
   assert [int(value) for value in counted] == [-(-n // 20), -(-n // 20), n]
 
 
+def test_rows_of_several_inputs_stay_together():
+  """The rows of nested inputs and labels hold their number; a batch has the same of each."""
+  rows = tf.range(11)
+  x = collections.OrderedDict(
+    a=rows[:, tf.newaxis] * [1, 10], b=(2 * rows, tf.cast(rows, tf.float32))
+  )
+  element = {'x': x, 'y': {'one': rows, 'two': -rows}, 'client': 3}
+  model = model_adapters.wrap(lambda: small_problem.keras_model(hidden=False))
+  source = batch_sources.WholeArrays(model, Batching(4, 2), 0, element, 1)
+  seen = []
+  for i in range(int(source.steps)):
+    batch = source._local_step(tf.constant(i)).batch
+    row = batch['y']['one'].numpy()
+    seen.extend(row)
+    np.testing.assert_array_equal(batch['x']['a'], np.stack([row, 10 * row], 1))
+    np.testing.assert_array_equal(batch['x']['b'][0], 2 * row)
+    np.testing.assert_array_equal(batch['x']['b'][1], row)
+    np.testing.assert_array_equal(batch['y']['two'], -row)
+  assert sorted(seen) == sorted([*range(11)] * 2)
+  element['x']['b'] = (2 * rows, tf.range(10.0))
+  with pytest.raises(tf.errors.InvalidArgumentError, match='not as many labels as inputs'):
+    batch_sources.WholeArrays(model, Batching(2), 0, element, 1)
+
+
 @pytest.mark.parametrize('labels', [3, 5])
 def test_inputs_and_labels_of_unequal_number_are_refused(labels):
   x, y = _data(4)[0], _data(labels)[1]

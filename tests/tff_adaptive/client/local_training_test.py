@@ -7,9 +7,15 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import closeness, oracle, small_problem
+from tests.helpers import closeness, engines, oracle, small_problem
 from tff_adaptive import algorithms, corrections, engine, models, optimizers
-from tff_adaptive.client import Batching, ClientTraining, local_training, model_adapters
+from tff_adaptive.client import (
+  Batching,
+  ClientTraining,
+  client_arrays,
+  local_training,
+  model_adapters,
+)
 
 DATA = small_problem.clients()
 train, keras_model = small_problem.train_locally, small_problem.keras_model
@@ -64,6 +70,53 @@ def test_every_kind_of_model_and_of_data_follows_the_formula(model, as_arrays):
   assert float(found.num_examples) == 11
   assert float(found.squared_norm) == pytest.approx(np.sum(wanted**2), rel=1e-4)
   assert (float(found.is_used), float(found.diverged)) == (1, 0)
+
+
+def _two_inputs():
+  """The linear model of a dict with a pair in it: its parts are columns of the problem's x."""
+  w, _, _, c = oracle.unpack(small_problem.theta_0())
+  a, b, d = (tf.keras.Input([size], name=name) for name, size in (('a', 2), ('b', 1), ('d', 2)))
+  dense = tf.keras.layers.Dense(
+    3,
+    kernel_initializer=tf.keras.initializers.Constant(w[:, :3]),
+    bias_initializer=tf.keras.initializers.Constant(c),
+  )
+  output = dense(tf.keras.layers.Concatenate()([a, b, d]))
+  return tff.learning.models.from_keras_model(
+    tf.keras.Model({'ab': (a, b), 'd': d}, output),
+    input_spec=collections.OrderedDict(
+      x=collections.OrderedDict(
+        ab=(tf.TensorSpec([None, 2]), tf.TensorSpec([None, 1])), d=tf.TensorSpec([None, 2])
+      ),
+      y=tf.TensorSpec([None], tf.int32),
+    ),
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+  )
+
+
+def test_a_model_of_several_inputs_trains_on_whole_arrays():
+  """As the model of one input, whose columns are the several inputs."""
+  found, wanted = (
+    algorithms.build_scaffold(
+      model, num_clients=7, client_learning_rate=0.2, training=ClientTraining(batching=Batching(4))
+    )
+    for model in (_two_inputs, small_problem.linear_model())
+  )
+
+  def parts(x):
+    return collections.OrderedDict(ab=(x[:, :2], x[:, 2:3]), d=x[:, 3:])
+
+  cohort = [0, 1, 3]
+  nested = [client_arrays(parts(DATA[i][0]), DATA[i][1], i) for i in cohort]
+  flat = [client_arrays(*DATA[i], i) for i in cohort]
+  results = []
+  with engine.graph_context():
+    for process, data in ((found, nested), (wanted, flat)):
+      state, kept = process.initialize(), [process.initial_client_state] * 3
+      for _ in range(2):
+        state, kept, _ = process.next(state, kept, data)
+      results.append((state.global_model_weights.trainable, kept))
+  engines.assert_same(*results)
 
 
 def test_the_full_gradient_of_scaffold_option_1_counts_in_no_metric_of_keras():

@@ -64,13 +64,13 @@ def test_a_masked_model_counts_the_examples_that_have_a_share(i):
   adapter = model_adapters.wrap(small_problem.model())
   gradient, sums = _expected(i)
   before = tf.constant([10.0, 20.0, 30.0, 40.0])
-  found, metrics = adapter.gradients(
+  found, _, metrics = adapter.gradients(
     _weights(THETAS[i]), (), LocalStep(_batch(i), (tf.constant(SHARES[i]), SIZES[i])), before
   )
   _check(oracle.pack(found), gradient)
   _check(metrics, before + tf.cast(sums, tf.float32))
   # The same batch without its padding.
-  found, metrics = adapter.gradients(
+  found, _, metrics = adapter.gradients(
     _weights(THETAS[i]), (), LocalStep(_batch(i, COUNTS[i])), adapter.start()
   )
   _check(oracle.pack(found), gradient)
@@ -102,11 +102,11 @@ def test_a_seeded_model_is_trained_with_its_seed_and_in_training_mode(in_group):
     stacked = _stacked([THETAS[1], THETAS[2], theta])
     batch = {'x': tf.constant(X[::-1]), 'y': tf.constant(Y[::-1])}
     step = LocalStep(batch, shares, SEEDS)
-    found, metrics = adapter.gradients(stacked, (), step, adapter.start(3))
+    found, _, metrics = adapter.gradients(stacked, (), step, adapter.start(3))
     found, metrics = [g[2] for g in found], metrics[2]
   else:
     step = LocalStep(_batch(0), None, SEEDS[2])
-    found, metrics = adapter.gradients(weights, (), step, adapter.start())
+    found, _, metrics = adapter.gradients(weights, (), step, adapter.start())
   _check(oracle.pack(found), gradient)
   _check(metrics[0], 6 * expected)
 
@@ -186,7 +186,8 @@ def test_a_model_of_tff_is_given_its_weights_and_its_metrics_the_batch(as_pair):
     scores = small_problem.model().forward(theta, X[1], True, None) + shift
     loss = tf.reduce_sum(models.sparse_cross_entropy(scores, Y[1]))
   step = LocalStep((batch['x'], batch['y']) if as_pair else batch)
-  found, metrics = adapter.gradients(theta, (shift,), step, adapter.start())
+  found, others, metrics = adapter.gradients(theta, (shift,), step, adapter.start())
+  _check(others, [shift])
   _check(oracle.pack(found), oracle.pack(tape.gradient(loss, theta)))
   _check(list(metrics.values()), [6, Y[1].sum(), loss, tf.reduce_sum(scores)])
   for is_used in (True, False):
@@ -210,20 +211,20 @@ def test_a_keras_model_is_given_its_weights_and_normalises_by_the_batch():
     assert not start
     initial = adapter.initial_weights().trainable
     moments = (tf.fill([5], 7.0), tf.fill([5], 9.0))
-    found, metrics = adapter.gradients(_weights(THETAS[0]), moments, LocalStep(_batch(0)), start)
+    step = LocalStep(_batch(0))
+    found, moved, metrics = adapter.gradients(_weights(THETAS[0]), moments, step, start)
     with tf.control_dependencies(found):
-      kept = [tf.identity(v) for v in adapter._model.non_trainable_variables]
       sums = [adapter.metric_sums(metrics, tf.constant(is_used)) for is_used in (True, False)]
-    return initial, found, kept, sums
+    return initial, found, moved, sums
 
   with engine.graph_context():
-    initial, found, kept, sums = train()
+    initial, found, moved, sums = train()
   _check(oracle.pack(initial), small_problem.theta_0())
   x = X[0].astype(np.float64)
   normal = (x - x.mean(0)) / x.std(0)
   _check(oracle.pack(found), oracle.gradient(THETAS[0].astype(np.float64), normal, Y[0]))
   # Keras's moving moments, from those that were given.
-  _check(kept, [0.99 * 7 + 0.01 * x.mean(0), 0.99 * 9 + 0.01 * x.var(0)])
+  _check(moved, [0.99 * 7 + 0.01 * x.mean(0), 0.99 * 9 + 0.01 * x.var(0)])
   assert [s['num_examples'] for s in sums] == [[6], [0]]
 
 
@@ -257,7 +258,7 @@ def test_metrics_that_are_variables_are_read_after_training():
   def train():
     metrics = adapter.start()
     step = LocalStep(_batch(0))
-    (found,), metrics = adapter.gradients((tf.ones([5]),), (), step, metrics)
+    (found,), _, metrics = adapter.gradients((tf.ones([5]),), (), step, metrics)
     with tf.control_dependencies([found]):
       return found, adapter.metric_sums(metrics, tf.constant(True))
 
@@ -265,6 +266,82 @@ def test_metrics_that_are_variables_are_read_after_training():
     found, sums = train()
   _check(found, X[0].mean(0))
   assert sums['n'] == len(X[0])
+
+
+def _layers():
+  """Weights that are frozen, moving statistics, and trained weights; their values are random."""
+  dense = tf.keras.layers.Dense
+  layers = [tf.keras.layers.Input([5]), dense(4, trainable=False)]
+  return tf.keras.Sequential([*layers, tf.keras.layers.BatchNormalization(), dense(3)])
+
+
+def _with_head(values):
+  """The layers with these values but for the last, whose bias begins at other ones."""
+  model = _layers()
+  for layer, of_layer in zip(model.layers[:-1], values):
+    layer.set_weights(of_layer)
+  model.layers[-1].bias.assign([7.0, 8.0, 9.0])
+  return model
+
+
+@pytest.mark.parametrize('way', ['set_weights', 'h5', 'checkpoint', 'load_model', 'clone', 'head'])
+def test_weights_that_a_model_function_loads_are_the_initial_ones(way, tmp_path):
+  pretrained = _layers()
+  wanted = [RNG.normal(1, 0.1, w.shape).astype(np.float32) for w in pretrained.get_weights()]
+  pretrained.set_weights(wanted)
+  by_layer = [layer.get_weights() for layer in pretrained.layers]
+  path = str(tmp_path / {'h5': 'w.h5', 'checkpoint': 'w', 'load_model': 'm.keras'}.get(way, ''))
+
+  def load():
+    if way == 'load_model':
+      return tf.keras.models.load_model(path, compile=False)
+    if way == 'head':
+      return _with_head(by_layer)
+    model = tf.keras.models.clone_model(pretrained) if way == 'clone' else _layers()
+    if way in ('set_weights', 'clone'):
+      model.set_weights(wanted)
+    else:
+      model.load_weights(path)
+    return model
+
+  if way == 'load_model':
+    pretrained.save(path)
+  elif way in ('h5', 'checkpoint'):
+    pretrained.save_weights(path)
+  adapter = model_adapters.wrap(
+    lambda: tff.learning.models.from_keras_model(
+      load(),
+      input_spec=SPEC,
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+  )
+  with engine.graph_context():
+    found = tff.tensorflow.computation(adapter.initial_weights)()
+  home = _layers()
+  tff.learning.models.ModelWeights(*found).assign_weights_to(home)
+  found = home.get_weights()
+  if way == 'head':
+    np.testing.assert_array_equal(found[-1], [7, 8, 9])
+    assert np.abs(found[-2] - wanted[-2]).max() > 0.1  # It is drawn.
+    found, wanted = found[:-2], wanted[:-2]
+  for one, other in zip(found, wanted, strict=True):
+    np.testing.assert_array_equal(one, other)
+
+
+def _nothing_to_train():
+  frozen = tf.keras.layers.Dense(3, trainable=False)
+  return tff.learning.models.from_keras_model(
+    tf.keras.Sequential([tf.keras.Input([5]), frozen]),
+    input_spec=SPEC,
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+  )
+
+
+def test_a_model_without_trainable_weights_is_refused():
+  of_functions = small_problem.model(initial_weights=[])
+  for model in (_nothing_to_train, of_functions):
+    with pytest.raises(ValueError, match=r'no trainable weights.*: leave trainable=False out'):
+      model_adapters.wrap(model)
 
 
 def test_anything_else_is_refused():

@@ -294,10 +294,10 @@ def test_a_step_together_is_as_one_after_another(name, monkeypatch):
   def both(weights, batch, weighting, seed):
     return together.gradients(weights, (), step(batch, weighting, seed), together.start(2))
 
-  grads, metrics = both(tuple(weights), examples, (shares, sizes), seeds)
+  grads, _, metrics = both(tuple(weights), examples, (shares, sizes), seeds)
   for i in range(2):
     mine = {key: value[i] for key, value in examples.items()}
-    wanted, sums = one(tuple(w[i] for w in weights), mine, (shares[i], sizes[i]), seeds[i])
+    wanted, _, sums = one(tuple(w[i] for w in weights), mine, (shares[i], sizes[i]), seeds[i])
     np.testing.assert_allclose(metrics[i], sums, rtol=1e-4)
     for a, b in zip(grads, wanted):
       a, b = tf.convert_to_tensor(a)[i].numpy(), tf.convert_to_tensor(b).numpy()

@@ -9,7 +9,7 @@ import pytest
 
 import tff_adaptive
 from tests.helpers import fakes, run_folders
-from tff_adaptive import costs, population, registry, runs, training
+from tff_adaptive import asynchrony as asynchrony_lib, costs, population, registry, runs, training
 from tff_adaptive.runs import config as config_lib
 
 COUNTS = (
@@ -114,7 +114,7 @@ def test_numpys_numbers_are_recorded_as_pythons():
     ('stop_at_target', True, 'is given without a target: give one'),
     ('virtual_seconds_per_evaluation', 0, 'must be finite and above 0, found 0: give'),
     ('virtual_seconds_per_evaluation', 60, 'is given without a population'),
-    ('synchrony', training.Buffered(1), 'is given without a population'),
+    ('asynchrony', asynchrony_lib.Buffered(1), 'is given without a population'),
     ('target', 'high', "must be a number, found 'high': give"),
   ],
 )
@@ -124,28 +124,28 @@ def test_numbers_are_checked_by_their_fields(name, value, error):
   assert str(caught.value).startswith(f'{name} {error}')
 
 
-class _Half(training.Buffered):
+class _Half(asynchrony_lib.Buffered):
   def factor(self, tau):
     return 0.5**tau
 
 
 @dataclasses.dataclass(frozen=True)
-class _Base(training.Buffered):
+class _Base(asynchrony_lib.Buffered):
   base: float = 0.5
 
   def factor(self, tau):
     return self.base**tau
 
 
-def _buffered(synchrony):
+def _buffered(asynchrony):
   clients = population.Population()
   model = costs.CostModel(registry.Counts(), 3, 2)
-  return record(population=clients, cost_model=model, synchrony=synchrony)
+  return record(population=clients, cost_model=model, asynchrony=asynchrony)
 
 
 def test_own_factors_of_staleness_are_recorded():
-  polynomial = _buffered(training.Buffered(3)).settings['synchrony']
-  assert polynomial == dataclasses.asdict(training.Buffered(3))
+  polynomial = _buffered(asynchrony_lib.Buffered(3)).settings['synchrony']
+  assert polynomial == dataclasses.asdict(asynchrony_lib.Buffered(3))
   half = _buffered(_Half(3, max_staleness=3)).settings['synchrony']
   assert (half['kind'], half['staleness'], half['factors']) == (
     '_Half',
@@ -154,7 +154,7 @@ def test_own_factors_of_staleness_are_recorded():
   )
   before = run_folders.config(json.loads(json.dumps(_buffered(_Base(3)).settings)))
   assert _buffered(_Base(3)).refused_changes(before) == []
-  for other in (_Base(3, base=0.4), _Half(3), training.Buffered(3)):
+  for other in (_Base(3, base=0.4), _Half(3), asynchrony_lib.Buffered(3)):
     assert len(_buffered(other).refused_changes(before)) == 1
 
 

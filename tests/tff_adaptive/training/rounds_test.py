@@ -1,6 +1,5 @@
 """Runs with a population, on a process in NumPy: rows, states, costs, resuming."""
 
-import collections
 import warnings
 
 import numpy as np
@@ -10,7 +9,7 @@ from tests.helpers import fakes, small_problem
 from tff_adaptive import costs, population, registry
 from tff_adaptive.client import Batching
 from tff_adaptive.population import rounds
-from tff_adaptive.training import callbacks, cohorts, older, rounds as training_rounds
+from tff_adaptive.training import callbacks, cohorts, rounds as training_rounds
 
 COSTS = costs.CostModel(registry.Counts(down=2), num_parameters=250_000, batch_size=4, epochs=2)
 LOST = 'non_finite_clients'
@@ -151,7 +150,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, chosen, 
   'batching, stragglers, message',
   [
     (None, 'drop', r'build it with ClientTraining\(batching=tff_adaptive'),
-    (Batching(4, step_limits=True), 'drop', 'built for .*versions=0.* step_limits=False'),
+    (Batching(4, step_limits=True), 'drop', 'built for .*which is None.* step_limits=False'),
     (Batching(4), 'partial', 'built for other rounds .* step_limits=True'),
   ],
 )
@@ -161,18 +160,6 @@ def test_a_process_that_takes_other_data_is_refused(tmp_path, batching, straggle
   with pytest.raises(ValueError, match=message):
     train(tmp_path / 'run', chosen, 1, process, clients_per_round=1)
   assert not (tmp_path / 'run').exists()
-
-
-def test_older_models_are_in_slots_of_which_a_step_is_given_some():
-  state = collections.namedtuple('State', 'distributor')([np.arange(6.0).reshape(3, 2)])
-  more, slots = (older.apart(state, num) for num in (4, 2))
-  assert older.together(more).distributor[0].tolist() == [[0, 1], [2, 3], [4, 5], [0, 0]]
-  for needed, wanted in (([], []), ([1], [[2, 3]]), ([1, 0], [[2, 3], [0, 1]])):
-    assert older.given(slots, needed).distributor[0].tolist() == wanted
-  left = state._replace(distributor=[np.array([[8.0, 9.0]])])
-  for slot, wanted in ((-1, [[0, 1], [2, 3]]), (0, [[8, 9], [2, 3]]), (1, [[0, 1], [8, 9]])):
-    kept = older.together(older.kept(left, slots.distributor, slot))
-    assert kept.distributor[0].tolist() == wanted
 
 
 class OfNobody(fakes.StatelessProcess):

@@ -18,6 +18,7 @@ from tff_adaptive.engine.graph import (
   nodes as nodes_lib,
   permits as permits_lib,
   stacking,
+  streams,
   values,
 )
 
@@ -139,6 +140,10 @@ class ClientLoop:
         if self._frame is not self.server:
           self._frame.know(node, _copy(value))
 
+  def _position(self, i: tf.Tensor) -> tf.Tensor:
+    """Returns the position in the cohort of the loop's client `i`."""
+    return i if self.share is None else tf.gather(self.share, i)
+
   def _client_frame(self, wanted: list[nodes_lib.Node], i: tf.Tensor) -> Frame:
     client = Frame(outer=self._frame)
     for node in nodes_lib.reachable(wanted):
@@ -168,7 +173,7 @@ class ClientLoop:
     def body(i: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
       with placement.on(self.device):
         taken = [] if self.permits is None else permits_lib.take(self.permits)
-        with tf.control_dependencies(taken):
+        with tf.control_dependencies(taken), streams.of_client(self._position(i)):
           client = self._client_frame(one_pass.wanted, i)
           results = one_pass.results(client)
         if self.permits is not None:
@@ -205,7 +210,7 @@ class ClientLoop:
           results[node] = values.flatten(together, node.type)
 
         def member_body(i: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
-          with placement.on(self.device):
+          with placement.on(self.device), streams.of_client(self._position(i)):
             client = self._client_frame(one_pass.wanted, i)
             for node, stacked in results.items():
               client.know(node, stacking.read_stacked(stacked, node.type, i - first))

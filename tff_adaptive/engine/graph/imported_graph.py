@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
 from tff_adaptive.engine import batched_clients
-from tff_adaptive.engine.graph import loops, values
+from tff_adaptive.engine.graph import loops, streams, values
 from tff_adaptive.kernels import library
 
 # A variable with this shared name is created anew each time its op runs and is freed with its last
@@ -28,10 +28,18 @@ class ImportedGraph:
 
   Its arguments and results are flat lists of tensors in the order of `values.flatten`. The value of
   a `tff.SequenceType` is a `values.Sequence`.
+
+  Args:
+    message: The computation's `TensorFlow` message.
+    with_streams: Whether it draws random numbers from the streams of a client; see `streams`.
   """
 
-  def __init__(self, message: Any):
+  def __init__(self, message: Any, with_streams: bool = False):
     graph_def = private_apis.graph_def(message)
+    self._message = message
+    self._lacks_streams = not with_streams and streams.has_seeds(graph_def)
+    self._of_clients: ImportedGraph | None = None  # This graph with streams, made at the first use.
+    self._streams = streams.pass_in(graph_def) if with_streams else {}
     library.load_for(node.op for node in private_apis.all_nodes(graph_def))
     _name_functions_apart(graph_def)
     loops.set_apart(graph_def)
@@ -60,6 +68,7 @@ class ImportedGraph:
           feeds.extend(reads)
       else:
         feeds.append(graph.get_tensor_by_name(name))
+    feeds.extend(graph.get_tensor_by_name(f'{name}:0') for name in self._streams)
     fetches = [
       graph.get_tensor_by_name(name) for name, _ in private_apis.tensor_names(message.result)
     ]
@@ -72,6 +81,10 @@ class ImportedGraph:
 
   def __call__(self, arguments: list[Any]) -> list[Any]:
     """Runs the graph on flat arguments, and returns the flat results."""
+    if self._lacks_streams and streams.client() is not None:
+      if self._of_clients is None:
+        self._of_clients = ImportedGraph(self._message, with_streams=True)
+      return self._of_clients(arguments)
     flat = []
     for (name, is_sequence), argument in zip(self._parameter, arguments):
       if not is_sequence:
@@ -81,6 +94,9 @@ class ImportedGraph:
           flat.extend(argument.whole([t.dtype for t in reads], [t.shape for t in reads]))
       else:
         flat.append(argument.variant())
+    if self._streams:
+      single = [a for a, (_, is_sequence) in zip(arguments, self._parameter) if not is_sequence]
+      flat.extend(streams.opened(list(self._streams.values()), single))
     if self._initialize is not None:
       flat.extend(self._initialize(*flat))
     results = self._main(*flat)

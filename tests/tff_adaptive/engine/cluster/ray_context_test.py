@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 import tff_adaptive_tasks as tasks
 from tests.helpers import computations, on_ray, small_problem, task_data
 from tests.tff_adaptive.engine.cluster import subrounds_test
-from tff_adaptive import costs, engine, population, registry, training
+from tff_adaptive import asynchrony, costs, engine, population, registry, training
 from tff_adaptive._utils import client_references
 from tff_adaptive_tasks.data import tff_sqlite
 
@@ -39,10 +39,11 @@ def test_rounds_that_do_not_wait_give_the_bits_of_one_process(ray_workers, graph
     clients_per_round=3,
     cost_model=costs.CostModel(registry.Counts(), num_parameters=18, batch_size=4),
     population=population.Population(speed=speed),
-    synchrony=population.Buffered(6),
+    asynchrony=asynchrony.Buffered(6),
   )
-  versions = training.older_models(config, clients)
-  process = small_problem.process('scaffold', 0.2, small_problem.linear_model, versions=versions)
+  process = small_problem.process(
+    'scaffold', 0.2, small_problem.linear_model, asynchrony=config.asynchrony
+  )
   found = []
   for context in (engine.SubroundContext(4, server=graph), ray_workers):
     with tff.framework.get_context_stack().install(context):

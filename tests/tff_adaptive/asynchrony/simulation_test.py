@@ -5,11 +5,11 @@ import pytest
 
 from tests.helpers import populations
 from tff_adaptive import population
-from tff_adaptive.population import buffered
+from tff_adaptive.asynchrony import Buffered, simulation as simulation_lib
 
 
-def simulation(chosen, synchrony, size, steps=(2, 2, 2)):
-  return populations.simulation(chosen, steps, size, synchrony=synchrony)
+def simulation(chosen, asynchrony, size, steps=(2, 2, 2)):
+  return populations.simulation(chosen, steps, size, asynchrony=asynchrony)
 
 
 def people(*seconds_per_step, **options):
@@ -23,7 +23,7 @@ def plans(run, number):
 
 def test_events_by_hand():
   # They take 4, 6 and 10 seconds. At 12 two arrive: c1 began at 6, before c0, which began at 8.
-  found = plans(simulation(people(1, 2, 4), buffered.Buffered(3), 1), 6)
+  found = plans(simulation(people(1, 2, 4), Buffered(3), 1), 6)
   assert [plan.positions.tolist() for plan in found] == [[0], [1], [0], [2], [1], [0]]
   assert [plan.staleness.tolist() for plan in found] == [[0], [1], [1], [3], [2], [2]]
   assert [plan.virtual_seconds for plan in found] == [4, 2, 2, 2, 2, 0]
@@ -36,7 +36,7 @@ def test_who_begins_is_who_is_available_when_a_place_becomes_free():
   """c2 comes and goes while steps wait. c0 and c2 take 4 seconds, c1 takes 20."""
   there = {'c0': [(0, 7)], 'c1': [(0, 1)], 'c2': [(3, 6), (20, 99)]}
   chosen = people(1, 9, 1, availability=population.Trace(there))
-  first, second = plans(simulation(chosen, buffered.Buffered(2), 2), 2)
+  first, second = plans(simulation(chosen, Buffered(2), 2), 2)
   # At 4 the place of c0 is free, and c2 has come. It arrives at 8, when nobody is available.
   assert (first.positions.tolist(), first.virtual_seconds) == ([0, 2], 8)
   # At 20 c1 arrives, and c2 has come again.
@@ -44,7 +44,7 @@ def test_who_begins_is_who_is_available_when_a_place_becomes_free():
 
 
 def test_the_place_of_a_model_is_kept_until_nobody_trains_from_it():
-  run, kept = simulation(people(1, 2, 4, 3.5, 0.7), buffered.Buffered(5), 2, [2] * 5), {}
+  run, kept = simulation(people(1, 2, 4, 3.5, 0.7), Buffered(5), 2, [2] * 5), {}
   for version, plan in enumerate(plans(run, 60)):
     for slot, tau in zip(plan.slots, plan.staleness):
       assert (slot == -1) == (tau == 0)
@@ -52,12 +52,12 @@ def test_the_place_of_a_model_is_kept_until_nobody_trains_from_it():
     if plan.store >= 0:
       kept[plan.store] = version
     assert plan.versions <= plan.under_way <= 4
-  assert run.most_versions(60) == len(kept) <= 4
+  assert run.most_older_models(60) == len(kept) <= 4
 
 
 def test_too_stale_updates_are_dropped_and_their_clients_begin_anew():
   # c2, from model 0, would be three steps old at 10: it begins again, and c1 follows at 12.
-  found = plans(simulation(people(1, 2, 4), buffered.Buffered(3, max_staleness=1), 1), 4)
+  found = plans(simulation(people(1, 2, 4), Buffered(3, max_staleness=1), 1), 4)
   assert [plan.positions.tolist() for plan in found] == [[0], [1], [0], [1]]
   assert [plan.dropped for plan in found] == [0, 0, 0, 1]
   assert [plan.columns()['staleness_dropped'] for plan in found] == [0, 0, 0, 3]
@@ -76,14 +76,14 @@ def test_too_stale_updates_are_dropped_and_their_clients_begin_anew():
   ],
 )
 def test_factors_are_those_of_the_papers(options, factors):
-  synchrony = buffered.Buffered(3, **options)
-  np.testing.assert_allclose([synchrony.factor(tau) for tau in (0, 1, 2, 9)], factors, rtol=1e-15)
+  asynchrony = Buffered(3, **options)
+  np.testing.assert_allclose([asynchrony.factor(tau) for tau in (0, 1, 2, 9)], factors, rtol=1e-15)
 
 
 def test_a_full_buffer_of_equal_clients_is_a_synchronous_round():
   steps, alike = [5] * 9, people(*[0.1] * 9)
   waiting = plans(simulation(alike, None, 4, steps), 30)
-  found = plans(simulation(alike, buffered.Buffered(4), 4, steps), 30)
+  found = plans(simulation(alike, Buffered(4), 4, steps), 30)
   for plan, round_plan in zip(found, waiting):
     np.testing.assert_array_equal(plan.positions, round_plan.positions)
     assert plan.virtual_seconds == round_plan.virtual_seconds
@@ -93,7 +93,7 @@ def test_a_full_buffer_of_equal_clients_is_a_synchronous_round():
 def test_a_step_depends_on_its_number_alone_however_it_is_come_to():
   chosen = people(*np.linspace(1, 3, 12), availability=population.Independent(0.6))
   chosen = population.Population(chosen.availability, chosen.speed, dropout_rate=0.2)
-  run = simulation(chosen, buffered.Buffered(7), 3, [3] * 12)
+  run = simulation(chosen, Buffered(7), 3, [3] * 12)
   there = [str(plan) for plan in plans(run, 40)]
   assert [str(run.plan(t)) for t in (40, 5, 17)] == [there[39], there[4], there[16]]
   assert all(len(set(plan.positions.tolist())) == 3 for plan in plans(run, 40))
@@ -101,26 +101,26 @@ def test_a_step_depends_on_its_number_alone_however_it_is_come_to():
 
 
 @pytest.mark.parametrize(
-  ('chosen', 'synchrony', 'message'),
+  ('chosen', 'asynchrony', 'message'),
   [
-    (people(1, 1, 1), buffered.Buffered(1), 'concurrency is 1; it must be from 2, the size of'),
-    (people(1, 1, 1), buffered.Buffered(4), 'to 3, the number of clients'),
-    (people(1, 1, 1, over_select=1.5), buffered.Buffered(2), 'over_select has no meaning'),
+    (people(1, 1, 1), Buffered(1), 'concurrency is 1; it must be from 2, the size of'),
+    (people(1, 1, 1), Buffered(4), 'to 3, the number of clients'),
+    (people(1, 1, 1, over_select=1.5), Buffered(2), 'over_select has no meaning'),
   ],
 )
-def test_bad_settings_are_refused(chosen, synchrony, message):
+def test_bad_settings_are_refused(chosen, asynchrony, message):
   with pytest.raises(ValueError, match=message) as raised:
-    simulation(chosen, synchrony, 2)
+    simulation(chosen, asynchrony, 2)
   assert '\n' not in str(raised.value)
 
 
 def test_a_step_that_never_comes_is_said(monkeypatch):
-  monkeypatch.setattr(buffered, '_MOST_IN_VAIN', 50)
-  slow = simulation(people(1, 50, 50, round_deadline=20.0), buffered.Buffered(3), 2)
+  monkeypatch.setattr(simulation_lib, '_MOST_IN_VAIN', 50)
+  slow = simulation(people(1, 50, 50, round_deadline=20.0), Buffered(3), 2)
   with pytest.raises(ValueError, match=r'step 1 never comes: only 1 of the 2 clients.*101 dropped'):
     slow.plan(1)
   away = population.Trace({'c0': [(0, 100)]})  # In one step a client counts once.
-  lonely = simulation(people(1, 1, 1, availability=away), buffered.Buffered(3), 2)
+  lonely = simulation(people(1, 1, 1, availability=away), Buffered(3), 2)
   with pytest.raises(ValueError, match=r'step 1 never comes: only 1 of the 2.*101 draws of nobody'):
     lonely.plan(1)
 
@@ -130,14 +130,14 @@ def test_a_step_that_never_comes_is_said(monkeypatch):
 )
 def test_numbers_out_of_range_are_refused(options):
   with pytest.raises(ValueError, match=next(iter(options))):
-    buffered.Buffered(**{'concurrency': 3, **options})
+    Buffered(**{'concurrency': 3, **options})
 
 
 def test_a_place_is_taken_when_a_client_becomes_available():
   # c0 takes 22 seconds, c1 4: it comes at 5 and arrives at 9. c0 arrives at 22, after c1 again.
   there = population.Trace({'c0': [(0, 1000)], 'c1': [(5, 1000)]})
   chosen = people(10, 1, availability=there)
-  found = plans(simulation(chosen, buffered.Buffered(2), 1, [2, 2]), 5)
+  found = plans(simulation(chosen, Buffered(2), 1, [2, 2]), 5)
   assert [plan.positions.tolist() for plan in found] == [[1], [1], [1], [1], [0]]
   assert [plan.virtual_seconds for plan in found] == [9, 4, 4, 4, 1]
   assert [plan.under_way for plan in found] == [1, 1, 1, 1, 1]
@@ -148,7 +148,7 @@ def test_a_day_in_hours_begins_at_its_time():
   phases = {'c0': 0.0, 'c1': 0.9}
   there = population.Diurnal(period=0.1, share=0.5, phases=phases)
   chosen = people(50, 1, availability=there)
-  found = plans(simulation(chosen, buffered.Buffered(2), 1, [2, 2]), 3)
+  found = plans(simulation(chosen, Buffered(2), 1, [2, 2]), 3)
   assert [plan.positions.tolist() for plan in found] == [[1], [1], [1]]
   np.testing.assert_allclose([plan.virtual_seconds for plan in found], [40, 4, 4], rtol=1e-12)
 
@@ -187,7 +187,7 @@ def test_everybody_trains_who_is_there(seed):
   takes = [int(8 * rng.integers(1, 9)) for _ in range(count)]
   there = population.Trace({f'c{i}': pairs for i, pairs in enumerate(intervals)})
   chosen = people(*[(t - 2) / 2 for t in takes], availability=there)
-  run = simulation(chosen, buffered.Buffered(count), size, [2] * count)
+  run = simulation(chosen, Buffered(count), size, [2] * count)
   clock = 0.0
   for plan, (second, buffer) in zip(
     plans(run, 30), _arrivals_by_seconds(intervals, takes, size, 30)

@@ -1,0 +1,2 @@
+from .settings import Buffered as Buffered
+from .simulation import Arrivals as Arrivals
