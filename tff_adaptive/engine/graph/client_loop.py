@@ -142,7 +142,9 @@ class ClientLoop:
 
   def _position(self, i: tf.Tensor) -> tf.Tensor:
     """Returns the position in the cohort of the loop's client `i`."""
-    return i if self.share is None else tf.gather(self.share, i)
+    if self.share is None:
+      return i
+    return tf.gather(self.share, i)
 
   def _client_frame(self, wanted: list[nodes_lib.Node], i: tf.Tensor) -> Frame:
     client = Frame(outer=self._frame)
@@ -172,8 +174,10 @@ class ClientLoop:
 
     def body(i: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
       with placement.on(self.device):
-        taken = [] if self.permits is None else permits_lib.take(self.permits)
-        with tf.control_dependencies(taken), streams.of_client(self._position(i)):
+        permit: list[tf.Tensor] = []
+        if self.permits is not None:
+          permit = permits_lib.take(self.permits)
+        with tf.control_dependencies(permit), streams.of_client(self._position(i)):
           client = self._client_frame(one_pass.wanted, i)
           results = one_pass.results(client)
         if self.permits is not None:

@@ -39,7 +39,9 @@ class ImportedGraph:
     self._message = message
     self._lacks_streams = not with_streams and streams.has_seeds(graph_def)
     self._of_clients: ImportedGraph | None = None  # This graph with streams, made at the first use.
-    self._streams = streams.pass_in(graph_def) if with_streams else {}
+    self._streams: dict[str, tuple[int, int]] = {}
+    if with_streams:
+      self._streams = streams.pass_in(graph_def)
     library.load_for(node.op for node in private_apis.all_nodes(graph_def))
     _name_functions_apart(graph_def)
     loops.set_apart(graph_def)
