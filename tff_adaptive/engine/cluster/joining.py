@@ -48,8 +48,12 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
 
   if importlib.util.find_spec('ray') is None:
     raise errors.WorkerError('Ray is not installed: pip install tff-adaptive[ray], or ray itself')
-  named = os.environ.get('RAY_ADDRESS', '') if address == 'auto' else ''
-  where = f"'auto' (RAY_ADDRESS={named})" if named else repr(address)
+  named = ''
+  if address == 'auto':
+    named = os.environ.get('RAY_ADDRESS', '')
+  where = repr(address)
+  if named:
+    where = f"'auto' (RAY_ADDRESS={named})"
   # Otherwise Ray would retry a task for ever on a node that has not enough memory for it.
   is_limited = 'RAY_task_oom_retries' in os.environ
   os.environ.setdefault('RAY_task_oom_retries', '3')
@@ -70,18 +74,7 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
       if address == 'local':
         return _start(cpus, has_gpus)
       check_listener(named or address, _LISTEN_SECONDS)
-      warnings.filterwarnings('ignore', 'Tip: In future versions of Ray', FutureWarning)
-      hint = (
-        f'still waiting for the Ray cluster at {where}: is it there, and is its token here'
-        ' (RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH)?'
-      )
-      timer = threading.Timer(_HINT_SECONDS, warnings.warn, [hint])  # Ray waits in silence.
-      timer.daemon = True
-      timer.start()
-      try:
-        ray.init(address=address, log_to_driver=False, logging_level='ERROR')
-      finally:
-        timer.cancel()
+      _init(address, where)
       return ray.shutdown
   except Exception as error:  # Ray raises plain ones too, such as for a node that starts slowly.
     reason = ' '.join(str(error).split())
@@ -91,6 +84,24 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
       f'no Ray cluster can be joined at {where} ({reason:.300}): start one (ray start'
       ' --head), correct the address, or set its token (RAY_AUTH_TOKEN_PATH)'
     ) from None
+
+
+def _init(address: str, where: str) -> None:
+  """Joins the cluster at `address`; warns that it still waits, for the cluster `where`."""
+  import ray
+
+  warnings.filterwarnings('ignore', 'Tip: In future versions of Ray', FutureWarning)
+  hint = (
+    f'still waiting for the Ray cluster at {where}: is it there, and is its token here'
+    ' (RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH)?'
+  )
+  timer = threading.Timer(_HINT_SECONDS, warnings.warn, [hint])  # Ray waits in silence.
+  timer.daemon = True  # It does not keep a program that is interrupted from ending.
+  timer.start()
+  try:
+    ray.init(address=address, log_to_driver=False, logging_level='ERROR')
+  finally:
+    timer.cancel()
 
 
 def check_listener(address: str, seconds: float) -> None:
@@ -150,9 +161,12 @@ def _start(cpus: int, has_gpus: bool) -> Callable[[], None]:
     watchdog.communicate()
 
   atexit.register(close)
-  python_path = os.pathsep.join([_PACKAGES, *filter(None, [os.environ.get('PYTHONPATH')])])
+  # Workers import this package, which may be used without being installed.
+  python_path = [_PACKAGES]
+  if os.environ.get('PYTHONPATH'):
+    python_path.append(os.environ['PYTHONPATH'])
   # SPT_NOENV: otherwise the process titles of Ray's workers would overwrite the mark.
-  marked = {_MARK: folder, 'SPT_NOENV': '1', 'PYTHONPATH': python_path}
+  marked = {_MARK: folder, 'SPT_NOENV': '1', 'PYTHONPATH': os.pathsep.join(python_path)}
   # For the processes that Ray starts, what `ray_on_loopback` is for this one.
   on_loopback = {'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0'}
   try:
@@ -160,7 +174,7 @@ def _start(cpus: int, has_gpus: bool) -> Callable[[], None]:
       ray.init(
         address='local',  # Otherwise Ray would join the cluster that RAY_ADDRESS names.
         num_cpus=cpus,
-        num_gpus=None if has_gpus else 0,
+        num_gpus=None if has_gpus else 0,  # With None Ray takes all of the machine's.
         include_dashboard=False,
         log_to_driver=False,
         logging_level='ERROR',
@@ -205,25 +219,27 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 def watch(folder: str) -> None:
   """Waits until standard input closes, then kills the cluster of `folder` and removes `folder`."""
   sys.stdin.read()
-  quiet = 0
-  while quiet < 3:
-    found = processes(folder)
-    for process in found:
+  looks_in_vain = 0
+  while looks_in_vain < 3:  # A process may have started another one before it was killed.
+    marked = processes(folder)
+    for process in marked:
       with contextlib.suppress(psutil.Error):
         process.kill()
-    quiet = 0 if found else quiet + 1
+    looks_in_vain += 1
+    if marked:
+      looks_in_vain = 0
     time.sleep(0.1)
   shutil.rmtree(folder, ignore_errors=True)
 
 
 def processes(folder: str) -> list[Any]:
   """Returns the processes whose environment has the mark of the cluster of `folder`."""
-  found = []
+  marked = []
   for process in psutil.process_iter():
     with contextlib.suppress(psutil.Error, OSError):  # It has ended, or is another user's.
       if process.environ().get(_MARK) == folder:
-        found.append(process)
-  return found
+        marked.append(process)
+  return marked
 
 
 if __name__ == '__main__':
