@@ -70,7 +70,7 @@ setuptools.setup(
   ],
   extras_require={
     'huggingface': ['datasets'],
-    'mlflow': ['mlflow-skinny'],
+    'mlflow': ['mlflow-skinny', 'alembic', 'sqlalchemy'],  # The last two are for its SQLite file.
     'parquet': ['pyarrow'],
     'ray': ['ray>=2.52'],
     'search': ['optuna>=5'],

@@ -114,6 +114,8 @@ def task_of(config: Mapping[str, Any]) -> task_lib.Task:
     'validation_examples': len(task.validation['y']),
     'unseen_clients': 0 if parts.unseen is None else len(parts.unseen),
   }
+  if 'pooled_clients' in expected:  # One client had the examples of all.
+    found['pooled_clients'] = found.pop('clients')
   for what, number in found.items():
     if what in expected and expected[what] != number:
       raise errors.DataError(

@@ -32,11 +32,13 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     task = dataclasses.replace(task, train=pooled)
     most_examples = 0  # Of the one client.
   data = _check_data(settings, task)
-  data['clients'] = len(of_clients.train.client_ids)
+  num_task_clients = len(of_clients.train.client_ids)
+  if task is not of_clients:
+    data['pooled_clients'] = num_task_clients  # Then 'clients' is 1.
   if parts.unseen is not None:
     data['unseen_clients'] = len(parts.unseen)
   command_lib.say(
-    f'{task.name}: {data["source"]}; {data["clients"]:,} clients, {data["examples"]:,} examples'
+    f'{task.name}: {data["source"]}; {num_task_clients:,} clients, {data["examples"]:,} examples'
   )
   if settings.runtime.engine == 'native':
     command_lib.say(

@@ -20,11 +20,17 @@ def load() -> None:
   if 'tensorflow_federated' in sys.modules:
     return
   gc.disable()
+  # tensorflow-model-optimization would import Keras 3 to find out that it has no module `engine`.
+  is_asked_for = 'keras.engine' not in sys.modules
+  if is_asked_for:
+    sys.modules['keras.engine'] = None  # type: ignore[assignment]
   try:
     importlib.import_module('tensorflow_federated')
     gc.freeze()
   finally:
     gc.enable()
+    if is_asked_for:
+      del sys.modules['keras.engine']
 
 
 def _is_news(record: logging.LogRecord) -> bool:

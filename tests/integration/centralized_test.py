@@ -25,7 +25,7 @@ def _descent(beta, rate, most=None):
   parts = [task.train.load(client) for client in task.train.client_ids]
   a = np.concatenate([part['x'][:most] for part in parts]).astype(np.float64)
   b = np.concatenate([part['y'][:most] for part in parts]).astype(np.float64)
-  weights = task.build_model(0).initial_weights[0].astype(np.float64)
+  weights = task.build_model(0).initial_weights[0][0].astype(np.float64)
   velocity = np.zeros_like(weights)
   for _ in range(3):
     velocity = beta * velocity + a.T @ (a @ weights - b)
@@ -38,7 +38,7 @@ def _descent(beta, rate, most=None):
   [
     (0.0, None, ()),
     (0.0, 7, ('--max_examples_per_client=7',)),
-    (0.8, None, ('--client_optimizer=sgdm', '--client_optimizer_option=beta=0.8')),
+    (0.8, None, ('--client_optimizer=sgdm', '--client_optimizer_option=momentum=0.8')),
   ],
 )
 def test_it_is_descent_on_all_examples_with_one_momentum(tmp_path, beta, most, flags):
@@ -56,7 +56,8 @@ def test_a_stopped_run_resumes_to_the_same_numbers(tmp_path):
     assert _train(tmp_path / 'parts', *flags, f'--rounds={rounds}') == 0
   assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')
   config = json.loads((tmp_path / 'whole' / 'config.json').read_text())
-  assert (config['data']['clients'], config['data']['examples']) == (5, 100)
+  assert config['data']['pooled_clients'] == 5
+  assert (config['data']['clients'], config['data']['examples']) == (1, 100)
   assert names.composition(config['settings']) == 'Centralised (clients: Adam, kept)'
 
 

@@ -31,7 +31,7 @@ def test_defaults_are_the_registrys(name):
     (lambda: corrections.FedProx(-1.0), 'mu must be finite and at least 0, found -1'),
     (lambda: corrections.FedDyn(0.1, 0), 'num_clients must be at least 1, found 0'),
     (lambda: corrections.FedDyn(-0.1, 3), 'mu must be finite and at least 0, found -0.1'),
-    (lambda: corrections.FedDyn(0.1, 3, 0.0), 'mean_examples must be finite and above 0'),
+    (lambda: corrections.FedDyn(0.1, 3, 0.0, True), 'mean_examples must be finite and above 0'),
     (lambda: corrections.AdaBest(plateau_rounds=0), 'plateau_rounds must be at least 1, found 0'),
     (lambda: corrections.AdaBest(beta=1.5), r'beta must be in \[0, 1\], found 1.5'),
     (lambda: corrections.Scaffold(12, 3), 'scaffold_option must be 1 or 2, found 3'),

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tff_adaptive._utils import validation
+from tff_adaptive._utils import validation, value_text
 
 Value = float | int | bool | str
 
@@ -49,14 +49,14 @@ class Hyperparameter:
     hint = self.hint or f'its default is {self.default}'
     if self.kind is bool:
       if not isinstance(value, bool):
-        raise TypeError(f'{name} must be true or false, found {value!r}.')
+        raise TypeError(f'{name} must be true or false, found {value_text.in_text(value)}.')
       return value
     if self.kind is not str:
       check = self.check or (validation.whole if self.kind is int else validation.real)
       value = self.kind(check(name, value, hint))
     if self.choices and value not in self.choices:
       allowed = ' or '.join(map(str, self.choices))
-      raise ValueError(f'{name} must be {allowed}, found {value!r}: {hint}.')
+      raise ValueError(f'{name} must be {allowed}, found {value_text.in_text(value)}: {hint}.')
     return value
 
 

@@ -5,15 +5,17 @@ interfaces, so a test compares `VERSIONS`. docs/design/tff_on_today.md lists wha
 TensorFlow and TFF are imported only when a function needs them.
 """
 
+import contextlib
 import functools
 import gc
 import importlib.util
+import json
 import os
 import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tff_adaptive.environment.check import WORKER as WORKER
@@ -347,6 +349,34 @@ def ray_attempt() -> int:
   global_worker: Any = worker.global_worker  # It gets its core worker when it connects.
   number: int = global_worker.core_worker.get_current_task_attempt_number()
   return number
+
+
+@contextlib.contextmanager
+def ray_on_loopback() -> Iterator[None]:
+  """A context manager in which a Ray that starts with the address 127.0.0.1 keeps this address.
+
+  Since 2.53 Ray replaces it by the machine's address in the network, except where it supports no
+  clusters of several machines, as on macOS.
+  """
+  from ray._private import ray_constants
+
+  constants: Any = ray_constants
+  before = constants.ENABLE_RAY_CLUSTER
+  constants.ENABLE_RAY_CLUSTER = False
+  try:
+    yield
+  finally:
+    constants.ENABLE_RAY_CLUSTER = before
+
+
+def reread_ray_settings() -> None:
+  """Makes a connected Ray read its environment variables again, as it does when it connects."""
+  import ray._raylet
+  from ray._private import state
+
+  of_cluster: Any = state.state
+  settings: Any = ray._raylet.Config
+  settings.initialize(json.dumps(of_cluster.get_system_config()))
 
 
 def ray_nodes(task_id: bytes) -> list[str]:

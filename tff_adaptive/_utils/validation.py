@@ -9,6 +9,8 @@ import numbers
 from collections.abc import Callable
 from typing import Any
 
+from tff_adaptive._utils import value_text
+
 Check = Callable[[str, Any, str], Any]
 
 _FLOAT32_MAX = (2 - 2**-23) * 2.0**127
@@ -27,7 +29,7 @@ def _ranged(allowed: str, is_allowed: Callable[[Any], bool]) -> Check:
   def check(name: str, value: Any, hint: str) -> Any:
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number:
-      raise TypeError(f'{name} must be a number, found {value!r}: {hint}.')
+      raise TypeError(f'{name} must be a number, found {value_text.in_text(value)}: {hint}.')
     # Python can compare an integer of any size with infinity, but not convert it to float.
     if not -math.inf < value < math.inf or not is_allowed(value):
       raise ValueError(f'{name} must be {allowed}, found {_shown(value)}: {hint}.')
@@ -58,14 +60,16 @@ def field(owner: Any, name: str, check: Check, hint: str) -> None:
 def instance(name: str, value: Any, kind: type, hint: str) -> None:
   """Raises TypeError unless a value is an instance of a class."""
   if not isinstance(value, kind):
-    raise TypeError(f'{name} must be of the class {kind.__name__}, found {value!r}: {hint}.')
+    raise TypeError(
+      f'{name} must be of the class {kind.__name__}, found {value_text.in_text(value)}: {hint}.'
+    )
 
 
 def whole_number(name: str, value: Any, low: int, hint: str, high: int = _INT64_MAX) -> Any:
   """Returns `value` if it is an integer in [low, high]. Raises TypeError or ValueError if not."""
   is_number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
   if not is_number:
-    raise TypeError(f'{name} must be a whole number, found {value!r}: {hint}.')
+    raise TypeError(f'{name} must be a whole number, found {value_text.in_text(value)}: {hint}.')
   if value < low:
     raise ValueError(f'{name} must be at least {low}, found {value}: {hint}.')
   if value > high:

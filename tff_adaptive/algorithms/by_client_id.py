@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow_federated as tff
 import tree
 
-from tff_adaptive._utils import private_apis
+from tff_adaptive._utils import private_apis, value_text
 from tff_adaptive.algorithms import stateful_process
 
 _Serializable: Any = private_apis.serializable()
@@ -128,7 +128,7 @@ class ByClientId:
     if not (is_mapping and all(isinstance(client_id, str) for client_id in cohort)):
       raise TypeError(
         'the cohort must be {client id: data} with strings for ids, by which a resumed program'
-        f' finds states; the selection function returned {cohort!r:.100}.'
+        f' finds states; the selection function returned {value_text.in_text(cohort):.100}.'
       )
     state = State(*state)
     initial = self._process.initial_client_state

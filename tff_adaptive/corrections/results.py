@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tff_adaptive._utils import value_text
 from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base
 
@@ -92,7 +93,7 @@ def check_numbers(
       wanted = 'that is a number' if is_scalar else 'of numbers, in tensors of known shapes'
       raise TypeError(
         f'{type(correction).__name__}.{method} must return {what} {wanted}, found'
-        f' {leaf!r:.40} of shape {shape}.'
+        f' {value_text.in_text(leaf):.40} of shape {shape}.'
       )
 
 

@@ -47,11 +47,11 @@ def explain(build: Mapping[str, Any]) -> str:
   if missing:
     reasons.append(f'of CUDA 12 these cannot be opened: {", ".join(missing)}: {_FIX}')
   if not reasons:
+    reason = 'the driver and CUDA are there, but no GPU is: see what nvidia-smi says'
     visible = os.environ.get('CUDA_VISIBLE_DEVICES')
-    reasons.append(
-      'the driver and CUDA are there, but no GPU is: see what nvidia-smi says'
-      + ('' if visible is None else f', and CUDA_VISIBLE_DEVICES, which is {visible!r}')
-    )
+    if visible is not None:
+      reason += f', and CUDA_VISIBLE_DEVICES, which is {visible!r}'
+    reasons.append(reason)
   return f'no GPU can be used: {"; ".join(reasons)}. Or take the CPU'
 
 
@@ -76,7 +76,7 @@ def open_libraries() -> None:
   build = private_apis.installed_build()
   has_packages = build.get('is_cuda_build') and any(map(os.path.isdir, _nvidia_folders()))
   if has_packages and opens(_DRIVER, ''):
-    missing_libraries()
+    missing_libraries()  # It opens the others.
 
 
 def _nvidia_folders() -> list[str]:

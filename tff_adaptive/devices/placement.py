@@ -40,7 +40,8 @@ class Placement:
     """Returns how many of `num_clients` a device trains at once by default, if the model can."""
     if not self.is_gpu:
       return 1
-    return max(1, min(MOST_TOGETHER, -(-num_clients // len(self.clients))))
+    of_a_device = -(-num_clients // len(self.clients))  # Rounded up.
+    return max(1, min(MOST_TOGETHER, of_a_device))
 
 
 def check(device: str) -> None:
@@ -65,7 +66,9 @@ def place(device: str, names: Sequence[str] | None = None) -> Placement:
   gpus = [gpu.name for gpu in tf.config.list_logical_devices('GPU')]
   if not gpus:
     return Placement()
-  return Placement((HOST,)) if device == 'cpu' else Placement(tuple(gpus), True)
+  if device == 'cpu':
+    return Placement((HOST,))
+  return Placement(tuple(gpus), True)
 
 
 def hide_gpus() -> None:
@@ -76,7 +79,9 @@ def hide_gpus() -> None:
 
 def on(device: str | None) -> Any:
   """Returns a context manager that places operations on a device; with None TensorFlow chooses."""
-  return contextlib.nullcontext() if device is None else tf.device(device)
+  if device is None:
+    return contextlib.nullcontext()
+  return tf.device(device)
 
 
 def stays_on_host(tensor: tf.Tensor) -> bool:

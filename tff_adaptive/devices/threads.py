@@ -31,8 +31,8 @@ def one_an_operation(parallel_clients: int) -> None:
   """
   import tensorflow as tf
 
-  chosen = tf.config.threading.get_intra_op_parallelism_threads()
-  is_chosen = chosen or 'TF_NUM_INTRAOP_THREADS' in os.environ
+  num_threads = tf.config.threading.get_intra_op_parallelism_threads()  # 0 if it is not set.
+  is_chosen = num_threads or 'TF_NUM_INTRAOP_THREADS' in os.environ
   if not is_chosen and parallel_clients >= num_processors():
     with contextlib.suppress(RuntimeError):  # TensorFlow has already run an operation.
       tf.config.threading.set_intra_op_parallelism_threads(1)

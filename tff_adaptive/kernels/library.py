@@ -21,8 +21,15 @@ from typing import Any
 PREFIX = 'TffAdaptive'  # The names of the operations begin with it.
 _SOURCE = pathlib.Path(__file__).with_name('lstm.cc')
 _OPTIONS = (
-  *('-std=c++17', '-O3', '-ffp-contract=fast', '-fno-math-errno', '-shared', '-fPIC'),
-  *('-static-libstdc++', '-static-libgcc'),  # A process may have loaded older versions.
+  '-std=c++17',
+  '-O3',
+  '-ffp-contract=fast',
+  '-fno-math-errno',
+  '-shared',
+  '-fPIC',
+  # A process may have loaded older versions.
+  '-static-libstdc++',
+  '-static-libgcc',
 )
 # The flags that /proc/cpuinfo must have for wide vectors, and their options, the widest first.
 _VECTORS = (
@@ -43,6 +50,7 @@ def load() -> Any:
   Raises:
     KernelError: If there is no compiler, or the compiled library cannot be loaded.
   """
+  # The cache of `_load` does not keep two threads from compiling at the same time.
   with _lock:
     return _load()
 
@@ -59,21 +67,32 @@ def _load() -> Any:
 
   flags = _cpu_flags()
   compiler = shlex.split(os.environ.get('CXX', '')) or ['g++']
-  vectors = (('-mavx2', '-mfma', *options) for needed, options in _VECTORS if needed <= flags)
-  command = [*compiler, *_OPTIONS, *next(vectors, ())]
+  command = [*compiler, *_OPTIONS, *_vector_options(flags)]
   version = _run([*compiler, '--version'])
+  # Sorted, because the order of a set differs from process to process.
   about = '\0'.join([*command, version, tf.__version__, *sorted(flags)])
   name = f'lstm-{hashlib.sha256(_SOURCE.read_bytes() + about.encode()).hexdigest()[:16]}.so'
   command += [str(_SOURCE), '-I', tf.sysconfig.get_include(), *tf.sysconfig.get_link_flags()]
-  if folder := cache_folder():
+  folder = cache_folder()
+  if folder is not None:
     with contextlib.suppress(OSError, KernelError):  # The disk may be full, or mounted `noexec`.
       path = folder / name
-      return _loaded(path) if path.exists() else _made(command, folder, name)
+      if path.exists():
+        return _loaded(path)
+      return _compiled(command, folder, name)
   try:
-    with tempfile.TemporaryDirectory() as other:
-      return _made(command, pathlib.Path(other), name)
+    with tempfile.TemporaryDirectory() as temporary:
+      return _compiled(command, pathlib.Path(temporary), name)
   except OSError as error:
     raise KernelError(f'The compiled LSTM cannot be written: {error}') from None
+
+
+def _vector_options(flags: set[str]) -> tuple[str, ...]:
+  """Returns the compiler's options for the widest vectors of a processor with these flags."""
+  for needed, options in _VECTORS:
+    if needed <= flags:
+      return ('-mavx2', '-mfma', *options)
+  return ()
 
 
 def cache_folder() -> pathlib.Path | None:
@@ -88,8 +107,9 @@ def cache_folder() -> pathlib.Path | None:
     status = folder.lstat()  # Not `stat`, because another user may own a link.
   except OSError:
     return None
-  is_own = status.st_uid == os.geteuid() and not status.st_mode & 0o022
-  return folder if is_own else None
+  if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+    return None  # Others could put a library there, whose code would be run.
+  return folder
 
 
 def _cpu_flags() -> set[str]:
@@ -100,7 +120,7 @@ def _cpu_flags() -> set[str]:
     return next((set(line.split()[2:]) for line in file if line.startswith('flags')), set())
 
 
-def _made(command: list[str], folder: pathlib.Path, name: str) -> Any:
+def _compiled(command: list[str], folder: pathlib.Path, name: str) -> Any:
   """Compiles, loads and stores the library; returns its module. Other processes may do the same."""
   handle, part = tempfile.mkstemp('.so', '.lstm-', folder)
   os.close(handle)

@@ -30,7 +30,8 @@ def recurrence(z: tf.Tensor, recurrent: tf.Tensor, steps: int) -> tf.Tensor:
   if z.dtype != tf.float32:
     raise TypeError(f'the compiled LSTM computes in float32, not in {z.dtype.name}')
   operations = library.load()
-  rows, units = z.shape[:-1], recurrent.shape[-2]
+  rows = z.shape[:-1]
+  units = recurrent.shape[-2]
 
   @tf.custom_gradient
   def run(z: tf.Tensor, r: tf.Tensor) -> tuple[tf.Tensor, Callable]:
@@ -41,6 +42,7 @@ def recurrence(z: tf.Tensor, recurrent: tf.Tensor, steps: int) -> tf.Tensor:
       dz = operations.tff_adaptive_lstm_grad(dh=dh, r=r, gates=gates, c=c, steps=steps)
       dz = tf.ensure_shape(dz, [*rows, 4 * units])
       batch = tf.shape(h)[-2] // steps
+      # h_{t-1} for each t: the outputs shifted by one step, with h_0 = 0 first.
       before = tf.concat([tf.zeros_like(h[..., :batch, :]), h[..., :-batch, :]], -2)
       return dz, tf.matmul(before, dz, transpose_a=True)
 

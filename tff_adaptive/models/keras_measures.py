@@ -12,6 +12,7 @@ from tff_adaptive._utils import private_apis
 from tff_adaptive.models import eager_constants, model as model_lib
 
 _EXAMPLES = 3  # The size of the batch on which `_check_alone` tries a loss or metric.
+_KERAS = ('tf_keras', 'keras')  # The packages of Keras 2, which is `tf.keras` here, and of Keras 3.
 _Measure = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # Loss or metric: (y, output) -> [B, ...]
 
 
@@ -161,7 +162,7 @@ def _is_of_keras(measure: Any) -> bool:
     measure = measure.func
   parts = [measure if hasattr(measure, '__name__') else type(measure)]
   parts += [part for part in (getattr(measure, 'fn', None),) if part is not None]
-  return all(str(part.__module__).split('.')[0] == 'keras' for part in parts)
+  return all(str(part.__module__).split('.')[0] in _KERAS for part in parts)
 
 
 def _name(measure: Any) -> str:

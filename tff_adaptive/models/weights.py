@@ -5,6 +5,7 @@ import errno
 import io
 import os
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from tff_adaptive._utils import archives, private_apis, temporary_folders
 from tff_adaptive.models import keras_model, model as model_lib
 
 FORMATS = ('keras', 'saved_model', 'npz')
-_WEIGHTS, _LAYERS = 'model.weights.h5', '_layer_checkpoint_dependencies'  # In a .keras file.
+_WEIGHTS = 'model.weights.h5'  # In a .keras file.
 
 
 def weight_names(model: model_lib.Model) -> tuple[str, ...]:
@@ -67,24 +68,72 @@ def _read_keras(
   """Reads a .keras file's trainable weights by name, in the model's order, and its other arrays.
 
   Such a file has a description of the model, which names Python objects, and an HDF5 file with the
-  weights. Only the weights are read; the code of the task builds the model.
+  weights. Only the weights are read; the code of the task builds the model. The file may be written
+  by Keras 2, of TensorFlow 2.14 or later, or by Keras 3.
   """
   if not isinstance(model, keras_model.KerasModel):
     raise ValueError(
       'its weights are for a Keras model, which this task has not: give an .npz file, made by '
       'np.savez(FILE, *keras_model.get_weights())'
     )
-  parts: list[h5py.Group | h5py.Dataset] = []
   with zipfile.ZipFile(path) as archive, h5py.File(io.BytesIO(archive.read(_WEIGHTS))) as file:
-    file[_LAYERS].visititems(lambda _, part: parts.append(part))
-  count = sum(isinstance(part, h5py.Dataset) for part in parts)
+    arrays = _layer_arrays(file)
   made = model.to_keras(model.initial_weights[0])
-  if count != len(made.weights):
-    raise ValueError(f'its layers have {count} arrays, the model has {len(made.weights)}')
-  made.load_weights(path)
+  if len(arrays) != len(made.weights):
+    raise ValueError(f'its layers have {len(arrays)} arrays, the model has {len(made.weights)}')
+  with tempfile.TemporaryDirectory() as folder:
+    weights_path = os.path.join(folder, _WEIGHTS)
+    made.save_weights(weights_path)
+    with h5py.File(weights_path, 'r+') as file:
+      _replace_arrays(file, arrays)
+    made.load_weights(weights_path)
   trained = [v.numpy() for v in made.trainable_variables]
   constants = tuple(v.numpy() for v in made.non_trainable_variables)
   return dict(zip(model.weight_names, trained)), constants
+
+
+def _layer_arrays(file: h5py.File) -> dict[str, Any]:
+  """Returns the values of a weights file's layers by their names, which `_plain` has unified.
+
+  The arrays of the optimizer and of metrics, and the state of random generators, are left out.
+  """
+  arrays: dict[str, Any] = {}
+
+  def visit(name: str, part: h5py.Group | h5py.Dataset) -> None:
+    plain = _plain(name)
+    folders = plain.split('/')
+    if (
+      isinstance(part, h5py.Dataset) and folders[0] == 'layers' and 'seed_generator' not in folders
+    ):
+      arrays[plain] = part[()]
+
+  file.visititems(visit)
+  return arrays
+
+
+def _plain(name: str) -> str:
+  """Returns the name that an array of a .keras file has with every version of Keras.
+
+  A layer's arrays are in groups that are called after attributes. In TensorFlow 2.14 the layers of
+  a model are in `_layer_checkpoint_dependencies`, in later versions of Keras 2 and in Keras 3 in
+  `layers`. Keras 3 leaves out the underscore of private attributes, as in `query_dense`.
+  """
+  groups = name.replace('_layer_checkpoint_dependencies', 'layers').split('/')
+  return '/'.join(group.lstrip('_') for group in groups)
+
+
+def _replace_arrays(file: h5py.File, arrays: Mapping[str, Any]) -> None:
+  """Replaces the arrays in a model's own weights file by those of the same plain names."""
+  names: list[str] = []
+  file.visititems(lambda name, part: names.append(name) if isinstance(part, h5py.Dataset) else None)
+  for name in names:
+    if _plain(name) not in arrays:
+      raise ValueError(
+        f'it has no array {_plain(name)}, as the model has: load it with its Keras and save its '
+        'weights by np.savez(FILE, *map(np.array, keras_model.trainable_variables))'
+      )
+    del file[name]
+    file[name] = arrays[_plain(name)]
 
 
 def fitted_weights(

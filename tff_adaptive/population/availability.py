@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from tff_adaptive._utils import draws, validation
+from tff_adaptive._utils import draws, validation, value_text
 
 # (round from 1, virtual seconds at its beginning) -> bool [N], True for available clients. If the
 # object has `seconds_to_next`, as `_TraceMask`, a round without clients lasts that long. If it has
@@ -61,7 +61,7 @@ class Independent:
       validation.field(self, 'probability', validation.in_half_open_unit_interval, hint)
       return
     for client, p in self.probability.items():
-      validation.up_to_one(f'probability of client {client!r}', p, 'give 0 to 1')
+      validation.up_to_one(f'probability of client {value_text.in_text(client)}', p, 'give 0 to 1')
 
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
     """See `Availability.bind`."""
@@ -109,7 +109,7 @@ class Diurnal:
       raise ValueError(f'unit is {self.unit!r}; it must be one of {", ".join(UNITS)}.')
     for client, phase in (self.phases or {}).items():
       hint = 'give the part of a day, such as 0.25'
-      validation.in_unit_interval(f'phase of client {client!r}', phase, hint)
+      validation.in_unit_interval(f'phase of client {value_text.in_text(client)}', phase, hint)
 
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
     """See `Availability.bind`."""
@@ -176,8 +176,8 @@ class Trace:
       for begin, end in pairs:
         if not 0 <= begin < end < np.inf:
           raise ValueError(
-            f'client {client!r} is available from {begin} until {end}: give 0 <= from < until, in'
-            ' seconds.'
+            f'client {value_text.in_text(client)} is available from {begin} until {end}: give 0 <='
+            ' from < until, in seconds.'
           )
     first = min((begin for pairs in self.intervals.values() for begin, _ in pairs), default=0)
     if first > _LATEST_BEGIN:
@@ -209,7 +209,7 @@ class Trace:
       known, found = next(iter(client_ids), None), next(iter(self.intervals), None)
       raise ValueError(
         f'the trace has no interval of any of the {len(client_ids)} clients: its first client is'
-        f' {found!r}, theirs is {known!r}.'
+        f' {value_text.in_text(found)}, theirs is {value_text.in_text(known)}.'
       )
     last = max(end for pairs in self.intervals.values() for _, end in pairs)
     return _TraceMask(len(client_ids), rows, float(last))
@@ -273,7 +273,7 @@ def by_client(values: Mapping[str, float], client_ids: Sequence[str], name: str)
   missing = [client for client in client_ids if client not in values]
   if missing:
     raise ValueError(
-      f'{len(missing)} of {len(client_ids)} clients have no {name}, {missing[0]!r} among them: give'
-      ' one for each.'
+      f'{len(missing)} of {len(client_ids)} clients have no {name},'
+      f' {value_text.in_text(missing[0])} among them: give one for each.'
     )
   return np.array([values[client] for client in client_ids], np.float64)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tff_adaptive._utils import draws, validation
+from tff_adaptive._utils import draws, validation, value_text
 from tff_adaptive.population import availability
 
 COLUMNS = ('seconds_per_step', 'downlink', 'uplink')
@@ -61,7 +61,9 @@ class Speed:
       if name not in COLUMNS:
         raise ValueError(f'profiles has {name!r}; it may have {", ".join(COLUMNS)}.')
       for client, value in values.items():
-        validation.above_zero(f'{name} of client {client!r}', value, 'give a number such as 1')
+        validation.above_zero(
+          f'{name} of client {value_text.in_text(client)}', value, 'give a number such as 1'
+        )
 
   def times(self, client_ids: Sequence[str], seed: int, bytes_down: int, bytes_up: int) -> Times:
     """Returns the times of clients, given the bytes that each receives and sends in a round."""

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tff_adaptive._utils import atomic_files
+from tff_adaptive._utils import atomic_files, value_text
 from tff_adaptive.runs import revision
 from tff_adaptive.runs.errors import ResumeError, reading, saving
 
@@ -67,7 +67,8 @@ class Record:
         before, file = config['files'].get(name), self.files.get(name)
         found.append(f'{_changed(flag, before, file)} has changed since')
       else:
-        found.append(f'{flag} was {was!r} and is now {value!r}{self.hints.get(name, "")}')
+        change = f'{flag} was {value_text.in_text(was)} and is now {value_text.in_text(value)}'
+        found.append(change + self.hints.get(name, ''))
     return found
 
   def check(self, folder: str, run_id: str | None = None) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tree
 
+from tff_adaptive._utils import value_text
 from tff_adaptive.runs.errors import StateError
 
 
@@ -81,8 +82,8 @@ def checked_leaf(leaf: Any) -> np.ndarray:
   array = np.asarray(leaf)
   if array.dtype.hasobject or array.dtype.kind in 'USV':
     raise StateError(
-      f'A state holds {leaf!r:.80} of dtype {array.dtype}; only numbers of dtypes that NumPy has'
-      ' can be stored.'
+      f'A state holds {value_text.in_text(leaf):.80} of dtype {array.dtype}; only numbers of dtypes'
+      ' that NumPy has can be stored.'
     )
   return array
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from tff_adaptive._utils import value_text
 from tff_adaptive.runs import errors
 from tff_adaptive.runs.checksums import Count, checkpoint_checksum, client_checksum
 from tff_adaptive.runs.errors import SaveError, StateError
@@ -204,8 +205,8 @@ class StateFile:
     made, checksum, state = rows[0]
     if client_checksum(client_id, made, state) != checksum:
       raise StateError(
-        f'{self.path}: the state of client {client_id!r} is damaged: its checksum differs.'
-        f' {self._way_out(made)}'
+        f'{self.path}: the state of client {value_text.in_text(client_id)} is damaged: its checksum'
+        f' differs. {self._way_out(made)}'
       )
     return state
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tff_adaptive._utils import client_references, draws
+from tff_adaptive._utils import client_references, draws, value_text
 from tff_adaptive.asynchrony import simulation as asynchrony_lib
 from tff_adaptive.client import client_arrays
 from tff_adaptive.population import rounds as population_rounds
@@ -52,8 +52,8 @@ class Cohort:
           continue
         at = tuple(np.argwhere(~np.isfinite(array))[0])
         raise ValueError(
-          f'the data of client {client_id!r} are not finite: {name}, row {at[0]}, has {array[at]};'
-          ' leave the row or the client out.'
+          f'the data of client {value_text.in_text(client_id)} are not finite: {name}, row {at[0]},'
+          f' has {array[at]}; leave the row or the client out.'
         )
 
 
@@ -214,7 +214,8 @@ class CohortLoader:
     if not is_rising and len(set(self._ids)) < len(self._ids):
       twice, _ = collections.Counter(self._ids).most_common(1)[0]
       raise ValueError(
-        f'the client {twice!r} is in client_ids more than once: give each client once.'
+        f'the client {value_text.in_text(twice)} is in client_ids more than once: give each client'
+        ' once.'
       )
     self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='cohort')
     self._ahead: dict[int, concurrent.futures.Future] = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive import costs
-from tff_adaptive._utils import validation
+from tff_adaptive._utils import validation, value_text
 from tff_adaptive.asynchrony.settings import Buffered
 from tff_adaptive.population import rounds as population_rounds
 from tff_adaptive.runs import config as config_file
@@ -137,5 +137,6 @@ def _as_json(name: str, value: Any) -> Any:
     return json.loads(json.dumps(value))
   except (TypeError, ValueError):
     raise ValueError(
-      f'settings[{name!r}] is {value!r:.80}; give numbers, strings, bools or lists of them.'
+      f'settings[{name!r}] is {value_text.in_text(value):.80}; give numbers, strings, bools or'
+      ' lists of them.'
     ) from None

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tff_adaptive._utils import atomic_files, client_references
+from tff_adaptive._utils import atomic_files, client_references, value_text
 from tff_adaptive.asynchrony import older_models
 from tff_adaptive.reports import figures
 from tff_adaptive.runs import config as config_file, run_files, summary as summary_lib
@@ -329,7 +329,8 @@ def _described(clients: protocols.ClientData) -> dict[str, Any]:
   if len(ids) <= _MOST_COUNTED:
     data['examples'] = sum(int(clients.num_examples(name)) for name in ids)
     # The order counts, because cohorts are positions: that of a set may differ in each process.
-    data['client_ids'] = hashlib.sha256(repr(list(ids)).encode(errors='replace')).hexdigest()
+    text = value_text.in_text(list(ids))
+    data['client_ids'] = hashlib.sha256(text.encode(errors='replace')).hexdigest()
   return data
 
 

@@ -1,9 +1,9 @@
 """Callbacks that log a run's parameters and its rows of metrics.csv to experiment trackers.
 
 A tracker's library is imported when the run begins. Its own environment variables say where it
-logs. MLflow reads MLFLOW_TRACKING_URI (default ./mlruns) and MLFLOW_EXPERIMENT_NAME (default
-tff-adaptive). Weights & Biases reads WANDB_MODE (with offline nothing is sent), WANDB_DIR,
-WANDB_ENTITY and WANDB_PROJECT (default tff-adaptive).
+logs. MLflow reads MLFLOW_TRACKING_URI (default sqlite:///mlflow.db, a file in the current folder)
+and MLFLOW_EXPERIMENT_NAME (default tff-adaptive). Weights & Biases reads WANDB_MODE (with offline
+nothing is sent), WANDB_DIR, WANDB_ENTITY and WANDB_PROJECT (default tff-adaptive).
 """
 
 import os
@@ -147,4 +147,5 @@ class WandbCallback(_Tracker):
 
 
 def _short(error: Exception) -> str:
-  return f'{type(error).__name__}: {" ".join(str(error).split()):.200}'
+  # MLflow says within 500 characters what to do with a folder ./mlruns of its older versions.
+  return f'{type(error).__name__}: {" ".join(str(error).split()):.500}'

@@ -18,6 +18,8 @@ def test_its_import_has_no_collections_and_what_it_says_is_news(monkeypatch):
     assert seen == [('tensorflow_federated', False)]
     assert gc.isenabled()
     assert gc.get_freeze_count() > 10_000
+    # While TFF is imported nothing may import Keras 3; afterwards a program may.
+    assert sys.modules.get('keras.engine', 'absent') == 'absent'
   finally:
     gc.unfreeze()
   monkeypatch.setenv('TF_CPP_MIN_LOG_LEVEL', '3')

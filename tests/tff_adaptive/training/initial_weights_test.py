@@ -1,6 +1,8 @@
 """Weights to start from, of files; of runs see run_test.py."""
 
 import hashlib
+import pathlib
+import shutil
 import zipfile
 
 import h5py
@@ -59,6 +61,61 @@ def test_a_keras_file_is_a_start_for_a_model_of_its_layers(tmp_path, model):
   )
 
 
+def network(keras_version):
+  """A model with layers in layers, made by a version of Keras; its weights come from a seed."""
+  layers, x = keras_version.layers, keras_version.Input([4, 3])
+  inner = keras_version.Sequential([layers.Dense(5), layers.Dropout(0.5), layers.Dense(4)])
+  h = inner(layers.Dense(3)(x))
+  h = layers.MultiHeadAttention(2, 2)(h, h)
+  h = layers.Bidirectional(layers.GRU(2))(h)
+  made = keras_version.Model(x, layers.Dense(3)(h))
+  rng = np.random.default_rng(0)
+  made.set_weights([rng.normal(size=w.shape).astype(np.float32) for w in made.weights])
+  return made
+
+
+def _write_of_tensorflow_2_14(path):
+  """Copies what TensorFlow 2.14.1 wrote of `network(tf.keras)`, compiled with Adam."""
+  shutil.copy(pathlib.Path(__file__).parents[2] / 'data' / 'keras_2_14.keras', path)
+
+
+def _write_of_keras_2(path):
+  source = network(keras)
+  source.compile('adam', 'mse')
+  source.save(path)
+
+
+def _write_of_keras_3(path):
+  source = network(pytest.importorskip('keras', minversion='3'))
+  source.compile('adam', 'mse')
+  source.save(path)
+
+
+@pytest.mark.parametrize('write', [_write_of_tensorflow_2_14, _write_of_keras_2, _write_of_keras_3])
+def test_every_version_of_keras_writes_files_that_are_read(tmp_path, write):
+  path = tmp_path / 'm.keras'
+  write(path)
+
+  def build_zeros():
+    made = network(keras)
+    made.set_weights([np.zeros(w.shape) for w in made.weights])
+    return made
+
+  check_found(path, models.from_keras(build_zeros, 'mse'), network(keras).get_weights())
+
+
+def test_layers_of_other_names_are_refused(tmp_path):
+  path = tmp_path / 'm.keras'
+  build().save(path)
+  other = models.from_keras(
+    lambda: keras.Sequential(
+      [keras.Input([5, 1]), keras.layers.Conv1D(4, 1), keras.layers.Dense(3)]
+    ),
+    'mse',
+  )
+  check_refused(path, other, 'cannot be read: it has no array layers/conv1d/vars/0, .*np.savez')
+
+
 def test_arrays_are_found_by_their_names_or_in_the_models_order(tmp_path, model):
   path = tmp_path / 'w.npz'
   arrays = dict(zip(model.weight_names, model.initial_weights[0]))
@@ -105,7 +162,11 @@ def _declared(shape, descr, size):
     ('a.npz', _arrays(*WEIGHTS[:-1]), 'has 3 weights, the model has 4'),
     ('a.npz', _arrays(WEIGHTS[0] * np.nan, *WEIGHTS[1:]), 'weight_0 has values that are not fini'),
     ('a.npz', _arrays(WEIGHTS[0].astype(int), *WEIGHTS[1:]), 'weight_0 has dtype int64'),
-    ('a.npz', _arrays(WEIGHTS[0] + 1e300, *WEIGHTS[1:]), 'weight_0 .* not finite numbers of'),
+    (
+      'a.npz',
+      _arrays(WEIGHTS[0].astype(float) + 1e300, *WEIGHTS[1:]),
+      'weight_0 .* not finite numbers of',
+    ),
     ('a.npz', _arrays(WEIGHTS[0][:2], *WEIGHTS[1:]), r'weight_0 has shape \[2, '),
     ('none.npz', lambda path: None, 'there is no file'),
     ('a.npz', _bytes(b'nothing of the kind'), 'a.npz cannot be read: '),
@@ -136,7 +197,7 @@ def test_a_keras_file_of_other_arrays_is_refused(parts, model, tmp_path, text, m
   path, weights = tmp_path / 'm.keras', tmp_path / 'changed.h5'
   weights.write_bytes(parts['model.weights.h5'])
   with h5py.File(weights, 'r+') as file:
-    group = file['_layer_checkpoint_dependencies/dense/vars']
+    group = file['layers/dense/vars']
     del group['0']
     if text is not None:
       group.create_dataset('0', data=text)

@@ -1,4 +1,4 @@
-"""Trackers hold what the run recorded: MLflow's local files, and what wandb is given."""
+"""Trackers hold what the run recorded: MLflow's local file, and what wandb is given."""
 
 import csv
 import os
@@ -24,7 +24,9 @@ def _client(tmp_path, monkeypatch):
   mlflow = pytest.importorskip('mlflow', exc_type=ImportError)
   monkeypatch.setenv('MLFLOW_DISABLE_TELEMETRY', 'true')
   monkeypatch.setenv('MLFLOW_EXPERIMENT_NAME', 'mine')
-  client = mlflow.MlflowClient(tracking_uri=(tmp_path / 'mlruns').as_uri())
+  monkeypatch.delenv('MLFLOW_TRACKING_URI', raising=False)
+  monkeypatch.chdir(tmp_path)  # By default MLflow logs to a file there.
+  client = mlflow.MlflowClient()
   monkeypatch.setattr(mlflow, 'MlflowClient', lambda: client)
   monkeypatch.delenv('MLFLOW_DISABLE_TELEMETRY')  # The callback sets it.
   return client
@@ -37,6 +39,7 @@ def _only_run(client):
 
 def test_a_resumed_run_goes_on_in_mlflow_with_every_row_once(tmp_path, client):
   _train(training.MlflowCallback, tmp_path / 'run', 3)
+  assert (tmp_path / 'mlflow.db').stat().st_size > 0
   run = _only_run(client)
   assert (run.info.status, run.info.run_name) == ('FINISHED', 'run a')
   assert run.data.params == {'algorithm': 'fed_avg', 'batch_size': '7'}
@@ -68,6 +71,19 @@ def test_a_tracker_that_cannot_be_opened_ends_the_run_and_one_that_fails_later_d
   monkeypatch.setattr('mlflow.MlflowClient', None)
   with pytest.raises(ValueError, match='MLflow cannot be logged to: TypeError'):
     _train(training.MlflowCallback, tmp_path / 'other', 4)
+
+
+def test_a_folder_of_an_older_mlflow_is_refused_with_what_to_do(tmp_path, monkeypatch):
+  pytest.importorskip('mlflow', exc_type=ImportError)
+  monkeypatch.delenv('MLFLOW_TRACKING_URI', raising=False)
+  monkeypatch.delenv('MLFLOW_ALLOW_FILE_STORE', raising=False)
+  monkeypatch.chdir(tmp_path)
+  experiment = tmp_path / 'mlruns' / '0'
+  experiment.mkdir(parents=True)
+  (experiment / 'meta.yaml').write_text('name: Default')
+  message = 'MLflow cannot be logged to: .*sqlite:///mlflow.db.* set `MLFLOW_ALLOW_FILE_STORE=true`'
+  with pytest.raises(ValueError, match=message):
+    _train(training.MlflowCallback, tmp_path / 'run', 1)
 
 
 def test_wandb_is_given_the_runs_rows_and_parameters_in_calls_that_it_understands(

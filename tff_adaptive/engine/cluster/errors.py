@@ -26,8 +26,10 @@ class Failure(Exception):
     self, line: str, text: str, worker_frames: list[traceback.FrameSummary], pickled: bytes
   ):
     super().__init__(line, text, worker_frames, pickled)  # Unpickling passes these to `__init__`.
-    self.line, self.worker_frames = line, worker_frames
-    self._text, self._pickled = text, pickled
+    self.line = line
+    self.worker_frames = worker_frames
+    self._text = text
+    self._pickled = pickled
 
   def __str__(self) -> str:
     return self._text
@@ -38,14 +40,17 @@ class Failure(Exception):
     frames = list(traceback.extract_tb(error.__traceback__))
     for frame in frames:
       frame.locals = None
-    at = f' ({frames[-1].filename}, line {frames[-1].lineno})' if frames else ''
-    line = f'{where}: {type(error).__name__}: {error_text.in_brief(error)}{at}'
+    line = f'{where}: {type(error).__name__}: {error_text.in_brief(error)}'
+    if frames:
+      line += f' ({frames[-1].filename}, line {frames[-1].lineno})'
     text = f'{where}:\n' + ''.join(traceback.format_exception(error))
-    try:
-      pickled = pickle.dumps(error) if isinstance(error, Exception) else b''
-      pickle.loads(pickled)
-    except Exception:  # Of any kind: it may hold a lock, or its class take other arguments.
-      pickled = b''
+    pickled = b''
+    if isinstance(error, Exception):  # A SystemExit is not raised again: it would end the trainer.
+      try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)
+      except Exception:  # Of any kind: it may hold a lock, or its class take other arguments.
+        pickled = b''
     return cls(line, text, frames, pickled)
 
   def original(self) -> Exception:

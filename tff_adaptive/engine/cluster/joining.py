@@ -42,13 +42,20 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
   For the address see `RayContext`; `cpus` and `has_gpus` are the resources of a local cluster.
   Raises WorkerError if Ray is not installed, or the cluster cannot be joined.
   """
-  from tff_adaptive.engine.cluster import errors  # Not needed by the watchdog.
+  # The watchdog does not need these modules.
+  from tff_adaptive._utils import private_apis
+  from tff_adaptive.engine.cluster import errors
 
   if importlib.util.find_spec('ray') is None:
     raise errors.WorkerError('Ray is not installed: pip install tff-adaptive[ray], or ray itself')
-  named = os.environ.get('RAY_ADDRESS', '') if address == 'auto' else ''
-  where = f"'auto' (RAY_ADDRESS={named})" if named else repr(address)
-  # Otherwise Ray would retry a task for ever if no node has enough memory for it.
+  named = ''
+  if address == 'auto':
+    named = os.environ.get('RAY_ADDRESS', '')
+  where = repr(address)
+  if named:
+    where = f"'auto' (RAY_ADDRESS={named})"
+  # Otherwise Ray would retry a task for ever on a node that has not enough memory for it.
+  is_limited = 'RAY_task_oom_retries' in os.environ
   os.environ.setdefault('RAY_task_oom_retries', '3')
   if address == 'local' and 'ray' not in sys.modules:
     import_ray()
@@ -57,6 +64,8 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
   # If several calls of a round fail, the first error is raised; Ray would print the others.
   os.environ.setdefault('RAY_IGNORE_UNHANDLED_ERRORS', '1')
   if ray.is_initialized():
+    if not is_limited:
+      private_apis.reread_ray_settings()
     return lambda: None
   try:
     # Otherwise Ray's core would print, after half a minute, that nobody collects its metrics.
@@ -65,20 +74,9 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
       if address == 'local':
         return _start(cpus, has_gpus)
       check_listener(named or address, _LISTEN_SECONDS)
-      warnings.filterwarnings('ignore', 'Tip: In future versions of Ray', FutureWarning)
-      hint = (
-        f'still waiting for the Ray cluster at {where}: is it there, and is its token here'
-        ' (RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH)?'
-      )
-      timer = threading.Timer(_HINT_SECONDS, warnings.warn, [hint])  # Ray waits in silence.
-      timer.daemon = True
-      timer.start()
-      try:
-        ray.init(address=address, log_to_driver=False, logging_level='ERROR')
-      finally:
-        timer.cancel()
+      _init(address, where)
       return ray.shutdown
-  except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+  except Exception as error:  # Ray raises plain ones too, such as for a node that starts slowly.
     reason = ' '.join(str(error).split())
     if address == 'local':
       raise errors.WorkerError(f'no Ray cluster can be started here: {reason:.300}') from None
@@ -86,6 +84,24 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
       f'no Ray cluster can be joined at {where} ({reason:.300}): start one (ray start'
       ' --head), correct the address, or set its token (RAY_AUTH_TOKEN_PATH)'
     ) from None
+
+
+def _init(address: str, where: str) -> None:
+  """Joins the cluster at `address`; warns that it still waits, for the cluster `where`."""
+  import ray
+
+  warnings.filterwarnings('ignore', 'Tip: In future versions of Ray', FutureWarning)
+  hint = (
+    f'still waiting for the Ray cluster at {where}: is it there, and is its token here'
+    ' (RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH)?'
+  )
+  timer = threading.Timer(_HINT_SECONDS, warnings.warn, [hint])  # Ray waits in silence.
+  timer.daemon = True  # It does not keep a program that is interrupted from ending.
+  timer.start()
+  try:
+    ray.init(address=address, log_to_driver=False, logging_level='ERROR')
+  finally:
+    timer.cancel()
 
 
 def check_listener(address: str, seconds: float) -> None:
@@ -124,6 +140,8 @@ def _start(cpus: int, has_gpus: bool) -> Callable[[], None]:
   import_ray()
   import ray
 
+  from tff_adaptive._utils import private_apis
+
   # Paths of sockets must be short. Ray lets everybody write into its own folder, which has its
   # sockets. Therefore this folder around it has mode 0700.
   folder = tempfile.mkdtemp(prefix='tff-ray-', dir='/tmp')
@@ -143,15 +161,20 @@ def _start(cpus: int, has_gpus: bool) -> Callable[[], None]:
     watchdog.communicate()
 
   atexit.register(close)
-  python_path = os.pathsep.join([_PACKAGES, *filter(None, [os.environ.get('PYTHONPATH')])])
+  # Workers import this package, which may be used without being installed.
+  python_path = [_PACKAGES]
+  if os.environ.get('PYTHONPATH'):
+    python_path.append(os.environ['PYTHONPATH'])
   # SPT_NOENV: otherwise the process titles of Ray's workers would overwrite the mark.
-  marked = {_MARK: folder, 'SPT_NOENV': '1', 'PYTHONPATH': python_path}
+  marked = {_MARK: folder, 'SPT_NOENV': '1', 'PYTHONPATH': os.pathsep.join(python_path)}
+  # For the processes that Ray starts, what `ray_on_loopback` is for this one.
+  on_loopback = {'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0'}
   try:
-    with environment({**_ENVIRONMENT, **marked}):
+    with environment({**_ENVIRONMENT, **marked, **on_loopback}), private_apis.ray_on_loopback():
       ray.init(
         address='local',  # Otherwise Ray would join the cluster that RAY_ADDRESS names.
         num_cpus=cpus,
-        num_gpus=None if has_gpus else 0,
+        num_gpus=None if has_gpus else 0,  # With None Ray takes all of the machine's.
         include_dashboard=False,
         log_to_driver=False,
         logging_level='ERROR',
@@ -196,25 +219,27 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 def watch(folder: str) -> None:
   """Waits until standard input closes, then kills the cluster of `folder` and removes `folder`."""
   sys.stdin.read()
-  quiet = 0
-  while quiet < 3:
-    found = processes(folder)
-    for process in found:
+  looks_in_vain = 0
+  while looks_in_vain < 3:  # A process may have started another one before it was killed.
+    marked = processes(folder)
+    for process in marked:
       with contextlib.suppress(psutil.Error):
         process.kill()
-    quiet = 0 if found else quiet + 1
+    looks_in_vain += 1
+    if marked:
+      looks_in_vain = 0
     time.sleep(0.1)
   shutil.rmtree(folder, ignore_errors=True)
 
 
 def processes(folder: str) -> list[Any]:
   """Returns the processes whose environment has the mark of the cluster of `folder`."""
-  found = []
+  marked = []
   for process in psutil.process_iter():
     with contextlib.suppress(psutil.Error, OSError):  # It has ended, or is another user's.
       if process.environ().get(_MARK) == folder:
-        found.append(process)
-  return found
+        marked.append(process)
+  return marked
 
 
 if __name__ == '__main__':

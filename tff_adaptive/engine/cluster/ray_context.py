@@ -58,7 +58,8 @@ class RayContext(subrounds_lib.SubroundContext):
     """
     if subrounds is None:
       subrounds = max(schedule.DEFAULT_SUBROUNDS, workers or 0)
-    validation.count('workers', 1 if workers is None else workers, 'leave it out for all')
+    if workers is not None:
+      validation.count('workers', workers, 'leave it out for all')
     validation.count('cpus_per_worker', cpus_per_worker, 'give 1, say')
     validation.count('subrounds', subrounds, 'give 4, say')
     validation.at_least_zero('memory_per_worker', memory_per_worker, 'give GB such as 4')
@@ -78,7 +79,7 @@ class RayContext(subrounds_lib.SubroundContext):
 
     settings = ray_worker.Settings(cpus_per_worker, gpus_per_worker, int(memory_per_worker * 10**9))
     self._ray_pool = ray_pool.RayPool(workers, settings, patience)
-    if address != 'local':
+    if address != 'local':  # Such a cluster may add and remove nodes, as it is asked.
       self._ray_pool.ask_for_room(workers or subrounds)
       atexit.register(self._ray_pool.ask_for_room, 0)
     train = functools.partial(ray_round.train, self._ray_pool)
@@ -146,6 +147,6 @@ def set_ray_context(address: str = 'local', **options: Any) -> RayContext:
     ValueError, TypeError, WorkerError: See `RayContext`.
   """
   subrounds_lib.use_one_thread()
-  made = RayContext(address, **options)
-  tff.framework.set_default_context(made)
-  return made
+  ray_context = RayContext(address, **options)
+  tff.framework.set_default_context(ray_context)
+  return ray_context

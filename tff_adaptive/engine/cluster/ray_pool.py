@@ -38,7 +38,8 @@ class RayPool:
 
   def __init__(self, workers: int | None, settings: ray_worker.Settings, patience: float):
     self.settings = settings
-    self._workers, self._patience = workers, patience
+    self._workers = workers
+    self._patience = patience
     self._nodes: dict[str, str] | None = None
     self._left_out: set[str] = set()  # Nodes that are short of memory.
     self._rooms: dict[str, int] = {}
@@ -48,19 +49,21 @@ class RayPool:
     self._heard = time.monotonic()  # When a call last ended, or the first of a stage began.
     self._next_notice = _SILENCE_SECONDS  # After how many seconds of silence the user is told.
     self._paces: dict[str, float] = {}  # Digest of a stage -> its seconds for a unit of cost.
-    self._room, self._without_room = 0, time.monotonic()  # The count, and since when it is 0.
+    self._room = 0  # How many workers the cluster has room for.
+    self._without_room = time.monotonic()  # Since when it has room for none.
     self.report: Callable[[str], None] = lambda line: warnings.warn(line, stacklevel=2)
     self.occasion = ''
     names = ('seconds_waiting', 'bytes_to_workers', 'bytes_from_workers', 'subrounds_retried')
     self.counters: dict[str, float] = dict.fromkeys(names, 0)
     self._remote: dict[Callable[..., Any], Any] = {}
-    functions: Any = (ray_worker.train, ray_worker.merge, ray_worker.warm_up)
-    for function in functions:
+    # The functions that run in workers, and the number of their results.
+    functions: Any = {ray_worker.train: 3, ray_worker.merge: 1, ray_worker.warm_up: 1}
+    for function, num_returns in functions.items():
       self._remote[function] = ray.remote(
         num_cpus=settings.cpus,
         num_gpus=settings.gpus,
         memory=settings.memory,  # With 0 Ray reserves none.
-        num_returns=3 if function is ray_worker.train else 1,
+        num_returns=num_returns,
         max_retries=_RETRIES,
         max_calls=0,  # Never ends a worker, not even one with a GPU: it has traced the stage.
       )(function)
@@ -78,7 +81,9 @@ class RayPool:
   @property
   def size(self) -> int:
     """The number of workers in use: those requested, as far as the cluster has room for them."""
-    return self._room if self._workers is None else min(self._workers, self._room)
+    if self._workers is None:
+      return self._room
+    return min(self._workers, self._room)
 
   @contextlib.contextmanager
   def losses(self) -> Iterator[None]:
@@ -97,12 +102,15 @@ class RayPool:
     if isinstance(cause, errors.Failure):
       self.say(f'{what} failed: {cause.line}')
       raise cause.original() from cause
-    raise (cause if isinstance(cause, Exception) else error) from None
+    if isinstance(cause, Exception):
+      raise cause from None
+    raise error from None
 
   def line(self, text: str) -> str:
     """Returns a line for the user: the occasion, if any, and a text."""
-    line = f'{self.occasion}: {text}' if self.occasion else text
-    return line[0].upper() + line[1:]
+    if self.occasion:
+      text = f'{self.occasion}: {text}'
+    return text[0].upper() + text[1:]
 
   def say(self, text: str) -> None:
     """Reports a text to the user, in the form of `line`."""
@@ -110,7 +118,9 @@ class RayPool:
 
   def worthwhile(self, key: str) -> float:
     """Returns the least cost, in examples, that is worth a call; 0 if the stage `key` is new."""
-    return _CALL_SECONDS / self._paces[key] if key in self._paces else 0.0
+    if key not in self._paces:
+      return 0.0
+    return _CALL_SECONDS / self._paces[key]
 
   def note_pace(self, key: str, seconds: float) -> None:
     """Records the seconds for an example in a call of the stage `key`; keeps the least."""
@@ -118,12 +128,14 @@ class RayPool:
 
   def serialized(self, stage: Stage) -> tuple[str, list[Any]]:
     """Returns a stage's digest, and a list with Ray's reference to its `Stage.octets`."""
-    made = self._programs.of(stage)
-    if not made:
+    entry = self._programs.of(stage)
+    if not entry:
       octets = stage.octets()
-      key = hashlib.sha256(b''.join([octets[0], octets[1] or b''])).hexdigest()
-      made['stage'] = key, [ray.put(octets)]
-    return made['stage']
+      comp, merge, _ = octets
+      key = hashlib.sha256(comp + (merge or b'')).hexdigest()
+      # Ray would replace a bare reference in a call's arguments by its value.
+      entry['stage'] = key, [ray.put(octets)]
+    return entry['stage']
 
   def source(self, source: client_references.Source) -> tuple[str, list[Any]]:
     """Puts a pickled source into Ray, once. Returns a random name for it, and [Ray's reference]."""
@@ -137,6 +149,7 @@ class RayPool:
 
   def get(self, references: list[Any], what: str = 'a call') -> list[Any]:
     """Returns the results of calls like `ray.get`. Raises WorkersLost if no node is left."""
+    # `ray.get` alone would wait for ever if no node were left. So the cluster is looked at, too.
     left = references
     while left:
       ended, left = ray.wait(left, num_returns=len(left), timeout=_LOOK_SECONDS)
@@ -154,8 +167,9 @@ class RayPool:
     if self._room or time.monotonic() - self._without_room <= self._patience:
       return
     cpus, gpus, memory = self.settings
-    with_memory = f', and {memory / 1e9:g} GB for a worker' if memory else ''
-    needed = f'{cpus} CPUs and {gpus:g} GPUs{with_memory}'
+    needed = f'{cpus} CPUs and {gpus:g} GPUs'
+    if memory:
+      needed += f', and {memory / 1e9:g} GB for a worker'
     raise errors.WorkersLost(self.line(f'no worker is left: no node of the cluster has {needed}'))
 
   def remote(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -174,7 +188,7 @@ class RayPool:
   def leave_out(self, error: Exception, then: str) -> bool:
     """Stops using the node that `error` calls short of memory; returns False if no other is left.
 
-    Ray itself does not repeat a call if it is the last one of the calling process on such a node.
+    Before the error Ray has repeated the call there, as often as `joining.join` allows.
     """
     nodes = self._nodes or {}
     short = next((node for node in nodes if node in str(error)), '')
@@ -187,9 +201,14 @@ class RayPool:
 
   def on_nodes(self, references: Sequence[Any]) -> str:
     """Names the nodes that got some calls, as far as Ray knows, such as ' on 10.0.0.2 (ab12cd)'."""
-    nodes = [n for r in references for n in private_apis.ray_nodes(r.task_id().binary())]
-    names = dict.fromkeys((self._nodes or {}).get(node, node[:6]) for node in nodes)
-    return f' on {", ".join(names)}' if names else ''
+    nodes: list[str] = []
+    for reference in references:
+      nodes.extend(private_apis.ray_nodes(reference.task_id().binary()))
+    if not nodes:
+      return ''
+    known = self._nodes or {}
+    names = dict.fromkeys(known.get(node, node[:6]) for node in nodes)
+    return f' on {", ".join(names)}'
 
   def begin(self) -> None:
     """Begins a stage: looks at the cluster, for which a short round may have no other time."""
@@ -199,6 +218,7 @@ class RayPool:
   def wait(self, references: list[Any]) -> list[Any]:
     """Returns a list with a reference that is ready, or an empty list after two seconds."""
     began = time.monotonic()
+    # `fetch_local`: results stay in the workers' memory until somebody needs them.
     ready, left = ray.wait(references, num_returns=1, timeout=_LOOK_SECONDS, fetch_local=False)
     self.counters['seconds_waiting'] += time.monotonic() - began
     self._listen(ready, left)
@@ -212,7 +232,8 @@ class RayPool:
     """
     now = time.monotonic()
     if ended:
-      self._heard, self._next_notice = now, _SILENCE_SECONDS
+      self._heard = now
+      self._next_notice = _SILENCE_SECONDS
     elif now - self._heard >= self._next_notice:
       self._next_notice *= 2
       self.say(
@@ -232,6 +253,7 @@ class RayPool:
 
     Raises WorkerError if the worker has other versions than this process.
     """
+    # Other versions may compute other bits, or misread the stage.
     if info.versions != ray_worker.versions():
       raise errors.WorkerError(
         self.line(
@@ -254,18 +276,12 @@ class RayPool:
       if key not in self._left_out
     }
     self._rooms = {key: room for key, room in rooms.items() if room}
-    had_room, self._room = self._room, sum(self._rooms.values())
+    had_room = self._room > 0
+    self._room = sum(self._rooms.values())
     if had_room and not self._room:
       self._without_room = self._looked
-    if self._nodes is not None:
-      usable = f'{len(self._rooms)} with room'
-      for lost in self._nodes.keys() - nodes.keys():
-        self.say(f'node {self._nodes[lost]} is lost; {usable} left')
-      for node in nodes.keys() - self._nodes.keys():
-        self.say(f'node {_name(nodes[node])} has joined; {usable}')
-        for _ in range(rooms.get(node, 0)):
-          warm_up = self._remote[ray_worker.warm_up]
-          warm_up.options(scheduling_strategy=_on_node(node)).remote(self.settings)
+    if self._nodes is not None:  # Not at the first look, to which every node is new.
+      self._report_changes(self._nodes, nodes, rooms)
     self._nodes = {key: _name(node) for key, node in nodes.items()}
     at_ray = ray.get_runtime_context()
     here = nodes.get(at_ray.get_node_id())
@@ -276,6 +292,19 @@ class RayPool:
       'the head of the Ray cluster': at_ray.gcs_address,
       "Ray's node process of this machine": raylet,
     }
+
+  def _report_changes(
+    self, before: dict[str, str], nodes: dict[str, Any], rooms: dict[str, int]
+  ) -> None:
+    """Reports nodes that have come or gone, and starts workers on the new ones."""
+    usable = f'{len(self._rooms)} with room'
+    for lost in before.keys() - nodes.keys():
+      self.say(f'node {before[lost]} is lost; {usable} left')
+    for node in nodes.keys() - before.keys():
+      self.say(f'node {_name(nodes[node])} has joined; {usable}')
+      warm_up = self._remote[ray_worker.warm_up]
+      for _ in range(rooms.get(node, 0)):
+        warm_up.options(scheduling_strategy=_on_node(node)).remote(self.settings)
 
   def _check_processes(self) -> None:
     """Raises WorkersLost if Ray's processes do not listen, before Ray itself ends this process."""

@@ -1,6 +1,7 @@
 """Trains the parts of a cohort (subrounds) in the workers of a Ray cluster, and merges sums."""
 
 import dataclasses
+import itertools
 import pickle
 from collections.abc import Sequence
 from typing import Any
@@ -33,8 +34,11 @@ class Call:
   work: ray_worker.Subrounds | None
 
   def __str__(self) -> str:
-    first, last = self.subrounds[0] + 1, self.subrounds[-1] + 1
-    return f'subround {first}' if first == last else f'subrounds {first} to {last}'
+    first = self.subrounds[0] + 1
+    last = self.subrounds[-1] + 1
+    if first == last:
+      return f'subround {first}'
+    return f'subrounds {first} to {last}'
 
 
 def train(pool: ray_pool.RayPool, workload: Workload) -> Outcome:
@@ -48,14 +52,18 @@ class Round:
   """Trains a workload's subrounds, the parts of a cohort, in a pool's workers; merges the sums."""
 
   def __init__(self, pool: ray_pool.RayPool, workload: Workload):
-    self._pool, self._workload = pool, workload
+    self._pool = pool
+    self._workload = workload
     self._tree = schedule.MergeTree(len(workload.parts))
     self._key, self._stage = pool.serialized(workload.stage)
     types = workload.stage.input_types
-    common = [
-      None if wire.is_divided(t) else wire.encode(value, t)
-      for value, t in zip(workload.inputs, types)
-    ]
+    # What all calls share, such as the model, is put into Ray once for the whole round.
+    common: list[Any] = []
+    for value, t in zip(workload.inputs, types):
+      if wire.is_divided(t):
+        common.append(None)
+      else:
+        common.append(wire.encode(value, t))
     self._common = ray.put(common)
     pool.counters['bytes_to_workers'] += sum(
       ray_worker.num_bytes(flat) for flat in common if flat is not None
@@ -79,8 +87,10 @@ class Round:
         self._end_call(reference)
       self._pool.look()
     calls = self._pool.get([self._results[first] for first in sorted(self._results)])
-    encoded = [of_subround for of_call in calls for of_subround in of_call]
-    sums = self._merged() if self._workload.stage.num_aggregates else []
+    encoded = list(itertools.chain.from_iterable(calls))
+    sums: list[Any] = []
+    if self._workload.stage.num_aggregates:
+      sums = self._merged()
     self._pool.counters['bytes_from_workers'] += ray_worker.num_bytes(encoded)
     return Outcome(sums, [self._decoded(of_subround) for of_subround in encoded])
 
@@ -99,25 +109,31 @@ class Round:
   def _work(self, subrounds: range) -> ray_worker.Subrounds:
     """Returns the inputs of a call for some subrounds."""
     divided = [self._divided(self._workload.parts[i]) for i in subrounds]
-    present = [rows for of_subround in divided for rows in of_subround if rows is not None]
-    self._pool.counters['bytes_to_workers'] += sum(map(ray_worker.num_bytes, present))
+    for of_subround in divided:
+      present = [rows for rows in of_subround if rows is not None]
+      self._pool.counters['bytes_to_workers'] += ray_worker.num_bytes(present)
     return ray_worker.Subrounds(divided, self._sources)
 
   def _divided(self, part: list[int]) -> list[Any]:
     """Returns each input's values for a subround's clients, or their keys; see `Subrounds`."""
     divided: list[Any] = []
     for value, t in zip(self._workload.inputs, self._workload.stage.input_types):
-      rows = [value[i] for i in part] if wire.is_divided(t) else None
-      if rows is not None and client_references.is_referenced(rows):
+      if not wire.is_divided(t):
+        divided.append(None)
+        continue
+      rows = [value[i] for i in part]
+      if client_references.is_referenced(rows):
+        name, _ = self._pool.source(rows[0].source)
         keys = pickle.dumps([reference.key for reference in rows])
-        divided.append(wire.Keys(self._pool.source(rows[0].source)[0], keys))
+        divided.append(wire.Keys(name, keys))
       else:
-        divided.append(None if rows is None else wire.encode(rows, t))
+        divided.append(wire.encode(rows, t))
     return divided
 
   def _submit(self, call: Call) -> None:
     train = self._pool.remote(ray_worker.train, str(call))
     references = train(self._pool.settings, self._key, self._stage, self._common, call.work)
+    # The third result, the small `Info`, tells that the call has ended. The sums stay there.
     self._calls[references[2]] = call, references
 
   def _end_call(self, reference: Any) -> None:
@@ -127,14 +143,15 @@ class Round:
     except ray.exceptions.RayTaskError as error:
       self._pool.fail(error, self._named(call))
     except _ENDED as error:
-      is_memory = isinstance(error, ray.exceptions.OutOfMemoryError)
-      if is_memory and self._pool.leave_out(error, f'{self._named(call)} goes to another'):
+      lacks_memory = isinstance(error, ray.exceptions.OutOfMemoryError)
+      if lacks_memory and self._pool.leave_out(error, f'{self._named(call)} goes to another'):
         self._pool.counters['subrounds_retried'] += len(call.subrounds)
         self._submit(call)
         return
-      why = ' (no memory is left)' if is_memory else ''
       where = self._pool.on_nodes([reference])
-      line = f'{self._named(call)} crashed every worker that ran it{where}{why}'
+      line = f'{self._named(call)} crashed every worker that ran it{where}'
+      if lacks_memory:
+        line += ' (no memory is left)'
       raise errors.WorkersLost(self._pool.line(line)) from None
     self._pool.note(info, str(call), len(call.subrounds))
     self._results[call.subrounds[0]] = results
@@ -144,7 +161,9 @@ class Round:
     self._know(call.node, sums)
 
   def _named(self, call: Call) -> str:
-    places = [i for part in call.subrounds for i in self._workload.parts[part]]
+    places: list[int] = []
+    for subround in call.subrounds:
+      places.extend(self._workload.parts[subround])
     return f'{call} ({self._clients(places)})'
 
   def _clients(self, places: Sequence[int]) -> str:
@@ -155,8 +174,11 @@ class Round:
       if wire.is_divided(t) and client_references.is_referenced(value):
         names = [str(client_references.client_of(value[i].key)) for i in places]
         break
-    more = f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''
-    return f'client{"s" if len(names) > 1 else ""} {", ".join(names[:_NAMED])}{more}'
+    listed = ', '.join(names[:_NAMED])
+    if len(names) > _NAMED:
+      listed += f' and {len(names) - _NAMED} more'
+    noun = 'clients' if len(names) > 1 else 'client'
+    return f'{noun} {listed}'
 
   def _know(self, node: Node, sums: Any) -> None:
     """Records the sum of a node, and begins each merge that now has both sums, except the last."""
@@ -168,7 +190,10 @@ class Round:
     if parent == self._tree.root or not all(child in self._sums for child in children):
       return  # The trainer does the last merge.
     of_children = [self._sums[child] for child in children]
-    self._know(parent, self._merge(parent, *of_children) if len(children) == 2 else of_children[0])
+    if len(children) == 1:  # The last node of a level may have no neighbour.
+      self._know(parent, of_children[0])
+    else:
+      self._know(parent, self._merge(parent, *of_children))
 
   def _merge(self, node: Node, one: Any, other: Any) -> Any:
     leaves = self._tree.leaves(node)
@@ -178,7 +203,9 @@ class Round:
   def _merged(self) -> list[Any]:
     """Returns the sum of all subrounds. If workers lack memory for it, this process merges all."""
     root = self._tree.root
-    last = [root] if root in self._sums else self._tree.children(root)
+    last = [root]
+    if root not in self._sums:  # Otherwise a single call has trained all subrounds.
+      last = self._tree.children(root)
     try:
       return self._fold({node: self._sums[node] for node in last})
     except ray.exceptions.OutOfMemoryError as error:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import cachetools
 
-from tff_adaptive._utils import client_references, private_apis
+from tff_adaptive._utils import client_references, private_apis, value_text
 from tff_adaptive.engine.cluster import errors
 from tff_adaptive.kernels import library
 
@@ -61,9 +61,11 @@ def versions() -> str:
   import tensorflow as tf
   import tensorflow_federated as tff
 
-  import tff_adaptive as own
+  import tff_adaptive
 
-  return f'TensorFlow {tf.__version__}, TFF {tff.__version__}, tff-adaptive {own.__version__}'
+  return (
+    f'TensorFlow {tf.__version__}, TFF {tff.__version__}, tff-adaptive {tff_adaptive.__version__}'
+  )
 
 
 def warm_up(settings: Settings) -> None:
@@ -105,10 +107,7 @@ def train(
     stage = _stage(settings, key, reference)
     from tff_adaptive.engine.cluster import schedule, wire
 
-    shared = [
-      None if flat is None else wire.decode(wire.as_tensors(flat), t)
-      for flat, t in zip(common, stage.input_types)
-    ]
+    shared = _shared(stage, common)
     sums: dict[tuple[int, int], Any] = {}
     results = []
     for divided in subrounds.divided:
@@ -132,6 +131,19 @@ def _as_text() -> Iterator[None]:
     raise errors.WorkerError(f'Worker {_where()}: {error}') from None
   except BaseException as error:  # At SystemExit Ray would silently end the worker.
     raise errors.Failure.of(error, _where()) from None
+
+
+def _shared(stage: Any, common: list[Any]) -> list[Any]:
+  """Returns the value of each of the stage's inputs; None if it is divided among clients."""
+  from tff_adaptive.engine.cluster import wire
+
+  shared: list[Any] = []
+  for flat, t in zip(common, stage.input_types):
+    if flat is None:
+      shared.append(None)
+    else:
+      shared.append(wire.decode(wire.as_tensors(flat), t))
+  return shared
 
 
 def _for_clients(
@@ -160,13 +172,15 @@ class OpenSource:
 
   def load(self, keys: Sequence[Any]) -> list[Any]:
     """Returns the values of the keys."""
-    found = {key: self._cache[key] for key in keys if key in self._cache}
-    missing = [key for key in keys if key not in found]
-    found.update(zip(missing, self.source.load(missing) if missing else []))
+    # All are collected first: what is put into the cache below may displace others of the keys.
+    by_key = {key: self._cache[key] for key in keys if key in self._cache}
+    missing = [key for key in keys if key not in by_key]
+    if missing:
+      by_key.update(zip(missing, self.source.load(missing)))
     for key in keys:
       with contextlib.suppress(ValueError):  # The value is larger than the cache.
-        self._cache[key] = found[key]
-    return [found[key] for key in keys]
+        self._cache[key] = by_key[key]
+    return [by_key[key] for key in keys]
 
 
 def opened(name: str, references: Mapping[str, Any]) -> OpenSource:
@@ -194,11 +208,12 @@ def _loaded(source: OpenSource, keys: list[Any]) -> list[Any]:
   try:
     return source.load(keys)
   except Exception:
+    # Loading many keys at once does not say which one fails; one by one it does.
     for key in keys:
       try:
         source.load([key])
       except Exception as error:
-        client = f'client {client_references.client_of(key)!r}'
+        client = f'client {value_text.in_text(client_references.client_of(key))}'
         raise errors.Failure.of(error, f'{client} in {_where()}') from None
     raise
 
@@ -209,7 +224,10 @@ def num_bytes(value: Any) -> int:
     value = list(value.values())
   if isinstance(value, (list, tuple)):
     return sum(map(num_bytes, value))
-  return len(value) if isinstance(value, (bytes, str)) else getattr(value, 'nbytes', 64)
+  if isinstance(value, (bytes, str)):
+    return len(value)
+  size: int = getattr(value, 'nbytes', 64)
+  return size
 
 
 def merge(
@@ -236,6 +254,7 @@ def _stage(settings: Settings, key: str, reference: list[Any]) -> Any:
 @functools.cache
 def _engine(settings: Settings) -> Any:
   """Returns this process's engine, with the threads and devices that the settings allow."""
+  # With several threads the order of some sums, and so their last bits, would differ.
   os.environ['TF_NUM_INTRAOP_THREADS'] = '1'
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   gc.disable()  # This saves a fifth of the time of imports, whose objects stay anyhow.
@@ -246,12 +265,13 @@ def _engine(settings: Settings) -> Any:
   gc.enable()
 
   if settings.gpus:
+    device = 'gpu'
     os.environ.setdefault('TF_FORCE_GPU_ALLOW_GROWTH', 'true')  # Others may share the GPU.
   else:
+    device = 'cpu'
     # More threads would pass operations to each other, which takes a fifth of the time.
     os.environ['TF_NUM_INTEROP_THREADS'] = str(settings.cpus)
     placement.hide_gpus()
-  device = 'gpu' if settings.gpus else 'cpu'
   return context.GraphContext(parallel_clients=settings.cpus, device=device, results='tensors')
 
 

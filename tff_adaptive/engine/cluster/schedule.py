@@ -28,9 +28,12 @@ def room(resources: Mapping[str, float], cpus: int, gpus: float, memory: int = 0
   if memory:
     rooms.append(resources.get('memory', 0) // memory)
   if gpus:
-    there = int(resources.get('GPU', 0))
-    # A fraction is of one GPU, so two workers with 0.6 need two GPUs. Rounding: 1 // 0.1 is 9.0.
-    rooms.append(there * int(1 / gpus + 1e-9) if gpus < 1 else there // gpus)
+    node_gpus = int(resources.get('GPU', 0))
+    if gpus < 1:
+      # A fraction is of one GPU, so two workers with 0.6 need two GPUs. Rounding: 1 // 0.1 is 9.0.
+      rooms.append(node_gpus * int(1 / gpus + 1e-9))
+    else:
+      rooms.append(node_gpus // gpus)
   return int(min(rooms))
 
 
@@ -54,7 +57,11 @@ def divide(costs: Sequence[float], subrounds: int) -> list[list[int]]:
     parts[part].append(client)
     heapq.heappush(loads, (load + costs[client], count + 1, part))
   falling = [part for _, _, part in sorted(loads, key=lambda load: (-load[0], load[2]))]
-  order = [falling[i // 2] if i % 2 == 0 else falling[-1 - i // 2] for i in range(len(parts))]
+  order: list[int] = []
+  while falling:  # The costliest that is left, then the cheapest: each such pair is merged first.
+    order.append(falling.pop(0))
+    if falling:
+      order.append(falling.pop())
   return [sorted(parts[part]) for part in order]
 
 
@@ -77,6 +84,7 @@ class MergeTree:
   def leaves(self, node: tuple[int, int]) -> range:
     """Returns the subrounds below a node."""
     level, position = node
+    # A node of level L has 2^L leaves below it; the last of a level may have fewer.
     return range(position << level, min((position + 1) << level, self._sizes[0]))
 
   def parent(self, node: tuple[int, int]) -> tuple[int, int]:
@@ -85,8 +93,9 @@ class MergeTree:
 
   def children(self, node: tuple[int, int]) -> list[tuple[int, int]]:
     """Returns the two children of a node, or one if the last node of a level has no neighbour."""
-    level, position = node[0] - 1, 2 * node[1]
-    return [(level, p) for p in (position, position + 1) if p < self._sizes[level]]
+    level = node[0] - 1
+    first = 2 * node[1]
+    return [(level, position) for position in (first, first + 1) if position < self._sizes[level]]
 
   def fold(
     self,
@@ -98,7 +107,8 @@ class MergeTree:
     node = node or self.root
     if node in known:
       return known[node]
-    return functools.reduce(merge, (self.fold(known, merge, c) for c in self.children(node)))
+    of_children = (self.fold(known, merge, child) for child in self.children(node))
+    return functools.reduce(merge, of_children)
 
 
 class Waiting:
@@ -111,7 +121,8 @@ class Waiting:
   def __init__(self, costs: Sequence[float]):
     self._tree = MergeTree(len(costs))
     self._before = [0.0, *itertools.accumulate(costs)]  # The cost of all subrounds before each.
-    self._total = self._left = self._before[-1]
+    self._total = self._before[-1]
+    self._left = self._total  # The cost of the subrounds that no worker has taken.
     self._nodes = [(-self._total, self._tree.root)]  # A heap, the costliest first.
 
   def __bool__(self) -> bool:

@@ -82,11 +82,15 @@ class Stage:
 
   def run(self, inputs: list[Any]) -> list[Any]:
     """Runs the stage and returns its outputs."""
-    return self._elements(self.comp, tff.structure.Struct.unnamed(*inputs) if inputs else None)
+    argument = None
+    if inputs:
+      argument = tff.structure.Struct.unnamed(*inputs)
+    return self._elements(self.comp, argument)
 
   def train(self, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
     """Trains clients. Returns a flat accumulator for each aggregate, and the other results."""
-    outputs, count = self.run(inputs), len(self.result_types)
+    outputs = self.run(inputs)
+    count = len(self.result_types)
     return self._flat(outputs[count:]), outputs[:count]
 
   def merged(self, one: list[Any], other: list[Any]) -> list[Any]:
@@ -98,7 +102,9 @@ class Stage:
 
   def reported(self, sums: list[Any]) -> list[Any]:
     """Returns the values of the aggregates, given their accumulators."""
-    return self._elements(self.report, self._decode(sums)) if self.report else []
+    if self.report is None:
+      return []
+    return self._elements(self.report, self._decode(sums))
 
   def _elements(self, comp: Any, argument: Any) -> list[Any]:
     return values.struct_elements(self.engine.invoke(comp, argument), comp.type_signature.result)
@@ -107,8 +113,8 @@ class Stage:
     return [values.flatten(v, wire.member(t)) for v, t in zip(sums, self._sum_types)]
 
   def _decode(self, sums: list[Any]) -> Any:
-    pairs = zip(sums, self._sum_types)
-    return tff.structure.Struct.unnamed(*(wire.decode(v, t) for v, t in pairs))
+    decoded = [wire.decode(v, t) for v, t in zip(sums, self._sum_types)]
+    return tff.structure.Struct.unnamed(*decoded)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,26 +141,38 @@ class _Splitter:
   """Finds the stage of each call of a computation."""
 
   def __init__(self, block: Block, engine: context.GraphContext):
-    self._engine, self._parameter = engine, block.parameter_name
+    self._engine = engine
+    self._parameter = block.parameter_name
     self._types: dict[str, tff.types.Type] = {}  # By the name of an argument's part or a call.
     body, _ = _framework.transform_preorder(block.result, self._with_part_named)
-    is_block = isinstance(body, _framework.Block)
-    self._result = body.result if is_block else body
-    self._calls = dict(body.locals) if is_block else {}
+    self._result = body
+    self._calls: dict[str, Block] = {}
+    if isinstance(body, _framework.Block):  # Otherwise the computation only selects parts.
+      self._result = body.result
+      self._calls = dict(body.locals)
     self._types.update((name, call.type_signature) for name, call in self._calls.items())
     self._stages: dict[str, int | None] = {}  # None: the call is part of each stage that uses it.
-    known: dict[str, int] = {}
+    self._assign_stages()
+
+  def _assign_stages(self) -> None:
+    """Finds the first stage in which each call's inputs are known."""
+    known: dict[str, int] = {}  # The first stage in which a call's value can be an input.
     for name, call in self._calls.items():
       needs = [known.get(other, 0) for other in self._needs(call)]
       placement = getattr(call.type_signature, 'placement', None)
       at_clients = placement is tff.CLIENTS or _is_aggregate(call)
+      # A constant, or a function that others call, costs less to repeat than to send.
       if placement is None and not needs and not _draws(call):
         self._stages[name] = None
         continue
       stage = max(needs, default=0)
-      stage += stage % 2 != at_clients
+      is_of_clients = stage % 2 == 1
+      if is_of_clients != at_clients:
+        stage += 1
       self._stages[name] = stage
-      known[name] = stage + _is_aggregate(call)
+      known[name] = stage
+      if _is_aggregate(call):  # The server reports it after the accumulators are merged.
+        known[name] = stage + 1
 
   def _with_part_named(self, block: Block) -> tuple[Block, bool]:
     """Replaces a selection of a part of the argument by a reference, or a struct of references."""
@@ -165,9 +183,11 @@ class _Splitter:
       root = root.source
     if not isinstance(root, _framework.Reference) or root.name != self._parameter:
       return block, False
-    type_spec, name = root.type_signature, ARGUMENT
+    type_spec = root.type_signature
+    name = ARGUMENT
     for index in path:
-      type_spec, name = type_spec[index], f'{name}_{index}'
+      type_spec = type_spec[index]
+      name = f'{name}_{index}'
     return self._part(type_spec, name), True
 
   def _part(self, type_spec: tff.types.Type, name: str) -> Block:
@@ -188,17 +208,20 @@ class _Splitter:
     return Program(tuple(stages), passed_on, functools.partial(_resolved, self._result))
 
   def _stage(self, number: int, names: list[str]) -> Stage:
-    later = [c for n, c in self._calls.items() if (self._stages[n] or 0) > number]
-    needed = {name for block in (*later, self._result) for name in self._needs(block)}
+    """Builds the stage `number`, which has the calls of these names."""
     aggregates = [n for n in names if _is_aggregate(self._calls[n])]
-    made = set(names) | self._made_anywhere(names)
-    calls = {n: call for n, call in self._calls.items() if n in made}
-    inputs = dict.fromkeys(n for c in calls.values() for n in self._names(c) if n not in made)
+    inside = set(names) | self._repeated_for(names)
+    calls = {n: call for n, call in self._calls.items() if n in inside}
+    inputs: dict[str, None] = {}  # A dictionary, because a set would lose the order.
+    for call in calls.values():
+      inputs.update(dict.fromkeys(n for n in self._names(call) if n not in inside))
     parameter_type = tff.types.StructType([self._types[name] for name in inputs])
     parameter = _framework.Reference(_INPUT, parameter_type)
     given = [(n, _framework.Selection(parameter, index=i)) for i, n in enumerate(inputs)]
     calls.update((name, _with_identity_report(calls[name])) for name in aggregates)
-    outputs = [*(n for n in names if n in needed and n not in aggregates), *aggregates]
+    needed = self._needed_after(number)
+    outputs = [n for n in names if n in needed and n not in aggregates]
+    outputs += aggregates
     result = _framework.Struct([_framework.Reference(n, calls[n].type_signature) for n in outputs])
     merge, report = self._merge_and_report([self._calls[n] for n in aggregates])
     return Stage(
@@ -212,27 +235,36 @@ class _Splitter:
       outputs=tuple(outputs),
     )
 
-  def _made_anywhere(self, names: list[str]) -> set[str]:
-    made: set[str] = set()
+  def _needed_after(self, number: int) -> set[str]:
+    """Returns the names that the result, or the stages after `number`, need."""
+    needed = set(self._needs(self._result))
+    for name, call in self._calls.items():
+      if (self._stages[name] or 0) > number:
+        needed.update(self._needs(call))
+    return needed
+
+  def _repeated_for(self, names: list[str]) -> set[str]:
+    """Returns the calls without a stage of their own that some calls need, also indirectly."""
+    repeated: set[str] = set()
     queue = list(names)
     while queue:
       for name in self._names(self._calls[queue.pop()]):
-        if self._stages.get(name, 0) is None and name not in made:
-          made.add(name)
+        if self._stages.get(name, 0) is None and name not in repeated:
+          repeated.add(name)
           queue.append(name)
-    return made
+    return repeated
 
   def _names(self, block: Block) -> list[str]:
     """Returns the names of the argument's parts, and of the calls, to which a block refers."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
 
     def note(inner: Block) -> tuple[Block, bool]:
       if isinstance(inner, _framework.Reference) and inner.name in self._types:
-        found[inner.name] = None
+        names[inner.name] = None
       return inner, False
 
     _framework.transform_preorder(block, note)
-    return list(found)
+    return list(names)
 
   def _needs(self, block: Block) -> list[str]:
     """Returns `_names` without the calls that are repeated in each stage that uses them."""
@@ -243,15 +275,19 @@ class _Splitter:
     if not calls:
       return None, None
     functions = [list(call.argument) for call in calls]
+    # The merges run in workers too, which know only the accumulators.
     for _, _, _, merge, report in functions:
       if self._names(merge) or self._names(report):
         raise NotImplementedError('an aggregate whose merge or report depends on other values')
-    accumulators = tff.types.StructType([f[4].type_signature.parameter for f in functions])
+    accumulators = tff.types.StructType(
+      [report.type_signature.parameter for *_, report in functions]
+    )
     pair_type = tff.types.StructType([accumulators, accumulators])
     pair = _framework.Reference(_INPUT, pair_type)
     both = [_framework.Selection(pair, index=i) for i in (0, 1)]
     one = _framework.Reference(_INPUT, accumulators)
-    merged, reported = [], []
+    merged = []
+    reported = []
     for i, (_, _, _, merge, report) in enumerate(functions):
       arguments = [_framework.Selection(side, index=i) for side in both]
       merged.append(_framework.Call(merge, _framework.Struct(arguments)))
@@ -308,7 +344,8 @@ def _with_identity_report(call: Block) -> Block:
 def _computation(
   parameter_type: tff.types.StructType, body: Block
 ) -> tff.framework.ConcreteComputation:
-  name = _INPUT if len(parameter_type) else None
-  return private_apis.to_computation(
-    _framework.Lambda(name, parameter_type if name else None, body)
-  )
+  if len(parameter_type):
+    function = _framework.Lambda(_INPUT, parameter_type, body)
+  else:  # The engine calls it without an argument.
+    function = _framework.Lambda(None, None, body)
+  return private_apis.to_computation(function)

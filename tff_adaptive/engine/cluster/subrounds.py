@@ -5,7 +5,7 @@ trained, in which order they end, or which of them are repeated.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -47,6 +47,7 @@ class Outcome(NamedTuple):
 def train(workload: Workload) -> Outcome:
   """Trains all subrounds in this process, one after another."""
   trained = [train_part(workload, part) for part in workload.parts]
+  # Merged as on a cluster, where the order cannot depend on which worker ends first.
   leaves = {(0, i): sums for i, (sums, _) in enumerate(trained)}
   sums = schedule.MergeTree(len(leaves)).fold(leaves, workload.stage.merged)
   return Outcome(sums, [results for _, results in trained])
@@ -54,10 +55,12 @@ def train(workload: Workload) -> Outcome:
 
 def train_part(workload: Workload, part: Sequence[int]) -> tuple[list[Any], list[Any]]:
   """Trains the clients at the positions `part`. Returns accumulators and the other results."""
-  is_divided = [wire.is_divided(t) for t in workload.stage.input_types]
-  inputs = [[v[i] for i in part] if d else v for v, d in zip(workload.inputs, is_divided)]
-  loaded = [client_references.resolve(v) if d else v for v, d in zip(inputs, is_divided)]
-  return workload.stage.train(loaded)
+  inputs = []
+  for value, t in zip(workload.inputs, workload.stage.input_types):
+    if wire.is_divided(t):
+      value = client_references.resolve([value[i] for i in part])
+    inputs.append(value)
+  return workload.stage.train(inputs)
 
 
 class SubroundContext(tff.framework.SyncContext):
@@ -92,56 +95,84 @@ class SubroundContext(tff.framework.SyncContext):
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
     """Runs a computation; see `GraphContext.invoke`. Raises WorkersLost if no worker is left."""
-    parameter_type, result_type = comp.type_signature.parameter, comp.type_signature.result
+    parameter_type = comp.type_signature.parameter
     if parameter_type is None:
       return self._server.invoke(comp, arg)
-    arguments = list(_parts(arg, parameter_type))
-    known, types = ({key: pair[i] for key, *pair in arguments} for i in (0, 1))
-    lengths = [len(known[key]) for key, t in types.items() if wire.is_divided(t)]
-    is_cohort = len(set(lengths)) == 1 and lengths[0] > 0
-    program = self._program(comp) if is_cohort else None
+    known: dict[str, Any] = {}
+    types: dict[str, tff.types.Type] = {}
+    for key, value, type_spec in _parts(arg, parameter_type):
+      known[key] = value
+      types[key] = type_spec
+    lengths = {len(known[key]) for key, t in types.items() if wire.is_divided(t)}
+    program = None
+    if len(lengths) == 1 and 0 not in lengths:
+      program = self._program(comp)
     if program is None:  # The engine refuses lengths that differ.
       return self._server.invoke(comp, arg)
-    divided = [(known[key], t.member) for key, t in types.items() if wire.is_divided(t)]
-    costs = [
-      float(max(wire.cost(value, member) for value, (_, member) in zip(of_client, divided)))
-      for of_client in zip(*(clients for clients, _ in divided))
-    ]
+    result = self._run(program, known, types)
+    plain = context.without_placements(comp.type_signature.result)
+    return values.to_python(values.flatten(result, plain), plain)
+
+  def _run(
+    self, program: stages.Program, known: dict[str, Any], types: Mapping[str, tff.types.Type]
+  ) -> Any:
+    """Runs a program's stages in turn, which adds their outputs to `known`; returns the result."""
+    costs = _costs([(known[key], t.member) for key, t in types.items() if wire.is_divided(t)])
     for stage in program.stages:
       inputs = [known[key] for key in stage.inputs]
-      at_clients = stage.at_clients
-      results = self._train_in_parts(stage, inputs, costs) if at_clients else stage.run(inputs)
-      known.update(zip(stage.outputs, results))
+      if stage.at_clients:
+        outputs = self._train_in_parts(stage, inputs, costs)
+      else:
+        outputs = stage.run(inputs)
+      known.update(zip(stage.outputs, outputs))
     for key in program.passed_on:  # Arguments that are results become checked NumPy values.
-      given, spec = known[key], types[key]
-      given = client_references.resolve(given) if wire.is_divided(spec) else given
-      known[key] = wire.to_python(wire.encode(given, spec), spec)
-    plain = context.without_placements(result_type)
-    return values.to_python(values.flatten(program.result(known), plain), plain)
+      value = known[key]
+      type_spec = types[key]
+      if wire.is_divided(type_spec):
+        value = client_references.resolve(value)
+      known[key] = wire.to_python(wire.encode(value, type_spec), type_spec)
+    return program.result(known)
 
   def _program(self, comp: Any) -> stages.Program | None:
-    made = self._programs.of(comp)
-    if not made:
+    """Returns the stages of a computation, or None if it is not divided among subrounds."""
+    entry = self._programs.of(comp)
+    if not entry:
       program = stages.split(comp, self._server)
       of_clients = [stage for stage in program.stages if stage.at_clients]
       # A stage without a divided input cannot be divided; then the whole computation is not.
       can_divide = all(any(map(wire.is_divided, stage.input_types)) for stage in of_clients)
-      made['program'] = program if can_divide else None
-    return made['program']
+      entry['program'] = program if can_divide else None
+    return entry['program']
 
   def _train_in_parts(
     self, stage: stages.Stage, inputs: list[Any], costs: Sequence[float]
   ) -> list[Any]:
     """Returns the outputs of a clients' stage, joined and merged from all subrounds."""
     parts = schedule.divide(costs, self._subrounds)
-    of_parts = [sum(costs[i] for i in part) for part in parts]
+    of_parts: list[float] = []
+    for part in parts:
+      of_parts.append(sum(costs[i] for i in part))
     outcome = self._train(Workload(stage, inputs, parts, of_parts))
     joined = []
     for i, type_spec in enumerate(stage.result_types):
       pieces = [results[i] for results in outcome.results]
-      # A result that is not divided is the same in all subrounds.
-      joined.append(wire.in_order(pieces, parts) if wire.is_divided(type_spec) else pieces[0])
+      if wire.is_divided(type_spec):
+        joined.append(wire.in_order(pieces, parts))
+      else:  # It is the same in all subrounds.
+        joined.append(pieces[0])
     return joined + stage.reported(outcome.sums)
+
+
+def _costs(divided: Sequence[tuple[Sequence[Any], tff.types.Type]]) -> list[float]:
+  """Returns each client's cost, that of its costliest argument.
+
+  Args:
+    divided: For each argument that is divided among clients, the clients' values and their type.
+  """
+  by_argument = []
+  for clients, member in divided:
+    by_argument.append([wire.cost(value, member) for value in clients])
+  return [float(max(of_client)) for of_client in zip(*by_argument)]
 
 
 def set_subround_context(

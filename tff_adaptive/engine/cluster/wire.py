@@ -34,7 +34,9 @@ def is_divided(type_spec: tff.types.Type) -> bool:
 
 def member(type_spec: tff.types.Type) -> tff.types.Type:
   """Returns the type without its placement."""
-  return type_spec.member if isinstance(type_spec, tff.types.FederatedType) else type_spec
+  if isinstance(type_spec, tff.types.FederatedType):
+    return type_spec.member
+  return type_spec
 
 
 def encode(value: Any, type_spec: tff.types.Type) -> list[Any]:
@@ -63,12 +65,13 @@ def _encode_leaf(leaf: Any, type_spec: tff.types.Type) -> Any:
 
 def as_arrays(sums: list[list[Any]]) -> list[list[Any]]:
   """Encodes accumulators, which are flat tensors and datasets, in the form of `encode`."""
+  return [list(map(_as_array, flat)) for flat in sums]
 
-  def encoded(leaf: Any) -> Any:
-    is_dataset = isinstance(leaf, tf.data.Dataset)
-    return _graph_of(tf.data.experimental.to_variant(leaf)) if is_dataset else np.asarray(leaf)
 
-  return [[encoded(leaf) for leaf in flat] for flat in sums]
+def _as_array(leaf: Any) -> Any:
+  if isinstance(leaf, tf.data.Dataset):
+    return _graph_of(tf.data.experimental.to_variant(leaf))
+  return np.asarray(leaf)
 
 
 def _graph_of(variant: tf.Tensor) -> bytes:
@@ -77,7 +80,12 @@ def _graph_of(variant: tf.Tensor) -> bytes:
 
 def as_tensors(flat: list[Any]) -> list[Any]:
   """Copies encoded arrays into tensors, so that the engine does not copy them in each call."""
-  return [tf.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in flat]
+  tensors = []
+  for leaf in flat:
+    if isinstance(leaf, np.ndarray):
+      leaf = tf.convert_to_tensor(leaf)
+    tensors.append(leaf)
+  return tensors
 
 
 def decode(flat: list[Any], type_spec: tff.types.Type) -> Any:
@@ -103,7 +111,9 @@ def _decode_leaf(leaf: Any, type_spec: tff.types.Type) -> Any:
   if isinstance(leaf, bytes):
     variant = tf.raw_ops.DatasetFromGraph(graph_def=leaf)
     return tf.data.experimental.from_variant(variant, _element_spec(type_spec.element))
-  return leaf[()] if isinstance(leaf, np.ndarray) and not leaf.ndim else leaf
+  if isinstance(leaf, np.ndarray) and not leaf.ndim:
+    return leaf[()]  # A NumPy number, as TFF returns it.
+  return leaf
 
 
 def _element_spec(type_spec: tff.types.Type) -> Any:
@@ -118,17 +128,21 @@ def _element_spec(type_spec: tff.types.Type) -> Any:
 
 def in_order(pieces: Sequence[Sequence[Any]], parts: Sequence[Sequence[int]]) -> list[Any]:
   """Returns the clients' values in the cohort's order, given values and positions by subround."""
-  pairs = [pair for part, piece in zip(parts, pieces) for pair in zip(part, piece)]
-  return [value for _, value in sorted(pairs, key=lambda pair: pair[0])]
+  by_position: dict[int, Any] = {}
+  for part, piece in zip(parts, pieces):
+    by_position.update(zip(part, piece))
+  return [by_position[position] for position in sorted(by_position)]
 
 
 def cost(value: Any, type_spec: tff.types.Type) -> int:
   """Returns a client's cost: the number of examples of its longest sequence, at least 1."""
   if isinstance(value, client_references.ClientReference):
     return max(1, value.num_examples)
-  leaves = zip(values.flatten(value, type_spec), values.leaf_types(type_spec))
-  sequences = [(leaf, t) for leaf, t in leaves if isinstance(t, tff.types.SequenceType)]
-  return max([1, *(_num_examples(leaf, t.element) for leaf, t in sequences)])
+  longest = 1
+  for leaf, t in zip(values.flatten(value, type_spec), values.leaf_types(type_spec)):
+    if isinstance(t, tff.types.SequenceType):
+      longest = max(longest, _num_examples(leaf, t.element))
+  return longest
 
 
 def _num_examples(sequence: Any, element_type: tff.types.Type) -> int:
@@ -136,5 +150,6 @@ def _num_examples(sequence: Any, element_type: tff.types.Type) -> int:
     return int(sequence.cardinality())  # Negative if it is not known.
   if len(sequence) != 1:
     return len(sequence)
+  # A client's data as one element: its examples are the rows of the element's arrays.
   arrays = values.flatten(sequence[0], element_type)
   return max([np.shape(a)[0] for a in arrays if np.ndim(a)], default=1)

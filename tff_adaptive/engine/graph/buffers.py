@@ -25,7 +25,8 @@ class Buffers:
 
   def join(self, arrays: list[np.ndarray]) -> tf.Tensor:
     """Concatenates arrays along their first dimension, with a single copy."""
-    first, length = arrays[0], sum(len(a) for a in arrays)
+    first = arrays[0]
+    length = sum(len(array) for array in arrays)
     shape = (length, *first.shape[1:])
     size = int(np.prod(shape)) * first.dtype.itemsize
     if first.dtype.kind not in _KINDS or not size:
@@ -44,11 +45,12 @@ class Buffers:
         if count == _FREE and size + _ALIGNMENT <= len(buffer)
       ]
       if free:
-        buffer = min(free, key=len)
+        buffer = min(free, key=len)  # The smallest that fits; larger ones may be needed next.
       else:
         buffer = np.empty(size + _ALIGNMENT, np.uint8)
         self._buffers.append(buffer)
       self._taken.add(id(buffer))
+      # NumPy aligns memory less strictly, so up to 63 bytes are left unused.
       start = -buffer.ctypes.data % _ALIGNMENT
       return buffer[start : start + size]
 

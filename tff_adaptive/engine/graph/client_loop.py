@@ -42,9 +42,13 @@ class Frame:
 
   def resolve(self, value: Any) -> Any:
     """Returns a (nested) value in which every node is replaced by the node's value."""
-    return tff.structure.map_structure(
-      lambda leaf: self.value(leaf) if isinstance(leaf, nodes_lib.Node) else leaf, value
-    )
+
+    def resolved(leaf: Any) -> Any:
+      if isinstance(leaf, nodes_lib.Node):
+        return self.value(leaf)
+      return leaf
+
+    return tff.structure.map_structure(resolved, value)
 
   def know(self, node: nodes_lib.Node, value: Any) -> None:
     """Records the value of a node that was computed elsewhere."""
@@ -70,7 +74,9 @@ class Grouping:
     self.matters = True
     if self.asked is not None:
       return self.asked
-    return self.batched if all(how.group.is_batched for how in groups) else 1
+    if all(how.group.is_batched for how in groups):
+      return self.batched
+    return 1
 
 
 @dataclasses.dataclass
@@ -96,7 +102,9 @@ class ClientLoop:
   permits: tf.Tensor | None = None
 
   def __post_init__(self) -> None:
-    self._frame = self.server if self.share is None else Frame(self.server)
+    self._frame = self.server
+    if self.share is not None:  # Each of several devices has copies of the server's values.
+      self._frame = Frame(self.server)
     self._parameters: dict[nodes_lib.Node, feeds.ClientParameter] = {}
     self._stacked: dict[nodes_lib.Node, list[tf.Tensor]] = {}
 
@@ -123,8 +131,10 @@ class ClientLoop:
     for node in nodes_lib.reachable(wanted):
       if isinstance(node.compute, feeds.ClientParameter):
         if node not in self._parameters:
-          is_named = self.device is not None
-          self._parameters[node] = node.compute.share(self.share) if is_named else node.compute
+          parameter = node.compute
+          if self.device is not None:
+            parameter = parameter.share(self.share)
+          self._parameters[node] = parameter
       elif node.placement is not nodes_lib.CLIENTS:
         value = self.server.value(node)  # Outside the loop: it is the same for all clients.
         if self._frame is not self.server:
@@ -132,7 +142,9 @@ class ClientLoop:
 
   def _position(self, i: tf.Tensor) -> tf.Tensor:
     """Returns the position in the cohort of the loop's client `i`."""
-    return i if self.share is None else tf.gather(self.share, i)
+    if self.share is None:
+      return i
+    return tf.gather(self.share, i)
 
   def _client_frame(self, wanted: list[nodes_lib.Node], i: tf.Tensor) -> Frame:
     client = Frame(outer=self._frame)
@@ -149,7 +161,9 @@ class ClientLoop:
     """Returns how many clients train together in this loop, and the nodes they compute together."""
     reachable = nodes_lib.reachable(wanted)
     nodes = [(n, n.grouped) for n in reachable if n.grouped and n not in self._stacked]
-    if not nodes or not all(nodes_lib.is_free(d) for n, _ in nodes for d in n.deps):
+    # The clients of a group would each compute again what the nodes depend on.
+    deps = itertools.chain.from_iterable(node.deps for node, _ in nodes)
+    if not nodes or not all(map(nodes_lib.is_free, deps)):
       return 1, []
     return self.grouping.size([how for _, how in nodes]), nodes
 
@@ -160,8 +174,10 @@ class ClientLoop:
 
     def body(i: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
       with placement.on(self.device):
-        taken = [] if self.permits is None else permits_lib.take(self.permits)
-        with tf.control_dependencies(taken), streams.of_client(self._position(i)):
+        permit: list[tf.Tensor] = []
+        if self.permits is not None:
+          permit = permits_lib.take(self.permits)
+        with tf.control_dependencies(permit), streams.of_client(self._position(i)):
           client = self._client_frame(one_pass.wanted, i)
           results = one_pass.results(client)
         if self.permits is not None:
@@ -209,7 +225,7 @@ class ClientLoop:
           member_body,
           (first, accumulators, arrays),
           shape_invariants=one_pass.invariants(),
-          parallel_iterations=1,
+          parallel_iterations=1,  # The costly nodes are computed; what is left are sums, in order.
         )
 
     return tf.while_loop(
@@ -231,7 +247,7 @@ class _Pass:
   def __init__(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]):
     self._folds = [node.aggregate for node in folds if node.aggregate]
     self._outputs = outputs
-    self._output_types = [t for n in outputs for t in values.leaf_types(n.type)]
+    self._output_types = _leaf_types([node.type for node in outputs])
     self.wanted = [fold.value for fold in self._folds] + outputs
 
   def start(self, server: Frame, num_clients: tf.Tensor, on_device: bool) -> _Variables:
@@ -239,13 +255,17 @@ class _Pass:
     flat: list[tf.Tensor] = []
     for fold in self._folds:
       zero = server.resolve(fold.zero)
-      leaves = values.flatten(_copy(zero) if on_device else zero, fold.accumulator_type)
+      if on_device:
+        zero = _copy(zero)
+      leaves = values.flatten(zero, fold.accumulator_type)
       flat.extend(map(values.variant_or_tensor, leaves))
-    return tf.constant(0), flat, [stacking.output_array(t, num_clients) for t in self._output_types]
+    first = tf.constant(0)
+    arrays = [stacking.output_array(t, num_clients) for t in self._output_types]
+    return first, flat, arrays
 
   def invariants(self) -> Any:
     """Returns the loop variables' shape invariants."""
-    accumulators = [t for fold in self._folds for t in values.leaf_types(fold.accumulator_type)]
+    accumulators = _leaf_types([fold.accumulator_type for fold in self._folds])
     return (
       tf.TensorShape([]),
       [tf.TensorShape(getattr(t, 'shape', [])) for t in accumulators],  # Datasets are scalars.
@@ -254,7 +274,7 @@ class _Pass:
 
   def results(self, client: Frame) -> list[Any]:
     """Returns the leaves of all wanted values of a client; computes them if necessary."""
-    return [v for n in self.wanted for v in values.flatten(client.value(n), n.type)]
+    return _leaves(client, self.wanted)
 
   def step(
     self, client: Frame, i: tf.Tensor, accumulators: list[tf.Tensor], arrays: list[tf.TensorArray]
@@ -265,7 +285,7 @@ class _Pass:
       pair = tff.structure.Struct([(None, accumulator), (None, client.value(fold.value))])
       total = client.resolve(fold.accumulate(pair))
       folded.extend(map(values.variant_or_tensor, values.flatten(total, fold.accumulator_type)))
-    flat = [v for n in self._outputs for v in values.flatten(client.value(n), n.type)]
+    flat = _leaves(client, self._outputs)
     written = [
       array.write(i, stacking.box(leaf, leaf_type))
       for array, leaf, leaf_type in zip(arrays, flat, self._output_types)
@@ -286,6 +306,18 @@ class _Pass:
     }
 
 
+def _leaf_types(types: list[tff.types.Type]) -> list[tff.types.Type]:
+  return list(itertools.chain.from_iterable(map(values.leaf_types, types)))
+
+
+def _leaves(client: Frame, nodes: list[nodes_lib.Node]) -> list[Any]:
+  """Returns the leaves of some nodes' values of a client; computes them if necessary."""
+  leaves: list[Any] = []
+  for node in nodes:
+    leaves.extend(values.flatten(client.value(node), node.type))
+  return leaves
+
+
 def _arguments(member: Frame, grouped: nodes_lib.Grouped) -> tuple[Any, ...]:
   """Returns a client's arguments for `Group.together`, as Python containers."""
   value = member.resolve(grouped.argument)
@@ -299,6 +331,8 @@ def _copy(value: Any) -> Any:
   """Copies the tensors of a value that GPUs can hold to the current device."""
 
   def copied(leaf: Any) -> Any:
-    return tf.identity(leaf) if tf.is_tensor(leaf) and not placement.stays_on_host(leaf) else leaf
+    if tf.is_tensor(leaf) and not placement.stays_on_host(leaf):
+      return tf.identity(leaf)
+    return leaf
 
   return tff.structure.map_structure(copied, value)

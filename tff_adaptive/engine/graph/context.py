@@ -102,7 +102,8 @@ class GraphContext(tff.program.FederatedContext):
     self.parallel_clients = parallel_clients
     placement.check(device)
     self._clients_per_step = clients_per_step
-    self._device, self._device_names = device, device_names
+    self._device = device
+    self._device_names = device_names
     self._buffers = buffers.Buffers()
     self._datasets = datasets.DatasetCache()
     self._functions = Cache()
@@ -128,10 +129,13 @@ class GraphContext(tff.program.FederatedContext):
       ValueError: If parts of the argument have different numbers of clients.
       NotImplementedError: If the engine cannot run a part of `comp`, which the message names.
     """
-    parameter_type, result_type = comp.type_signature.parameter, comp.type_signature.result
-    # Otherwise TensorFlow would copy arguments to a GPU although the CPU was chosen.
-    on_cpu = self._where.is_named and not self._where.is_gpu
-    with placement.on(placement.HOST if on_cpu else None):
+    parameter_type = comp.type_signature.parameter
+    result_type = comp.type_signature.result
+    device = None
+    if self._where.is_named and not self._where.is_gpu:
+      # Otherwise TensorFlow would copy arguments to a GPU although the CPU was chosen.
+      device = placement.HOST
+    with placement.on(device):
       if parameter_type is None:
         layout = feeds.Layout(None, (), False)
         tensors: list[tf.Tensor] = []
@@ -145,7 +149,9 @@ class GraphContext(tff.program.FederatedContext):
         handles = [stack.enter_context(self._permits.of_a_call())]
       flat = list(function(*tensors, *handles))
     private_apis.free_attributes((*tensors, *flat))  # Otherwise each round leaks a kilobyte.
-    num_clients = int(tensors[0]) if layout.has_clients else self._default_num_clients or 0
+    num_clients = self._default_num_clients or 0
+    if layout.has_clients:
+      num_clients = int(tensors[0])
     return _to_result(flat, result_type, num_clients, self._as_numpy)
 
   def _has_permits(self, layout: feeds.Layout) -> bool:
@@ -169,24 +175,35 @@ class GraphContext(tff.program.FederatedContext):
     form = tuple((leaf.form, leaf.elements) for leaf in layout.leaves)
     traces = self._functions.of(comp, form)
     for function, may_group in traces.values():
-      if not may_group:
+      if not may_group:  # It is the same for all sizes of groups.
         return function
     if group_sizes not in traces:
-      block = private_apis.to_call_dominant(comp)
-      grouping = client_loop.Grouping(*group_sizes)
-      run = round_function.RoundFunction(
-        block,
-        layout,
-        self.parallel_clients,
-        grouping,
-        self._where,
-        self._has_permits(layout),
-        self._default_num_clients,
-      )
-      signature = layout.signature() + [permits.SPEC] * self._has_permits(layout)
-      function = tf.function(run, input_signature=signature, autograph=False)
-      traces[group_sizes] = function.get_concrete_function(), grouping.matters
-    return traces[group_sizes][0]
+      traces[group_sizes] = self._trace(comp, layout, group_sizes)
+    function, _ = traces[group_sizes]
+    return function
+
+  def _trace(
+    self, comp: tff.Computation, layout: feeds.Layout, group_sizes: _Sizes
+  ) -> tuple[Callable[..., Sequence[tf.Tensor]], bool]:
+    """Returns a concrete function, and whether other sizes of groups would give another one."""
+    block = private_apis.to_call_dominant(comp)
+    grouping = client_loop.Grouping(*group_sizes)
+    has_permits = self._has_permits(layout)
+    run = round_function.RoundFunction(
+      block,
+      layout,
+      self.parallel_clients,
+      grouping,
+      self._where,
+      has_permits,
+      self._default_num_clients,
+    )
+    signature = layout.signature()
+    if has_permits:
+      signature.append(permits.SPEC)
+    function = tf.function(run, input_signature=signature, autograph=False)
+    concrete = function.get_concrete_function()
+    return concrete, grouping.matters  # Known only now.
 
 
 def _to_result(
@@ -197,28 +214,54 @@ def _to_result(
   leaves: list[Any] = []
   for part in _parts(result_type):
     if isinstance(part, tff.types.FederatedType):
-      types = values.leaf_types(part.member)
-      columns = [_rows(stacked, t, as_numpy) for t, stacked in zip(types, tensors)]
-      rows = [[column[i] for column in columns] for i in range(num_clients)]
-      clients = [values.to_python(row, part.member) for row in rows]
-      leaves.append(clients[0] if part.all_equal and clients else clients)
-    else:
-      value = next(tensors)
-      value = stacking.unbox(value, part) if isinstance(part, tff.types.SequenceType) else value
-      leaves.append(values.to_numpy(value) if as_numpy else value)
+      clients = _client_values(tensors, part.member, num_clients, as_numpy)
+      if part.all_equal and clients:
+        leaves.append(clients[0])
+      else:
+        leaves.append(clients)
+      continue
+    value = next(tensors)
+    if isinstance(part, tff.types.SequenceType):
+      value = stacking.unbox(value, part)
+    if as_numpy:
+      value = values.to_numpy(value)
+    leaves.append(value)
   return values.to_python(leaves, without_placements(result_type))
+
+
+def _client_values(
+  tensors: Iterator[tf.Tensor], member: tff.types.Type, num_clients: int, as_numpy: bool
+) -> list[Any]:
+  """Takes the next stacked leaves from `tensors`; returns the value of each client."""
+  columns = []
+  for leaf_type in values.leaf_types(member):
+    columns.append(_rows(next(tensors), leaf_type, as_numpy))
+  clients = []
+  for i in range(num_clients):
+    row = [column[i] for column in columns]
+    clients.append(values.to_python(row, member))
+  return clients
 
 
 def _rows(stacked: tf.Tensor, type_spec: tff.types.Type, as_numpy: bool) -> list[Any]:
   """Splits a stacked leaf into a list with one value for each client."""
   if stacked.dtype == tf.variant:
     rows = [stacking.unbox(stacked[i], type_spec) for i in range(stacked.shape[0])]
-    return [values.to_numpy(row) for row in rows] if as_numpy else rows
+    if as_numpy:
+      rows = list(map(values.to_numpy, rows))
+    return rows
   if as_numpy:
-    return [row.copy() if isinstance(row, np.ndarray) else row for row in stacked.numpy()]
+    return list(map(_apart, stacked.numpy()))
   rows = tf.unstack(stacked)
   private_apis.free_attributes(rows)
   return rows
+
+
+def _apart(row: Any) -> Any:
+  """Copies an array, so that one client's value does not keep those of all clients in memory."""
+  if isinstance(row, np.ndarray):
+    return row.copy()
+  return row
 
 
 @functools.lru_cache
@@ -229,7 +272,10 @@ def _parts(result_type: tff.types.Type) -> list[tff.types.Type]:
       return [result_type]
     return values.leaf_types(result_type.member)
   if isinstance(result_type, tff.types.StructType):
-    return [part for _, t in values.children(result_type) for part in _parts(t)]
+    parts = []
+    for _, child in values.children(result_type):
+      parts.extend(_parts(child))
+    return parts
   return [result_type]
 
 
@@ -242,8 +288,10 @@ def without_placements(type_spec: tff.types.Type) -> tff.types.Type:
     return type_spec.member
   if not isinstance(type_spec, tff.types.StructType):
     return type_spec
-  elements = [(n, without_placements(t)) for n, t in values.children(type_spec)]
-  elements = [t if n is None else (n, t) for n, t in elements]
+  elements: list[Any] = []
+  for name, child in values.children(type_spec):
+    element = without_placements(child)
+    elements.append(element if name is None else (name, element))
   return tff.types.StructWithPythonType(elements, type_spec.python_container)
 
 

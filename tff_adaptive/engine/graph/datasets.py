@@ -23,16 +23,32 @@ _MAX_ELEMENTS = 2**16  # The most in a dataset, which may be endless. Reading th
 _MAX_RUNS = 64  # The most runs of elements of equal shapes; each run is kept as a dataset.
 
 # Datasets whose elements depend on their inputs and functions only. A file, say, may change.
-_REPEATABLE = frozenset(
-  f'{name}Dataset{version}'
-  for name in (
-    *('Batch', 'Concatenate', 'Filter', 'FlatMap', 'Interleave', 'Map'),
-    *('Options', 'PaddedBatch', 'ParallelBatch', 'ParallelMap', 'Prefetch', 'Range'),
-    *('Repeat', 'Scan', 'Shard', 'Skip', 'Take', 'TakeWhile', 'Tensor', 'TensorSlice', 'Unbatch'),
-    *('Window', 'Zip'),
-  )
-  for version in ('', 'V2')
+_PURE = (
+  'BatchDataset',
+  'ConcatenateDataset',
+  'FilterDataset',
+  'FlatMapDataset',
+  'InterleaveDataset',
+  'MapDataset',
+  'OptionsDataset',
+  'PaddedBatchDataset',
+  'ParallelBatchDataset',
+  'ParallelMapDataset',
+  'PrefetchDataset',
+  'RangeDataset',
+  'RepeatDataset',
+  'ScanDataset',
+  'ShardDataset',
+  'SkipDataset',
+  'TakeDataset',
+  'TakeWhileDataset',
+  'TensorDataset',
+  'TensorSliceDataset',
+  'UnbatchDataset',
+  'WindowDataset',
+  'ZipDataset',
 )
+_REPEATABLE = frozenset([*_PURE, *(f'{name}V2' for name in _PURE)])
 _SHUFFLES = ('ShuffleDataset', 'ShuffleDatasetV3')
 # Declared stateful, but harmless: a graph's inputs and outputs, and calls of checked functions.
 _HARMLESS = ('StatefulPartitionedCall', '_Arg', '_Retval')
@@ -55,16 +71,19 @@ class DatasetCache:
     """Keeps a dataset's elements at the second offer. Returns their variant, else `variant`."""
     is_new = dataset not in self._entries
     _, size = self._entries.setdefault(dataset, (None, 0))
-    room = self._max_bytes - sum(max(size, 0) for _, size in list(self._entries.values()))
+    entries = list(self._entries.values())  # Copied, because datasets may be freed at any time.
+    room = self._max_bytes - sum(max(num_bytes, 0) for _, num_bytes in entries)
     if is_new or size < 0 or room <= 0:
       return variant
-    rows = _read(variant, dataset, room) if _repeats(variant) else None
+    rows = None
+    if _repeats(variant):
+      rows = _read(variant, dataset, room)
     if rows is None:
       self._entries[dataset] = None, -1
       return variant
-    held = tf.data.experimental.to_variant(from_rows(rows))
-    self._entries[dataset] = held, _num_bytes(rows)
-    return held
+    cached = tf.data.experimental.to_variant(from_rows(rows))
+    self._entries[dataset] = cached, _num_bytes(rows)
+    return cached
 
 
 def graph_of(variant: tf.Tensor) -> tf.compat.v1.GraphDef:
@@ -79,7 +98,10 @@ def from_rows(rows: list[list[tf.Tensor]]) -> tf.data.Dataset:
   pieces = [tf.data.Dataset.from_tensor_slices(run) for run in runs]
   while len(pieces) > 1:  # In pairs: a chain of thousands would be slow, and too deep to read.
     pairs = zip(pieces[::2], pieces[1::2])
-    pieces = [a.concatenate(b) for a, b in pairs] + pieces[len(pieces) & ~1 :]
+    joined = [a.concatenate(b) for a, b in pairs]
+    if len(pieces) % 2 == 1:
+      joined.append(pieces[-1])
+    pieces = joined
   return pieces[0]
 
 
@@ -89,7 +111,8 @@ def _runs(rows: list[list[tf.Tensor]]) -> Any:
 
 
 def _num_bytes(rows: list[list[tf.Tensor]]) -> int:
-  return sum(v.shape.num_elements() * v.dtype.size for row in rows for v in row)
+  tensors = itertools.chain.from_iterable(rows)
+  return sum(tensor.shape.num_elements() * tensor.dtype.size for tensor in tensors)
 
 
 def _read(variant: tf.Tensor, dataset: tf.data.Dataset, room: int) -> list[list[tf.Tensor]] | None:
@@ -103,11 +126,15 @@ def _read(variant: tf.Tensor, dataset: tf.data.Dataset, room: int) -> list[list[
       rows.append(tf.nest.flatten(element))
       room -= _num_bytes(rows[-1:])
       is_full = room < 0 or len(rows) > _MAX_ELEMENTS
+      # The size of a string tensor is not known from its shape.
       if is_full or any(v.dtype == tf.string for v in rows[-1]):
         return None
   except tf.errors.OpError:  # The computation may not read the element that fails.
     return None
-  return rows if rows and sum(1 for _ in _runs(rows)) <= _MAX_RUNS else None
+  num_runs = sum(1 for _ in _runs(rows))
+  if not rows or num_runs > _MAX_RUNS:
+    return None
+  return rows
 
 
 def _repeats(variant: tf.Tensor) -> bool:
@@ -129,6 +156,7 @@ def _node_repeats(node: Any, constants: dict[str, Any]) -> bool:
     )
   if node.op.startswith('CacheDataset'):
     name = constants.get(node.input[1])
+    # With a name it is a file, which an earlier process may have left.
     return name is not None and not tf.make_ndarray(name.attr['value'].tensor).item()
   if 'Dataset' in node.op:
     return node.op in _REPEATABLE
@@ -148,17 +176,19 @@ def variant(
       f'expected a list or tf.data.Dataset of {element_type}, found {type(value).__name__}'
     )
   wanted = tree.flatten_with_path(values.element_spec(element_type))
-  found = tree.flatten_with_path(value.element_spec)
-  fits = len(found) == len(wanted) and all(
-    w_path == f_path and isinstance(f, tf.TensorSpec) and w.is_compatible_with(f)
-    for (w_path, w), (f_path, f) in zip(wanted, found)
+  given = tree.flatten_with_path(value.element_spec)
+  fits = len(given) == len(wanted) and all(
+    wanted_path == path and isinstance(spec, tf.TensorSpec) and wanted_spec.is_compatible_with(spec)
+    for (wanted_path, wanted_spec), (path, spec) in zip(wanted, given)
   )
   if not fits:
     raise TypeError(f'expected a sequence of {element_type}, found {value.element_spec}')
-  if cache is not None and (held := cache.find(value)) is not None:
-    return held
-  fresh = _begun_anew(value)
-  return fresh if cache is None else cache.offer(value, fresh)
+  if cache is None:
+    return _begun_anew(value)
+  cached = cache.find(value)
+  if cached is not None:
+    return cached
+  return cache.offer(value, _begun_anew(value))
 
 
 def _begun_anew(dataset: tf.data.Dataset) -> tf.Tensor:
@@ -167,16 +197,16 @@ def _begun_anew(dataset: tf.data.Dataset) -> tf.Tensor:
   The generators of a dataset's own variant continue from one reading to the next. A second round
   would then see another order, and a resumed run would differ from one that was not stopped.
   """
-  own = tf.data.experimental.to_variant(dataset)
+  continuing = tf.data.experimental.to_variant(dataset)
   if not private_apis.may_draw(dataset):
-    return own
+    return continuing
   try:
-    graph_def = graph_of(own)
+    graph_def = graph_of(continuing)
   except tf.errors.OpError:  # It cannot be serialized, perhaps because it is too large.
-    return own
+    return continuing
   generators = private_apis.seed_generators(graph_def)
   if not generators:
-    return own
+    return continuing
   for handle in generators:
     handle.name = ''  # Without the name, the copy cannot find the old generator.
   return tf.raw_ops.DatasetFromGraph(graph_def=graph_def.SerializeToString())
@@ -185,11 +215,16 @@ def _begun_anew(dataset: tf.data.Dataset) -> tf.Tensor:
 def _from_elements(elements: Iterable[Any], element_type: tff.types.Type) -> tf.data.Dataset:
   types = values.leaf_types(element_type)
   order = values.dataset_order(element_type)
-  rows = [
-    [values.to_tensor(v, t) for v, t in zip(values.flatten(e, element_type), types)]
-    for e in elements
-  ]
+  rows = []
+  for element in elements:
+    leaves = values.flatten(element, element_type)
+    tensors = [values.to_tensor(leaf, t) for leaf, t in zip(leaves, types)]
+    rows.append([tensors[i] for i in order])
   if rows:
-    return from_rows([[row[i] for i in order] for row in rows])
-  empty = tuple(tf.zeros([d or 0 for d in types[i].shape], types[i].dtype) for i in order)
-  return tf.data.Dataset.from_tensors(empty).take(0)
+    return from_rows(rows)
+  # A dataset gets its element spec from an element, which is then not taken.
+  zeros = []
+  for i in order:
+    shape = [length or 0 for length in types[i].shape]
+    zeros.append(tf.zeros(shape, types[i].dtype))
+  return tf.data.Dataset.from_tensors(tuple(zeros)).take(0)

@@ -41,12 +41,13 @@ class Leaf:
   def specs(self) -> list[tf.TensorSpec]:
     """Returns the specs of the flat tensors that feed the leaf."""
     if self.form == 'whole':
-      return [spec for leaf in self.elements for spec in leaf.specs()]
+      return _specs(self.elements)
     if self.form == 'variant':
       return [tf.TensorSpec([], tf.variant)]
     if self.form in ('dataset', 'boxed'):
       return [tf.TensorSpec([None], tf.variant)]
-    shape, dtype = values.tensor_shape(self.type), tf.dtypes.as_dtype(self.type.dtype)
+    shape = values.tensor_shape(self.type)
+    dtype = tf.dtypes.as_dtype(self.type.dtype)
     if self.form == 'tensor':
       return [tf.TensorSpec(shape, dtype)]
     if self.form == 'stack':
@@ -60,18 +61,26 @@ class Leaf:
     also match `specs`. Datasets and offsets stay on the host.
     """
     if self.form == 'whole':
-      return [tensor for leaf in self.elements for tensor in leaf.share(flat, clients)]
-    first, offsets = flat.pop(0), flat.pop(0) if self.form == 'concat' else None
+      return _shares(self.elements, flat, clients)
+    first = flat.pop(0)
+    offsets = None
+    if self.form == 'concat':
+      offsets = flat.pop(0)
     if clients is not None:
+      # The host selects, so that a device gets the data of its own clients only.
       with tf.device(placement.HOST):
         if offsets is None:
           first = tf.gather(first, clients)
         else:
-          starts, stops = tf.gather(offsets, clients), tf.gather(offsets, clients + 1)
+          starts = tf.gather(offsets, clients)
+          stops = tf.gather(offsets, clients + 1)
           first = tf.gather(first, tf.ragged.range(starts, stops).flat_values)
           offsets = tf.concat([[0], tf.cumsum(stops - starts)], 0)
-    first = first if placement.stays_on_host(first) else tf.identity(first)
-    return [first] if offsets is None else [first, offsets]
+    if not placement.stays_on_host(first):
+      first = tf.identity(first)
+    if offsets is None:
+      return [first]
+    return [first, offsets]
 
   def read(self, flat: list[tf.Tensor], i: tf.Tensor, host: str | None = None) -> Any:
     """Returns the value of client `i`; removes the leaf's tensors from the front of `flat`."""
@@ -86,8 +95,27 @@ class Leaf:
       if self.form == 'boxed':
         return stacking.unbox(first[i], self.type)
       offsets = flat.pop(0)
-      start, stop = offsets[i], offsets[i + 1]
+      start = offsets[i]
+      stop = offsets[i + 1]
     return tf.ensure_shape(first[start:stop], values.tensor_shape(self.type))
+
+
+def _specs(leaves: Sequence[Leaf]) -> list[tf.TensorSpec]:
+  """Returns the specs of the flat tensors that feed some leaves."""
+  specs: list[tf.TensorSpec] = []
+  for leaf in leaves:
+    specs.extend(leaf.specs())
+  return specs
+
+
+def _shares(
+  leaves: Sequence[Leaf], flat: list[tf.Tensor], clients: tf.Tensor | None
+) -> list[tf.Tensor]:
+  """Returns the tensors of some leaves for some clients; see `Leaf.share`."""
+  tensors: list[tf.Tensor] = []
+  for leaf in leaves:
+    tensors.extend(leaf.share(flat, clients))
+  return tensors
 
 
 def _whole_leaf(type_spec: tff.types.TensorType) -> Leaf:
@@ -115,23 +143,29 @@ class Layout:
 
   def signature(self) -> list[tf.TensorSpec]:
     """Returns the specs of a trace's arguments. If there are clients, their number comes first."""
-    specs = [tf.TensorSpec([], tf.int32)] if self.has_clients else []
-    return specs + [spec for leaf in self.leaves for spec in leaf.specs()]
+    specs = _specs(self.leaves)
+    if self.has_clients:
+      specs.insert(0, tf.TensorSpec([], tf.int32))
+    return specs
 
   def parameter_nodes(self, flat: Sequence[tf.Tensor]) -> tuple[Any, tf.Tensor | None]:
     """Returns the parameter, in which placed parts are nodes, and the number of clients or None."""
     feeds = list(flat)
-    num_clients = feeds.pop(0) if self.has_clients else None
+    num_clients = None
+    if self.has_clients:
+      num_clients = feeds.pop(0)
     leaves = iter(self.leaves)
 
     def build(type_spec: tff.types.Type) -> Any:
       if isinstance(type_spec, tff.types.StructType):
         return tff.structure.Struct([(n, build(t)) for n, t in values.children(type_spec)])
       placement = getattr(type_spec, 'placement', None)
-      member = type_spec if placement is None else type_spec.member
-      mine = [next(leaves) for _ in values.leaf_types(member)]
-      tensors = [feeds.pop(0) for leaf in mine for _ in leaf.specs()]
-      compute: Callable[[Any], Any] = ClientParameter(mine, tensors, member)
+      member = type_spec
+      if placement is not None:
+        member = type_spec.member
+      part = [next(leaves) for _ in values.leaf_types(member)]
+      tensors = [feeds.pop(0) for _ in _specs(part)]
+      compute: Callable[[Any], Any] = ClientParameter(part, tensors, member)
       if placement is None or type_spec.all_equal:
         value = values.pack(map(values.sequence_or_tensor, tensors), member)
         if placement is None:
@@ -161,7 +195,7 @@ class ClientParameter:
   def share(self, clients: tf.Tensor | None = None) -> 'ClientParameter':
     """Returns the parameter of some clients (None for all) on the current device."""
     flat = list(self.tensors)
-    tensors = [tensor for leaf in self.leaves for tensor in leaf.share(flat, clients)]
+    tensors = _shares(self.leaves, flat, clients)
     return ClientParameter(self.leaves, tensors, self.type, placement.HOST)
 
   def read(self, i: tf.Tensor) -> Any:
@@ -186,8 +220,10 @@ def prepare(
   if len(set(lengths)) > 1:
     raise ValueError(f'Conflicting cardinalities: arguments are for {lengths} clients')
   layout = Layout(parameter_type, tuple(cohort.leaves), bool(lengths))
-  count = [tf.constant(lengths[0], tf.int32)] if lengths else []
-  return layout, count + cohort.tensors
+  tensors = cohort.tensors
+  if lengths:
+    tensors = [tf.constant(lengths[0], tf.int32), *tensors]
+  return layout, tensors
 
 
 class _Executor:
@@ -213,7 +249,8 @@ class _Feed:
     self.leaves: list[Leaf] = []
     self.tensors: list[tf.Tensor] = []
     self.lengths: list[int] = []
-    self._buffers, self._cache = buffers, cache
+    self._buffers = buffers
+    self._cache = cache
 
   def visit(self, value: Any, type_spec: tff.types.Type) -> None:
     """Adds the leaves and tensors of a value."""
@@ -248,43 +285,71 @@ class _Feed:
         self.leaves.append(leaf)
         self.tensors.extend(_feed_tensors(entries, leaf, self._buffers))
       elif all(isinstance(e, (list, tuple)) and len(e) == 1 for e in entries):
-        element_rows = [values.flatten(e[0], leaf_type.element) for e in entries]
-        order, types = values.dataset_order(leaf_type.element), values.leaf_types(leaf_type.element)
-        elements = tuple(_whole_leaf(types[j]) for j in order)
-        self.leaves.append(Leaf(leaf_type, 'whole', elements))
-        for j, leaf in zip(order, elements):
-          self.tensors.extend(_feed_tensors([row[j] for row in element_rows], leaf, self._buffers))
+        self._visit_elements([e[0] for e in entries], leaf_type)
       else:
+        variants = [datasets.variant(e, leaf_type.element, self._cache) for e in entries]
         self.leaves.append(Leaf(leaf_type, 'dataset'))
-        self.tensors.append(
-          _stack([datasets.variant(e, leaf_type.element, self._cache) for e in entries])
-        )
+        self.tensors.append(_stack(variants))
+
+  def _visit_elements(self, elements: list[Any], type_spec: tff.types.SequenceType) -> None:
+    """Adds the leaf and tensors of sequences of which each client has a single element."""
+    rows = [values.flatten(element, type_spec.element) for element in elements]
+    types = values.leaf_types(type_spec.element)
+    # In the order in which a graph that expects a dataset reads its components.
+    order = values.dataset_order(type_spec.element)
+    leaves = tuple(_whole_leaf(types[j]) for j in order)
+    self.leaves.append(Leaf(type_spec, 'whole', leaves))
+    for j, leaf in zip(order, leaves):
+      self.tensors.extend(_feed_tensors([row[j] for row in rows], leaf, self._buffers))
 
 
 def _stack(variants: list[tf.Tensor]) -> tf.Tensor:
-  return tf.stack(variants) if variants else tf.zeros([0], tf.variant)
+  if not variants:  # tf.stack needs at least one.
+    return tf.zeros([0], tf.variant)
+  return tf.stack(variants)
 
 
 def _feed_tensors(entries: list[Any], leaf: Leaf, buffers: buffers_lib.Buffers) -> list[tf.Tensor]:
   """Returns tensors that match `leaf.specs()`, given each client's value of the leaf."""
-  dtype, shape = tf.dtypes.as_dtype(leaf.type.dtype), values.tensor_shape(leaf.type)
   if leaf.form == 'boxed':
-    return [_stack([stacking.box(values.to_tensor(e, leaf.type), leaf.type) for e in entries])]
+    boxes = [stacking.box(values.to_tensor(e, leaf.type), leaf.type) for e in entries]
+    return [_stack(boxes)]
   if not entries:
-    empty = tf.zeros([0, *(shape if leaf.form == 'stack' else shape[1:])], dtype)
-    return [empty] if leaf.form == 'stack' else [empty, _on_host([0])]
-  plain = dtype != tf.string and all(isinstance(e, (np.ndarray, np.generic)) for e in entries)
-  plain = plain and all(
-    found == leaf.type.dtype and shape.is_compatible_with(found_shape)
-    for found, found_shape in {(e.dtype, e.shape) for e in entries}  # Many clients, few shapes.
-  )
-  if not plain:
+    return _no_entries(leaf)
+  are_arrays = _are_arrays(entries, leaf)
+  if not are_arrays:
     entries = [values.to_tensor(e, leaf.type) for e in entries]
   if leaf.form == 'stack':
-    return [buffers.join([e[np.newaxis] for e in entries]) if plain else tf.stack(entries)]
+    if are_arrays:
+      return [buffers.join([e[np.newaxis] for e in entries])]
+    return [tf.stack(entries)]
   offsets = np.cumsum([0] + [int(e.shape[0]) for e in entries])
-  joined = buffers.join(entries) if plain else tf.concat(entries, 0)
-  return [joined, _on_host(offsets)]
+  if are_arrays:
+    return [buffers.join(entries), _on_host(offsets)]
+  return [tf.concat(entries, 0), _on_host(offsets)]
+
+
+def _no_entries(leaf: Leaf) -> list[tf.Tensor]:
+  """Returns the tensors of a leaf for a cohort without clients."""
+  dtype = tf.dtypes.as_dtype(leaf.type.dtype)
+  shape = values.tensor_shape(leaf.type)
+  if leaf.form == 'stack':
+    return [tf.zeros([0, *shape], dtype)]
+  return [tf.zeros([0, *shape[1:]], dtype), _on_host([0])]
+
+
+def _are_arrays(entries: list[Any], leaf: Leaf) -> bool:
+  """Returns whether all entries are arrays of the leaf's type, which can be joined as they are."""
+  if tf.dtypes.as_dtype(leaf.type.dtype) == tf.string:
+    return False
+  if not all(isinstance(e, (np.ndarray, np.generic)) for e in entries):
+    return False
+  shape = values.tensor_shape(leaf.type)
+  forms = {(e.dtype, e.shape) for e in entries}  # Many clients have few different shapes.
+  return all(
+    entry_dtype == leaf.type.dtype and shape.is_compatible_with(entry_shape)
+    for entry_dtype, entry_shape in forms
+  )
 
 
 def _on_host(offsets: Any) -> tf.Tensor:

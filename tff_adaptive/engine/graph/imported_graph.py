@@ -39,7 +39,9 @@ class ImportedGraph:
     self._message = message
     self._lacks_streams = not with_streams and streams.has_seeds(graph_def)
     self._of_clients: ImportedGraph | None = None  # This graph with streams, made at the first use.
-    self._streams = streams.pass_in(graph_def) if with_streams else {}
+    self._streams: dict[str, tuple[int, int]] = {}
+    if with_streams:
+      self._streams = streams.pass_in(graph_def)
     library.load_for(node.op for node in private_apis.all_nodes(graph_def))
     _name_functions_apart(graph_def)
     loops.set_apart(graph_def)
@@ -100,7 +102,8 @@ class ImportedGraph:
     if self._initialize is not None:
       flat.extend(self._initialize(*flat))
     results = self._main(*flat)
-    results = list(results) if isinstance(results, (list, tuple)) else [results]
+    if not isinstance(results, (list, tuple)):  # A graph with one result returns it alone.
+      results = [results]
     return [values.sequence_or_tensor(result) for result in results]
 
 
@@ -116,7 +119,7 @@ def _name_functions_apart(graph_def: tf.compat.v1.GraphDef) -> None:
   for node in private_apis.all_nodes(graph_def):
     node.op = names.get(node.op, node.op)
     for attr in node.attr.values():
-      for function in [attr.func] if attr.HasField('func') else attr.list.func:
+      for function in loops.functions_in(attr):
         function.name = names.get(function.name, function.name)
   for function in graph_def.library.function:
     function.signature.name = names[function.signature.name]
@@ -131,6 +134,7 @@ def _make_private(node: Any) -> None:
     node.attr['shared_name'].s = _ANONYMOUS.encode()
   elif node.op in _ANONYMOUS_TABLES:
     node.op = _ANONYMOUS_TABLES[node.op]
+    # The anonymous ops lack these attributes, and TensorFlow refuses unknown ones.
     for name in ('container', 'shared_name', 'use_node_name_sharing'):
       node.attr.pop(name, None)
 
@@ -140,8 +144,9 @@ def _initialized_handles(graph_def: tf.compat.v1.GraphDef, initialize_op: str) -
   names = [node.name for node in graph_def.node if node.op in _RESOURCES]
   for name in names:
     ready = graph_def.node.add()
-    ready.name, ready.op = f'{name}/initialized', 'Identity'
-    ready.input.extend([name, '^' + initialize_op])
+    ready.name = f'{name}/initialized'
+    ready.op = 'Identity'
+    ready.input.extend([name, f'^{initialize_op}'])  # ^: it waits for the op, but reads nothing.
     ready.attr['T'].type = tf.resource.as_datatype_enum
   return names
 
@@ -158,12 +163,14 @@ def _whole_reads(
   for node in graph_def.node:
     for input_name in node.input:
       readers[input_name.split(':')[0].lstrip('^')].append(node)
-  reads = {}
+  reads: dict[str, list[list[str]]] = {}
   for name, is_sequence in parameter:
     nodes = readers[name.split(':')[0]]
     if is_sequence and {node.op for node in nodes} == {'DatasetToSingleElement'}:
       count = len(nodes[0].attr['output_types'].list.type)
-      reads[name] = [[f'{node.name}:{i}' for i in range(count)] for node in nodes]
+      reads[name] = []
+      for node in nodes:
+        reads[name].append([f'{node.name}:{i}' for i in range(count)])
   return reads
 
 
@@ -171,7 +178,9 @@ def import_computation(block: Any) -> ImportedGraph:
   """Imports a compiled computation. Raises NotImplementedError if it has no TensorFlow graph."""
   kind = private_apis.block_kind(block)
   if kind != 'tensorflow':
-    what = 'a tff.jax computation' if kind == 'xla' else f'a computation of kind {kind!r}'
+    what = f'a computation of kind {kind!r}'
+    if kind == 'xla':
+      what = 'a tff.jax computation'
     raise NotImplementedError(
       f'the graph engine does not know {what}: write it as a tff.tensorflow.computation, or run '
       "it in TFF's native context (tff_adaptive.engine.set_native_context) if your TFF's "

@@ -42,13 +42,17 @@ class _Compiled:
   def __init__(self, block: Any, graph: imported_graph.ImportedGraph):
     self._graph = graph
     type_spec = block.type_signature
-    self.parameter, self.result = type_spec.parameter, type_spec.result
+    self.parameter = type_spec.parameter
+    self.result = type_spec.result
     self.group = graph.group
 
   def __call__(self, argument: Any) -> Any:
+    # A client's value exists only inside the loop over the clients, so the call waits for it.
     if nodes_in(argument):
       return _lazy(None, self.result, argument, lambda frame: self(frame.resolve(argument)))
-    flat = [] if self.parameter is None else values.flatten(argument, self.parameter)
+    flat: list[Any] = []
+    if self.parameter is not None:
+      flat = values.flatten(argument, self.parameter)
     results = self._graph(flat)
     for result, leaf in zip(results, values.leaf_types(self.result)):
       if tf.is_tensor(result):  # The graph may not know the shape.
@@ -74,10 +78,13 @@ class Interpreter:
       )
     if isinstance(block, _framework.Call):
       function = self.evaluate(block.function, scope)
-      argument = None if block.argument is None else self.evaluate(block.argument, scope)
+      argument = None
+      if block.argument is not None:
+        argument = self.evaluate(block.argument, scope)
       return function(argument)
     if isinstance(block, _framework.Lambda):
-      name, body = block.parameter_name, block.result
+      name = block.parameter_name
+      body = block.result
       return lambda argument: self.evaluate(body, {**scope, name: argument})
     if isinstance(block, _framework.Block):
       scope = dict(scope)
@@ -96,7 +103,8 @@ class Interpreter:
     raise NotImplementedError(_unknown(f'a building block of kind {type(block).__name__}'))
 
   def _select(self, block: Any, scope: dict[str, Any]) -> Any:
-    source, index = self.evaluate(block.source, scope), block.as_index()
+    source = self.evaluate(block.source, scope)
+    index = block.as_index()
     if not isinstance(source, Node):
       return source[index]
     member = source.type[index]
@@ -174,7 +182,7 @@ INTRINSICS: dict[str, _Builder] = {
 
 
 def _intrinsic(block: Any) -> Callable[[Any], Any]:
-  if (build := INTRINSICS.get(block.uri)) is None:
+  build = INTRINSICS.get(block.uri)
+  if build is None:
     raise NotImplementedError(_unknown(f'the intrinsic {block.uri!r}'))
-
   return functools.partial(build, block)

@@ -13,7 +13,7 @@ EMNIST's CNN took a quarter longer. A function has no cycle, so the pooling come
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -33,55 +33,92 @@ def replace_reductions(graph_def: Any) -> None:
 
   A function with this op is copied under a new name: TensorFlow may have the old function already.
   """
-  library = graph_def.library
-  functions = {f.signature.name: f for f in library.function}
-  names: dict[str, str] = {}  # By a function's name, the name of its copy, or its own name.
+  _Replacement(graph_def.library).visit_nodes(graph_def.node, {})
 
-  def output_of(input_name: str, replaced: set[str]) -> str:
-    name, _, index = input_name.partition(':components:')  # Not in a graph: it is `name:0` there.
-    return f'{name}:output:{index}' if index and name in replaced else input_name
 
-  def visit_function(name: str) -> str:
-    if name in functions and name not in names:
-      names[name] = name
-      copy = type(functions[name])()
-      copy.CopyFrom(functions[name])
-      if visit_nodes(copy.node_def, copy.ret):
-        names[name] = copy.signature.name = f'{name}_{_NAME}_{next(_numbers)}'
-        functions[names[name]] = copy
-        library.function.append(copy)
-    return names.get(name, name)
+class _Replacement:
+  """Replaces the reductions among nodes, and in the functions that the nodes call."""
 
-  def visit_nodes(nodes: Any, results: Any) -> bool:
+  def __init__(self, library: Any):
+    self._library = library
+    self._functions = {f.signature.name: f for f in library.function}
+    self._names: dict[str, str] = {}  # A function's name -> its copy's name, or its own.
+
+  def visit_nodes(self, nodes: Any, results: Any) -> bool:
+    """Replaces reductions, and returns whether a node has changed.
+
+    Args:
+      nodes: The nodes of a graph or of a function.
+      results: By the name of each of the function's results, the node's output that it returns.
+    """
     replaced: set[str] = set()
     changed = False
     for node in nodes:
+      # The functions of other datasets run in tf.data, where a loop would gain nothing.
       if 'Dataset' in node.op and node.op != _REDUCE:
         continue
       for value in node.attr.values():
-        for called in [value.func] if value.HasField('func') else value.list.func:
-          old, called.name = called.name, visit_function(called.name)
-          changed |= called.name != old
+        for called in functions_in(value):
+          name = self._visit_function(called.name)
+          if name != called.name:
+            called.name = name
+            changed = True
       if node.op == _REDUCE:
         replaced.add(node.name)
-        step = functions[node.attr['f'].func.name]
-        if _is_slow_inlined(step.signature.name, functions):
-          step = _not_inlined(step, library)
-        _call_loop(node, step, library)
+        self._replace(node)
     if replaced:
-      for node in nodes:
-        for i, input_name in enumerate(node.input):
-          node.input[i] = output_of(input_name, replaced)
-      for name, input_name in list(results.items()):
-        results[name] = output_of(input_name, replaced)
+      _rename_outputs(nodes, results, replaced)
     return changed or bool(replaced)
 
-  visit_nodes(graph_def.node, {})
+  def _visit_function(self, name: str) -> str:
+    """Returns the name of a function without reductions that does the same as the function."""
+    if name in self._functions and name not in self._names:
+      # Noted before the visit, in case the function calls itself.
+      self._names[name] = name
+      copy = type(self._functions[name])()
+      copy.CopyFrom(self._functions[name])
+      if self.visit_nodes(copy.node_def, copy.ret):
+        copy.signature.name = f'{name}_{_NAME}_{next(_numbers)}'
+        self._names[name] = copy.signature.name
+        self._functions[copy.signature.name] = copy
+        self._library.function.append(copy)
+    return self._names.get(name, name)
+
+  def _replace(self, node: Any) -> None:
+    step = self._functions[node.attr['f'].func.name]
+    if _is_slow_inlined(step.signature.name, self._functions):
+      step = _not_inlined(step, self._library)
+    _call_loop(node, step, self._library)
+
+
+def _rename_outputs(nodes: Any, results: Any, replaced: set[str]) -> None:
+  """Adapts what reads the nodes in `replaced`: the outputs of a call have other names."""
+
+  def output_of(input_name: str) -> str:
+    name, _, index = input_name.partition(':components:')  # Not in a graph: it is `name:0` there.
+    if index and name in replaced:
+      return f'{name}:output:{index}'
+    return input_name
+
+  for node in nodes:
+    for i, input_name in enumerate(node.input):
+      node.input[i] = output_of(input_name)
+  for name, input_name in list(results.items()):
+    results[name] = output_of(input_name)
+
+
+def functions_in(attr: Any) -> Iterable[Any]:
+  """Returns the functions that a node's attribute refers to: one, a list of them, or none."""
+  if attr.HasField('func'):
+    return [attr.func]
+  functions: Iterable[Any] = attr.list.func
+  return functions
 
 
 def _call_loop(node: Any, function: Any, library: Any) -> None:
   """Turns a ReduceDataset node into a call of a new function, which has the loop."""
   loop = _loop(node, function)
+  # The functions of the loop's condition and body.
   library.MergeFrom(loop.graph.as_graph_def().library)
   library.function.append(private_apis.function_def(loop))
   results = list(node.attr['output_types'].list.type)
@@ -105,6 +142,7 @@ def _loop(node: Any, function: Any) -> Any:
   def run(dataset: tf.Tensor, *state_and_arguments: tf.Tensor) -> list[tf.Tensor]:
     start = state_and_arguments[: len(state_types)]
     arguments = state_and_arguments[len(state_types) :]
+    # Iterators are on the host, even if a GPU runs the loop.
     with tf.device('/cpu:0'):
       iterator = tf.raw_ops.AnonymousIteratorV3(
         output_types=element_types, output_shapes=element_shapes
@@ -125,9 +163,10 @@ def _loop(node: Any, function: Any) -> Any:
       state = tf.raw_ops.StatefulPartitionedCall(
         args=[*state, *element, *arguments], Tout=state_types, f=name
       )
+      # The call's results have no static shapes, and a loop's variables must keep theirs.
       for tensor, shape in zip(state, state_shapes):
         tensor.set_shape(shape)
-      with tf.control_dependencies([state[0].op]):
+      with tf.control_dependencies([state[0].op]):  # As in the op; see the module.
         return following(), *state
 
     _, *state = tf.while_loop(
@@ -161,14 +200,18 @@ def set_apart(graph_def: tf.compat.v1.GraphDef) -> None:
 
 def _is_slow_inlined(name: str, functions: Mapping[str, Any]) -> bool:
   """Returns whether a function becomes slow if a loop that calls it inlines it."""
+  # The slow kernel is one of the CPU's.
   if tf.config.get_visible_devices('GPU'):
     return False
-  pending, seen = [name], {name}
+  pending = [name]
+  seen = {name}
   while pending:
     for node in functions[pending.pop()].node_def:
       if node.op in _GRADIENTS:
         return True
-      called = node.attr['f'].func.name if node.op in _CALLS.values() else ''
+      if node.op not in _CALLS.values():
+        continue
+      called = node.attr['f'].func.name
       if called in functions and called not in seen:
         pending.append(called)
         seen.add(called)
@@ -187,16 +230,19 @@ def _not_inlined(function: Any, library: Any) -> Any:
 def _call_apart(body: Any, call: str, library: Any) -> None:
   """Moves the nodes of `body` into a function that is not inlined, which `body` then calls."""
   step = _not_inlined(body, library)
-  arguments, results = body.signature.input_arg, body.signature.output_arg
+  arguments = body.signature.input_arg
+  results = body.signature.output_arg
   del body.node_def[:]
   node = body.node_def.add()
-  node.name, node.op = _CALL, call
+  node.name = _CALL
+  node.op = call
   node.input.extend(argument.name for argument in arguments)
   node.attr['Tin'].list.type.extend(argument.type for argument in arguments)
   node.attr['Tout'].list.type.extend(result.type for result in results)
   node.attr['f'].func.name = step.signature.name
   for i, result in enumerate(results):
     body.ret[result.name] = f'{_CALL}:output:{i}'
+  # The control outputs were nodes that have moved. The call now stands for all of them.
   if body.signature.control_output:
     del body.signature.control_output[:]
     body.control_ret.clear()

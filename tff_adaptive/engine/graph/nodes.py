@@ -79,6 +79,8 @@ def nodes_in(value: Any) -> list[Node]:
 def reachable(roots: list[Node]) -> list[Node]:
   """Returns the roots and all nodes that they depend on, once each, dependencies first."""
   seen: dict[Node, None] = {}
+  # A stack instead of recursion, which would be too deep for a long computation. A node is on it
+  # twice: `done` is true once the nodes that it depends on are listed.
   stack = [(node, False) for node in reversed(roots)]
   while stack:
     node, done = stack.pop()

@@ -46,8 +46,10 @@ def window(types: Sequence[tff.types.Type], count: int) -> int:
   """Returns `parallel_iterations` of a loop with `count` permits and client results of `types`."""
   size = 0
   for leaf in itertools.chain.from_iterable(map(values.leaf_types, types)):
-    shape = values.tensor_shape(leaf) if isinstance(leaf, tff.types.TensorType) else None
-    if shape is None or not shape.is_fully_defined():
+    if not isinstance(leaf, tff.types.TensorType):  # A dataset's size is not known.
+      return count + 1
+    shape = values.tensor_shape(leaf)
+    if not shape.is_fully_defined():
       return count + 1
     size += shape.num_elements() * np.dtype(leaf.dtype).itemsize
   return max(count + 1, min(_MOST_BEGUN, _MOST_BYTES // max(size, 1)))

@@ -51,12 +51,13 @@ class RoundFunction:
       if self.layout.parameter_type is not None:
         parameter, num_clients = self.layout.parameter_nodes(flat)
         result = result(parameter)
-      elif callable(result):
+      elif callable(result):  # A Lambda without a parameter.
         result = result(None)
       if num_clients is None and self.default_num_clients is not None:
         num_clients = tf.constant(self.default_num_clients)
       frame = client_loop.Frame()
-      return _Round(frame, self._loops(frame, num_clients, permits_handle), num_clients).run(result)
+      loops = self._loops(frame, num_clients, permits_handle)
+      return _Round(frame, loops, num_clients).run(result)
 
   def _loops(
     self, frame: client_loop.Frame, num_clients: tf.Tensor | None, permits_handle: tf.Tensor | None
@@ -142,7 +143,7 @@ def _crossing_levels(nodes: list[nodes_lib.Node]) -> set[nodes_lib.Node]:
     for dep in node.deps:
       if dep.placement is not nodes_lib.CLIENTS or dep.level >= level:
         continue
-      if dep.free:
+      if dep.free:  # It is computed again, from what it depends on.
         visit(dep, level)
       else:
         crossing.add(dep)

@@ -32,7 +32,8 @@ def map_sequence(block: Any, arguments: Any) -> values.Sequence:
   """Evaluates `tff.sequence_map`, given a function and a sequence."""
   function, sequence = arguments
   type_spec = block.type_signature.parameter[0]
-  element_type, result_type = type_spec.parameter, type_spec.result
+  element_type = type_spec.parameter
+  result_type = type_spec.result
 
   def one(*element: Any) -> Any:
     result = function(_from_element(element, element_type))
@@ -54,8 +55,9 @@ def sum_sequence(block: Any, sequence: values.Sequence) -> Any:
   zeros = [tf.zeros(t.shape, t.dtype) for t in values.leaf_types(element_type)]
 
   def add(pair: Any) -> Any:
-    flat = (values.flatten(v, element_type) for v in pair)
-    return values.pack([a + b for a, b in zip(*flat)], element_type)
+    total, element = pair
+    leaves = zip(values.flatten(total, element_type), values.flatten(element, element_type))
+    return values.pack([a + b for a, b in leaves], element_type)
 
   return _reduce(sequence, values.pack(zeros, element_type), add, element_type, element_type)
 
@@ -67,6 +69,7 @@ def _reduce(
   state_type: tff.types.Type,
   element_type: tff.types.Type,
 ) -> Any:
+  # tf.data knows no TFF structs, so its state is a flat tuple of leaves.
   def add(state: Any, element: Any) -> tuple:
     pair = [(None, values.pack(list(state), state_type))]
     pair.append((None, _from_element(element, element_type)))

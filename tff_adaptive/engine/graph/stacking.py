@@ -49,11 +49,13 @@ def read_stacked(stacked: list[tf.Tensor], type_spec: tff.types.Type, i: tf.Tens
 
 def share(device: int, num_devices: int, num_clients: tf.Tensor) -> tf.Tensor:
   """Returns the positions of a device's clients. Devices take turns, as sizes may be sorted."""
+  # `maximum`: tf.range refuses a start above the limit, and there may be more devices than clients.
   return tf.range(device, tf.maximum(num_clients, device), num_devices)
 
 
 def interleave(parts: Sequence[tf.Tensor], num_clients: tf.Tensor) -> tf.Tensor:
   """Joins the stacked values of each device's `share` in the order of the cohort."""
+  # The parts one after another have the clients in this order. Its inverse is where each client is.
   order = [share(d, len(parts), num_clients) for d in range(len(parts))]
   places = tf.math.invert_permutation(tf.concat(order, 0))
   return tf.gather(_join(parts), places)

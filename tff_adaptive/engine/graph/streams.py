@@ -19,6 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
+from tff_adaptive.engine.graph import loops
 
 _NAME = 'tff_adaptive_stream'
 _PHILOX = 1  # The number of TensorFlow's generator.
@@ -112,18 +113,15 @@ class _Streams:
 
   def pass_in(self) -> dict[str, tuple[int, int]]:
     """See the function `pass_in`."""
-    kept = self._functions_of_others()
-    scopes = {name: f.node_def for name, f in self._functions.items() if name not in kept}
+    of_others = self._functions_of_others()
+    scopes = {name: f.node_def for name, f in self._functions.items() if name not in of_others}
     scopes[''] = self._graph.node  # The graph itself.
     needs = {name: self._numbered(name, nodes) for name, nodes in scopes.items()}
-    while self._spread(scopes, needs):
+    while self._spread(scopes, needs):  # Once for each level of calls.
       pass
-    bodies = {
-      node.attr['body'].func.name
-      for nodes in scopes.values()
-      for node in nodes
-      if node.op in _LOOPS
-    }
+    bodies: set[str] = set()
+    for nodes in scopes.values():
+      bodies.update(node.attr['body'].func.name for node in nodes if node.op in _LOOPS)
     for name, nodes in scopes.items():
       for node in nodes:
         self._rewrite(name, node, needs)
@@ -132,7 +130,8 @@ class _Streams:
     names = [f'{_NAME}_{number}' for number in range(len(self._seeds))]
     for name in names:
       placeholder = self._graph.node.add()
-      placeholder.name, placeholder.op = name, 'Placeholder'
+      placeholder.name = name
+      placeholder.op = 'Placeholder'
       placeholder.attr['dtype'].type = tf.resource.as_datatype_enum
       placeholder.attr['shape'].shape.SetInParent()
     return dict(zip(names, self._seeds))
@@ -141,30 +140,28 @@ class _Streams:
     """Returns the functions to which a node could pass more arguments."""
     if node.op in self._functions:
       return [node.op]
-    attributes = [node.attr[key] for key in _CALLS.get(node.op, ((), ''))[0]]
-    return [
-      function.name
-      for value in attributes
-      for function in ([value.func] if value.HasField('func') else value.list.func)
-    ]
+    keys, _ = _CALLS.get(node.op, ((), ''))
+    names: list[str] = []
+    for key in keys:
+      names.extend(function.name for function in loops.functions_in(node.attr[key]))
+    return names
 
   def _functions_of_others(self) -> set[str]:
     """Returns the functions that nodes of other kinds call, and what those call in turn."""
-    kept: set[str] = set()
-    pending = [
-      function.name
-      for node in private_apis.all_nodes(self._graph)
-      if node.op not in _CALLS and node.op not in self._functions
-      for value in node.attr.values()
-      for function in ([value.func] if value.HasField('func') else value.list.func)
-    ]
+    pending: list[str] = []
+    for node in private_apis.all_nodes(self._graph):
+      if node.op in _CALLS or node.op in self._functions:
+        continue
+      for value in node.attr.values():
+        pending.extend(function.name for function in loops.functions_in(value))
+    of_others: set[str] = set()
     while pending:
       name = pending.pop()
-      if name in self._functions and name not in kept:
-        kept.add(name)
+      if name in self._functions and name not in of_others:
+        of_others.add(name)
         for node in self._functions[name].node_def:
           pending.extend(self._called(node))
-    return kept
+    return of_others
 
   def _numbered(self, scope: str, nodes: Any) -> set[int]:
     """Gives each node that draws from a seed a stream; returns their numbers."""
@@ -184,8 +181,9 @@ class _Streams:
         together: set[int] = set().union(*(needs[other] for other in called))
         # The branches of a node have the same arguments.
         for other in (name, *called):
-          is_new |= not together <= needs[other]
-          needs[other] |= together
+          if not together <= needs[other]:
+            needs[other] |= together
+            is_new = True
     return is_new
 
   def _rewrite(self, scope: str, node: Any, needs: dict[str, set[int]]) -> None:
@@ -207,14 +205,17 @@ class _Streams:
   def _call_draw(self, node: Any, number: int) -> None:
     """Turns a node that draws into a call of a function that draws from a stream."""
     shape_type = tf.as_dtype(node.attr['T'].type)
-    is_int = node.op == 'RandomUniformInt'
-    dtype = tf.as_dtype(node.attr['Tout' if is_int else 'dtype'].type)
+    if node.op == 'RandomUniformInt':
+      dtype = tf.as_dtype(node.attr['Tout'].type)
+      types = [shape_type, dtype, dtype, tf.resource]  # The shape, two limits, and the stream.
+    else:
+      dtype = tf.as_dtype(node.attr['dtype'].type)
+      types = [shape_type, tf.resource]
     kind = (node.op, dtype, shape_type)
     if kind not in self._draws:
       definition = _draw_function(*kind)
       self._draws[kind] = definition.signature.name
       self._graph.library.function.append(definition)
-    types = [shape_type, *([dtype, dtype] if is_int else []), tf.resource]
     node.op = 'StatefulPartitionedCall'
     node.attr.clear()
     node.attr['f'].func.name = self._draws[kind]
@@ -240,7 +241,9 @@ def _draw_function(op: str, dtype: tf.DType, shape_type: tf.DType) -> Any:
       return _DRAWS[op](shape=shape, minval=limits[0], maxval=limits[1], **where)
     return _DRAWS[op](shape=shape, dtype=dtype, **where)
 
-  limits = [tf.TensorSpec([], dtype)] * (2 if op == 'RandomUniformInt' else 0)
+  limits = []
+  if op == 'RandomUniformInt':
+    limits = [tf.TensorSpec([], dtype), tf.TensorSpec([], dtype)]
   signature = [tf.TensorSpec([None], shape_type), *limits, tf.TensorSpec([], tf.resource)]
   draw.__name__ = f'{_NAME}_draw'
   traced = tf.function(draw, input_signature=signature, autograph=False)
@@ -251,7 +254,8 @@ def _draw_function(op: str, dtype: tf.DType, shape_type: tf.DType) -> Any:
   (result,) = copy.signature.output_arg
   value = copy.ret[result.name]
   del copy.ret[result.name]
-  result.name, copy.ret['output'] = 'output', value
+  result.name = 'output'
+  copy.ret['output'] = value
   return copy
 
 
@@ -268,10 +272,12 @@ def _add_arguments(function: Any, numbers: Sequence[int], is_body: bool) -> None
   for number in numbers:
     name = f'{_NAME}_{number}'
     argument = function.signature.input_arg.add()
-    argument.name, argument.type = name, tf.resource.as_datatype_enum
+    argument.name = name
+    argument.type = tf.resource.as_datatype_enum
     if is_body:
       result = function.signature.output_arg.add()
-      result.name, result.type = f'{name}_out', tf.resource.as_datatype_enum
+      result.name = f'{name}_out'
+      result.type = tf.resource.as_datatype_enum
       function.ret[result.name] = name
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_adaptive._utils import value_text
+
 # The id of a (read-only) array that shares a tensor's memory -> the tensor, and the array. So the
 # result of a round becomes an argument of the next round without a copy.
 _shared: dict[int, tuple[tf.Tensor, 'weakref.ref[np.ndarray]']] = {}
@@ -49,18 +51,25 @@ def children(type_spec: tff.types.StructType) -> list[tuple[str | None, tff.type
 
 def variant_or_tensor(leaf: Any) -> Any:
   """Returns a `Sequence` as a variant tensor, and a tensor unchanged."""
-  return leaf.variant() if isinstance(leaf, Sequence) else leaf
+  if isinstance(leaf, Sequence):
+    return leaf.variant()
+  return leaf
 
 
 def sequence_or_tensor(tensor: tf.Tensor) -> Any:
   """Returns a variant tensor as a `Sequence`, and any other tensor unchanged."""
-  return Sequence(variant=tensor) if tensor.dtype == tf.variant else tensor
+  if tensor.dtype == tf.variant:
+    return Sequence(variant=tensor)
+  return tensor
 
 
 def leaf_types(type_spec: tff.types.Type) -> list[tff.types.Type]:
   """Returns the tensor and sequence types inside an unplaced type, in the type's order."""
   if isinstance(type_spec, tff.types.StructType):
-    return [leaf for _, child in children(type_spec) for leaf in leaf_types(child)]
+    leaves = []
+    for _, child in children(type_spec):
+      leaves.extend(leaf_types(child))
+    return leaves
   return [type_spec]
 
 
@@ -75,15 +84,18 @@ def struct_elements(value: Any, type_spec: tff.types.StructType) -> list[Any]:
   """Returns a container's elements in the type's order. Raises TypeError if they do not fit."""
   wanted = children(type_spec)
   if isinstance(value, Mapping):
-    names, elements = list(value), list(value.values())
+    names = list(value)
+    elements = list(value.values())
   elif isinstance(value, tff.structure.Struct):
     pairs = list(tff.structure.iter_elements(value))
-    names, elements = [name for name, _ in pairs], [element for _, element in pairs]
+    names = [name for name, _ in pairs]
+    elements = [element for _, element in pairs]
   elif attrs.has(type(value)):
     names = [field.name for field in attrs.fields(type(value))]
     elements = [getattr(value, name) for name in names]
   elif isinstance(value, (list, tuple)):
-    names, elements = list(getattr(value, '_fields', [])), list(value)
+    names = list(getattr(value, '_fields', []))  # A named tuple has them.
+    elements = list(value)
   else:
     raise TypeError(f'expected a structure of type {type_spec}, found {type(value).__name__}')
   by_name = dict(zip(names, elements))
@@ -125,10 +137,11 @@ def to_containers(value: Any, type_spec: tff.types.Type) -> Any:
   leaves = []
   for leaf, leaf_type in zip(flatten(value, type_spec), leaf_types(type_spec)):
     if isinstance(leaf, Sequence):
-      order, types = dataset_order(leaf_type.element), leaf_types(leaf_type.element)
-      tensors = leaf.whole(
-        [tf.dtypes.as_dtype(types[i].dtype) for i in order], [tensor_shape(types[i]) for i in order]
-      )
+      order = dataset_order(leaf_type.element)
+      types = leaf_types(leaf_type.element)
+      dtypes = [tf.dtypes.as_dtype(types[i].dtype) for i in order]
+      shapes = [tensor_shape(types[i]) for i in order]
+      tensors = leaf.whole(dtypes, shapes)
       flat = [tensor for _, tensor in sorted(zip(order, tensors), key=lambda pair: pair[0])]
       leaf = to_python(flat, leaf_type.element)
     leaves.append(leaf)
@@ -138,7 +151,9 @@ def to_containers(value: Any, type_spec: tff.types.Type) -> Any:
 def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
   """Converts a value to a tensor of the type. Raises TypeError if the value does not fit."""
   dtype = tf.dtypes.as_dtype(type_spec.dtype)
-  value = _shared.get(id(value), (value,))[0]
+  shared = _shared.get(id(value))
+  if shared is not None:
+    value, _ = shared
   if isinstance(value, tf.Tensor):
     pass  # The usual case, and the cheapest test.
   elif isinstance(value, (tf.RaggedTensor, tf.SparseTensor)):
@@ -171,6 +186,7 @@ def to_numpy(value: Any) -> Any:
     return value.numpy()
   array = np.asarray(value)  # It shares the memory of a tensor that is not on a GPU.
   if isinstance(array, np.ndarray) and 'CPU' in value.backing_device:
+    # The entry ends with the array, whose id another object may then get.
     key = id(array)
     _shared[key] = value, weakref.ref(array, lambda _: _shared.pop(key, None))
   return array
@@ -180,14 +196,15 @@ def _from_python(value: Any, type_spec: tff.types.TensorType, dtype: tf.DType) -
   """Converts Python scalars, or lists of them, to a tensor of the type's dtype."""
   try:
     tensor = tf.convert_to_tensor(value, dtype)
-    as_found = np.asarray(value)
-    if as_found.dtype == np.bool_ and dtype != tf.bool:
+    array = np.asarray(value)
+    if array.dtype == np.bool_ and dtype != tf.bool:  # TFF does not take a bool for a number.
       raise ValueError
-    if dtype.is_integer and np.any(as_found != tensor.numpy()):  # It has overflowed.
+    if dtype.is_integer and np.any(array != tensor.numpy()):  # It has overflowed.
       raise ValueError
   except (TypeError, ValueError) as e:
     raise TypeError(
-      f'expected a tensor of type {type_spec}, found {value!r:.80} ({type(value).__name__})'
+      f'expected a tensor of type {type_spec}, found {value_text.in_text(value):.80}'
+      f' ({type(value).__name__})'
     ) from e
   return tensor
 

@@ -33,8 +33,5 @@ def test_an_error_that_must_not_be_raised_here_comes_back_as_its_line(error):
 
 
 def test_user_code_that_exits_in_a_worker_is_an_error_there():
-  def leave(code):
-    raise SystemExit(code)
-
-  with pytest.raises(errors.Failure, match='SystemExit: 3'):
-    ray_worker.call(leave, 3)
+  with pytest.raises(errors.Failure, match='SystemExit: 3'), ray_worker._as_text():
+    raise SystemExit(3)

@@ -24,7 +24,13 @@ def test_what_a_program_does_at_sigterm_stays():
 
 
 def test_a_local_cluster_is_on_loopback_and_its_watchdog_holds_nothing_open(monkeypatch, tmp_path):
-  popen, begin = mock.Mock(), mock.Mock()
+  from ray._private import ray_constants, services, worker
+
+  popen, begin, addresses = mock.Mock(), mock.Mock(), []
+  begin.side_effect = lambda **given: addresses.append(
+    services.resolve_ip_for_localhost(given['_node_ip_address'])
+  )
+  monkeypatch.setattr(worker, '_global_node', None)  # That of another test would be the answer.
   monkeypatch.setattr(joining.subprocess, 'Popen', popen)
   monkeypatch.setattr('ray.init', begin)
   monkeypatch.setattr('ray.shutdown', begin.shutdown)
@@ -32,6 +38,8 @@ def test_a_local_cluster_is_on_loopback_and_its_watchdog_holds_nothing_open(monk
   monkeypatch.setattr(joining.tempfile, 'mkdtemp', lambda **unused: str(tmp_path))
   joining._start(3, False)()
   popen.return_value.communicate.assert_called_once_with()
+  assert addresses == ['127.0.0.1']
+  assert ray_constants.ENABLE_RAY_CLUSTER  # As before.
   quiet = dict(num_gpus=0, include_dashboard=False, log_to_driver=False, logging_level='ERROR')
   own = dict(address='local', _node_ip_address='127.0.0.1', _temp_dir=f'{tmp_path}/ray')
   assert begin.mock_calls == [mock.call(num_cpus=3, **own, **quiet), mock.call.shutdown()]
@@ -72,6 +80,32 @@ def test_a_hint_comes_while_a_cluster_elsewhere_does_not_answer(monkeypatch):
   joining.join('ray://head:10001', 1)
   timers = [t for t in threading.enumerate() if getattr(t, 'interval', None) == 599.0]
   assert all(t.finished.is_set() for t in timers)  # Nothing is hinted later.
+
+
+def test_a_ray_that_the_program_has_begun_repeats_no_task_for_ever(monkeypatch):
+  settings, name, read = mock.Mock(), 'RAY_task_oom_retries', []
+  monkeypatch.setattr('ray._raylet.Config', settings)
+  monkeypatch.setattr('ray.is_initialized', lambda: True)
+  monkeypatch.setattr('ray._private.state.state.get_system_config', lambda: {'of_the_cluster': 1})
+  monkeypatch.delenv(name, raising=False)
+  settings.initialize.side_effect = lambda text: read.append(os.environ[name])
+  for _ in range(2):
+    joining.join('auto', 1)
+  settings.initialize.assert_called_once_with('{"of_the_cluster": 1}')
+  assert read == ['3']
+
+
+@pytest.mark.parametrize('address', ['local', 'head:6379'])
+def test_whatever_ray_raises_becomes_one_line(monkeypatch, address):
+  def fail(*unused, **options):
+    raise Exception('The current node\ntimed out during startup.')
+
+  monkeypatch.setattr('ray.is_initialized', lambda: False)
+  monkeypatch.setattr('ray.init', fail)
+  monkeypatch.setattr(joining, '_start', fail)
+  monkeypatch.setattr(joining, 'check_listener', lambda address, seconds: None)
+  with pytest.raises(errors.WorkerError, match='The current node timed out during startup'):
+    joining.join(address, 1)
 
 
 def test_an_address_where_nothing_listens_is_refused_before_ray_waits_for_it(monkeypatch):

@@ -190,7 +190,7 @@ def test_a_worker_that_is_stopped_and_killed_is_replaced_by_ray(ray_workers, ray
 
 
 def test_a_node_that_ends_workers_for_want_of_memory_is_left_out(ray_nodes, ray_workers, ray_lines):
-  """Ray itself ends them there, as soon as they have a task; it does not try the last one again."""
+  """Ray ends them there, as soon as they have a task, and repeats the task, but not for ever."""
   cluster, _ = ray_nodes
   monitor = {'RAY_memory_usage_threshold': '0', 'RAY_memory_monitor_refresh_ms': '100'}
   short = cluster.add_node(num_cpus=1, env_vars=monitor)
