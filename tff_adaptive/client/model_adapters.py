@@ -15,6 +15,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive import models
 from tff_adaptive.corrections.base import Weights, scale
+from tff_adaptive.models import eager_constants
 from tff_adaptive.environment import check
 
 AnyModel: TypeAlias = (
@@ -225,7 +226,12 @@ class _VariableModel(LocalModel):
     self._model_fn = model_fn
     self._last: tuple[Any, ...] = ()
     with tf.Graph().as_default() as graph:
-      model = model_fn()
+      try:
+        model = model_fn()
+      except RuntimeError as error:
+        if not eager_constants.is_refusal(error):
+          raise
+        raise ValueError(eager_constants.MESSAGE) from error
       if not isinstance(model, tff.learning.models.VariableModel):
         raise TypeError(
           'the model function must return a tff.learning.models.VariableModel, it returned '
