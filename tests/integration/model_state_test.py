@@ -7,9 +7,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import small_problem
 from tff_adaptive import algorithms, corrections, engine
-from tff_adaptive.client import Batching
+from tff_adaptive.client import Batching, ClientTraining, client_arrays
 
 SPEC = collections.OrderedDict(x=tf.TensorSpec([None]), y=tf.TensorSpec([None]))
 RATE, DECAY = 0.1, 0.5
@@ -94,22 +93,21 @@ def _trained(x, y, rho=0.0, share=0.0):
 @pytest.mark.parametrize('as_arrays', [True, False])
 def test_it_moves_with_the_batches_and_not_with_further_gradients(as_arrays, correction, rho):
   x, y = _examples(11)
-  data, batching = collections.OrderedDict(x=tf.constant(x), y=tf.constant(y), client=0), None
   if as_arrays:
-    batching = Batching(4, shuffle=False)
+    batching, data = Batching(4, shuffle=False), client_arrays(x, y, 0)
   else:
-    data.pop('client')
-    data = tf.data.Dataset.from_tensor_slices(data).batch(4)
-  train = tf.function(
-    lambda: small_problem.train_locally(
-      data, _Stateful, correction, rate=RATE, batching=batching, sam_rho=rho
-    ),
-    autograph=False,
+    batching, data = None, _datasets()[0]
+  process = algorithms.build_drift_corrected(
+    _Stateful,
+    correction or corrections.Correction(),
+    client_learning_rate=RATE,
+    training=ClientTraining(batching=batching, sam_rho=rho),
   )
-  trained = train()
+  with engine.graph_context():
+    output = process.next(process.initialize(), [data])
   wanted = _trained(x, y, rho, share=0.5 if correction else 0.0)
-  np.testing.assert_allclose(1 - trained.update[0], wanted, rtol=1e-5)
-  assert float(trained.metrics['steps']) == 1 + 2 + 3
+  np.testing.assert_allclose(output.state.global_model_weights.trainable[0], wanted, rtol=1e-5)
+  assert output.metrics['client_work']['train']['steps'] == 1 + 2 + 3
 
 
 def _datasets():

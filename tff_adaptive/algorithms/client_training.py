@@ -198,10 +198,7 @@ def _declare(
     if not eager_constants.is_refusal(error):
       raise
     if recipe.model.has_variables:
-      raise ValueError(
-        'the model uses a tensor that was made outside of its function, such as a tf.constant of a '
-        'module, which TFF cannot take along: make it in the model function, or give a NumPy array'
-      ) from error
+      raise ValueError(eager_constants.MESSAGE) from error
   return declare(eager_constants.lifted(client))
 
 

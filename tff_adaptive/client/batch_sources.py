@@ -186,7 +186,7 @@ class Batches:
     round_number: tf.Tensor,
   ) -> None:
     self._model = model
-    self._data = _with_examples(data)
+    self._data = data
     self._seed = seeds.scramble(seeds.fold(seeds.base(seed), round_number))
     self.num_examples = tf.constant(float('nan'))  # It is known only after the steps.
     self._last: list[tf.Tensor] = []  # The results of the last read of the data.
@@ -203,8 +203,10 @@ class Batches:
     def reduce_fn(carried: Any, batch: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
       state, i, seen = carried
       seed = tf.stack([self._seed[0] + _fingerprint(batch), self._seed[1] + i])
+      local = model_adapters.LocalStep(batch, None, seed)
       size = batching_lib.num_rows(batch)
-      return step(state, model_adapters.LocalStep(batch, None, seed)), i + 1, seen + size
+      state = _unless_empty(batch, lambda: step(state, local), state)
+      return state, i + tf.minimum(size, 1), seen + size
 
     state, steps, seen = self._reduce((state, tf.constant(0), tf.constant(0)), reduce_fn)
     return state, steps, tf.cast(seen, tf.float32)
@@ -218,7 +220,7 @@ class Batches:
     def reduce_fn(carried: Any, batch: Any) -> tuple[corrections.Weights, tf.Tensor]:
       total, seen = carried
       size = tf.cast(batching_lib.num_rows(batch), tf.float32)
-      return add(total, batch, size), seen + size
+      return _unless_empty(batch, lambda: add(total, batch, size), total), seen + size
 
     total, seen = self._reduce((corrections.zeros(theta), tf.zeros([])), reduce_fn)
     inverse = tf.math.divide_no_nan(1.0, seen)
@@ -232,12 +234,18 @@ class Batches:
     return result
 
 
-def _with_examples(data: tf.data.Dataset) -> tf.data.Dataset:
-  """Leaves out the batches without examples, which are no steps, where there may be some."""
-  first = tf.nest.flatten(data.element_spec)[0]
-  if first.shape.rank and first.shape[0]:
-    return data
-  return data.filter(lambda *batch: batching_lib.num_rows(batch) > 0)
+def _unless_empty(batch: Any, function: Callable[[], Any], otherwise: Any) -> Any:
+  """Returns the result of `function`, or `otherwise`, of its structure, for an empty batch."""
+  shape = tf.nest.flatten(batch)[0].shape
+  if shape.rank and shape[0]:
+    return function()
+  # A condition costs next to nothing in a step; a filter of the dataset, as much as a small step.
+  flat = tf.cond(
+    batching_lib.num_rows(batch) > 0,
+    lambda: tf.nest.flatten(function()),
+    lambda: tf.nest.flatten(otherwise),
+  )
+  return tf.nest.pack_sequence_as(otherwise, flat)
 
 
 def _adder(

@@ -16,6 +16,7 @@ import tensorflow_federated as tff
 from tff_adaptive import models
 from tff_adaptive.corrections.base import Weights, scale
 from tff_adaptive.environment import check
+from tff_adaptive.models import eager_constants
 
 AnyModel: TypeAlias = (
   models.Model
@@ -230,6 +231,10 @@ class _VariableModel(LocalModel):
         model = model_fn()
       except TypeError as error:
         raise check.explained_model_error(error) from error
+      except RuntimeError as error:
+        if not eager_constants.is_refusal(error):
+          raise
+        raise ValueError(eager_constants.MESSAGE) from error
       check.require_keras_2_model(model)
       if not isinstance(model, tff.learning.models.VariableModel):
         raise TypeError(

@@ -26,7 +26,9 @@ def _functional(hidden):
 
   def build():
     x = keras.Input([SIZE])
-    return keras.Model(x, keras.layers.Dense(3)(hidden()(x)))
+    # With a seed of its own: the layers before it may draw, or not.
+    dense = keras.layers.Dense(3, kernel_initializer=keras.initializers.GlorotUniform(1))
+    return keras.Model(x, dense(hidden()(x)))
 
   return build
 
@@ -142,15 +144,20 @@ def test_tffs_own_algorithms_train_a_keras_model_with_constants():
   engines.assert_same(*results, rtol=1e-4, atol=1e-5)
 
 
-def test_a_constant_outside_a_model_function_is_named():
-  shift = tf.constant(MEAN)
+@pytest.mark.parametrize('place', ['Lambda', 'loss'])
+def test_a_constant_outside_a_model_function_is_named(place):
+  shift = tf.constant(MEAN if place == 'Lambda' else 0.0)
+
+  def loss(y, z):
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(y, z) + tf.reduce_sum(shift)
 
   def model_fn():
+    layers = [keras.Input([SIZE]), keras.layers.Dense(3)]
+    if place == 'Lambda':
+      layers.insert(1, keras.layers.Lambda(lambda x: x - shift))
     return tff.learning.models.from_keras_model(
-      keras.Sequential(
-        [keras.Input([SIZE]), keras.layers.Lambda(lambda x: x - shift), keras.layers.Dense(3)]
-      ),
-      loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      keras.Sequential(layers),
+      loss=loss,
       input_spec=collections.OrderedDict(
         x=tf.TensorSpec([None, SIZE]), y=tf.TensorSpec([None], tf.int32)
       ),

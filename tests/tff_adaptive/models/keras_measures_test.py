@@ -98,6 +98,8 @@ def test_functions_of_ones_own_are_losses_and_metrics():
   data = collections.OrderedDict(x=np.eye(5, dtype=np.float32)[:2], y=np.float32([[3], [1.5]]))
   found = models.build_evaluation(model)(weights, data)
   assert found == {'loss': pytest.approx((8 + 0.125) / 2), 'is_close': 0.5}
+  # '<lambda>' is no name that TFF takes.
+  assert models.from_keras(dense(1), cubed, [lambda y, z: y - z]).metric_names == ('loss', 'lambda')
 
 
 def test_a_metric_keeps_its_name_when_another_model_has_it_too():

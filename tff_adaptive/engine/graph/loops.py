@@ -25,6 +25,13 @@ _NAME = 'tff_adaptive_reduce'
 _GRADIENTS = frozenset({'MaxPoolGrad', 'MaxPool3DGrad'})
 _CALLS = {'While': 'StatefulPartitionedCall', 'StatelessWhile': 'PartitionedCall'}
 _CALL = 'step'
+# The attributes with the functions of a node that TensorFlow inlines into the body of a loop.
+_INLINED = {
+  'StatefulPartitionedCall': ('f',),
+  'PartitionedCall': ('f',),
+  'If': ('then_branch', 'else_branch'),
+  'StatelessIf': ('then_branch', 'else_branch'),
+}
 _numbers = itertools.count()
 
 
@@ -209,12 +216,11 @@ def _is_slow_inlined(name: str, functions: Mapping[str, Any]) -> bool:
     for node in functions[pending.pop()].node_def:
       if node.op in _GRADIENTS:
         return True
-      if node.op not in _CALLS.values():
-        continue
-      called = node.attr['f'].func.name
-      if called in functions and called not in seen:
-        pending.append(called)
-        seen.add(called)
+      for attribute in _INLINED.get(node.op, ()):
+        called = node.attr[attribute].func.name
+        if called in functions and called not in seen:
+          pending.append(called)
+          seen.add(called)
   return False
 
 
