@@ -101,7 +101,8 @@ def test_it_moves_with_the_batches_and_not_with_further_gradients(as_arrays, cor
     _Stateful,
     correction or corrections.Correction(),
     client_learning_rate=RATE,
-    training=ClientTraining(batching=batching, sam_rho=rho),
+    training=ClientTraining(batching=batching),
+    more_parts=algorithms.regularization(sam_rho=rho),
   )
   with engine.graph_context():
     output = process.next(process.initialize(), [data])

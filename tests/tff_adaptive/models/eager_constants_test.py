@@ -148,8 +148,10 @@ def test_tffs_own_algorithms_train_a_keras_model_with_constants():
 def test_a_constant_outside_a_model_function_is_named(place):
   shift = tf.constant(MEAN if place == 'Lambda' else 0.0)
 
-  def loss(y, z):
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(y, z) + tf.reduce_sum(shift)
+  class Loss(keras.losses.Loss):
+    def call(self, y_true, y_pred):
+      losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y_true, y_pred)
+      return losses + tf.reduce_sum(shift)
 
   def model_fn():
     layers = [keras.Input([SIZE]), keras.layers.Dense(3)]
@@ -157,7 +159,7 @@ def test_a_constant_outside_a_model_function_is_named(place):
       layers.insert(1, keras.layers.Lambda(lambda x: x - shift))
     return tff.learning.models.from_keras_model(
       keras.Sequential(layers),
-      loss=loss,
+      loss=Loss(),
       input_spec=collections.OrderedDict(
         x=tf.TensorSpec([None, SIZE]), y=tf.TensorSpec([None], tf.int32)
       ),

@@ -198,7 +198,11 @@ class _Streams:
     if node.op in _CALLS:
       types = node.attr[_CALLS[node.op][1]].list.type
       types.extend([tf.resource.as_datatype_enum] * len(numbers))
-    if node.op in _LOOPS and node.attr['output_shapes'].list.shape:
+    if node.op not in _LOOPS:
+      return
+    # Passes that overlap would take their numbers in any order.
+    node.attr['parallel_iterations'].i = 1
+    if node.attr['output_shapes'].list.shape:
       for _ in numbers:
         node.attr['output_shapes'].list.shape.add()
 
