@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive import algorithms, corrections, engine
 from tff_adaptive.client import Batching, ClientTraining, client_arrays
+from tff_adaptive.corrections import base
 
 SPEC = collections.OrderedDict(x=tf.TensorSpec([None]), y=tf.TensorSpec([None]))
 RATE, DECAY = 0.1, 0.5
@@ -22,7 +23,7 @@ class _Stateful(tff.learning.models.VariableModel):
   """
 
   input_spec = SPEC
-  predict_on_batch = reset_metrics = None
+  predict_on_batch = None
   trainable_variables = non_trainable_variables = local_variables = ()
 
   def __init__(self):
@@ -46,6 +47,10 @@ class _Stateful(tff.learning.models.VariableModel):
   def report_local_unfinalized_metrics(self):
     return collections.OrderedDict(steps=self._sum)
 
+  @tf.function
+  def reset_metrics(self):
+    self._sum.assign(0.0)
+
   def metric_finalizers(self):
     return collections.OrderedDict(steps=tf.function(lambda value: value))
 
@@ -58,7 +63,7 @@ class _Halved(corrections.Correction):
   def gradient(self, client, theta, g):
     first = client.gradient_at(client.theta_0)
     second = client.gradient_at(client.theta_0)
-    return corrections.combine(lambda g, a, b: g + 0.25 * (a + b), g, first, second)
+    return base.combine(lambda g, a, b: g + 0.25 * (a + b), g, first, second)
 
 
 def _examples(n):
