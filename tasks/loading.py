@@ -107,15 +107,19 @@ def task_of(config: Mapping[str, Any]) -> task_lib.Task:
     unit_starts=task.unit_starts,
   )
   task = dataclasses.replace(task, train=parts.train)
-  ids, expected = task.train.client_ids, config['data']
+  expected = config['data']
+  num_task_clients = len(task.train.client_ids)
+  if 'pooled_clients' in expected:  # One client had the examples of all.
+    most = settings.get('max_examples_per_client') or 0
+    task = dataclasses.replace(task, train=task_lib.PooledClients(task.train, most))
+  ids = task.train.client_ids
   found = {
     'clients': len(ids),
+    'pooled_clients': num_task_clients,
     'examples': sum(map(task.train.num_examples, ids)),
     'validation_examples': len(task.validation['y']),
     'unseen_clients': 0 if parts.unseen is None else len(parts.unseen),
   }
-  if 'pooled_clients' in expected:  # One client had the examples of all.
-    found['pooled_clients'] = found.pop('clients')
   for what, number in found.items():
     if what in expected and expected[what] != number:
       raise errors.DataError(
