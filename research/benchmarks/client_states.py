@@ -2,6 +2,9 @@
 
 usage: python -m research.benchmarks.client_states [ROUNDS]
 
+A line has the seconds of a round, of a checkpoint after it, and the processor seconds of both in all
+processes, which other work on the machine changes less.
+
 A round trains 100 clients of the CNN of EMNIST (W1 of the benchmark), each with 100 examples, on
 two Ray workers of this machine. A client's state of FedDyn has the size of the model, 4.8 MB. The
 three ways take turns, round by round: FedAvg without states, FedDyn with states that pass through
@@ -16,7 +19,9 @@ import sys
 import tempfile
 import time
 
-from tff_adaptive import algorithms, engine
+import psutil
+
+from tff_adaptive import algorithms, corrections, engine
 from tff_adaptive._utils import client_references
 from tff_adaptive.client import Batching, ClientTraining
 from tff_adaptive.runs import sharded_store
@@ -45,9 +50,23 @@ def build(name):
   return algorithms.build_process(
     name,
     workloads.build_model(WORKLOAD),
+    clients=corrections.RegisteredClients(CLIENTS, WORKLOAD.examples),
     client_learning_rate=WORKLOAD.rate,
     training=ClientTraining(batching=batching),
   )
+
+
+def processor_seconds():
+  """Returns the processor seconds that this process and those of its cluster have used."""
+  here = psutil.Process()
+  total = 0.0
+  for process in [here, *here.children(recursive=True)]:
+    try:
+      used = process.cpu_times()
+    except psutil.Error:  # It has just ended.
+      continue
+    total += used.user + used.system
+  return total
 
 
 class Way:
@@ -74,6 +93,7 @@ class Way:
 
 
 def main(rounds):
+  processes = {name: build(name) for name in ('fed_avg', 'fed_dyn')}
   workers = engine.set_ray_context('local', workers=2, subrounds=8)
   source = cohorts.ClientSource(Clients(), None)
   assert workers.accepts(source)
@@ -82,8 +102,8 @@ def main(rounds):
     for number, client_id in enumerate(IDS)
   ]
   with tempfile.TemporaryDirectory(dir='.') as folder:
-    ways = {'no states (FedAvg)': Way(build('fed_avg'), cohort)}
-    process = build('fed_dyn')
+    ways = {'no states (FedAvg)': Way(processes['fed_avg'], cohort)}
+    process = processes['fed_dyn']
     for kind in ('memory', 'shards'):
       os.mkdir(os.path.join(folder, kind))
       path = os.path.join(folder, kind, 'state.sqlite')
@@ -91,16 +111,18 @@ def main(rounds):
       ways[kind] = Way(process, cohort, store)
       print(f'{kind}: {store.state_bytes:,} bytes a client', flush=True)
     seconds = collections.defaultdict(list)
-    for _ in range(2 + rounds):
+    for _ in range(1 + rounds):
       for name, way in ways.items():
-        seconds[name].append(way.run())
+        before = processor_seconds()
+        seconds[name].append((*way.run(), processor_seconds() - before))
         print(name, *(f'{value:.2f}' for value in seconds[name][-1]), flush=True)
   print(machine.describe())
   for name, pairs in seconds.items():
-    of_round, of_checkpoint = zip(*pairs[2:])
+    of_round, of_checkpoint, of_processors = zip(*pairs[1:])
     print(
       f'{name}: round {statistics.median(of_round):.2f} s (min {min(of_round):.2f}),'
-      f' checkpoint {statistics.median(of_checkpoint):.2f} s (min {min(of_checkpoint):.2f})'
+      f' checkpoint {statistics.median(of_checkpoint):.2f} s (min {min(of_checkpoint):.2f}),'
+      f' processor seconds {statistics.median(of_processors):.2f} (min {min(of_processors):.2f})'
     )
   workers.close()
 
