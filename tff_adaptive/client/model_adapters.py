@@ -5,6 +5,7 @@ includes Keras models. A `LocalModel` computes gradients and metrics of a batch 
 """
 
 import collections
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -15,8 +16,8 @@ import tensorflow_federated as tff
 
 from tff_adaptive import models
 from tff_adaptive.corrections.base import Weights, scale
-from tff_adaptive.models import eager_constants
 from tff_adaptive.environment import check
+from tff_adaptive.models import eager_constants
 
 AnyModel: TypeAlias = (
   models.Model
@@ -264,7 +265,9 @@ class _VariableModel(LocalModel):
     return collections.OrderedDict()
 
   def without_metrics(self) -> LocalModel:
-    return _VariableModel(self._model_fn)  # This one has its own variables.
+    silent = copy.copy(self)
+    silent._model, silent._last = None, ()  # It will have its own variables.
+    return silent
 
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any

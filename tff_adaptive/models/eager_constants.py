@@ -14,10 +14,9 @@ import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
 
-
 MESSAGE = (
-  'the model uses a tensor that was made outside of its function, such as a tf.constant of a module, '
-  'which TFF cannot take along: make it in the model function, or give a NumPy array'
+  'the model uses a tensor that was made outside of its function, such as a tf.constant of a '
+  'module, which TFF cannot take along: make it in the model function, or give a NumPy array'
 )
 
 
