@@ -5,6 +5,7 @@ includes Keras models. A `LocalModel` computes gradients and metrics of a batch 
 """
 
 import collections
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -268,7 +269,9 @@ class _VariableModel(LocalModel):
     return collections.OrderedDict()
 
   def without_metrics(self) -> LocalModel:
-    return _VariableModel(self._model_fn)  # This one has its own variables.
+    silent = copy.copy(self)
+    silent._model, silent._last = None, ()  # It will have its own variables.
+    return silent
 
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
