@@ -75,7 +75,7 @@ def test_an_entry_and_its_builder_compose_the_same(name, is_given, composed):
     assert type(found) is type(wanted)
     assert vars(found) == vars(wanted)
   assert training == own.training == TRAINING.resolved()
-  assert list(own[4:]) == rest == [0.1, aggregator, entry.client_weighting]
+  assert list(own[4:]) == rest == [0.1, aggregator, entry.client_weighting, None]
 
 
 def test_the_rate_of_a_named_server_may_be_a_schedule(composed):
