@@ -23,6 +23,7 @@ import numpy as np
 import optuna
 import sqlalchemy
 
+from tff_adaptive._utils import private_apis
 from tff_adaptive.runs import errors, summary
 
 from . import plan as plan_lib, search_space, settings
@@ -144,7 +145,9 @@ class Study:
     """Ends the trial of a process that has died. Returns whether the process had a trial."""
     trials = self._trials_of(worker)
     for trial in trials:
-      optuna.Trial(self._study, trial._trial_id).set_user_attr('reason', reason)
+      optuna.Trial(self._study, private_apis.trial_number_in_storage(trial)).set_user_attr(
+        'reason', reason
+      )
       self._study.tell(trial.number, state=_States.FAIL)
     return bool(trials)
 
@@ -178,7 +181,7 @@ class Study:
   def _set_state(self, trial: optuna.trial.FrozenTrial, state: optuna.trial.TrialState) -> None:
     # Another process may have ended the trial since it was read.
     with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
-      self._storage.set_trial_state_values(trial._trial_id, state)
+      self._storage.set_trial_state_values(private_apis.trial_number_in_storage(trial), state)
 
   def _view(self, trial: optuna.trial.FrozenTrial) -> View:
     number, point = trial.user_attrs['number'], trial.user_attrs.get('point', {})

@@ -390,3 +390,11 @@ def ray_nodes(task_id: bytes) -> list[str]:
   tries = [event for event in events if event.task_id == task_id and event.state_updates.node_id]
   tries.sort(key=lambda event: event.attempt_number)
   return [event.state_updates.node_id.hex() for event in tries]
+
+
+# Optuna.
+
+
+def trial_number_in_storage(trial: Any) -> int:
+  """Returns the number of a trial in Optuna's storage; `trial.number` counts in its study."""
+  return int(trial._trial_id)
