@@ -95,7 +95,7 @@ def test_the_guides_files_follow_the_papers(tmp_path, number, name, kind, own, t
 
 
 def test_a_state_of_the_clients():
-  process = run_blocks(GUIDE / 'own_algorithms.md', 2)['process']
+  process = run_blocks(GUIDE / 'own_algorithms_more.md', 3)['process']
   task = tasks.load('digits')
   arrays = task.train.load(task.train.client_ids[0])
   cohort = [client.client_arrays(**arrays, client=i) for i in range(2)]
@@ -104,6 +104,11 @@ def test_a_state_of_the_clients():
     _, states, metrics = process.next(process.initialize(), states, cohort)
   assert np.isfinite(train_loss(metrics))
   assert np.any(np.asarray(states[0]['h'][0]) != process.initial_client_state['h'][0])
+
+
+def test_a_chain_of_parts():
+  chain = run_blocks(GUIDE / 'chains.md', 1)['fed_gamma']
+  assert [part.name for part in chain.parts] == ['scaffold', 'sam']
 
 
 def test_every_algorithm_and_optimizer_has_its_formula():
@@ -141,7 +146,7 @@ def test_asynchronous_training():
 
 
 def test_no_other_page_has_examples_that_nothing_runs():
-  run = {'tff_program', 'tasks', 'own_algorithms', 'population', 'asynchronous'}
+  run = {'tff_program', 'tasks', 'own_algorithms', 'population', 'asynchronous', 'chains'}
   run |= {'own_algorithms_more'}  # By test_the_guides_files_follow_the_papers.
   run |= {'own_data', 'export'}  # By tests/scripts/export_test.py.
   pages = {page.stem for page in GUIDE.glob('*.md') if '```python' in page.read_text('utf-8')}
