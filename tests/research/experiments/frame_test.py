@@ -3,6 +3,7 @@
 import pytest
 
 from research import which_optimizer
+from scripts.cli import search
 
 
 @pytest.mark.parametrize(
@@ -18,7 +19,7 @@ from research import which_optimizer
 )
 def test_bad_input_is_one_line_before_training(tmp_path, monkeypatch, capsys, flags, message):
   monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(which_optimizer.worker, 'share', None)
+  monkeypatch.setattr(search, 'search', None)  # No search begins.
   assert which_optimizer.main(['which_optimizer.py', '--problems=digits', *flags]) == 2
   which_optimizer._FLAGS.unparse_flags()
   error = capsys.readouterr().err
