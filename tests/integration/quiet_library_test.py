@@ -45,6 +45,7 @@ def belongings():
 
 tf.function(lambda: tf.random.stateless_uniform([9], [1, 2]))()  # TensorFlow's own threads.
 gc.unfreeze()
+gc.collect()  # From CPython 3.12 on a collection freezes the objects that are immortal.
 before = belongings()
 import tff_adaptive
 from tests.helpers import processes
