@@ -5,6 +5,7 @@ import contextlib
 import csv
 import dataclasses
 import os
+import signal
 import sys
 import time
 from typing import NamedTuple
@@ -155,6 +156,7 @@ class _Begun(training.Callback):
 
 def train_until_a_signal(folder, delay, pipe):
   """Trains without end in a process of its own, whose standard error goes to a named pipe."""
+  signal.signal(signal.SIGHUP, signal.SIG_DFL)  # Under nohup it is ignored, and stays so.
   os.dup2(os.open(pipe, os.O_WRONLY), 2)
   with signals.StopGuard() as stop:
     stop.on_abort.append(lambda: os.write(2, b'Ended.\n'))
