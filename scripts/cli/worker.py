@@ -129,7 +129,7 @@ class Objective:
     return study_lib.FailedError(reason)
 
   def _diverged(self, trial: optuna.Trial, reason: str) -> Exception:
-    """Records the reason, by which a diverged trial is told from a pruned one."""
+    """Records the reason, which distinguishes a diverged trial from a pruned one."""
     trial.set_user_attr('reason', reason)
     return optuna.TrialPruned(reason)
 

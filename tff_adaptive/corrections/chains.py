@@ -50,15 +50,11 @@ def check(parts: Sequence[Correction | type[Correction]]) -> None:
           f'{part.name} cannot be combined with {other.name}: {part.name} {part.makes_step}, and'
           f' {other.name} needs plain SGD ({other.assumes_sgd}); leave one of them out.'
         )
-      if part.refuses_loss_gradient and _overrides(other, 'loss_gradient'):
+      if part.refuses_loss_gradient and other.overrides('loss_gradient'):
         raise ValueError(
           f'{part.name} cannot be combined with {other.name}: {part.refuses_loss_gradient}; leave'
           ' one of them out.'
         )
-
-
-def _overrides(part: Correction | type[Correction], *methods: str) -> bool:
-  return part.overrides(*methods)
 
 
 class Chain(Correction):

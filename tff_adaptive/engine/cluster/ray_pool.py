@@ -22,7 +22,7 @@ from tff_adaptive.engine.graph import context
 _RETRIES = 3  # How often Ray repeats a call whose worker or node has ended.
 _LOOK_SECONDS = 2.0
 _LISTEN_SECONDS = 1.0
-_SILENCE_SECONDS = 600.0  # If no call ends for so long, the user is told which nodes have calls.
+_SILENCE_SECONDS = 600.0  # If no call ends for so long, a message names the nodes that have calls.
 _CALL_SECONDS = 0.25  # The least training that is worth a call, which costs some 10 ms.
 
 
@@ -47,7 +47,7 @@ class RayPool:
     self._programs = context.Cache()
     self._sources: dict[int, tuple[str, list[Any], Any]] = {}
     self._heard = time.monotonic()  # When a call last ended, or the first of a stage began.
-    self._next_notice = _SILENCE_SECONDS  # After how many seconds of silence the user is told.
+    self._next_notice = _SILENCE_SECONDS  # After how many seconds of silence the message comes.
     self._paces: dict[str, float] = {}  # Digest of a stage -> its seconds for a unit of cost.
     self._room = 0  # How many workers the cluster has room for.
     self._without_room = time.monotonic()  # Since when it has room for none.
