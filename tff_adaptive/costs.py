@@ -57,9 +57,10 @@ class CostModel:
     """Returns a client's number of local steps: `fixed_steps`, or all batches of all epochs."""
     if self.fixed_steps is not None and num_examples:
       return self.fixed_steps
-    return self.epochs * self._batches(num_examples)
+    return self.epochs * self.batches(num_examples)
 
-  def _batches(self, num_examples: int) -> int:
+  def batches(self, num_examples: int) -> int:
+    """Returns the number of batches of a client's examples."""
     return bool(num_examples) if self.batch_size is None else -(-num_examples // self.batch_size)
 
   def round(
@@ -83,6 +84,6 @@ class CostModel:
       client_steps = [self.local_steps(k) for k in client_examples]
     cohort, steps = len(client_examples), sum(client_steps)
     sent = (cohort if downloads is None else downloads) * bytes_down, cohort * bytes_up
-    passes = self.counts.full_gradients * sum(map(self._batches, client_examples))
+    passes = self.counts.full_gradients * sum(map(self.batches, client_examples))
     gradients = self.counts.gradients * steps + passes
     return dict(zip(COLUMNS, (sent[0] / 1e6, sent[1] / 1e6, steps, gradients)))

@@ -5,9 +5,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import tff_adaptive_tasks as tasks
-from tff_adaptive import algorithms, costs, models, population as population_lib, training
+from tff_adaptive import (
+  aggregation as aggregation_lib,
+  algorithms,
+  costs,
+  models,
+  population as population_lib,
+  training,
+)
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
+from tff_adaptive.population import choosing
 from tff_adaptive.runs import capacity, serialization, state_file
 from tff_adaptive.training import callbacks
 
@@ -77,6 +85,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     ],
     'test_fn': build_evaluation(model, task.test),
     'client_evaluation': settings.evaluation.build(as_given, of_clients, model, parts),
+    'client_losses': _client_losses(config, model),
     'resume_from': settings.output.resume_from,
     'accept_lost_rows': bool(settings.output.accept_lost_rows),
     'settings': record,
@@ -96,6 +105,12 @@ def build_process(
   if settings.runtime.mixed_precision is not None:
     model = mixed_precision.convert(model, settings.runtime.mixed_precision)
   rates, weighting = settings.rates, settings.clients.client_weighting
+  rule = settings.cohort.build(settings)
+  if choosing.gives_weights(rule):
+    weighting = 'uniform'  # The rule's weights say how clients count.
+  aggregator: Any = settings.aggregation.build(settings, model, privacy)
+  if rule is not None and 'norms' in choosing.needs_of(rule):
+    aggregator = aggregation_lib.ClientNormsFactory(aggregator)
   is_plain = rates.server_schedule == 'constant' and not rates.server_schedule_option
   return algorithms.build_process(
     settings.what.algorithm_entry,
@@ -109,7 +124,7 @@ def build_process(
     ),
     client_learning_rate=rates.client,
     training=settings.client_training(task),
-    aggregator=settings.aggregation.build(settings, model, privacy),
+    aggregator=aggregator,
     client_weighting=task.client_weight if weighting == 'tokens' else weighting,
     more_parts=settings.more_parts(),
     asynchrony=settings.synchrony.build(),
@@ -122,6 +137,14 @@ def build_evaluation(model: Any, examples: Any) -> Any:
     return None
   evaluate = models.build_evaluation(model)
   return lambda weights: evaluate(weights, examples)
+
+
+def _client_losses(config: training.TrainingConfig, model: models.Model) -> Any:
+  """Returns the function that evaluates losses of clients; None if no rule needs it."""
+  rule = config.cohort
+  if rule is None or not {'losses', 'train_losses'} & set(choosing.needs_of(rule)):
+    return None
+  return training.build_client_losses(model)
 
 
 def _registered(settings: settings_lib.Settings, task: tasks.Task) -> corrections.RegisteredClients:
@@ -155,7 +178,8 @@ def _training_config(
     f.name: flat[f.name] for f in dataclasses.fields(training.TrainingConfig) if f.name in flat
   }
   own['max_examples_per_client'] = own['max_examples_per_client'] or None
-  own['stop_at_target'] = bool(own['stop_at_target'])
+  for name in ('stop_at_target', 'keep_best'):
+    own[name] = bool(own[name])
   local = settings.client_training(task)
   cost_model = costs.CostModel(
     algorithms.counts(
@@ -177,6 +201,7 @@ def _training_config(
   if asynchrony is not None and population is None:
     population = population_lib.Population()
   own.update(cost_model=cost_model, population=population, asynchrony=asynchrony)
+  own['cohort'] = settings.cohort.build(settings)
   return training.TrainingConfig(**own, metric=task.metric)
 
 

@@ -31,6 +31,10 @@ class Group:
     del values
     return {}
 
+  def sources(self) -> dict[str, Any]:
+    """Loads the user's own files that flags name. Returns a `user_code.UserCode` by flag."""
+    return {}
+
   def check(self, settings: 'Settings') -> None:
     """Raises a ValueError that names a flag if the group does not go with the other settings."""
 

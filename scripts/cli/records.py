@@ -22,7 +22,7 @@ def of(run: settings_lib.Settings) -> config.Record:
   }
   files = {
     flag: {**source.record(), **({'name': titles[flag]} if flag in titles else {})}
-    for flag, source in run.what.sources().items()
+    for flag, source in run.sources().items()
   }
   for flag, path in {'initial_weights': run.what.initial_weights, **run.population.files()}.items():
     if path is not None:

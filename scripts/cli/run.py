@@ -1,6 +1,7 @@
 """Trains a run from `Settings` in this process."""
 
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -141,10 +142,14 @@ def check_result(result: Any) -> None:
 
 def _explained(settings: settings_lib.Settings, error: BaseException) -> str | None:
   """Returns a message that names the failed line of a user's file; None if the error suffices."""
-  sources = settings.what.sources()
+  sources = settings.sources()
   if not sources or isinstance(error, (errors.DataError, KeyboardInterrupt)):  # They say where.
     return None
-  named = {flag: f'--{flag}={getattr(settings.what, flag)}' for flag in sources}
+  values = settings.flat()
+  named = {}
+  for flag in sources:
+    option = re.sub(r'_\d+$', '', flag)  # Of a chain with several files.
+    named[flag] = f'--{option}={values[option]}'
   at, words = user_code.place(error), user_code.in_words(error)
   for flag, source in sources.items():
     if at is not None and source.path == at.path:

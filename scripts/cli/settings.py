@@ -8,11 +8,13 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tff_adaptive.population import choosing
 from tff_adaptive_tasks import catalog
 
 from . import fields, hyperparameters
 from .groups import (
   aggregation,
+  cohort as cohort_lib,
   evaluation,
   output,
   population,
@@ -37,6 +39,7 @@ class Settings:
   training: local_training.Training
   rates: local_training.Rates
   clients: local_training.Clients
+  cohort: cohort_lib.Cohort
   population: population.Population
   synchrony: synchrony.Synchrony
   aggregation: aggregation.Aggregation
@@ -65,6 +68,13 @@ class Settings:
       if not entry.takes_options:  # Others have them in ..._option.
         values.update(chosen)
     return values
+
+  def sources(self) -> dict[str, Any]:
+    """Loads the user's own files. Returns their origins by the flags that name them."""
+    sources: dict[str, Any] = {}
+    for group in self.groups():
+      sources.update(group.sources())
+    return sources
 
   @property
   def most_clients(self) -> int:
@@ -95,6 +105,7 @@ class Settings:
       optimizer_state=self.what.client_optimizer_state,
       seed=self.what.seed,
       xla=bool(self.runtime.xla),
+      cohort_weights=choosing.gives_weights(self.cohort.build(self)) and not epochs,
     )
 
   def more_parts(self) -> list[Any]:

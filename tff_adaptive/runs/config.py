@@ -20,7 +20,10 @@ FILE = 'config.json'
 FORMAT = 1
 _PACKAGES = ('tff-adaptive', 'tensorflow', 'tensorflow-federated', 'numpy')
 # Settings that may name an object in a user's file, as FILE.py:NAME.
-REFERENCES = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
+REFERENCES = (
+  *('task', 'algorithm', 'server_optimizer', 'client_optimizer', 'cohort', 'aggregator'),
+  *('availability', 'speed', 'staleness', 'client_schedule', 'server_schedule'),
+)
 _CONTENT = {
   **{'run_id': str, 'settings': dict, 'change_no_number': list, 'files': dict, 'data': dict},
   **{'num_parameters': int, 'versions': dict, 'changes': list},
@@ -168,7 +171,9 @@ def identity(config: Mapping[str, Any], name: str) -> Any:
   value, file = config['settings'].get(name), config['files'].get(name)
   if file is None:
     return value
-  return [str(value).rpartition(':')[2] if name in REFERENCES else None, digest(file)]
+  # Another file, such as a trace of an availability, is told from others by its content alone.
+  is_reference = name in REFERENCES and '.py' in str(value)
+  return [str(value).rpartition(':')[2] if is_reference else None, digest(file)]
 
 
 def digest(file: Mapping[str, Any]) -> str:

@@ -60,6 +60,34 @@ class Output(fields.Group):
     needs='target',
   )
 
+  early_stop: str | None = fields.flag(
+    'End the run, which is then complete, if this metric (such as loss), or column of metrics.csv,'
+    ' has not become better for --patience evaluations.'
+  )
+  patience: int = fields.count('Evaluations without a better value.', 10, needs='early_stop')
+  min_delta: float = fields.number(
+    'By how much a value has to be better than the best before.',
+    validation.at_least_zero,
+    0.0,
+    needs='early_stop',
+  )
+  keep_best: bool | None = fields.flag(
+    "Keep the weights of the best evaluation, by --early_stop or the task's metric, in"
+    ' checkpoints/best.npz.'
+  )
+  max_megabytes: float | None = fields.number(
+    'End the run, which is then complete, after the round in which all clients together have'
+    ' received and sent this many megabytes.',
+    validation.above_zero,
+  )
+  max_gradients: float | None = fields.number(
+    'The same for the number of batch gradients.', validation.above_zero
+  )
+  max_virtual_seconds: float | None = fields.number(
+    'The same for virtual seconds. Needs --availability or a similar flag.',
+    validation.above_zero,
+  )
+
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the default output_dir: runs/TASK_ALGORITHM, with NAME for a task FILE.py:NAME."""
@@ -67,7 +95,12 @@ class Output(fields.Group):
     return {'output_dir': os.path.join('runs', f'{task}_{algorithm}')}
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError for a tracker that is unknown or not installed."""
+    """Raises ValueError for an unusable tracker, or virtual seconds that nothing counts."""
+    has_clock = settings.population.availability or settings.synchrony.build() is not None
+    if self.max_virtual_seconds is not None and not has_clock:
+      raise ValueError(
+        '--max_virtual_seconds needs clients with a speed: give --availability=always, say.'
+      )
     for name in self.log_to:
       fields.check_name('log_to', name, tuple(_TRACKERS))
       if importlib.util.find_spec(name) is None:

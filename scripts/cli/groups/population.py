@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive import population
-from tff_adaptive._utils import suggestions, validation
+from tff_adaptive._utils import suggestions, user_code, validation
 from tff_adaptive.population import rounds, speed as speed_lib
+from tff_adaptive.registry import user_parts
 
 from .. import fields, options
 
@@ -35,7 +36,7 @@ class Population(fields.Group):
   availability: str | None = fields.flag(
     'When clients are available: always; independent, with a probability; diurnal, a part of each'
     ' day; or by a trace FILE.csv with the columns client, from, until, in virtual seconds, which'
-    ' repeats. Default always.'
+    ' repeats; or your own, FILE.py:NAME. Default always.'
   )
   availability_option: tuple[str, ...] = fields.flag(
     'An option of --availability, NAME=VALUE: probability=0.5 for independent; period=24, unit='
@@ -45,6 +46,12 @@ class Population(fields.Group):
   client_profiles: str | None = fields.flag(
     'FILE.csv with a line for each client: client, and one or more of seconds_per_step, downlink,'
     ' uplink, probability (for independent), phase (0 to 1, for diurnal).'
+  )
+  speed: str | None = fields.flag(
+    "The clients' speed of your own, FILE.py:NAME, in place of the next flags and of profiles."
+  )
+  speed_option: tuple[str, ...] = fields.flag(
+    'An option of --speed, NAME=VALUE. May be repeated.', [], needs='speed'
   )
   seconds_per_step: float | None = fields.number(
     'Median virtual seconds of a local step over the clients. Default 0.1.', validation.above_zero
@@ -101,11 +108,41 @@ class Population(fields.Group):
     kind, profiles = self.availability, self.client_profiles
     if kind is None:
       return
-    if not _is_file(kind):
+    self._check_speed(settings.given)
+    if not _is_file(kind) and not user_code.is_reference(kind):
       fields.check_name('availability', kind, (*_KINDS, 'FILE.csv'))
     if profiles is not None and not _is_file(profiles):
       raise ValueError(f'--client_profiles={profiles}: give a file whose name ends in .csv.')
     self._options()
+
+  def sources(self) -> dict[str, user_code.UserCode]:
+    """See `fields.Group.sources`."""
+    sources = {}
+    for flag in ('availability', 'speed'):
+      value = getattr(self, flag)
+      if value is not None and user_code.is_reference(value):
+        sources[flag] = user_code.load(value)[1]
+    return sources
+
+  def _check_speed(self, given: Mapping[str, Any]) -> None:
+    """Raises ValueError if --speed is no FILE.py:NAME, or another flag gives the speed too."""
+    if self.speed is None:
+      return
+    if not user_code.is_reference(self.speed):
+      raise ValueError(f'--speed={self.speed}: give a class of your own, FILE.py:NAME.')
+    self._own_speed()
+    for flag in (*speed_lib.COLUMNS, 'speed_sigma', 'bandwidth_sigma', 'client_profiles'):
+      if flag in given:
+        raise ValueError(f'--{flag} has no meaning with --speed={self.speed}: leave one out.')
+
+  def _own_speed(self) -> Any:
+    """Returns the user's own speed."""
+    with fields.about('speed'):
+      part = user_parts.load(str(self.speed), 'a class with the method times of population.Speed')
+      speed = part.build(options.parse('speed_option', self.speed_option))
+      if not hasattr(speed, 'times'):
+        raise ValueError(f'{part.name} has no method times: give it that of population.Speed.')
+      return speed
 
   def files(self) -> dict[str, str]:
     """Returns the paths of CSV files by the name of the flag that gives the path."""
@@ -120,23 +157,20 @@ class Population(fields.Group):
     if self.client_profiles is not None:
       profiles = population.read_profiles(self.client_profiles)
       self._check_profiles(profiles, given)
+    if self.speed is not None:
+      speed = self._own_speed()
+    else:
+      measured = {name: profiles[name] for name in speed_lib.COLUMNS if name in profiles}
+      speed = population.Speed(**self._own(population.Speed, profiles=measured))
+    availability = self._availability(profiles)
     return population.Population(
-      **self._own(
-        population.Population,
-        availability=self._availability(profiles),
-        speed=population.Speed(
-          **self._own(
-            population.Speed,
-            profiles={name: profiles[name] for name in speed_lib.COLUMNS if name in profiles},
-          )
-        ),
-      )
+      **self._own(population.Population, availability=availability, speed=speed)
     )
 
-  def _own(self, kind: type, **made: Any) -> dict[str, Any]:
-    """Returns arguments of dataclass `kind`, from `made` or else flags of the fields' names."""
-    names = [f.name for f in dataclasses.fields(kind)]
-    return {name: made[name] if name in made else getattr(self, name) for name in names}
+  def _own(self, kind: type, **objects: Any) -> dict[str, Any]:
+    """Returns arguments of dataclass `kind`, from `objects` or else flags of the fields' names."""
+    names = [f.name for f in dataclasses.fields(kind) if f.name not in objects]
+    return {**{name: getattr(self, name) for name in names}, **objects}
 
   def _availability(self, profiles: Mapping[str, Mapping[str, float]]) -> population.Availability:
     kind = str(self.availability)
@@ -144,6 +178,8 @@ class Population(fields.Group):
       intervals = population.read_trace(kind)
       with fields.about(f'availability={kind}'):
         return population.Trace(intervals)
+    if user_code.is_reference(kind):
+      return self._own_availability(kind)
     values = self._options()
     for column, (owner, name) in _ARGUMENT_OF.items():
       if column in profiles and owner == kind:
@@ -151,9 +187,23 @@ class Population(fields.Group):
     made: population.Availability = _KINDS[kind](**values)
     return made
 
+  def _own_availability(self, reference: str) -> population.Availability:
+    """Returns the user's own availability."""
+    with fields.about('availability'):
+      part = user_parts.load(reference, 'a class with the method bind of population.Availability')
+      availability = part.build(options.parse('availability_option', self.availability_option))
+      if not hasattr(availability, 'bind'):
+        raise ValueError(
+          f'{part.name} has no method bind: give it that of population.Availability.'
+        )
+      return availability  # type: ignore[no-any-return]
+
   def _options(self) -> dict[str, Any]:
     """Returns the availability's options. Raises ValueError if one is unknown or invalid."""
     kind = str(self.availability)
+    if user_code.is_reference(kind):
+      self._own_availability(kind)
+      return options.parse('availability_option', self.availability_option)
     own = dataclasses.fields(_KINDS[kind]) if kind in _KINDS else ()
     allowed = [field.name for field in own if field.name != 'phases']
     with fields.about('availability_option'):

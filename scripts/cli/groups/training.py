@@ -3,7 +3,8 @@
 import dataclasses
 
 from tff_adaptive import schedules
-from tff_adaptive._utils import validation
+from tff_adaptive._utils import user_code, validation
+from tff_adaptive.registry import user_parts
 from tff_adaptive_tasks import catalog
 
 from .. import fields, options
@@ -99,14 +100,26 @@ class Rates(fields.Group):
     "Server rate eta. Default: the task's or the optimizer's own; 1 for a correction with SGD.",
     validation.at_least_zero,
   )
-  client_schedule: str = fields.flag("Schedule of the client rate by round. Default the task's.")
+  client_schedule: str = fields.flag(
+    'Schedule of the client rate by round: one of the list above, or FILE.py:NAME. Default'
+    " the task's."
+  )
   client_schedule_option: tuple[str, ...] = fields.flag(
     'Option of the client schedule, NAME=VALUE; see the schedules above. May be repeated.', []
   )
-  server_schedule: str = fields.flag('Schedule of the server rate by round. Default constant.')
+  server_schedule: str = fields.flag(
+    'Schedule of the server rate by round, in the same form. Default constant.'
+  )
   server_schedule_option: tuple[str, ...] = fields.flag(
     'Option of the server schedule, in the same form.', []
   )
+
+  def sources(self) -> dict[str, user_code.UserCode]:
+    """See `fields.Group.sources`."""
+    names = {flag: getattr(self, flag) for flag in ('client_schedule', 'server_schedule')}
+    return {
+      flag: user_code.load(name)[1] for flag, name in names.items() if user_code.is_reference(name)
+    }
 
   @property
   def client(self) -> schedules.Schedule:
@@ -124,11 +137,17 @@ class Rates(fields.Group):
 
   def _schedule(self, side: str) -> schedules.Schedule:
     pairs = getattr(self, f'{side}_schedule_option')
+    name = getattr(self, f'{side}_schedule')
+    rate = getattr(self, f'{side}_learning_rate')
     with fields.about(f'{side}_schedule'):
       given = options.parse(f'{side}_schedule_option', pairs)
-      return schedules.build(
-        getattr(self, f'{side}_schedule'), getattr(self, f'{side}_learning_rate'), **given
-      )
+      if not user_code.is_reference(name):
+        return schedules.build(name, rate, **given)
+      part = user_parts.load(name, 'a function of the base rate that returns a schedule')
+      schedule = part.definition(rate, **part.values(given))
+      if not callable(schedule):
+        raise ValueError(f'{part.name} makes no schedule: return a function of the round, from 0.')
+      return schedule  # type: ignore[no-any-return]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
