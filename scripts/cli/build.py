@@ -15,7 +15,7 @@ from tff_adaptive import (
 )
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
-from tff_adaptive.population import choosing
+from tff_adaptive.population import attacks, choosing
 from tff_adaptive.runs import capacity, serialization, state_file
 from tff_adaptive.training import callbacks
 
@@ -111,6 +111,9 @@ def build_process(
   aggregator: Any = settings.aggregation.build(settings, model, privacy)
   if rule is not None and 'norms' in choosing.needs_of(rule):
     aggregator = aggregation_lib.ClientNormsFactory(aggregator)
+  attackers = settings.attack.build()
+  if attackers is not None and attackers.attack == attacks.INNER_PRODUCT:
+    aggregator = aggregation_lib.InnerProductFactory(attackers.strength, aggregator)
   is_plain = rates.server_schedule == 'constant' and not rates.server_schedule_option
   return algorithms.build_process(
     settings.what.algorithm_entry,
@@ -202,6 +205,7 @@ def _training_config(
     population = population_lib.Population()
   own.update(cost_model=cost_model, population=population, asynchrony=asynchrony)
   own['cohort'] = settings.cohort.build(settings)
+  own['attackers'] = settings.attack.build()
   return training.TrainingConfig(**own, metric=task.metric)
 
 

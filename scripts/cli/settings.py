@@ -14,6 +14,7 @@ from tff_adaptive_tasks import catalog
 from . import fields, hyperparameters
 from .groups import (
   aggregation,
+  attack as attack_lib,
   cohort as cohort_lib,
   evaluation,
   output,
@@ -40,6 +41,7 @@ class Settings:
   rates: local_training.Rates
   clients: local_training.Clients
   cohort: cohort_lib.Cohort
+  attack: attack_lib.Attack
   population: population.Population
   synchrony: synchrony.Synchrony
   aggregation: aggregation.Aggregation
@@ -87,6 +89,7 @@ class Settings:
     from tff_adaptive import algorithms, client
 
     own = self.training
+    attackers = self.attack.build()
     optimizer = algorithms.build_client_optimizer(self.what.client_entry, self.what.client_values)
     batching = client.Batching(
       own.batch_size or None,
@@ -106,6 +109,7 @@ class Settings:
       seed=self.what.seed,
       xla=bool(self.runtime.xla),
       cohort_weights=choosing.gives_weights(self.cohort.build(self)) and not epochs,
+      attack=None if attackers is None or epochs else attackers.of_updates,
     )
 
   def more_parts(self) -> list[Any]:

@@ -10,6 +10,7 @@ from .gathering import (
   RuleFactory as RuleFactory,
   StatefulRule as StatefulRule,
 )
+from .inner_product import InnerProductFactory as InnerProductFactory
 from .robust import (
   CentredClipping as CentredClipping,
   GeometricMedian as GeometricMedian,

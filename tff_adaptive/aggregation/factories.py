@@ -62,7 +62,9 @@ def build_aggregator(
     ValueError: If there is no such aggregator or option, a value is out of its range, or an
       aggregator with noise has no noise multiplier.
   """
-  entry = table.aggregator(aggregator) if isinstance(aggregator, str) else aggregator
+  entry = aggregator
+  if isinstance(entry, str):
+    entry = table.aggregator(entry)
   options = entry.values(values)
   if entry.is_private and options['noise_multiplier'] is None:
     raise ValueError(f'{entry.name} needs a noise_multiplier: give 1.0, say.')
@@ -197,6 +199,8 @@ def _noise_seeds(cohort: Cohort) -> list[int]:
   The k-th draw has the seed plus k. With neighbouring seeds one run would repeat the noise of the
   other, one draw later.
   """
-  entropy = secrets.randbits(128) if cohort.noise_seed is None else cohort.noise_seed
+  entropy = cohort.noise_seed
+  if entropy is None:
+    entropy = secrets.randbits(128)
   words = np.random.SeedSequence(entropy).generate_state(4, np.uint64)
   return [int(word) for word in words.view(np.int64)]

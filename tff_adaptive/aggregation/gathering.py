@@ -66,7 +66,9 @@ class _Layout:
           f'a rule on all updates takes floats of known shapes, found {leaf.dtype.name} of shape'
           f' {leaf.shape}: give the weights of a model, say.'
         )
-    self.dtype = tf.float64 if any(leaf.dtype == tf.float64 for leaf in leaves) else tf.float32
+    self.dtype = tf.float32
+    if any(leaf.dtype == tf.float64 for leaf in leaves):
+      self.dtype = tf.float64
     self._sizes = [leaf.shape.num_elements() for leaf in leaves]
     self.num_coordinates = sum(self._sizes)
 

@@ -84,11 +84,13 @@ class Krum(gathering.StatefulRule):
     del weights
     scores = self.scores(updates)
     num_clients = tf.shape(updates)[0]
-    wanted = num_clients - self.attackers if self.selected is None else self.selected
+    wanted = num_clients - self.attackers
+    if self.selected is not None:
+      wanted = self.selected
     wanted = tf.clip_by_value(wanted, 1, num_clients)
     order = tf.argsort(scores, stable=True)
-    chosen = tf.sort(order[:wanted])  # In the order of the clients.
-    aggregate = tf.reduce_mean(tf.gather(updates, chosen), 0)
+    nearest = tf.sort(order[:wanted])  # In the order of the clients, for equal bits.
+    aggregate = tf.reduce_mean(tf.gather(updates, nearest), 0)
     left_out = tf.cast(num_clients - wanted, tf.float32)
     return gathering.Outcome(aggregate, state, collections.OrderedDict(left_out_clients=left_out))
 
@@ -143,7 +145,9 @@ class NormBounding(gathering.StatefulRule):
   def combine(self, state: Any, updates: tf.Tensor, weights: tf.Tensor) -> gathering.Outcome:
     """See `gathering.StatefulRule.combine`."""
     norms = _norms(updates)
-    bound = _median_of(norms) if self.norm is None else tf.cast(self.norm, norms.dtype)
+    bound = _median_of(norms)
+    if self.norm is not None:
+      bound = tf.cast(self.norm, norms.dtype)
     scales = _clipping(norms, bound)
     aggregate = _weighted_sum(updates, scales * weights / tf.reduce_sum(weights))
     measurements = collections.OrderedDict(

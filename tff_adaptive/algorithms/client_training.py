@@ -14,7 +14,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive.algorithms import components
 from tff_adaptive.asynchrony import process as asynchrony_lib
-from tff_adaptive.client import entries as entries_lib, local_training
+from tff_adaptive.client import attacks, entries as entries_lib, local_training
 from tff_adaptive.corrections import base as corrections, chains
 from tff_adaptive.engine import batched_clients
 from tff_adaptive.models import eager_constants
@@ -92,6 +92,8 @@ def build(
     )
     if beginning is not None:
       trained = asynchrony_lib.discounted(trained, beginning)
+    if training.attack is not None:
+      trained = attacks.attacked(training.attack, training.seed, trained, data, message.t)
     if training.cohort_weights:
       trained = _times_cohort_weight(trained, data)
     weight = components.client_weight(recipe.client_weighting, trained)
@@ -108,6 +110,8 @@ def build(
       trained.squared_norm,
       drift,
     )
+    if training.attack == 'inner_product':
+      weight = attacks.marked(weight, data)
     result = tff.learning.templates.ClientResult(trained.update, weight)
     return ClientOutput(trained.client_state, trained.metrics, result, totals)
 
@@ -144,10 +148,7 @@ def build_exchange(
 
 def _times_cohort_weight(trained: local_training.Trained, data: Any) -> local_training.Trained:
   """Returns a client's result with its update times the weight in the client's data."""
-  if isinstance(data, list):
-    weight = tf.stack([element[entries_lib.COHORT_WEIGHT] for element in data])
-  else:
-    weight = data.get_single_element()[entries_lib.COHORT_WEIGHT]
+  weight = attacks.of_data(data, entries_lib.COHORT_WEIGHT)
   update = corrections.combine(lambda leaf: corrections.scale(weight, leaf), trained.update)
   return trained._replace(update=update, squared_norm=trained.squared_norm * weight**2)
 
@@ -179,6 +180,8 @@ def _declare(
     entries = asynchrony_lib.data_entries(recipe.asynchrony)
   if recipe.training.cohort_weights:
     entries[entries_lib.COHORT_WEIGHT] = tf.TensorSpec([], tf.float32)
+  if recipe.training.attack is not None:
+    entries[entries_lib.ATTACK] = tf.TensorSpec([], tf.float32)
   data_type = local_training.data_type(recipe.model, recipe.training, entries)
   has_state = client_state_type is not None
 

@@ -33,6 +33,9 @@ class ClientTraining:
     cohort_weights: Whether clients' data have the entry `cohort_weight`, float32, by which the
       update is multiplied: for rules that choose clients with weights. It needs `batching`. What
       a client sends besides its update is not multiplied.
+    attack: What clients whose data have an entry `attack` above 0 do with their updates, one of
+      `population.attacks.OF_UPDATES`; the entry, float32, is then in all clients' data, and is 0
+      for honest ones. It needs `batching`. None for no attack.
 
   Raises:
     ValueError: If a number is out of its range.
@@ -45,6 +48,7 @@ class ClientTraining:
   seed: int = 0
   xla: bool = False
   cohort_weights: bool = False
+  attack: str | None = None
 
   def __post_init__(self) -> None:
     hint = 'give tff_adaptive.optimizers.build_sgdm(0.1), say, or leave it out for SGD'
@@ -61,6 +65,11 @@ class ClientTraining:
     if self.cohort_weights and self.batching is None:
       raise ValueError(
         'cohort_weights need clients that are given as whole arrays: give'
+        ' batching=tff_adaptive.Batching(20), say.'
+      )
+    if self.attack is not None and self.batching is None:
+      raise ValueError(
+        'attack needs clients that are given as whole arrays: give'
         ' batching=tff_adaptive.Batching(20), say.'
       )
     # 62 bits: what `seeds.base` holds.

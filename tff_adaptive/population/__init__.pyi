@@ -1,3 +1,4 @@
+from .attacks import Attackers as Attackers
 from .availability import (
   Always as Always,
   Availability as Availability,

@@ -230,12 +230,14 @@ def choose(rule: Rule, situation: Situation) -> Choice:
     ValueError: If the choice is not one of at most `size` of the available clients, or its weights
       are bad, or they do not agree with the rule's `is_weighted`.
   """
-  found = rule(situation)
-  choice = found if isinstance(found, Choice) else Choice(found)
+  result = rule(situation)
+  choice = result
+  if not isinstance(choice, Choice):
+    choice = Choice(result)
   about = f'the clients of round {situation.round_number} by {name_of(rule)}'
   positions = np.asarray(choice.positions)
   if positions.ndim != 1 or not len(positions) or positions.dtype.kind not in 'iu':
-    raise ValueError(f'{about} are {found!r:.80}: give the positions of one or more clients.')
+    raise ValueError(f'{about} are {result!r:.80}: give the positions of one or more clients.')
   if not np.isin(positions, situation.available).all():
     raise ValueError(f'{about} are not all available: choose among situation.available.')
   if (choice.weights is not None) != gives_weights(rule):

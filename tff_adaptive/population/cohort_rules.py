@@ -103,14 +103,20 @@ class Importance(_WithReplacement):
   @property
   def needs(self) -> tuple[str, ...]:
     """What the rule needs of earlier rounds."""
-    return ('norms',) if self.by == 'norms' else ('train_losses',)
+    if self.by == 'norms':
+      return ('norms',)
+    return ('train_losses',)
 
   def probabilities(self, situation: choosing.Situation) -> np.ndarray:
     """Returns p_i for each available client."""
-    of_all = situation.norms if self.by == 'norms' else situation.train_losses
-    values = of_all[situation.available]
+    if self.by == 'norms':
+      values = situation.norms[situation.available]
+    else:
+      values = situation.train_losses[situation.available]
     is_known = np.isfinite(values) & (values >= 0)
-    typical = values[is_known].mean() if is_known.any() else 1.0
+    typical = 1.0
+    if is_known.any():
+      typical = values[is_known].mean()
     values = situation.shares(self.objective) * np.where(is_known, values, typical)
     total = values.sum()
     uniform = situation.shares('uniform')

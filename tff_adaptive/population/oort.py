@@ -96,10 +96,10 @@ class Oort:
     rewards = utility[unexplored] * self._slowness(known.seconds[unexplored], preferred)
     explore = self._explored(unexplored, rewards, situation.size - len(exploit), generator)
     memory['exploited'] = exploit.tolist()
-    chosen = np.concatenate([exploit, explore])
-    left = np.setdiff1d(situation.available, chosen)
-    rest = generator.choice(left, situation.size - len(chosen), replace=False)
-    return choosing.Choice(np.concatenate([chosen, rest]).astype(np.int64))
+    drawn = np.concatenate([exploit, explore])
+    left = np.setdiff1d(situation.available, drawn)
+    rest = generator.choice(left, situation.size - len(drawn), replace=False)
+    return choosing.Choice(np.concatenate([drawn, rest]).astype(np.int64))
 
   def _paced(
     self, memory: dict[str, Any], known: choosing.Known, utility: np.ndarray, now: int
@@ -107,7 +107,7 @@ class Oort:
     """Returns the percentage of clients that are as quick as preferred, and keeps it in memory."""
     last = np.array(memory.get('exploited', ()), np.int64)
     # The utilities of the exploited clients whose updates counted in the round before.
-    counted = last[known.last_round[last] == now - 1] if now > 1 else last[:0]
+    counted = last[known.last_round[last] == now - 1]
     history = memory.setdefault('exploited_utility', [])
     history.append(float(utility[counted].sum() / (len(counted) + _LEAST)))
     del history[: -2 * self.pacer_step]

@@ -12,7 +12,8 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tff_adaptive._utils import hyperparameters, user_code
+from tff_adaptive._utils import user_code
+from tff_adaptive._utils.hyperparameters import Hyperparameter, declared_by
 from tff_adaptive.registry import entries, user_entries
 
 
@@ -30,7 +31,7 @@ class UserPart(entries._WithHyperparameters):
   name: str
   definition: Callable[..., Any]
   source: user_code.UserCode
-  hyperparameters: tuple[hyperparameters.Hyperparameter, ...] = ()
+  hyperparameters: tuple[Hyperparameter, ...] = ()
 
   def build(self, given: Mapping[str, Any] | None = None) -> Any:
     """Returns the object of a class, or the function with its options.
@@ -76,9 +77,9 @@ def load(reference: str, wanted: str) -> UserPart:
     raise ValueError(f'{source.name} of {source.path!r} {words}.') from error
 
 
-def _options(definition: Any) -> tuple[hyperparameters.Hyperparameter, ...]:
+def _options(definition: Any) -> tuple[Hyperparameter, ...]:
   """Returns the options of a class or function: its arguments with defaults."""
-  declared = {h.name: h for h in hyperparameters.declared_by(definition)}
+  declared = {h.name: h for h in declared_by(definition)}
   annotated = definition if not isinstance(definition, type) else definition.__init__
   types = typing.get_type_hints(annotated)
   options = []
@@ -93,7 +94,7 @@ def _options(definition: Any) -> tuple[hyperparameters.Hyperparameter, ...]:
   return tuple(options)
 
 
-def _option(name: str, kind: Any, default: Any) -> hyperparameters.Hyperparameter:
+def _option(name: str, kind: Any, default: Any) -> Hyperparameter:
   if kind is str or typing.get_args(kind) == (str, type(None)):
-    return hyperparameters.Hyperparameter(name, str, default, name)
+    return Hyperparameter(name, str, default, name)
   return user_entries.hyperparameter(name, kind, default)

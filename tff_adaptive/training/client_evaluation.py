@@ -101,7 +101,8 @@ class ClientEvaluation:
       number: The number of rounds done.
     """
     weight_sets = {'': rounds.trainable(state.global_model_weights)}
-    if inference := getattr(state, 'inference_weights', None):
+    inference = getattr(state, 'inference_weights', None)
+    if inference:
       weight_sets['inference'] = rounds.trainable(inference)
     columns: dict[str, float] = {}
     lines: list[dict[str, Any]] = []
@@ -109,18 +110,18 @@ class ClientEvaluation:
       ids = self._ids[name]
       of_group: list[dict[str, Any]] = []
       loaded = _loaded(name, group, ids, of_group)
-      found = dict(zip(weight_sets, self._evaluate(list(weight_sets.values()), loaded)))
+      sums_by_model = dict(zip(weight_sets, self._evaluate(list(weight_sets.values()), loaded)))
       if self._personalize is not None and group.fine_tuned_on is not None:
         weights = list(weight_sets.values())[-1]  # Those for inference, if there are any.
-        found[PERSONALIZED] = self._personalized(weights, group, ids, number)
-      for model, sums in found.items():  # sums: [clients, metrics, 2].
+        sums_by_model[PERSONALIZED] = self._personalized(weights, group, ids, number)
+      for model, sums in sums_by_model.items():  # sums: [clients, metrics, 2].
         for i, metric in enumerate(self._metrics):
-          own = '_'.join(filter(None, (model, metric)))
+          name_of_values = '_'.join(filter(None, (model, metric)))
           values = client_distribution.of_clients(sums[:, i])
           for statistic, value in client_distribution.describe(sums[:, i], metric).items():
-            columns[f'clients_{name}_{own}_{statistic}'] = value
+            columns[f'clients_{name}_{name_of_values}_{statistic}'] = value
           for line, value in zip(of_group, values):
-            line[own] = repr(float(value))
+            line[name_of_values] = repr(float(value))
       lines += of_group
     import pandas as pd  # Slow to import and needed here only.
 
@@ -130,16 +131,17 @@ class ClientEvaluation:
     self, weights: Any, group: Group, ids: Sequence[str], number: int
   ) -> np.ndarray:
     """Fine-tunes on each client. Returns numerators and denominators, [clients, metrics, 2]."""
-    tuning, personalize = group.fine_tuned_on, self._personalize
+    tuning = group.fine_tuned_on
+    personalize = self._personalize
     assert tuning is not None
     assert personalize is not None
     positions = {client_id: i for i, client_id in enumerate(tuning.client_ids)}
 
     def sums(client_id: str) -> np.ndarray:
       with cohorts.LOADING:
-        own = _first(tuning.load(client_id), group.max_tuning_examples)
+        to_tune_on = _first(tuning.load(client_id), group.max_tuning_examples)
         heldout = _first(group.clients.load(client_id), group.max_examples)
-      tuned = personalize(weights, own, positions[client_id], number)
+      tuned = personalize(weights, to_tune_on, positions[client_id], number)
       return self._evaluate([tuned], [heldout])[0, 0]
 
     with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:

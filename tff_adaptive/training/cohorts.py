@@ -13,7 +13,7 @@ import numpy as np
 from tff_adaptive._utils import client_references, draws, value_text
 from tff_adaptive.asynchrony import simulation as asynchrony_lib
 from tff_adaptive.client import client_arrays, entries
-from tff_adaptive.population import choosing, rounds as population_rounds
+from tff_adaptive.population import attacks, choosing, rounds as population_rounds
 from tff_adaptive.training import client_losses as client_losses_lib, protocols, selection
 from tff_adaptive.training.config import TrainingConfig
 
@@ -71,8 +71,21 @@ class ClientSource:
   The source can be pickled if `clients` can be.
   """
 
-  def __init__(self, clients: protocols.ClientData, max_examples: int | None):
-    """Creates a source of each client's first `max_examples` examples, or all if that is None."""
+  def __init__(
+    self,
+    clients: protocols.ClientData,
+    max_examples: int | None,
+    attackers: attacks.Attackers | None = None,
+    seed: int = 0,
+  ):
+    """Creates a source of each client's first `max_examples` examples, or all if that is None.
+
+    The labels of the clients that `attackers` marks, by `seed`, are flipped if that is the attack.
+    """
+    self._attackers = attackers
+    self._flipped_ids: frozenset[str] = frozenset()
+    if attackers is not None and attackers.attack == attacks.LABEL_FLIP:
+      self._flipped_ids = attacks.ids_of(attackers, clients.client_ids, seed)
     self._clients = clients
     self._max_examples = max_examples
 
@@ -89,7 +102,11 @@ class ClientSource:
     with LOADING:
       arrays = self._clients.load(client_id)
     most = self._max_examples
-    return collections.OrderedDict(x=arrays['x'][:most], y=arrays['y'][:most])
+    labels = arrays['y'][:most]
+    if client_id in self._flipped_ids:
+      assert self._attackers is not None
+      labels = self._attackers.flipped(labels)
+    return collections.OrderedDict(x=arrays['x'][:most], y=labels)
 
   def num_examples(self, client_id: str) -> int:
     """Returns the number of examples on which a client trains; nothing is loaded."""
@@ -241,7 +258,9 @@ class CohortLoader:
     Raises:
       ValueError: If a client's id occurs twice, or `simulate` or `selection.Selector` refuse.
     """
-    self.source = ClientSource(clients, config.max_examples_per_client)
+    self.source = ClientSource(
+      clients, config.max_examples_per_client, config.attackers, config.seed
+    )
     self.by_reference = False
     self._clients = clients
     self._ids = clients.client_ids
@@ -259,6 +278,9 @@ class CohortLoader:
     if self.simulation is not None:
       known.seconds = self.simulation.seconds
     self.loads_ahead = not self.selector.waits
+    self._strengths = np.zeros(size, np.float32)
+    if config.attackers is not None:
+      self._strengths[config.attackers.positions(size, config.seed)] = config.attackers.strength
     self._everybody = np.arange(size)
     self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='cohort')
     self._ahead: dict[int, concurrent.futures.Future] = {}
@@ -288,6 +310,10 @@ class CohortLoader:
         norms = norms / np.array(cohort.weights, np.float32)  # Of the updates themselves.
     self.selector.observe(number, cohort.positions, cohort.losses, norms)
 
+  def count_attackers(self, cohort: Cohort) -> int:
+    """Returns the number of attackers in a cohort."""
+    return int(np.count_nonzero(self._strengths[list(cohort.positions)]))
+
   def record(self) -> dict[str, Any]:
     """Returns what a resumed run needs of the cohorts so far; {} if they follow from the seed."""
     if not self.selector.waits:
@@ -309,6 +335,8 @@ class CohortLoader:
     more: tuple[tuple[str, Any], ...] = ()
     if self._config.limits_steps:
       more += (('max_steps', 0),)
+    if self._config.attack_on_updates is not None:
+      more += ((entries.ATTACK, np.float32(0)),)
     if self._config.weighs_cohorts:
       more += ((entries.COHORT_WEIGHT, np.float32(0)),)
     key = (self._ids[0], 0, more)
@@ -355,7 +383,7 @@ class CohortLoader:
     factors = _factors(choice, positions)
     keys = []
     for i, position in enumerate(positions):
-      more = self._entries(i, plan, factors)
+      more = self._entries(i, int(position), plan, factors)
       keys.append((self._ids[position], int(position), tuple(more.items())))
     data: list[Any]
     if self.by_reference:
@@ -388,7 +416,11 @@ class CohortLoader:
     )
 
   def _entries(
-    self, i: int, plan: population_rounds.RoundPlan | None, factors: np.ndarray | None
+    self,
+    i: int,
+    position: int,
+    plan: population_rounds.RoundPlan | None,
+    factors: np.ndarray | None,
   ) -> dict[str, Any]:
     """Returns the entries that the data of the round's i-th client have in addition."""
     more: dict[str, Any] = {}
@@ -396,6 +428,8 @@ class CohortLoader:
       more['max_steps'] = int(plan.steps[i])
     if isinstance(plan, asynchrony_lib.Arrivals) and self._config.asynchrony is not None:
       more.update(plan.of_client(i, self._config.asynchrony))
+    if self._config.attack_on_updates is not None:
+      more[entries.ATTACK] = self._strengths[position]
     if factors is not None:
       more[entries.COHORT_WEIGHT] = factors[i]
     return more

@@ -9,7 +9,7 @@ from typing import Any
 from tff_adaptive import costs
 from tff_adaptive._utils import validation, value_text
 from tff_adaptive.asynchrony.settings import Buffered
-from tff_adaptive.population import choosing, rounds as population_rounds
+from tff_adaptive.population import attacks, choosing, rounds as population_rounds
 from tff_adaptive.runs import config as config_file
 
 # For a budget of a run, the columns of metrics.csv whose sum it limits.
@@ -49,6 +49,9 @@ class TrainingConfig:
       function of a `population.Situation`. None draws them uniformly without replacement. A rule
       that gives weights needs a process built with `ClientTraining(cohort_weights=True)` and
       `client_weighting='uniform'`.
+    attackers: Clients that attack, for experiments. An attack on updates needs a process built with
+      `ClientTraining(attack=attackers.of_updates)`, and 'inner_product' one whose aggregator is an
+      `aggregation.InnerProductFactory`. None for no attack.
     seed: The seed by which clients are drawn and the population is simulated, >= 0.
     max_examples_per_client: At most this number of a client's first examples is used; None for all.
     rounds_per_evaluation: The number of rounds between evaluations, >= 1. Round 0 and the last
@@ -108,6 +111,7 @@ class TrainingConfig:
   max_gradients: float | None = _field(None, validation.above_zero, 'give 100000, say, or None')
   max_virtual_seconds: float | None = _field(None, validation.above_zero, 'give 3600, say, or None')
   cohort: choosing.Rule | None = None
+  attackers: attacks.Attackers | None = None
 
   def __post_init__(self) -> None:
     for field in dataclasses.fields(self):
@@ -169,6 +173,11 @@ class TrainingConfig:
     return choosing.gives_weights(self.cohort)
 
   @property
+  def attack_on_updates(self) -> str | None:
+    """Returns the attack on updates, for which clients' data have an entry; None for none."""
+    return None if self.attackers is None else self.attackers.of_updates
+
+  @property
   def limits_steps(self) -> bool:
     """Returns whether clients' data have a maximum number of local steps."""
     return self.population is not None and self.population.limits_steps
@@ -191,7 +200,8 @@ class TrainingConfig:
       if name in recorded:
         raise ValueError(f'settings has {name!r}, which `config` says already: leave it out.')
     del recorded['metric'], recorded['cost_model']
-    recorded['cohort'] = population_rounds.record(self.cohort)
+    for name in ('cohort', 'attackers'):
+      recorded[name] = population_rounds.record(getattr(self, name))
     if self.population is not None:
       recorded['population'] = self.population.record()
     if self.asynchrony is not None:

@@ -76,6 +76,8 @@ class Trainer:
       'examples': sum(cohort.client_examples),
     }
     row: Row = dict(counts)
+    if self._config.attackers is not None:
+      row['attackers'] = self._loader.count_attackers(cohort)
     if plan is not None:
       row.update(plan.columns())
     row.update(self._costs(cohort))
@@ -264,12 +266,16 @@ def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> No
     needed |= {asynchrony_lib.OLDER_MODEL, config.asynchrony.factor_entry}
   if config.weighs_cohorts:
     needed.add(entries.COHORT_WEIGHT)
+  if config.attack_on_updates is not None:
+    needed.add(entries.ATTACK)
   factors = (asynchrony_lib.STALENESS_FACTOR, asynchrony_lib.MIXING_FACTOR)
-  optional = ('max_steps', entries.COHORT_WEIGHT, asynchrony_lib.OLDER_MODEL, *factors)
+  of_clients = ('max_steps', entries.COHORT_WEIGHT, entries.ATTACK)
+  optional = (*of_clients, asynchrony_lib.OLDER_MODEL, *factors)
   if {entry for entry in optional if hasattr(element, entry)} != needed:
     raise ValueError(
       'the process was built for other rounds than these: build it with'
       f' asynchrony=config.asynchrony, which is {config.asynchrony}, and'
       ' training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20,'
-      f' step_limits={config.limits_steps}), cohort_weights={config.weighs_cohorts}), say'
+      f' step_limits={config.limits_steps}), cohort_weights={config.weighs_cohorts},'
+      f' attack={config.attack_on_updates!r}), say'
     )

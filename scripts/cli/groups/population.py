@@ -100,6 +100,7 @@ class Population(fields.Group):
       f.name: f.default
       for kind in (population.Population, population.Speed)
       for f in dataclasses.fields(kind)
+      if f.default is not dataclasses.MISSING
     }
     return {**{n: known[n] for n in names if n in known}, 'availability': 'always'}
 
