@@ -109,7 +109,9 @@ def build_process(
   if choosing.gives_weights(rule):
     weighting = 'uniform'  # The rule's weights say how clients count.
   aggregator: Any = settings.aggregation.build(settings, model, privacy)
-  if rule is not None and 'norms' in choosing.needs_of(rule):
+  needs_norms = rule is not None and 'norms' in choosing.needs_of(rule)
+  hides_norms = settings.aggregation.entry.is_private or settings.aggregation.entry.name == 'secure'
+  if needs_norms or (settings.output.ledger and not hides_norms):
     aggregator = aggregation_lib.ClientNormsFactory(aggregator)
   attackers = settings.attack.build()
   if attackers is not None and attackers.attack == attacks.INNER_PRODUCT:
@@ -181,7 +183,7 @@ def _training_config(
     f.name: flat[f.name] for f in dataclasses.fields(training.TrainingConfig) if f.name in flat
   }
   own['max_examples_per_client'] = own['max_examples_per_client'] or None
-  for name in ('stop_at_target', 'keep_best'):
+  for name in ('stop_at_target', 'keep_best', 'ledger'):
     own[name] = bool(own[name])
   local = settings.client_training(task)
   cost_model = costs.CostModel(

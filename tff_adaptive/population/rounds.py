@@ -130,6 +130,9 @@ class RoundPlan:
     virtual_seconds: The duration of the round.
     begins: Virtual seconds from the start of the run to the start of the round.
     choice: The clients drawn, with the candidates; None for uniform draws.
+    dropped_positions: The positions of the clients whose updates do not count.
+    dropped_why: For each of these 'failed', 'late' (after the deadline) or 'enough' (others had
+      finished before).
   """
 
   positions: np.ndarray
@@ -142,6 +145,8 @@ class RoundPlan:
   virtual_seconds: float
   begins: float = dataclasses.field(default=0.0, kw_only=True)
   choice: choosing.Choice | None = dataclasses.field(default=None, kw_only=True)
+  dropped_positions: Sequence[int] = dataclasses.field(default=(), kw_only=True)
+  dropped_why: Sequence[str] = dataclasses.field(default=(), kw_only=True)
 
   def passes(self, seconds: float) -> bool:
     """Returns whether a multiple of `seconds` lies in the round, after its start or at its end.
@@ -158,6 +163,15 @@ class RoundPlan:
   def columns(self) -> dict[str, float]:
     """Returns the columns of metrics.csv for the round."""
     return {name: getattr(self, name) for name in COLUMNS}
+
+
+def _why(is_late: bool, may_count: bool) -> str:
+  """Returns why the update of a client does not count."""
+  if is_late:
+    return 'late'
+  if may_count:
+    return 'enough'
+  return 'failed'
 
 
 class Simulation:
@@ -238,6 +252,13 @@ class Simulation:
     seconds: np.ndarray = times.download + self._steps * times.step + times.upload
     return seconds
 
+  def seconds_of(self, positions: Sequence[int], steps: Sequence[int]) -> np.ndarray:
+    """Returns the virtual seconds that clients need for so many steps, with both transfers."""
+    at = np.asarray(positions, np.int64)
+    times = self._times
+    seconds: np.ndarray = times.download[at] + np.asarray(steps) * times.step[at] + times.upload[at]
+    return seconds
+
   @property
   def clock(self) -> float:
     """The virtual seconds until the end of the last planned round."""
@@ -291,6 +312,8 @@ class Simulation:
     last = ends.max()
     if len(first) == self._cohort_size:
       last = ends[first[-1]]
+    (left_out,) = np.nonzero(~np.isin(np.arange(len(drawn)), counts))
+    is_late = (self._fit < self._needed)[drawn]
     is_partial = steps[counts] < self._steps[drawn[counts]]
     return RoundPlan(
       positions=drawn[counts],
@@ -302,6 +325,8 @@ class Simulation:
       dropped=len(drawn) - len(counts),
       virtual_seconds=float(seconds_to_choose + last),
       choice=choice,
+      dropped_positions=drawn[left_out].tolist(),
+      dropped_why=[_why(is_late[i], may_count[i]) for i in left_out],
     )
 
   def _seconds_to_evaluate(self, candidates: np.ndarray) -> float:

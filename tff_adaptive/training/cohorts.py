@@ -4,23 +4,26 @@ import collections
 import concurrent.futures
 import dataclasses
 import itertools
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from tff_adaptive._utils import client_references, draws, value_text
 from tff_adaptive.asynchrony import simulation as asynchrony_lib
-from tff_adaptive.client import client_arrays, entries
-from tff_adaptive.population import attacks, choosing, rounds as population_rounds
-from tff_adaptive.training import client_losses as client_losses_lib, protocols, selection
+from tff_adaptive.client import entries
+from tff_adaptive.population import choosing, rounds as population_rounds
+from tff_adaptive.training import (
+  client_losses as client_losses_lib,
+  ledger,
+  protocols,
+  selection,
+)
+from tff_adaptive.training.client_source import (
+  LOADING as LOADING,
+  ClientSource as ClientSource,
+)
 from tff_adaptive.training.config import TrainingConfig
-
-# A client's id, its number, and (name, value) of each further entry of its data: `max_steps`, say.
-DatasetKey: TypeAlias = tuple[str, int, tuple[tuple[str, Any], ...]]
-
-LOADING = threading.Lock()  # Client data need not be safe for loading by several threads.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Cohort:
     weights: The factor of each client's update; None if the rule gives no weights.
     losses: The mean loss of each client before it trains, and the mean of its squared losses,
       float64 [clients, 2]; None if the rule does not need them.
+    ids_of_all: The ids of all clients.
   """
 
   client_ids: Sequence[str]
@@ -50,6 +54,7 @@ class Cohort:
   positions: Sequence[int] = ()
   weights: Sequence[float] | None = None
   losses: np.ndarray | None = None
+  ids_of_all: Sequence[str] = ()
 
   def check_finite(self) -> None:
     """Raises ValueError, with client, array and row, if a client's data have NaN or infinity."""
@@ -63,61 +68,6 @@ class Cohort:
           f'the data of client {value_text.in_text(client_id)} are not finite: {name}, row {at[0]},'
           f' has {array[at]}; leave the row or the client out.'
         )
-
-
-class ClientSource:
-  """Loads clients' datasets. A copy of the source in another process loads the same datasets.
-
-  The source can be pickled if `clients` can be.
-  """
-
-  def __init__(
-    self,
-    clients: protocols.ClientData,
-    max_examples: int | None,
-    attackers: attacks.Attackers | None = None,
-    seed: int = 0,
-  ):
-    """Creates a source of each client's first `max_examples` examples, or all if that is None.
-
-    The labels of the clients that `attackers` marks, by `seed`, are flipped if that is the attack.
-    """
-    self._attackers = attackers
-    self._flipped_ids: frozenset[str] = frozenset()
-    if attackers is not None and attackers.attack == attacks.LABEL_FLIP:
-      self._flipped_ids = attacks.ids_of(attackers, clients.client_ids, seed)
-    self._clients = clients
-    self._max_examples = max_examples
-
-  def load(self, keys: Sequence[DatasetKey]) -> list[Any]:
-    """Returns the result of `client.client_arrays` for each key."""
-    datasets = []
-    for client_id, number, more in keys:
-      arrays = self.examples(client_id)
-      datasets.append(client_arrays(arrays['x'], arrays['y'], number, **dict(more)))
-    return datasets
-
-  def examples(self, client_id: str) -> dict[str, np.ndarray]:
-    """Returns the examples on which a client trains, x and y."""
-    with LOADING:
-      arrays = self._clients.load(client_id)
-    most = self._max_examples
-    labels = arrays['y'][:most]
-    if client_id in self._flipped_ids:
-      assert self._attackers is not None
-      labels = self._attackers.flipped(labels)
-    return collections.OrderedDict(x=arrays['x'][:most], y=labels)
-
-  def num_examples(self, client_id: str) -> int:
-    """Returns the number of examples on which a client trains; nothing is loaded."""
-    examples = self._clients.num_examples(client_id)
-    if self._max_examples is not None:
-      examples = min(examples, self._max_examples)
-    return examples
-
-  def reference(self, key: DatasetKey) -> client_references.ClientReference:
-    """Returns a reference to a client's dataset; nothing is loaded."""
-    return client_references.ClientReference(self, key, self.num_examples(key[0]))
 
 
 def sample(seed: int, round_number: int, num_clients: int, cohort_size: int) -> np.ndarray:
@@ -314,6 +264,10 @@ class CohortLoader:
     """Returns the number of attackers in a cohort."""
     return int(np.count_nonzero(self._strengths[list(cohort.positions)]))
 
+  def ledger(self, number: int, cohort: Cohort, norms: np.ndarray | None) -> list[dict[str, Any]]:
+    """Returns the rows of a round in the ledger; see `runs.ledger`."""
+    return ledger.rows(number, cohort, norms, self._config, self.simulation, self._strengths)
+
   def record(self) -> dict[str, Any]:
     """Returns what a resumed run needs of the cohorts so far; {} if they follow from the seed."""
     if not self.selector.waits:
@@ -413,6 +367,7 @@ class CohortLoader:
       positions=ordered,
       weights=weights,
       losses=losses,
+      ids_of_all=self._ids,
     )
 
   def _entries(

@@ -80,6 +80,9 @@ class TrainingConfig:
     min_delta: By how much a value has to be better than the best before, >= 0.
     keep_best: Whether the weights of the best evaluation are kept, by `early_stop` or else by
       `metric`: in `TrainingResult.best_weights`, and in checkpoints/best.npz.
+    ledger: Whether the run's folder gets a ledger, a row for each client and round; see
+      `runs.ledger`. It has norms of updates if the process measures them
+      (`aggregation.ClientNormsFactory`), and losses if the rule of `cohort` needs them.
     max_megabytes: A budget: the run ends, and is complete, after the round in which the clients
       have received and sent this number of megabytes in all. It needs a `cost_model`.
     max_gradients: The same for the number of batch gradients. It needs a `cost_model`.
@@ -107,6 +110,7 @@ class TrainingConfig:
   patience: int = _whole(10, 1, 'give 10 evaluations, say', changes_numbers=False)
   min_delta: float = _field(0.0, validation.at_least_zero, 'give 0, say')
   keep_best: bool = _field(False)
+  ledger: bool = _field(False)
   max_megabytes: float | None = _field(None, validation.above_zero, 'give 1000, say, or None')
   max_gradients: float | None = _field(None, validation.above_zero, 'give 100000, say, or None')
   max_virtual_seconds: float | None = _field(None, validation.above_zero, 'give 3600, say, or None')

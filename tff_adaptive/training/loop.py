@@ -17,6 +17,7 @@ from tff_adaptive.asynchrony import older_models
 from tff_adaptive.reports import figures
 from tff_adaptive.runs import (
   config as config_file,
+  ledger as ledger_lib,
   run_files,
   state_file,
   summary as summary_lib,
@@ -189,6 +190,9 @@ class _Run:
   def __post_init__(self) -> None:
     rows = self._files.log.rows()
     self._stopping = stopping.Stopping(self._config, rows)
+    self._ledger: ledger_lib.Ledger | None = None
+    if self._config.ledger and self._files.output_dir is not None:
+      self._ledger = ledger_lib.Ledger(self._files.output_dir, self._files.round_number)
     self._best: stopping.BestWeights | None = None
     if self._config.keep_best:
       folder = None
@@ -239,6 +243,8 @@ class _Run:
         files.store.put(finished.client_ids, finished.client_states, files.round_number + 1)
       files.state = finished.server_state
       files.round_number += 1
+      if self._ledger is not None:
+        self._ledger.add(finished.ledger)
       self._stopping.add(finished.row)
       self._report(finished.row)
       if files.round_number % config.rounds_per_checkpoint == 0:
@@ -306,6 +312,8 @@ class _Run:
       raise
 
   def _save(self) -> None:
+    if self._ledger is not None:
+      self._ledger.save()  # Before the checkpoint, which requires the rows up to its round.
     if self._files.save(self._loader.record()):
       for callback in self._callbacks:
         callback.checkpoint(self._files.round_number)

@@ -28,6 +28,7 @@ class Round:
     client_states: The new state of each of these clients; None if clients keep no state.
     row: The round's row of metrics.csv.
     passes: Whether `virtual_seconds_per_evaluation` makes an evaluation due after the round.
+    ledger: The rows of the ledger; () without one.
   """
 
   server_state: Any
@@ -35,6 +36,7 @@ class Round:
   client_states: Sequence[Any] | None
   row: Row
   passes: bool
+  ledger: Sequence[Row] = ()
 
 
 @dataclasses.dataclass
@@ -95,7 +97,10 @@ class Trainer:
     self._check(new_state, row)
     seconds = self._config.virtual_seconds_per_evaluation
     passes = plan is not None and seconds is not None and plan.passes(seconds)
-    return Round(new_state, cohort.client_ids, client_states, row, passes)
+    ledger: Sequence[Row] = ()
+    if self._config.ledger:
+      ledger = self._loader.ledger(number, cohort, norms)
+    return Round(new_state, cohort.client_ids, client_states, row, passes, ledger)
 
   def _next(self, server_state: Any, cohort: cohorts.Cohort) -> tuple[Any, Any, Any]:
     """Runs the process. Returns the server state, the clients' states (or None) and metrics."""

@@ -75,6 +75,10 @@ class Output(fields.Group):
     "Keep the weights of the best evaluation, by --early_stop or the task's metric, in"
     ' checkpoints/best.npz.'
   )
+  ledger: bool | None = fields.flag(
+    'Write a ledger: a row for each client and round, with steps, norms of updates, bytes, seconds'
+    ' and what became of the client, in Parquet files in the folder ledger.'
+  )
   max_megabytes: float | None = fields.number(
     'End the run, which is then complete, after the round in which all clients together have'
     ' received and sent this many megabytes.',

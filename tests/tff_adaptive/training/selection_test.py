@@ -26,18 +26,6 @@ def losses(weights, clients):
   return np.array(rows)
 
 
-class MeasuringProcess(fakes.StatelessProcess):
-  """Measures the norms of updates, as `aggregation.ClientNormsFactory` does."""
-
-  def next(self, state, cohort):
-    output = super().next(state, cohort)
-    norms = [
-      np.linalg.norm(data['x'].mean(0) - state.global_model_weights[0]) for (data,) in cohort
-    ]
-    measured = {'client_norms': np.array(norms, np.float32), 'aggregate': ()}
-    return output._replace(metrics={**output.metrics, 'aggregator': measured})
-
-
 def without_weights(rule):
   """The rule with its weights left out: the process in NumPy takes none."""
 
@@ -62,7 +50,7 @@ RULES = {
 
 
 def train(folder, rounds, rule, **options):
-  process = MeasuringProcess()
+  process = fakes.MeasuringProcess()
   return fakes.train(folder, rounds, process, cohort=rule, client_losses=losses, **options)
 
 
@@ -81,7 +69,7 @@ def test_a_resumed_run_has_the_cohorts_of_an_uninterrupted_one(tmp_path, name, c
 @pytest.mark.parametrize('name', ['power_of_choice', 'oort'])
 def test_a_rule_that_looks_at_the_model_differs_from_uniform_draws(name):
   with_rule = train(None, 6, RULES[name])
-  uniform = fakes.train(None, 6, MeasuringProcess())
+  uniform = fakes.train(None, 6, fakes.MeasuringProcess())
   assert not np.array_equal(
     with_rule.state.global_model_weights[0], uniform.state.global_model_weights[0]
   )
@@ -89,8 +77,8 @@ def test_a_rule_that_looks_at_the_model_differs_from_uniform_draws(name):
 
 @pytest.mark.parametrize('rule', [None, population.Uniform()])
 def test_uniform_draws_are_the_default(rule):
-  result = fakes.train(None, 5, MeasuringProcess(), cohort=rule)
-  expected = fakes.train(None, 5, MeasuringProcess())
+  result = fakes.train(None, 5, fakes.MeasuringProcess(), cohort=rule)
+  expected = fakes.train(None, 5, fakes.MeasuringProcess())
   np.testing.assert_array_equal(
     result.state.global_model_weights[0], expected.state.global_model_weights[0]
   )
