@@ -227,6 +227,7 @@ class CohortLoader:
     self.simulation = simulate(config, clients, choose)
     if self.simulation is not None:
       known.seconds = self.simulation.seconds
+    self._clock = 0.0  # The virtual seconds of the rounds done.
     self.loads_ahead = not self.selector.waits
     self._strengths = np.zeros(size, np.float32)
     if config.attackers is not None:
@@ -268,12 +269,17 @@ class CohortLoader:
     """Returns the rows of a round in the ledger; see `runs.ledger`."""
     return ledger.rows(number, cohort, norms, self._config, self.simulation, self._strengths)
 
+  def commit(self) -> None:
+    """Notes what the last round showed. Until then a checkpoint has that of the round before."""
+    self.selector.commit()
+    if self.simulation is not None:
+      self._clock = self.simulation.clock
+
   def record(self) -> dict[str, Any]:
     """Returns what a resumed run needs of the cohorts so far; {} if they follow from the seed."""
     if not self.selector.waits:
       return {}
-    clock = None if self.simulation is None else self.simulation.clock
-    return {'cohort': {**self.selector.record(), 'clock': clock}}
+    return {'cohort': {**self.selector.record(), 'clock': self._clock}}
 
   def restore(self, metadata: Mapping[str, Any], round_number: int) -> None:
     """Continues after a round, from the metadata of its checkpoint."""
@@ -281,8 +287,9 @@ class CohortLoader:
     if not self.selector.waits or recorded is None:
       return
     self.selector.restore(recorded)
+    self._clock = recorded['clock']
     if self.simulation is not None:
-      self.simulation.continue_from(round_number, recorded['clock'])
+      self.simulation.continue_from(round_number, self._clock)
 
   def without_examples(self) -> Any:
     """Returns the data of a client without examples."""

@@ -243,6 +243,7 @@ class _Run:
         files.store.put(finished.client_ids, finished.client_states, files.round_number + 1)
       files.state = finished.server_state
       files.round_number += 1
+      self._loader.commit()
       if self._ledger is not None:
         self._ledger.add(finished.ledger)
       self._stopping.add(finished.row)

@@ -1,7 +1,8 @@
 """Chooses the clients of a run by a rule, and keeps what the rule must know of earlier rounds."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,15 @@ from tff_adaptive.training.config import TrainingConfig
 # Loads the examples of the clients at some positions, `OrderedDict(x, y)` each.
 Load = Callable[[Sequence[int]], Any]
 _BYTES_OF_A_LOSS = 4  # What a candidate sends.
+
+
+class _Observed(NamedTuple):
+  """The arguments of `Selector.observe`."""
+
+  number: int
+  positions: np.ndarray
+  losses: np.ndarray | None
+  norms: np.ndarray | None
 
 
 class Selector:
@@ -48,6 +58,9 @@ class Selector:
     self._load = load
     self._client_losses = client_losses
     self._memory: dict[str, Any] = {}
+    # Of the present round, until `commit`: a round that fails must leave no trace.
+    self._next_memory: dict[str, Any] = {}
+    self._observed: _Observed | None = None
     self.weights: Any = None
     self.needs: tuple[str, ...] = ()
     if self._rule is not None:
@@ -72,6 +85,7 @@ class Selector:
       drawn = generator.choice(len(available), size=size, replace=False)
       return choosing.Choice(available[drawn])
     candidates: list[int] = []
+    self._next_memory = copy.deepcopy(self._memory)
 
     def evaluate(positions: np.ndarray) -> np.ndarray:
       candidates.extend(positions.tolist())
@@ -85,7 +99,7 @@ class Selector:
       known=self._known,
       needs=self.needs,
       evaluate=evaluate,
-      stored=self._memory,
+      stored=self._next_memory,
     )
     choice = choosing.choose(self._rule, situation)
     asked = np.unique(np.array(candidates, np.int64))
@@ -103,7 +117,7 @@ class Selector:
     losses: np.ndarray | None,
     norms: np.ndarray | None,
   ) -> None:
-    """Notes what a round told of the clients whose updates counted.
+    """Takes what a round told of the clients whose updates counted; `commit` notes it.
 
     Args:
       number: The round.
@@ -111,7 +125,14 @@ class Selector:
       losses: The result of `losses` before they trained; None if the rule does not need it.
       norms: The norms of their updates; None if the rule does not need them.
     """
-    at = np.asarray(positions, np.int64)
+    self._observed = _Observed(number, np.asarray(positions, np.int64), losses, norms)
+
+  def commit(self) -> None:
+    """Notes what the rule and the round left, once the round is done."""
+    self._memory = self._next_memory
+    if self._observed is None:
+      return
+    number, at, losses, norms = self._observed
     self._known.last_round[at] = number
     self._known.times[at] += 1
     if losses is not None:
@@ -119,15 +140,17 @@ class Selector:
       self._known.squared_losses[at] = losses[:, 1]
     if norms is not None:
       self._known.norms[at] = norms
+    self._observed = None
 
   def record(self) -> dict[str, Any]:
-    """Returns what a resumed run needs, for a checkpoint."""
+    """Returns what a resumed run needs of the rounds done, for a checkpoint."""
     return {'known': self._known.record(), 'memory': self._memory}
 
   def restore(self, recorded: Mapping[str, Any]) -> None:
     """Takes over what `record` returned."""
     self._known.restore(recorded['known'])
     self._memory = dict(recorded['memory'])
+    self._next_memory = self._memory
 
 
 def costs_of_candidates(choice: choosing.Choice, num_examples: np.ndarray) -> dict[str, int]:

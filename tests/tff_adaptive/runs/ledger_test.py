@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.helpers import fakes
-from tff_adaptive import costs, population, registry, runs
-from tff_adaptive.runs import ledger, run as run_lib
+from tff_adaptive import costs, population, registry
+from tff_adaptive.runs import errors, ledger, run as run_lib
 
 COSTS = costs.CostModel(registry.Counts(), num_parameters=250_000, batch_size=2)  # 1 MB.
 SLOW = population.Population(
@@ -70,5 +70,5 @@ def test_it_has_norms_weights_and_attackers_where_they_are_known(tmp_path):
 
 def test_a_run_without_one_says_so(tmp_path):
   fakes.train(tmp_path, 2)
-  with pytest.raises(runs.RunFileError, match='has no ledger'):
+  with pytest.raises(errors.RunFileError, match='has no ledger'):
     ledger.read(str(tmp_path))

@@ -66,6 +66,31 @@ def test_a_resumed_run_has_the_cohorts_of_an_uninterrupted_one(tmp_path, name, c
     np.testing.assert_array_equal(one, other)
 
 
+class Interrupts(training.Callback):
+  """Fails in a round, when the clients of that round have been chosen and trained."""
+
+  def __init__(self, number):
+    self._number = number
+
+  def round_begin(self, number):
+    self._now = number
+
+  def columns(self):
+    if self._now == self._number:
+      raise KeyboardInterrupt
+    return {}
+
+
+@pytest.mark.parametrize('name', ['oort', 'by_norms', 'by_losses'])
+def test_a_round_that_fails_leaves_no_trace_in_the_checkpoint(tmp_path, name):
+  options = {'cost_model': COSTS, 'population': SLOW}
+  train(tmp_path / 'whole', 9, RULES[name], **options)
+  with pytest.raises(KeyboardInterrupt):
+    train(tmp_path / 'parts', 9, RULES[name], callbacks=[Interrupts(6)], **options)
+  train(tmp_path / 'parts', 9, RULES[name], **options)
+  assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')
+
+
 @pytest.mark.parametrize('name', ['power_of_choice', 'oort'])
 def test_a_rule_that_looks_at_the_model_differs_from_uniform_draws(name):
   with_rule = train(None, 6, RULES[name])

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from tests.helpers import fakes
-from tff_adaptive import costs, population, registry, runs, training
-from tff_adaptive.training import stopping
+from tff_adaptive import costs, population, registry, training
+from tff_adaptive.runs import summary
+from tff_adaptive.training import config as config_lib, stopping
 
 COSTS = costs.CostModel(registry.Counts(), num_parameters=250_000, batch_size=2)  # 1 MB.
 
@@ -89,9 +90,9 @@ def test_a_run_that_stops_early_is_complete_and_says_why(tmp_path):
   result = train(tmp_path, 60, patience=3, **options)
   assert result.is_complete
   assert result.round_number < 60
-  summary = json.loads((tmp_path / 'summary.json').read_text())
-  assert summary['stopped_early'] == 'early_stop'
-  assert runs.summary.is_complete(str(tmp_path), 60)
+  written = json.loads((tmp_path / 'summary.json').read_text())
+  assert written['stopped_early'] == 'early_stop'
+  assert summary.is_complete(str(tmp_path), 60)
   values = [float(row['inference_loss']) for row in fakes.rows(tmp_path)]
   assert min(values) == values[-4]
   again = train(tmp_path, 60, patience=3, **options)
@@ -125,7 +126,7 @@ def test_a_budget_ends_the_run_with_an_evaluation(tmp_path, name):
   clients = population.Population(population.Always(), population.Speed(5.0, speed_sigma=0.5))
   result = train(tmp_path, 50, population=clients, rounds_per_evaluation=1000, **{name: budget})
   rows = fakes.rows(tmp_path)
-  columns = training.config.BUDGETS[name]
+  columns = config_lib.BUDGETS[name]
   costs_by_round = [sum(float(row[c]) for c in columns) for row in rows[1:]]
   assert sum(costs_by_round) >= budget
   assert sum(costs_by_round[:-1]) < budget
