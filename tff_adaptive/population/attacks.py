@@ -13,7 +13,7 @@ LABEL_FLIP = 'label_flip'
 INNER_PRODUCT = 'inner_product'
 OF_UPDATES = ('sign_flip', 'scaling', 'noise', 'free_rider', INNER_PRODUCT)
 ATTACKS = (LABEL_FLIP, *OF_UPDATES)
-_SCALES = {'sign_flip': 1.0, 'scaling': 10.0, 'noise': 1.0, 'free_rider': 1.0, INNER_PRODUCT: 1.0}
+_SCALES = {'scaling': 10.0}  # Where s is not 1 by default.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,9 @@ class Attackers:
   @property
   def strength(self) -> float:
     """s."""
-    return _SCALES[self.attack] if self.scale is None else self.scale
+    if self.scale is not None:
+      return self.scale
+    return _SCALES.get(self.attack, 1.0)
 
   def positions(self, num_clients: int, seed: int) -> np.ndarray:
     """Returns the positions of the attackers, int64; they depend on the arguments only."""

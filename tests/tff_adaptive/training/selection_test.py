@@ -182,7 +182,7 @@ def test_losses_that_are_not_given_are_asked_for(rule):
 
 
 def test_norms_that_are_not_measured_are_asked_for():
-  with pytest.raises(ValueError, match=r'needs norms of updates, .* ClientNormsFactory\(\)'):
+  with pytest.raises(ValueError, match=r'needs norms of updates, .*ClientNormsFactory\(\)'):
     fakes.train(None, 3, cohort=without_weights(population.Importance()))
 
 
