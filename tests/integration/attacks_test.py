@@ -43,8 +43,7 @@ def step(context, built, strengths):
 
 @pytest.fixture(scope='module', params=[1, 4], ids=['one by one', 'in groups'])
 def context(request):
-  with engine.graph_context(clients_per_step=request.param) as opened:
-    yield opened
+  return engine.GraphContext(clients_per_step=request.param)
 
 
 def honest(context, built):
