@@ -15,7 +15,6 @@ from tff_adaptive.client import entries
 from tff_adaptive.population import choosing, rounds as population_rounds
 from tff_adaptive.training import (
   client_losses as client_losses_lib,
-  ledger,
   protocols,
   selection,
 )
@@ -187,6 +186,7 @@ class CohortLoader:
     loads_ahead: Whether a cohort may be loaded before `take` asks for it.
     num_examples: The number of examples that each client trains on, int64 [N]; only zeros if the
       run has no rule for cohorts.
+    strengths: The strength of each client's attack, float32 [N]; 0 for honest clients.
     selector: What chooses the clients.
     simulation: The simulation of the population; None if all clients are available and finish.
   """
@@ -223,15 +223,17 @@ class CohortLoader:
       self.num_examples = np.array(sizes, np.int64)
     known = choosing.Known(self._ids, self.num_examples, np.zeros(size))
     self.selector = selection.Selector(config, known, self._examples, client_losses)
-    choose = None if config.cohort is None else self.selector.choose
+    choose: population_rounds.Choose | None = None
+    if config.cohort is not None:
+      choose = self.selector.choose
     self.simulation = simulate(config, clients, choose)
     if self.simulation is not None:
       known.seconds = self.simulation.seconds
     self._clock = 0.0  # The virtual seconds of the rounds done.
     self.loads_ahead = not self.selector.waits
-    self._strengths = np.zeros(size, np.float32)
+    self.strengths = np.zeros(size, np.float32)
     if config.attackers is not None:
-      self._strengths[config.attackers.positions(size, config.seed)] = config.attackers.strength
+      self.strengths[config.attackers.positions(size, config.seed)] = config.attackers.strength
     self._everybody = np.arange(size)
     self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='cohort')
     self._ahead: dict[int, concurrent.futures.Future] = {}
@@ -263,11 +265,7 @@ class CohortLoader:
 
   def count_attackers(self, cohort: Cohort) -> int:
     """Returns the number of attackers in a cohort."""
-    return int(np.count_nonzero(self._strengths[list(cohort.positions)]))
-
-  def ledger(self, number: int, cohort: Cohort, norms: np.ndarray | None) -> list[dict[str, Any]]:
-    """Returns the rows of a round in the ledger; see `runs.ledger`."""
-    return ledger.rows(number, cohort, norms, self._config, self.simulation, self._strengths)
+    return int(np.count_nonzero(self.strengths[list(cohort.positions)]))
 
   def commit(self) -> None:
     """Notes what the last round showed. Until then a checkpoint has that of the round before."""
@@ -391,7 +389,7 @@ class CohortLoader:
     if isinstance(plan, asynchrony_lib.Arrivals) and self._config.asynchrony is not None:
       more.update(plan.of_client(i, self._config.asynchrony))
     if self._config.attack_on_updates is not None:
-      more[entries.ATTACK] = self._strengths[position]
+      more[entries.ATTACK] = self.strengths[position]
     if factors is not None:
       more[entries.COHORT_WEIGHT] = factors[i]
     return more

@@ -12,7 +12,7 @@ from tff_adaptive.asynchrony import older_models, settings as asynchrony_lib, si
 from tff_adaptive.client import entries
 from tff_adaptive.runs import metrics as metrics_lib, state_store
 from tff_adaptive.runs.errors import NonFiniteWeightsError
-from tff_adaptive.training import cohorts, protocols, selection
+from tff_adaptive.training import cohorts, ledger as ledger_lib, protocols, selection
 from tff_adaptive.training.config import TrainingConfig
 
 Row = dict[str, Any]
@@ -99,7 +99,8 @@ class Trainer:
     passes = plan is not None and seconds is not None and plan.passes(seconds)
     ledger: Sequence[Row] = ()
     if self._config.ledger:
-      ledger = self._loader.ledger(number, cohort, norms)
+      rows_of = ledger_lib.Rows(self._config, self._loader.simulation, self._loader.strengths)
+      ledger = rows_of.of_round(number, cohort, norms)
     return Round(new_state, cohort.client_ids, client_states, row, passes, ledger)
 
   def _next(self, server_state: Any, cohort: cohorts.Cohort) -> tuple[Any, Any, Any]:
@@ -205,7 +206,9 @@ def _megabytes(state: Any) -> float:
 
 def _without_norms(metrics: Any) -> tuple[Any, np.ndarray | None]:
   """Returns metrics without the `client_norms` of an aggregator, and these norms, [m]."""
-  aggregator = metrics.get('aggregator') if isinstance(metrics, Mapping) else None
+  aggregator = None
+  if isinstance(metrics, Mapping):
+    aggregator = metrics.get('aggregator')
   if not isinstance(aggregator, Mapping) or 'client_norms' not in aggregator:
     return metrics, None
   norms = np.asarray(aggregator['client_norms'])
