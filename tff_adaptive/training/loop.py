@@ -106,12 +106,12 @@ def train(
   """
   rounds.check_takes_arrays(process, config)
   is_private = any(isinstance(c, callbacks_lib.PrivacyCallback) for c in callbacks)
-  if is_private and (config.population or config.cohort):
-    raise ValueError(
-      'PrivacyCallback reports an epsilon that assumes cohorts drawn from all clients, which those'
-      ' of a population, or of a rule, are not: leave out the callback, or give population=None and'
-      ' cohort=None.'
-    )
+  for name, whose in (('population', 'a population'), ('cohort', 'a rule')):
+    if is_private and getattr(config, name) is not None:
+      raise ValueError(
+        'PrivacyCallback reports an epsilon that assumes cohorts drawn from all clients, which those'
+        f' of {whose} are not: leave out the callback, or give {name}=None.'
+      )
   rounds.check_client_data(clients)
   loader = cohorts.CohortLoader(clients, config, client_losses)
   record = settings

@@ -200,7 +200,7 @@ def test_what_a_rule_does_not_go_with_is_refused():
     asynchrony=training.Buffered(5),
   )
   account = training.PrivacyCallback(None, 1e-3, 1)
-  with pytest.raises(ValueError, match=r'PrivacyCallback reports .* or of a rule'):
+  with pytest.raises(ValueError, match=r'PrivacyCallback reports .* of a rule are not'):
     fakes.train(None, 3, cohort=population.Cyclic(), callbacks=[account])
 
 
