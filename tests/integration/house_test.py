@@ -132,6 +132,16 @@ def test_imports_run_from_research_to_scripts_to_tasks_to_the_library():
   assert offenders(wrong) == {}
 
 
+def test_the_oracle_knows_numpy_alone_and_is_known_by_research_and_tests():
+  allowed = {*sys.stdlib_module_names, 'numpy', 'oracle'}
+  wrong = {str(p): {m.split('.')[0] for m in imports(p)} - allowed for p in sources('oracle')}
+  for package in set(PACKAGES) - {'research'}:
+    wrong |= {
+      str(p): {m for m in imports(p) if m.split('.')[0] == 'oracle'} for p in sources(package)
+    }
+  assert offenders(wrong) == {}
+
+
 def test_tasks_know_no_algorithm():
   assert offenders({str(p): rooms_imported(p) & NOT_FOR_TASKS for p in sources('tasks')}) == {}
 
@@ -172,7 +182,11 @@ def test_a_test_mirrors_a_module_or_crosses_modules():
 
 
 def test_no_file_is_too_long():
-  lines = {str(path): size.count(ROOT / path) for f in (*PACKAGES, 'tests') for path in sources(f)}
+  lines = {
+    str(path): size.count(ROOT / path)
+    for f in (*PACKAGES, 'oracle', 'tests')
+    for path in sources(f)
+  }
   assert {path: n for path, n in lines.items() if n > MOST_LINES} == {}
 
 
