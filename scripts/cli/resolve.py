@@ -47,7 +47,7 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   values.update({name: value for name, value in defaults.items() if values[name] is None})
   of_name = algorithm.settings.get('client_optimizer_option', ())
   values['client_optimizer_option'] = [*of_name, *values['client_optimizer_option']]
-  correction = _hyperparameters(values, 'algorithm_option', algorithm, values['server_optimizer'])
+  correction = _hyperparameters(values, 'algorithm_option', algorithm, server)
   server_values = _hyperparameters(values, 'server_optimizer_option', server)
   for name in (n for n, v in values.items() if n.endswith('_option') and isinstance(v, list)):
     values[name] = list({pair.partition('=')[0]: pair for pair in values[name]}.values())
@@ -91,7 +91,7 @@ def _refuse_hyperparameters_of_others(
 
 
 def _hyperparameters(
-  values: dict[str, Any], option: str, entry: Any, *with_server: str
+  values: dict[str, Any], option: str, entry: Any, *with_server: registry.ServerOptimizer
 ) -> dict[str, Any]:
   """Returns an entry's hyperparameters by name. Sets `values[option]` if it takes options."""
   is_own = entry.takes_options

@@ -27,13 +27,13 @@ reports:      runs costs registry _utils
 runs:         models costs registry _utils
 asynchrony:   client corrections population _utils
 client:       corrections models environment _utils
-optimizers:   schedules registry _utils
 engine:       devices environment kernels _utils
 models:       devices environment _utils
 population:   _utils
 costs:        registry _utils
-schedules:    registry _utils
-registry:     corrections _utils
+registry:     corrections optimizers schedules _utils
+optimizers:   schedules _utils
+schedules:    _utils
 corrections:  _utils
 devices:      _utils
 kernels:      _utils

@@ -1,10 +1,11 @@
+from ._per_coordinate import PerCoordinate as PerCoordinate
 from .adaptive import (
   build_adagrad as build_adagrad,
   build_adam as build_adam,
   build_sgdm as build_sgdm,
   build_yogi as build_yogi,
 )
-from .base import PerCoordinate as PerCoordinate
+from .base import At as At, Formula as Formula, build as build, option as option
 from .published import (
   build_adamw as build_adamw,
   build_amsgrad as build_amsgrad,
