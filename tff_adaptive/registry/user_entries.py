@@ -124,13 +124,24 @@ def _from_signature(loaded: Any) -> tuple[entries.Hyperparameter, ...]:
   arguments = list(inspect.signature(loaded).parameters.values())
   if not arguments or arguments[0].kind > inspect.Parameter.POSITIONAL_OR_KEYWORD:
     raise ValueError('takes no learning rate as its first argument: give it one')
-  types = {} if isinstance(loaded, type) else typing.get_type_hints(loaded)
+  types = {} if isinstance(loaded, type) else _argument_types(loaded)
   several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
   return tuple(
     _hyperparameter(a.name, types.get(a.name, type(a.default)), a.default)
     for a in arguments[1:]
     if a.kind not in several
   )
+
+
+def _argument_types(function: Callable[..., Any]) -> dict[str, Any]:
+  """Returns the types of a function's arguments by name.
+
+  The type of its result is left out: it may be known to type checkers only.
+  """
+  annotations = dict(inspect.get_annotations(function))
+  annotations.pop('return', None)
+  arguments = types.SimpleNamespace(__annotations__=annotations)
+  return typing.get_type_hints(arguments, getattr(function, '__globals__', {}))
 
 
 def _hyperparameter(
