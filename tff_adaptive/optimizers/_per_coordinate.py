@@ -104,7 +104,7 @@ def build(formula: Formula, learning_rate: Rate) -> tff.learning.optimizers.Opti
     schedule = learning_rate
     learning_rate = 0.0  # Replaced by the schedule's before each step.
   rate = float(validation.at_least_zero(RATE, learning_rate, _RATE_HINT))
-  optimizer = PerCoordinate({RATE: rate, **formula.hparams()}, formula.slots(), formula.step)
+  optimizer = PerCoordinate({RATE: rate, **formula.hparams()}, formula.slots(), formula)
   if schedule is None:
     return optimizer
   return tff.learning.optimizers.schedule_learning_rate(optimizer, schedules.in_graph(schedule))

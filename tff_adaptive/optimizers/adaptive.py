@@ -201,7 +201,8 @@ def build_sgdm(learning_rate: Rate, momentum: float = 0.0) -> tff.learning.optim
   Returns:
     The optimizer, with hyperparameters `learning_rate` and, unless it is 0, `momentum`.
   """
-  return SgdM.build(learning_rate, momentum=momentum)
+  formula = SgdM(momentum)
+  return base.build(formula if formula.momentum else Sgd(), learning_rate)
 
 
 def build_adagrad(

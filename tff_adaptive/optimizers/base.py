@@ -116,6 +116,10 @@ class Formula:
     """Returns the new weight x_{t+1} and the new slots by name."""
     raise NotImplementedError
 
+  def __call__(self, at: At) -> Stepped:
+    """Returns `step(at)`. Unlike a bound method, the formula equals another with its values."""
+    return self.step(at)
+
   @classmethod
   def build(cls, learning_rate: Rate, **values: Any) -> tff.learning.optimizers.Optimizer:
     """Returns the TFF optimizer with a rate, or a schedule of it, and hyperparameters by name."""
