@@ -54,6 +54,7 @@ class Schedule:
   def hyperparameters(cls) -> tuple[Hyperparameter, ...]:
     """Returns the hyperparameters, those that all schedules have last."""
     declared = hyperparameters.declared_by(cls)
+    # Fields of a base class come first; lists show what is particular first.
     return tuple(sorted(declared, key=lambda h: h.name == 'warmup_rounds'))
 
   def __call__(self, round_number: Any) -> Any:
@@ -213,7 +214,8 @@ def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _table(schedule: Callable[[Any], Any]) -> list[float]:
   """Returns the first `TABLE_ROUNDS` rates of a schedule that is a plain Python function."""
-  rates, t = [], 0
+  rates: list[float] = []
+  t = 0
   try:
     for t in range(TABLE_ROUNDS + 1):  # In its last round an optimizer asks for the next rate.
       rates.append(float(schedule(t)))

@@ -42,9 +42,10 @@ class Buffered:
     b: The b of 'hinge', at least 0.
     c: The c of 'constant', in (0, 1].
     max_staleness: An update with a larger tau is dropped when it arrives; None keeps all updates.
-    mixing: Whether an update is x - theta_i, with the present model x and the client's model
-      theta_i. With SGD of rate alpha at the server, x becomes FedAsync's average (1 - alpha s) x +
-      alpha s theta_i. If False, x is the model that the client began with, as in FedBuff.
+    mixing: Whether an update is theta - theta_i, with the present model theta and the client's
+      model theta_i. With SGD of rate eta at the server, theta becomes FedAsync's average
+      (1 - eta s) theta + eta s theta_i. If False, an update is theta_0 - theta_i, with the model
+      theta_0 that the client began with, as in FedBuff.
 
   Raises:
     ValueError: If `staleness` is unknown, or a number is out of its range.

@@ -113,6 +113,7 @@ class BufferedSimulation(rounds.Simulation):
 
   def most_older_models(self, num_rounds: int) -> int:
     """Returns the number of slots that older models need, at least 1. Simulates all steps."""
+    # A slot is freed when its last client arrives, so the number is known only at the end.
     plans: list[Any] = [self.plan(number) for number in range(1, num_rounds + 1)]
     self._restart()
     return max(1, *(plan.store + 1 for plan in plans))
@@ -177,6 +178,7 @@ class BufferedSimulation(rounds.Simulation):
           f' {len(dropped):,} dropped updates. Check availability, deadline and max_staleness, or'
           ' give a smaller buffer.'
         )
+      # Who arrives at this instant comes before who begins at it.
       if not self._queue or self._queue[0].time > self._since:
         in_buffer = [client.position for client in buffer]
         self._dispatch(version, in_buffer)
@@ -213,6 +215,7 @@ class BufferedSimulation(rounds.Simulation):
     self._slots = {v: slot for v, slot in self._slots.items() if v in needed}
     if version not in needed:
       return _NOWHERE, len(needed)
+    # The lowest free slot, so that the store stays as small as the most models at a time.
     taken = set(self._slots.values())
     slot = min(set(range(len(taken) + 1)) - taken)
     self._slots[version] = slot

@@ -63,6 +63,7 @@ class PerCoordinate(tff.learning.optimizers.Optimizer):
     tff.learning.optimizers.check_weights_gradients_match(weights, gradients)
     count = state[_STEP] + 1
 
+    # Each tensor is stepped by itself, whatever the structure of the weights.
     flat_slots = {name: tf.nest.flatten(state[name]) for name in self._slots}
     flat_weights = tf.nest.flatten(weights)
     for i, (weight, gradient) in enumerate(zip(flat_weights, tf.nest.flatten(gradients))):

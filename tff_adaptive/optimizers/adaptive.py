@@ -111,8 +111,12 @@ class _Adaptive(base.Formula):
   paper = _FED_OPT
 
   def slots(self) -> Mapping[str, float]:
-    first_v = self.tau * self.tau if self.initial_v is None else self.initial_v
-    return {'m': 0.0, 'v': first_v} if self.beta1 else {'v': first_v}
+    first_v = self.initial_v
+    if first_v is None:
+      first_v = self.tau * self.tau  # The smallest that Algorithm 2 allows.
+    if not self.beta1:
+      return {'v': first_v}  # Without momentum m would be Delta itself.
+    return {'m': 0.0, 'v': first_v}
 
   def next_v(self, at: At, square: tf.Tensor) -> tf.Tensor:
     """Returns v_t, given Delta_t^2."""
@@ -126,6 +130,7 @@ class _Adaptive(base.Formula):
     if beta1 is not None:
       m = slots['m'] = beta1 * at.slots['m'] + (1 - beta1) * delta
     v = slots['v'] = self.next_v(at, tf.square(delta))
+    # As a factor of the rate: tau is then not rescaled (Kingma and Ba, section 2).
     if self.bias_correction:
       eta *= tf.sqrt(1 - at.h['beta2'] ** at.t)
       if beta1 is not None:
@@ -201,7 +206,7 @@ def build_sgdm(learning_rate: Rate, momentum: float = 0.0) -> tff.learning.optim
   Returns:
     The optimizer, with hyperparameters `learning_rate` and, unless it is 0, `momentum`.
   """
-  formula = SgdM(momentum)
+  formula = SgdM(momentum)  # Checks the momentum.
   return base.build(formula if formula.momentum else Sgd(), learning_rate)
 
 

@@ -157,6 +157,7 @@ class Lamb(_Moments):
     r, slots = _direction(at)
     of_x = tf.norm(at.x)
     of_r = tf.norm(r)
+    # A tensor of zeros, such as a bias at its beginning, could never move with a ratio of 0.
     has_ratio = (of_x > 0) & (of_r > 0)
     ratio = tf.where(has_ratio, tf.math.divide_no_nan(of_x, of_r), tf.ones_like(of_x))
     return at.moved(ratio * r), slots
@@ -213,6 +214,7 @@ class Muon(base.Formula):
     columns = at.x.shape[-1]
     rows = at.x.shape.num_elements() // max(columns, 1)
     o = tf.reshape(at.g + momentum * m, [rows, columns])
+    # The factor gives a step the size of AdamW's, so that both can have one rate.
     o = tf.reshape(_orthogonal(o) * (0.2 * max(rows, columns) ** 0.5), at.x.shape)
     return at.moved(o + at.h['decay'] * at.x), {'m': m, 'v': at.slots['v']}
 
@@ -356,7 +358,8 @@ def _direction(at: At, beta1: str = 'beta1') -> Stepped:
 def _orthogonal(matrix: tf.Tensor) -> tf.Tensor:
   """Approximates U V' of the SVD U S V' by five steps of Jordan's quintic Newton-Schulz method."""
   is_tall = matrix.shape[0] > matrix.shape[1]
-  x = tf.transpose(matrix) if is_tall else matrix
+  x = tf.transpose(matrix) if is_tall else matrix  # x x' is then the smaller of the products.
+  # With a norm of at most 1 the singular values lie where the method converges.
   x /= tf.norm(x) + tf.constant(1e-7, x.dtype)
   a, b, c = _QUINTIC
   for _ in range(5):

@@ -46,12 +46,16 @@ def entry(
     name: Its name if the class has none.
     declared: Its hyperparameters; None for those that the class declares.
   """
+  if declared is None:
+    declared = hyperparameters.declared_by(kind)
+  # Rates of servers and clients differ: a server steps along a mean of many steps of clients.
+  rate = kind.server_rate if role == 'server' else kind.client_rate
   return ServerOptimizer(
     name=kind.name or name,
     title=kind.title or kind.name or name,
     description=kind.summary,
     build=kind.build,
-    hyperparameters=hyperparameters.declared_by(kind) if declared is None else declared,
-    rate=kind.server_rate if role == 'server' else kind.client_rate,
+    hyperparameters=declared,
+    rate=rate,
     has_momentum=kind.has_momentum,
   )
