@@ -1,4 +1,3 @@
-from ._per_coordinate import PerCoordinate as PerCoordinate
 from .adaptive import (
   build_adagrad as build_adagrad,
   build_adam as build_adam,
@@ -6,6 +5,7 @@ from .adaptive import (
   build_yogi as build_yogi,
 )
 from .base import At as At, Formula as Formula, build as build, option as option
+from .per_coordinate import PerCoordinate as PerCoordinate
 from .published import (
   build_adamw as build_adamw,
   build_amsgrad as build_amsgrad,

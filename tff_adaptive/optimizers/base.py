@@ -133,6 +133,6 @@ def build(formula: Formula, learning_rate: Rate) -> tff.learning.optimizers.Opti
     formula: The formula with its hyperparameters.
     learning_rate: eta >= 0, or a function of the round, counted from 0.
   """
-  from tff_adaptive.optimizers import _per_coordinate  # Needs TFF; see the module's docstring.
+  from tff_adaptive.optimizers import per_coordinate  # Needs TFF; see the module's docstring.
 
-  return _per_coordinate.build(formula, learning_rate)
+  return per_coordinate.build(formula, learning_rate)

@@ -10,14 +10,14 @@ from tff_adaptive._utils import hyperparameters
 from tff_adaptive.optimizers.base import Formula
 from tff_adaptive.registry.entries import Hyperparameter, ServerOptimizer
 
+# Files without formulas that import TFF, which commands load later.
+_NEED_TFF = ('per_coordinate',)
+
 
 def formulas(package: ModuleType) -> Iterator[type[Formula]]:
-  """Yields the optimizers that the files of a package define, in the order of files and lines.
-
-  Files whose names begin with _ are left out: they may need TFF, which commands load later.
-  """
+  """Yields the optimizers that the files of a package define, in the order of files and lines."""
   for file in pkgutil.iter_modules(package.__path__):
-    if file.name.startswith('_'):
+    if file.name in _NEED_TFF:
       continue
     module = importlib.import_module(f'{package.__name__}.{file.name}')
     for value in vars(module).values():

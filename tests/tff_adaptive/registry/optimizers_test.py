@@ -1,5 +1,7 @@
 """An optimizer in a file describes itself: it is listed, stepped with, known to have momentum."""
 
+import pathlib
+import re
 import sys
 import types
 
@@ -11,35 +13,9 @@ from scripts.cli import resolve
 from tff_adaptive import algorithms, registry
 from tff_adaptive.registry import optimizers as optimizer_entries
 
-# SGD along a moving average of the gradients.
-FILE = """
-import dataclasses
-from tff_adaptive import optimizers
-
-
-@dataclasses.dataclass(frozen=True)
-class HeavyBall(optimizers.Formula):
-  '''x <- x - eta m, m <- beta1 m + (1 - beta1) g.
-
-  More on it.
-  '''
-
-  beta1: float = optimizers.option(0.5, 'Decay of m, in [0, 1)')
-  scale: float = optimizers.option(1.0, 'A factor of the step')
-  name = 'heavy_ball'
-  title = 'HeavyBall'
-  used_by = ('server', 'clients')
-  server_rate = 0.25
-  client_rate = 0.125
-  has_momentum = True
-
-  def slots(self):
-    return {'m': 0.0}
-
-  def step(self, at):
-    m = at.average('beta1', 'm', at.g)
-    return at.moved(at.h['scale'] * m), {'m': m}
-"""
+PAGE = pathlib.Path(__file__).parents[3] / 'docs' / 'guide' / 'own_optimizers.md'
+# The guide's example: SGD along a moving average of the gradients.
+FILE = re.findall(r'```python\n(.*?)```', PAGE.read_text(encoding='utf-8'), re.DOTALL)[0]
 
 
 @pytest.fixture
@@ -56,25 +32,26 @@ def test_a_file_in_the_folder_of_optimizers_is_listed_by_itself(path, monkeypatc
   monkeypatch.delitem(sys.modules, 'more_optimizers.heavy', raising=False)
   for role, rate in (('server', 0.25), ('clients', 0.125)):
     (entry,) = optimizer_entries.listed(role, package)
-    assert (entry.name, entry.title, entry.rate) == ('heavy_ball', 'HeavyBall', rate)
+    assert (entry.name, entry.title, entry.rate) == ('heavy_ball', 'heavy_ball', rate)
     assert entry.has_momentum
-    assert entry.values({'scale': 2}) == {'beta1': 0.5, 'scale': 2.0}
+    assert entry.values({'beta1': 0}) == {'beta1': 0.0}
+    assert entry.values({}) == {'beta1': 0.5}
 
 
 def test_an_optimizer_in_a_users_file_follows_its_formula(path):
   entry = registry.server_optimizer(f'{path}:HeavyBall')
   assert (entry.name, entry.rate) == ('heavy_ball', 0.25)
   assert entry.description == 'x <- x - eta m, m <- beta1 m + (1 - beta1) g'
-  optimizer = algorithms.build_server_optimizer(f'{path}:HeavyBall', 0.1, {'scale': 3.0})
+  optimizer = algorithms.build_server_optimizer(f'{path}:HeavyBall', 0.1, {'beta1': 0.25})
   x = tf.constant([1.0, 2.0], tf.float64)
   state = optimizer.initialize(tf.TensorSpec([2], tf.float64))
-  assert list(state) == ['learning_rate', 'beta1', 'scale', 'step', 'm']
+  assert list(state) == ['learning_rate', 'beta1', 'step', 'm']
   gradients = [np.array([1.0, -2.0]), np.array([3.0, 0.0])]
   for g in gradients:
     state, x = optimizer.next(state, x, tf.constant(g))
-  m_1 = 0.5 * gradients[0]
-  m_2 = 0.5 * m_1 + 0.5 * gradients[1]
-  np.testing.assert_allclose(x, [1.0, 2.0] - 0.1 * 3 * (m_1 + m_2), rtol=1e-12)
+  m_1 = 0.75 * gradients[0]
+  m_2 = 0.25 * m_1 + 0.75 * gradients[1]
+  np.testing.assert_allclose(x, [1.0, 2.0] - 0.1 * (m_1 + m_2), rtol=1e-12)
   # As a client's, it has the clients' rate.
   assert registry.client_optimizer(f'{path}:HeavyBall').rate == 0.125
   with pytest.raises(ValueError, match='beta1 must be'):
