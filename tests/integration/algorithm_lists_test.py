@@ -99,6 +99,9 @@ def test_lists_within_sentences_have_those_whom_they_are_about():
   assert (
     listed('formulas', '| `sgd` | `theta_i <- theta_i - eta_l d` | |', ' assume SGD;') == assume_sgd
   )
+  assert listed('training', '`--client_optimizer` is refused by', ', because') == assume_sgd
+  prescribing = {entry.title for entry in ALGORITHMS if 'client_optimizer' in entry.settings}
+  assert listed('training', 'SGD at the\nclients. ', ' each stand for one') == prescribing
   assert listed('chains', 'a part that makes its own steps\n  (', ')') == own_steps
   # What the chart advises where clients send nothing but the update.
   plain = listed('which_optimizer', '| must be protected by', ': clients send nothing')
@@ -106,6 +109,11 @@ def test_lists_within_sentences_have_those_whom_they_are_about():
   assert not plain & (stateful | sending_more)
   more = listed('which_optimizer', 'clients send nothing but the update. ', ' can be used')
   assert more <= stateful - sending_more
+
+
+def test_the_client_optimizers_are_named():
+  row = page('training').partition('| `--client_optimizer=` | ')[2].partition(', or your own')[0]
+  assert row.replace(' (the default)', '').split(', ') == [*registry.CLIENT_OPTIMIZERS]
 
 
 def test_parts_that_are_no_algorithms_are_named():

@@ -86,6 +86,11 @@ def _of_formula(
   wanted = 'a frozen dataclass that subclasses tff_adaptive.optimizers.Formula'
   _check_frozen(loaded, wanted)
   name = _own_name(loaded)
+  if role not in loaded.used_by:
+    raise ValueError(
+      f'is no optimizer of the {role}, but of {", ".join(loaded.used_by)}: add {role!r} to its'
+      ' used_by if its formula suits them'
+    )
   entry = optimizers.entry(loaded, role, name, _of_fields(loaded))
   description = loaded.summary or _first_line(loaded)
   return dataclasses.replace(entry, name=name, description=description, source=source)

@@ -39,14 +39,14 @@ class What(fields.Group):
   )
   server_optimizer: str = fields.flag(
     'The server optimizer, if the name of the algorithm fixes none: one of the list above (default'
-    ' sgd, as published), or your own, FILE.py:FUNCTION. fed_avg also takes nesterov, lamb and'
+    ' sgd, as published), or your own, FILE.py:NAME. fed_avg also takes nesterov, lamb and'
     ' lion.'
   )
   server_optimizer_option: tuple[str, ...] = fields.flag(
     'An option of a server optimizer of your own, NAME=VALUE; may be repeated.', []
   )
   client_optimizer: str = fields.flag(
-    'The client optimizer: one of the list above, or your own, FILE.py:FUNCTION. Default sgd, or'
+    'The client optimizer: one of the list above, or your own, FILE.py:NAME. Default sgd, or'
     ' that of the algorithm.'
   )
   client_optimizer_option: tuple[str, ...] = fields.flag(

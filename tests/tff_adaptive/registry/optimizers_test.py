@@ -71,6 +71,11 @@ def test_ada_best_has_the_default_of_momentum_with_a_users_optimizer_that_has_it
   [
     ('frozen=True', 'frozen=False', 'is no frozen dataclass: give a frozen dataclass that'),
     ("name = 'heavy_ball'", "name = 'a/b'", "has the name 'a/b'"),
+    (
+      "('server', 'clients')",
+      "('clients',)",
+      "no optimizer of the server, but of clients: add 'server'",
+    ),
   ],
 )
 def test_a_class_that_does_not_serve_is_refused(path, old, new, words):
