@@ -39,9 +39,10 @@ def combinations() -> str:
   entries = registry.ALGORITHMS.values()
   corrections = [e.name for e in entries if e.server_optimizer is None]
   prescribing = [e.name for e in entries if e.assumes_sgd or 'client_optimizer' in e.settings]
-  without_sam = [
-    e.name for e in entries if any(part.refuses_loss_gradient for part in described.classes_of(e))
-  ]
+  without_sam = []
+  for entry in entries:
+    if any(part.refuses_loss_gradient for part in described.classes_of(entry)):
+      without_sam.append(entry.name)
   lines = [
     f'- Client corrections are {_names(corrections)}.',
     f'- A client correction can be combined with any `--server_optimizer`: '

@@ -197,8 +197,9 @@ class What(fields.Group):
     """Loads the user's own files, and returns their origins by the flags that name them."""
     sources = {}
     for name in OWN:
-      value = getattr(self, name)
-      pieces = registry.pieces(value) if name == 'algorithm' else [value]
+      pieces = [getattr(self, name)]
+      if name == 'algorithm':
+        pieces = registry.pieces(self.algorithm)
       references = [piece for piece in pieces if user_code.is_reference(piece)]
       for number, reference in enumerate(references, 1):
         flag = name if number == 1 else f'{name}_{number}'  # Several parts of a chain.
@@ -239,7 +240,9 @@ def entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.Server
     named_after = [
       a.name for a in registry.ALGORITHMS.values() if a.server_optimizer == asked and not a.settings
     ]
-    instead = f'--algorithm={named_after[0]}' if named_after else '--algorithm=fed_avg'
+    instead = '--algorithm=fed_avg'
+    if named_after:
+      instead = f'--algorithm={named_after[0]}'
     raise ValueError(
       f'--server_optimizer={asked} does not go with --algorithm={values["algorithm"]}, whose server'
       f' is {fixed}; take {instead}, or a drift-corrected algorithm.'
