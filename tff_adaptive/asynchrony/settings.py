@@ -17,6 +17,7 @@ STALENESS = ('none', 'polynomial', 'hinge', 'constant')
 OLDER_MODEL = 'older_model'
 STALENESS_FACTOR = 'staleness_factor'
 MIXING_FACTOR = 'mixing_factor'
+_A = {'polynomial': 0.5, 'hinge': 10.0}  # FedBuff's and FedAsync's.
 _RECORDED_FACTORS = 64  # The first factors of a subclass tell its formula from another.
 
 
@@ -79,12 +80,13 @@ class Buffered:
 
   def factor(self, tau: int) -> float:
     """Returns s(tau), the factor of an update that is tau server steps old."""
+    a = self.a
+    if a is None:
+      a = _A.get(self.staleness, 1.0)
     if self.staleness == 'polynomial':
-      a = 0.5 if self.a is None else self.a
       return float((1.0 + tau) ** -a)
-    if self.staleness == 'hinge':
-      a = 10.0 if self.a is None else self.a
-      return 1.0 if tau <= self.b else 1.0 / (a * (tau - self.b) + 1.0)
+    if self.staleness == 'hinge' and tau > self.b:
+      return 1.0 / (a * (tau - self.b) + 1.0)
     if self.staleness == 'constant' and tau > 0:
       return self.c
     return 1.0

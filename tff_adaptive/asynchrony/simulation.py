@@ -64,7 +64,9 @@ class Arrivals(rounds.RoundPlan):
   def of_client(self, i: int, asynchrony: settings.Buffered) -> dict[str, Any]:
     """Returns the entries to add to the i-th client's data; see `process.data_entries`."""
     slot = int(self.slots[i])
-    row = -1 if slot == _PRESENT else self.needed.index(slot)
+    row = _PRESENT
+    if slot != _PRESENT:
+      row = self.needed.index(slot)
     return {
       settings.OLDER_MODEL: np.int32(row),
       asynchrony.factor_entry: np.float32(self.factors[i]),
@@ -183,7 +185,9 @@ class BufferedSimulation(rounds.Simulation):
         in_buffer = [client.position for client in buffer]
         self._dispatch(version, in_buffer)
         begins = self._next_begin(in_buffer)
-        next_arrival = self._queue[0].time if self._queue else math.inf
+        next_arrival = math.inf
+        if self._queue:
+          next_arrival = self._queue[0].time
         if begins < next_arrival:
           if not self._queue:
             num_idle += 1

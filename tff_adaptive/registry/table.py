@@ -90,7 +90,9 @@ def pieces(spec: str) -> list[str]:
   for i, piece in enumerate(split):
     if piece not in ALGORITHMS and piece not in PARTS and not user_code.is_reference(piece):
       rest = '+'.join(split[i:])
-      return [*split[:i], rest] if user_code.is_reference(rest) else split
+      if user_code.is_reference(rest):
+        return [*split[:i], rest]
+      return split
   return split
 
 
