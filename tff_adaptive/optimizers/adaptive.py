@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tff_adaptive._utils import validation
 from tff_adaptive._utils.lazy_tensorflow import tf
@@ -71,10 +71,10 @@ class SgdOfClients(Sgd):
   used_by = ('clients',)
 
   @classmethod
-  def build(cls, learning_rate: Rate) -> tff.learning.optimizers.Optimizer:
+  def build(cls, learning_rate: Any, **values: Any) -> tff.learning.optimizers.Optimizer:
     from tff_adaptive.optimizers import published
 
-    return published.build_sgd(learning_rate)
+    return published.build_sgd(learning_rate, **values)
 
 
 @dataclasses.dataclass(frozen=True)
