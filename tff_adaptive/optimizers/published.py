@@ -71,7 +71,7 @@ class _Moments(base.Formula):
   beta2: float
   tau: float
   decay: float
-  in_state = ('beta1', 'beta2', 'tau', 'decay')
+  in_state: tuple[str, ...] = ('beta1', 'beta2', 'tau', 'decay')
 
   def slots(self) -> Mapping[str, float]:
     return {'m': 0.0, 'v': 0.0}
