@@ -48,10 +48,11 @@ def function_def(concrete_function: Any) -> Any:
 
 def captures_eager_tensors(concrete_function: Any) -> bool:
   """Returns whether a concrete function uses tensors of eager mode that are no arguments."""
-  return any(map(_is_eager_constant, concrete_function.captured_inputs))
+  return any(map(is_eager_constant, concrete_function.captured_inputs))
 
 
-def _is_eager_constant(tensor: Any) -> bool:
+def is_eager_constant(tensor: Any) -> bool:
+  """Returns whether a captured tensor is of eager mode, and no handle of a variable or table."""
   import tensorflow as tf
 
   is_handle = tensor.dtype in (tf.resource, tf.variant)  # Of a variable or a table, say.
@@ -66,7 +67,7 @@ def call_with_constants(concrete_function: Any) -> Any:
   import tensorflow as tf
 
   captures = [
-    tf.constant(tensor.numpy(), tensor.dtype) if _is_eager_constant(tensor) else tensor
+    tf.constant(tensor.numpy(), tensor.dtype) if is_eager_constant(tensor) else tensor
     for tensor in concrete_function.captured_inputs
   ]
   concrete_function.set_external_captures(captures)

@@ -165,6 +165,25 @@ class Run:
       raise ValueError(f"{self.folder} has no weights {which!r}: take 'theta'.")
     return weights
 
+  def evaluation(self, which: str) -> tuple[int, dict[str, float]]:
+    """Returns the last evaluation that the weights at the checkpoint had, as metrics.csv has it.
+
+    Args:
+      which: The weights, 'theta' or 'theta_bar'.
+
+    Returns:
+      The round, which is at most that of the checkpoint, and the validation metrics by name.
+
+    Raises:
+      ValueError: If these weights were not evaluated up to the checkpoint.
+    """
+    prefix = f'{_WEIGHTS[which]}_'
+    for row in reversed(self.rows):
+      metrics = {c.removeprefix(prefix): row[c] for c in row if c.startswith(prefix)}
+      if metrics and row['round'] <= self.round_number:
+        return int(row['round']), metrics
+    raise ValueError(f'{self.folder}: {which} was not evaluated up to its last checkpoint.')
+
   def task(self) -> Any:
     """Loads the run's task again.
 
