@@ -162,9 +162,7 @@ def _of_task(run: Any) -> _Source:
   def copy_preparation(folder: str) -> None:
     if task.preparation is not None:
       task.preparation.save(os.path.join(folder, 'preparation.json'))
-      shutil.copy(
-        inspect.getfile(type(task.preparation)), os.path.join(folder, 'preparation.py')
-      )
+      shutil.copy(inspect.getfile(type(task.preparation)), os.path.join(folder, 'preparation.py'))
 
   def evaluate(which: str) -> tuple[int, Mapping[str, float]]:
     metrics = models.build_evaluation(model)(run.chosen(which), task.validation)

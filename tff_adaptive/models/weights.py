@@ -266,20 +266,15 @@ def _write_keras(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
 
 def _write_lite(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
   """Writes a TensorFlow Lite file, with TensorFlow's own operations only if it needs them."""
-  x_spec = model.input_spec['x']
-  constants = tuple(map(tf.constant, weights))
-
-  @tf.function(input_signature=[tf.TensorSpec(x_spec.shape, x_spec.dtype, 'x')])
-  def predict(x: tf.Tensor) -> Any:
-    return {'predictions': model.forward(constants, x, False, None)}
-
+  served = f'{path}.saved_model'  # In the temporary folder of `save`.
+  _write_wrapped(model, weights, served)
   operations = [tf.lite.OpsSet.TFLITE_BUILTINS]
   try:
-    content = _converted(predict, operations)
+    content = _converted(served, operations)
   except Exception:  # The converter's errors are of many classes.
     operations.append(tf.lite.OpsSet.SELECT_TF_OPS)
     try:
-      content = _converted(predict, operations)
+      content = _converted(served, operations)
     except Exception as error:
       reason = error_text.in_brief(error)
       raise ValueError(f'TensorFlow Lite cannot express the model: {reason}') from None
@@ -287,9 +282,9 @@ def _write_lite(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
     file.write(content)
 
 
-def _converted(predict: Any, operations: Sequence[Any]) -> bytes:
-  concrete = predict.get_concrete_function()
-  converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete], predict)
+def _converted(served: str, operations: Sequence[Any]) -> bytes:
+  """Returns a SavedModel as a TensorFlow Lite file, with its signature."""
+  converter = tf.lite.TFLiteConverter.from_saved_model(served)
   converter.target_spec.supported_ops = operations
   content: bytes = converter.convert()
   return content
