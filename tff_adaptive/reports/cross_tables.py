@@ -183,7 +183,7 @@ def _sizes(runs: Iterable[run_lib.Run]) -> set[tuple[Any, Any]]:
 
 
 def _label(task: str, options: str, column: str, factor: float) -> str:
-  """Returns the name of a task's row: its title, its metric unless that is accuracy, its options."""
+  """Returns the name of a task's row, with its metric unless that is accuracy, and its options."""
   label = TASKS[task].title if task in TASKS else os.path.basename(task)
   if column != 'validation_accuracy':
     metric = column.removeprefix('validation_').replace('_', ' ')

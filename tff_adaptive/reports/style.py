@@ -55,8 +55,8 @@ def fills(count: int) -> list[dict[str, Any]]:
 
 
 def short(name: str) -> str:
-  """Returns a name for an axis: printable, and with its middle left out if it is long."""
-  name = texts.printable(name)
+  """Returns a name for an axis: on one line, and with its middle left out if it is long."""
+  name = texts.printable(' '.join(name.split()))
   if len(name) <= _LONGEST:
     return name
   half = _LONGEST // 2 - 1
