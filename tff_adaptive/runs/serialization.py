@@ -71,9 +71,10 @@ def restored(like: Any, leaves: Mapping[str, np.ndarray]) -> Any:
   """
   wanted = named_leaves(like)
   for name in {**wanted, **leaves}:
-    found, expected = leaves.get(name), wanted.get(name)
-    if found is None or expected is None or not _fits(found, expected):
-      raise StateError(f'leaf {name} is {_describe(found)}, not {_describe(expected)}')
+    leaf = leaves.get(name)
+    expected = wanted.get(name)
+    if leaf is None or expected is None or not _fits(leaf, expected):
+      raise StateError(f'leaf {name} is {_describe(leaf)}, not {_describe(expected)}')
   return tree.map_structure_with_path(lambda path, leaf: _as_kind(leaves[_name(path)], leaf), like)
 
 
@@ -98,10 +99,11 @@ def _name(path: tuple[Any, ...]) -> str:
   return '/'.join(str(key).replace('~', '~0').replace('/', '~1') for key in path)
 
 
-def _fits(found: np.ndarray, wanted: np.ndarray) -> bool:
-  sizes = zip(found.shape, wanted.shape)
-  same_shape = found.ndim == wanted.ndim and all(a == b or not b for a, b in sizes)
-  return found.dtype == wanted.dtype and same_shape
+def _fits(leaf: np.ndarray, wanted: np.ndarray) -> bool:
+  """Returns whether dtypes and shapes are equal; a wanted size of 0 accepts any."""
+  if leaf.dtype != wanted.dtype or leaf.ndim != wanted.ndim:
+    return False
+  return all(size == expected or expected == 0 for size, expected in zip(leaf.shape, wanted.shape))
 
 
 def _as_kind(stored: np.ndarray, example: Any) -> Any:
