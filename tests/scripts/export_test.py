@@ -121,7 +121,7 @@ def test_a_copied_run_folder_is_exported_and_served_where_there_is_no_data(tmp_p
   assert json.loads((there / 'keras' / 'preparation.json').read_text())['output'] == 'logits'
 
 
-OWN_LAYER = '''
+OWN_LAYER = """
 import numpy as np
 import tensorflow as tf
 
@@ -141,7 +141,7 @@ def load(data_dir, seed):
   x = np.random.default_rng(0).normal(size=(40, 3))
   clients = np.arange(40) % 4
   return tasks.from_arrays(x, (x[:, 0] > 0).astype(int), clients, model=network)
-'''
+"""
 
 
 def test_a_run_with_layers_of_ones_own_or_of_an_earlier_release_says_what_is_missing(

@@ -31,12 +31,10 @@ from tff_adaptive.models import model as model_lib, weights as weights_lib
 FOLDER = 'model'  # In a run's folder.
 PREPARATION = ('preparation.json', 'preparation.py')
 _FORMAT = 1
-_DESCRIPTION, _GRAPH, _CONSTANTS, _KERAS = (
-  'model.json',
-  'forward.pb',
-  'constants.npz',
-  'model.keras',
-)
+_DESCRIPTION = 'model.json'
+_GRAPH = 'forward.pb'
+_CONSTANTS = 'constants.npz'
+_KERAS = 'model.keras'
 # Ops through which scores or probabilities pass unchanged.
 _PASSING = ('Identity', 'Reshape', 'Squeeze', 'ExpandDims', 'Cast', 'StridedSlice')
 _CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
@@ -73,7 +71,9 @@ class StoredModel:
     with np.load(os.path.join(folder, _CONSTANTS)) as arrays:
       self._constants = {name: arrays[name] for name in arrays.files}
 
-  def forward(self, weights: Sequence[Any], x: Any, training: bool = False, seed: Any = None) -> Any:
+  def forward(
+    self, weights: Sequence[Any], x: Any, training: bool = False, seed: Any = None
+  ) -> Any:
     """Returns the predictions for a batch, without dropout; see `Model.forward`.
 
     Args:
@@ -139,8 +139,9 @@ class StoredModel:
     """Returns a batch of two inputs: normal draws, or zeros if inputs are whole numbers."""
     spec = self.input_spec['x']
     shape = [2, *(size or 8 for size in spec.shape[1:])]
-    draws = np.random.default_rng(0).normal(size=shape)
-    values = draws if spec.dtype.is_floating else np.zeros(shape)
+    values = np.zeros(shape)
+    if spec.dtype.is_floating:
+      values = np.random.default_rng(0).normal(size=shape)
     return tf.constant(values.astype(spec.dtype.as_numpy_dtype))
 
 
@@ -223,7 +224,8 @@ def output_kind(graph: Any, output: str) -> str:
     output: The name of the node that is the output.
   """
   functions = {function.signature.name: function for function in graph.library.function}
-  nodes, name = graph.node, output
+  nodes = graph.node
+  name = output
   while True:
     by_name = {node.name: node for node in nodes}
     node = by_name.get(name)
@@ -245,8 +247,7 @@ def output_kind(graph: Any, output: str) -> str:
 def _traced(model: model_lib.Model) -> Any:
   """Returns the concrete function (weights, x) -> predictions."""
   specs = tuple(
-    tf.TensorSpec(np.shape(weight), np.asarray(weight).dtype)
-    for weight in model.initial_weights[0]
+    tf.TensorSpec(np.shape(weight), np.asarray(weight).dtype) for weight in model.initial_weights[0]
   )
 
   @tf.function(input_signature=(specs, model.input_spec['x']))
@@ -282,10 +283,9 @@ def _write_keras(model: Any, path: str) -> str:
 
 def _compress(source: str, path: str) -> None:
   """Copies a zip archive, compressed, so that zeros take no room."""
-  with zipfile.ZipFile(source) as old:
-    with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as new:
-      for name in old.namelist():
-        new.writestr(name, old.read(name))
+  with zipfile.ZipFile(source) as old, zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as new:
+    for name in old.namelist():
+      new.writestr(name, old.read(name))
 
 
 def _with_output(preparation: Any, kind: str) -> Any:
