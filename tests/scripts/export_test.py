@@ -225,7 +225,7 @@ def test_a_runs_task_is_loaded_from_any_folder_without_what_it_held_out_while_it
   assert len(run.task().train.client_ids) == data['clients'] == 5 - data['unseen_clients']
   with open('there/my_task.py', 'a') as file:
     file.write('# Changed.\n')
-  with pytest.raises(tasks.DataError, match="my_task.py', was changed since the run"):
+  with pytest.raises(tasks.DataError, match=r"my_task.py', was changed since the run"):
     tasks.load_run('there/run').task()
   assert export.main(['export.py', 'there/run', '--output=again']) == 0  # It needs no data.
 

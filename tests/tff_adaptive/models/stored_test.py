@@ -21,7 +21,7 @@ PROBABILITIES = tf.keras.losses.SparseCategoricalCrossentropy()
 
 
 class Doubled(layers.Layer):
-  """A layer that Keras does not know, and whose config it cannot make."""
+  """A layer that Keras does not know."""
 
   def __init__(self, factor):
     super().__init__()
@@ -84,14 +84,13 @@ def test_a_stored_model_predicts_alike(name, tmp_path):
   assert found.weight_names == models.weight_names(model)
   assert found.description == {'task': 'mine'}
   assert stored.output_kind(found._graph, found._output.partition(':')[0]) == kind
-  assert found.has_keras == has_keras
   if has_keras:
     keras = found.to_keras(weights)
     np.testing.assert_allclose(keras(x), expected, rtol=1e-5, atol=1e-5)
     with np.testing.assert_raises(ValueError):
       found.to_keras(weights[1:])
   else:
-    with pytest.raises(ValueError, match='not a Keras model|Keras cannot save it'):
+    with pytest.raises(ValueError, match=r'not a Keras model|Keras cannot (save|load) it'):
       found.to_keras(weights)
 
 
@@ -144,7 +143,7 @@ def test_a_damaged_or_foreign_folder_is_refused_in_one_line(tmp_path):
     models.load_stored_model(str(tmp_path))
   models.store_model(small_problem.model(), str(tmp_path), {})
   (tmp_path / 'forward.pb').write_bytes(b'damaged')
-  with pytest.raises(ValueError, match='the stored model .* cannot be read: ') as error:
+  with pytest.raises(ValueError, match=r'the stored model .* cannot be read: ') as error:
     models.load_stored_model(str(tmp_path))
   assert '\n' not in str(error.value)
   (tmp_path / 'model.json').write_text(json.dumps({'format': 2}))
