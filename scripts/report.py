@@ -72,8 +72,9 @@ def _flag_of(option: entry.Option) -> Any:
   """Returns the field of the flag of a form's option."""
   if option.kind is int:
     return fields.count(option.help)
-  default = [] if option.kind is dict else option.default
-  return fields.flag(option.help, default, choices=option.choices)
+  if option.kind is dict:
+    return fields.flag(option.help, [])
+  return fields.flag(option.help, option.default, choices=option.choices)
 
 
 def _group() -> type[fields.Group]:
@@ -125,8 +126,8 @@ def main(arguments: Sequence[str]) -> int:
   if given.where:
     runs = groups_lib.where(runs, _pairs('where', given.where, str.partition))
   if not form.takes_unevaluated:
-    metrics = options.get('metric')
-    runs = scores.evaluated(runs, metrics[0] if metrics else None)
+    metrics = options.get('metric') or [None]
+    runs = scores.evaluated(runs, metrics[0])
   result = form.build(runs, options, given.title)
   _check_renamed(result, renamed)
   if result.figure is None and set(formats) <= set(style.FORMATS):
@@ -143,9 +144,17 @@ def _help_text() -> str:
   parts = [__doc__ or '']
   for form in catalog.FORMS.values():
     words = textwrap.fill(form.help, 100, initial_indent=6 * ' ', subsequent_indent=6 * ' ')
-    parts.append(f'{_PROGRAM} runs {form.example}\n{words}\n')
+    parts.append(f'{_PROGRAM} runs {_example_of(form)}\n{words}\n')
   parts.append('\n' + textwrap.fill(_LAST_WORDS, 100) + '\n')
   return ''.join(parts)
+
+
+def _example_of(form: entry.Form) -> str:
+  """Returns the flags of a form's example."""
+  options = {'form': form.name, **form.example}
+  if form.name == catalog.DEFAULT:
+    del options['form']
+  return ' '.join(f'--{name}={value}' for name, value in options.items())
 
 
 def _options_of(form: entry.Form, given: Any) -> dict[str, Any]:

@@ -153,7 +153,9 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
   for (task, options), of_task in split(runs, _task).items():
     column = tables.default_metric(of_task)
     published = _published(task, column)
-    factor = published.factor if published else scores.unit(column)[0]
+    factor, _ = scores.unit(column)
+    if published:
+      factor = published.factor
     digits = _DIGITS.get(factor, 2)
     best = {name: scores.best(cell, column) for name, cell in split(of_task, algorithm).items()}
     show = functools.partial(scores.text, digits=digits, factor=factor)
@@ -184,7 +186,9 @@ def _sizes(runs: Iterable[run_lib.Run]) -> set[tuple[Any, Any]]:
 
 def _label(task: str, options: str, column: str, factor: float) -> str:
   """Returns the name of a task's row, with its metric unless that is accuracy, and its options."""
-  label = TASKS[task].title if task in TASKS else os.path.basename(task)
+  label = os.path.basename(task)
+  if task in TASKS:
+    label = TASKS[task].title
   if column != 'validation_accuracy':
     metric = column.removeprefix('validation_').replace('_', ' ')
     if factor not in (1, 100):

@@ -61,7 +61,9 @@ class Difference:
     counts = np.arange(2, _MOST_SEEDS + 1)
     factors = stats.t.ppf((1 + CONFIDENCE) / 2, counts - 1) / np.sqrt(counts)
     sufficient = counts[factors * ratio < 1]
-    return int(sufficient[0]) if sufficient.size else None
+    if not sufficient.size:
+      return None
+    return int(sufficient[0])
 
 
 def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float] | None:
@@ -97,7 +99,9 @@ def paired(
     for seed, value in _by_seed(members, column).items()
     if seed in scores_of_others
   ]
-  return Difference(np.array(values)) if values else None
+  if not values:
+    return None
+  return Difference(np.array(values))
 
 
 def table(
@@ -156,7 +160,9 @@ def _row(label: str, difference: Difference | None, column: str) -> list[str]:
   if difference.is_concluded:
     is_better = scores.sign(column) * difference.mean > 0
     conclusion = 'better' if is_better else 'worse'
-  text = f'more than {_MOST_SEEDS}' if needed is None else str(needed)
+  text = str(needed)
+  if needed is None:
+    text = f'more than {_MOST_SEEDS}'
   return [*cells, f'{_signed(limits[0])} to {_signed(limits[1])}', conclusion, text]
 
 

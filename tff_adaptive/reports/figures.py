@@ -116,8 +116,9 @@ def curves_table(by_column: Mapping[str, Sequence[Curve]], axis: str = 'round') 
       by_group.setdefault(curve.group, []).append(curve)
   rows: list[list[Any]] = [heading]
   for group, curves in by_group.items():
-    has_diverged = any(curve.diverged for curve in curves)
-    label = f'{group} (diverged)' if has_diverged else group
+    label = group
+    if any(curve.diverged for curve in curves):
+      label = f'{group} (diverged)'
     points = [_points(curve) for curve in curves]
     for t in sorted(set.intersection(*map(set, points))):
       row: list[Any] = [label, t]
@@ -217,11 +218,13 @@ def comparison(
       axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel(names.metric(column))
   # The legend has the best curve first, as judged by the first column that has the curve.
-  ranks = dict.fromkeys(lines, np.inf)
+  ranks = dict.fromkeys(lines, np.inf)  # Levels, and what diverged, come last.
   for column, curves in reversed([*by_column.items()]):
     for curve in curves:
       end = float(-scores.sign(column) * curve.mean[-1])
-      ranks[curve.label] = end if np.isfinite(end) else np.inf
+      ranks[curve.label] = np.inf
+      if np.isfinite(end):
+        ranks[curve.label] = end
   labels = sorted(lines, key=ranks.__getitem__)
   style.legend(figure, [lines[label] for label in labels], labels)
   return figure
@@ -268,8 +271,9 @@ def _draw_labels(
   places = np.arange(num_clients)
   left = np.zeros(num_clients)
   for number, look in enumerate(style.fills(num_classes)):
-    name = names[number] if len(names) > 0 else str(number)
-    label = name if has_legend else None
+    label = None
+    if has_legend:
+      label = names[number] if len(names) > 0 else str(number)
     axes.barh(places, counts[:, number], left=left, label=label, **look)
     left += counts[:, number]
   axes.set_xlabel('examples, a colour a label')

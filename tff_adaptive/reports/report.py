@@ -216,8 +216,9 @@ def spread(values: Sequence[float], digits: int = 4) -> str:
     return ''
   with np.errstate(all='ignore'):
     mean = float(np.mean(values))
-    is_small = digits > 0 and 0 < abs(mean) < 10.0 ** (1 - digits)
-    form = '.3g' if is_small else f'.{digits}f'
+    form = f'.{digits}f'
+    if digits > 0 and 0 < abs(mean) < 10.0 ** (1 - digits):
+      form = '.3g'
     if len(values) == 1:
       return f'{mean:{form}}'
     deviation = float(np.std(values, ddof=1))
@@ -264,7 +265,9 @@ def cell(value: Any) -> Any:
   if isinstance(value, str):
     value = texts.printable(value)
   is_formula = str(value).startswith(tuple('=+-@')) and not _NUMBER.fullmatch(str(value))
-  return f"'{value}" if is_formula else value
+  if is_formula:
+    return f"'{value}"
+  return value
 
 
 def _html(text: str) -> str:

@@ -39,14 +39,18 @@ class Score:
   @property
   def mean(self) -> float:
     """The mean over the runs; not finite if a run diverged."""
-    with np.errstate(all='ignore'):
-      return float(np.mean(self.values)) if len(self.values) else math.nan
+    if not len(self.values):
+      return math.nan
+    with np.errstate(all='ignore'):  # A run that diverged may have infinite values.
+      return float(np.mean(self.values))
 
   @property
   def std(self) -> float:
     """The sample standard deviation over the runs; 0 for one run."""
+    if len(self.values) < 2:
+      return 0.0
     with np.errstate(all='ignore'):
-      return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
+      return float(np.std(self.values, ddof=1))
 
   @property
   def is_finite(self) -> bool:
@@ -62,7 +66,9 @@ def sign(column: str) -> int:
 def unit(column: str) -> tuple[float, str]:
   """Returns a column's factor and unit: (100, '%') for shares such as accuracy, else (1, '')."""
   is_share = sign(column) > 0 and any(word in column.lower() for word in _SHARES)
-  return (100.0, '%') if is_share else (1.0, '')
+  if is_share:
+    return 100.0, '%'
+  return 1.0, ''
 
 
 def window(run: run_lib.Run) -> int:
@@ -81,8 +87,10 @@ def last_values(run: run_lib.Run, column: str) -> list[float]:
 def mean_of_last(run: run_lib.Run, column: str) -> float | None:
   """Returns the mean of `last_values`, or None if there are none."""
   values = last_values(run, column)
+  if not values:
+    return None
   with np.errstate(all='ignore'):
-    return float(np.mean(values)) if values else None
+    return float(np.mean(values))
 
 
 def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list[run_lib.Run]:
@@ -121,8 +129,9 @@ def last_rounds(members: Iterable[run_lib.Run]) -> str:
 def counted(numbers: Iterable[int], what: str) -> str:
   """Formats a range of numbers of things: '1 round', '3 to 5 rounds'."""
   counts = set(numbers)
-  plural = '' if counts == {1} else 's'
-  return f'{span(counts)} {what}{plural}'
+  if counts != {1}:
+    what += 's'
+  return f'{span(counts)} {what}'
 
 
 def span(numbers: Iterable[int]) -> str:
@@ -178,8 +187,10 @@ def without_diverged(
   """
   healthy = [run for run in members if not has_diverged(run, column)]
   lost = len(members) - len(healthy)
+  if len(members) == 1 and not lost:
+    return label, members
   if len(members) == 1:
-    return f'{label} (diverged)' if lost else label, members
+    return f'{label} (diverged)', members
   if not healthy:
     return f'{label} (all {lost} diverged)', members
   if lost:
@@ -308,7 +319,9 @@ def text(score: Score | None, column: str, digits: int = 2, factor: float | None
   if not score.is_finite:
     number = len(score.values)
     lost = number - int(np.isfinite(score.values).sum())
-    return 'diverged' if number == 1 else f'diverged ({lost} of {number})'
+    if number == 1:
+      return 'diverged'
+    return f'diverged ({lost} of {number})'
   if factor is None:
     factor, symbol = unit(column)
     if not symbol:
@@ -333,7 +346,9 @@ def data_of(settings: Iterable[Mapping[str, Any]]) -> str:
     if isinstance(options, list):
       parts += map(str, options)
     texts.add(', '.join(parts))
-  return texts.pop() if len(texts) == 1 else ''
+  if len(texts) != 1:  # Of several tasks none is that of the figure.
+    return ''
+  return texts.pop()
 
 
 def note(choices: Mapping[str, str], members: Sequence[run_lib.Run], column: str = '') -> str:

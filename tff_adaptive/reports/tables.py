@@ -152,6 +152,7 @@ def _row(
   """Returns the cells of a group of runs by column, and its label."""
   summaries = [run.summary() for run in members]
   medians = [summary['seconds_per_round_median'] for summary in summaries]
+  # A run of round 0 alone has none.
   seconds = [median for median in medians if median is not None]
   row = {
     'label': label,
@@ -208,7 +209,9 @@ def default_metric(runs: Sequence[run_lib.Run]) -> str:
   if 'validation_accuracy' in common:
     return 'validation_accuracy'
   others = [name for name in common if name != 'validation_loss']
-  return others[0] if others else common[0]
+  if not others:
+    return common[0]
+  return others[0]
 
 
 def _validation_columns(run: run_lib.Run) -> list[str]:

@@ -196,5 +196,6 @@ def _write_cell(image: Any, x: int, y: int, score: scores.Score, column: str) ->
   if scores.sign(column) < 0:  # The colours are reversed.
     lightness = 1 - lightness
   color = 'w' if lightness < 0.55 else 'k'
-  text = f'{value:.1f}' if scores.unit(column)[1] else f'{value:.3g}'
+  has_unit = scores.unit(column)[1] != ''
+  text = f'{value:.1f}' if has_unit else f'{value:.3g}'
   image.axes.text(x, y, text, ha='center', va='center', fontsize=7, color=color)

@@ -35,4 +35,8 @@ def options() -> dict[str, Option]:
 
 def takers(name: str) -> Sequence[str]:
   """Returns the names of the forms that take an option."""
-  return [form.name for form in FORMS.values() if name in [o.name for o in form.options]]
+  forms_that_do = []
+  for form in FORMS.values():
+    if any(option.name == name for option in form.options):
+      forms_that_do.append(form.name)
+  return forms_that_do

@@ -18,7 +18,7 @@ FORM = entry.Form(
   'clients',
   'the distribution of a metric over clients by algorithm, from the last evaluation by client;'
   ' other metrics are inference_accuracy and personalized_accuracy.',
-  '--form=clients --clients=unseen --metric=accuracy',
+  {'clients': 'unseen', 'metric': 'accuracy'},
   (
     entry.METRIC,
     entry.LABEL_BY,

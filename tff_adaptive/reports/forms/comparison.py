@@ -27,7 +27,7 @@ FORM = entry.Form(
   'prints the table and the differences that seeds can show, and writes them to results/digits.md,'
   " the figure to results/digits.png and the curves' means and standard deviations to"
   ' results/digits.csv.',
-  '--output=results/digits --target=0.95',
+  {'output': 'results/digits', 'target': '0.95'},
   (
     entry.METRIC,
     entry.LABEL_BY,

@@ -17,9 +17,9 @@ FORM = entry.Form(
   'crossed',
   'any settings by any other, also correction and server_optimizer, by their names in papers. If'
   ' the columns are numbers, the figure has a line for each row. AdaBest has a table of'
-  ' participation and heterogeneity by algorithm, on the test data:'
-  ' --rows=participation,task,task_option --columns=algorithm --metric=test_accuracy.',
-  '--form=crossed --rows=algorithm --columns=tau --output=results/tau',
+  ' participation and heterogeneity by algorithm, on the test data: rows are'
+  ' participation,task,task_option, columns are algorithm, and the metric is test_accuracy.',
+  {'rows': 'algorithm', 'columns': 'tau', 'output': 'results/tau'},
   (
     entry.METRIC,
     entry.Option(

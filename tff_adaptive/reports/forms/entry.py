@@ -37,7 +37,7 @@ class Form:
   Attributes:
     name: The value of the option `form` that chooses it.
     help: What the report shows, for the user.
-    example: Arguments of an example, after the folder of the runs.
+    example: Options of an example, as texts by name; `output` and `formats` are those of a report.
     options: The options that it takes.
     build: A function of the runs, the values of the options by name, and the title.
     required: The names of options that must be given.
@@ -48,7 +48,7 @@ class Form:
 
   name: str
   help: str
-  example: str
+  example: Mapping[str, str]
   options: tuple[Option, ...]
   build: Callable[[Runs, Mapping[str, Any], str], report.Report]
   required: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ FORM = entry.Form(
   'rates',
   'maps by client and server rate, one for each optimizer, as in "Adaptive Federated Optimization",'
   ' and a table of the best server rate by client rate.',
-  '--form=rates --output=results/rates --formats=md,png,pdf,html',
+  {'output': 'results/rates', 'formats': 'md,png,pdf,html'},
   (entry.METRIC, entry.LABEL_BY, entry.WINDOW),
   _build,
 )

@@ -15,7 +15,7 @@ def _build(runs: entry.Runs, given: Mapping[str, Any], title: str) -> report.Rep
 FORM = entry.Form(
   'tasks',
   "tasks by optimizers, the best in bold; with the benchmark's data also the paper's figures.",
-  '--form=tasks --output=results/table --formats=md,tex',
+  {'output': 'results/table', 'formats': 'md,tex'},
   (entry.WINDOW,),
   _build,
 )

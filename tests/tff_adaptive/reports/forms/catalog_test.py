@@ -36,7 +36,7 @@ def test_a_module_of_the_folder_is_a_form_with_its_own_option(tmp_path, capsys):
     "  rows = [[given['unit'], str(len(runs))]]\n"
     "  return report.Report([report.Table(['unit', 'number'], rows, title=title)], '')\n\n\n"
     "UNIT = entry.Option('unit', 'What is counted.', default='runs')\n"
-    "FORM = entry.Form('counted', 'counts.', '--form=counted', (UNIT,), _build)\n"
+    "FORM = entry.Form('counted', 'counts.', {'unit': 'pieces'}, (UNIT,), _build)\n"
   )
   code = (
     'import sys\n'
@@ -70,8 +70,10 @@ def test_help_has_an_example_and_the_words_of_each_form(capsys):
   assert command.main(['report.py', '--help']) == 0
   shown = ' '.join(capsys.readouterr().out.split())
   for form in catalog.FORMS.values():
-    assert f'scripts/report.py runs {form.example}' in shown
     assert form.help in shown
+    for name, value in form.example.items():
+      assert f'--{name}={value}' in shown
+  assert 'scripts/report.py runs --form=tasks --output=results/table --formats=md,tex' in shown
 
 
 def test_two_options_of_one_name_must_be_the_same(monkeypatch):
