@@ -250,17 +250,25 @@ def _traced(model: model_lib.Model) -> Any:
     tf.TensorSpec(np.shape(weight), np.asarray(weight).dtype) for weight in model.initial_weights[0]
   )
 
-  @tf.function(input_signature=(specs, model.input_spec['x']))
   def forward(weights: Any, x: Any) -> Any:
     return model.forward(weights, x, False, None)
 
-  concrete = forward.get_concrete_function()
+  signature = (specs, model.input_spec['x'])
+  try:
+    concrete = _concrete(forward, signature, autograph=False)
+  except Exception:  # A function of a user's may have Python's `if` on a tensor. This takes longer.
+    concrete = _concrete(forward, signature, autograph=True)
   if not isinstance(concrete.structured_outputs, tf.Tensor | tf.TensorSpec):
     raise ValueError('its predictions are not one tensor')
   is_constant = map(private_apis.is_eager_constant, concrete.captured_inputs)
   if not all(is_constant):
     raise ValueError('its predictions use a variable or a table, besides the weights')
   return concrete
+
+
+def _concrete(function: Any, signature: Any, *, autograph: bool) -> Any:
+  traced = tf.function(function, input_signature=signature, autograph=autograph)
+  return traced.get_concrete_function()
 
 
 def _write_keras(model: Any, path: str) -> str:

@@ -129,6 +129,25 @@ def test_the_keras_file_has_no_weights_and_takes_no_room_for_them(tmp_path):
   assert os.path.getsize(tmp_path / 'forward.pb') < 1e5
 
 
+def test_pythons_conditions_on_tensors_are_stored(tmp_path):
+  model = small_problem.model()
+  forward = model.forward
+
+  def conditional(weights, x, training, seed):
+    predictions = forward(weights, x, training, seed)
+    if tf.reduce_sum(x) > 0:
+      predictions = -predictions
+    return predictions
+
+  model.forward = conditional
+  models.store_model(model, str(tmp_path), {})
+  weights = model.initial_weights[0]
+  for x in (np.abs(FLOATS), -np.abs(FLOATS)):
+    expected = conditional(weights, x, False, None)
+    found = models.load_stored_model(str(tmp_path)).forward(weights, x)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
 def test_a_model_that_depends_on_a_variable_is_refused(tmp_path):
   variable = tf.Variable(2.0)
   model = small_problem.model()
