@@ -11,7 +11,7 @@ import dataclasses
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
@@ -27,14 +27,15 @@ _LAST_WORDS = (
   'If the runs of a cell differ in other settings, tasks and crossed take those with the best'
   ' validation data, and name them.'
 )
-_TYPES = {
+# The annotation of a flag's field, by the kind of an option.
+_TYPES: Mapping[type, Any] = {
   str: str | None,
   int: int | None,
   float: float | None,
   list: str | None,
   dict: tuple[str, ...],
 }
-_OF_ALL_FORMS = {
+_OF_ALL_FORMS: Mapping[str, tuple[Any, Any]] = {
   'where': (
     tuple[str, ...],
     fields.flag(
@@ -89,7 +90,7 @@ def _group() -> type[fields.Group]:
     declared.append((name, _TYPES[option.kind], _flag_of(option)))
   for name, (kind, field) in _OF_ALL_FORMS.items():
     declared.append((name, kind, field))
-  return dataclasses.make_dataclass(
+  group = dataclasses.make_dataclass(
     '_Report',
     declared,
     bases=(fields.Group,),
@@ -97,6 +98,7 @@ def _group() -> type[fields.Group]:
     frozen=True,
     kw_only=True,
   )
+  return cast(type[fields.Group], group)
 
 
 _Report = _group()
