@@ -82,6 +82,7 @@ def build(
   for label, members in groups.items():
     values = {run.folder: _of_run(run, metric, clients) for run in members}
     text, drawn_runs = scores.without_diverged(label, members, _LOSS)
+    # A mean over runs of which one diverged would say nothing.
     if any(scores.has_diverged(run, _LOSS) for run in members):
       cells = ['diverged'] * len(_REPORTED)
     else:
@@ -139,6 +140,7 @@ def _cells(of_runs: Sequence[np.ndarray], metric: str) -> list[str]:
   """Formats the mean and standard deviation over runs of each statistic."""
   plain = metric.removeprefix('inference_').removeprefix('personalized_')
   statistics = []
+  # Each client counts the same here, so that denominators are 1.
   for values in of_runs:
     statistics.append(describe(np.stack([values, np.ones_like(values)], 1), plain))
   cells = []

@@ -91,6 +91,7 @@ def build(
   """
   if columns in rows:
     raise ValueError(f'rows and columns are both {columns}: give other settings.')
+  # Settings are never chosen by test data.
   by_validation = tables.default_metric(runs)
   column = metric or by_validation
   places = split(runs, lambda run: tuple(_value(run, name) for name in rows))
@@ -121,6 +122,7 @@ def _figure(
   drawn = [curve for curve in curves if len(curve.x)]
   figure = figures.comparison({column: drawn}, axis=setting.replace('_', ' '), title=title)
   values = [float(text) for text in numbers]
+  # Values of a search usually are powers of ten.
   if min(values) > 0 and max(values) / min(values) >= 10:
     figure.axes[0].set_xscale('log')
   return figure
@@ -174,6 +176,7 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
 def _published(task: str, column: str) -> _Published | None:
   """Returns what the paper published of a task, if it is in the column's metric."""
   entry = TASKS.get(task)
+  # A run may judge a task by another metric than the paper.
   if entry is None or column != f'validation_{entry.metric}':
     return None
   return entry

@@ -79,6 +79,7 @@ class Table:
 
   def markdown(self) -> str:
     """Returns the table in Markdown."""
+    # pandas' own Markdown escapes nothing.
     heading, *rows = self._escaped(_markdown, '**{}**')
     rule = ['---'] + ['---:'] * (len(heading) - 1)
     parts = []
@@ -229,6 +230,7 @@ def distinct(values: Iterable[float], digits: int) -> dict[float, str]:
   """Returns different texts by number, with as few significant digits as possible, >= `digits`."""
   numbers = dict.fromkeys(values)
   texts: dict[float, str] = {}
+  # All get the digits that the two nearest need, for columns of one width.
   for count in range(digits, _MOST_DIGITS + 1):
     texts = {number: f'{number:.{count}g}' for number in numbers}
     if len(set(texts.values())) == len(numbers):

@@ -236,7 +236,7 @@ def value_of(run: run_lib.Run, column: str) -> float:
   if column == TEST:
     return value_on_test(run)
   value = mean_of_last(run, column)
-  if value is None:
+  if value is None:  # A table with a gap would hide a misspelt column.
     raise no_values(run, column)
   return value
 
@@ -279,7 +279,7 @@ def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[r
     raise ValueError(
       'a cell has runs of different tasks or task files: add task to the rows, or select runs'
     )
-  groups = groups_lib.group(runs)
+  groups = groups_lib.group(runs)  # Those of one label are repetitions.
   label = max(groups, key=lambda label: rank(groups[label], column))
   if len(groups) == 1:
     return '', groups[label]

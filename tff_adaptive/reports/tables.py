@@ -45,6 +45,7 @@ def comparison(
     ValueError: If a run lacks a metric or the axis, `log_scale` or `columns` has unknown names, or
       there is no group `against`.
   """
+  # 'n=2' comes before 'n=10', whatever the order of the folders.
   groups = {label: groups[label] for label in report.in_order([*groups])}
   tables: list[report.Table] = []
   curves: dict[str, list[figures.Curve]] = {}
@@ -203,6 +204,7 @@ def default_metric(runs: Sequence[run_lib.Run]) -> str:
     common = [name for name in common if name in columns]
   if not common:
     raise ValueError('the runs have no validation metric in common: name a column.')
+  # Runs of programs may record no metric.
   judged = {f'validation_{run.metric}' for run in runs if run.metric is not None}
   if len(judged) == 1 and judged <= set(common):
     return judged.pop()

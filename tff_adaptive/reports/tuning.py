@@ -96,6 +96,7 @@ def _table(title: str, cells: Cells, column: str) -> report.Table:
   best = scores.is_best(cells, column)
   rows = []
   bold = set()
+  # Falling, so that the table looks like the map.
   for i, server in enumerate(reversed(servers)):
     row = [f'server {texts[server]}']
     for j, client in enumerate(clients, 1):
@@ -167,7 +168,7 @@ def _color_limits(maps: Maps, column: str) -> tuple[float, float]:
   if scores.sign(column) > 0:
     quantiles = (_FIRST_QUANTILE, 1.0)
   low, high = np.quantile(values or [0.0], quantiles).tolist()
-  if low == high:
+  if low == high:  # A scale without extent has no colours.
     return low - 0.5, high + 0.5
   return low, high
 

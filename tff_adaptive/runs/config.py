@@ -73,7 +73,7 @@ class Record:
       flag = self.prefix + name
       was = config['settings'].get(name)
       value = self.settings.get(name)
-      if was == value:
+      if was == value:  # The same path, but another content.
         file = _changed(flag, config['files'].get(name), self.files.get(name))
         refusals.append(f'{file} has changed since')
       else:
@@ -92,6 +92,7 @@ class Record:
     except FileNotFoundError:
       return None
     refused = self.refused_changes(config)
+    # Another id means another run in this folder: to list its settings would mislead.
     if run_id is not None and config['run_id'] != run_id:
       refused = [f'the run_id was {config["run_id"]!r} and is now {run_id!r}']
     if refused:
@@ -140,11 +141,13 @@ class Record:
       path = os.path.join(folder, FILE)
       with saving(path):
         os.makedirs(folder, exist_ok=True)
+        # Two starts of one command at a time must agree on the run's id.
         with contextlib.suppress(FileExistsError):
           atomic_files.write_json(path, config, atomic_files.place_new)
           return config
       config = self.check(folder)  # Another start of the same command came first.
       assert config is not None
+    # What a run of an earlier release did not record is not compared.
     for name, value in config['data'].items():
       if name != 'source' and data.get(name) != value:
         raise ResumeError(
@@ -164,7 +167,7 @@ class Record:
     if config is None:
       return
     made_with = _made_with()
-    if self.metric is not None:
+    if self.metric is not None:  # Programs need not name one, and then keep what was recorded.
       made_with['metric'] = self.metric
     changes = {
       **_differences(config['settings'], self.settings),
@@ -193,6 +196,7 @@ def identity(config: Mapping[str, Any], name: str) -> Any:
     return value
   if name in REFERENCES:
     return [str(value).rpartition(':')[2], digest(file)]
+  # The path does not count: a file that was only moved is the same setting.
   return [None, digest(file)]
 
 
@@ -201,6 +205,7 @@ def digest(file: Mapping[str, Any]) -> str:
   modules = file.get('modules')
   if not modules:
     return str(file['sha256'])
+  # Sorted, because the order of imports changes nothing.
   text = json.dumps([file['sha256'], modules], sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()
 

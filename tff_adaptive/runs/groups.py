@@ -75,6 +75,7 @@ def partition(
   runs: Sequence[Run], label_by: Sequence[str] | None = None, *, without: Iterable[str] = ()
 ) -> dict[str, list[Run]]:
   """Groups runs as `group` does, but runs of one group may differ in settings besides the seed."""
+  # With a label by the algorithm alone, runs with different server optimizers share a label.
   with_server = label_by is None or 'server_optimizer' in label_by
   if label_by is None:
     label_by = _distinguishing(runs, without)
@@ -91,7 +92,7 @@ def partition(
   groups: dict[str, list[Run]] = {}
   labels = [label for label, _ in by_key]
   for label, members in zip(labels, by_key.values()):
-    if labels.count(label) > 1:
+    if labels.count(label) > 1:  # Short labels hide what differs.
       label = _full_label(members[0], label_by)
     if label in groups:  # The same file was changed between the runs.
       files = members[0].config['files']
@@ -144,6 +145,7 @@ def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[st
     finer = [
       key + json.dumps(config_lib.identity(run.config, name)) for key, run in zip(keys, runs)
     ]
+    # A setting that splits no group further follows from those before it.
     if len(set(finer)) > len(set(keys)):
       distinguishing.append(name)
     keys = finer
@@ -177,6 +179,7 @@ def _text(
 
 def _has(value: Any, wanted: str) -> bool:
   if isinstance(value, list):
+    # An empty list is what 'none' stands for.
     return any(_has(v, wanted) for v in value or [None])
   if value is None:  # Its name in JSON is null.
     return wanted.lower() in ('none', 'null')

@@ -31,6 +31,7 @@ def read(path: str) -> list[dict[str, float]]:
   with errors.reading(path):
     with open(path, encoding='utf-8') as file:
       lines = [line[:-1].split(',') for line in file if line.endswith('\n')]
+    # A run that was killed before its first row has an empty file.
     columns = lines[0] if lines else ['round']
     are_different = len(set(columns)) == len(columns) and '' not in columns
     if columns[0] != 'round' or not are_different:
@@ -99,6 +100,7 @@ class MetricsLog:
     numbers = {}
     for name, value in row.items():
       number = np.asarray(value).item()
+      # A bool would be written as True, which no program reads as a number.
       numbers[name] = number if isinstance(number, float) else int(number)
     self._rows.append(numbers)
     new = [name for name in row if name not in self._columns]
@@ -124,6 +126,7 @@ class MetricsLog:
       return
     if not self._is_as_written(self._path):
       self._rewrite(self._path)
+    # A write may fail only here, as on a network file system with a full disk.
     with errors.saving(self._path):
       os.fsync(self._file.fileno())
 
@@ -184,7 +187,7 @@ def flatten(metrics: Any) -> dict[str, Any]:
       if array.shape == () and array.dtype.kind in 'fiub':
         whole = '_'.join(path)
         name = '_'.join(part for part in path if part not in _WRAPPERS) or whole
-        if name in flat:
+        if name in flat:  # No value may replace another one.
           name = whole
         flat[name] = array.item()
 

@@ -162,6 +162,7 @@ class Run:
     for row in reversed(self.rows):
       values = {name: row[column] for name, column in columns.items() if column in row}
       if values:
+        # Comparisons with NaN would choose by the order.
         finite = {name: value for name, value in values.items() if math.isfinite(value)}
         better = min if names.is_error(metric) else max
         return better(finite or values, key=values.__getitem__)
@@ -302,6 +303,7 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
   runs = []
   unreadable: list[ValueError] = []
   for path in below.values():
+    # One unreadable run does not hide the others.
     try:
       runs.append(load_run(path))
     except NoRoundsError as error:

@@ -66,7 +66,7 @@ class RunFiles:
     self.saved_round = -1
     self._accepts_lost_rows = accept_lost_rows
     self._config_text = b''  # As it was at the first save.
-    if output_dir is not None:
+    if output_dir is not None:  # SQLite would fail later, with a message that names no reason.
       state_path.check_length(output_dir)
     with contextlib.ExitStack() as stack:
       if output_dir is None:
@@ -104,6 +104,7 @@ class RunFiles:
     """
     if self.output_dir is None:
       return False
+    # Also when nothing else is to be saved: the last call is that of the end.
     self._keep_config(os.path.join(self.output_dir, config_file.FILE))
     if self.saved_round == self.round_number:
       return False
@@ -142,13 +143,14 @@ class RunFiles:
     self.state = checkpoint.server_state
     self.round_number = checkpoint.round_number
     self.saved_round = checkpoint.round_number
-    if self.round_number > rounds:
+    if self.round_number > rounds:  # A shorter run is another one; its model is gone.
       raise ResumeError(
         f'The run in {folder} has done {self.round_number} rounds already, rounds is {rounds}:'
         f' give at least {self.round_number}, or start in a new folder.'
       )
     metrics = os.path.join(folder, metrics_lib.FILE)
     rows = _rows_behind(metrics, self.round_number, self._accepts_lost_rows)
+    # Only now, when nothing can refuse the run any more.
     self.store.forget_later(self.round_number)
     return rows
 

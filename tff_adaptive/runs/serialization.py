@@ -30,6 +30,7 @@ class Packer:
       self._offsets.append(self.size)
       self.size += math.ceil(leaf.nbytes / 8) * 8  # To align the next leaf.
     self.signature = json.dumps({name: _describe(leaf) for name, leaf in leaves.items()})
+    # Its arrays are read-only too: clients without a state share them.
     self._initial = self.unpack(self.pack(initial_state))
 
   def pack(self, state: Any) -> bytes:
@@ -70,6 +71,7 @@ def restored(like: Any, leaves: Mapping[str, np.ndarray]) -> Any:
     StateError: If names, shapes or dtypes differ from `like`. The message has the first difference.
   """
   wanted = named_leaves(like)
+  # The order is that of the structure, so that the message names its first difference.
   for name in {**wanted, **leaves}:
     leaf = leaves.get(name)
     expected = wanted.get(name)

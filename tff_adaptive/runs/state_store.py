@@ -106,6 +106,7 @@ class ClientStateStore:
       round_number = self._last_round + 1
     self._check_round(round_number)
     self._file.check()
+    # All are packed before any is put, so that a state that does not fit replaces nothing.
     packed = [self._packer.pack(state) for state in states]
     for client_id, state in zip(client_ids, packed):
       self._unsaved[client_id] = (round_number, state)
@@ -134,6 +135,7 @@ class ClientStateStore:
       self._file.put_client(client_id, round_of_state, state)
     self._file.save(round_number, metadata or {}, leaves)
     self._last_round = round_number
+    # Only after the commit: a failed one leaves the states unsaved.
     for client_id, (_, state) in self._unsaved.items():
       self._remember(client_id, state)
     self._unsaved.clear()

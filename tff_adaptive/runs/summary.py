@@ -40,6 +40,7 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
     from there.
   """
   last: dict[str, float] = {}
+  # Wall-clock times differ from run to run; they have entries of their own.
   for row in rows:
     last.update({k: v for k, v in row.items() if not k.startswith('seconds_')})
   num_rounds = 0
@@ -103,6 +104,7 @@ def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> 
 def _first_good(rows: Sequence[Mapping[str, float]], column: str, target: float) -> int | None:
   """Returns the number of the first row whose value in a column reaches a target, or None."""
   sign = -1 if names.is_error(column) else 1
+  # A row without a value compares as NaN, which reaches nothing.
   for number, row in enumerate(rows):
     if sign * row.get(column, math.nan) >= sign * target:
       return number

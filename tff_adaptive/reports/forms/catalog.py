@@ -16,6 +16,7 @@ def _collected() -> dict[str, Form]:
     form = getattr(importlib.import_module(f'{forms.__name__}.{module.name}'), 'FORM', None)
     if form is not None:
       by_name[form.name] = form
+  # The default is named first in messages.
   first = by_name.pop(DEFAULT)
   return {DEFAULT: first, **by_name}
 
