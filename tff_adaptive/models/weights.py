@@ -19,6 +19,8 @@ from tff_adaptive.models import keras_model, model as model_lib
 
 FORMATS = ('keras', 'saved_model', 'npz', 'tflite')
 _WEIGHTS = 'model.weights.h5'  # In a .keras file.
+_LITE = (tf.lite.OpsSet.TFLITE_BUILTINS,)
+_LITE_AND_OTHERS = (*_LITE, tf.lite.OpsSet.SELECT_TF_OPS)
 
 
 def weight_names(model: model_lib.Model) -> tuple[str, ...]:
@@ -208,7 +210,8 @@ def save(model: Any, weights: Sequence[Any], path: str, file_format: str) -> str
     file_format: 'keras' writes what `tf.keras.models.load_model` loads: PATH.keras for a model with
       a method `to_keras`, such as one of `from_keras`, else the folder PATH. 'saved_model' writes
       the folder PATH with a signature `serving_default(x) -> predictions`. 'npz' writes PATH.npz,
-      weights by name. 'tflite' writes PATH.tflite, with an input `x` for a batch of any size.
+      weights by name. 'tflite' writes PATH.tflite, with an input `x` for a batch of any size or, if
+      the model has a loop, of one example.
 
   Raises:
     ValueError: If the format is unknown, the weights do not fit, the path exists, or TensorFlow
@@ -265,21 +268,42 @@ def _write_keras(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
 
 
 def _write_lite(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
-  """Writes a TensorFlow Lite file, with TensorFlow's own operations only if it needs them."""
-  served = f'{path}.saved_model'  # In the temporary folder of `save`.
-  _write_wrapped(model, weights, served)
-  operations = [tf.lite.OpsSet.TFLITE_BUILTINS]
-  try:
-    content = _converted(served, operations)
-  except Exception:  # The converter's errors are of many classes.
-    operations.append(tf.lite.OpsSet.SELECT_TF_OPS)
+  """Writes a TensorFlow Lite file.
+
+  TensorFlow Lite has its own loops, as in an LSTM, only for a batch of known size: such a model
+  takes one example. If it lacks an operation altogether, the file has TensorFlow's.
+  """
+  whole = f'{path}.saved_model'  # In the temporary folder of `save`, as the next one.
+  single = f'{path}.of_one'
+  _write_wrapped(model, weights, whole)
+  reason = ''
+  for folder, operations in ((whole, _LITE), (single, _LITE), (whole, _LITE_AND_OTHERS)):
     try:
-      content = _converted(served, operations)
-    except Exception as error:
+      if folder == single:
+        _write_of_one(model, weights, single)
+      content = _converted(folder, operations)
+    except (OSError, tf.errors.ResourceExhaustedError):
+      raise
+    except Exception as error:  # The converter's errors are of many classes.
       reason = error_text.in_brief(error)
-      raise ValueError(f'TensorFlow Lite cannot express the model: {reason}') from None
-  with open(path, 'wb') as file:
-    file.write(content)
+      continue
+    with open(path, 'wb') as file:
+      file.write(content)
+    return
+  raise ValueError(f'TensorFlow Lite cannot express the model: {reason}')
+
+
+def _write_of_one(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
+  """Writes a SavedModel for a batch of one example."""
+  x = model.input_spec['x']
+  inputs = tf.keras.Input(x.shape[1:], batch_size=1, dtype=x.dtype, name='x')
+  if getattr(model, 'has_keras', hasattr(model, 'to_keras')):
+    # A graph that was stored for a batch of any size does not learn that it is one.
+    outputs = model.to_keras(weights)(inputs)
+    outputs = tf.keras.layers.Activation('linear', name='predictions')(outputs)
+  else:
+    outputs = _Forward(model, weights)(inputs)
+  tf.keras.Model(inputs, outputs).save(path, save_format='tf')
 
 
 def _converted(served: str, operations: Sequence[Any]) -> bytes:

@@ -115,6 +115,9 @@ def test_another_process_exports_it_as_saved_model_and_for_devices(name, tmp_pat
   served = tf.saved_model.load(str(tmp_path / 'served')).signatures['serving_default']
   np.testing.assert_allclose(served(x=x)['predictions'], expected, rtol=1e-5, atol=1e-5)
   runner = tf.lite.Interpreter(str(tmp_path / 'lite.tflite')).get_signature_runner()
+  if name == 'lstm':  # TensorFlow Lite has loops for a batch of known size only.
+    x = x[:1]
+    expected = expected[:1]
   np.testing.assert_allclose(runner(x=x)['predictions'], expected, rtol=1e-5, atol=1e-5)
 
 
