@@ -22,6 +22,10 @@ _NOTE = (
   ' concluded if its interval excludes 0; "seeds needed" is how many would conclude it if their'
   ' mean and deviation were those seen here.'
 )
+_NOTE_OF_ONE = (
+  'No two settings have two seeds in common, so that nothing can be concluded: repeat the runs with'
+  ' other seeds.'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,12 +133,17 @@ def table(
   if reference is None:
     reference = max(groups, key=lambda label: scores.rank(groups[label], column))
   rows = []
+  note = _NOTE_OF_ONE
   for label, members in groups.items():
-    if label != reference:
-      rows.append(_row(label, paired(members, groups[reference], column), column))
+    if label == reference:
+      continue
+    difference = paired(members, groups[reference], column)
+    rows.append(_row(label, difference, column))
+    if difference is not None and difference.interval is not None:
+      note = _NOTE
   title = f'{names.metric(column)}: differences from {reference}, paired by seed'
   heading = ['', 'seeds', 'difference', '95 % interval', 'conclusion', 'seeds needed']
-  return report.Table(heading, rows, title=title[:1].upper() + title[1:], note=_NOTE)
+  return report.Table(heading, rows, title=title[:1].upper() + title[1:], note=note)
 
 
 def _by_seed(members: Sequence[run_lib.Run], column: str) -> dict[tuple[object, object], float]:

@@ -83,3 +83,5 @@ def test_a_comparison_has_the_differences_after_each_metrics_table(tmp_path):
   assert second.rows[0][0] == 'b'
   assert 'alone' in second.note
   assert len(tables.comparison({'a': groups['a']}, [COLUMN]).tables) == 1
+  single = {label: members[:1] for label, members in groups.items()}
+  assert 'nothing can be concluded' in tables.comparison(single, [COLUMN]).tables[1].note
