@@ -167,7 +167,7 @@ def test_the_form_of_clients_is_of_the_tasks_metric_and_any_labels(tmp_path, cap
     (['--metric=validation_acuracy'], 'did you mean validation_accuracy?'),
     (['--log_scale=loss'], "'loss' is to be logarithmic"),
     (['--output=/proc/x'], '--output=/proc/x cannot be written to (No such file or directory)'),
-    (['--form=bars'], "--form: unknown form 'bars'. Choose one of: comparison, rates"),
+    (['--form=bars'], "--form: unknown form 'bars'. Choose one of: comparison, clients"),
     (['--where=seed=0', '--where=seed=1'], 'runs has seed=0 and seed=1'),
     (['--formats=md,doc'], '--formats=md,doc: give one or more of md,'),
     (['--form=tasks', '--target=1'], '--target needs --form=comparison: give that, or'),
