@@ -7,6 +7,7 @@ import re
 import runpy
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import numpy as np
@@ -17,6 +18,7 @@ import tensorflow as tf
 import tff_adaptive_tasks as tasks
 from scripts import export, train
 from tests.helpers import fresh
+from tff_adaptive._utils import user_code
 
 ROOT = pathlib.Path(__file__).parents[2]
 GUIDE = ROOT / 'docs' / 'guide'
@@ -145,7 +147,7 @@ def load(data_dir, seed):
 
 
 def test_a_run_with_layers_of_ones_own_or_of_an_earlier_release_says_what_is_missing(
-  tmp_path, capsys
+  tmp_path, monkeypatch, capsys
 ):
   (tmp_path / 'own.py').write_text(OWN_LAYER)
   folder = str(tmp_path / 'run')
@@ -154,6 +156,8 @@ def test_a_run_with_layers_of_ones_own_or_of_an_earlier_release_says_what_is_mis
   assert export.main(['export.py', folder, f'--output={tmp_path}/with_task']) == 0
   assert (tmp_path / 'with_task' / 'model.keras').exists()
   (tmp_path / 'own.py').unlink()
+  for name in [name for name in sys.modules if user_code.is_module(name)]:
+    monkeypatch.delitem(sys.modules, name)  # As in another process.
   capsys.readouterr()
   assert export.main(['export.py', folder, f'--output={tmp_path}/without']) == 2
   error = capsys.readouterr().err
