@@ -210,8 +210,8 @@ def save(model: Any, weights: Sequence[Any], path: str, file_format: str) -> str
     file_format: 'keras' writes what `tf.keras.models.load_model` loads: PATH.keras for a model with
       a method `to_keras`, such as one of `from_keras`, else the folder PATH. 'saved_model' writes
       the folder PATH with a signature `serving_default(x) -> predictions`. 'npz' writes PATH.npz,
-      weights by name. 'tflite' writes PATH.tflite, with an input `x` for a batch of any size or, if
-      the model has a loop, of one example.
+      weights by name. 'tflite' writes PATH.tflite, with an input `x` for a batch of any size. If
+      TensorFlow Lite lacks an operation, as for an LSTM, the file needs TensorFlow's.
 
   Raises:
     ValueError: If the format is unknown, the weights do not fit, the path exists, or TensorFlow
@@ -268,22 +268,13 @@ def _write_keras(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
 
 
 def _write_lite(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
-  """Writes a TensorFlow Lite file.
-
-  TensorFlow Lite has its own loops, as in an LSTM, only for a batch of known size: such a model
-  takes one example. If it lacks an operation altogether, the file has TensorFlow's.
-  """
-  whole = f'{path}.saved_model'  # In the temporary folder of `save`, as the next one.
-  single = f'{path}.of_one'
-  _write_wrapped(model, weights, whole)
+  """Writes a TensorFlow Lite file, with TensorFlow's own operations only if it needs them."""
+  served = f'{path}.saved_model'  # In the temporary folder of `save`.
+  _write_wrapped(model, weights, served)
   reason = ''
-  for folder, operations in ((whole, _LITE), (single, _LITE), (whole, _LITE_AND_OTHERS)):
+  for operations in (_LITE, _LITE_AND_OTHERS):
     try:
-      if folder == single:
-        _write_of_one(model, weights, single)
-      content = _converted(folder, operations)
-    except (OSError, tf.errors.ResourceExhaustedError):
-      raise
+      content = _converted(served, operations)
     except Exception as error:  # The converter's errors are of many classes.
       reason = error_text.in_brief(error)
       continue
@@ -291,19 +282,6 @@ def _write_lite(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
       file.write(content)
     return
   raise ValueError(f'TensorFlow Lite cannot express the model: {reason}')
-
-
-def _write_of_one(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
-  """Writes a SavedModel for a batch of one example."""
-  x = model.input_spec['x']
-  inputs = tf.keras.Input(x.shape[1:], batch_size=1, dtype=x.dtype, name='x')
-  if getattr(model, 'has_keras', hasattr(model, 'to_keras')):
-    # A graph that was stored for a batch of any size does not learn that it is one.
-    outputs = model.to_keras(weights)(inputs)
-    outputs = tf.keras.layers.Activation('linear', name='predictions')(outputs)
-  else:
-    outputs = _Forward(model, weights)(inputs)
-  tf.keras.Model(inputs, outputs).save(path, save_format='tf')
 
 
 def _converted(served: str, operations: Sequence[Any]) -> bytes:
