@@ -81,7 +81,7 @@ def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Mod
     return perceptron.forward(weights, x, training, seed)[..., 0]
 
   def to_keras(weights: Sequence[Any]) -> tf.keras.Model:
-    column = perceptron.to_keras(weights)  # type: ignore[attr-defined]
+    column = perceptron.to_keras(weights)
     return tf.keras.Sequential([column, tf.keras.layers.Reshape([])])
 
   model = models.Model(
@@ -93,7 +93,7 @@ def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Mod
     y_spec=tf.TensorSpec([None], tf.float32),
     client_axis=True,
   )
-  model.to_keras = to_keras  # type: ignore[attr-defined]
+  model.to_keras = to_keras
   return model
 
 

@@ -228,7 +228,7 @@ def perceptron(
 
   model = classifier(perceptron_weights(seed, widths), forward, x_shape)
   if prepare is None:
-    model.to_keras = functools.partial(perceptron_in_keras, widths, x_shape)  # type: ignore[attr-defined]
+    model.to_keras = functools.partial(perceptron_in_keras, widths, x_shape)
   return model
 
 

@@ -22,7 +22,7 @@ DERIVED: Mapping[str, Callable[[run_lib.Run], str]] = {
 # "Performance within 0.5 % of the best result for each task is shown in bold".
 OPTIMIZERS = ('FedAdagrad', 'FedAdam', 'FedYogi', 'FedAvgM', 'FedAvg')
 _WITHIN = 0.5
-_DIGITS = {100: 1, 1: 4}  # Factor -> decimals; 2 for other factors.
+_DIGITS: dict[float, int] = {100: 1, 1: 4}  # Factor -> decimals; 2 for other factors.
 K = TypeVar('K')
 
 

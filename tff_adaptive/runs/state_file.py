@@ -105,7 +105,7 @@ class StateFile:
       )
     try:
       with self._border(StateError, 'opened'):
-        pragmas = _PRAGMAS
+        pragmas: tuple[str, ...] = _PRAGMAS
         if self._is_held:
           pragmas += _OF_RUN
         for pragma in pragmas:
