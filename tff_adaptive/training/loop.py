@@ -109,8 +109,8 @@ def train(
   for name, whose in (('population', 'a population'), ('cohort', 'a rule')):
     if is_private and getattr(config, name) is not None:
       raise ValueError(
-        'PrivacyCallback reports an epsilon that assumes cohorts drawn from all clients, which those'
-        f' of {whose} are not: leave out the callback, or give {name}=None.'
+        'PrivacyCallback reports an epsilon that assumes cohorts drawn from all clients, which'
+        f' those of {whose} are not: leave out the callback, or give {name}=None.'
       )
   rounds.check_client_data(clients)
   loader = cohorts.CohortLoader(clients, config, client_losses)
@@ -349,7 +349,8 @@ class _Run:
       summary_lib.write(files.output_dir, summary)
       path = os.path.join(files.output_dir, run_files.CURVES)
       with saving(path):
-        figures.draw_run(path, rows)
+        title = figures.run_title(files.output_dir, config_file.read(files.output_dir))
+        figures.draw_run(path, rows, title)
     state = files.state
     if self._config.asynchrony is not None:
       state = older_models.as_stack(state)
