@@ -198,7 +198,7 @@ class CentredClipping(gathering.StatefulRule):
 def _by_sorted_blocks(function: Callable[[tf.Tensor], tf.Tensor], updates: tf.Tensor) -> tf.Tensor:
   """Returns [d], from a function of some coordinates' values in rising order, [b, m] -> [b]."""
   num_coordinates = updates.shape[1]
-  pieces = []
+  pieces: list[tf.Tensor] = []
   for start in range(0, num_coordinates, _BLOCK):
     block = updates[:, start : start + _BLOCK]
     with tf.control_dependencies(pieces[-1:]):  # One block at a time, for the memory.

@@ -205,7 +205,7 @@ class Trace:
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
     """See `Availability.bind`. Clients that are not in the run only affect the trace's length."""
     del seed
-    rows = []
+    rows: list[tuple[int, float, float]] = []
     for position, client in enumerate(client_ids):
       rows.extend((position, begin, end) for begin, end in self.intervals.get(client, ()))
     if not rows:

@@ -146,7 +146,7 @@ class PowerOfChoice:
     """Chooses the clients of a round."""
     shares = situation.shares('examples')
     wanted = max(self.candidates or 2 * situation.size, situation.size)
-    count = min(wanted, np.count_nonzero(shares))
+    count = min(wanted, int(np.count_nonzero(shares)))
     drawn = situation.generator().choice(len(shares), size=count, replace=False, p=shares)
     positions = situation.available[drawn]
     losses = np.nan_to_num(situation.losses(positions), nan=-math.inf, posinf=math.inf)

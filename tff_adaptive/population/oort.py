@@ -15,6 +15,7 @@ from tff_adaptive._utils import hyperparameters, validation
 from tff_adaptive.population import choosing
 
 _LEAST = 1e-4  # Of a range of utilities, a sum of scores and a duration, as in the authors' code.
+_MOST = 3e38  # In place of a loss that is infinite.
 _WHOLE = 100.0  # Percent of the clients.
 
 
@@ -78,7 +79,7 @@ class Oort:
     has_score = known.times > 0
     utility = known.num_examples.astype(np.float64)
     losses = np.sqrt(known.squared_losses[has_score])
-    utility[has_score] *= np.nan_to_num(losses, nan=0.0, posinf=np.finfo(np.float32).max)
+    utility[has_score] *= np.nan_to_num(losses, nan=0.0, posinf=_MOST)
     threshold = self._paced(memory, known, utility, now)
     preferred = self._preferred(known.seconds, threshold)
     generator = situation.generator()

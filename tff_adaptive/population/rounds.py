@@ -243,6 +243,7 @@ class Simulation:
     if population.limits_steps:
       self._needed = np.minimum(self._steps, 1)
     self._check_somebody_can_finish()
+    self._plan: RoundPlan | None = None
     self._restart()
 
   @property
@@ -285,7 +286,7 @@ class Simulation:
   def _restart(self) -> None:
     self._number = 0
     self._clock = 0.0
-    self._plan: RoundPlan | None = None
+    self._plan = None
 
   def _next(self, number: int) -> RoundPlan:
     """Returns the plan of round `number`, which begins at `_clock`."""

@@ -80,7 +80,9 @@ def load(reference: str, wanted: str) -> UserPart:
 def _options(definition: Any) -> tuple[Hyperparameter, ...]:
   """Returns the options of a class or function: its arguments with defaults."""
   declared = {h.name: h for h in declared_by(definition)}
-  annotated = definition if not isinstance(definition, type) else definition.__init__
+  annotated = definition
+  if isinstance(definition, type):
+    annotated = inspect.getattr_static(definition, '__init__')
   types = typing.get_type_hints(annotated)
   options = []
   for argument in inspect.signature(definition).parameters.values():

@@ -148,6 +148,7 @@ class RunFiles:
     self.state = checkpoint.server_state
     self.round_number = checkpoint.round_number
     self.saved_round = checkpoint.round_number
+    self.metadata = dict(checkpoint.metadata)
     if self.round_number > rounds:  # A shorter run is another one; its model is gone.
       raise ResumeError(
         f'The run in {folder} has done {self.round_number} rounds already, rounds is {rounds}:'

@@ -108,7 +108,8 @@ class Selector:
   def losses(self, positions: Sequence[int] | np.ndarray) -> np.ndarray:
     """Returns the mean losses of clients at `weights`, and the means of their squares, [C, 2]."""
     assert self._client_losses is not None
-    return np.asarray(self._client_losses(self.weights, self._load(positions)), np.float64)
+    examples = self._load([int(position) for position in positions])
+    return np.asarray(self._client_losses(self.weights, examples), np.float64)
 
   def observe(
     self,

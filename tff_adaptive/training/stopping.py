@@ -205,15 +205,14 @@ def read_best(path: str) -> tuple[Best, tuple[np.ndarray, ...]] | None:
 
 
 def _write_best(path: str, best: Best, weights: Sequence[np.ndarray]) -> None:
-  arrays = {f'{_WEIGHT}{i}': weight for i, weight in enumerate(weights)}
+  arrays: dict[str, Any] = {
+    'round': np.int64(best.round_number),
+    'column': np.str_(best.column),
+    'value': np.float64(best.value),
+  }
+  arrays.update((f'{_WEIGHT}{i}', weight) for i, weight in enumerate(weights))
   with saving(path), atomic_files.atomic_path(path) as temporary:
-    np.savez(
-      temporary,
-      round=np.int64(best.round_number),
-      column=np.str_(best.column),
-      value=np.float64(best.value),
-      **arrays,
-    )
+    np.savez(temporary, **arrays)
 
 
 def _cost(row: Row, columns: Sequence[str]) -> float:

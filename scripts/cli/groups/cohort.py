@@ -89,7 +89,7 @@ class Cohort(fields.Group):
             f'{part.name} is no function of a population.Situation: give it __call__.'
           )
         choosing.needs_of(rule)
-        return rule  # type: ignore[no-any-return]
+        return rule
       names = [option.name for option in self._options()]
       weighting = settings.clients.client_weighting
       if 'objective' in names and weighting in choosing.OBJECTIVES:

@@ -197,7 +197,7 @@ class Population(fields.Group):
         raise ValueError(
           f'{part.name} has no method bind: give it that of population.Availability.'
         )
-      return availability  # type: ignore[no-any-return]
+      return availability
 
   def _options(self) -> dict[str, Any]:
     """Returns the availability's options. Raises ValueError if one is unknown or invalid."""

@@ -157,7 +157,7 @@ def _built(side: str, name: str, rate: float, pairs: tuple[str, ...]) -> schedul
     schedule = part.definition(rate, **part.values(given))
     if not callable(schedule):
       raise ValueError(f'{part.name} makes no schedule: return a function of the round, from 0.')
-    return schedule  # type: ignore[no-any-return]
+    return schedule
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
