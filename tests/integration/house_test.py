@@ -34,7 +34,8 @@ population:   _utils
 costs:        registry _utils
 schedules:    registry _utils
 registry:     corrections _utils
-corrections:  _utils
+corrections:  compression _utils
+compression:  _utils
 devices:      _utils
 kernels:      _utils
 _utils:       environment

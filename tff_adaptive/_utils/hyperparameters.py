@@ -69,12 +69,14 @@ class Counts:
     up: The data that the client sends, in the same unit; 1 is the update.
     gradients: Number of batch gradients that a local step computes.
     full_gradients: Number of gradients over all of the client's examples in a round.
+    uncounted: Names of parts that may send less than counted, because they do not say how much.
   """
 
   down: float = 1
   up: float = 1
   gradients: int = 1
   full_gradients: int = 0
+  uncounted: tuple[str, ...] = ()
 
 
 _DECLARATION = 'hyperparameter'  # The key in a field's metadata.

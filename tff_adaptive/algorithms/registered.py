@@ -17,7 +17,7 @@ from tff_adaptive.client import (
   local_training,
   model_adapters,
 )
-from tff_adaptive.corrections import probe
+from tff_adaptive.corrections import messages, probe
 from tff_adaptive.registry import entries
 
 _NO_VALUES: Mapping[str, Any] = MappingProxyType({})
@@ -104,7 +104,7 @@ def counts(
   """
   published: registry.Counts | None = None
   if isinstance(algorithm, corrections.Correction):
-    correction = algorithm
+    correction = corrections.chain(algorithm, *(more_parts or ()))
   else:
     entry = registry.algorithm(algorithm)
     values = entry.values(values)
@@ -119,13 +119,15 @@ def counts(
     traced, whole, averaged = probe.trace(correction, weights), probe.size(weights), 0
     if training.optimizer_state == 'average':
       averaged = probe.size(client_optimizer_lib.initial_slots(training.optimizer, weights))
-  if published is None:
-    published = registry.Counts(1 + traced.bytes_down / whole, 1 + traced.bytes_up / whole)
+  if published is None or messages.is_compressed(correction):
+    up = (traced.bytes_update + traced.bytes_up) / whole
+    published = registry.Counts(1 + traced.bytes_down / whole, up)
   return registry.Counts(
     down=published.down + averaged / whole,
     up=published.up + averaged / whole,
     gradients=traced.gradients,
     full_gradients=traced.full_gradients,
+    uncounted=traced.uncounted,
   )
 
 

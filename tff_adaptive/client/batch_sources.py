@@ -19,6 +19,8 @@ from tff_adaptive._utils import seeds
 from tff_adaptive.client import batching as batching_lib, model_adapters
 from tff_adaptive.corrections import base as corrections
 
+_MESSAGES = -1  # In place of a number, for the seed of a client's messages.
+
 Step: TypeAlias = Callable[[Any, model_adapters.LocalStep], Any]  # (state, local step) -> state.
 
 
@@ -42,6 +44,13 @@ class _Arrays:
   def count_examples(self) -> tf.Tensor:
     """Returns the number of examples, [G] for a group."""
     return self.num_examples
+
+  def message_seed(self, update: corrections.Weights) -> tf.Tensor:
+    """Returns the int32 [2] seed of compression, from seed, round and client; [G, 2] for a group.
+
+    `update` is the client's, from which a source that does not know the client derives the seed.
+    """
+    raise NotImplementedError
 
   def _local_step(self, i: tf.Tensor) -> model_adapters.LocalStep:
     raise NotImplementedError
@@ -112,6 +121,9 @@ class WholeArrays(_Arrays):
       batch, weighting, tf.stack([self._seeds[0], self._seeds[1] + i])
     )
 
+  def message_seed(self, update: corrections.Weights) -> tf.Tensor:
+    return seeds.fold(self.step_seed, _MESSAGES)
+
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights
   ) -> corrections.Weights:
@@ -164,6 +176,9 @@ class GroupOfArrays(_Arrays):
     weighting = tf.gather(self._shares, i), tf.gather(self._sizes, i)
     return model_adapters.LocalStep(batch, weighting, seed, active)
 
+  def message_seed(self, update: corrections.Weights) -> tf.Tensor:
+    return tf.stack([c.message_seed(update) for c in self._clients])
+
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights
   ) -> corrections.Weights:
@@ -210,6 +225,10 @@ class Batches:
 
     state, steps, seen = self._reduce((state, tf.constant(0), tf.constant(0)), reduce_fn)
     return state, steps, tf.cast(seen, tf.float32)
+
+  def message_seed(self, update: corrections.Weights) -> tf.Tensor:
+    """Returns a seed from seed, round and the update, which is as good as the client's number."""
+    return seeds.fold(self._seed, _MESSAGES, sum(map(_fingerprint, update)))
 
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights

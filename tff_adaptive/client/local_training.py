@@ -14,7 +14,7 @@ from tff_adaptive.client import (
   model_adapters,
 )
 from tff_adaptive.client.settings import OPTIMIZER_STATES as OPTIMIZER_STATES, ClientTraining
-from tff_adaptive.corrections import base as corrections, probe, results
+from tff_adaptive.corrections import base as corrections, messages, probe, results
 
 _NO_ENTRIES: Mapping[str, tf.TensorSpec] = MappingProxyType({})
 
@@ -185,7 +185,7 @@ def train(
     # The step and not the loop, because the step's shapes are the same for clients of all sizes.
     step = tf.function(step, jit_compile=True, autograph=False)
   last, steps, num_examples = source.run(step, first)
-  return loop.finish(last, steps, num_examples, client_state)
+  return loop.finish(last, steps, num_examples, client_state, source.message_seed)
 
 
 class _State(NamedTuple):
@@ -302,7 +302,12 @@ class _Loop:
     return results.gradient(correction, of_batch._replace(gradient_at=loss_gradient_at), theta, g)
 
   def finish(
-    self, values: Any, steps: tf.Tensor, num_examples: tf.Tensor, client_state: Any
+    self,
+    values: Any,
+    steps: tf.Tensor,
+    num_examples: tf.Tensor,
+    client_state: Any,
+    message_seed: Callable[[corrections.Weights], tf.Tensor],
   ) -> Trained:
     """Returns the client's results, from the values after the last step.
 
@@ -311,6 +316,7 @@ class _Loop:
       steps: K_i, the number of steps, int32.
       num_examples: n_i, float32.
       client_state: The client's state before the round.
+      message_seed: Returns the seed of compression from the update.
     """
     state = _State(*values)
     g_i = corrections.combine(tf.subtract, self._client.theta_0, state.theta)
@@ -321,6 +327,9 @@ class _Loop:
     if type(self._correction) is not corrections.Correction:
       each = g_i, tf.cast(steps, tf.float32), state.local_state
       update, new_state, upload = _each(self._size, self._results, client, each)
+      if messages.is_compressed(self._correction):
+        made = update, new_state, upload, message_seed(update)
+        update, new_state, upload = messages.send_each(self._correction, self._size, *made)
     averaged: Any = ()
     if self._training.optimizer_state == 'keep':
       new_state = collections.OrderedDict(correction=new_state, optimizer=state.slots)

@@ -5,6 +5,18 @@ from .base import (
   option as option,
 )
 from .chains import Chain as Chain, chain as chain
+from .compressed import (
+  BFloat16 as BFloat16,
+  Compressor as Compressor,
+  Float16 as Float16,
+  Qsgd as Qsgd,
+  Quantize as Quantize,
+  RandK as RandK,
+  Selection as Selection,
+  Sign as Sign,
+  Ternary as Ternary,
+  TopK as TopK,
+)
 from .delta_sgd import DeltaSGD as DeltaSGD
 from .fed_cm import FedCM as FedCM
 from .fed_dyn import FedDyn as FedDyn

@@ -121,6 +121,7 @@ class Correction:
       as SAM does; '' for none.
     uploads_what: What a client sends besides its update that moves the model, for messages; ''
       for none.
+    compresses: Whether it compresses all messages of a client; see `corrections.Compressor`.
   """
 
   name: ClassVar[str] = 'none'
@@ -133,6 +134,7 @@ class Correction:
   makes_step: ClassVar[str] = ''
   refuses_loss_gradient: ClassVar[str] = ''
   uploads_what: ClassVar[str] = ''
+  compresses: ClassVar[bool] = False
 
   def __post_init__(self) -> None:
     for declared in hyperparameters.declared_by(type(self)):
@@ -255,6 +257,13 @@ class Correction:
     whose update is in other units also overrides `restore`.
     """
     return g_i
+
+  def message_bits(self, size: int) -> int | None:
+    """Returns the bits of a client's update of `size` numbers; None for the size of the weights.
+
+    A part whose `update` returns what a server decodes of fewer bits says here how many were sent.
+    """
+    return None
 
   def restore(self, server: ServerRound) -> Weights:
     """Returns the mean pseudo-gradient; `server.g_bar` is the aggregate of the results of `update`.

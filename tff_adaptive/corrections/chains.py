@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tff_adaptive._utils.lazy_tensorflow import tf
-from tff_adaptive.corrections import base, results
+from tff_adaptive.corrections import base, messages, results
 from tff_adaptive.corrections.base import ClientRound, Correction, ServerRound, Weights
 
 
@@ -21,14 +21,17 @@ def chain(*parts: Correction) -> Correction:
     ValueError: If two parts exclude each other, or are of the same class.
   """
   flat: list[Correction] = []
+  given: list[Correction] = []
   for part in parts:
     if not isinstance(part, Correction):
       raise TypeError(
         f'the parts of a chain must be corrections, found {part!r}: give'
         ' tff_adaptive.corrections.FedProx(mu=0.01), say'
       )
+    given += part.parts if isinstance(part, Chain) else (part,)
     # Parts that change nothing are left out.
     flat += [one for one in part.parts if type(one) is not Correction]
+  messages.check(given)
   check(flat)
   if not flat:
     return Correction()
@@ -94,7 +97,9 @@ class Chain(Correction):
     return any(part.keeps_client_state() for part in self._parts)
 
   def client_state(self, weights: Weights) -> Any:
-    return self._joined('client_state', [part.client_state(weights) for part in self._parts])
+    states = [part.client_state(weights) for part in self._parts]
+    complete = messages.with_memories(self._parts, states, weights)
+    return self._joined('client_state', complete)
 
   def server_state(self, weights: Weights) -> Any:
     return self._joined('server_state', [part.server_state(weights) for part in self._parts])

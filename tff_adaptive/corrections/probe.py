@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tff_adaptive._utils.lazy_tensorflow import tf
-from tff_adaptive.corrections import base, results
+from tff_adaptive.corrections import base, messages, results
 
 
 class Traced(NamedTuple):
@@ -17,12 +17,16 @@ class Traced(NamedTuple):
     full_gradients: Number of gradients over all of the client's examples in a round.
     bytes_down: Number of bytes that a client receives besides the weights.
     bytes_up: Number of bytes that a client sends besides its update.
+    bytes_update: Number of bytes of the update, as compressed.
+    uncounted: Names of compressors that do not say how many bits they send.
   """
 
   gradients: int
   full_gradients: int
   bytes_down: int
   bytes_up: int
+  bytes_update: int
+  uncounted: tuple[str, ...]
 
 
 def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
@@ -53,18 +57,20 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
     asked['at'] = 0
     results.gradient(correction, client, theta, theta)
     in_gradient = 1 + asked['at']
-    results.update(correction, client, theta, one)
+    update = results.update(correction, client, theta, one)
     _, upload = results.client_update(correction, client, theta, one)
+    sizes = messages.size(correction, update, upload)
     return Traced(
       # `gradient_at` in `Correction.gradient` costs as much as the gradient of the loss.
       gradients=of_loss * in_gradient,
       full_gradients=asked['full'],
       bytes_down=size(broadcast) + size(sent),
-      bytes_up=size(upload) + size(sent),
+      bytes_up=sizes.uploads + size(sent),
+      bytes_update=sizes.update,
+      uncounted=sizes.uncounted,
     )
 
 
 def size(tree: Any) -> int:
   """Returns the number of bytes of a structure of tensors."""
-  leaves = map(tf.convert_to_tensor, tf.nest.flatten(tree))
-  return sum(leaf.dtype.size * (leaf.shape.num_elements() or 0) for leaf in leaves)
+  return messages.num_bytes(tree)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tff_adaptive.corrections import (
   ada_best,
+  compressed,
   delta_sgd,
   fed_cm,
   fed_dyn,
@@ -45,9 +46,18 @@ PARTS: Mapping[str, Any] = {
     sam.Sam,
     regularization.Clip,
     regularization.WeightDecay,
+    compressed.TopK,
+    compressed.RandK,
+    compressed.Sign,
+    compressed.Qsgd,
+    compressed.Quantize,
+    compressed.Ternary,
+    compressed.Float16,
+    compressed.BFloat16,
   )
 }
-# These are flags of every algorithm, and parts of chains, but no algorithms of their own.
+# These are flags of every algorithm, and parts of chains, but no algorithms of their own. Nor are
+# compressors.
 _NO_ALGORITHMS = (sam.Sam, regularization.Clip, regularization.WeightDecay)
 # How the paper trains, where a correction needs that.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -118,7 +128,7 @@ _OF_SERVERS = (
 _OF_PARTS = tuple(
   described.algorithm((part,), settings=_SETTINGS.get(part.name, {}))
   for part in PARTS.values()
-  if part not in _NO_ALGORITHMS
+  if part not in _NO_ALGORITHMS and not part.compresses
 )
 _CHAINS = (
   _with_sam(
