@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import tff_adaptive_tasks as tasks
-from tff_adaptive import algorithms, costs, models, population as population_lib, training
+from tff_adaptive import (
+  algorithms,
+  costs,
+  models,
+  population as population_lib,
+  registry,
+  training,
+)
+from tff_adaptive.aggregation import sizes
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
 from tff_adaptive.runs import capacity, serialization, state_file
@@ -158,14 +166,7 @@ def _training_config(
   own['stop_at_target'] = bool(own['stop_at_target'])
   local = settings.client_training(task)
   cost_model = costs.CostModel(
-    algorithms.counts(
-      settings.what.algorithm_entry,
-      model,
-      values=settings.correction,
-      clients=_registered(settings, task),
-      training=local,
-      more_parts=settings.more_parts(),
-    ),
+    _counts(settings, task, model, local),
     model.num_parameters,
     flat['batch_size'] or None,
     flat['client_epochs'] or 1,
@@ -178,6 +179,35 @@ def _training_config(
     population = population_lib.Population()
   own.update(cost_model=cost_model, population=population, asynchrony=asynchrony)
   return training.TrainingConfig(**own, metric=task.metric)
+
+
+def _counts(
+  settings: settings_lib.Settings, task: tasks.Task, model: models.Model, local: Any
+) -> registry.Counts:
+  """Returns what a client receives, sends and computes; `local` is its `ClientTraining`."""
+  counts = algorithms.counts(
+    settings.what.algorithm_entry,
+    model,
+    values=settings.correction,
+    clients=_registered(settings, task),
+    training=local,
+    more_parts=settings.more_parts(),
+  )
+  if counts.uncounted:
+    command_lib.say(
+      f'{" and ".join(counts.uncounted)} may send less than megabytes_up counts: a message_bits'
+      ' of the part says how much.'
+    )
+  aggregator = settings.aggregation
+  weights = model.initial_weights[0]
+  width = weights[0].dtype.itemsize
+  whole = width * sum(w.size for w in weights)
+  update = sizes.update_bytes(
+    aggregator.entry.name, aggregator.chosen, [w.size for w in weights], width
+  )
+  if update == whole:
+    return counts
+  return dataclasses.replace(counts, up=counts.up - 1 + update / whole)
 
 
 def _account(

@@ -272,7 +272,8 @@ class Size(NamedTuple):
   Attributes:
     update: The bytes of the update.
     uploads: The bytes of what parts upload besides it.
-    uncounted: The names of compressors without `message_bits`, whose whole size counts.
+    uncounted: The names of parts that may send less, because they have no `message_bits`:
+      compressors, and users' parts that change the update.
   """
 
   update: int
@@ -298,8 +299,16 @@ def size(correction: Correction, update: Weights, upload: Any) -> Size:
     large = _large(own)
     if compressors and large:
       of_uploads += _bytes(compressors, large) - num_bytes(large)
-  uncounted = tuple(c.name for c in compressors if c.message_bits(1) is None)
+  uncounted = tuple(part.name for part in parts if _is_uncounted(part))
   return Size(of_update, of_uploads, uncounted)
+
+
+def _is_uncounted(part: Correction) -> bool:
+  """Returns whether a part may send less than counted, because it does not say how much."""
+  if part.message_bits(1) is not None:
+    return False
+  is_users = not type(part).__module__.startswith('tff_adaptive.')
+  return part.compresses or (is_users and part.overrides('update'))
 
 
 def _bytes(compressors: Sequence[compressed.Compressor], message: Weights) -> int:

@@ -307,6 +307,10 @@ class _Run:
     unit = 1024**2 if sys.platform == 'darwin' else 1024
     summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     summary['state_megabytes'] = self._trainer.state_megabytes(files.state)
+    costs = self._config.cost_model
+    if costs is not None and costs.counts.uncounted:
+      # Parts whose messages may be smaller than the columns of megabytes say.
+      summary['megabytes_uncounted'] = list(costs.counts.uncounted)
     if test_fn is not None and is_complete:
       summary['test'] = rounds.evaluated('test', 'test_inference', test_fn, files.state)
     for callback in self._callbacks:
