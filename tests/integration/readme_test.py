@@ -111,6 +111,16 @@ def test_a_chain_of_parts():
   assert [part.name for part in chain.parts] == ['scaffold', 'sam']
 
 
+def test_compressors():
+  scope = run_blocks(GUIDE / 'compression.md', 2)
+  assert [part.name for part in scope['ef21'].parts] == ['scaffold', 'ef21', 'top_k']
+  values = np.array([3.0, -0.3, 0.0, 8.0], np.float32)
+  decoded = scope['Powers']().compress(values, (0, 0))
+  np.testing.assert_array_equal(decoded, [2, -0.25, 0, 8])
+  counts = algorithms.counts(scope['Powers'](feedback='ef14'), small_problem.model())
+  assert counts.up == pytest.approx(9 / 32, abs=1 / small_problem.theta_0().size)
+
+
 def test_every_algorithm_and_optimizer_has_its_formula():
   page = (GUIDE / 'formulas.md').read_text(encoding='utf-8')
   sections = re.split(r'^## ', page, flags=re.MULTILINE)[1:]
@@ -148,6 +158,7 @@ def test_asynchronous_training():
 def test_no_other_page_has_examples_that_nothing_runs():
   run = {'tff_program', 'tasks', 'own_algorithms', 'population', 'asynchronous', 'chains'}
   run |= {'own_algorithms_more'}  # By test_the_guides_files_follow_the_papers.
+  run |= {'compression'}
   run |= {'own_data', 'export'}  # By tests/scripts/export_test.py.
   pages = {page.stem for page in GUIDE.glob('*.md') if '```python' in page.read_text('utf-8')}
   assert pages == run
