@@ -31,6 +31,24 @@ def test_the_largest_are_those_of_a_sort(kind, k):
   assert found.sum() == k
 
 
+@pytest.mark.parametrize('kind', ['normal', 'few values', 'sample above', 'sample below', 'sparse'])
+def test_a_long_vector_is_searched_by_a_sample_of_it(kind):
+  """Whatever the sample, every eighth number here, says."""
+  size, k = 8 * selection._SAMPLE, 5000
+  rng = np.random.default_rng(0)
+  normal = rng.normal(size=size)
+  is_sample = np.arange(size) % 8 == 0
+  values = {
+    'normal': normal,
+    'few values': rng.integers(-300, 301, size=size),
+    'sample above': np.where(is_sample & (np.arange(size) < 30_000), 10 + normal, normal),
+    'sample below': np.where(is_sample, 1e-3 * normal, normal),
+    'sparse': np.where(rng.random(size) < 0.01, normal, 0),  # Fewer than k are not zero.
+  }[kind].astype(np.float32)
+  found = selection.largest(tf.constant(values), k).numpy()
+  np.testing.assert_array_equal(found, largest(values, k))
+
+
 def test_numbers_that_differ_in_their_last_bits_are_told_apart():
   values = np.nextafter(np.float32(1), np.float32(2)) * np.ones(9, np.float32)
   values[[2, 5]] = 1
