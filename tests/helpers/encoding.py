@@ -137,7 +137,7 @@ class Halves:
 
   def encode(self, values, decoded):
     if self.is_bfloat16:
-      numbers = np.float32(decoded).view(np.uint32) >> 16
+      numbers = (np.float32(decoded).view(np.uint32) + 0x8000) >> 16
     else:
       numbers = np.float16(decoded).view(np.uint16)
     return ''.join(of_integer(number, 16) for number in numbers)

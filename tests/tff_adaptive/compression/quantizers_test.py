@@ -23,7 +23,8 @@ def vectors():
   rng = np.random.default_rng(0)
   dense = rng.normal(size=200)
   sparse = np.where(rng.random(200) < 0.03, rng.normal(size=200), 0)
-  return [v.astype(np.float32) for v in (dense, dense**3, dense**7, sparse, [0.3], dense + 5)]
+  one = np.array([0.3])
+  return [v.astype(np.float32) for v in (dense, dense**3, dense**7, sparse, one, dense + 5)]
 
 
 def test_qsgd_has_no_bias_and_its_levels():
