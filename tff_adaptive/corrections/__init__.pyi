@@ -23,6 +23,7 @@ from .fed_dyn import FedDyn as FedDyn
 from .fed_exp import FedExP as FedExP
 from .fed_nova import FedNova as FedNova
 from .fed_prox import FedProx as FedProx
+from .low_rank import LowRank as LowRank
 from .mime import Mime as Mime, MimeLite as MimeLite
 from .regularization import Clip as Clip, WeightDecay as WeightDecay
 from .sam import Sam as Sam

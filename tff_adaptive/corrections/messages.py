@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 from tff_adaptive._utils import seeds
 from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.compression import bits as bits_lib
-from tff_adaptive.corrections import compressed, results
+from tff_adaptive.corrections import compressed, low_rank, results
 from tff_adaptive.corrections.base import ClientRound, Correction, Weights, zeros
+
+_WITH_MEMORY = (compressed.EF14, compressed.EF21, low_rank.LowRank)
 
 
 class Compression(NamedTuple):
@@ -54,6 +56,10 @@ def check(parts: Sequence[Correction]) -> None:
         f'{after.name} cannot follow {before.name}, which sends codes: let a selection such as'
         ' top_k come first, and name one format at most.'
       )
+    if isinstance(after, low_rank.LowRank):
+      raise ValueError(
+        f'{after.name} cannot follow {before.name}: it needs matrices; leave one of them out.'
+      )
     if isinstance(after, compressed.Selection):
       raise ValueError(f'{after.name} cannot follow {before.name}, which selects too: name one.')
     if after.feedback != 'none':
@@ -79,13 +85,18 @@ def with_memories(
     weights: The initial weights.
   """
   complete = list(states)
+  if not any(isinstance(part, _WITH_MEMORY) for part in parts):
+    return complete
+  messages = [zeros(weights)]
+  for upload in _uploads(parts, states, weights):
+    if _large(upload):
+      messages.append(tuple(tf.zeros(leaf.shape, leaf.dtype) for leaf in _large(upload)))
   for i, part in enumerate(parts):
     if isinstance(part, (compressed.EF14, compressed.EF21)):
-      memory = [zeros(weights)]
-      for upload in _uploads(parts, states, weights):
-        if _large(upload):
-          memory.append(tuple(tf.zeros(leaf.shape, leaf.dtype) for leaf in _large(upload)))
-      complete[i] = collections.OrderedDict(memory=tuple(memory))
+      complete[i] = collections.OrderedDict(memory=tuple(messages))
+    elif isinstance(part, low_rank.LowRank):
+      factors = tuple(part.first_factors(message) for message in messages)
+      complete[i] = collections.OrderedDict(factors=factors)
   return complete
 
 
@@ -128,21 +139,28 @@ def send(
   for own in uploads:
     if _large(own):
       messages.append(_large(own))
-  memories = _memories(parts, state)
+  memories = _memories(parts, state, compressed.EF14, compressed.EF21)
+  factors = _memories(parts, state, low_rank.LowRank)
   received = []
   new_memories = []
+  new_factors = []
   for i, message in enumerate(messages):
-    of_message = seeds.fold(seed, i)
-    if compression.feedback is None:
-      received.append(_compress_finite(compression.compressors, message, of_message))
-      continue
-    asked = compression.feedback.before(message, memories[i])
-    sent = _compress_finite(compression.compressors, asked, of_message)
-    decoded, memory = compression.feedback.after(asked, sent, memories[i])
+    asked = message
+    if compression.feedback is not None:
+      asked = compression.feedback.before(message, memories[i])
+    of_message = factors[i] if factors else ()
+    decoded, of_message = _compress_finite(
+      compression.compressors, asked, seeds.fold(seed, i), of_message
+    )
+    new_factors.append(of_message)
+    if compression.feedback is not None:
+      decoded, memory = compression.feedback.after(asked, decoded, memories[i])
+      new_memories.append(memory)
     received.append(decoded)
-    new_memories.append(memory)
-  if compression.feedback is not None:
-    state = _with_new_memories(parts, state, tuple(new_memories))
+  if memories:
+    state = _with_new(parts, state, new_memories, compressed.EF14, compressed.EF21)
+  if factors:
+    state = _with_new(parts, state, new_factors, low_rank.LowRank)
   new_update = received.pop(0)
   new_uploads = tuple(_replaced(own, received) for own in uploads)
   if not tf.nest.flatten(upload):
@@ -196,39 +214,55 @@ def _replaced(upload: Any, received: list[Weights]) -> Any:
   return tf.nest.pack_sequence_as(upload, leaves)
 
 
-def _position_of_feedback(parts: Sequence[Correction]) -> int | None:
+def _position(parts: Sequence[Correction], *kinds: type) -> int | None:
+  """Returns the position of the part of these classes; None if there is none."""
   for i, part in enumerate(parts):
-    if isinstance(part, (compressed.EF14, compressed.EF21)):
+    if isinstance(part, kinds):
       return i
   return None
 
 
-def _memories(parts: Sequence[Correction], state: Any) -> tuple[Weights, ...]:
-  position = _position_of_feedback(parts)
-  return () if position is None else tuple(state[position]['memory'])
+def _memories(parts: Sequence[Correction], state: Any, *kinds: type) -> tuple[Weights, ...]:
+  """Returns what the part of these classes keeps for each message; () if there is none."""
+  position = _position(parts, *kinds)
+  if position is None:
+    return ()
+  own = state[position] if len(parts) > 1 else state
+  (of_messages,) = own.values()
+  return tuple(of_messages)
 
 
-def _with_new_memories(
-  parts: Sequence[Correction], state: Any, memories: tuple[Weights, ...]
+def _with_new(
+  parts: Sequence[Correction], state: Any, of_messages: Sequence[Weights], *kinds: type
 ) -> Any:
-  """Returns the client state of a chain with other memories of its error feedback."""
-  states = list(state)
-  position = _position_of_feedback(parts)
+  """Returns a client state with what the part of these classes now keeps for each message."""
+  leaves = tf.nest.flatten(tuple(of_messages))
+  if len(parts) == 1:
+    return tf.nest.pack_sequence_as(state, leaves)
+  position = _position(parts, *kinds)
   assert position is not None
-  states[position] = tf.nest.pack_sequence_as(states[position], tf.nest.flatten(memories))
+  states = list(state)
+  states[position] = tf.nest.pack_sequence_as(states[position], leaves)
   return tuple(states)
 
 
 def _compress_finite(
-  compressors: Sequence[compressed.Compressor], message: Weights, seed: tf.Tensor
-) -> Weights:
-  """Returns what the server decodes of a message; one that is not finite is returned as it is.
+  compressors: Sequence[compressed.Compressor], message: Weights, seed: tf.Tensor, factors: Weights
+) -> tuple[Weights, Weights]:
+  """Returns what the server decodes of a message, and the new factors of a low-rank compressor.
 
+  A message that is not finite is returned as it is.
   The client then counts as diverged, whatever a compressor would make of NaN or infinity.
   """
   squares = [tf.cast(tf.nn.l2_loss(leaf), tf.float32) for leaf in message]
   is_finite = tf.math.is_finite(tf.add_n(squares))
-  return tf.cond(is_finite, lambda: _compress(compressors, message, seed), lambda: message)
+
+  def compress() -> tuple[Weights, Weights]:
+    if isinstance(compressors[0], low_rank.LowRank):
+      return compressors[0].decode(message, factors)
+    return _compress(compressors, message, seed), factors
+
+  return tf.cond(is_finite, compress, lambda: (message, factors))
 
 
 def _compress(
@@ -313,6 +347,8 @@ def _is_uncounted(part: Correction) -> bool:
 
 def _bytes(compressors: Sequence[compressed.Compressor], message: Weights) -> int:
   """Returns the bytes of a compressed message: its bits, rounded up to a whole byte."""
+  if isinstance(compressors[0], low_rank.LowRank):
+    return -(-compressors[0].bits_of(message) // 8)
   sizes = [leaf.shape.num_elements() for leaf in message]
   if not compressors[0].by_tensor:
     sizes = [sum(sizes)]

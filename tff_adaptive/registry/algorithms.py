@@ -16,6 +16,7 @@ from tff_adaptive.corrections import (
   fed_exp,
   fed_nova,
   fed_prox,
+  low_rank,
   mime,
   regularization,
   sam,
@@ -54,6 +55,7 @@ PARTS: Mapping[str, Any] = {
     compressed.Ternary,
     compressed.Float16,
     compressed.BFloat16,
+    low_rank.LowRank,
   )
 }
 # These are flags of every algorithm, and parts of chains, but no algorithms of their own. Nor are
