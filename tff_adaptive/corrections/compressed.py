@@ -368,7 +368,7 @@ class Float16(Compressor):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BFloat16(Compressor):
-  """Numbers are sent as bfloat16: an error of 2^-9 of a number."""
+  """Numbers are sent as bfloat16: an error of 2^-8 of a number."""
 
   name = 'bfloat16'
   title = 'bfloat16'

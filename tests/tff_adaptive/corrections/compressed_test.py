@@ -90,7 +90,7 @@ def test_with_feedback_compressors_are_contractions_within_their_bounds(feedback
     (corrections.Qsgd(levels=4, feedback=feedback), 1 / (1 + np.sqrt(SIZE) / 4), 50),
     (corrections.Ternary(feedback=feedback), SIZE**-0.5, 50),
     (corrections.Float16(feedback=feedback), 1 - 2.0**-20, 1),
-    (corrections.BFloat16(feedback=feedback), 1 - 2.0**-17, 1),
+    (corrections.BFloat16(feedback=feedback), 1 - 2.0**-16, 1),
   ):
     for power in (1, 5):
       errors = squared_errors([part], values(power=power), num_draws)
