@@ -1,16 +1,18 @@
 """Compressed training: NumPy's models, identities, groups, resumption to the bit, true bytes."""
 
+import collections
 import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import tff_adaptive
 from scripts import train
 from scripts.cli import resolve
 from tests.helpers import engines, fakes, oracle, oracle_compressed, small_problem
 from tff_adaptive import algorithms, corrections, population, registry
-from tff_adaptive.client import Batching, ClientTraining, client_arrays
+from tff_adaptive.client import Batching, ClientTraining
 
 N = small_problem.NUM_CLIENTS
 SHARE = 0.2
@@ -113,11 +115,10 @@ def test_clients_without_a_number_draw_from_their_updates(graph):
     client_learning_rate=0.2,
     client_weighting='uniform',
   )
-  data = [client_arrays(*c, 0) for c in small_problem.clients()]
   batches = []
-  for one in data[:2]:
-    element = one.get_single_element()
-    batches.append(type(one).from_tensors({'x': element['x'], 'y': element['y']}))
+  for x, y in small_problem.clients()[:2]:
+    examples = tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=x, y=y))
+    batches.append(examples.batch(4))
 
   def moved(chosen):
     state = engines.run(graph, process.initialize)
@@ -200,7 +201,7 @@ def test_a_users_compressor_counts_by_its_message_bits_or_the_run_says_that_it_h
   with fakes.no_figures():
     flags = [*FLAGS[:3], f'--algorithm={path}:Halved', '--rounds=1']
     assert train.main(['train.py', *flags, f'--output_dir={tmp_path / "run"}']) == 0
-  assert 'halved may send less than megabytes_up counts' in capsys.readouterr().out
+  assert 'halved may send less than megabytes_up counts' in capsys.readouterr().err
   summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
   assert summary['megabytes_uncounted'] == ['halved']
 
