@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import oracle
 import tff_adaptive
+from oracle import compressed
 from scripts import train
 from scripts.cli import resolve
-from tests.helpers import engines, fakes, oracle, oracle_compressed, small_problem
+from tests.helpers import engines, fakes, small_problem
 from tff_adaptive import algorithms, corrections, population, registry
 from tff_adaptive.client import Batching, ClientTraining
 
@@ -43,7 +45,7 @@ def follow(oracle_run, num_rounds=4):
 
 
 def channel(feedback, decay=1.0):
-  return oracle_compressed.Channel(lambda v: oracle_compressed.top_k(v, SHARE), feedback, decay)
+  return compressed.Channel(lambda v: compressed.top_k(v, SHARE), feedback, decay)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def channel(feedback, decay=1.0):
 def test_top_k_is_numpys(run, feedback, decay):
   theta, clients = small_problem.theta_0(), small_problem.clients()
   sent = channel(feedback, decay)
-  wanted = follow(oracle_compressed.FedAvg(theta, clients, channel=sent, **HOW))
+  wanted = follow(compressed.FedAvg(theta, clients, channel=sent, **HOW))
   found = run(corrections.TopK(share=SHARE, feedback=feedback, decay=decay))
   np.testing.assert_allclose(found.theta, wanted, rtol=2e-5, atol=2e-6)
   assert (feedback != 'none') == found.is_stateful
@@ -61,7 +63,7 @@ def test_top_k_is_numpys(run, feedback, decay):
 @pytest.mark.parametrize('feedback', ['none', 'ef14', 'ef21'])
 def test_scaffolds_second_message_is_compressed_too(run, feedback):
   theta, clients = small_problem.theta_0(), small_problem.clients()
-  wanted = oracle_compressed.Scaffold(
+  wanted = compressed.Scaffold(
     theta, clients, channel=channel(feedback), second_channel=channel(feedback), **HOW
   )
   follow(wanted)

@@ -4,7 +4,7 @@ import collections
 
 import numpy as np
 
-from tests.helpers import oracle
+from oracle import algorithms
 
 
 def top_k(vector, share):
@@ -41,7 +41,7 @@ class Channel:
     return sent
 
 
-class FedAvg(oracle.FedAvg):
+class FedAvg(algorithms.FedAvg):
   """FedAvg whose updates pass a `Channel`."""
 
   def __init__(self, *args, channel, **options):
@@ -53,7 +53,7 @@ class FedAvg(oracle.FedAvg):
     self.theta = self.server(self.theta, -self.mean(cohort, sent))
 
 
-class Scaffold(oracle.Scaffold):
+class Scaffold(algorithms.Scaffold):
   """SCAFFOLD whose updates and changes of control variates pass a `Channel` each."""
 
   def __init__(self, *args, channel, second_channel, **options):
