@@ -43,7 +43,7 @@ class LowRank(compressed.Compressor):
 
   def first_factors(self, message: Weights) -> Weights:
     """Returns the Q of a client's first message, [columns, r] for each matrix: random numbers."""
-    factors = []
+    factors: list[Any] = []
     for leaf in message:
       if self._is_factored(leaf):
         shape = [leaf.shape[-1], self.rank]
