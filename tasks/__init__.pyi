@@ -1,3 +1,4 @@
+from . import partition as partition
 from .catalog import names as names
 from .client_split import ClientSplit as ClientSplit, split_clients as split_clients
 from .data.pictures import read_picture as read_picture

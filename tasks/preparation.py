@@ -6,10 +6,13 @@ The module needs only NumPy. An exported model includes it, to prepare inputs as
     labels = prepare.labels(model.predict(prepare(rows)))
 """
 
+import contextlib
 import dataclasses
+import datetime
 import functools
 import itertools
 import json
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -18,6 +21,7 @@ import numpy as np
 
 Texts: TypeAlias = Sequence[bytes] | np.ndarray  # n texts, as bytes.
 _ESCAPE = 'surrogateescape'  # Words are bytes; those that are not UTF-8 survive a round trip.
+_DATE = re.compile(r'\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,12 +44,15 @@ class Column:
     fill: What an empty cell is taken for, a number or a category. None if it is refused.
     ignores_unseen: Whether a text that is no category makes all inputs of the column 0, and is not
       refused.
+    dates: For a column of dates: 'days' makes one input, the days since 2000-01-01; 'parts' makes
+      five: year, month, day of the month, weekday (Monday is 0) and hour. None if it has none.
   """
 
   name: str
   categories: tuple[str, ...] | None = None
   fill: float | str | None = None
   ignores_unseen: bool = False
+  dates: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +66,10 @@ class Preparation(_Saved):
     classes: The label of each class number; None if targets are numbers.
     shape: The shape of an input, to which rows are reshaped. None if they have it already.
     threshold: For a model with one output for two classes: an output above it means the second
-      class. It is 0.5 for probabilities and 0 for logits. None if each class has an output.
+      class. For a model of several labels, an output above it means 1. It is 0.5 for probabilities
+      and 0 for logits. None if each class has an output.
     is_numbers: Whether predictions are numbers, as in a regression, and not scores.
+    targets: The names of what is predicted, in the order of the outputs; None without names.
   """
 
   columns: tuple[Column, ...] | None = None
@@ -70,6 +79,7 @@ class Preparation(_Saved):
   shape: tuple[int, ...] | None = None
   threshold: float | None = None
   is_numbers: bool = False
+  targets: tuple[str, ...] | None = None
 
   def __call__(self, rows: Any) -> np.ndarray:
     """Converts raw inputs to the model's inputs.
@@ -90,13 +100,16 @@ class Preparation(_Saved):
     if self.shape is not None:
       x = x.reshape(-1, *self.shape)
     x = standardised(x, self.mean, self.deviation)
-    return x if self.columns is None else x.astype(np.float32, copy=False)
+    if self.columns is None:
+      return x
+    return x.astype(np.float32, copy=False)
 
   def labels(self, predictions: Any) -> np.ndarray:
     """Returns the labels of predicted scores [..., classes], or of class numbers [...].
 
-    Two classes may have one score [..., 1], that of the second class; `threshold` decides. If
-    targets are numbers, as in a regression, predictions are returned unchanged.
+    Two classes may have one score [..., 1], that of the second class; `threshold` decides. Scores
+    of several labels [..., labels] become zeros and ones. If targets are numbers, as in a
+    regression, predictions are returned unchanged.
 
     Raises:
       ValueError: If scores have one number for two classes and there is no threshold.
@@ -111,9 +124,13 @@ class Preparation(_Saved):
           'dataclasses.replace(prepare, threshold=0.5) for probabilities and 0.0 for scores'
         )
       numbers = (numbers[..., 0] > self.threshold).astype(int)
+    elif numbers.dtype.kind == 'f' and self.classes is None and self.threshold is not None:
+      return (numbers > self.threshold).astype(int)
     elif numbers.dtype.kind == 'f':
       numbers = numbers.argmax(-1)
-    return numbers if self.classes is None else np.asarray(self.classes)[numbers]
+    if self.classes is None:
+      return numbers
+    return np.asarray(self.classes)[numbers]
 
   @staticmethod
   def load(path: str) -> 'Preparation | TextPreparation':
@@ -122,7 +139,9 @@ class Preparation(_Saved):
       values = json.load(file, object_hook=_with_tuples)
     if values.get('columns') is not None:
       values['columns'] = tuple(Column(**column) for column in values['columns'])
-    return TextPreparation(**values) if 'kind' in values else Preparation(**values)
+    if 'kind' in values:
+      return TextPreparation(**values)
+    return Preparation(**values)
 
 
 def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
@@ -145,8 +164,8 @@ def standardised(x: np.ndarray, mean: Any, deviation: Any) -> np.ndarray:
 def refusal(name: str, values: np.ndarray, row: Any, fix: str) -> str:
   """Returns a message that a cell of a column is refused."""
   cell = values[row]
-  if isinstance(cell, (str, np.number)):  # Without the names of NumPy's types.
-    cell = cell.item() if isinstance(cell, np.generic) else cell
+  if isinstance(cell, (np.str_, np.number)):  # Without the names of NumPy's types.
+    cell = cell.item()
   return f'the column {name!r} has {cell!r:.40} in row {row} (rows count from 0): {fix}'
 
 
@@ -159,8 +178,60 @@ def matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
     if column.name not in names:
       raise ValueError(f'there is no column {column.name!r}; the inputs need it')
     values = np.asarray(table[names[column.name]])
-    parts.append(_numbers(column, values) if column.categories is None else _codes(column, values))
+    convert = _numbers if column.categories is None else _codes
+    if column.dates is not None:
+      convert = _of_dates
+    parts.append(convert(column, values))
   return np.concatenate(parts, 1)
+
+
+def days(name: str, values: np.ndarray) -> np.ndarray:
+  """Returns the days since 2000-01-01, float64 [n]; nan for gaps. Others raise ValueError."""
+  moments = np.full(len(values), np.datetime64('NaT', 'us'))
+  for row, value in enumerate(values):
+    moments[row] = moment(value)
+    if np.isnat(moments[row]) and not _is_gap(value):
+      fix = 'give a date without time zone, as 2020-12-31 or 2020-12-31 23:59'
+      raise ValueError(refusal(name, values, row, fix))
+  return (moments - np.datetime64('2000-01-01')) / np.timedelta64(1, 'D')
+
+
+def moment(value: Any) -> np.datetime64:
+  """Returns a date: datetime64, of `datetime`, or a text; NaT for others and with time zones."""
+  if isinstance(value, str):
+    is_date = _DATE.fullmatch(value) is not None
+  else:
+    is_date = isinstance(value, (datetime.date, np.datetime64))
+  with contextlib.suppress(ValueError):  # Such as 2020-02-31.
+    if is_date and getattr(value, 'tzinfo', None) is None:
+      return np.datetime64(value, 'us')
+  return np.datetime64('NaT', 'us')
+
+
+def _of_dates(column: Column, values: np.ndarray) -> np.ndarray:
+  """Returns float64 [n, 1] or [n, 5] of a column of dates, with its gaps filled."""
+  numbers = _filled(column, values, days(column.name, values))
+  if column.dates == 'days':
+    return numbers[:, np.newaxis]
+  dates = np.datetime64('2000-01-01') + np.floor(numbers).astype(int)
+  months = dates.astype('datetime64[M]')
+  year = months.astype('datetime64[Y]').astype(int) + 1970
+  month = months.astype(int) % 12 + 1
+  day = (dates - months).astype(int) + 1
+  weekday = (dates.astype(int) + 3) % 7  # 1970-01-01 was a Thursday.
+  return np.stack([year, month, day, weekday, numbers % 1 * 24], 1)
+
+
+def _filled(column: Column, values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+  """Returns numbers, float64 [n], with gaps filled. ValueError names a cell of `values` left."""
+  if column.fill is not None:
+    numbers = np.where(np.isnan(numbers), column.fill, numbers)
+  with np.errstate(over='ignore'):  # An overflow gives inf, which is refused.
+    is_known = np.isfinite(numbers.astype(np.float32))
+  if not is_known.all():
+    row = int(np.argmin(is_known))
+    raise ValueError(refusal(column.name, values, row, 'fill it in or leave the row out'))
+  return numbers
 
 
 def _numbers(column: Column, values: np.ndarray) -> np.ndarray:
@@ -172,14 +243,7 @@ def _numbers(column: Column, values: np.ndarray) -> np.ndarray:
     numbers = cells.astype(np.float64)
   except (TypeError, ValueError):
     raise ValueError(f'the column {column.name!r} has values that are no numbers') from None
-  if column.fill is not None:
-    numbers = np.where(np.isnan(numbers), column.fill, numbers)
-  with np.errstate(over='ignore'):  # An overflow gives inf, which is refused.
-    is_known = np.isfinite(numbers.astype(np.float32))
-  if not is_known.all():
-    fix = 'fill it in or leave the row out'
-    raise ValueError(refusal(column.name, values, int(np.argmin(is_known)), fix))
-  return numbers[:, np.newaxis]
+  return _filled(column, values, numbers)[:, np.newaxis]
 
 
 def _codes(column: Column, values: np.ndarray) -> np.ndarray:
@@ -205,7 +269,9 @@ def _position(value: Any, fill: Any, positions: Mapping[str, int]) -> int:
     if tidy or fill is None:
       return positions.get(tidy, -1)
     value = None
-  return positions.get(fill, -1) if _is_gap(value) and fill is not None else -1
+  if fill is None or not _is_gap(value):
+    return -1
+  return positions.get(fill, -1)
 
 
 def _is_gap(value: Any) -> bool:
@@ -252,10 +318,14 @@ class TextPreparation(_Saved):
     """
     if self.kind != 'bags':
       return self._sequences(texts)[:, :-1]
-    numbers, others = self._numbers, len(self.vocabulary)
-    pairs = zip(*(_column(texts, name) for name in ('tokens', 'title')), strict=True)
-    found = [[numbers.get(w, others) for w in (*a.split(), *b.split())] for a, b in pairs]
-    return _counts(found, others + 1, np.uint8)  # The last column counts other words.
+    others = len(self.vocabulary)
+    tokens = _column(texts, 'tokens')
+    titles = _column(texts, 'title')
+    bags = []
+    for sentence, title in zip(tokens, titles, strict=True):
+      words = (*sentence.split(), *title.split())
+      bags.append([self._numbers.get(word, others) for word in words])
+    return _counts(bags, others + 1, np.uint8)  # The last column counts other words.
 
   def targets(self, texts: Any) -> np.ndarray:
     """Returns the targets of the model for the same texts.
@@ -267,8 +337,10 @@ class TextPreparation(_Saved):
     if self.kind != 'bags':
       return self._sequences(texts)[:, 1:]
     numbers = self._tag_numbers
-    found = [[numbers.get(t, -1) for t in tags.split(b'|')] for tags in _column(texts, 'tags')]
-    return _counts(found, len(numbers), np.float32)
+    bags = []
+    for tags in _column(texts, 'tags'):
+      bags.append([numbers.get(tag, -1) for tag in tags.split(b'|')])
+    return _counts(bags, len(numbers), np.float32)
 
   def pairs(self, texts: Any) -> tuple[np.ndarray, np.ndarray]:
     """Returns the inputs (see `__call__`) and the targets (see `targets`) of texts."""
@@ -298,9 +370,10 @@ class TextPreparation(_Saved):
     sequences = np.zeros([len(sentences), self.steps + 1], np.int32)
     for row, sentence in zip(sequences, sentences):
       words = sentence.split(b' ')[: self.steps]
-      ids = [begin, *(self._numbers.get(w, unknown - 1) + 1 for w in words)]
-      ids = [*ids, end] if len(ids) <= self.steps else ids
-      row[: len(ids)] = ids
+      numbers = [begin, *(self._numbers.get(word, unknown - 1) + 1 for word in words)]
+      if len(numbers) <= self.steps:
+        numbers.append(end)
+      row[: len(numbers)] = numbers
     return sequences
 
   @functools.cached_property
@@ -345,15 +418,15 @@ def character_sequences(
   return tokens.reshape(-1, steps + 1), counts
 
 
-def _counts(found: list[list[int]], width: int, dtype: Any) -> np.ndarray:
-  """Returns counts [lists, width], up to 255, of the column numbers in each list of `found`."""
-  lengths = [len(row) for row in found]
-  columns = np.fromiter(itertools.chain.from_iterable(found), np.int64, sum(lengths))
-  flat = np.repeat(np.arange(len(found)) * width, lengths) + columns
+def _counts(bags: list[list[int]], width: int, dtype: Any) -> np.ndarray:
+  """Returns counts [bags, width], up to 255, of the column numbers in each bag."""
+  lengths = [len(bag) for bag in bags]
+  columns = np.fromiter(itertools.chain.from_iterable(bags), np.int64, sum(lengths))
+  flat = np.repeat(np.arange(len(bags)) * width, lengths) + columns
   cells, times = np.unique(flat[columns >= 0], return_counts=True)
-  counts = np.zeros(len(found) * width, dtype)  # Most of it is never written.
+  counts = np.zeros(len(bags) * width, dtype)  # Most of it is never written.
   counts[cells] = np.minimum(times, np.iinfo(np.uint8).max)
-  return counts.reshape(len(found), width)
+  return counts.reshape(len(bags), width)
 
 
 def _bytes(texts: Any) -> list[bytes]:
@@ -361,11 +434,14 @@ def _bytes(texts: Any) -> list[bytes]:
     raise TypeError(f'expected several texts, found one: give [{texts!r:.40}]')
   if hasattr(texts, 'columns'):  # Iterating over a table gives its columns' names.
     raise TypeError('expected texts, found a table: give one of its columns')
-  texts = [t.encode(errors=_ESCAPE) if isinstance(t, str) else t for t in texts]
+  encoded = []
   for i, text in enumerate(texts):
+    if isinstance(text, str):
+      text = text.encode(errors=_ESCAPE)
     if not isinstance(text, bytes):
       raise TypeError(f'text {i} is {text!r:.40} ({type(text).__name__}): give texts, str or bytes')
-  return texts
+    encoded.append(text)
+  return encoded
 
 
 def _column(texts: Any, name: str) -> list[bytes]:
