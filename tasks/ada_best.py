@@ -69,7 +69,8 @@ def load(
     train, test, source = image_arrays.load(_SETS[name], data_dir)
   if name == 'mnist_skewed':
     prepared = mnist.INK
-    train, test = _prepared(train, prepared), _prepared(test, prepared)
+    train = _prepared(train, prepared)
+    test = _prepared(test, prepared)
   return _divided(
     train,
     test,

@@ -50,7 +50,7 @@ def from_options(
     raise errors.DataError(suggestions.unknown('partition', kind, partition.NAMES))
   what = f'task {name!r} with partition={kind}'
   build = partition.NAMES[kind]
-  fields = [field.name for field in dataclasses.fields(build)]  # type: ignore[arg-type]
+  fields = _fields(build)
   noise = options_lib.converted(
     f'the option feature_noise of the {what}', rest.pop('feature_noise', 0.0), float
   )
@@ -61,8 +61,10 @@ def from_options(
   arguments = {key: rest.pop(key) for key in fields if key in rest}
   if 'num_partitions' not in arguments and kind not in ('pfllib', 'pfllib_pathological'):
     raise errors.DataError(f'the {what} needs a number of clients: give the option num_clients')
-  known = {field for cls in partition.NAMES.values() for field in _fields(cls)}
-  others = sorted(key for key in rest if key in known or key in _OF_TASKS)
+  of_divisions = set(_OF_TASKS)
+  for partitioner_class in partition.NAMES.values():
+    of_divisions.update(_fields(partitioner_class))
+  others = sorted(of_divisions.intersection(rest))
   if others:
     allowed = ', '.join(['num_clients', *fields[1:], 'feature_noise'])
     raise errors.DataError(f'the {what} has no option {", ".join(others)}; it has: {allowed}')

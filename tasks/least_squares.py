@@ -51,7 +51,8 @@ def load(
   target = rng.standard_normal(columns)
   targets = target + unlikeness * rng.standard_normal([num_clients, columns])
   b = np.einsum('krc,kc->kr', a, targets) + 0.1 * rng.standard_normal([num_clients, rows])
-  x, y = a.reshape(-1, columns).astype(dtype), b.reshape(-1).astype(dtype)
+  x = a.reshape(-1, columns).astype(dtype)
+  y = b.reshape(-1).astype(dtype)
   indices = np.split(np.arange(len(y)), num_clients)
   return task_lib.Task(
     name='least_squares',

@@ -42,14 +42,14 @@ def load(name: str, data_dir: str | None = None, seed: int = 0, **options: Any) 
   """
   if user_code.is_reference(name):
     function, source = _own_function(name)
-    own = functools.partial(_load_own, name, function, source, data_dir, seed)
-    return _load_divided(name, seed, function, own, options)
+    load_with = functools.partial(_load_own, name, function, source, data_dir, seed)
+    return _load_divided(name, seed, function, load_with, options)
   if name not in catalog.TASKS:
     raise errors.DataError(suggestions.unknown('task', name, catalog.names()))
   module, _, loader_name = catalog.TASKS[name].loader.partition('.')
   loader = getattr(importlib.import_module(f'tff_adaptive_tasks.{module}'), loader_name)
-  built_in = functools.partial(_load_built_in, loader, name, data_dir, seed)
-  return _load_divided(name, seed, loader, built_in, options)
+  load_with = functools.partial(_load_built_in, loader, name, data_dir, seed)
+  return _load_divided(name, seed, loader, load_with, options)
 
 
 def _load_divided(

@@ -109,7 +109,9 @@ def _with_loss(
 
   def forward(weights: Any, x: Any, training: bool, seed: Any) -> tf.Tensor:
     outputs = perceptron.forward(weights, x, training, seed)
-    return outputs[..., 0] if is_single else outputs
+    if is_single:
+      return outputs[..., 0]
+    return outputs
 
   def of_outputs(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
     """Gives predictions and targets of a single output an axis of outputs."""

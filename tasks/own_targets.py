@@ -162,7 +162,9 @@ def _classes(y: np.ndarray, kind: str | None, names: tuple[str, ...] | None) -> 
       "kind='numbers'"
     )
   if y.dtype.kind in 'iu':
-    what = f'the label {names[0]!r}' if names else 'the label'
+    what = 'the label'
+    if names:
+      what = f'the label {names[0]!r}'
     warnings.warn(
       f'{what} has {count:,} different whole numbers, from {classes[0]} to {classes[-1]}, which '
       "are read as classes: if they are counts, kind='numbers' predicts them as numbers; "

@@ -46,12 +46,12 @@ def read_npz(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
 
   Raises DataError if the file or an array is missing or damaged, or an array has Python objects.
   """
-  found = {}
+  arrays = {}
   with border(path), zipfile.ZipFile(path) as archive:
     names = [name.removesuffix('.npy') for name in archive.namelist()]
     for key in keys:
       if key not in names:
         raise ValueError(f'it lacks {key}; it has {", ".join(names) or "no arrays"}')
       with border(f'{path}: {key}'):
-        found[key] = archives.read_array(archive, f'{key}.npy')
-  return found
+        arrays[key] = archives.read_array(archive, f'{key}.npy')
+  return arrays

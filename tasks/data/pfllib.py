@@ -121,7 +121,8 @@ class PfllibPathologicalPartitioner(Partitioner):
 
 def _train_and_test(parts: Partition, rng: np.random.RandomState) -> tuple[Partition, Partition]:
   """Splits each client's rows as scikit-learn's `train_test_split(train_size=0.75)` does."""
-  train, test = [], []
+  train = []
+  test = []
   for rows in parts:
     order = rng.permutation(len(rows))
     num_train = len(rows) * 3 // 4

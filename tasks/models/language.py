@@ -122,15 +122,17 @@ def build_model(
     time_first = tf.linalg.matrix_transpose(x)
     embedded = tf.gather(weights[0], time_first, batch_dims=x.shape.rank - 2)
     logits = run(weights[1:], embedded, layer)
-    order = [1, 0, 2] if x.shape.rank == 2 else [0, 2, 1, 3]
-    return tf.transpose(logits, order)
+    if x.shape.rank == 2:
+      return tf.transpose(logits, [1, 0, 2])
+    return tf.transpose(logits, [0, 2, 1, 3])  # With an axis of clients.
 
   def example_loss(logits: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
     return tf.reduce_sum(losses * token_weights(y, padding), -1)
 
   spec = tf.TensorSpec([None, steps], tf.int32)
-  return (TokenMeanModel if padding == 'tff' else models.Model)(
+  model_class = TokenMeanModel if padding == 'tff' else models.Model
+  return model_class(
     initial_weights=weights,
     forward=forward,
     example_loss=example_loss,
