@@ -65,6 +65,7 @@ def split_clients(
     raise errors.DataError(
       f'{count} of {len(ids)} clients would be held out: hold out a smaller share.'
     )
+  # By index, not by id: the draw is the same for renamed clients.
   drawn = draws.generator(seed, draws.HELDOUT_CLIENTS).choice(len(ids), count, replace=False)
   unseen = [ids[i] for i in sorted(drawn)]
   seen = [c for c in ids if c not in set(unseen)]
@@ -108,6 +109,7 @@ class _Heldout:
   def num_examples(self, client_id: str) -> int:
     if self._unit_starts is None:
       return self._count(self._clients.num_examples(client_id))
+    # With units the number of held-out examples is known from the inputs only.
     if client_id not in self._sizes:
       x = self._clients.load(client_id)['x']
       self._sizes[client_id] = int(self.mask(client_id, x).sum())
@@ -117,6 +119,7 @@ class _Heldout:
     """Returns bool [n], True for held-out examples; `x` has the client's inputs [n, ...]."""
     units = np.arange(len(x))
     if self._unit_starts is not None:
+      # Examples before the first beginning belong to the first unit.
       units = np.maximum(np.cumsum(np.asarray(self._unit_starts(x))) - 1, 0)
     number = int(units[-1]) + 1
     position = self._positions[client_id]

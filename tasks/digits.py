@@ -54,6 +54,7 @@ def enlarge(ink: np.ndarray) -> np.ndarray:
 
   Each side is interpolated linearly from 8 to 24 pixels, with a margin of two pixels of background.
   """
+  # Where the middle of each large pixel lies among the small ones.
   centre = (np.arange(24) + 0.5) / 3 - 0.5
   low = np.maximum(np.floor(centre).astype(int), 0)
   high = np.minimum(low + 1, 7)

@@ -54,6 +54,7 @@ def from_options(
   noise = options_lib.converted(
     f'the option feature_noise of the {what}', rest.pop('feature_noise', 0.0), float
   )
+  # Tasks call it num_clients, Flower Datasets num_partitions.
   if 'num_clients' in rest:
     if 'num_partitions' in rest:
       raise errors.DataError(f'num_clients and num_partitions are the same to the {what}: give one')
@@ -61,6 +62,7 @@ def from_options(
   arguments = {key: rest.pop(key) for key in fields if key in rest}
   if 'num_partitions' not in arguments and kind not in ('pfllib', 'pfllib_pathological'):
     raise errors.DataError(f'the {what} needs a number of clients: give the option num_clients')
+  # An option that the new partition does not have would be ignored without a word.
   of_divisions = set(_OF_TASKS)
   for partitioner_class in partition.NAMES.values():
     of_divisions.update(_fields(partitioner_class))
@@ -102,6 +104,7 @@ def divide(task: task_lib.Task, division: Division) -> task_lib.Task:
   x = examples['x']
   if division.feature_noise:
     x = partition.feature_noise(x, parts, division.feature_noise, division.seed)
+  # A former client's further examples are of no client now.
   return dataclasses.replace(
     task,
     train=task_lib.InMemoryClientData.from_partition(x, examples['y'], parts),

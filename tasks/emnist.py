@@ -76,6 +76,7 @@ def load_autoencoder(data_dir: str | None = None, only_digits: bool = False) -> 
 def _load(
   data_dir: str | None, only_digits: bool, prepare: tff_sqlite.Preprocess, **task: Any
 ) -> task_lib.Task:
+  # A label out of range would be an output that the model has not.
   ranges = {'label': (0, _num_classes(only_digits) - 1)}
   prefix = 'digits_only_' if only_digits else 'all_'
   return tff_sqlite.load_task(

@@ -59,6 +59,7 @@ def load(
     tasks.DataError: If the data cannot be used or an option is out of range.
   """
   train, test, source = image_arrays.load(image_arrays.FASHION_MNIST, data_dir)
+  # In this order: PFLlib's row numbers count from the training split on.
   x = _SCALED(np.concatenate([train.x, test.x]))
   y = np.concatenate([train.y, test.y])
   partitioner: partition.PfllibPartitioner | partition.PfllibPathologicalPartitioner

@@ -55,6 +55,7 @@ def load_heart(
       reading: Any = dict(header=None, na_values='?', usecols=[*range(10), 13], dtype=np.float64)
       frames[name] = pd.read_csv(path, **reading).dropna().reset_index(drop=True)
   table = pd.concat(frames)
+  # Of all hospitals together, so that all have the same inputs.
   x = pd.get_dummies(table.drop(columns=13), columns=[2, 6], drop_first=True).astype(np.float64)
   train: dict[str, Any] = {}
   test: dict[str, Any] = {}

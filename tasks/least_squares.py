@@ -47,6 +47,7 @@ def load(
   errors.check_range('unlikeness', unlikeness, 0, 1e6)
   rng = np.random.default_rng([seed, 9])
   a = rng.standard_normal([num_clients, rows, columns]) / np.sqrt(rows)
+  # Each client has its own curvatures, which corrections have to cope with.
   a *= rng.uniform(0.5, 1.5, [num_clients, 1, columns])
   target = rng.standard_normal(columns)
   targets = target + unlikeness * rng.standard_normal([num_clients, columns])

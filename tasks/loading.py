@@ -40,7 +40,9 @@ def load(name: str, data_dir: str | None = None, seed: int = 0, **options: Any) 
     DataError: If the name or an option is unknown, the data cannot be used, or a user's function
       fails or does not return a task.
   """
+  # A user's file may have a function of any name, so that it cannot be in the catalogue.
   if user_code.is_reference(name):
+    # It is loaded here because its arguments decide who divides the clients.
     function, source = _own_function(name)
     load_with = functools.partial(_load_own, name, function, source, data_dir, seed)
     return _load_divided(name, seed, function, load_with, options)
@@ -73,6 +75,7 @@ def _load_built_in(
   seed: int,
   options: dict[str, Any],
 ) -> task_lib.Task:
+  # A loader names only those of the general arguments that it needs.
   general = {'name': name, 'data_dir': data_dir, 'seed': seed}
   takes = inspect.signature(loader).parameters
   arguments = {key: value for key, value in general.items() if key in takes}
@@ -115,6 +118,7 @@ def task_of(config: Mapping[str, Any]) -> task_lib.Task:
   options = {name: option_values.value(text) for name, _, text in pairs}
   name = _unchanged_reference(settings['task'], config)
   task = load(name, data_dir=settings['data_dir'], seed=settings['seed'], **options)
+  # The same draw as in the run, so that the same clients and examples train.
   parts = client_split.split_clients(
     task.train,
     seed=settings['seed'],
@@ -137,6 +141,7 @@ def task_of(config: Mapping[str, Any]) -> task_lib.Task:
     'unseen_clients': len(parts.unseen or ()),
   }
   for what, number in numbers.items():
+    # Runs of older versions recorded fewer numbers.
     if what in expected and expected[what] != number:
       raise errors.DataError(
         f'the data have changed since the run: {what} was {expected[what]} and is now {number};'
@@ -179,6 +184,7 @@ def _load_own(
   options: Mapping[str, Any],
 ) -> task_lib.Task:
   where = f'{source.name} of {source.path!r}'
+  # Annotations are evaluated, and may fail as any code of the user.
   checked = _call(where, options_lib.checked, f'task {reference!r}', function, options)
   task = _call(where, function, data_dir=data_dir, seed=seed, **checked)
   if not isinstance(task, task_lib.Task):
@@ -187,6 +193,7 @@ def _load_own(
   if not ids or not all(isinstance(client_id, str) for client_id in ids):
     raise errors.DataError(f'{where}: client_ids must be strings, at least one; found {ids!r:.80}.')
   task_lib.check_ids(ids, where)
+  # Whether model and data fit is checked when the model is built: that needs TensorFlow.
   return dataclasses.replace(task, build_model=functools.partial(_build_model, where, task))
 
 
@@ -219,6 +226,7 @@ def _build_model(where: str, task: task_lib.Task, seed: int) -> Any:
       f'{where}: the metric of the task is {task.metric!r}, but the model has'
       f' {", ".join(model.metric_names)}; give Task(metric=...) one of these.'
     )
+  # One client stands for all: loading every client could take hours.
   first = task.train.client_ids[0]
   _call(where, lambda: task.train.num_examples(first))
   examples = _call(where, task.train.load, first)

@@ -40,6 +40,7 @@ def checked(
   several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
   named = [p for p in parameters if p.kind not in several]
   annotations = {p.name: p.annotation for p in named if p.name not in reserved}
+  # A user's function with **options checks them itself.
   takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
   unknown = sorted(set(options) - set(annotations))
   if unknown and not takes_any:
@@ -57,6 +58,7 @@ def converted(what: str, value: Any, annotation: Any) -> Any:
   """Converts a value to its annotation (type, union, Literal of strings) or raises DataError."""
   if annotation is inspect.Parameter.empty or annotation is Any:
     return value
+  # bool is a subclass of int, but true is no number of clients.
   is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
   allowed: list[str] = []
   for kind in _kinds(annotation):
@@ -68,8 +70,10 @@ def converted(what: str, value: Any, annotation: Any) -> Any:
     allowed.append(_KINDS.get(kind, f'a {kind}'))
     if kind is types.NoneType and str(value).lower() == 'none':
       return None
+    # A command line may say 1e3; NumPy's integers end at 2**63.
     if kind is int and is_number and abs(value) < 2**63 and value == int(value):
       return int(value)
+    # Infinity may be meant, other numbers near the limit overflow later.
     if kind is float and is_number and (abs(value) < 1e300 or abs(value) == math.inf):
       return float(value)
     if kind in (bool, str) and isinstance(value, kind):

@@ -88,6 +88,7 @@ def from_arrays(
         f'x has {len(x)} rows and {what} has shape {array.shape}: give one of each for every row'
       )
   understood = own_targets.understood(y, kind, targets)
+  # Statistics and categories come from training rows alone, so this is decided first.
   held = _held_examples(x, y, understood, ids, validation, validation_by, seed)
   train_x = x[held.is_training]
   held_x = held.x
@@ -99,8 +100,10 @@ def from_arrays(
     )
     train_x = preparation_lib.standardised(train_x, mean, deviation)
     held_x = preparation_lib.standardised(held_x, mean, deviation)
+  # The model may decide the dtypes of inputs and targets.
   problem = own_models.Problem(train_x, understood)
   build_model, built, threshold = own_models.builder(model, problem, loss, metrics, threshold)
+  # A loss of Keras may be an object, a function or a text.
   loss_name = str(getattr(loss, 'name', None) or getattr(loss, '__name__', loss))
   # A categorical loss takes floating-point targets too, but its outputs are scores.
   is_categorical = 'categorical' in loss_name.lower()
@@ -182,6 +185,7 @@ def as_array(values: Any, what: str) -> np.ndarray:
   try:
     array = np.asarray(values)
     is_of_lists = array.dtype.kind == 'O' and array.ndim == 1 and array.size > 0
+    # A data frame's column of lists is an array of objects.
     if is_of_lists and isinstance(array[0], (list, tuple, np.ndarray)):
       array = np.asarray([np.asarray(row) for row in array])
   except ValueError:
@@ -277,6 +281,7 @@ def _held_out(ids: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
   owners, names = pd.factorize(ids, sort=True)
   count = len(names)
   rng = np.random.default_rng([seed, 17])
+  # One client at least is held out, and one at least trains.
   if by == 'clients':
     num_held = min(max(round(share * count), 1), count - 1)
     return np.isin(owners, rng.permutation(count)[:num_held])
@@ -286,6 +291,7 @@ def _held_out(ids: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
   rows_of = pd.Series(0, range(len(owners))).groupby(owners).indices
   for client in range(count):
     rows = rng.permutation(rows_of[client])
+    # Each client keeps an example to train on.
     num_held = min(round(share * len(rows)), len(rows) - 1)
     is_held[rows[:num_held]] = True
   if not is_held.any():
@@ -333,6 +339,7 @@ def _as_inputs(x: Any, what: str) -> np.ndarray:
   if x.ndim < 2 or not x.size:
     raise errors.DataError(f'{what} has shape {x.shape}; it must be [n, ...], of 2 axes or more')
   if x.dtype.kind == 'f':
+    # The model computes in float32, in which a large float64 is infinite.
     with np.errstate(over='ignore'):
       task_lib.check_finite({what: x.astype(np.float32)}, own_targets.ROWS)
   return x
@@ -346,5 +353,6 @@ def _statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     )
   mean = x.mean(0, dtype=np.float64)
   deviation = x.std(0, dtype=np.float64)
+  # Rounding leaves a constant column a small deviation, by which it would explode.
   is_constant = deviation <= 1e-12 * np.abs(mean)
   return mean, np.where(is_constant, 1, deviation)

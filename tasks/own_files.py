@@ -48,6 +48,7 @@ def from_image_folder(
     raise errors.DataError(f'folder is {folder!r:.80}; it must be a path')
   folder = os.path.expanduser(folder)
   files_of = _files_of_folder(folder)
+  # The path is also the name of a picture in messages.
   x = pictures.read_pictures(((path, path) for _, path in files_of), size, channels)
   clients = [parts[0] for parts, _ in files_of]
   labels = [parts[1] for parts, _ in files_of]
@@ -105,6 +106,7 @@ def from_huggingface(
     )
   pictures.check_options(size, channels)
   names = {name: tables.composed(name) for name in dataset.column_names}
+  # A format such as torch would convert each cell.
   dataset = dataset.with_format(None).rename_columns(names)
   kinds = dataset.features
   if features is None:
@@ -123,6 +125,7 @@ def from_huggingface(
   is_table = not isinstance(features, str)
   is_image = not is_table and isinstance(kinds[features], datasets.Image)
   options = {'source': source, **options}
+  # An option without effect is a mistake of the caller's.
   for given, default, is_used, what in (
     (size, None, is_image, 'size= is for a column of images'),
     (channels, None, is_image, 'channels= is for a column of images'),
@@ -166,6 +169,7 @@ def _files_of_folder(folder: str) -> list[tuple[tuple[str, ...], str]]:
   files_of = []
   for path in glob.glob(os.path.join(glob.escape(folder), '*', '*', '*')):
     parts = tuple(map(tables.composed, path.split(os.sep)[-3:]))
+    # macOS, Windows and storage servers add these to folders that are copied.
     if any(part.lower() in _OF_SYSTEMS for part in parts):
       continue
     if os.path.isdir(path):
@@ -209,6 +213,7 @@ def _named(values: Sequence[Any], kind: Any) -> 'pd.Series[Any]':
   import datasets
 
   column = pd.Series(values)
+  # Class labels are stored as numbers; people know their names.
   if isinstance(kind, datasets.ClassLabel):
     return column.map(dict(enumerate(kind.names)))
   return column

@@ -52,6 +52,7 @@ def builder(
 
   For other arguments than `problem` see `tasks.from_arrays`. A bad model raises DataError.
   """
+  # One model object would be shared by all who build it, with its weights.
   if isinstance(model, tf.keras.layers.Layer):
     raise errors.DataError('model is a Keras model: give a function that makes it anew')
   build: Callable[[int], models.Model]
@@ -72,10 +73,12 @@ def builder(
         f'model is {model!r}; choose one of: {", ".join(_HIDDEN)}; or give a function that makes a'
         ' Keras model'
       )
+    # Built once here, so that what does not fit is said before any training.
     built = build(0)
     _check_fits(built, problem)
   except errors.DataError:
     raise
+  # Keras and TensorFlow raise these for layers that do not fit, in many lines.
   except (AttributeError, TypeError, ValueError) as error:
     words = ' '.join(str(error).split())
     raise errors.DataError(f'the model cannot be built: {words}') from error
@@ -155,6 +158,7 @@ def _keras_maker(model: str | Callable, problem: Problem) -> Callable[[], Any] |
   """Returns a function without arguments that makes a Keras model; None for other models."""
   if not callable(model):
     return None
+  # A function with two arguments or none makes a Keras model, one with a seed a `Model`.
   parameters = inspect.signature(model).parameters
   several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
   needed = [n for n, p in parameters.items() if p.default is p.empty and p.kind not in several]
@@ -178,6 +182,7 @@ def _of_keras(
   targets = problem.targets
   is_single = len(problem.classes or ()) == 2 and keras.output_shape[-1] == 1
   is_binary = is_single or targets.has_labels
+  # It would train, and never say that two labels hold.
   if targets.has_labels and ending.is_softmax:
     raise ValueError(
       'the model ends with a softmax, of which the outputs exclude each other: for several labels '
@@ -215,6 +220,7 @@ class _Ending:
 def _ending(keras: Any) -> _Ending:
   """Finds the last layer that computes something."""
   last = keras.layers[-1]
+  # These layers pass on what the activation of one before them gave.
   passing = (tf.keras.layers.Reshape, tf.keras.layers.Flatten, tf.keras.layers.Dropout)
   while isinstance(last, (tf.keras.Model, *passing)):
     below = last.layers if hasattr(last, 'layers') else last.inbound_nodes
@@ -270,6 +276,7 @@ def _check_meaning(problem: Problem) -> None:
   if y.ndim != 2 or y.shape[1] < 2 or not np.isin(y, (0, 1)).all():
     return
   shape = list(y.shape)
+  # One-hot labels exclude each other, and need another loss than several labels.
   if (y.sum(1) == 1).all():
     raise ValueError(
       f'the labels are one-hot, {shape}: give class numbers, y.argmax(1), or with a Keras model '
@@ -294,6 +301,7 @@ def _check_fits(model: Any, problem: Problem) -> None:
       f'the model takes inputs of shape {list(spec.shape[1:])}, the data have '
       f'{list(problem.x.shape[1:])}'
     )
+  # The number of outputs may be known only after a forward pass.
   x = tf.zeros([1, *problem.x.shape[1:]], spec.dtype)
   weights = tuple(map(tf.convert_to_tensor, model.initial_weights[0]))
   outputs = model.forward(weights, x, False, None).shape[-1]

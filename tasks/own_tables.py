@@ -103,6 +103,7 @@ def from_frame(
   """
   options = {'source': 'data frame', **options}
   source = options['source']
+  # Before the table is looked at: a large one takes a while.
   _check_choices(missing, unseen, dates)
   names = [tables.composed(str(name)) for name in table.columns]
   check_columns(source, names, client, label, features)
@@ -115,8 +116,10 @@ def from_frame(
     raise errors.DataError(f'{source} has no columns but {named}: no inputs')
   if not len(table):
     raise errors.DataError(f'{source} has no rows')
+  # Gaps in columns that are not used do not matter.
   cells = {name: cells[name] for name in (client, *labels, *used)}
   cells = _without_gaps(source, cells, client, labels, missing)
+  # Client ids of a Parquet file may be numbers.
   owners = cells[client].astype(str).astype(object)
   is_training = None
   if missing in ('mean', 'median'):
@@ -168,6 +171,7 @@ def check_columns(
   if features is not None:
     named += features
   named = [tables.composed(name) for name in named]
+  # Two columns of one name, or one that is composed in another way, would be mixed up.
   known = {*columns}
   if len(known) < len(columns):
     raise errors.DataError(f'{where} has two columns of one name: rename one of them')
@@ -209,6 +213,7 @@ def _features(
   if features is not None:
     return [tables.composed(name) for name in features]
   others = [name for name in cells if name != client and name not in labels]
+  # The index of a saved table is left out without a word, ids with one.
   rows = [name for name in others if columns_lib.is_number_of_row(name)]
   ids = [n for n in others if n not in rows and columns_lib.is_id(n, cells[n])]
   if ids:

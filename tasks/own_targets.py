@@ -71,9 +71,11 @@ def understood(y: np.ndarray, kind: str | None, names: Sequence[str] | None) -> 
     )
   if y.dtype.kind == 'f' or kind == 'numbers':
     return Targets(y.astype(np.float32), are_numbers=True, names=names)
+  # With a loss of the user's these may be anything, such as classes of tokens.
   if y.ndim > 1:
     return Targets(y.astype(np.int32), names=names)
   classes = _classes(y, kind, names)
+  # The classes are sorted, so that this is each label's number.
   codes = np.searchsorted(classes, y)
   return Targets(codes.astype(np.int32), tuple(classes.tolist()), names=names)
 
@@ -122,6 +124,7 @@ def _several(y: np.ndarray, kind: str | None, names: tuple[str, ...]) -> Targets
       f'several labels, {", ".join(names)}, must be 0 or 1, or numbers to predict; found the text '
       f'{y.flat[0]!r:.40}: predict one column of classes, or give 0 and 1'
     )
+  # Columns of one table have one dtype here: labels may be floating-point zeros and ones.
   are_labels = np.isin(y, (0, 1)).all() and kind != 'numbers'
   if kind == 'classes' and not are_labels:
     raise errors.DataError(
@@ -155,6 +158,7 @@ def _classes(y: np.ndarray, kind: str | None, names: tuple[str, ...] | None) -> 
     )
   if kind == 'classes' or count <= _MANY_CLASSES:
     return classes
+  # Amounts and ids as a label would otherwise become thousands of outputs.
   if 2 * count > len(y):
     raise errors.DataError(
       f'the labels have {count:,} different values in {len(y):,} rows, such as '

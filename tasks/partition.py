@@ -160,6 +160,7 @@ class PathologicalPartitioner(Partitioner):
     errors.check_range('num_partitions', self.num_partitions, 1, len(codes))
     errors.check_range('num_classes_per_partition', self.num_classes_per_partition, 1, len(sizes))
     rng = np.random.default_rng([self.seed, 12])
+    # Who has which class is decided before the rows, so that a class can be cut evenly.
     has_class = np.zeros([self.num_partitions, len(sizes)], bool)
     for client in range(self.num_partitions):
       has_class[client, self._classes_of(client, len(sizes), rng)] = True
@@ -178,6 +179,7 @@ class PathologicalPartitioner(Partitioner):
       )
     rows_of: list[list[np.ndarray]] = [[] for _ in range(self.num_partitions)]
     for label in np.flatnonzero(wanted):
+      # Their sizes differ by at most one.
       pieces = np.array_split(rng.permutation(np.flatnonzero(codes == label)), wanted[label])
       for client, piece in zip(np.flatnonzero(has_class[:, label]), pieces):
         rows_of[client].append(piece)
@@ -215,6 +217,7 @@ class _BySize(Partitioner):
     count = len(labels)
     errors.check_range('num_partitions', self.num_partitions, 1, count)
     units = self._units(np.arange(1.0, self.num_partitions + 1))
+    # As Flower Datasets rounds: what is left goes to the last and largest client.
     sizes = (units / units.sum() * count).astype(np.int64)
     sizes[-1] += count - sizes.sum()
     if not sizes.all():
@@ -310,6 +313,7 @@ class NaturalIdPartitioner(Partitioner):
   def __call__(self, labels: Any) -> Partition:
     """Returns the rows of each different value of `labels`; see `Partitioner`."""
     codes = codes_of(labels)
+    # Stable, so that each client's rows keep their order.
     order = np.argsort(codes, kind='stable')
     return np.split(order, np.cumsum(np.bincount(codes))[:-1])
 
@@ -353,6 +357,7 @@ def feature_noise(
   errors.check_range('feature_noise', noise, 0, 1e6)
   noisy = x.copy()
   for client, rows in enumerate(partition):
+    # A generator for each client: its noise does not depend on the others' sizes.
     rng = np.random.default_rng([seed, 15, client])
     deviation = math.sqrt(noise * (client + 1) / len(partition))
     noisy[rows] += (deviation * rng.standard_normal([len(rows), *x.shape[1:]])).astype(x.dtype)

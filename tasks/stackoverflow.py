@@ -138,6 +138,7 @@ def _counts_file(name: str, data_dir: str | None) -> str:
 def read_words(path: str, num_words: int) -> list[bytes]:
   """Returns the first `num_words` words, as bytes, of a file with a word and a count per line."""
   with files.border(path), open(path, 'rb') as file:
+    # The file is sorted by count, so that the first words are the most frequent.
     lines = (line.split() for line in itertools.islice(file, num_words))
     words = dict.fromkeys(word for word, count in lines if int(count))  # In order, each once.
     if not words:

@@ -35,6 +35,7 @@ def describe(task: task_lib.Task) -> list[str]:
   Args:
     task: A task of `from_arrays` and the functions that call it; for others nothing is returned.
   """
+  # Data of other tasks may be too large to be read for a description.
   if not task.validated_by:
     return []
   return [
@@ -66,6 +67,7 @@ def _has_labels(prepared: preparation_lib.Preparation) -> bool:
 
 def _named_targets(task: task_lib.Task) -> str:
   """Returns the names of the targets with the classes' shares, or the numbers' range."""
+  # Shares are of training examples: the held-out ones are for evaluation alone.
   y = task.train.load_all()['y']
   prepared = task.preparation
   if not isinstance(prepared, preparation_lib.Preparation):
@@ -103,6 +105,7 @@ def _inputs(task: task_lib.Task) -> str:
   prepared = task.preparation
   x = np.asarray(task.validation['x'])
   scaled = ''
+  # One number for all inputs is the scale of pixels, not a standardisation by column.
   if isinstance(prepared, preparation_lib.Preparation) and isinstance(prepared.mean, tuple):
     scaled = ', standardised'
   columns = getattr(prepared, 'columns', None)

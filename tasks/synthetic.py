@@ -45,6 +45,7 @@ def load(
   for option, value in (('alpha', alpha), ('beta', beta)):
     errors.check_range(option, value, 0, 1000)
   errors.check_range('num_clients', num_clients, 1, 10_000)
+  # The second number keeps the streams of different uses of one seed apart.
   rng = np.random.default_rng([seed, 31])
   sizes = rng.lognormal(4, 2, num_clients).astype(int) + 50
   # The order of draws is part of the task.

@@ -51,6 +51,7 @@ def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
 def check_finite(arrays: Mapping[str, np.ndarray], where: str) -> None:
   """Raises DataError if a number is not finite. The message has `where`, array and row."""
   for name, array in arrays.items():
+    # Integers, texts and objects are always finite, or are refused elsewhere.
     if array.dtype.kind not in 'fc' or np.isfinite(array).all():
       continue
     at = tuple(np.argwhere(~np.isfinite(array))[0])
@@ -62,6 +63,7 @@ def check_ids(ids: Sequence[str], where: str) -> None:
   for client_id, count in collections.Counter(ids).items():
     if count > 1:
       raise errors.DataError(f'{where}: the client {client_id!r:.80} is there more than once')
+    # Ids are stored in SQLite and JSON as UTF-8.
     if re.search('[\ud800-\udfff]', client_id):
       raise errors.DataError(f'{where}: the client {client_id!r:.80} is not UTF-8: rename it')
 
@@ -122,6 +124,7 @@ class InMemoryClientData(ClientData):
       examples = example_arrays(x, y, f'client {client_id!r}')
       check_finite(examples, f'client {client_id!r}')
       self._arrays[str(client_id)] = examples
+    # After str(), 1 and '1' are one client: the dict above would have lost one.
     check_ids(list(map(str, arrays)), 'the clients')
     self._ids = sorted(self._arrays)
 
@@ -143,6 +146,7 @@ class InMemoryClientData(ClientData):
       DataError: If x and y have different numbers of examples; also see the constructor.
     """
     examples = example_arrays(x, y, 'the data to split')
+    # Padded, so that the order of texts is the order of numbers.
     width = len(str(len(indices) - 1))
     return cls(
       {f'{i:0{width}d}': (examples['x'][r], examples['y'][r]) for i, r in enumerate(indices)}
@@ -161,6 +165,7 @@ class InMemoryClientData(ClientData):
     return len(self._find(client_id)['x'])
 
   def load(self, client_id: str) -> ExampleArrays:
+    # A caller may add keys to its copy; the arrays are shared.
     return self._find(client_id).copy()
 
 

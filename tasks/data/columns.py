@@ -133,6 +133,7 @@ def is_id(name: str, values: np.ndarray) -> bool:
     return is_named and count > _FEW and len(np.unique(values)) == count
   if values.dtype.kind != 'O' or not all(isinstance(value, str) for value in values):
     return False
+  # A few missing or repeated ids do not make a column of ids another one.
   kinds = set(values)
   if len(kinds) <= _MANY or len(kinds) < 0.95 * count or _are_dates(kinds) or _have_numbers(kinds):
     return False
@@ -170,6 +171,7 @@ def _categories(name: str, values: np.ndarray, is_gap: np.ndarray) -> list[str]:
   others = {text for text in kinds if not _is_number(text)}
   # Of a column without others the first row is named.
   row = next((i for i, value in enumerate(values) if value in others), 0)
+  # 1,5 and 1.234,5 are numbers if nothing but digits is left.
   digits = (text.replace(',', '').replace('.', '') for text in kinds)
   are_decimals = any(',' in text for text in others) and all(map(_is_number, digits))
   if others and (are_decimals or 10 * len(others) <= len(kinds)):

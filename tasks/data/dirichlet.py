@@ -29,6 +29,7 @@ class Partitioner(abc.ABC):
 def codes_of(labels: Any) -> np.ndarray:
   """Returns the number of each example's class, int64 [n]: classes are numbered as they sort."""
   array = np.asarray(labels)
+  # A column of a data frame has texts as objects.
   if array.dtype.kind == 'O' and all(isinstance(label, str) for label in array.flat):
     array = array.astype(str)
   if array.ndim != 1 or not array.size or array.dtype.kind not in 'biuU':
@@ -83,6 +84,7 @@ def _dirichlet_once(
     if not proportions.sum() > 0:  # With a small alpha those drawn may have enough already.
       proportions = may_have_more.astype(float)
     proportions = proportions / proportions.sum()
+    # Rounded down at the cumulated shares: each row belongs to exactly one client.
     ends = (np.cumsum(proportions) * len(rows)).astype(int)[:-1]
     pieces = np.split(rows, ends)
     parts = [np.concatenate(pair) for pair in zip(parts, pieces)]

@@ -36,6 +36,7 @@ def border(what: str, fix: str = 'correct the file, or fetch it again') -> Itera
       yield
   except errors.DataError:
     raise
+  # Parsers of damaged files raise anything, from zlib.error to MemoryError.
   except Exception as error:
     reason = error_text.in_brief(error) or type(error).__name__
     raise errors.DataError(f'{what} cannot be read ({reason}); {fix}') from None

@@ -36,6 +36,7 @@ def client_sizes(
   errors.check_range('num_clients', num_clients, 1, num_examples)  # Each has an example.
   errors.check_range('unbalance', unbalance, 0, _MOST_UNBALANCE)
   rng = np.random.default_rng([seed, 1])
+  # Log-normal, so that a size is never negative.
   share = np.exp(unbalance * rng.standard_normal(num_clients))
   exact = share / share.sum() * (num_examples - num_clients)
   sizes = np.floor(exact).astype(np.int64)
@@ -86,6 +87,7 @@ def label_dirichlet(
       if p.sum() <= 0:  # Its classes are used up: draw from all that is left.
         p = left.astype(np.float64)
       counts = np.minimum(rng.multinomial(missing, p / p.sum()), left)
+      # Each pool is in random order, and is used up from its beginning.
       rows += [pool[len(pool) - n :][:c] for pool, n, c in zip(pools, left, counts)]
       left -= counts
       missing -= int(counts.sum())

@@ -89,12 +89,14 @@ class PfllibPathologicalPartitioner(Partitioner):
     rows_of: list[list[np.ndarray]] = [[] for _ in range(self.num_partitions)]
     for label in range(num_classes):
       rows = np.flatnonzero(codes == label)
+      # The first clients that may have more classes, so that classes go round in order.
       clients = np.flatnonzero(classes_left)[:most]
       if not clients.size:
         raise errors.DataError(
           f'{self.num_partitions} clients with {self.num_classes_per_partition} classes cannot '
           f'have all {num_classes} classes: take more clients, or more classes for each'
         )
+      # The same arithmetic as in PFLlib, or the random numbers would have other limits.
       mean = len(rows) / len(clients)
       if self.balance:
         sizes = np.full(len(clients) - 1, int(mean))
@@ -124,6 +126,7 @@ def _train_and_test(parts: Partition, rng: np.random.RandomState) -> tuple[Parti
   train = []
   test = []
   for rows in parts:
+    # scikit-learn takes the test rows first.
     order = rng.permutation(len(rows))
     num_train = len(rows) * 3 // 4
     num_test = len(rows) - num_train

@@ -39,6 +39,7 @@ def read_csv(path: str, client: str, separator: str) -> pd.DataFrame:
   # A row that is longer than the header is an error: its cells would move to other columns.
   warnings.simplefilter('error', pd.errors.ParserWarning)
   reading |= dict(header=0, names=_names(first), index_col=False, na_values=[''])
+  # Client ids such as 007 must stay texts.
   table = pd.read_csv(path, dtype={client: str}, **reading)
   _check_quotation_marks(table, client, separator)
   for name in table:
@@ -71,6 +72,7 @@ def plain(values: 'pd.Series[Any]') -> np.ndarray:
   array = values.to_numpy()
   if array.dtype.kind != 'O':
     return array
+  # pandas has several kinds of gaps; from here on there is one.
   is_gap = values.isna().to_numpy()
   rest = array[~is_gap]
   if is_gap.any() and rest.size and all(isinstance(v, (bool, np.bool_)) for v in rest):

@@ -26,6 +26,7 @@ def lstm_weights(
   """Draws an LSTM's kernel (He normal or Glorot uniform), recurrent kernel and bias as in Keras."""
   kernel = draw.he_normal if he_normal else draw.glorot_uniform
   bias = layers.zeros(4 * units)
+  # Keras's unit_forget_bias.
   bias[units : 2 * units] = 1
   return kernel(inputs, 4 * units), draw.orthogonal(units, 4 * units), bias
 
@@ -119,6 +120,7 @@ def build_model(
     del seed
     layer = functools.partial(lstm.lstm, is_compiled=training and lstm_kind == 'compiled')
     x = tf.convert_to_tensor(x)
+    # Steps first: the LSTM takes one slice of the examples after the other.
     time_first = tf.linalg.matrix_transpose(x)
     embedded = tf.gather(weights[0], time_first, batch_dims=x.shape.rank - 2)
     logits = run(weights[1:], embedded, layer)

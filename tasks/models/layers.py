@@ -48,6 +48,7 @@ class Initializer:
     """Draws a matrix with orthonormal rows or columns, whichever are fewer."""
     a = self._rng.standard_normal((max(rows, columns), min(rows, columns)))
     q, r = np.linalg.qr(a)
+    # Without this the distribution would not be uniform over orthogonal matrices.
     q = q * np.sign(np.diag(r))
     if rows < columns:
       q = q.T
@@ -99,6 +100,7 @@ def conv(
     clients = zip(tf.unstack(x), tf.unstack(kernel))
     y = tf.stack([tf.nn.conv2d(images, one, stride, padding) for images, one in clients])
   else:
+    # One grouped convolution: the clients' images are groups of channels.
     y = tf.nn.conv2d(_join_channels(x), _join_channels(kernel), stride, padding)
     num_clients = tf.shape(kernel)[0]
     y = tf.reshape(y, tf.concat([tf.shape(y)[:-1], [num_clients, kernel.shape[-1]]], 0))

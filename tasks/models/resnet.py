@@ -44,6 +44,7 @@ def build(seed: int, num_classes: int, groups: int = 2) -> models.Model:
       decayed += [len(weights), len(weights) + 1]
       weights += [draw.normal(0.01, *shape), layers.zeros(shape[1])]
 
+  # With an axis of clients the weights have one more.
   ranks = [np.ndim(w) for w in weights]
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:

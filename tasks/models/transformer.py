@@ -79,6 +79,7 @@ def _attention(mixed: tf.Tensor, heads: int) -> tf.Tensor:
   split: Callable = lambda part: _swap(tf.reshape(part, shape), -3)  # noqa: E731
   query, key, value = map(split, tf.split(mixed, 3, -1))
   scores = tf.matmul(query, key, transpose_b=True) / (size // heads) ** 0.5
+  # A step does not see those after it.
   later = np.triu(np.full([steps, steps], -np.inf, np.float32), 1)
   attended = _swap(tf.matmul(tf.nn.softmax(scores + later), value), -3)
   return tf.reshape(attended, tf.concat([tf.shape(mixed)[:-1], [size]], 0))

@@ -73,7 +73,7 @@ def test_the_first_letters_are_standardised_by_their_own_pixels(tmp_path, letter
 
 @pytest.mark.parametrize('letters', [1, 27, 2.5])
 def test_other_numbers_of_letters_are_refused(tmp_path, letters):
-  with pytest.raises(tasks.DataError, match='letters.* is (1|27|2.5); it must be'):
+  with pytest.raises(tasks.DataError, match=r'letters.* is (1|27|2\.5); it must be'):
     tasks.load('emnist_letters', str(tmp_path), letters=letters)
 
 
