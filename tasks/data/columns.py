@@ -1,5 +1,6 @@
 """Decides what the columns of a table are to a model: numbers, categories, or no inputs."""
 
+import datetime
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,9 +34,9 @@ _OF_DATES = (
   'weekday and hour; or leave the column out by features='
 )
 _OTHER_DATES = (
-  'these are dates, but not written as 2020-12-31 or 2020-12-31 23:59: read the table by pandas, '
-  'convert the column by pd.to_datetime(column, dayfirst=True), or without dayfirst, and give the '
-  'table to from_frame'
+  'these are dates, but not all exist and are written as 2020-12-31 or 2020-12-31 23:59: read the '
+  'table by pandas, convert the column by pd.to_datetime(column, dayfirst=True), or without '
+  'dayfirst, and give the table to from_frame'
 )
 
 
@@ -104,6 +105,9 @@ def _has_dates(name: str, values: np.ndarray, is_gap: np.ndarray) -> bool:
     return False
   if all(map(_is_date, cells)):
     return True
+  if all(isinstance(cell, datetime.date) for cell in cells):
+    fix = 'it has a time zone: give dates without one, column.dt.tz_localize(None)'
+    raise ValueError(refusal(name, values, int(np.argmin(is_gap)), fix))
   if all(isinstance(cell, str) for cell in cells) and _are_dates(set(cells)):
     row = next(row for row, cell in enumerate(values) if not is_gap[row] and not _is_date(cell))
     raise ValueError(refusal(name, values, row, _OTHER_DATES))
@@ -165,7 +169,11 @@ def _categories(name: str, values: np.ndarray, is_gap: np.ndarray) -> list[str]:
     raise ValueError(refusal(name, values, 0, _OF_DATES))
   is_text = np.array([isinstance(value, str) for value in values]) | is_gap
   if not is_text.all():
-    raise ValueError(refusal(name, values, int(np.argmin(is_text)), 'give texts, or numbers alone'))
+    row = int(np.argmin(is_text))
+    fix = 'give texts, or numbers alone'
+    if isinstance(values[row], datetime.date):
+      fix = _OF_DATES
+    raise ValueError(refusal(name, values, row, fix))
   texts = [str(value) for value in values[~is_gap]]
   kinds = sorted(set(texts))
   others = {text for text in kinds if not _is_number(text)}

@@ -54,7 +54,7 @@ def test_a_date_becomes_its_parts(form):
   table = FORMS[form](TABLE)
   found = inputs(build(table, dates='parts'), table)
   clock = DAYS.hour + DAYS.minute / 60
-  expected = np.stack([DAYS.year, DAYS.month, DAYS.day, DAYS.dayofweek, clock], 1)
+  expected = np.stack([DAYS.year, DAYS.month, DAYS.day, DAYS.day_of_week, clock], 1)
   np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
@@ -107,10 +107,11 @@ def test_a_few_dates_may_be_categories():
     (
       {'seen': DAYS.strftime('%d.%m.%Y')},
       {'dates': 'days'},
-      "has '25.12.1999' in row 0 .*not written as 2020-12-31.*pd.to_datetime",
+      "has '25.12.1999' in row 0 .*not all exist and are written as 2020-12-31.*pd.to_datetime",
     ),
     ({'seen': ['2020-02-31', *DAYS.strftime('%Y-%m-%d')[1:]]}, {'dates': 'days'}, '2020-02-31'),
-    ({'seen': DAYS.tz_localize('UTC')}, {'dates': 'parts'}, r"'seen' has .* in row 0"),
+    ({'seen': DAYS.tz_localize('UTC')}, {'dates': 'parts'}, 'has a time zone: give dates without'),
+    ({'seen': DAYS.date}, {}, "these are dates: dates='days' makes"),
     ({'seen': DAYS - DAYS[0]}, {'dates': 'days'}, 'these are durations: give numbers'),
     ({}, {'dates': 'weeks'}, "dates is 'weeks'; it must be one of: refuse, days, parts"),
     (
