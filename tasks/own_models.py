@@ -271,7 +271,7 @@ def _default_loss(problem: Problem, is_binary: bool, gives_scores: bool) -> Any:
 def _check_meaning(problem: Problem) -> None:
   """Raises ValueError for targets of zeros and ones [n, k], whose loss cannot be guessed."""
   y = problem.y
-  if problem.classes is not None or problem.targets.names is not None:
+  if problem.classes is not None or len(problem.targets.names or ()) > 1:
     return
   if y.ndim != 2 or y.shape[1] < 2 or not np.isin(y, (0, 1)).all():
     return

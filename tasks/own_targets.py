@@ -110,7 +110,8 @@ def _checked_names(y: np.ndarray, names: Sequence[str] | None) -> tuple[str, ...
   if isinstance(names, str) or not all(isinstance(name, str) for name in names):
     raise errors.DataError(f"targets is {names!r:.80}; give the targets' names, such as ['a', 'b']")
   num_targets = int(np.prod(y.shape[1:]))
-  if len(names) != num_targets:
+  # One name may be that of a column of lists.
+  if len(names) not in (1, num_targets):
     raise errors.DataError(
       f'targets has {len(names)} names, y has the shape {y.shape}: give {num_targets}'
     )

@@ -15,11 +15,10 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-Texts: TypeAlias = Sequence[bytes] | np.ndarray  # n texts, as bytes.
 _ESCAPE = 'surrogateescape'  # Words are bytes; those that are not UTF-8 survive a round trip.
 _DATE = re.compile(r'\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?')
 
@@ -65,9 +64,8 @@ class Preparation(_Saved):
     deviation: A number, or one for each input, by which the inputs are then divided, or None for 1.
     classes: The label of each class number; None if targets are numbers.
     shape: The shape of an input, to which rows are reshaped. None if they have it already.
-    threshold: For a model with one output for two classes: an output above it means the second
-      class. For a model of several labels, an output above it means 1. It is 0.5 for probabilities
-      and 0 for logits. None if each class has an output.
+    threshold: For a model with one output for two classes, or for each label: an output above it
+      means the second class, or 1. It is 0.5 for probabilities, 0 for logits, and else None.
     is_numbers: Whether predictions are numbers, as in a regression, and not scores.
     targets: The names of what is predicted, in the order of the outputs; None without names.
   """
@@ -112,20 +110,22 @@ class Preparation(_Saved):
     regression, predictions are returned unchanged.
 
     Raises:
-      ValueError: If scores have one number for two classes and there is no threshold.
+      ValueError: If there is one score for two classes, or a label, and no threshold.
     """
     numbers = np.asarray(predictions)
     if self.is_numbers:
       return numbers
-    if numbers.dtype.kind == 'f' and numbers.shape[-1:] == (1,):
+    are_labels = self.classes is None and len(self.targets or ()) > 1
+    if numbers.dtype.kind == 'f' and (are_labels or numbers.shape[-1:] == (1,)):
       if self.threshold is None:
         raise ValueError(
-          'the scores have one number for two classes, and no threshold is recorded: set it, '
+          'there is one score for two classes or a label, and no threshold is recorded: set it, '
           'dataclasses.replace(prepare, threshold=0.5) for probabilities and 0.0 for scores'
         )
-      numbers = (numbers[..., 0] > self.threshold).astype(int)
-    elif numbers.dtype.kind == 'f' and self.classes is None and self.threshold is not None:
-      return (numbers > self.threshold).astype(int)
+      numbers = (numbers > self.threshold).astype(int)
+      if are_labels:
+        return numbers
+      numbers = numbers[..., 0]
     elif numbers.dtype.kind == 'f':
       numbers = numbers.argmax(-1)
     if self.classes is None:
@@ -391,7 +391,7 @@ def as_text(words: Sequence[bytes]) -> tuple[str, ...]:
 
 
 def character_sequences(
-  texts: Texts, vocabulary: bytes, steps: int
+  texts: Sequence[bytes] | np.ndarray, vocabulary: bytes, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
   """Converts texts to padded sequences of `steps` + 1 characters, with begin and end tokens.
 

@@ -122,6 +122,31 @@ def test_whole_decimals_are_classes_if_they_are_said_to_be():
   assert held.validation['y'].tolist() == [1, 0, 1]
 
 
+def test_labels_of_a_model_of_ones_own_need_a_threshold():
+  def build(seed):
+    del seed
+    return models.Model(
+      initial_weights=[np.zeros([4, 3], np.float32)],
+      forward=lambda weights, x, training, seed: x @ weights[0],
+      example_loss=lambda p, y: tf.reduce_mean(tf.square(p - y), -1),
+      x_spec=tf.TensorSpec([None, 4]),
+      y_spec=tf.TensorSpec([None, 3]),
+    )
+
+  task = tasks.from_arrays(X, LABELS, CLIENTS, targets=['a', 'b', 'c'], model=build)
+  with pytest.raises(ValueError, match='one score for two classes or a label, and no threshold'):
+    task.preparation.labels(X[:, :3])
+  own = tasks.from_arrays(X, LABELS, CLIENTS, targets=['a', 'b', 'c'], model=build, threshold=0.3)
+  np.testing.assert_array_equal(own.preparation.labels(X[:, :3]), X[:, :3] > 0.3)
+
+
+def test_one_name_may_be_that_of_a_column_of_lists():
+  table = TABLE.assign(pair=[[a, b] for a, b in zip(X[:, 0], X[:, 1])])
+  task = tasks.from_frame(table, 'where', 'pair', features=['dose'])
+  assert task.preparation.targets == ('pair',)
+  assert task.validation['y'].shape[1:] == (2,)
+
+
 def softmax(shape, outputs):
   return tf.keras.Sequential([tf.keras.layers.Dense(outputs, 'softmax', input_shape=shape)])
 
