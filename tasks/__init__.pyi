@@ -16,6 +16,7 @@ from .own_tables import (
   from_parquet as from_parquet,
 )
 from .preparation import Preparation as Preparation
+from .summary import describe as describe
 from .task import (
   ClientData as ClientData,
   InMemoryClientData as InMemoryClientData,

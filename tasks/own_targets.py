@@ -67,7 +67,7 @@ def understood(y: np.ndarray, kind: str | None, names: Sequence[str] | None) -> 
     y = _whole(y)
   if kind == 'numbers' and y.dtype.kind == 'U':
     raise errors.DataError(
-      f"the labels are texts, such as {y.flat[0]!r:.40}, which kind='numbers' cannot predict"
+      f"the labels are texts, such as {str(y.flat[0])!r:.40}, which kind='numbers' cannot predict"
     )
   if y.dtype.kind == 'f' or kind == 'numbers':
     return Targets(y.astype(np.float32), are_numbers=True, names=names)
@@ -123,7 +123,7 @@ def _several(y: np.ndarray, kind: str | None, names: tuple[str, ...]) -> Targets
   if y.dtype.kind == 'U':
     raise errors.DataError(
       f'several labels, {", ".join(names)}, must be 0 or 1, or numbers to predict; found the text '
-      f'{y.flat[0]!r:.40}: predict one column of classes, or give 0 and 1'
+      f'{str(y.flat[0])!r:.40}: predict one column of classes, or give 0 and 1'
     )
   # Columns of one table have one dtype here: labels may be floating-point zeros and ones.
   are_labels = np.isin(y, (0, 1)).all() and kind != 'numbers'
