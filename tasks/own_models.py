@@ -178,6 +178,8 @@ def _of_keras(
 ) -> tuple[Callable[[int], models.Model], float | None]:
   """Returns a function (seed) -> `Model` of the Keras model, and the threshold or None."""
   keras = make()
+  if problem.targets.has_labels:  # Keras would say in its own words what does not fit.
+    _check_outputs(keras.output_shape[-1], problem)
   ending = _ending(keras)
   targets = problem.targets
   is_single = len(problem.classes or ()) == 2 and keras.output_shape[-1] == 1
@@ -305,6 +307,11 @@ def _check_fits(model: Any, problem: Problem) -> None:
   x = tf.zeros([1, *problem.x.shape[1:]], spec.dtype)
   weights = tuple(map(tf.convert_to_tensor, model.initial_weights[0]))
   outputs = model.forward(weights, x, False, None).shape[-1]
+  _check_outputs(outputs, problem)
+
+
+def _check_outputs(outputs: int | None, problem: Problem) -> None:
+  """Raises ValueError if a model has too few outputs for the classes, or other than targets."""
   wanted = len(problem.classes or ())
   if outputs is not None and outputs < wanted and (wanted, outputs) != (2, 1):
     raise ValueError(
