@@ -1,5 +1,8 @@
 """What a task says of itself: one line for every task, three for a user's own data."""
 
+import pathlib
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -37,6 +40,14 @@ def test_own_data_are_described_in_three_lines():
   )
   good, poor = np.bincount(task.train.load_all()['y']) / 80
   assert lines[0] == f'Predicts outcome: 2 classes: good {good:.1%}, poor {poor:.1%}.'
+
+
+def test_the_guide_has_the_lines_of_its_file(tmp_path):
+  page = (pathlib.Path(__file__).parents[2] / 'docs' / 'guide' / 'own_data.md').read_text('utf-8')
+  scope = {}
+  exec(re.search(r'```python\n(.*?)```', page, re.DOTALL)[1], scope)
+  lines = tasks.describe(scope['load'](str(tmp_path), seed=0))
+  assert '\n'.join(f'    {line}' for line in lines) in page
 
 
 def test_held_out_clients_are_named():
