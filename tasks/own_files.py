@@ -52,7 +52,7 @@ def from_image_folder(
   x = pictures.read_pictures(((path, path) for _, path in files_of), size, channels)
   clients = [parts[0] for parts, _ in files_of]
   labels = [parts[1] for parts, _ in files_of]
-  prepared = preparation_lib.Preparation(deviation=255.0)
+  prepared = preparation_lib.Preparation(deviation=255.0, picture=x.shape[1:])
   options = {'source': folder, 'preparation': prepared, **options}
   return own_data.from_arrays(prepared(x), labels, clients, **options)
 
@@ -156,9 +156,10 @@ def from_huggingface(
     with files.border(f'the column {features!r}', 'bring its arrays to one shape by dataset.map'):
       x = np.stack([np.asarray(row) for row in dataset.with_format('numpy')[features][:]])
   else:
-    prepared = preparation_lib.Preparation(deviation=255.0)
+    pixels = pictures.read_pictures(_images(dataset, features), size, channels)
+    prepared = preparation_lib.Preparation(deviation=255.0, picture=pixels.shape[1:])
     options = {'preparation': prepared, **options}
-    x = prepared(pictures.read_pictures(_images(dataset, features), size, channels))
+    x = prepared(pixels)
   return own_data.from_arrays(x, labels.tolist(), owners.to_numpy(), **options)
 
 

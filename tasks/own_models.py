@@ -126,7 +126,11 @@ def _with_loss(
     value = of_outputs(function)
     return lambda p, y: (value(p, y), None)
 
-  return models.Model(
+  def to_keras(weights: Sequence[Any]) -> tf.keras.Model:
+    column = perceptron.to_keras(weights)
+    return tf.keras.Sequential([column, tf.keras.layers.Reshape([])])
+
+  model = models.Model(
     initial_weights=perceptron.initial_weights[0],
     forward=forward,
     example_loss=of_outputs(example_loss),
@@ -135,6 +139,8 @@ def _with_loss(
     y_spec=tf.TensorSpec([None, *problem.y.shape[1:]], tf.float32),
     client_axis=True,
   )
+  model.to_keras = to_keras
+  return model
 
 
 def _mean_squared_error(p: tf.Tensor, y: tf.Tensor) -> tf.Tensor:

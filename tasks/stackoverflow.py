@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import errors, preparation, task as task_lib
+from tff_adaptive_tasks import errors, task as task_lib, text_preparation
 from tff_adaptive_tasks.data import files, tff_sqlite
 from tff_adaptive_tasks.models import language, layers
 
@@ -50,7 +50,7 @@ def load_words(
     tasks.DataError: If the data cannot be used or an option is out of range.
   """
   words = _words(num_words, data_dir)
-  prepared = preparation.TextPreparation('words', words, STEPS)
+  prepared = text_preparation.TextPreparation('words', words, STEPS)
   return _load(
     data_dir,
     seed,
@@ -79,8 +79,8 @@ def load_tags(
   """
   errors.check_range('num_tags', num_tags, 1, 1_000_000)
   words = _words(num_words, data_dir)
-  tags = preparation.as_text(read_tags(_counts_file(_TAG_FILE, data_dir), num_tags))
-  prepared = preparation.TextPreparation('bags', words, classes=tags)
+  tags = text_preparation.as_text(read_tags(_counts_file(_TAG_FILE, data_dir), num_tags))
+  prepared = text_preparation.TextPreparation('bags', words, classes=tags)
   return _load(
     data_dir,
     seed,
@@ -115,7 +115,7 @@ def _load(
 
 def _words(num_words: int, data_dir: str | None) -> tuple[str, ...]:
   errors.check_range('num_words', num_words, 1, 10_000_000)
-  return preparation.as_text(read_words(_counts_file(_WORD_FILE, data_dir), num_words))
+  return text_preparation.as_text(read_words(_counts_file(_WORD_FILE, data_dir), num_words))
 
 
 def _counts_file(name: str, data_dir: str | None) -> str:

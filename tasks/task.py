@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tff_adaptive_tasks import errors, preparation as preparation_lib
+from tff_adaptive_tasks import (
+  errors,
+  preparation as preparation_lib,
+  text_preparation as text_preparation_lib,
+)
 
 if TYPE_CHECKING:
   from tff_adaptive import models
@@ -247,7 +251,7 @@ class Task:
   test_clients: ClientData | None = None
   unit_starts: Callable | None = None
   client_weight: Callable | None = None
-  preparation: preparation_lib.Preparation | preparation_lib.TextPreparation | None = None
+  preparation: preparation_lib.Preparation | text_preparation_lib.TextPreparation | None = None
   validated_by: str = ''
 
   def __repr__(self) -> str:

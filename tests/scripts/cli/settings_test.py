@@ -78,8 +78,7 @@ def test_groups_do_not_change_and_their_flags_have_a_help_and_say_what_they_may_
     *('search', 'prune', 'form', 'x', 'clients'),
   }
   assert {f.name for f in fields[len(settings.FIELDS) :] if f.metadata['needs']} == {
-    *('range', 'trials', 'search_seed', 'first_rung', 'reduction_factor', 'metric', 'label_by'),
-    *('x', 'rows', 'columns', 'clients', 'target', 'window', 'level', 'log_scale', 'formats'),
+    *('range', 'trials', 'search_seed', 'first_rung', 'reduction_factor', 'formats'),
   }
 
 
@@ -181,7 +180,13 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     (f'{BUFFERED} --algorithm=scaffnew', 'needs all 60 clients in every round, found 5'),
     (f'{BUFFERED} --over_select=1.3', '--over_select has no meaning'),
     (f'{BUFFERED} --staleness_option=b=3', "unknown option of polynomial 'b'"),
-    (f'{BUFFERED} --algorithm=mime', 'goes neither with --sam_rho nor with --synchrony=buffered'),
+    (f'{BUFFERED} --algorithm=mime', 'the clients of mime exchange values before any of them'),
+    (
+      '--algorithm=mime --sam_rho=0.1',
+      '--sam_rho: mime cannot be combined with sam: its difference',
+    ),
+    ('--algorithm=scaffold+sam --sam_rho=0.1', '--sam_rho: sam stands more than once in'),
+    ('--algorithm=fed_avg+clip --clip_norm=1', '--clip_norm: clip stands more than once in'),
     ('--algorithm=scaffnew --dropout_rate=0.1', 'leave out the flags of unavailable'),
     (f'{BUFFERED} {TREE}', 'does not go with --synchrony=buffered'),
   ],
