@@ -264,8 +264,9 @@ def num_clients(task: str, options: Mapping[str, Any]) -> int | None:
 
 def metric(task: str) -> str | None:
   """Returns the metric of a task, or None for a name that is not in `TASKS`."""
-  entry = TASKS.get(task)
-  return entry and entry.metric
+  if task not in TASKS:
+    return None
+  return TASKS[task].metric
 
 
 def _entry(task: str) -> Entry:

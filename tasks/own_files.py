@@ -156,7 +156,7 @@ def from_huggingface(
     with files.border(f'the column {features!r}', 'bring its arrays to one shape by dataset.map'):
       x = np.stack([np.asarray(row) for row in dataset.with_format('numpy')[features][:]])
   else:
-    pixels = pictures.read_pictures(_images(dataset, features), size, channels)
+    pixels = pictures.read_pictures(_images(dataset, str(features)), size, channels)
     prepared = preparation_lib.Preparation(deviation=255.0, picture=pixels.shape[1:])
     options = {'preparation': prepared, **options}
     x = prepared(pixels)

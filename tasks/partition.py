@@ -178,10 +178,10 @@ class PathologicalPartitioner(Partitioner):
         stacklevel=2,
       )
     rows_of: list[list[np.ndarray]] = [[] for _ in range(self.num_partitions)]
-    for label in np.flatnonzero(wanted):
+    for label in np.flatnonzero(wanted).tolist():
       # Their sizes differ by at most one.
       pieces = np.array_split(rng.permutation(np.flatnonzero(codes == label)), wanted[label])
-      for client, piece in zip(np.flatnonzero(has_class[:, label]), pieces):
+      for client, piece in zip(np.flatnonzero(has_class[:, label]).tolist(), pieces):
         rows_of[client].append(piece)
     return [rng.permutation(np.concatenate(pieces)) for pieces in rows_of]
 
