@@ -48,6 +48,8 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   command_lib.say(
     f'{task.name}: {data["source"]}; {num_task_clients:,} clients, {data["examples"]:,} examples'
   )
+  for line in tasks.describe(of_clients):
+    command_lib.say(line)
   if settings.runtime.engine == 'native':
     command_lib.say(
       "--engine=native: TFF's worker listens on all network interfaces, and runs what anybody sends"

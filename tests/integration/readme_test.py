@@ -157,8 +157,34 @@ def test_asynchronous_training():
   assert (config.clients_per_round, config.asynchrony.concurrency) == (5, 20)
 
 
+def test_partitions_of_any_arrays():
+  scope = run_blocks(GUIDE / 'partitions.md', 1)
+  assert scope['clients'].load_all()['y'].shape == (600,)
+  assert len(scope['skewed'].train) == 20
+
+
+def test_texts_become_numbers_by_a_layer_of_keras(capsys):
+  scope = run_blocks(GUIDE / 'own_models.md', 1)
+  task = scope['text_task']
+  # The words of the list in the first note, and the one that it has not.
+  assert scope['counts'][0].tolist() == [0, 1, 0, 1, 1, 0, 0, 0]
+  assert scope['new'].tolist() == [[0, 1, 0, 0, 0, 0, 1, 0]]
+  assert task.preparation.classes == (False, True)
+  assert len(task.train) == 5
+  assert "Task 'own_data': 5 clients with 50 examples" in capsys.readouterr().out
+
+
 def test_no_other_page_has_examples_that_nothing_runs():
-  run = {'tff_program', 'tasks', 'own_algorithms', 'population', 'asynchronous', 'chains'}
+  run = {
+    'tff_program',
+    'tasks',
+    'partitions',
+    'own_models',
+    'own_algorithms',
+    'population',
+    'asynchronous',
+    'chains',
+  }
   run |= {'own_algorithms_more'}  # By test_the_guides_files_follow_the_papers.
   run |= {'compression'}
   run |= {'own_optimizers'}  # By tests/tff_adaptive/registry/optimizers_test.py.
