@@ -1,11 +1,11 @@
-"""Starts and ends a command, which runs as a file of a checkout or by its installed name.
+"""Starts a command, which runs as a file of a checkout or by its installed name.
 
 Only the standard library is imported before Ctrl-C is handled, so that it always ends a command
-with one line.
+with one line. Python versions that the packages do not support can read this file, and are told.
 """
 
-import atexit
-import contextlib
+from __future__ import annotations
+
 import functools
 import importlib
 import os
@@ -18,25 +18,43 @@ from . import _streams
 
 INTERRUPTED = 128 + signal.SIGINT
 # The names of the commands that pip installs, by module.
-_MODULES = 'train sweep report partition_report export'
-NAMES = {module: f'tff-adaptive-{module.replace("_", "-")}' for module in _MODULES.split()}
+NAMES = {
+  'train': 'tff-adaptive-train',
+  'sweep': 'tff-adaptive-sweep',
+  'report': 'tff-adaptive-report',
+  'partition_report': 'tff-adaptive-partition-report',
+  'export': 'tff-adaptive-export',
+}
 started_as: str | None = None  # The installed name that started this process, if any.
-exit_code: int | None = None  # The exit code of the command, once it has ended.
 interrupted = 'interrupted.'  # The message after Ctrl-C.
-# Whether the text on standard output is the result. If it is lost, the command has failed.
-prints_result = False
 
 
 def begin() -> None:
-  """Installs the handlers of Ctrl-C and of the end of the process. A command calls it first.
+  """Handles Ctrl-C, and ends the process where the command cannot run. A command calls it first.
 
   Standard output and error may be closed, full or without a reader from then on.
   """
+  if not (3, 10) <= sys.version_info < (3, 14):
+    _refuse(
+      f'{sys.executable} is Python {sys.version.split()[0]}: run make env (it needs CPython 3.10'
+      f' to 3.13), then .venv/bin/python {sys.argv[0]}'
+    )
   _streams.make_lenient()
   if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # A background job ignores it.
     signal.signal(signal.SIGINT, _end)
-  atexit.register(_leave)  # Exit functions run in reverse order: this one last.
   _show_about_the_installation()
+
+
+def commands() -> dict[str, str]:
+  """Returns how each command is started, by its module, in the way this one was."""
+  if started_as is not None:
+    return dict(NAMES)
+  return {module: f'python scripts/{module}.py' for module in NAMES}
+
+
+def _refuse(reason: str) -> None:
+  sys.stderr.write(f'{os.path.basename(sys.argv[0])}: {reason}\n')
+  sys.exit(2)
 
 
 def _show_about_the_installation() -> None:
@@ -54,8 +72,7 @@ def _show_about_the_installation() -> None:
     sys.exit(install.main(['--requirements']))
   problem = check.missing_packages()
   if problem:
-    sys.stderr.write(f'{os.path.basename(sys.argv[0])}: {problem}.\n')
-    sys.exit(2)
+    _refuse(f'{problem}.')
 
 
 def _end(unused_number: int, unused_frame: Any) -> None:
@@ -71,25 +88,6 @@ def _end(unused_number: int, unused_frame: Any) -> None:
     sys.stdout.flush()
   finally:
     os._exit(INTERRUPTED)
-
-
-def _leave() -> None:
-  """Ends the process of a finished command without freeing its modules.
-
-  Python would take 1.5 s to free the objects of TensorFlow and TFF.
-  """
-  if exit_code is None:  # An exception ended the command; Python reports it.
-    return
-  code = exit_code
-  lost = _streams.output_error()
-  if lost is not None and prints_result:
-    program = started_as or os.path.basename(sys.argv[0])
-    sys.stderr.write(f'{program}: the result cannot be written: {lost.strerror}.\n')
-    code = code or 1
-  with contextlib.suppress(OSError, ValueError):  # Streams that a user's file has replaced.
-    sys.stdout.flush()
-    sys.stderr.flush()
-  os._exit(code)
 
 
 def _start(module: str) -> int:

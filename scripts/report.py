@@ -1,25 +1,25 @@
 """Makes tables and a figure from the folders of runs.
 
-usage: python scripts/report.py [--flag=value ...] FOLDER [FOLDER ...]
+usage: {report} [--flag=value ...] FOLDER [FOLDER ...]
 
 FOLDER is the folder of a run, or holds folders of runs. Runs that differ only in their seed are
 repetitions: tables and figures give their mean and standard deviation.
 
-  python scripts/report.py runs --output=results/digits --target=0.95
+  {report} runs --output=results/digits --target=0.95
       prints the table and writes it to results/digits.md, the figure to results/digits.png and the
       curves' means and standard deviations to results/digits.csv.
-  python scripts/report.py runs --form=rates --output=results/rates --formats=md,png,pdf,html
+  {report} runs --form=rates --output=results/rates --formats=md,png,pdf,html
       maps by client and server rate, one for each optimizer, as in "Adaptive Federated
       Optimization", and a table of the best server rate by client rate.
-  python scripts/report.py runs --form=tasks --output=results/table --formats=md,tex
+  {report} runs --form=tasks --output=results/table --formats=md,tex
       tasks by optimizers, the best in bold; with the benchmark's data also the paper's figures.
-  python scripts/report.py runs --form=crossed --rows=algorithm --columns=tau --output=results/tau
+  {report} runs --form=crossed --rows=algorithm --columns=tau --output=results/tau
       any settings by any other, also correction and server_optimizer, by their names in papers. If
       the columns are numbers, the figure has a line for each row.
-  python scripts/report.py runs --form=crossed --rows=participation,task,task_option \\
+  {report} runs --form=crossed --rows=participation,task,task_option \\
       --columns=algorithm --metric=test_accuracy
       AdaBest's table: participation and heterogeneity by algorithm, on the test data.
-  python scripts/report.py runs --form=clients --clients=unseen --metric=accuracy
+  {report} runs --form=clients --clients=unseen --metric=accuracy
       the distribution of a metric over clients by algorithm, from the last evaluation by client;
       other metrics are inference_accuracy and personalized_accuracy.
 
@@ -28,11 +28,15 @@ validation data, and name them.
 """
 
 import dataclasses
+import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 
-if not __package__:  # Run as a file.
-  __package__ = __import__('_as_file').PACKAGE
+if not __package__:  # Run as a file, which is in no package.
+  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+  __package__ = 'scripts'
+  importlib.import_module('scripts._entry').begin()
 
 from tff_adaptive.reports import (
   client_distribution,
@@ -47,7 +51,13 @@ from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 from .cli import command, fields, flags
 
-_COMPARISON = 'form=comparison'
+
+def _of_forms(*names: str) -> fields.Needs:
+  """Returns that a flag needs one of these forms."""
+  return fields.Needs('form', names)
+
+
+_COMPARISON = _of_forms('comparison')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,11 +75,11 @@ class _Report(fields.Group):
     'Columns of metrics.csv, separated by commas, with a table and a panel each; other forms than'
     " comparison take one. Default: the task's metric on the validation data. Small values are good"
     ' if the name has a word for a loss or an error (docs/guide/reports.md has the list).',
-    needs=f'{_COMPARISON} or rates or crossed or clients',
+    needs=_of_forms('comparison', 'rates', 'crossed', 'clients'),
   )
   label_by: str | None = fields.flag(
     'Settings, separated by commas, that distinguish lines or maps. Default: as few as are needed.',
-    needs=f'{_COMPARISON} or rates or clients',
+    needs=_of_forms('comparison', 'rates', 'clients'),
   )
   where: tuple[str, ...] = fields.flag(
     'Only runs with this setting, NAME=VALUE. May be repeated; a run must have all settings.', []
@@ -85,27 +95,27 @@ class _Report(fields.Group):
   )
   rows: str | None = fields.flag(
     'The settings of the rows of --form=crossed, such as client_schedule,correction.',
-    needs='form=crossed',
+    needs=_of_forms('crossed'),
   )
   columns: str | None = fields.flag(
     'The setting of the columns of --form=crossed, such as algorithm, tau or beta. For'
     f' --form=comparison columns of its table, of {",".join(tables.COLUMNS)}; by default all but'
     ' the last two.',
-    needs=f'{_COMPARISON} or crossed',
+    needs=_of_forms('comparison', 'crossed'),
   )
   clients: str = fields.flag(
     'The clients of --form=clients: those that train, on their training examples (train) or on'
     ' their held-out ones (heldout), those that never train (unseen) or have test data (test).',
     'heldout',
     choices=('train', 'heldout', 'unseen', 'test'),
-    needs='form=clients',
+    needs=_of_forms('clients'),
   )
   target: float | None = fields.flag(
     'Report the rounds needed to reach this value of the metric.', needs=_COMPARISON
   )
   window: int | None = fields.count(
     'Number of last rounds over which means are taken. Default: the last tenth, at most 100.',
-    needs=f'{_COMPARISON} or rates or tasks or crossed',
+    needs=_of_forms('comparison', 'rates', 'tasks', 'crossed'),
   )
   level: tuple[str, ...] = fields.flag(
     'A horizontal line in the figure, NAME=VALUE; may be repeated.', [], needs=_COMPARISON
@@ -120,7 +130,7 @@ class _Report(fields.Group):
   formats: str = fields.flag(
     'What to write: ' + '; '.join(f'{name}, {text}' for name, text in report.FORMATS.items()) + '.',
     ','.join(report.DEFAULT_FORMATS),
-    needs='output',
+    needs=fields.Needs('output'),
   )
 
 

@@ -1,12 +1,15 @@
-"""The rules of the house: who imports whom, where tests lie, how long a file may be."""
+"""The rules of the house: who imports whom, where tests lie, how files are written."""
 
 import ast
+import collections
 import functools
 import pathlib
 import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
+
+import pytest
 
 from tests.helpers import size
 
@@ -59,6 +62,10 @@ tff_adaptive_tasks.catalog tff_adaptive_tasks.data.partition tff_adaptive_tasks.
 scripts.export scripts.report scripts.sweep scripts.train
 """
 MOST_LINES = 450
+# How often a package may pack several things into one statement, for each 1,000 lines.
+MOST_PACKED = {'pairs': 1.0, 'walrus': 0.2, 'nested': 0.3, 'conditional': 4.0}
+NO_NAMES = {'found', 'own', 'made', 'kept', 'shown', 'chosen'}  # They do not say what a thing is.
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # An option of a command line, and those of other programs that the library runs or names.
 OPTION = re.compile(r'(?<![\w-])--[a-z][a-z_-]+')
 OPTIONS_OF_OTHERS = {'--query-gpu', '--format', '--head', '--version', '--add'}
@@ -174,6 +181,30 @@ def test_a_test_mirrors_a_module_or_crosses_modules():
 def test_no_file_is_too_long():
   lines = {str(path): size.count(ROOT / path) for f in (*PACKAGES, 'tests') for path in sources(f)}
   assert {path: n for path, n in lines.items() if n > MOST_LINES} == {}
+
+
+def packing(node: ast.AST) -> str:
+  """What a node packs: a key of `MOST_PACKED`, a name of `NO_NAMES`, or '' for nothing."""
+  if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+    return 'pairs' if isinstance(node.targets[0], ast.Tuple) else ''
+  if isinstance(node, COMPREHENSIONS):
+    inner = [x for x in ast.walk(node) if isinstance(x, COMPREHENSIONS)]
+    return 'nested' if len(inner) > 1 or len(node.generators) > 1 else ''
+  if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in NO_NAMES:
+    return node.id
+  return {ast.NamedExpr: 'walrus', ast.IfExp: 'conditional'}.get(type(node), '')
+
+
+@pytest.mark.parametrize('package', ['tff_adaptive', 'tasks', 'scripts'])
+def test_a_statement_does_one_thing_and_names_say_what_a_thing_is(package):
+  places: dict[str, list[str]] = collections.defaultdict(list)
+  for path in sources(package):
+    for node in ast.walk(parsed(path)):
+      places[packing(node)].append(f'{path}:{getattr(node, "lineno", 0)}')
+  assert {name: places[name] for name in NO_NAMES if places[name]} == {}
+  thousands = sum(size.count(ROOT / path) for path in sources(package)) / 1000
+  for kind, most in MOST_PACKED.items():
+    assert len(places[kind]) <= most * thousands, places[kind]
 
 
 def strings(path: pathlib.Path) -> Iterator[str]:

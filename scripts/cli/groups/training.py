@@ -4,9 +4,11 @@ import dataclasses
 
 from tff_adaptive import schedules
 from tff_adaptive._utils import validation
-from tff_adaptive_tasks import catalog
 
 from .. import fields, options
+from . import synchrony
+
+_STEPS = fields.Needs('local_steps')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +27,7 @@ class Training(fields.Group):
   buffer_size: int | None = fields.count(
     'With --synchrony=buffered: the number of updates in a server step, in place of'
     ' --clients_per_round.',
-    needs='synchrony=buffered',
+    needs=synchrony.BUFFERED,
     instead_of='clients_per_round',
   )
   client_epochs: int = fields.count(
@@ -40,7 +42,7 @@ class Training(fields.Group):
   random_local_steps: bool | None = fields.flag(
     'Draw the number of local steps in each round, the same for all clients. --local_steps is the'
     ' mean (geometric, as in Scaffnew).',
-    needs='local_steps',
+    needs=_STEPS,
   )
   with_replacement: bool | None = fields.flag(
     'Draw each example of a batch from all examples of the client.'
@@ -48,7 +50,7 @@ class Training(fields.Group):
   continue_batches: bool | None = fields.flag(
     'Begin a round with the batch after the last one of the previous round, in the same pass over'
     " a client's data, as FLamby does. Default the task's.",
-    needs='local_steps',
+    needs=_STEPS,
   )
   batch_size: int = fields.count(
     "Examples in a local step; 0 for all at once. Default the task's.",
@@ -62,21 +64,6 @@ class Training(fields.Group):
   max_examples_per_client: int = fields.count(
     "The most examples of a client, from the first on; 0 for all. Default the task's.", zero='all'
   )
-
-  def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if --with_replacement or --continue_batches does not fit other flags."""
-    if self.with_replacement and not self.batch_size:
-      raise ValueError('--with_replacement needs batches: give --batch_size, 20 say.')
-    for name, wrong in (
-      ('batch_size', not self.batch_size),
-      ('with_replacement', self.with_replacement),
-      ('random_local_steps', self.random_local_steps),
-    ):
-      if self.continue_batches and wrong:
-        raise ValueError(
-          f'--continue_batches does not go with --{name}={getattr(self, name)}: it needs passes'
-          ' over batches and a fixed number of steps; leave one of them out.'
-        )
 
   def cohort(self, num_clients: int) -> int:
     """Returns the number of clients of a round, given the number of all clients."""
@@ -118,17 +105,18 @@ class Rates(fields.Group):
     """The schedule of the server learning rate."""
     return self._schedule('server')
 
-  def check(self, settings: 'fields.Settings') -> None:
+  def check(self) -> None:
     """Raises ValueError for schedules or options that are unknown or out of range."""
-    _ = self.client, self.server
+    for side in ('client', 'server'):
+      self._schedule(side)
 
   def _schedule(self, side: str) -> schedules.Schedule:
+    name = getattr(self, f'{side}_schedule')
+    rate = getattr(self, f'{side}_learning_rate')
     pairs = getattr(self, f'{side}_schedule_option')
     with fields.about(f'{side}_schedule'):
       given = options.parse(f'{side}_schedule_option', pairs)
-      return schedules.build(
-        getattr(self, f'{side}_schedule'), getattr(self, f'{side}_learning_rate'), **given
-      )
+      return schedules.build(name, rate, **given)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,10 +135,3 @@ class Clients(fields.Group):
   clip_norm: float | None = fields.number(
     'Clips corrected local gradients to this 2-norm. Default none.', validation.above_zero
   )
-
-  def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError for a weighting unknown to the task."""
-    task = settings.what.known_task
-    own = catalog.sizes(task).get('client_weighting') if task else 'tokens'
-    valid = tuple(dict.fromkeys(filter(None, ('examples', 'uniform', own))))
-    fields.check_name('client_weighting', self.client_weighting, valid)
