@@ -96,7 +96,9 @@ def _last_values(summary: Mapping[str, Any], beginnings: tuple[str, ...]) -> dic
 
 
 def _counted(number: int, what: str) -> str:
-  return f'{number} {what}' if number == 1 else f'{number} {what}s'
+  if number == 1:
+    return f'1 {what}'
+  return f'{number} {what}s'
 
 
 if __name__ == '__main__':

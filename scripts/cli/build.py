@@ -28,6 +28,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   )
   of_clients, parts = settings.evaluation.split(of_clients, flags.seed)
   task = of_clients
+  # `of_clients` has the clients of the task, `task` those that train: these, or one in their place.
   most_examples = settings.training.max_examples_per_client
   if flags.algorithm_entry.pools_clients:
     pooled = tasks.PooledClients(of_clients.train, most_examples)
@@ -56,6 +57,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   training.older_models(config, task.train)  # Refuses what does not fit the clients.
   process = build_process(of_run, task, model, private)
   _say_how_large(settings, process, config, num_clients)
+  # Nothing is written before this line: what was refused so far has left no trace.
   saved = record.open(folder, data, model.num_parameters)
   observers = settings.output.build(saved['run_id'], record.settings)
   if ray_context is not None:

@@ -147,6 +147,7 @@ def parse(
       help_text = f'{with_commands(text or "")}\n{flags.get_help()}\n'
     streams.write(sys.stdout, help_text)
     return None
+  # The flags may have the values of an earlier call, in a test or a notebook.
   for name in flags:
     flags[name].unparse()
   try:

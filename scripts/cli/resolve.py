@@ -30,15 +30,19 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   given = {name: value for name, value in given.items() if value is not None and value != []}
   values = _values(given)
   what.check_task(values['task'])
+  # Only what was given can be wrong so far. Defaults come after, because they are never wrong.
   for field in settings.FIELDS:
     fields.check(field, values, given)
   algorithm, server = what.entries(values)
   values['server_optimizer'] = values['server_optimizer'] or algorithm.server_optimizer or 'sgd'
   _refuse_hyperparameters_of_others(values, algorithm, server)
+  # The defaults of a group win over those of task and algorithm: noise, for example, needs clients
+  # of equal weight whatever the task says.
   defaults = what.defaults(values, algorithm, values['server_optimizer'])
   for group in settings.GROUPS.values():
     defaults.update(group.defaults(values))
   values.update({name: value for name, value in defaults.items() if values[name] is None})
+  # An option that is given comes later than that of the algorithm's name, and so replaces it.
   of_name = algorithm.settings.get('client_optimizer_option', ())
   values['client_optimizer_option'] = [*of_name, *values['client_optimizer_option']]
   correction = _hyperparameters(values, 'algorithm_option', algorithm, values['server_optimizer'])
@@ -138,6 +142,7 @@ def _hyperparameters(
       given = options.parse(option, values[option])
     else:
       given = {h.name: values[h.name] for h in entry.hyperparameters}
+      # Here, so that messages name the flag: `values` names the option.
       for h in entry.hyperparameters:
         if given[h.name] is not None:
           h.checked(given[h.name], f'--{h.name}')

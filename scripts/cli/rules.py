@@ -56,6 +56,7 @@ def check_data_dir(task: str, folder: str | None) -> None:
 # The algorithm and its clients.
 
 
+# A baseline pools the examples of all clients: one client, which is always there.
 def _pooled_client_is_alone(settings: Settings) -> str | None:
   is_plain = settings.population.availability is None and settings.synchrony.synchrony is None
   is_alone = settings.training.clients_per_round == 1 and is_plain
@@ -68,6 +69,7 @@ def _pooled_client_is_alone(settings: Settings) -> str | None:
   )
 
 
+# The rates of a task are tuned for clients of a few examples, so they do not count here.
 def _pooled_client_has_a_rate(settings: Settings) -> str | None:
   is_given = settings.rates.client_learning_rate is not None
   if not settings.what.algorithm_entry.pools_clients or is_given:
@@ -78,6 +80,7 @@ def _pooled_client_has_a_rate(settings: Settings) -> str | None:
   )
 
 
+# For tasks whose number of clients is known without their data, before these are loaded.
 def _cohort_is_of_the_clients(settings: Settings) -> str | None:
   algorithm = settings.what.algorithm_entry
   clients = catalog.num_clients(settings.what.known_task, settings.what.task_options)
@@ -86,6 +89,7 @@ def _cohort_is_of_the_clients(settings: Settings) -> str | None:
   return None
 
 
+# Sharpness-aware minimization says where the gradient of the loss is taken.
 def _sam_is_not_refused(settings: Settings) -> str | None:
   if not settings.what.sam_rho:
     return None
@@ -99,6 +103,7 @@ def _sam_is_not_refused(settings: Settings) -> str | None:
   return None
 
 
+# An exchange needs the whole cohort before a step, and without rounds there is no cohort.
 def _exchanges_are_in_rounds(settings: Settings) -> str | None:
   algorithm = settings.what.algorithm_entry
   exchanges = any(part.overrides('exchange') for part in described.classes_of(algorithm))
@@ -110,6 +115,7 @@ def _exchanges_are_in_rounds(settings: Settings) -> str | None:
   )
 
 
+# The cohort itself is checked by `check_cohort`; here, that nobody drawn stays away.
 def _all_clients_are_there(settings: Settings) -> str | None:
   algorithm = settings.what.algorithm_entry
   if settings.population.availability is None or 'participation' not in algorithm.settings:
@@ -132,6 +138,12 @@ def _what_the_name_stands_for_stays(settings: Settings) -> str | None:
         f'--{name}={value} does not go with --algorithm {algorithm.name}, which stands for'
         f' {fixed}: leave it out, or take another algorithm.'
       )
+  return None
+
+
+def _client_optimizer_has_these_options(settings: Settings) -> str | None:
+  # After the rule above: the options of an algorithm's own optimizer are those of no other.
+  _ = settings.what.client_values
   return None
 
 
@@ -195,6 +207,7 @@ def _batches_are_continued_in_passes(settings: Settings) -> str | None:
 # Asynchronous training.
 
 
+# The server waits for a number of updates, whoever sends them.
 def _buffers_select_no_more(settings: Settings) -> str | None:
   is_buffered = settings.synchrony.synchrony == 'buffered'
   if is_buffered and settings.population.over_select not in (None, 1.0):
@@ -224,6 +237,7 @@ def _aggregator_keeps_its_promise(settings: Settings) -> str | None:
   return None
 
 
+# TFF has the bodies of secure sums in its test context only.
 def _secure_sums_are_in_the_graph(settings: Settings) -> str | None:
   if settings.aggregation.aggregator == 'secure' and settings.runtime.engine == 'native':
     return (
@@ -299,6 +313,7 @@ def _ray_has_its_own_threads(settings: Settings) -> str | None:
   return None
 
 
+# A subround is what one worker gets to do.
 def _every_worker_has_a_subround(settings: Settings) -> str | None:
   workers = settings.runtime.ray_workers or 0
   if settings.runtime.ray is None or (settings.runtime.subrounds or 0) >= workers:
@@ -309,6 +324,7 @@ def _every_worker_has_a_subround(settings: Settings) -> str | None:
   )
 
 
+# It would do no harm, but the user expects more than there is.
 def _no_more_clients_at_once_than_in_a_round(settings: Settings) -> str | None:
   cohort = settings.most_clients
   for name in runtime.ONE_PROCESS:
@@ -356,6 +372,7 @@ RULES: tuple[Callable[[Settings], str | None], ...] = (
   _exchanges_are_in_rounds,
   _all_clients_are_there,
   _what_the_name_stands_for_stays,
+  _client_optimizer_has_these_options,
   _sgd_has_no_state,
   _formulas_may_assume_sgd,
   _replacement_needs_batches,

@@ -97,7 +97,8 @@ def run(
     arguments = build.prepare(settings, line)
   except engine.WorkerError as error:
     raise ValueError(str(error)) from None
-  except BaseException as error:  # A user's file may raise any error.
+  # A user's file may raise any error, and may call sys.exit.
+  except BaseException as error:
     explanation = _explained(settings, error)
     if explanation is None:
       raise

@@ -42,6 +42,8 @@ def search(folder: str, space: search_space.Space, plan: plan_lib.Plan) -> int:
   trials.retry()
   with signals.StopGuard() as stop:
     workers = _Workers(trials, (folder, space, plan), stop)
+    # A process does one trial, so that nothing of a run is left for the next: its threads, hidden
+    # GPUs and memory are set once for a process.
     try:
       while not stop.requested and not workers.code:
         waiting = trials.count('waiting')

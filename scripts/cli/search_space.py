@@ -172,6 +172,7 @@ class Space:
         point[name] = _ends(axis)[0]
     return point
 
+  # A value without a meaning would make two runs with the same results: FedAvg with each tau.
   def _combinations(self, axes: Mapping[str, Any]) -> list[Point]:
     """Returns each combination once, without the values that have no meaning in it.
 

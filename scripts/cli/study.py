@@ -87,7 +87,9 @@ class Study:
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter('ignore', optuna.exceptions.ExperimentalWarning)
-    self._folder, self._space, self._plan = folder, space, plan
+    self._folder = folder
+    self._space = space
+    self._plan = plan
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, FILE)
     with self._locked(), _undamaged(path):

@@ -69,7 +69,9 @@ def rank(rows: Rows, plan: plan_lib.Plan) -> tuple[report.Table, str | None] | N
   empty = [''] * len(table.heading)
   texts: list[list[str]] = []
   for label in labels:
-    result = 'best' if label == best else _result(rows[label])
+    result = _result(rows[label])
+    if label == best:
+      result = 'best'
     numbers = cells.get(label, empty)[2:]
     texts.append([label, str(len(folders[label])), *numbers, result])
   return report.Table([*table.heading, ''], texts, note=scores.weighting(every)), best

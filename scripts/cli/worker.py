@@ -157,8 +157,10 @@ def train(run: settings.Settings, last_round: int | None, stop: protocols.Stop) 
     if last_round is None:
       command.say(f'{folder}: complete already')
     return Answer('done')
-  end = '' if last_round is None else f' to round {last_round}'
-  command.say(f'{folder}{end}')
+  line = folder
+  if last_round is not None:
+    line += f' to round {last_round}'
+  command.say(line)
   parent, name = os.path.split(os.path.abspath(folder))
   with _output_to(os.path.join(parent, 'logs', f'{name}.log')):
     answer = _train(run, last_round, stop)

@@ -78,6 +78,10 @@ class Aggregation(fields.Group):
     with fields.about('aggregator_option'):
       return self.entry.values(options.parse('aggregator_option', self.aggregator_option))
 
+  def check(self) -> None:
+    """Raises ValueError if an option of the aggregator is unknown or out of range."""
+    _ = self.option_values
+
   def plan(
     self, training: local_training.Training, num_clients: int, seed: int
   ) -> PrivacyPlan | None:

@@ -108,10 +108,6 @@ class What(fields.Group):
       return ''
     return self.task
 
-  def check(self) -> None:
-    """Raises ValueError if an option of the client optimizer is unknown or out of range."""
-    _ = self.client_values
-
   def check_files(self) -> None:
     """Raises ValueError if --initial_weights is neither a run nor a .keras or .npz file."""
     from tff_adaptive.training import initial_weights
