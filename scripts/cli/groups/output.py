@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from tff_adaptive import registry
 from tff_adaptive._utils import user_code, validation
 
 from .. import command, fields
+from . import what
 
 _TRACKERS = {'mlflow': 'MLflow', 'wandb': 'Weights & Biases'}
 
@@ -69,10 +69,9 @@ class Output(fields.Group):
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the default output_dir: runs/TASK_ALGORITHM.
 
-    FILE.py:NAME becomes FILE_NAME there, so that different files have different folders.
+    A task FILE.py:NAME is FILE_NAME there, because NAME is `load` in most files.
     """
-    parts = [_as_folder(piece) for piece in registry.pieces(values['algorithm'])]
-    folder = f'{_as_folder(values["task"])}_{"+".join(parts)}'
+    folder = f'{_task_folder(values["task"])}_{what.folder_name(values["algorithm"])}'
     return {'output_dir': os.path.join('runs', folder)}
 
   def check(self) -> None:
@@ -99,8 +98,8 @@ class Output(fields.Group):
       command.say(line)
 
 
-def _as_folder(name: str) -> str:
-  """Returns the name of a task or algorithm for folders; FILE_NAME for a user's FILE.py:NAME.
+def _task_folder(name: str) -> str:
+  """Returns the name of a task for folders; FILE_NAME for a user's FILE.py:NAME.
 
   Files of the same name in several folders are told from each other by a digest of their paths.
   """

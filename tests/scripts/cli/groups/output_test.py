@@ -29,25 +29,6 @@ def test_tasks_of_different_files_have_different_folders_by_default(tmp_path, mo
   assert resolve.resolve().output.output_dir == 'runs/digits_fed_yogi'
 
 
-_PART = """
-import dataclasses
-from tff_adaptive import corrections
-
-@dataclasses.dataclass(frozen=True)
-class Same(corrections.Correction):
-  pass
-"""
-
-
-def test_algorithms_of_different_files_too(tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  for name in ('one', 'two'):
-    (tmp_path / f'{name}.py').write_text(_PART)
-  names = ('one.py:Same', 'two.py:Same', 'one.py:Same+sam')
-  folders = [resolve.resolve(algorithm=name).output.output_dir for name in names]
-  assert folders == ['runs/digits_one_Same', 'runs/digits_two_Same', 'runs/digits_one_Same+sam']
-
-
 def test_a_quiet_run_says_nothing_on_its_progress(capsys):
   resolve.resolve(quiet=True).output.say('a line')
   assert capsys.readouterr().err == ''
