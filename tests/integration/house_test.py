@@ -3,6 +3,7 @@
 import ast
 import collections
 import functools
+import graphlib
 import pathlib
 import re
 import subprocess
@@ -137,6 +138,15 @@ def test_imports_run_from_research_to_scripts_to_tasks_to_the_library():
     for path in sources(package):
       wrong[str(path)] = [m for m in imports(path) if m.split('.')[0] in above]
   assert offenders(wrong) == {}
+
+
+def test_there_is_no_circle_among_the_modules_of_the_commands():
+  modules = {str(path.with_suffix('')).replace('/', '.'): path for path in sources('scripts')}
+  graph = {}
+  for name, path in modules.items():
+    imported = {*imports(path), *(module.rpartition('.')[0] for module in imports(path))}
+    graph[name] = imported & set(modules)
+  assert len(list(graphlib.TopologicalSorter(graph).static_order())) >= len(modules)
 
 
 def test_tasks_know_no_algorithm():
