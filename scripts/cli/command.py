@@ -128,9 +128,8 @@ def parse(
 
   Args:
     flags: The script's flags. Those that are not in `arguments` get their defaults.
-    text: The text that --help shows before the flags, or a function that returns the help: for
-      --help=WORD what it says on WORD, and all of it for ''. The text of a command that begins a
-      line of the help is {MODULE}, as in {train}.
+    text: The text that --help shows before the flags, in which {train} is how train.py is started.
+      Or a function that returns the help: what it has on WORD for --help=WORD, all of it for ''.
     arguments: The program's name and its arguments.
 
   Returns:
@@ -173,7 +172,9 @@ def parse(
 
 def with_commands(text: str) -> str:
   """Returns a help text with the commands in place of {train}, {sweep} and so on."""
-  return text.format(**_entry.commands())
+  for module, line in _entry.commands().items():
+    text = text.replace('{' + module + '}', line)
+  return text
 
 
 def _search(flags: absl_flags.FlagValues, word: str) -> str:
