@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tff_adaptive import registry
 from tff_adaptive.aggregation import table
+from tff_adaptive.corrections import chains
 from tff_adaptive.registry import described
 from tff_adaptive_tasks import catalog
 
@@ -89,30 +90,32 @@ def _cohort_is_of_the_clients(settings: Settings) -> str | None:
   return None
 
 
-# Sharpness-aware minimization says where the gradient of the loss is taken.
-def _sam_is_not_refused(settings: Settings) -> str | None:
-  if not settings.what.sam_rho:
-    return None
-  algorithm = settings.what.algorithm_entry
-  for part in described.classes_of(algorithm):
-    if part.refuses_loss_gradient:
-      return (
-        f'--sam_rho={settings.what.sam_rho} does not go with --algorithm={algorithm.name}:'
-        f' {part.refuses_loss_gradient}; leave it out, or take another algorithm.'
-      )
+# Flags of every algorithm that add a part to its chain: what a part excludes, it declares.
+def _parts_of_flags_fit(settings: Settings) -> str | None:
+  classes = described.classes_of(settings.what.algorithm_entry)
+  for flag, value, part in (
+    ('sam_rho', settings.what.sam_rho, 'sam'),
+    ('clip_norm', settings.clients.clip_norm, 'clip'),
+    ('weight_decay', settings.clients.weight_decay, 'weight_decay'),
+  ):
+    if value:
+      with fields.about(flag):
+        chains.check([*classes, registry.PARTS[part]])
   return None
 
 
 # An exchange needs the whole cohort before a step, and without rounds there is no cohort.
 def _exchanges_are_in_rounds(settings: Settings) -> str | None:
-  algorithm = settings.what.algorithm_entry
-  exchanges = any(part.overrides('exchange') for part in described.classes_of(algorithm))
-  if settings.synchrony.synchrony != 'buffered' or not exchanges:
+  if settings.synchrony.synchrony != 'buffered':
     return None
-  return (
-    f'--synchrony=buffered does not go with --algorithm={algorithm.name}, whose clients send values'
-    ' before they train and wait for their mean: take another algorithm, such as mime_lite.'
-  )
+  for part in described.classes_of(settings.what.algorithm_entry):
+    if part.overrides('exchange'):
+      return (
+        f'--synchrony=buffered does not go with --algorithm={settings.what.algorithm}: the clients'
+        f' of {part.name} exchange values before any of them trains; leave it out, or take another'
+        ' algorithm, such as mime_lite.'
+      )
+  return None
 
 
 # The cohort itself is checked by `check_cohort`; here, that nobody drawn stays away.
@@ -368,7 +371,7 @@ RULES: tuple[Callable[[Settings], str | None], ...] = (
   _pooled_client_is_alone,
   _pooled_client_has_a_rate,
   _cohort_is_of_the_clients,
-  _sam_is_not_refused,
+  _parts_of_flags_fit,
   _exchanges_are_in_rounds,
   _all_clients_are_there,
   _what_the_name_stands_for_stays,

@@ -183,14 +183,13 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     (f'{BUFFERED} --algorithm=scaffnew', 'needs all 60 clients in every round, found 5'),
     (f'{BUFFERED} --over_select=1.3', '--over_select has no meaning'),
     (f'{BUFFERED} --staleness_option=b=3', "unknown option of polynomial 'b'"),
-    (
-      f'{BUFFERED} --algorithm=mime',
-      'does not go with --algorithm=mime, whose clients send values',
-    ),
+    (f'{BUFFERED} --algorithm=mime', 'the clients of mime exchange values before any of them'),
     (
       '--algorithm=mime --sam_rho=0.1',
-      'difference of two gradients would not be that of the loss;',
+      '--sam_rho: mime cannot be combined with sam: its difference',
     ),
+    ('--algorithm=scaffold+sam --sam_rho=0.1', '--sam_rho: sam stands more than once in'),
+    ('--algorithm=fed_avg+clip --clip_norm=1', '--clip_norm: clip stands more than once in'),
     ('--algorithm=scaffnew --dropout_rate=0.1', 'leave out the flags of unavailable'),
     (f'{BUFFERED} {TREE}', 'does not go with --synchrony=buffered'),
   ],
