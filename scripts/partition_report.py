@@ -36,7 +36,7 @@ class _Report(fields.Group):
 
   TITLE = 'Report'
 
-  clients: int = fields.count('Clients shown in the picture.', 30, needs=fields.Needs('output'))
+  clients: int = fields.count('Clients shown in the picture.', 30, needs='output')
   output: str | None = fields.flag('Write OUTPUT.md and OUTPUT.png. Default: print.')
 
 

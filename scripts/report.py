@@ -130,7 +130,7 @@ class _Report(fields.Group):
   formats: str = fields.flag(
     'What to write: ' + '; '.join(f'{name}, {text}' for name, text in report.FORMATS.items()) + '.',
     ','.join(report.DEFAULT_FORMATS),
-    needs=fields.Needs('output'),
+    needs='output',
   )
 
 

@@ -56,7 +56,7 @@ def flag(
   check: Callable[[str, Any], Any] | None = None,
   *,
   choices: Sequence[str] = (),
-  needs: Needs | None = None,
+  needs: Needs | str | None = None,
   instead_of: str = '',
   changes_numbers: bool = True,
 ) -> Any:
@@ -67,10 +67,12 @@ def flag(
     default: The default. None if it depends on other flags, or if there is none.
     check: A function of '--name' and the value, which raises ValueError for a bad value.
     choices: The allowed values. If empty, all values are allowed.
-    needs: The other flag that this one needs.
+    needs: What this flag needs: another flag by name, or `Needs` with the values of one.
     instead_of: The flag that this one replaces. Only one of them may be given.
     changes_numbers: Whether the flag changes the trained model; else a resumed run may change it.
   """
+  if isinstance(needs, str):
+    needs = Needs(needs)
   metadata = {
     'help': text,
     'default': default,

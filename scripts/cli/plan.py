@@ -7,7 +7,6 @@ from tff_adaptive.runs import run as run_lib
 from . import fields, search_space
 
 _DRAWN = fields.Needs('search', ('random', 'tpe'))
-_PRUNED = fields.Needs('prune')
 _WAY_OUT = 'restore a copy of the file, or remove the folder, and the run is done again.'
 
 
@@ -55,13 +54,13 @@ class Plan(fields.Group):
     choices=('asha',),
   )
   first_rung: int | None = fields.count(
-    'Rounds before trials are pruned. Default: a ninth of --rounds.', needs=_PRUNED
+    'Rounds before trials are pruned. Default: a ninth of --rounds.', needs='prune'
   )
   reduction_factor: int = fields.count(
     'One of this number of trials, 2 or more, continues from a rung to the next.',
     3,
     low=2,
-    needs=_PRUNED,
+    needs='prune',
   )
   jobs: int = fields.count('Runs at a time.', 1)
   metric: str | None = fields.flag(

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
   from tff_adaptive.training import client_evaluation
 
 _MOST_CLIENTS = 1000
-_EVALUATED = fields.Needs('rounds_per_client_evaluation')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,14 +35,14 @@ class ClientEvaluation(fields.Group):
     'The most clients to evaluate, of those that train and of those that never do; 0 for all.'
     ' Default 1000.',
     zero='all',
-    needs=_EVALUATED,
+    needs='rounds_per_client_evaluation',
     changes_numbers=False,
   )
   personalization_epochs: int | None = fields.count(
     "Evaluate also after this number of epochs of fine-tuning on a client's training examples."
     ' Default none.',
     high=2**20 - 1,
-    needs=_EVALUATED,
+    needs='rounds_per_client_evaluation',
     changes_numbers=False,
   )
 

@@ -57,7 +57,7 @@ class Output(fields.Group):
   )
   stop_at_target: bool | None = fields.flag(
     'End the run at the evaluation that reaches the target. The run is then complete.',
-    needs=fields.Needs('target'),
+    needs='target',
   )
   json: bool | None = fields.flag(
     'Print a JSON object for each round on standard output: its row of metrics.csv. All else goes'

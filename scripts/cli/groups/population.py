@@ -73,7 +73,7 @@ class Population(fields.Group):
     'What to do with a client that cannot take all its steps before the deadline: drop leaves it'
     ' out; partial has it take as many steps as fit. Default drop.',
     choices=rounds.STRAGGLERS,
-    needs=fields.Needs('round_deadline'),
+    needs='round_deadline',
   )
   over_select: float | None = fields.number(
     'Factor by which more clients are drawn than --clients_per_round. The round closes when'

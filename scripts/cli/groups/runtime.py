@@ -19,7 +19,6 @@ ONE_PROCESS = {
   'parallel_clients': '--cpus_per_worker says how many clients a worker trains at once',
 }
 _GRAPH = fields.Needs('engine', ('graph',))
-_RAY = fields.Needs('ray')
 _ADDRESS = re.compile(r'(\[[0-9a-fA-F:]+\]|[^\s:]+):\d{1,5}')
 
 
@@ -80,23 +79,23 @@ class Runtime(fields.Group):
     changes_numbers=False,
   )
   ray_workers: int | None = fields.count(
-    'The most workers. Default: as many as there is room for.', needs=_RAY, changes_numbers=False
+    'The most workers. Default: as many as there is room for.', needs='ray', changes_numbers=False
   )
   cpus_per_worker: int | None = fields.count(
     'Processors of a worker, and the number of clients that it trains at once. Default 1.',
-    needs=_RAY,
+    needs='ray',
     changes_numbers=False,
   )
   gpus_per_worker: float | None = fields.flag(
     "GPUs of a worker; with 0.25 four share one. The server's part stays on"
     ' processors. Default 0: workers use processors only.',
-    needs=_RAY,
+    needs='ray',
   )
   memory_per_worker: float | None = fields.number(
     'GB of memory that Ray reserves for a worker: a node gets no more workers than it has memory'
     ' for. Default: only processors and GPUs are counted.',
     validation.above_zero,
-    needs=_RAY,
+    needs='ray',
     changes_numbers=False,
   )
   subrounds: int | None = fields.count(

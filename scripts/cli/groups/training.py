@@ -8,8 +8,6 @@ from tff_adaptive._utils import validation
 from .. import fields, options
 from . import synchrony
 
-_STEPS = fields.Needs('local_steps')
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Training(fields.Group):
@@ -42,7 +40,7 @@ class Training(fields.Group):
   random_local_steps: bool | None = fields.flag(
     'Draw the number of local steps in each round, the same for all clients. --local_steps is the'
     ' mean (geometric, as in Scaffnew).',
-    needs=_STEPS,
+    needs='local_steps',
   )
   with_replacement: bool | None = fields.flag(
     'Draw each example of a batch from all examples of the client.'
@@ -50,7 +48,7 @@ class Training(fields.Group):
   continue_batches: bool | None = fields.flag(
     'Begin a round with the batch after the last one of the previous round, in the same pass over'
     " a client's data, as FLamby does. Default the task's.",
-    needs=_STEPS,
+    needs='local_steps',
   )
   batch_size: int = fields.count(
     "Examples in a local step; 0 for all at once. Default the task's.",
