@@ -6,6 +6,7 @@ with one line. Python versions that the packages do not support can read this fi
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib
 import os
@@ -42,6 +43,7 @@ def begin() -> None:
   _streams.make_lenient()
   if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # A background job ignores it.
     signal.signal(signal.SIGINT, _end)
+  atexit.register(_let_tff_end)
   _show_about_the_installation()
 
 
@@ -88,6 +90,18 @@ def _end(unused_number: int, unused_frame: Any) -> None:
     sys.stdout.flush()
   finally:
     os._exit(INTERRUPTED)
+
+
+def _let_tff_end() -> None:
+  """Keeps TFF's contexts from failing, with a traceback, when Python takes its modules apart.
+
+  `engine.native` does the same for a command that has used it; the others only imported TFF.
+  """
+  is_loaded = 'tensorflow_federated' in sys.modules
+  if is_loaded and 'tff_adaptive.engine.native' not in sys.modules:
+    from tff_adaptive._utils import private_apis
+
+    private_apis.forget_workers()
 
 
 def _start(module: str) -> int:
