@@ -81,8 +81,10 @@ def describe(task: Any) -> tuple[str, Any, list[str]]:
     names = [str(name) for name in classes[:num_classes]]
     totals = counts.sum(axis=0).tolist()
     texts = [f'{name}: {total:,}' for name, total in zip(names, totals)]
-    more = f' and {len(texts) - _MOST} more' if len(texts) > _MOST else ''
-    rows.append(['examples by class', ', '.join(texts[:_MOST]) + more])
+    by_class = ', '.join(texts[:_MOST])
+    if len(texts) > _MOST:
+      by_class += f' and {len(texts) - _MOST} more'
+    rows.append(['examples by class', by_class])
   else:
     numbers = partition.report_of_sizes(_sizes(task))
   for name, number in numbers.items():

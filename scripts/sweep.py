@@ -62,6 +62,7 @@ def main(arguments: Sequence[str]) -> int:
   if not folder:
     raise ValueError('--output_dir is missing.')
   space = _space(plan, of_runs)
+  # A grid is checked whole, because all of it will be run.
   run = space.grid(folder)[0] if plan.is_grid else space.check()
   plan = dataclasses.replace(plan, first_rung=_first_rung(plan, run))
   _check_metric(plan, space.axes.get('task', ()))
@@ -91,8 +92,9 @@ def _space(plan: plan_lib.Plan, of_runs: Sequence[str]) -> search_space.Space:
     raise ValueError("--help belongs before ' -- '; for train.py's: scripts/train.py --help.")
   _check_flags(plan, [*axes])
   # In a grid without pruning each run is a trial, because no runs are compared before the end.
-  is_trial_one_run = plan.is_grid and plan.prune is None
-  seeds = () if is_trial_one_run else axes.pop('seed', ())
+  if plan.is_grid and plan.prune is None:
+    return search_space.Space(axes, given)
+  seeds = axes.pop('seed', ())
   return search_space.Space(axes, given, seeds)
 
 
@@ -183,8 +185,9 @@ def _show_table(folder: str, space: search_space.Space, plan: plan_lib.Plan) -> 
     command.show(table.markdown())
     if best is not None:
       command.show(f'Best: {best}, in {rows[best][0].folders[0][0]}\n')
-  has_failed = any(view.state == 'failed' for view in views)
-  return command.FAILED if has_failed else command.DONE
+  if any(view.state == 'failed' for view in views):
+    return command.FAILED
+  return command.DONE
 
 
 if __name__ == '__main__':

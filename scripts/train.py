@@ -55,8 +55,9 @@ def _in_one_line(result: Any, folder: str) -> str:
   rounds = _counted(result.summary['rounds'], 'round')
   last = _last_values(result.summary, ('validation_',))
   values = ''.join(f', {name} {value:.4f}' for name, value in last.items())
-  end = '' if result.is_complete else ' (not complete: the same command resumes it)'
-  return f'{rounds}{end}{values}; in {folder}'
+  if not result.is_complete:
+    rounds += ' (not complete: the same command resumes it)'
+  return f'{rounds}{values}; in {folder}'
 
 
 def _in_full(result: Any, settings: Settings) -> str:
