@@ -152,8 +152,13 @@ def test_with_json_each_round_is_a_line_on_standard_output(tmp_path, capsys):
 
 
 def test_with_quiet_the_end_is_one_line_and_nothing_else_is_said(tmp_path, capfd, monkeypatch):
+  loaded = sys.modules['tensorflow_federated']
+
+  def load():
+    sys.modules['tensorflow_federated'] = loaded
+
   monkeypatch.delitem(sys.modules, 'tensorflow_federated')  # As if it was to be loaded.
-  monkeypatch.setattr(run.tensorflow_start, 'load', lambda: None)
+  monkeypatch.setattr(run.tensorflow_start, 'load', load)
   # Too few clients are there at times, of which a warning would tell.
   assert _train(tmp_path / 'run', *FLAGS, '--rounds=2', '--quiet') == 0
   out, err = capfd.readouterr()
@@ -183,11 +188,11 @@ from tff_adaptive import corrections
 
 @dataclasses.dataclass(frozen=True)
 class One(corrections.Correction):
-  pass
+  name = 'one'
 
 @dataclasses.dataclass(frozen=True)
 class Two(corrections.Correction):
-  pass
+  name = 'two'
 """
 
 
