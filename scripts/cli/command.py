@@ -163,8 +163,8 @@ def parse(
     if 'to float' in str(error):
       kind = 'a number'
     known = r'flag --(.*?)=(.*): (invalid literal|could not convert).*'
-    words = re.sub(known, rf"--\1 must be {kind}, found '\2'", str(error))
-    raise ValueError(f'{words}; see --help.') from None
+    reason = re.sub(known, rf"--\1 must be {kind}, found '\2'", str(error))
+    raise ValueError(f'{reason}; see --help.') from None
   for name in flags:
     flags[name].value = expanded(flags[name].value)
   return rest

@@ -54,8 +54,8 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
     server=types.MappingProxyType(server_values),
     given=types.MappingProxyType(given),
   )
-  for group in result.groups():
-    group.check()
+  for checked in result.groups():
+    checked.check()
   rules.check(result)
   return result
 
