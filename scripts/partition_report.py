@@ -55,8 +55,15 @@ def main(arguments: Sequence[str]) -> int:
   if _FLAGS.output:
     command.check_output('output', _FLAGS.output)
     atomic_files.write_text(f'{_FLAGS.output}.md', text)
-    labels = labels[: _FLAGS.clients]
-    figures.draw_partition(f'{_FLAGS.output}.png', _sizes(task), labels, task.name, names)
+    count = _FLAGS.clients
+    figures.draw_partition(
+      f'{_FLAGS.output}.png',
+      _sizes(task),
+      labels[:count],
+      task.name,
+      names,
+      task.train.client_ids[:count],
+    )
   command.show(text)
   return command.DONE
 

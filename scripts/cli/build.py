@@ -11,7 +11,7 @@ from tff_adaptive.models import mixed_precision
 from tff_adaptive.runs import capacity, serialization, state_file
 from tff_adaptive.training import callbacks, personalization
 
-from . import records, rules, settings as settings_lib
+from . import records, rules, settings as settings_lib, stored_model
 from .groups import aggregation
 
 
@@ -59,9 +59,16 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   _say_how_large(settings, process, config, num_clients)
   # Nothing is written before this line: what was refused so far has left no trace.
   saved = record.open(folder, data, model.num_parameters)
-  observers = settings.output.build(saved['run_id'], record.settings)
+  description = stored_model.description(task)
+  observers: list[Any] = [stored_model.StoreModel(model, description, task.preparation)]
+  if ray_context is not None:
+    observers.append(callbacks.RayCallback(ray_context))
+  observers += settings.output.build(saved['run_id'], record.settings)
   if ray_context is not None:
     observers.insert(0, callbacks.RayCallback(ray_context))
+  observers.insert(
+    0, stored_model.StoreModel(model, stored_model.description(task), task.preparation)
+  )
   if private is not None:
     observers.append(_account(settings, private, config))
   return {

@@ -12,7 +12,7 @@ from typing import Any
 from tff_adaptive import registry
 from tff_adaptive._utils import suggestions
 
-from . import command, fields, hyperparameters, options, rules, settings
+from . import command, defaults, fields, hyperparameters, options, rules, settings
 from .groups import what
 
 
@@ -38,14 +38,13 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   _refuse_hyperparameters_of_others(values, algorithm, server)
   # The defaults of a group win over those of task and algorithm: noise, for example, needs clients
   # of equal weight whatever the task says.
-  defaults = what.defaults(values, algorithm, values['server_optimizer'])
-  for group in settings.GROUPS.values():
-    defaults.update(group.defaults(values))
-  values.update({name: value for name, value in defaults.items() if values[name] is None})
+  layers = defaults.layers(values, algorithm, server)
+  layers += [group.defaults(values) for group in settings.GROUPS.values()]
+  values.update(defaults.merged(*layers, values))
   # An option that is given comes later than that of the algorithm's name, and so replaces it.
   of_name = algorithm.settings.get('client_optimizer_option', ())
   values['client_optimizer_option'] = [*of_name, *values['client_optimizer_option']]
-  correction = _hyperparameters(values, 'algorithm_option', algorithm, values['server_optimizer'])
+  correction = _hyperparameters(values, 'algorithm_option', algorithm, server)
   server_values = _hyperparameters(values, 'server_optimizer_option', server)
   _drop_repeated_options(values)
   result = settings.Settings(
@@ -134,7 +133,7 @@ _KIND_OF = {
 
 
 def _hyperparameters(
-  values: dict[str, Any], option: str, entry: Any, server_optimizer: str = 'sgd'
+  values: dict[str, Any], option: str, entry: Any, *with_server: registry.ServerOptimizer
 ) -> dict[str, Any]:
   """Returns an entry's hyperparameters by name. Sets `values[option]` if it takes options."""
   with fields.about(option):
@@ -146,7 +145,7 @@ def _hyperparameters(
       for h in entry.hyperparameters:
         if given[h.name] is not None:
           h.checked(given[h.name], f'--{h.name}')
-    by_name: dict[str, Any] = entry.values(given, server_optimizer)
+    by_name: dict[str, Any] = entry.values(given, *with_server)
   if entry.takes_options:
     values[option] = list(options.pairs(by_name))
   return by_name

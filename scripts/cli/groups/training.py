@@ -1,6 +1,7 @@
 """Settings of local training: rounds, batches, rates, and weights of clients."""
 
 import dataclasses
+import functools
 
 from tff_adaptive import schedules
 from tff_adaptive._utils import validation
@@ -111,10 +112,15 @@ class Rates(fields.Group):
   def _schedule(self, side: str) -> schedules.Schedule:
     name = getattr(self, f'{side}_schedule')
     rate = getattr(self, f'{side}_learning_rate')
-    pairs = getattr(self, f'{side}_schedule_option')
-    with fields.about(f'{side}_schedule'):
-      given = options.parse(f'{side}_schedule_option', pairs)
-      return schedules.build(name, rate, **given)
+    return _built(side, name, rate, getattr(self, f'{side}_schedule_option'))
+
+
+@functools.cache
+def _built(side: str, name: str, rate: float, pairs: tuple[str, ...]) -> schedules.Schedule:
+  """Returns the schedule of a side's rate, which is built, and checked, once."""
+  with fields.about(f'{side}_schedule'):
+    given = options.parse(f'{side}_schedule_option', pairs)
+    return schedules.build(name, rate, **given)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
