@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from scripts.cli import build as build_lib, resolve
+from scripts.cli import build as build_lib, resolve, stored_model
 from scripts.cli.groups import evaluation, output, runtime
 from tests.helpers import settings
 from tff_adaptive import asynchrony, corrections, population
@@ -151,7 +151,9 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   assert (config.clients_per_round, config.metric, config.population) == (2, 'loss', None)
   assert (config.cost_model.batch_size, config.cost_model.epochs) == (7, 10)
   assert (found['settings'].command, found['settings'].metric) == (['command'], 'loss')
-  assert found['callbacks'][0] == (found['run_id'], found['settings'].settings)
+  stored, tracker, _ = found['callbacks']
+  assert isinstance(stored, stored_model.StoreModel)
+  assert tracker == (found['run_id'], found['settings'].settings)
   _, evaluated, _, of_evaluation = found['client_evaluation']
   assert evaluated is model
   assert of_evaluation == {'seed': 5, 'max_examples': None, 'personalize': None}
