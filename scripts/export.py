@@ -1,6 +1,6 @@
 """Exports a run's model: for Keras, for serving with TensorFlow, for devices, or as arrays.
 
-usage: python scripts/export.py RUN [--flag=value ...]
+usage: {export} RUN [--flag=value ...]
 
 RUN is the folder of a run, or a copy of it on another machine; the data are not needed. The command
 writes the folder OUTPUT with
@@ -9,10 +9,11 @@ writes the folder OUTPUT with
   preparation.json, preparation.py   the preparation of raw inputs, if the task has one
   export.json                        the run and its metrics
 
-  python scripts/export.py runs/digits_fed_yogi --format=keras --output=digits_model
+  {export} runs/digits_fed_yogi --format=keras --output=digits_model
 """
 
 import dataclasses
+import importlib
 import inspect
 import json
 import os
@@ -21,8 +22,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-if not __package__:  # Run as a file.
-  __package__ = __import__('_as_file').PACKAGE
+if not __package__:  # Run as a file, which is in no package.
+  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+  __package__ = 'scripts'
+  importlib.import_module('scripts._entry').begin()
 
 from tff_adaptive._utils import atomic_files, temporary_folders
 

@@ -35,6 +35,7 @@ _PFLLIB_CLIENT = (math.log10(0.005),) * 5
 
 # In the authors' published code, a client's weight is its number of tokens without padding.
 _TOKENS = {'client_weighting': 'tokens'}
+_LSTM = {'lstm': 'compiled'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Entry:
     extra: Defaults of further flags of train.py by name, the same for every server optimizer.
     num_clients: Default number of training clients; None if the data decide it.
     metric: Name of the metric to report, such as accuracy.
+    compiled: Options, by name, and the values with which the model needs this package's compiled
+      operations, which are of float32 and for the graph engine on a CPU.
   """
 
   description: str
@@ -67,6 +70,7 @@ class Entry:
   extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   num_clients: int | None = None
   metric: str = 'accuracy'
+  compiled: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def _ada_best(
@@ -95,7 +99,7 @@ _flamby = functools.partial(
 )
 
 # The defaults of a user's own task, which are not tuned.
-OWN = Entry("a user's own task", '', rounds=100)
+OWN = Entry("a user's own task", '', rounds=100, compiled=_LSTM)
 
 
 TASKS: Mapping[str, Entry] = MappingProxyType(
@@ -127,6 +131,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       batch_size=4,
       log10_rates=((0, 0, 0, 0, 0), (-0.5, -2, -2, -0.5, 0), (-1, -3, -3)),
       extra=_TOKENS,
+      compiled=_LSTM,
     ),
     'shakespeare_transformer': Entry(
       'next character in Shakespeare by role, transformer of 1.3 million weights (DiLoCo)',
@@ -146,6 +151,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       log10_rates=((-0.5, -0.5, -0.5, -0.5, -0.5), (-1.5, -2, -2, 0, 0), (-4, -5, -5)),
       extra=_TOKENS,
       metric='accuracy_without_out_of_vocab_or_end_of_sentence',
+      compiled=_LSTM,
     ),
     'stackoverflow_lr': Entry(
       'tags of Stack Overflow sentences by user, logistic regression (FedOpt)',
@@ -267,6 +273,17 @@ def metric(task: str) -> str | None:
   if task not in TASKS:
     return None
   return TASKS[task].metric
+
+
+def compiled_option(task: str, options: Mapping[str, Any]) -> str:
+  """Returns the option, NAME=VALUE, that makes a task's model a compiled one; '' if there is none.
+
+  See `Entry.compiled`. `task` is '' for a user's own task.
+  """
+  for name, value in _entry(task).compiled.items():
+    if options.get(name) == value:
+      return f'{name}={value}'
+  return ''
 
 
 def _entry(task: str) -> Entry:
