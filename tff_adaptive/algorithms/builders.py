@@ -110,10 +110,13 @@ def build_drift_corrected(
       'scaling mu by client size needs the number of examples before training: give '
       'training=tff_adaptive.ClientTraining(batching=...)'
     )
+  local_model = model_adapters.wrap(model)
+  correction = correction.resolved(local_model.named_weights())
+  _check_needs(correction, local_model, training)
   if asynchrony is not None:
     _check_asynchrony(asynchrony, correction, training)
   recipe = components.Recipe(
-    model_adapters.wrap(model),
+    local_model,
     training,
     correction,
     server_optimizer,
@@ -123,6 +126,29 @@ def build_drift_corrected(
     asynchrony,
   )
   return stateful_process.compose(recipe)
+
+
+def _check_needs(
+  correction: corrections.Correction,
+  model: model_adapters.LocalModel,
+  training: local_training.ClientTraining,
+) -> None:
+  """Raises ValueError unless the model and the training have what the parts need."""
+  if correction.needs_batching and training.batching is None:
+    raise ValueError(
+      f'{correction.name} needs clients that are given as whole arrays ({correction.needs_batching}):'
+      ' give training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say.'
+    )
+  if correction.overrides('loss') and not model.takes_loss:
+    raise ValueError(
+      f'{correction.name} changes the loss, which needs the outputs of the model: give a'
+      ' tff_adaptive.models.Model (models.from_keras makes one of a Keras model).'
+    )
+  if correction.unsent and all(correction.unsent):
+    raise ValueError(
+      f'{correction.name}: all weights of the model stay at the clients or are frozen, so that'
+      ' nothing is sent: name fewer layers.'
+    )
 
 
 def _check_asynchrony(
@@ -144,6 +170,11 @@ def _check_asynchrony(
   if asynchrony.mixing and correction.overrides('update'):
     raise ValueError(
       f'{correction.name} does not aggregate differences of models: leave mixing out.'
+    )
+  if asynchrony.mixing and any(correction.unsent):
+    raise ValueError(
+      f'{correction.name} does not send all weights, and mixing moves whole models: leave mixing'
+      ' out.'
     )
 
 

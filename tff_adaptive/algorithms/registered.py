@@ -112,15 +112,18 @@ def counts(
     published = entry.counts(values) if entry.counts else None
     training = _as_named(entry, training)
   training = (local_training.ClientTraining() if training is None else training).resolved()
+  local_model = model_adapters.wrap(model)
+  correction = correction.resolved(local_model.named_weights())
   with tf.Graph().as_default():  # The graph is not used.
-    weights = tuple(
-      map(tf.convert_to_tensor, model_adapters.wrap(model).initial_weights().trainable)
-    )
-    traced, whole, averaged = probe.trace(correction, weights), probe.size(weights), 0
+    weights = tuple(map(tf.convert_to_tensor, local_model.initial_weights().trainable))
+    traced = probe.trace(correction, weights)
+    whole = probe.size(weights)
+    averaged = 0
     if training.optimizer_state == 'average':
       averaged = probe.size(client_optimizer_lib.initial_slots(training.optimizer, weights))
   if published is None:
-    published = registry.Counts(1 + traced.bytes_down / whole, 1 + traced.bytes_up / whole)
+    share = traced.bytes_of_weights / whole
+    published = registry.Counts(share + traced.bytes_down / whole, share + traced.bytes_up / whole)
   return registry.Counts(
     down=published.down + averaged / whole,
     up=published.up + averaged / whole,

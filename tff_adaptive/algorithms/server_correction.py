@@ -107,7 +107,8 @@ def build_update(
   def update(
     server_state: Any, message: Any, weights: Any, inference: Any, g_bar: Any, totals: Any
   ) -> ServerUpdate:
-    g_bar, theta = tuple(g_bar), tuple(weights.trainable)
+    theta = tuple(weights.trainable)
+    g_bar = _with_unsent(correction, tuple(g_bar), theta)
     if recipe.is_plain:  # The direction is the aggregate, even if it is only noise.
       return ServerUpdate((), g_bar, (), (), message.t, ())
     cohort, drift = tf.maximum(totals.used, 1.0), totals.drift
@@ -146,6 +147,16 @@ def build_update(
     return ServerUpdate(new_state, direction, factor, theta_bar, message.t, h_cosine)
 
   return update
+
+
+def _with_unsent(
+  correction: corrections.Correction, sent: corrections.Weights, theta: corrections.Weights
+) -> corrections.Weights:
+  """Returns the aggregate of what was sent, with zeros for the weights that are not sent."""
+  if not any(correction.unsent):
+    return sent
+  is_sent = tuple(not is_unsent for is_unsent in correction.unsent)
+  return corrections.merged(is_sent, sent, corrections.zeros(theta))
 
 
 def build_finish(

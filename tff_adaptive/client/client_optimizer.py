@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_adaptive.client import by_client
 from tff_adaptive.corrections import base as corrections
 
 
@@ -63,9 +64,7 @@ class ClientOptimizer:
 
   def tile(self, tensors: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
     """Repeats tensors once for each client of a group; returns them unchanged for one client."""
-    if self._size is None:
-      return tensors
-    return tuple(tf.tile(w[tf.newaxis], [self._size] + [1] * w.shape.rank) for w in tensors)
+    return tuple(by_client.tiled(w, self._size) for w in tensors)
 
   def next(
     self, slots: tuple[tf.Tensor, ...], weights: corrections.Weights, gradients: corrections.Weights

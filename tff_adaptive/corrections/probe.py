@@ -15,12 +15,14 @@ class Traced(NamedTuple):
   Attributes:
     gradients: Number of gradients of the loss in a local step; 1 for FedAvg.
     full_gradients: Number of gradients over all of the client's examples in a round.
+    bytes_of_weights: Number of bytes of the weights that are sent.
     bytes_down: Number of bytes that a client receives besides the weights.
     bytes_up: Number of bytes that a client sends besides its update.
   """
 
   gradients: int
   full_gradients: int
+  bytes_of_weights: int
   bytes_down: int
   bytes_up: int
 
@@ -44,9 +46,17 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
     client = base.ClientRound(
       theta, correction.client_state(theta), broadcast, one, one, one, full_gradient
     )
+    client = client._replace(
+      full_loss=lambda: one,
+      label_counts=lambda num_classes: tf.zeros([num_classes]),
+      planned_steps=one,
+      seed=tf.zeros([2], tf.int32),
+    )
     sent = correction.exchange(client)
     results.check_numbers(correction, 'exchange', sent, 'what is sent')
     client = client._replace(exchanged=sent, local_state=correction.local_state(client))
+    results.begin(correction, client, theta)
+    results.point(correction, client, theta)
     client = client._replace(gradient_at=gradient_at)
     results.loss_gradient(correction, client, theta, theta)
     of_loss = 1 + asked['at']
@@ -59,6 +69,7 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
       # `gradient_at` in `Correction.gradient` costs as much as the gradient of the loss.
       gradients=of_loss * in_gradient,
       full_gradients=asked['full'],
+      bytes_of_weights=size(theta) - size(base.only(correction.unsent, theta)),
       bytes_down=size(broadcast) + size(sent),
       bytes_up=size(upload) + size(sent),
     )

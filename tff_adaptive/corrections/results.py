@@ -28,6 +28,27 @@ def gradient(
   return _like(correction, 'gradient', corrected, 'a gradient', g), local_state
 
 
+def begin(
+  correction: base.Correction, client: base.ClientRound, theta: base.Weights
+) -> base.Weights:
+  """Returns `Correction.begin`'s result; raises TypeError if it differs in form from theta."""
+  return _like(correction, 'begin', correction.begin(client, theta), 'weights', theta)
+
+
+def point(
+  correction: base.Correction, client: base.ClientRound, theta: base.Weights
+) -> base.Weights:
+  """Returns `Correction.point`'s result; raises TypeError if it differs in form from theta."""
+  return _like(correction, 'point', correction.point(client, theta), 'weights', theta)
+
+
+def loss(correction: base.Correction, client: base.ClientRound, batch: base.Batch) -> tf.Tensor:
+  """Returns `Correction.loss`'s result; raises TypeError unless it is a scalar."""
+  changed = correction.loss(client, batch)
+  check_numbers(correction, 'loss', changed, 'a loss', is_scalar=True)
+  return tf.cast(changed, batch.loss.dtype)
+
+
 def loss_gradient(
   correction: base.Correction, client: base.ClientRound, theta: base.Weights, g: base.Weights
 ) -> base.Weights:

@@ -194,6 +194,18 @@ class Model(tff.learning.models.FunctionalModel):
       mean numerator and denominator of each of M metrics. For G clients: [G] and [G, 2 M].
     """
     predictions = self.forward(tuple(weights), x, training, seed if training else None)
+    return self.loss_of_predictions(predictions, weights, y, shares=shares, training=training)
+
+  def loss_of_predictions(
+    self,
+    predictions: Any,
+    weights: Sequence[tf.Tensor],
+    y: tf.Tensor,
+    *,
+    shares: tf.Tensor | None = None,
+    training: bool = True,
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the same as `loss_and_metrics`, from the predictions at the weights."""
     known = (
       (predictions, y)
       if not self.couples_examples or shares is None
