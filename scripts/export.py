@@ -25,7 +25,7 @@ if not __package__:  # Run as a file.
 
 from tff_adaptive._utils import atomic_files, temporary_folders
 
-from .cli import command, fields, flags
+from .cli import client_models, command, fields, flags
 
 FORMATS = ('keras', 'saved_model', 'npz')
 WEIGHTS = ('best', 'theta', 'theta_bar')
@@ -44,6 +44,10 @@ class _Export(fields.Group):
     'best',
     choices=WEIGHTS,
   )
+  client: str | None = fields.flag(
+    "The id of a client, whose own model is exported, of algorithms such as Ditto; else the global"
+    ' model is.'
+  )
   output: str | None = fields.flag('The folder to write. Default RUN/export_FORMAT.')
 
 
@@ -58,6 +62,8 @@ def main(arguments: Sequence[str]) -> int:
   if len(rest) != 1:
     raise ValueError(f'give the folder of one run, found {len(rest)}: export.py RUN --format=keras')
   flags.check(_FLAGS, _Export)
+  if _FLAGS.client is not None and _FLAGS.weights != 'best':
+    raise ValueError("--client exports a client's own model: leave --weights out.")
   folder = os.path.expanduser(rest[0])
   output = _FLAGS.output or os.path.join(folder, f'export_{_FLAGS.format}')
   if os.path.lexists(output):
@@ -67,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
 
   run = tasks.load_run(folder)
   try:
-    record = export(run, _FLAGS.format, output, _FLAGS.weights)
+    record = export(run, _FLAGS.format, output, _FLAGS.weights, _FLAGS.client)
   except OSError as error:
     raise command.FailureError(f'--output={output}: {error}; nothing is left of it.') from error
   values = ', '.join(f'{name} {value:.4f}' for name, value in record['validation'].items())
@@ -76,7 +82,9 @@ def main(arguments: Sequence[str]) -> int:
   return command.DONE
 
 
-def export(run: Any, file_format: str, output: str, which: str = 'best') -> dict[str, Any]:
+def export(
+  run: Any, file_format: str, output: str, which: str = 'best', client: str | None = None
+) -> dict[str, Any]:
   """Writes a run's model to a new folder, and returns the contents of its export.json.
 
   Args:
@@ -84,17 +92,23 @@ def export(run: Any, file_format: str, output: str, which: str = 'best') -> dict
     file_format: One of `FORMATS`.
     output: The folder to create. It does not exist after a failure.
     which: One of `WEIGHTS`, which --weights explains.
+    client: The id of the client whose own model is exported; None for the model `which`.
 
   Raises:
-    ValueError: If the run has no checkpoint or no such weights, or its data cannot be loaded.
+    ValueError: If the run has no checkpoint or no such weights, its data cannot be loaded, or the
+      client is unknown or has no model of its own.
     OSError: If the folder cannot be written.
   """
   from tff_adaptive import models
 
   task = run.task()
-  which = run.best(task.metric) if which == 'best' else which
-  weights = run.chosen(which)
   model = task.build_model(run.settings['seed'])
+  which = run.best(task.metric) if which == 'best' else which
+  if client is not None:
+    which = f'the model of client {client}'
+    weights = client_models.weights_of(run, task, model, client)
+  else:
+    weights = run.chosen(which)
   x = model.input_spec['x']
   record = {
     'run': os.path.abspath(run.folder),

@@ -21,7 +21,7 @@ repetitions: tables and figures give their mean and standard deviation.
       AdaBest's table: participation and heterogeneity by algorithm, on the test data.
   python scripts/report.py runs --form=clients --clients=unseen --metric=accuracy
       the distribution of a metric over clients by algorithm, from the last evaluation by client;
-      other metrics are inference_accuracy and personalized_accuracy.
+      other metrics are inference_accuracy, personalized_accuracy and own_accuracy.
 
 If the runs of a cell differ in other settings, tasks and crossed take the settings with the best
 validation data, and name them.

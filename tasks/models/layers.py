@@ -177,6 +177,7 @@ def classifier(
   *,
   x_dtype: tf.DType = tf.float32,
   penalty: Callable | None = None,
+  features: Callable | None = None,
 ) -> models.Model:
   """Builds a model of inputs [B, *x_shape] and int32 classes, with cross-entropy and accuracy.
 
@@ -191,6 +192,7 @@ def classifier(
     y_spec=tf.TensorSpec([None], tf.int32),
     penalty=penalty,
     client_axis=True,
+    features=features,
   )
 
 
@@ -216,14 +218,21 @@ def perceptron(
   """
   x_shape = [widths[0]] if x_shape is None else list(x_shape)
 
-  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
-    del training, seed
+  def before_last(weights: Any, x: tf.Tensor) -> tf.Tensor:
     x = tf.convert_to_tensor(x)
     x = x if prepare is None else prepare(x)
     batch = tf.shape(x)[: x.shape.rank - len(x_shape)]
     h = tf.reshape(x, tf.concat([batch, [widths[0]]], 0)) if len(x_shape) > 1 else x
-    for i in range(0, len(weights), 2):
-      h = dense(h if i == 0 else tf.nn.relu(h), weights[i], weights[i + 1])
+    for i in range(0, len(weights) - 2, 2):
+      h = tf.nn.relu(dense(h, weights[i], weights[i + 1]))
     return h
 
-  return classifier(perceptron_weights(seed, widths), forward, x_shape)
+  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    del training, seed
+    return dense(before_last(weights, x), weights[-2], weights[-1])
+
+  def features(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    del training, seed
+    return before_last(weights, x)
+
+  return classifier(perceptron_weights(seed, widths), forward, x_shape, features=features)

@@ -33,12 +33,8 @@ class Recipe(NamedTuple):
   asynchrony: Buffered | None = None
 
   def client_state(self, weights: corrections.Weights) -> Any:
-    """Returns a client's first state: the correction's, and the optimizer's if clients keep it."""
-    own = self.correction.client_state(weights)
-    if self.training.optimizer_state != 'keep':
-      return own
-    slots = client_optimizer.initial_slots(self.training.optimizer, weights)
-    return collections.OrderedDict(correction=own, optimizer=slots)
+    """Returns a client's first state; see `first_client_state`."""
+    return first_client_state(self.correction, self.training, weights)
 
   def server_state(self, weights: corrections.Weights) -> Any:
     """Returns the first server state: the correction's, and the client optimizer's if averaged."""
@@ -77,6 +73,19 @@ class Recipe(NamedTuple):
     averages = self.training.optimizer_state == 'average'
     is_asynchronous = self.asynchrony is not None
     return not (has_server_part or averages or self.is_stateful or is_asynchronous)
+
+
+def first_client_state(
+  correction: corrections.Correction,
+  training: local_training.ClientTraining,
+  weights: corrections.Weights,
+) -> Any:
+  """Returns a client's first state: the correction's, and the optimizer's if clients keep it."""
+  own = correction.client_state(weights)
+  if training.optimizer_state != 'keep':
+    return own
+  slots = client_optimizer.initial_slots(training.optimizer, weights)
+  return collections.OrderedDict(correction=own, optimizer=slots)
 
 
 def check_weighting(client_weighting: Weighting) -> None:

@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive.algorithms import client_training, components, finalizer, server_correction
 from tff_adaptive.asynchrony import process as asynchrony_lib
+from tff_adaptive.corrections import base as corrections
 from tff_adaptive.engine import batched_clients
 
 
@@ -51,18 +52,38 @@ class StatefulProcess(tff.templates.IterativeProcess):
 
   Args:
     initialize_fn, next_fn: The computations of the first server state, and of a round.
+    initial_client_state: See below.
+    recipe: The parts of the process.
 
   Attributes:
+    has_client_models: Whether each client has a model of its own, as in Ditto; see `client_model`.
     initial_client_state: A client's state before its first round: a structure of NumPy arrays. It
       comes from one more call of the model function. If that draws the initial weights at random,
       weights in this state therefore differ from those of `initialize()`.
   """
 
   def __init__(
-    self, initialize_fn: tff.Computation, next_fn: tff.Computation, initial_client_state: Any
+    self,
+    initialize_fn: tff.Computation,
+    next_fn: tff.Computation,
+    initial_client_state: Any,
+    recipe: components.Recipe,
   ) -> None:
     super().__init__(initialize_fn, next_fn, next_is_multi_arg=True)
     self.initial_client_state = initial_client_state
+    self._recipe = recipe
+    self.has_client_models = recipe.correction.overrides('personal')
+
+  def client_model(self, server_state: Any, client_state: Any) -> tuple[np.ndarray, ...]:
+    """Returns the trainable weights of a client's own model.
+
+    Args:
+      server_state: A server state.
+      client_state: The client's state after a round in which it took part. A client that has never
+        taken part has the model of `get_model_weights`.
+    """
+    theta = model_to_use(server_state).trainable
+    return own_model(self._recipe.correction, self._recipe.training, client_state, theta)
 
   def get_model_weights(self, server_state: Any) -> tff.learning.models.ModelWeights:
     """Returns the weights of the model for inference, such as the mean of the client models.
@@ -73,6 +94,23 @@ class StatefulProcess(tff.templates.IterativeProcess):
       server_state: A state from `initialize`, `next` or a program state manager.
     """
     return model_to_use(server_state)
+
+
+def own_model(
+  correction: corrections.Correction, training: Any, client_state: Any, theta: Any
+) -> tuple[np.ndarray, ...]:
+  """Returns the trainable weights of a client's own model; see `Correction.personal`.
+
+  Args:
+    correction: The correction, resolved for the model.
+    training: The settings of a client's training.
+    client_state: The client's state; see `components.Recipe.client_state`.
+    theta: The trainable weights of the model that is evaluated.
+  """
+  own_state = client_state['correction'] if training.optimizer_state == 'keep' else client_state
+  own_state = tf.nest.map_structure(tf.convert_to_tensor, own_state)
+  weights = correction.personal(own_state, tuple(map(tf.convert_to_tensor, theta)))
+  return tuple(np.asarray(w) for w in weights)
 
 
 def model_to_use(server_state: Any) -> tff.learning.models.ModelWeights:
@@ -108,7 +146,8 @@ def compose(recipe: components.Recipe) -> StatefulProcess | tff.learning.templat
   # Computed eagerly, so that building a process needs no TFF execution context.
   weights = tuple(recipe.model.initial_weights().trainable)
   first = tf.nest.map_structure(tf.convert_to_tensor, recipe.client_state(weights))
-  return StatefulProcess(initialize, next_fn, tf.nest.map_structure(np.asarray, first))
+  first = tf.nest.map_structure(np.asarray, first)
+  return StatefulProcess(initialize, next_fn, first, recipe)
 
 
 class _Parts(NamedTuple):

@@ -60,7 +60,8 @@ def build(
 
   Args:
     groups: Runs by label. The runs of a label differ only in their seed.
-    metric: A metric by client, such as accuracy, inference_accuracy or personalized_accuracy.
+    metric: A metric by client, such as accuracy, inference_accuracy, personalized_accuracy or
+      own_accuracy, of a client's own model.
     clients: The group of clients: 'train', 'heldout', 'unseen' or 'test'.
     title: The title of the figure.
 
@@ -123,6 +124,8 @@ def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
 
 def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:
   """Formats the mean and standard deviation over runs of each statistic."""
-  own = metric.removeprefix('inference_').removeprefix('personalized_')
+  own = metric
+  for prefix in ('inference_', 'personalized_', 'own_'):
+    own = own.removeprefix(prefix)
   each = [describe(np.stack([v, np.ones_like(v)], 1), own) for v in found]
   return [report.spread([of_run[name] for of_run in each]) for name in _SHOWN]
