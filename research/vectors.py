@@ -20,11 +20,13 @@ from tests.helpers import (
   oracle,
   oracle_async,
   oracle_methods as methods,
+  oracle_newer as newer,
   oracle_optimizers as optimizers,
+  oracle_personal as personal,
 )
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / 'vectors'
-VERSION = '1.1'
+VERSION = '1.2'
 ROUNDS, EPOCHS, BATCH_SIZE = 10, 2, 4
 TOLERANCE = 1e-11  # Relative to the largest entry of a list: other processors sum in other orders.
 
@@ -68,6 +70,21 @@ ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
   'mo_fed_sam': methods.FedCM,
   'fed_gamma': oracle.Scaffold,
   'fed_speed': oracle.FedDyn,
+  'fed_dc': newer.FedDC,
+  'fed_acg': newer.FedACG,
+  'fed_init': newer.FedInit,
+  'fed_varp': newer.FedVARP,
+  'fed_lesam': newer.FedLESAM,
+  'q_fed_avg': newer.QFedAvg,
+  'fed_per': personal.Kept,
+  'lg_fed_avg': personal.Kept,
+  'fed_rep': personal.Kept,
+  'fed_babu': personal.Kept,
+  'fed_bn': personal.Kept,
+  'ditto': personal.Ditto,
+  'apfl': personal.APFL,
+  'p_fed_me': personal.PFedMe,
+  'per_fed_avg': personal.PerFedAvg,
 }  # FedAvg for the others.
 SGDM = {'base_optimizer': 'sgdm', 'base_beta1': 0.8, 'base_beta2': 0.9, 'base_eps': 0.1}
 ADAM, ADAGRAD = {**SGDM, 'base_optimizer': 'adam'}, {**SGDM, 'base_optimizer': 'adagrad'}
@@ -120,6 +137,16 @@ LEAST_SQUARES = [
   case('fed_gamma', 'uniform', {'scaffold_option': 2}, sam_rho=0.05),
   case('fed_speed', 'uniform', {'mu': 0.2, 'scale_mu': False}, sam_rho=0.1),
   case('diloco', 'uniform', server='nesterov', client='adamw', state='keep', clip_norm=1.0),
+  case('fed_dc', 'uniform', {'drift_weight': 0.2}),
+  case('fed_acg', 'uniform', {'lookahead': 0.6, 'pull': 0.2}),
+  case('fed_init', 'uniform', {'relaxation': 0.3}),
+  case('fed_varp', 'uniform'),
+  case('fed_lesam', 'uniform', {'rho': 0.3}),
+  case('q_fed_avg', 'uniform', {'q': 0.7}),
+  case('ditto', 'uniform', {'lam': 0.3}),
+  case('apfl', 'uniform', {'alpha_mix': 0.4, 'learn_alpha': False}),
+  case('p_fed_me', 'uniform', {'moreau_lam': 3.0, 'inner_steps': 3, 'inner_rate': 0.05}),
+  case('per_fed_avg', 'uniform', {'inner_rate': 0.1}),
   case('fed_ada2', client='adagrad', server='adam'),
   case('fed_lalr', client='amsgrad', state='average'),
 ]
@@ -147,6 +174,17 @@ LOGISTIC = [
   case('mime_lite', 'uniform', ADAM, name='mime_lite-adam'),
   case('mime_lite', 'examples', ADAGRAD, name='mime_lite-adagrad', server='sgdm'),
   case('mime', 'uniform', ADAM, name='mime-adam'),
+]
+# Of the two tensors W and b one stays at the clients or is frozen; least squares have only one.
+LOGISTIC += [
+  case('fed_per', 'uniform', {'layers': 'weight_1'}, server='yogi'),
+  case('lg_fed_avg', 'uniform', {'layers': 'weight_0'}),
+  case('fed_rep', 'uniform', {'layers': 'weight_1', 'head_share': 0.4}),
+  case('fed_babu', 'uniform', {'layers': 'weight_1'}, server='sgdm'),
+  case('fed_bn', 'uniform', {'layers': 'weight_1'}),
+  case(
+    'apfl', 'examples', {'alpha_mix': 0.4, 'learn_alpha': True}, name='apfl-learnt', server='adam'
+  ),
 ]
 LOGISTIC += [c for c in LEAST_SQUARES if c['algorithm'] not in {d['algorithm'] for d in LOGISTIC}]
 ASYNCHRONOUS = [
@@ -180,6 +218,22 @@ def _softmax(theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
   scores = np.exp(x @ theta[:9].reshape(3, 3) + theta[9:])
   error = (scores / scores.sum(1, keepdims=True) - np.eye(3)[y]) / len(y)
   return oracle.pack([x.T @ error, error.sum(0)])
+
+
+def _squared_loss(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
+  """1/2 mean (x w - y)^2."""
+  return float(np.mean((x @ w - y) ** 2) / 2)
+
+
+def _softmax_loss(theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
+  """The mean cross-entropy of x W + b."""
+  return float(np.mean(newer.losses(x @ theta[:9].reshape(3, 3) + theta[9:], y)))
+
+
+def _mask(layers: str, shapes: list[list[int]]) -> np.ndarray:
+  """Which entries of the weights belong to the tensor called weight_0 or weight_1."""
+  parts = [np.full(shape, layers == f'weight_{i}') for i, shape in enumerate(shapes)]
+  return np.concatenate([part.ravel() for part in parts])
 
 
 def _problem(name: str, tensors: dict[str, list[int]], sizes: list[int]) -> Any:
@@ -222,6 +276,12 @@ def rounds(
   if kind is oracle.AdaBest and settings['server_optimizer']['name'] != 'sgd':
     values['by_series'] = True
   shapes = [*problem['tensors'].values()]
+  layers = values.pop('layers', None)
+  if layers is not None:
+    values['mask'] = _mask(layers, shapes)
+    values['is_frozen'] = settings['algorithm'] == 'fed_babu'
+  if kind is newer.QFedAvg:
+    values['loss'] = _softmax_loss if problem['loss'] == 'logistic' else _squared_loss
   server, state = settings['server_optimizer'], settings['client_optimizer']['state']
   run = kind(
     problem['initial'],
@@ -257,7 +317,9 @@ def _client(run: oracle.FedAvg, i: int, state: str) -> dict[str, Any]:
     return {'weight': 0.0, 'update': None}
   shares = {j: len(run.clients[j][1]) if run.by_examples else 1 for j in run.last_g}
   kept: dict[str, Any] = {}
-  if isinstance(run, (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest, methods.Scaffnew)):
+  with_h_i = (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest, methods.Scaffnew, newer.FedDC)
+  kept.update({name: np.atleast_1d(value).copy() for name, value in run.state(i).items()})
+  if isinstance(run, with_h_i):
     mu = getattr(run, 'mu', 1.0)  # The oracle has it within h_i, as AdaBest's Algorithm 1.
     kept['h'] = run.h_i[i] / (mu[i] if isinstance(mu, list) else mu)
   if state == 'keep':
@@ -269,7 +331,7 @@ def _client(run: oracle.FedAvg, i: int, state: str) -> dict[str, Any]:
 def _server(run: oracle.FedAvg, state: str) -> dict[str, Any]:
   """The server's state; m of an optimizer is that of the gradient, as in the formulas."""
   found: dict[str, Any] = {'x': run.theta}
-  with_h = isinstance(run, (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest))
+  with_h = isinstance(run, (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest, newer.FedDC))
   if with_h or isinstance(run, methods.FedExP):
     found['x_bar'] = run.theta_bar
   if with_h or isinstance(run, methods.FedCM):

@@ -45,7 +45,7 @@ class _Export(fields.Group):
     choices=WEIGHTS,
   )
   client: str | None = fields.flag(
-    "The id of a client, whose own model is exported, of algorithms such as Ditto; else the global"
+    'The id of a client, whose own model is exported, of algorithms such as Ditto; else the global'
     ' model is.'
   )
   output: str | None = fields.flag('The folder to write. Default RUN/export_FORMAT.')

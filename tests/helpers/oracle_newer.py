@@ -59,6 +59,9 @@ class FedLESAM(FedAvg):
     self.rho = rho
     self.received = np.tile(self.theta, (self.num_clients, 1))
 
+  def kept(self, i):
+    return {'received': self.received[i]}
+
   def begin(self, i, rate):
     change = self.received[i] - self.theta
     norm = np.linalg.norm(change)
@@ -70,17 +73,20 @@ class FedLESAM(FedAvg):
 
 
 class FedVARP(FedAvg):
-  """Algorithm 1 of FedVARP (Jhunjhunwala et al., 2022), with the table y of all clients."""
+  """Algorithm 1 of FedVARP (Jhunjhunwala et al., 2022), with the table of all clients."""
 
   def __init__(self, *args, **options):
     super().__init__(*args, **options)
-    self.y = np.zeros((self.num_clients, self.theta.size))
+    self.last = np.zeros((self.num_clients, self.theta.size))
 
   def server_step(self, cohort, g, g_bar, steps, rate):
-    direction = self.y.mean(0) + self.mean(cohort, {i: g[i] - self.y[i] for i in cohort})
+    direction = self.last.mean(0) + self.mean(cohort, {i: g[i] - self.last[i] for i in cohort})
     for i in cohort:
-      self.y[i] = g[i]
+      self.last[i] = g[i]
     self.theta = self.server(self.theta, -direction)
+
+  def kept(self, i):
+    return {'last': self.last[i]}
 
 
 class FedACG(FedAvg):
@@ -116,14 +122,20 @@ class FedInit(FedAvg):
     self.relaxation = relaxation
     self.ended = {}
 
+  def state(self, i):
+    return {'ended': self.ended[i]}
+
   def train(self, i, rate, limit=np.inf):
     x = self.theta
     self.theta = x + self.relaxation * (x - self.ended.get(i, x))
-    theta_i, steps = super().train(i, rate, limit)
+    found = super().train(i, rate, limit)
     self.theta = x
-    if np.isfinite(theta_i).all():
-      self.ended[i] = theta_i
-    return theta_i, steps
+    return found
+
+  def server_step(self, cohort, g, g_bar, steps, rate):
+    for i in cohort:
+      self.ended[i] = self.theta - g[i]
+    super().server_step(cohort, g, g_bar, steps, rate)
 
 
 class FedDC(FedAvg):

@@ -33,8 +33,7 @@ class Kept(FedAvg):
     self.theta = self.first = np.where(self.mask, self.own[i], received)
     theta_i, steps = super().train(i, rate, limit)
     self.theta = received
-    if np.isfinite(theta_i).all():
-      self.own[i] = theta_i
+    self.own[i] = theta_i
     return np.where(self.mask, received, theta_i), steps
 
   def corrected(self, i, theta_i, g, batch):
@@ -45,6 +44,12 @@ class Kept(FedAvg):
       return g
     trains_head = self.step <= self.of_head
     return np.where(self.mask == trains_head, g, 0.0)
+
+  def kept(self, i):
+    return {'own': self.own[i]}
+
+  def state(self, i):
+    return {} if self.is_frozen else {'own': self.own[i][self.mask]}
 
   def personal(self, i):
     """Client i's own model."""
@@ -61,6 +66,9 @@ class WithOwnModel(FedAvg):
 
   def begin(self, i, rate):
     self.rate = rate
+
+  def kept(self, i):
+    return {'own': self.own[i]}
 
   def personal(self, i):
     """Client i's own model."""
@@ -89,8 +97,11 @@ class APFL(WithOwnModel):
     self.alpha = np.full(self.num_clients, float(alpha_mix))
     self.learn_alpha = learn_alpha
 
+  def kept(self, i):
+    return {'own': self.own[i], 'alpha': self.alpha[i]}
+
   def corrected(self, i, theta_i, g, batch):
-    a, v = self.alpha[i], self.own[i]
+    a, v = self.alpha[i], self.own[i].copy()
     slope = self.sharp(a * v + (1 - a) * theta_i, batch)
     self.own[i] = v - self.rate * a * slope
     if self.learn_alpha:

@@ -136,8 +136,8 @@ def _check_needs(
   """Raises ValueError unless the model and the training have what the parts need."""
   if correction.needs_batching and training.batching is None:
     raise ValueError(
-      f'{correction.name} needs clients that are given as whole arrays ({correction.needs_batching}):'
-      ' give training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say.'
+      f'{correction.name} needs clients that are given as whole arrays'
+      f' ({correction.needs_batching}): give training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say.'
     )
   if correction.overrides('loss') and not model.takes_loss:
     raise ValueError(

@@ -126,9 +126,7 @@ class WholeArrays(_Arrays):
     """Returns the mean gradient at `theta`, in batches of 512 unless the model couples examples."""
     return self._mean(corrections.zeros(theta), _adder(self._model, theta, non_trainable))
 
-  def mean_loss(
-    self, theta: corrections.Weights, non_trainable: corrections.Weights
-  ) -> tf.Tensor:
+  def mean_loss(self, theta: corrections.Weights, non_trainable: corrections.Weights) -> tf.Tensor:
     """Returns the mean loss at `theta` over all examples, float32."""
     return self._mean((tf.zeros([]),), _loss_adder(self._model, theta, non_trainable))[0]
 
@@ -274,9 +272,7 @@ class Batches:
     """Returns the mean gradient over all examples at `theta`."""
     return self._mean(corrections.zeros(theta), _adder(self._model, theta, non_trainable))
 
-  def mean_loss(
-    self, theta: corrections.Weights, non_trainable: corrections.Weights
-  ) -> tf.Tensor:
+  def mean_loss(self, theta: corrections.Weights, non_trainable: corrections.Weights) -> tf.Tensor:
     """Returns the mean loss over all examples at `theta`, float32."""
     return self._mean((tf.zeros([]),), _loss_adder(self._model, theta, non_trainable))[0]
 

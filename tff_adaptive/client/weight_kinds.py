@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,9 +24,7 @@ def of_model(model: models.Model) -> tuple[NamedWeight, ...]:
   return of_arrays(weights, reads_tokens=model.input_spec['x'].dtype.is_integer)
 
 
-def of_names(
-  names: Sequence[str], shapes: Sequence[tuple[int, ...]]
-) -> tuple[NamedWeight, ...]:
+def of_names(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> tuple[NamedWeight, ...]:
   """Returns the weights of a Keras model from names such as 'dense/kernel'.
 
   The last layer is the one of the last weight.
@@ -58,7 +57,7 @@ def of_arrays(weights: Sequence[Any], reads_tokens: bool = False) -> tuple[Named
   kernels = [i for i, array in enumerate(arrays) if array.ndim > 1]
   first_of_head = kernels[-1] if kernels else 0
   norms = set()
-  for i, (scale, offset) in enumerate(zip(arrays, arrays[1:])):
+  for i, (scale, offset) in enumerate(itertools.pairwise(arrays)):
     is_pair = scale.ndim == 1 and scale.shape == offset.shape
     if is_pair and (scale == 1).all() and (offset == 0).all():
       norms.update((i, i + 1))

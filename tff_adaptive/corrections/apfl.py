@@ -51,9 +51,9 @@ class APFL(base.Correction):
     new_own = base.combine(lambda v, g: v - base.scale(rate, g), own, of_mixture)
     if self.learn_alpha:
       apart = base.combine(tf.subtract, own, theta)
-      slope = tf.add_n([
-        tf.reduce_sum(tf.cast(a * b, tf.float32)) for a, b in zip(of_mixture, apart)
-      ])
+      slope = tf.add_n(
+        [tf.reduce_sum(tf.cast(a * b, tf.float32)) for a, b in zip(of_mixture, apart)]
+      )
       alpha = tf.clip_by_value(alpha - client.eta_l * slope, 0.0, 1.0)
     return g, collections.OrderedDict(own=new_own, alpha=alpha)
 

@@ -190,9 +190,7 @@ class Correction:
     """
     return self
 
-  def with_groups(
-    self, stays: tuple[bool, ...] = (), frozen: tuple[bool, ...] = ()
-  ) -> Correction:
+  def with_groups(self, stays: tuple[bool, ...] = (), frozen: tuple[bool, ...] = ()) -> Correction:
     """Returns a copy of the part with these `stays` and `frozen`."""
     copied = copy.copy(self)
     object.__setattr__(copied, 'stays', stays)

@@ -17,9 +17,9 @@ from tff_adaptive.corrections.base import ClientRound, ServerRound, Weights
 class FedACG(base.Correction):
   """FedACG: clients begin at x + lookahead m, and are pulled back to it by beta.
 
-  m is the change of the global model in the last round, which with server SGD of rate 1 is the
-  paper's m <- lookahead m + mean(y_i - x - lookahead m). "Communication-Efficient Federated Learning
-  with Accelerated Client Gradient" (Kim et al., 2024), Algorithm 1.
+  m is the mean change of the clients' models from x in the last round, which with server SGD of
+  rate 1 is the paper's m <- lookahead m + mean(y_i - x - lookahead m). "Communication-Efficient
+  Federated Learning with Accelerated Client Gradient" (Kim et al., 2024), Algorithm 1.
 
   Attributes:
     lookahead: The paper's lambda, in [0, 1). 0 gives FedProx.
@@ -30,7 +30,9 @@ class FedACG(base.Correction):
     0.85, 'How far clients begin ahead of the global model', validation.in_unit_interval
   )
   pull: float = option(
-    0.01, 'Weight of the pull towards the weights with which a client begins', validation.at_least_zero
+    0.01,
+    'Weight of the pull towards the weights with which a client begins',
+    validation.at_least_zero,
   )
   name = 'fed_acg'
   title = 'FedACG'

@@ -15,7 +15,7 @@ from tff_adaptive.corrections.base import ClientRound, Weights
 
 @dataclasses.dataclass(frozen=True)
 class FedInit(base.Correction):
-  """FedInit: a client begins at x + beta (x - y'), where y' is its model at the end of its last round.
+  """FedInit: a client begins at x + beta (x - y'), where y' is its model after its last round.
 
   "Understanding How Consistency Works in Federated Learning via Stage-wise Relaxed Initialization"
   (Sun et al., 2023), Algorithm 1. In a client's first round y' is the model that it receives.

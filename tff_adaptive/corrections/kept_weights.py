@@ -12,6 +12,7 @@ from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base, weight_groups
 from tff_adaptive.corrections.base import ClientRound, NamedWeight, Weights
 
+
 @dataclasses.dataclass(frozen=True)
 class KeptWeights(base.Correction):
   """The base class of parts with weights that stay at the client from round to round.

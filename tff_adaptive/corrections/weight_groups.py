@@ -68,7 +68,9 @@ def select(name: str, value: str, weights: Sequence[NamedWeight]) -> tuple[bool,
   for word in words:
     if word != 'none' and not any(_stands_for(word, weight) for weight in weights):
       known = ', '.join(weight.name for weight in weights)
-      raise ValueError(f'{name}={value}: the model has no weight {word!r}; its weights are {known}.')
+      raise ValueError(
+        f'{name}={value}: the model has no weight {word!r}; its weights are {known}.'
+      )
   return tuple(any(_stands_for(word, weight) for word in words) for weight in weights)
 
 

@@ -134,9 +134,7 @@ class ClientEvaluation:
 
     return ClientReport(columns, pd.DataFrame(lines).to_csv(index=False))
 
-  def _own(
-    self, own_models: Callable[[str], Any], group: Group, ids: Sequence[str]
-  ) -> np.ndarray:
+  def _own(self, own_models: Callable[[str], Any], group: Group, ids: Sequence[str]) -> np.ndarray:
     """Evaluates each client's own model. Returns [clients, metrics, 2] as `_personalized`."""
     sums = []
     for client_id in ids:  # One after another: the clients' states are for one thread.

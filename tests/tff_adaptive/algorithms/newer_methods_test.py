@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.helpers import oracle, oracle_newer as newer, oracle_personal as personal, small_problem
 from tff_adaptive import algorithms, corrections, engine, optimizers
@@ -16,17 +15,19 @@ CASES = {
   'fed_per': (corrections.FedPer(), personal.Kept, {'mask': HEAD}),
   'fed_per by name': (corrections.FedPer('weight_2, weight_3'), personal.Kept, {'mask': HEAD}),
   'lg_fed_avg': (corrections.LgFedAvg(), personal.Kept, {'mask': ~HEAD}),
-  'fed_bn': (corrections.FedBN('weight_1'), personal.Kept, {
-    'mask': np.concatenate([np.full(size, i == 1) for i, size in enumerate(oracle.SIZES)])
-  }),
-  'fed_rep': (
-    corrections.FedRep(head_share=0.4), personal.Kept, {'mask': HEAD, 'head_share': 0.4}
+  'fed_bn': (
+    corrections.FedBN('weight_1'),
+    personal.Kept,
+    {'mask': np.concatenate([np.full(size, i == 1) for i, size in enumerate(oracle.SIZES)])},
   ),
+  'fed_rep': (corrections.FedRep(head_share=0.4), personal.Kept, {'mask': HEAD, 'head_share': 0.4}),
   'fed_babu': (corrections.FedBABU(), personal.Kept, {'mask': HEAD, 'is_frozen': True}),
   'ditto': (corrections.Ditto(0.3), personal.Ditto, {'lam': 0.3}),
   'apfl': (corrections.APFL(0.4), personal.APFL, {'alpha_mix': 0.4}),
   'apfl, learnt': (
-    corrections.APFL(0.4, True), personal.APFL, {'alpha_mix': 0.4, 'learn_alpha': True}
+    corrections.APFL(0.4, True),
+    personal.APFL,
+    {'alpha_mix': 0.4, 'learn_alpha': True},
   ),
   'p_fed_me': (
     corrections.PFedMe(5.0, 3, 0.05),
@@ -42,21 +43,8 @@ CASES = {
   'fed_dc': (corrections.FedDC(0.2, N), newer.FedDC, {'drift_weight': 0.2}),
   'moon': (corrections.Moon(0.5, 0.4), newer.Moon, {'contrast': 0.5, 'temperature': 0.4}),
   'fed_lc': (corrections.FedLC(0.5), newer.FedLC, {'calibration': 0.5}),
-  'fed_ntd': (
-    corrections.FedNTD(0.5, 2.0), newer.FedNTD, {'distillation': 0.5, 'softening': 2.0}
-  ),
+  'fed_ntd': (corrections.FedNTD(0.5, 2.0), newer.FedNTD, {'distillation': 0.5, 'softening': 2.0}),
 }
-MORE = {'per_fed_avg', 'moon', 'fed_lc', 'fed_ntd'}
-
-
-def model():
-  """The perceptron, which also gives its hidden layer."""
-
-  def features(weights, x, training, seed):
-    del training, seed
-    return tf.tanh(x @ weights[0] + weights[1])
-
-  return small_problem.model(features=features)
 
 
 def pair(part, kind, options, yogi=False, **training):
@@ -67,7 +55,7 @@ def pair(part, kind, options, yogi=False, **training):
     server = optimizers.build_yogi(0.1, tau=0.01)
     of_oracle = oracle.Adaptive('yogi', 0.1, 0.9, 0.99, 0.01)
   process = algorithms.build_drift_corrected(
-    model(),
+    small_problem.model_with_features(),
     part,
     server,
     client_learning_rate=0.2,
