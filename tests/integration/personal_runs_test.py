@@ -12,9 +12,13 @@ from tests.helpers import fakes
 from tff_adaptive import models
 
 FLAGS = (
-  '--task=digits --clients_per_round=3 --seed=1 --heldout_examples=0.2 --client_learning_rate=0.1'
-  ' --rounds_per_client_evaluation=2'
-).split()
+  '--task=digits',
+  '--clients_per_round=3',
+  '--seed=1',
+  '--heldout_examples=0.2',
+  '--client_learning_rate=0.1',
+  '--rounds_per_client_evaluation=2',
+)
 
 
 def run(folder, *flags):

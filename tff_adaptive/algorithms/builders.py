@@ -98,7 +98,8 @@ def build_drift_corrected(
   client_learning_rate = components.check_rate('client_learning_rate', client_learning_rate)
   components.check_weighting(client_weighting)
   components.check_aggregator(aggregator, client_weighting)
-  training = local_training.ClientTraining() if training is None else training
+  if training is None:
+    training = local_training.ClientTraining()
   hint = 'give tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say'
   validation.instance('training', training, local_training.ClientTraining, hint)
   training = training.resolved()
@@ -137,7 +138,8 @@ def _check_needs(
   if correction.needs_batching and training.batching is None:
     raise ValueError(
       f'{correction.name} needs clients that are given as whole arrays'
-      f' ({correction.needs_batching}): give training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say.'
+      f' ({correction.needs_batching}): give'
+      ' training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say.'
     )
   if correction.overrides('loss') and not model.takes_loss:
     raise ValueError(

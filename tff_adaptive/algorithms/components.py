@@ -107,9 +107,9 @@ def client_weight(client_weighting: Weighting, trained: local_training.Trained) 
     weight = tf.cast(client_weighting(trained.metrics), tf.float32)
     weight = tf.reshape(weight, tf.shape(trained.is_used))  # Keras's metrics give lists.
     return tf.where(trained.is_used > 0, weight, 0.0)
-  return (
-    trained.is_used * trained.num_examples if client_weighting == 'examples' else trained.is_used
-  )
+  if client_weighting == 'examples':
+    return trained.is_used * trained.num_examples
+  return trained.is_used
 
 
 def check_rate(name: str, rate: Rate) -> Rate:
@@ -143,7 +143,9 @@ def build_aggregator(
 
   The process's state does not change in a round without a usable update; see `aggregator_state`.
   """
-  factory = tff.aggregators.MeanFactory() if aggregator is None else aggregator
+  factory: Any = tff.aggregators.MeanFactory()
+  if aggregator is not None:
+    factory = aggregator
   if isinstance(factory, tff.aggregators.UnweightedAggregationFactory):
     factory = tff.aggregators.as_weighted_aggregator(factory)
   return aggregator_state.kept_without_updates(factory.create(update_type, weight_type))

@@ -68,6 +68,8 @@ def build_process(
       f'{entry.title} has a server optimizer, whose rate has no default: give'
       f" server_optimizer=algorithms.build_server_optimizer('{entry.server_optimizer}', 0.01), say."
     )
+  if client_weighting is None:
+    client_weighting = entry.client_weighting
   return builders.build_drift_corrected(
     model,
     _chain(entry, values, clients, more_parts),
@@ -75,7 +77,7 @@ def build_process(
     client_learning_rate=client_learning_rate,
     training=_as_named(entry, training),
     aggregator=aggregator,
-    client_weighting=entry.client_weighting if client_weighting is None else client_weighting,
+    client_weighting=client_weighting,
     asynchrony=asynchrony,
   )
 
@@ -109,9 +111,12 @@ def counts(
     entry = registry.algorithm(algorithm)
     values = entry.values(values)
     correction = _chain(entry, values, clients, more_parts)
-    published = entry.counts(values) if entry.counts else None
+    if entry.counts:
+      published = entry.counts(values)
     training = _as_named(entry, training)
-  training = (local_training.ClientTraining() if training is None else training).resolved()
+  if training is None:
+    training = local_training.ClientTraining()
+  training = training.resolved()
   local_model = model_adapters.wrap(model)
   correction = correction.resolved(local_model.named_weights())
   with tf.Graph().as_default():  # The graph is not used.
@@ -204,13 +209,13 @@ def build_server_optimizer(
   schedule = rate if callable(rate) and entry.source is not None else None
   if schedule is not None:
     rate = getattr(schedule, 'base_rate', 1.0)
-  made = entries.resolve(entry.build)(rate, **options)
+  optimizer = entries.resolve(entry.build)(rate, **options)
   hint = 'return tff_adaptive.optimizers.build_sgdm(1.0), say'
   kind = tff.learning.optimizers.Optimizer
-  validation.instance(f'the result of {entry.name}', made, kind, hint)
+  validation.instance(f'the result of {entry.name}', optimizer, kind, hint)
   if schedule is None:
-    return made
-  return tff.learning.optimizers.schedule_learning_rate(made, schedules.in_graph(schedule))
+    return optimizer
+  return tff.learning.optimizers.schedule_learning_rate(optimizer, schedules.in_graph(schedule))
 
 
 def build_client_optimizer(

@@ -107,9 +107,10 @@ def own_model(
     client_state: The client's state; see `components.Recipe.client_state`.
     theta: The trainable weights of the model that is evaluated.
   """
-  own_state = client_state['correction'] if training.optimizer_state == 'keep' else client_state
-  own_state = tf.nest.map_structure(tf.convert_to_tensor, own_state)
-  weights = correction.personal(own_state, tuple(map(tf.convert_to_tensor, theta)))
+  if training.optimizer_state == 'keep':
+    client_state = client_state['correction']
+  client_state = tf.nest.map_structure(tf.convert_to_tensor, client_state)
+  weights = correction.personal(client_state, tuple(map(tf.convert_to_tensor, theta)))
   return tuple(np.asarray(w) for w in weights)
 
 
@@ -171,7 +172,8 @@ class _Parts(NamedTuple):
 
 def _build_parts(recipe: components.Recipe) -> _Parts:
   """Builds the parts in the order in which their types follow from one another."""
-  model, correction = recipe.model, recipe.correction
+  model = recipe.model
+  correction = recipe.correction
   state_type = None
   if recipe.is_stateful:
 
@@ -187,13 +189,16 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
   client_work = tff.tensorflow.computation(recipe.client_work)
   work_type = client_work.type_signature.result
   message = server_correction.build_message(recipe, server_type, work_type)
-  message_type, exchange, exchanged = message.type_signature.result, None, None
+  message_type = message.type_signature.result
+  exchange = None
+  exchanged = None
   if correction.overrides('exchange'):
     exchange = client_training.build_exchange(recipe, weights_type, message_type, state_type)
     sums_type = exchange.type_signature.result
     exchanged = server_correction.build_exchanged(message_type, sums_type)
     message_type = exchanged.type_signature.result
-  no_older, next_older = None, None
+  no_older = None
+  next_older = None
   sent_type = weights_type
   if recipe.asynchrony is not None:
     no_older = asynchrony_lib.build_stack(message_type, weights_type, 0)
@@ -201,7 +206,8 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
     sent_type = tff.types.to_type((weights_type, no_older.type_signature.result))
   train = client_training.build(recipe, sent_type, message_type, state_type)
   output = train.type_signature.result
-  aggregated, totals = output.result.update, output.totals
+  aggregated = output.result.update
+  totals = output.totals
   update = server_correction.build_update(
     recipe, server_type, message_type, weights_type, inference_type, aggregated, totals
   )
@@ -283,7 +289,8 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     output = tff.federated_map(
       parts.train, (tff.federated_broadcast(message), distributed.result, *clients)
     )
-    result, totals = output.result, tff.federated_sum(output.totals)
+    result = output.result
+    totals = tff.federated_sum(output.totals)
     aggregated = parts.aggregator.next(state.aggregator, result.update, result.update_weight)
     before = (state.correction, message, weights, state.inference_weights)
     updated = tff.federated_map(parts.update, (*before, aggregated.result, totals))
@@ -353,8 +360,10 @@ def _learning_process(
 
   @tff.tensorflow.computation(state_type, weights_type)
   def set_model_weights(state: Any, weights: Any) -> Any:
-    inference = weights if state.inference_weights else state.inference_weights
-    return state._replace(global_model_weights=weights, inference_weights=inference)
+    state = state._replace(global_model_weights=weights)
+    if state.inference_weights:
+      state = state._replace(inference_weights=weights)
+    return state
 
   @tff.tensorflow.computation(state_type)
   def get_hparams(state: Any) -> Any:

@@ -74,7 +74,8 @@ class WholeArrays(_Arrays):
     round_number: tf.Tensor,
   ) -> None:
     self._model = model
-    self.x, self.y = element['x'], element['y']
+    self.x = element['x']
+    self.y = element['y']
     n = batching_lib.num_rows(self.y)
     text = 'a client has not as many labels as inputs'
     checks = [
@@ -108,7 +109,8 @@ class WholeArrays(_Arrays):
 
   def _local_step(self, i: tf.Tensor) -> model_adapters.LocalStep:
     # Whatever the loop captures or does takes time in every step: hence gathers, not slices.
-    indices, weighting = tf.gather(self.plan.indices, i), None
+    indices = tf.gather(self.plan.indices, i)
+    weighting = None
     if self._weighting is not None:
       shares, sizes = self._weighting
       weighting = tf.gather(shares, i), tf.gather(sizes, i)
@@ -138,7 +140,9 @@ class WholeArrays(_Arrays):
   def _mean(self, zero: corrections.Weights, add: _Add) -> corrections.Weights:
     """Returns the mean over all examples of what `add` adds for a batch."""
     n = batching_lib.num_rows(self.y)
-    size = n if self._model.couples_examples else 512
+    size: Any = 512
+    if self._model.couples_examples:
+      size = n
 
     def body(total: corrections.Weights, start: tf.Tensor) -> tuple[corrections.Weights, tf.Tensor]:
       stop = tf.minimum(start + size, n)
@@ -199,7 +203,7 @@ class GroupOfArrays(_Arrays):
       has_client_axis: Whether `theta` has a leading axis of clients.
     """
     each = zip(self._clients, self._by_client(theta, has_client_axis))
-    gradients = [client.mean_gradient(own, non_trainable) for client, own in each]
+    gradients = [client.mean_gradient(weights, non_trainable) for client, weights in each]
     return tuple(tf.stack(leaves) for leaves in zip(*gradients))
 
   def mean_loss(
@@ -210,7 +214,7 @@ class GroupOfArrays(_Arrays):
   ) -> tf.Tensor:
     """Returns the mean loss over all examples, for each client, float32 [G]."""
     each = zip(self._clients, self._by_client(theta, has_client_axis))
-    return tf.stack([client.mean_loss(own, non_trainable) for client, own in each])
+    return tf.stack([client.mean_loss(weights, non_trainable) for client, weights in each])
 
   def label_counts(self, num_classes: int) -> tf.Tensor:
     """Returns how many examples of each client have each label, float32 [G, num_classes]."""
@@ -222,7 +226,8 @@ class GroupOfArrays(_Arrays):
     """Returns the weights of each client."""
     if not has_client_axis:
       return [theta] * len(self._clients)
-    return [tuple(leaf[i] for leaf in theta) for i in range(len(self._clients))]
+    by_leaf = [tf.unstack(leaf, len(self._clients)) for leaf in theta]
+    return list(zip(*by_leaf))
 
 
 class Batches:

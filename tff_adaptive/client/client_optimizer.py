@@ -44,7 +44,8 @@ class ClientOptimizer:
     Raises:
       ValueError: If the optimizer has no rate that can be set.
     """
-    self._optimizer, self._size = optimizer, group_size
+    self._optimizer = optimizer
+    self._size = group_size
     self.is_sgd = is_sgd(optimizer)
     state = optimizer.initialize(tuple(tf.TensorSpec(w.shape, w.dtype) for w in weights))
     key = tff.learning.optimizers.LEARNING_RATE_KEY

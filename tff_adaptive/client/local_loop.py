@@ -105,9 +105,13 @@ class Loop:
     # The gradients at other points add nothing to the metrics, and are always of one client.
     asks = is_changed and probe.trace(correction, received).gradients > 1
     self._silent = model.without_metrics()
-    self._no_metrics = self._silent.start() if asks else ()
+    self._no_metrics: Any = ()
+    if asks:
+      self._no_metrics = self._silent.start()
     self._single = model
-    self._model = model if size is None else model.for_groups()
+    self._model = model
+    if size is not None:
+      self._model = model.for_groups()
     # Where nothing stands between the gradient g and SGD, the model computes eta_l g.
     is_plain_loss = not (self._changes_loss or self._takes_elsewhere or any(correction.frozen))
     self._is_plain = self._optimizer.is_sgd and not is_changed and is_plain_loss

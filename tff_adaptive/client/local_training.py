@@ -48,6 +48,13 @@ def can_group(model: model_adapters.LocalModel, training: ClientTraining) -> boo
   return model.is_masked and all(shape.is_fully_defined() for shape in shapes)
 
 
+def _group_size(data: tf.data.Dataset | list[Any]) -> int | None:
+  """Returns the number of clients of a group, whose data are a list; None for one client."""
+  if isinstance(data, list):
+    return len(data)
+  return None
+
+
 def start(
   model: model_adapters.LocalModel,
   training: ClientTraining,
@@ -86,7 +93,7 @@ def start(
   if not any(correction.stays):
     return source, client
   # Of a weight that stays the client received nothing: what it begins with takes that place.
-  size = len(data) if isinstance(data, list) else None
+  size = _group_size(data)
 
   def own_weights(one: corrections.ClientRound, _: Any) -> corrections.Weights:
     return corrections.only(correction.stays, results.begin(correction, one, received))
@@ -94,12 +101,13 @@ def start(
   own = by_client.each(size, own_weights, client, ())
   shared = tuple(by_client.tiled(w, size) for w in received)
   theta_0 = corrections.merged(correction.stays, own, shared)
-  # Only a group can say that its weights have a client axis.
-  weights_of_group = () if size is None else (True,)
+  of_group: dict[str, bool] = {}
+  if size is not None:
+    of_group['has_client_axis'] = True
   return source, client._replace(
     theta_0=theta_0,
-    full_gradient=lambda: source.mean_gradient(theta_0, non_trainable, *weights_of_group),
-    full_loss=lambda: source.mean_loss(theta_0, non_trainable, *weights_of_group),
+    full_gradient=lambda: source.mean_gradient(theta_0, non_trainable, **of_group),
+    full_loss=lambda: source.mean_loss(theta_0, non_trainable, **of_group),
   )
 
 
@@ -116,8 +124,10 @@ def exchange(
 
   Both are 0 if the client has no examples or a result is not finite. Arguments: see `train`.
   """
-  size = len(data) if isinstance(data, list) else None
-  state = client_state['correction'] if training.optimizer_state == 'keep' else client_state
+  size = _group_size(data)
+  state = client_state
+  if training.optimizer_state == 'keep':
+    state = client_state['correction']
   source, client = start(model, training, correction, weights, data, state, message)
   has_own = any(correction.stays)
   sent = by_client.each(size, lambda one, _: correction.exchange(one), client, (), has_own)
@@ -150,13 +160,16 @@ def train(
     The results; for a group, every tensor has a leading axis G.
   """
   training = training.resolved()
-  size = len(data) if isinstance(data, list) else None
-  keeps = training.optimizer_state == 'keep'
-  state = client_state['correction'] if keeps else client_state
+  size = _group_size(data)
+  state = client_state
+  kept_slots = None
+  if training.optimizer_state == 'keep':
+    state = client_state['correction']
+    kept_slots = client_state['optimizer']
   source, client = start(model, training, correction, weights, data, state, message)
   received = tuple(weights.trainable)
   loop = local_loop.Loop(model, training, correction, client, message, received, size)
-  first = loop.begin(tuple(weights.non_trainable), client_state['optimizer'] if keeps else None)
+  first = loop.begin(tuple(weights.non_trainable), kept_slots)
   step = loop.step
   if training.xla:
     # The step and not the loop, because the step's shapes are the same for clients of all sizes.

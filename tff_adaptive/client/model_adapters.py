@@ -180,7 +180,8 @@ class _SeededModel(LocalModel):
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
   ) -> tuple[Weights, Weights, Any]:
-    x, y = step.batch['x'], step.batch['y']
+    x = step.batch['x']
+    y = step.batch['y']
     shares, size = step.weighting or (None, tf.cast(tf.shape(y)[0], tf.float32))
 
     def differentiate(arguments: tuple[Any, ...]) -> tuple[Weights, tf.Tensor]:
@@ -192,9 +193,12 @@ class _SeededModel(LocalModel):
       return _gradients(lambda: loss(theta, x, y), theta, step.factor)
 
     # The tape is inside the map, which drops the custom gradients of operations.
-    apply = tf.vectorized_map if self._is_mapped else lambda function, values: function(values)
-    found, means = apply(differentiate, (weights, x, y, shares, step.seed))
-    return found, non_trainable, metrics + size[..., tf.newaxis] * means
+    arguments = (weights, x, y, shares, step.seed)
+    if self._is_mapped:
+      gradients, means = tf.vectorized_map(differentiate, arguments)
+    else:
+      gradients, means = differentiate(arguments)
+    return gradients, non_trainable, metrics + size[..., tf.newaxis] * means
 
   def named_weights(self) -> tuple[NamedWeight, ...]:
     return weight_kinds.of_model(self.model)
@@ -263,12 +267,12 @@ class _FunctionalModel(LocalModel):
       loss = self._model.loss(output=output, label=y)
       return loss, (loss, output)
 
-    found, (loss, output) = _gradients(loss_and_output, weights, step.factor)
+    gradients, (loss, output) = _gradients(loss_and_output, weights, step.factor)
     batch_output = tff.learning.models.BatchOutput(
       loss=loss, predictions=output, num_examples=tf.shape(tf.nest.flatten(output)[0])[0]
     )
     metrics = self._model.update_metrics_state(metrics, batch_output=batch_output, labels=y)
-    return found, non_trainable, metrics
+    return gradients, non_trainable, metrics
 
 
 class _VariableModel(LocalModel):
@@ -331,7 +335,8 @@ class _VariableModel(LocalModel):
 
   def without_metrics(self) -> LocalModel:
     silent = copy.copy(self)
-    silent._model, silent._last = None, ()  # It will have its own variables.
+    silent._model = None  # It will have its own variables.
+    silent._last = ()
     return silent
 
   def gradients(
@@ -402,9 +407,15 @@ def _gradients(
     loss, others = function()
   operations = tf.compat.v1.get_default_graph().get_operations()[before:]
   scales_loss = factor is not None and bool(operations) and all(map(_is_linear, operations))
-  above, factor = (scale(factor, tf.ones_like(loss)), None) if scales_loss else (None, factor)
-  found = map(tf.convert_to_tensor, tape.gradient(loss, weights, above, 'zero'))
-  return tuple(found if factor is None else (scale(factor, g) for g in found)), others
+  factor_of_loss = None
+  if scales_loss:
+    factor_of_loss = scale(factor, tf.ones_like(loss))
+    factor = None
+  gradients = tape.gradient(loss, weights, factor_of_loss, 'zero')
+  gradients = tuple(tf.convert_to_tensor(g) for g in gradients)
+  if factor is not None:
+    gradients = tuple(scale(factor, g) for g in gradients)
+  return gradients, others
 
 
 def _is_linear(operation: tf.Operation) -> bool:

@@ -42,7 +42,8 @@ def mean_gradient(client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weight
 
 def mean(total: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
   """Returns total / count, or 0 if the count is 0; a total of integers is cast to float32."""
-  total = total if total.dtype.is_floating else tf.cast(total, tf.float32)
+  if not total.dtype.is_floating:
+    total = tf.cast(total, tf.float32)
   return tf.math.divide_no_nan(total, tf.cast(count, total.dtype))
 
 
@@ -87,8 +88,15 @@ def only(mask: tuple[bool, ...], weights: Weights) -> Weights:
 
 def merged(mask: tuple[bool, ...], selected: Weights, weights: Weights) -> Weights:
   """Returns the weights with `selected` in place of those that a mask selects."""
+  if not any(mask):
+    return weights
   values = iter(selected)
-  return tuple(next(values) if mask and mask[i] else w for i, w in enumerate(weights))
+  new_weights = []
+  for weight, is_selected in zip(weights, mask):
+    if is_selected:
+      weight = next(values)
+    new_weights.append(weight)
+  return tuple(new_weights)
 
 
 def either(a: tuple[bool, ...], b: tuple[bool, ...]) -> tuple[bool, ...]:

@@ -39,3 +39,18 @@ class Batch(NamedTuple):
     if self.shares is None:
       return tf.reduce_mean(values)
     return tf.reduce_sum(values * tf.cast(self.shares, values.dtype))
+
+  def logits(self, outputs: tf.Tensor | None = None) -> tf.Tensor:
+    """Returns outputs of a classifier, by default those at theta, as float32 [B, classes].
+
+    Raises:
+      ValueError: If the labels are no class numbers [B], or the outputs not [B, classes].
+    """
+    if outputs is None:
+      outputs = self.outputs
+    if not (tf.is_tensor(self.y) and self.y.dtype.is_integer) or outputs.shape.rank != 2:
+      raise ValueError(
+        'the algorithm changes the cross-entropy of a classifier, whose labels are integers [B] and'
+        ' whose outputs are logits [B, classes]; the model is another one: take another algorithm.'
+      )
+    return tf.cast(outputs, tf.float32)

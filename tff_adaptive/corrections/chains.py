@@ -40,7 +40,9 @@ def chain(*parts: Correction) -> Correction:
   check(flat)
   if not flat:
     return Correction()
-  return flat[0] if len(flat) == 1 else Chain(tuple(flat))
+  if len(flat) == 1:
+    return flat[0]
+  return Chain(tuple(flat))
 
 
 def check(parts: Sequence[Correction | type[Correction]]) -> None:
@@ -201,8 +203,11 @@ class Chain(Correction):
       )
       server = server._replace(g_bar=direction)
       new_states.insert(0, state)
-      if tf.nest.flatten(own_factor):
-        factor = factor * own_factor if tf.nest.flatten(factor) else own_factor
+      if not tf.nest.flatten(own_factor):
+        continue
+      if tf.nest.flatten(factor):
+        own_factor = factor * own_factor
+      factor = own_factor
     new_state = self._joined('server_state', new_states)
     if tf.nest.flatten(factor):
       return new_state, server.g_bar, factor

@@ -32,9 +32,12 @@ class FedLC(base.Correction):
 
   def loss(self, client: ClientRound, batch: Batch) -> tf.Tensor:
     assert client.label_counts is not None
-    counts = client.label_counts(batch.outputs.shape[-1])
+    logits = batch.logits()
+    counts = client.label_counts(logits.shape[-1])
     shift = self.calibration * tf.pow(tf.maximum(counts, 1.0), -0.25)
     absent = tf.where(counts > 0, 0.0, -1e9)  # Not infinity, whose gradient would be NaN.
-    logits = batch.outputs - shift + absent
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch.y, logits=logits)
-    return batch.mean(losses)
+    cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
+    plain = cross_entropy(labels=batch.y, logits=logits)
+    calibrated = cross_entropy(labels=batch.y, logits=logits - shift + absent)
+    # The model's penalty, and what other parts added to the loss, stay in it.
+    return batch.loss + tf.cast(batch.mean(calibrated - plain), batch.loss.dtype)

@@ -35,10 +35,12 @@ class FedNTD(base.Correction):
   def loss(self, client: ClientRound, batch: Batch) -> tf.Tensor:
     if self.distillation == 0:
       return batch.loss
-    is_true = tf.one_hot(batch.y, batch.outputs.shape[-1])
-    own = tf.nn.log_softmax(batch.outputs / self.softening - 1e9 * is_true)
-    received = batch.outputs_at(client.theta_0)
+    logits = batch.logits()
+    is_true = tf.one_hot(batch.y, logits.shape[-1])
+    own = tf.nn.log_softmax(logits / self.softening - 1e9 * is_true)
+    received = batch.logits(batch.outputs_at(client.theta_0))
     taught = tf.nn.log_softmax(received / self.softening - 1e9 * is_true)
     # Of the true class both probabilities are 0, and so is its product.
     divergence = tf.reduce_sum((1 - is_true) * tf.exp(taught) * (taught - own), -1)
-    return batch.loss + self.distillation * self.softening**2 * batch.mean(divergence)
+    distilled = self.softening**2 * batch.mean(divergence)
+    return batch.loss + self.distillation * tf.cast(distilled, batch.loss.dtype)

@@ -105,7 +105,8 @@ def check_numbers(
   correction: base.Correction, method: str, found: Any, what: str, is_scalar: bool = False
 ) -> None:
   """Raises TypeError unless `found` has numbers of known shapes (one scalar if `is_scalar`)."""
-  for leaf in [found] if is_scalar else tf.nest.flatten(found):
+  leaves = [found] if is_scalar else tf.nest.flatten(found)
+  for leaf in leaves:
     array = leaf if tf.is_tensor(leaf) else np.asarray(leaf)  # None becomes an object array.
     dtype = tf.as_dtype(array.dtype)
     shape = tf.TensorShape(array.shape)

@@ -71,7 +71,10 @@ def select(name: str, value: str, weights: Sequence[NamedWeight]) -> tuple[bool,
       raise ValueError(
         f'{name}={value}: the model has no weight {word!r}; its weights are {known}.'
       )
-  return tuple(any(_stands_for(word, weight) for word in words) for weight in weights)
+  mask = []
+  for weight in weights:
+    mask.append(any(_stands_for(word, weight) for word in words))
+  return tuple(mask)
 
 
 def _words(value: str) -> list[str]:
