@@ -76,6 +76,7 @@ ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
   'fed_varp': newer.FedVARP,
   'fed_lesam': newer.FedLESAM,
   'q_fed_avg': newer.QFedAvg,
+  'fed_smoo': newer.FedSMOO,
   'fed_per': personal.Kept,
   'lg_fed_avg': personal.Kept,
   'fed_rep': personal.Kept,
@@ -143,6 +144,7 @@ LEAST_SQUARES = [
   case('fed_varp', 'uniform'),
   case('fed_lesam', 'uniform', {'rho': 0.3}),
   case('q_fed_avg', 'uniform', {'q': 0.7}),
+  case('fed_smoo', 'uniform', {'rho': 0.1, 'mu': 0.2, 'scale_mu': False}),
   case('ditto', 'uniform', {'lam': 0.3}),
   case('apfl', 'uniform', {'alpha_mix': 0.4, 'learn_alpha': False}),
   case('p_fed_me', 'uniform', {'moreau_lam': 3.0, 'inner_steps': 3, 'inner_rate': 0.05}),
@@ -269,7 +271,7 @@ def rounds(
   values = dict(settings['hyperparameters'])
   kind = kind or ORACLES.get(settings['algorithm'], oracle.FedAvg)
   if values.pop('scale_mu', False):
-    if kind is oracle.FedDyn:
+    if issubclass(kind, oracle.FedDyn):
       values['mean_examples'] = np.mean([len(client['y']) for client in problem['clients']])
     else:
       kind = oracle.UnbalancedAdaBest

@@ -232,3 +232,30 @@ class FedNTD(FedAvg):
       return np.mean((taught * np.log(taught / self.not_true(theta, *batch))).sum(1))
 
     return g + self.beta * self.softening**2 * slope(distilled, theta_i)
+
+
+class FedSMOO(oracle.FedDyn):
+  """Algorithm 1 of FedSMOO (Sun et al., 2023) as in FL-Simulator, with FedDyn's dual."""
+
+  def __init__(self, *args, rho, **options):
+    super().__init__(*args, **options)
+    self.rho = rho
+    self.dual = np.zeros_like(self.h_i)
+    self.s = np.zeros_like(self.theta)
+
+  def kept(self, i):
+    return {'dual': self.dual[i]}
+
+  def state(self, i):
+    return {}  # The test vectors have h_i.
+
+  def corrected(self, i, theta_i, g, batch):
+    ascent = g - self.dual[i] - self.s
+    step = self.rho * ascent / np.linalg.norm(ascent)
+    self.dual[i] = self.dual[i] + step - self.s
+    return super().corrected(i, theta_i, self.gradient(theta_i + step, *batch), batch)
+
+  def server_step(self, cohort, *arguments):
+    super().server_step(cohort, *arguments)
+    mean = self.dual[cohort].mean(0)
+    self.s = self.rho * mean / np.linalg.norm(mean)

@@ -208,6 +208,8 @@ def _servers(run, cases, problem):
       found[name] = (-1 if m_of_delta else 1) * oracle.pack(part[name])
     if getattr(state, 'inference_weights', ()):
       found['x_bar'] = run.theta_bar
+    if isinstance(own, tuple) and any(isinstance(part, dict) for part in own):
+      own = next(part for part in own if isinstance(part, dict))  # Of a chain's state.
     if isinstance(own, tuple) and own and isinstance(own[-1], tuple):
       own = own[0]  # The correction's part of a chain's state.
     if case['client_optimizer']['state'] == 'average':

@@ -10,6 +10,7 @@ from .base import (
 from .chains import Chain as Chain, chain as chain
 from .delta_sgd import DeltaSGD as DeltaSGD
 from .ditto import Ditto as Ditto
+from .dynamic_sam import DynamicSam as DynamicSam
 from .fed_acg import FedACG as FedACG
 from .fed_babu import FedBABU as FedBABU
 from .fed_bn import FedBN as FedBN

@@ -12,6 +12,7 @@ from tff_adaptive.corrections import (
   apfl,
   delta_sgd,
   ditto,
+  dynamic_sam,
   fed_acg,
   fed_babu,
   fed_bn,
@@ -79,12 +80,18 @@ PARTS: Mapping[str, Any] = {
     p_fed_me.PFedMe,
     per_fed_avg.PerFedAvg,
     sam.Sam,
+    dynamic_sam.DynamicSam,
     regularization.Clip,
     regularization.WeightDecay,
   )
 }
 # These are flags of every algorithm, and parts of chains, but no algorithms of their own.
-_NO_ALGORITHMS = (sam.Sam, regularization.Clip, regularization.WeightDecay)
+_NO_ALGORITHMS = (
+  sam.Sam,
+  dynamic_sam.DynamicSam,
+  regularization.Clip,
+  regularization.WeightDecay,
+)
 # How the paper trains, where a correction needs that.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
   'scaffnew': {'participation': 1.0, 'local_steps': 10, 'random_local_steps': True}
@@ -173,6 +180,14 @@ _CHAINS = (
     fed_dyn.FedDyn,
     "Sun et al., ICLR 2023; as in the authors' code (FL-Simulator), with FedDyn's server state h",
     0.1,
+    defaults={'mu': 0.1},
+  ),
+  _named(
+    'fed_smoo',
+    'FedSMOO',
+    'FedDyn with sharpness-aware minimization whose perturbations agree between clients',
+    "Sun et al., ICML 2023, Algorithm 1; as in the authors' code (FL-Simulator)",
+    (dynamic_sam.DynamicSam, fed_dyn.FedDyn),
     defaults={'mu': 0.1},
   ),
 )

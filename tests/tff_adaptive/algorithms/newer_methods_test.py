@@ -41,6 +41,11 @@ CASES = {
   'fed_acg': (corrections.FedACG(0.6, 0.2), newer.FedACG, {'lookahead': 0.6, 'pull': 0.2}),
   'fed_init': (corrections.FedInit(0.3), newer.FedInit, {'relaxation': 0.3}),
   'fed_dc': (corrections.FedDC(0.2, N), newer.FedDC, {'drift_weight': 0.2}),
+  'fed_smoo': (
+    corrections.chain(corrections.DynamicSam(0.2), corrections.FedDyn(0.3, N)),
+    newer.FedSMOO,
+    {'rho': 0.2, 'mu': 0.3},
+  ),
   'moon': (corrections.Moon(0.5, 0.4), newer.Moon, {'contrast': 0.5, 'temperature': 0.4}),
   'fed_lc': (corrections.FedLC(0.5), newer.FedLC, {'calibration': 0.5}),
   'fed_ntd': (corrections.FedNTD(0.5, 2.0), newer.FedNTD, {'distillation': 0.5, 'softening': 2.0}),

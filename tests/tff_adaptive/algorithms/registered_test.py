@@ -170,6 +170,7 @@ COSTS = {
   'mo_fed_sam': (2, 1, 2, 0),
   'fed_gamma': (2, 2, 2, 0),
   'fed_dc': (2, 2, 1, 0),
+  'fed_smoo': (2, 2, 2, 0),
   'q_fed_avg': (1, 1 + 1 / N, 1, 0),
   **dict.fromkeys(('ditto', 'apfl'), (1, 1, 2, 0)),
   'p_fed_me': (1, 1, 5, 0),

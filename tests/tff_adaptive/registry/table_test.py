@@ -31,6 +31,7 @@ PUBLISHED = (
   norm; ditto uniform sgd 0.1; apfl uniform sgd 0.5 False; p_fed_me uniform 15.0 5 0.05;
   per_fed_avg uniform sgd 0.05; fed_sam/sgd 0.05; mo_fed_sam
   uniform sgd more 2:1 0.1 0.05; fed_gamma uniform sgd more 2 0.05; fed_speed uniform 0.1 False 0.1;
+  fed_smoo uniform more 0.1 0.1 False;
   diloco/nesterov uniform adamw ('beta1=0.9', 'beta2=0.95', 'decay=0.1') keep 1.0 0.7; fed_ada2/adam
   adagrad; fed_lalr/sgd amsgrad average""",
   """sgd None; sgdm 0.9 None; adagrad 0.001 0.0 None None; adam 0.001 0.9 0.99 False None None;
