@@ -159,6 +159,7 @@ def test_wrong_names_and_values_are_refused(users):
 
 N = small_problem.theta_0().size
 BODY = sum(oracle.SIZES[:2]) / N
+HEAD = sum(oracle.SIZES[2:]) / N
 # n down and up, gradients a step and over all examples; where these are not (1, 1, 1, 0).
 COSTS = {
   'scaffold': (2, 2, 1, 0),
@@ -175,7 +176,7 @@ COSTS = {
   **dict.fromkeys(('ditto', 'apfl'), (1, 1, 2, 0)),
   'p_fed_me': (1, 1, 5, 0),
   **dict.fromkeys(('fed_per', 'fed_rep', 'fed_babu'), (BODY, BODY, 1, 0)),
-  'lg_fed_avg': (1 - BODY, 1 - BODY, 1, 0),
+  'lg_fed_avg': (HEAD, HEAD, 1, 0),
   'fed_lalr': (4 + 1 / N, 4 + 1 / N, 1, 0),  # m, v, its maximum, and the step.
 }
 
