@@ -34,11 +34,9 @@ def each(
       return tuple(tf.gather(leaf, i) for leaf in client.full_gradient())
 
     def full_loss() -> tf.Tensor:
-      assert client.full_loss is not None
       return tf.gather(client.full_loss(), i)
 
     def label_counts(num_classes: int) -> tf.Tensor:
-      assert client.label_counts is not None
       return tf.gather(client.label_counts(num_classes), i)
 
     mine = client._replace(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -78,10 +79,10 @@ class ClientRound(NamedTuple):
   exchanged: Any = ()
   local_state: Any = ()
   gradient_at: Callable[[Weights], Weights] = lambda _: ()
-  full_loss: Callable[[], tf.Tensor] | None = None
-  label_counts: Callable[[int], tf.Tensor] | None = None
-  planned_steps: tf.Tensor | None = None
-  seed: tf.Tensor | None = None
+  full_loss: Callable[[], tf.Tensor] = lambda: ()
+  label_counts: Callable[[int], tf.Tensor] = lambda _: ()
+  planned_steps: tf.Tensor = math.nan
+  seed: tf.Tensor = ()
 
 
 class ServerRound(NamedTuple):

@@ -31,7 +31,6 @@ class FedLC(base.Correction):
   needs_batching = "it counts a client's labels before training"
 
   def loss(self, client: ClientRound, batch: Batch) -> tf.Tensor:
-    assert client.label_counts is not None
     logits = batch.logits()
     counts = client.label_counts(logits.shape[-1])
     shift = self.calibration * tf.pow(tf.maximum(counts, 1.0), -0.25)

@@ -53,5 +53,4 @@ class QFedAvg(base.Correction):
 
 
 def _loss(client: ClientRound) -> tf.Tensor:
-  assert client.full_loss is not None
   return client.full_loss() + _EPSILON
