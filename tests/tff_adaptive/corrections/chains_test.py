@@ -131,11 +131,8 @@ def test_fed_nova_changes_nothing_where_all_clients_take_the_same_number_of_step
   prox = corrections.FedProx(0.3)
   batching = Batching(4, shuffle=False, local_steps=3)
   alone = run(prox, batching=batching)
-  for parts in ((prox, corrections.FedNova()), (corrections.FedNova(), prox)):
-    both = run(corrections.chain(*parts), batching=batching)
-    np.testing.assert_allclose(both.theta, alone.theta, rtol=1e-6, atol=1e-6)
-  unequal = run(corrections.chain(prox, corrections.FedNova()))
-  assert np.abs(unequal.theta - run(prox).theta).max() > 1e-3
+  both = run(corrections.chain(prox, corrections.FedNova()), batching=batching)
+  np.testing.assert_allclose(both.theta, alone.theta, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,9 @@ ray = pytest.importorskip('ray')
 pytestmark = pytest.mark.xdist_group('ray')  # In one process of pytest, which has the cluster.
 
 
-@pytest.mark.parametrize('name', subrounds_test.METHODS)
+@pytest.mark.parametrize(
+  'name', ['mime-keep', pytest.param('fed_exp-average', marks=pytest.mark.exhaustive)]
+)
 def test_one_worker_and_one_process_give_the_same_bits(ray_nodes, graph, name):
   process = subrounds_test.build(name)
   context = engine.RayContext('auto', workers=1, patience=1000.0)
@@ -189,6 +191,7 @@ def test_a_worker_that_is_stopped_and_killed_is_replaced_by_ray(ray_workers, ray
   assert [line for line in ray_lines if line.startswith('Round 7: a worker was lost; process ')]
 
 
+@pytest.mark.exhaustive
 def test_a_node_that_ends_workers_for_want_of_memory_is_left_out(ray_nodes, ray_workers, ray_lines):
   """Ray ends them there, as soon as they have a task, and repeats the task, but not for ever."""
   cluster, _ = ray_nodes
