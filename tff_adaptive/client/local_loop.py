@@ -188,7 +188,7 @@ class Loop:
   def _of_changed_loss(self, client: corrections.ClientRound, values: Any) -> tuple[Any, ...]:
     """Returns a client's gradient of the loss that the correction makes, and its new state."""
     (theta, local_state, metrics), batch = values
-    local = model_adapters.LocalStep(*batch, loss=self._loss_of(client, local_state))
+    local = model_adapters.LocalStep(*batch)._replace(loss=self._loss_of(client, local_state))
     point = theta
     if self._takes_elsewhere:
       point = self._point(client, (local_state, theta))
@@ -215,7 +215,7 @@ class Loop:
     """Returns the gradient of a step that the correction makes of g, and its local state."""
     local_state, g, (theta, point, non_trainable), batch = values
     correction = self._correction
-    local = model_adapters.LocalStep(*batch, loss=self._loss_of(client, local_state))
+    local = model_adapters.LocalStep(*batch)._replace(loss=self._loss_of(client, local_state))
 
     def gradient_of_batch(weights: corrections.Weights) -> corrections.Weights:
       g, *_ = self._silent.gradients(weights, non_trainable, local, self._no_metrics)

@@ -56,7 +56,7 @@ def of_arrays(weights: Sequence[Any], reads_tokens: bool = False) -> tuple[Named
   arrays = [np.asarray(w) for w in weights]
   kernels = [i for i, array in enumerate(arrays) if array.ndim > 1]
   first_of_head = kernels[-1] if kernels else 0
-  norms = set()
+  norms: set[int] = set()
   for i, (scale, offset) in enumerate(itertools.pairwise(arrays)):
     is_pair = scale.ndim == 1 and scale.shape == offset.shape
     if is_pair and (scale == 1).all() and (offset == 0).all():
