@@ -8,6 +8,7 @@ import os
 import resource
 import sys
 import time
+import types
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ from tff_adaptive.training import (
 )
 from tff_adaptive.training.config import TrainingConfig
 
+_NO_STATES: Mapping[str, Any] = types.MappingProxyType({})
 _MOST_COUNTED = 100_000  # With more clients it would take long to add up their examples.
 
 
@@ -248,7 +250,9 @@ class _Run:
       is_due = finished.passes
     if is_due or number == self._config.rounds:
       row.update(self._evaluation(finished.server_state))
-    row.update(self._of_clients(finished.server_state, number))
+    # The store has these states only after the round is recorded.
+    changed = dict(zip(finished.client_ids, finished.client_states or ()))
+    row.update(self._of_clients(finished.server_state, number, changed))
     self._files.log.append(row)
     return finished
 
@@ -258,13 +262,18 @@ class _Run:
     result['seconds_evaluation'] = time.perf_counter() - began
     return result
 
-  def _of_clients(self, state: Any, number: int) -> dict[str, float]:
-    """Evaluates on each client and writes a file. Returns the columns; {} if this is not due."""
+  def _of_clients(
+    self, state: Any, number: int, changed: Mapping[str, Any] = _NO_STATES
+  ) -> dict[str, float]:
+    """Evaluates on each client and writes a file. Returns the columns; {} if this is not due.
+
+    `changed` has the client states of the round, by id, which the store does not have yet.
+    """
     evaluation = self._client_evaluation
     if evaluation is None or not evaluation.is_due(number, self._config.rounds):
       return {}
     began = time.perf_counter()
-    own_models = rounds.own_models(self._process, self._files.store, state)
+    own_models = rounds.own_models(self._process, self._files.store, state, changed)
     report = evaluation.evaluate(state, number, own_models)
     if self._files.output_dir is not None:
       folder = os.path.join(self._files.output_dir, client_evaluation_lib.FOLDER)
