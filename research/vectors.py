@@ -16,15 +16,9 @@ from typing import Any
 
 import numpy as np
 
+import oracle
+from oracle import asynchronous, methods, newer, optimizers, personal
 from research.vector_cases import ASYNCHRONOUS, LEAST_SQUARES, LOGISTIC
-from tests.helpers import (
-  oracle,
-  oracle_async,
-  oracle_methods as methods,
-  oracle_newer as newer,
-  oracle_optimizers as optimizers,
-  oracle_personal as personal,
-)
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / 'vectors'
 VERSION = '1.2'
@@ -231,7 +225,7 @@ def _arrivals(settings: Any, problem: Any) -> Iterator[Any]:
   """The server steps of a case that does not wait, with what arrived for each."""
   steps: list[Any] = []
   is_async = settings['algorithm'] == 'fed_async'
-  base: type[oracle_async.FedBuff] = oracle_async.FedAsync if is_async else oracle_async.FedBuff
+  base: type[asynchronous.FedBuff] = asynchronous.FedAsync if is_async else asynchronous.FedBuff
   values, rate = settings['hyperparameters'], settings['server_optimizer']['rate']
   size = values.get('buffer_size', 1)
 

@@ -12,7 +12,7 @@ from typing import Any
 from tff_adaptive import registry
 from tff_adaptive._utils import suggestions
 
-from . import command, fields, hyperparameters, options, settings
+from . import command, defaults, fields, hyperparameters, options, settings
 from .groups import what
 
 
@@ -41,13 +41,12 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   algorithm, server = what.entries(values)
   values['server_optimizer'] = values['server_optimizer'] or algorithm.server_optimizer or 'sgd'
   _refuse_hyperparameters_of_others(values, algorithm, server)
-  defaults = what.defaults(values, algorithm, values['server_optimizer'])
-  for group in settings.GROUPS.values():
-    defaults.update(group.defaults(values))
-  values.update({name: value for name, value in defaults.items() if values[name] is None})
+  layers = defaults.layers(values, algorithm, server)
+  layers += [group.defaults(values) for group in settings.GROUPS.values()]
+  values.update(defaults.merged(*layers, values))
   of_name = algorithm.settings.get('client_optimizer_option', ())
   values['client_optimizer_option'] = [*of_name, *values['client_optimizer_option']]
-  correction = _hyperparameters(values, 'algorithm_option', algorithm, values['server_optimizer'])
+  correction = _hyperparameters(values, 'algorithm_option', algorithm, server)
   server_values = _hyperparameters(values, 'server_optimizer_option', server)
   for name in (n for n, v in values.items() if n.endswith('_option') and isinstance(v, list)):
     values[name] = list({pair.partition('=')[0]: pair for pair in values[name]}.values())
@@ -91,7 +90,7 @@ def _refuse_hyperparameters_of_others(
 
 
 def _hyperparameters(
-  values: dict[str, Any], option: str, entry: Any, *with_server: str
+  values: dict[str, Any], option: str, entry: Any, *with_server: registry.ServerOptimizer
 ) -> dict[str, Any]:
   """Returns an entry's hyperparameters by name. Sets `values[option]` if it takes options."""
   is_own = entry.takes_options

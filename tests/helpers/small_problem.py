@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import oracle
+import oracle
 from tff_adaptive import algorithms, corrections, models
 from tff_adaptive.client import (
   Batching,

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.helpers import oracle, oracle_newer, small_problem
+import oracle
+from oracle import newer
+from tests.helpers import small_problem
 from tff_adaptive import corrections
 from tff_adaptive.corrections import base
 
@@ -46,7 +48,7 @@ def test_a_part_knows_its_clients_labels_loss_steps_and_seed():
   x, y = DATA[1]
   np.testing.assert_array_equal(alone['counts'], np.bincount(y, minlength=3))
   assert float(alone['planned']) == 3  # 11 examples in batches of 4.
-  wanted = oracle_newer.loss(small_problem.theta_0(), x, y)
+  wanted = newer.loss(small_problem.theta_0(), x, y)
   assert float(alone['loss']) == pytest.approx(wanted, rel=1e-6)
   group = looked([1, 4])
   for name, value in alone.items():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from tests.helpers import oracle, small_problem
+import oracle
+from tests.helpers import small_problem
 from tff_adaptive import algorithms, corrections
 from tff_adaptive.client import Batching, ClientTraining
 

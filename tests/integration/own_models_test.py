@@ -6,7 +6,9 @@
 import numpy as np
 import pytest
 
-from tests.helpers import oracle, oracle_newer as newer, oracle_personal as personal, small_problem
+import oracle
+from oracle import newer, personal
+from tests.helpers import small_problem
 from tff_adaptive import algorithms, corrections, engine, optimizers
 from tff_adaptive.client import Batching, ClientTraining
 

@@ -8,15 +8,11 @@ import numpy as np
 import pytest
 import yaml
 
+import oracle
 import tff_adaptive
 import tff_adaptive_tasks as tasks
-from tests.helpers import (
-  oracle,
-  oracle_methods,
-  oracle_newer,
-  oracle_personal,
-  small_problem,
-)
+from oracle import methods, newer, personal
+from tests.helpers import small_problem
 from tff_adaptive import algorithms, client, engine, population, registry
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -66,9 +62,9 @@ def test_a_task_of_ones_own(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
   'number, name, kind, own, together, up',
   [
-    (0, 'fed_cm', oracle_methods.FedCM, {'alpha': 0.3}, 3, 2),
-    (1, 'fed_nova', oracle_methods.FedNova, {'rho': 0.5}, 1, 1 + 1 / 39),
-    (2, 'fed_exp', oracle_methods.FedExP, {'eps': 0.01}, 1, 1 + 1 / 39),
+    (0, 'fed_cm', methods.FedCM, {'alpha': 0.3}, 3, 2),
+    (1, 'fed_nova', methods.FedNova, {'rho': 0.5}, 1, 1 + 1 / 39),
+    (2, 'fed_exp', methods.FedExP, {'eps': 0.01}, 1, 1 + 1 / 39),
   ],
 )
 def test_the_guides_files_follow_the_papers(tmp_path, number, name, kind, own, together, up):
@@ -104,8 +100,8 @@ def test_the_guides_files_follow_the_papers(tmp_path, number, name, kind, own, t
 @pytest.mark.parametrize(
   ('number', 'name', 'kind', 'own', 'more'),
   [
-    (0, 'fed_rep', oracle_personal.Kept, {'head_share': 0.4}, {'mask': HEAD}),
-    (1, 'moon', oracle_newer.Moon, {'mu': 0.5, 'temperature': 0.4}, {}),
+    (0, 'fed_rep', personal.Kept, {'head_share': 0.4}, {'mask': HEAD}),
+    (1, 'moon', newer.Moon, {'mu': 0.5, 'temperature': 0.4}, {}),
   ],
 )
 def test_the_guides_files_with_models_of_clients_follow_the_papers(
@@ -189,6 +185,7 @@ def test_asynchronous_training():
 def test_no_other_page_has_examples_that_nothing_runs():
   run = {'tff_program', 'tasks', 'own_algorithms', 'population', 'asynchronous', 'chains'}
   run |= {'own_algorithms_more', 'personal_models'}  # By test_the_guides_files_follow_the_papers.
+  run |= {'own_optimizers'}  # By tests/tff_adaptive/registry/optimizers_test.py.
   run |= {'own_data', 'export'}  # By tests/scripts/export_test.py.
   pages = {page.stem for page in GUIDE.glob('*.md') if '```python' in page.read_text('utf-8')}
   assert pages == run

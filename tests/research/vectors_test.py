@@ -13,8 +13,9 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+import oracle
 from research import vectors
-from tests.helpers import engines, oracle, small_problem
+from tests.helpers import engines, small_problem
 from tff_adaptive import (
   algorithms,
   asynchrony,

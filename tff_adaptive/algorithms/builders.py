@@ -1,6 +1,10 @@
-"""Builders of processes: one for any correction and server optimizer, and one for each algorithm.
+"""Builders of processes from parts, and typed builders of ten algorithms.
 
-An algorithm's builder takes the arguments of `build_drift_corrected` except `correction`. Some take
+`build_process(name, ...)` builds every algorithm by its name. `build_drift_corrected` builds from a
+correction and a server optimizer. The builders with an algorithm's name are for the algorithms that
+programs build most: type checkers and editors know their arguments.
+
+Such a builder takes the arguments of `build_drift_corrected` except `correction`. Some take
 `server_learning_rate`, the rate of their own server optimizer, in place of `server_optimizer`. The
 defaults are the registry's. By default a client's weight in FedAvg, FedAvgM, FedAdagrad, FedAdam,
 FedYogi and FedProx is its number of examples; in the other algorithms all clients count the same.
@@ -54,6 +58,8 @@ def build_drift_corrected(
   asynchrony: Buffered | None = None,
 ) -> Process:
   """Builds a process from any client correction and any server optimizer.
+
+  `build_process(name, ...)` builds an algorithm by its name, with that algorithm's defaults.
 
   Args:
     model: A `tff_adaptive.models.Model`, a `tff.learning.models.FunctionalModel`, or a function

@@ -40,6 +40,14 @@ def build_process(
 ) -> builders.Process:
   """Builds the process of an algorithm of the registry, of a user's file, or of a chain by name.
 
+  This is the way to build any algorithm. For a correction of your own that is no algorithm by name
+  there is `build_drift_corrected`, and for ten algorithms there is a typed builder, such as
+  `build_fed_yogi`.
+
+      process = tff_adaptive.build_process(
+        'scaffold', model, client_learning_rate=0.1,
+        clients=tff_adaptive.corrections.RegisteredClients(num_clients=100, mean_examples=50.0))
+
   Args:
     algorithm: An entry of the registry, its name, 'FILE.py:NAME', or a chain of these, such as
       'scaffold+sam' (see `registry.algorithm`).
@@ -65,7 +73,8 @@ def build_process(
   entry = registry.algorithm(algorithm)
   if server_optimizer is None and entry.server_optimizer not in (None, 'sgd'):
     raise ValueError(
-      f'{entry.title} has a server optimizer, whose rate has no default: give'
+      f'{entry.title} has a server optimizer, whose rate has no default: give build_process the'
+      ' argument'
       f" server_optimizer=algorithms.build_server_optimizer('{entry.server_optimizer}', 0.01), say."
     )
   if client_weighting is None:

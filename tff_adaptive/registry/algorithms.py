@@ -123,8 +123,11 @@ def _named(
 
 def _with_sam(name: str, title: str, of: Any, paper: str, rho: float, **other: Any) -> Algorithm:
   """Returns the entry of a correction with sharpness-aware minimization at the clients."""
-  parts = () if of is None else (of,)
-  of_title = 'FedAvg' if of is None else of.title
+  parts: tuple[Any, ...] = ()
+  of_title = 'FedAvg'
+  if of is not None:
+    parts = (of,)
+    of_title = of.title
   summary = f'{of_title} with sharpness-aware minimization at the clients'
   return _named(name, title, summary, paper, parts, settings={'sam_rho': rho}, **other)
 

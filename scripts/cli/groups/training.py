@@ -1,6 +1,7 @@
 """Settings of local training: rounds, batches, rates, and weights of clients."""
 
 import dataclasses
+import functools
 
 from tff_adaptive import schedules
 from tff_adaptive._utils import validation
@@ -67,12 +68,13 @@ class Training(fields.Group):
     """Raises ValueError if --with_replacement or --continue_batches does not fit other flags."""
     if self.with_replacement and not self.batch_size:
       raise ValueError('--with_replacement needs batches: give --batch_size, 20 say.')
-    for name, wrong in (
+    excluded = (
       ('batch_size', not self.batch_size),
       ('with_replacement', self.with_replacement),
       ('random_local_steps', self.random_local_steps),
-    ):
-      if self.continue_batches and wrong:
+    )
+    for name, is_wrong in excluded:
+      if self.continue_batches and is_wrong:
         raise ValueError(
           f'--continue_batches does not go with --{name}={getattr(self, name)}: it needs passes'
           ' over batches and a fixed number of steps; leave one of them out.'
@@ -123,12 +125,17 @@ class Rates(fields.Group):
     _ = self.client, self.server
 
   def _schedule(self, side: str) -> schedules.Schedule:
-    pairs = getattr(self, f'{side}_schedule_option')
-    with fields.about(f'{side}_schedule'):
-      given = options.parse(f'{side}_schedule_option', pairs)
-      return schedules.build(
-        getattr(self, f'{side}_schedule'), getattr(self, f'{side}_learning_rate'), **given
-      )
+    name = getattr(self, f'{side}_schedule')
+    rate = getattr(self, f'{side}_learning_rate')
+    return _built(side, name, rate, getattr(self, f'{side}_schedule_option'))
+
+
+@functools.cache
+def _built(side: str, name: str, rate: float, pairs: tuple[str, ...]) -> schedules.Schedule:
+  """Returns the schedule of a side's rate, which is built, and checked, once."""
+  with fields.about(f'{side}_schedule'):
+    given = options.parse(f'{side}_schedule_option', pairs)
+    return schedules.build(name, rate, **given)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

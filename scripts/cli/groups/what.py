@@ -2,11 +2,12 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive import registry
 from tff_adaptive._utils import user_code, validation
+from tff_adaptive.corrections import chains
+from tff_adaptive.registry import described
 from tff_adaptive_tasks import catalog
 
 from .. import fields, options
@@ -15,8 +16,9 @@ from .. import fields, options
 OWN = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
 # The values of `client.local_training.OPTIMIZER_STATES`, without importing TensorFlow.
 _STATES = ('reset', 'keep', 'average')
+# The parts that flags of every algorithm add to its chain.
+_PARTS_OF_FLAGS = {'sam_rho': 'sam', 'clip_norm': 'clip', 'weight_decay': 'weight_decay'}
 ALGORITHM = 'fed_yogi'  # By default.
-_EPOCHS = 100  # Rounds by default of one client that has the examples of all.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,14 +39,14 @@ class What(fields.Group):
   )
   server_optimizer: str = fields.flag(
     'The server optimizer, if the name of the algorithm fixes none: one of the list above (default'
-    ' sgd, as published), or your own, FILE.py:FUNCTION. fed_avg also takes nesterov, lamb and'
+    ' sgd, as published), or your own, FILE.py:NAME. fed_avg also takes nesterov, lamb and'
     ' lion.'
   )
   server_optimizer_option: tuple[str, ...] = fields.flag(
     'An option of a server optimizer of your own, NAME=VALUE; may be repeated.', []
   )
   client_optimizer: str = fields.flag(
-    'The client optimizer: one of the list above, or your own, FILE.py:FUNCTION. Default sgd, or'
+    'The client optimizer: one of the list above, or your own, FILE.py:NAME. Default sgd, or'
     ' that of the algorithm.'
   )
   client_optimizer_option: tuple[str, ...] = fields.flag(
@@ -114,24 +116,22 @@ class What(fields.Group):
       self._check_pooled(settings)
     elif clients is not None:
       check_cohort(settings.training.cohort(clients), clients, algorithm)
-    if algorithm.name == 'mime' and (self.sam_rho or settings.synchrony.synchrony == 'buffered'):
-      raise ValueError(
-        '--algorithm=mime goes neither with --sam_rho nor with --synchrony=buffered, because its'
-        ' clients exchange plain gradients before each round: take mime_lite.'
-      )
+    self._check_parts(settings)
     if settings.population.availability and 'participation' in algorithm.settings:
       raise ValueError(
         f'--algorithm {algorithm.name} needs all clients in every round: leave out the flags of'
         ' unavailable, slow and failing clients, or take another algorithm, such as scaffold.'
       )
     for name in ('client_optimizer', 'client_optimizer_state', 'sam_rho'):
-      fixed, value = algorithm.settings.get(name), getattr(self, name)
-      if fixed is not None and value != fixed and (name != 'sam_rho' or not value):
+      fixed = algorithm.settings.get(name)
+      value = getattr(self, name)
+      is_other_radius = name == 'sam_rho' and value > 0  # The name stands for SAM, at any radius.
+      if fixed is not None and value != fixed and not is_other_radius:
         raise ValueError(
           f'--{name}={value} does not go with --algorithm {algorithm.name}, which stands for'
           f' {fixed}: leave it out, or take another algorithm.'
         )
-    _ = self.client_values
+    _ = self.client_values  # Raises where an option is bad.
     if self.client_optimizer == 'sgd' and self.client_optimizer_state != 'reset':
       raise ValueError(
         f'--client_optimizer_state={self.client_optimizer_state} has no meaning for'
@@ -143,6 +143,27 @@ class What(fields.Group):
         f' {algorithm.assumes_sgd}, so clients train with sgd; leave it out, or take another'
         ' algorithm, such as fed_avg.'
       )
+
+  def _check_parts(self, settings: 'fields.Settings') -> None:
+    """Raises ValueError if a part of the algorithm excludes a part, or a way to train, of flags."""
+    classes = described.classes_of(self.algorithm_entry)
+    for name, value in (
+      ('sam_rho', self.sam_rho),
+      ('clip_norm', settings.clients.clip_norm),
+      ('weight_decay', settings.clients.weight_decay),
+    ):
+      if value:
+        with fields.about(name):
+          chains.check([*classes, registry.PARTS[_PARTS_OF_FLAGS[name]]])
+    if settings.synchrony.synchrony != 'buffered':
+      return
+    for part in classes:
+      if part.overrides('exchange'):
+        raise ValueError(
+          f'--synchrony=buffered does not go with --algorithm={self.algorithm}: the clients of'
+          f' {part.name} exchange values before any of them trains; leave it out, or take another'
+          ' algorithm, such as mime_lite.'
+        )
 
   def _check_pooled(self, settings: 'fields.Settings') -> None:
     """Raises ValueError if settings do not go with one client that has the examples of all."""
@@ -176,8 +197,9 @@ class What(fields.Group):
     """Loads the user's own files, and returns their origins by the flags that name them."""
     sources = {}
     for name in OWN:
-      value = getattr(self, name)
-      pieces = registry.pieces(value) if name == 'algorithm' else [value]
+      pieces = [getattr(self, name)]
+      if name == 'algorithm':
+        pieces = registry.pieces(self.algorithm)
       references = [piece for piece in pieces if user_code.is_reference(piece)]
       for number, reference in enumerate(references, 1):
         flag = name if number == 1 else f'{name}_{number}'  # Several parts of a chain.
@@ -210,14 +232,17 @@ def entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.Server
   """Returns the entries that flag `values` name. Raises ValueError if unknown or not compatible."""
   with fields.about('algorithm'):
     algorithm = registry.algorithm(values['algorithm'])
-  asked, fixed = values['server_optimizer'], algorithm.server_optimizer
+  asked = values['server_optimizer']
+  fixed = algorithm.server_optimizer
   with fields.about('server_optimizer'):
     server = registry.server_optimizer(asked or fixed or 'sgd')
   if not registry.takes(algorithm, asked):
     named_after = [
       a.name for a in registry.ALGORITHMS.values() if a.server_optimizer == asked and not a.settings
     ]
-    instead = f'--algorithm={named_after[0]}' if named_after else '--algorithm=fed_avg'
+    instead = '--algorithm=fed_avg'
+    if named_after:
+      instead = f'--algorithm={named_after[0]}'
     raise ValueError(
       f'--server_optimizer={asked} does not go with --algorithm={values["algorithm"]}, whose server'
       f' is {fixed}; take {instead}, or a drift-corrected algorithm.'
@@ -231,76 +256,3 @@ def folder_name(algorithm: str) -> str:
     return algorithm
   name = registry.algorithm(algorithm).name
   return algorithm.rpartition(':')[2] if name in registry.ALGORITHMS else name
-
-
-def defaults(
-  values: Mapping[str, Any], algorithm: registry.Algorithm, server: str
-) -> dict[str, Any]:
-  """Returns the defaults of task and algorithm by flag, with the learning rates for `server`."""
-  task = '' if user_code.is_reference(values['task']) else values['task']
-  found = {
-    'client_schedule': 'constant',
-    'server_schedule': 'constant',
-    'client_weighting': 'examples',
-    'weight_decay': 0.0,
-    'fill_last_batch': False,
-    'client_optimizer': 'sgd',
-    'client_optimizer_state': 'reset',
-    'sam_rho': 0.0,
-    **catalog.sizes(task),
-  }
-  if algorithm.client_weighting == 'uniform':
-    found['client_weighting'] = 'uniform'
-  if algorithm.pools_clients:
-    found = _of_pooled_clients(found, values['client_optimizer'] or 'sgd')
-  how_long = ('participation', 'local_steps', 'random_local_steps')
-  found.update({k: v for k, v in algorithm.settings.items() if k in how_long})
-  for name, other in (('participation', 'clients_per_round'), ('local_steps', 'client_epochs')):
-    given = values[other] if name == 'local_steps' else values[other] or values['buffer_size']
-    if given is not None:
-      found.pop(name, None)
-      if name == 'local_steps':
-        found.pop('random_local_steps', None)
-    elif (values[name] or found.get(name)) is not None:
-      found[other] = None
-  chosen = {**algorithm.settings, **{k: v for k, v in values.items() if v is not None}}
-  has_passes = values['batch_size'] != 0 and (values['local_steps'] or 'local_steps' in found)
-  is_random = values['random_local_steps'] or found.get('random_local_steps')
-  if not has_passes or values['with_replacement'] or is_random:
-    found.pop('continue_batches', None)
-  with fields.about('client_optimizer'):
-    client = registry.client_optimizer(chosen.get('client_optimizer', 'sgd'))
-  found['max_examples_per_client'] = found['max_examples_per_client'] or 0
-  tuned = catalog.rates(task, server) if server in catalog.SERVER_OPTIMIZERS else {}
-  if algorithm.server_optimizer is None or not tuned:
-    # A correction has FedAvg's client rate and, as published, the server rate 1. With another
-    # server optimizer it has the server rate and tau that were tuned for that optimizer.
-    more = {} if server == 'sgd' else tuned
-    client_rate = catalog.rates(task, 'sgd')['client_learning_rate']
-    server_rate = registry.server_optimizer(server).rate or 1.0
-    tuned = {'server_learning_rate': server_rate, **more, 'client_learning_rate': client_rate}
-  found.update(tuned)
-  if client.rate is not None:
-    found['client_learning_rate'] = client.rate
-  elif algorithm.pools_clients:
-    del found['client_learning_rate']  # It was tuned for clients of a few examples each.
-  others = ('client_optimizer_option', *how_long)
-  named = {k: v for k, v in algorithm.settings.items() if k not in others}
-  return {**found, **named}
-
-
-def _of_pooled_clients(defaults: Mapping[str, Any], client_optimizer: str) -> dict[str, Any]:
-  """Returns the defaults of one client that has the examples of all: a round is an epoch."""
-  kept = ('batch_size', 'fill_last_batch', 'max_examples_per_client', 'weight_decay')
-  return {
-    **{name: defaults[name] for name in kept},
-    'rounds': _EPOCHS,
-    'clients_per_round': 1,
-    'client_epochs': 1,
-    'client_schedule': 'constant',
-    'server_schedule': 'constant',
-    'client_weighting': 'examples',
-    'client_optimizer': 'sgd',
-    'client_optimizer_state': 'reset' if client_optimizer == 'sgd' else 'keep',
-    'sam_rho': 0.0,
-  }

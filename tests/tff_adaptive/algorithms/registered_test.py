@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from tests.helpers import engines, oracle, small_problem
+import oracle
+from tests.helpers import engines, small_problem
 from tff_adaptive import algorithms, corrections, optimizers, registry, schedules
 from tff_adaptive.algorithms import builders
 from tff_adaptive.client import Batching, ClientTraining

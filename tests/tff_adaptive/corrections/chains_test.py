@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.helpers import engines, oracle, oracle_methods, small_problem
+import oracle
+from oracle import methods
+from tests.helpers import engines, small_problem
 from tff_adaptive import algorithms, corrections, registry
 from tff_adaptive.client import Batching, ClientTraining
 
@@ -202,6 +204,6 @@ def test_a_users_part_mixes_with_built_in_ones(tmp_path):
 
 def test_fed_cm_and_sam_are_mo_fed_sam(run):
   theta, clients = small_problem.theta_0(), small_problem.clients()
-  wanted = follow(oracle_methods.FedCM(theta, clients, alpha=0.3, sam_rho=0.3, **HOW))
+  wanted = follow(methods.FedCM(theta, clients, alpha=0.3, sam_rho=0.3, **HOW))
   found = run(corrections.chain(corrections.FedCM(0.3), corrections.Sam(0.3)))
   np.testing.assert_allclose(found.theta, wanted, rtol=2e-5, atol=2e-6)

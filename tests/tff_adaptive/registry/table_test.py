@@ -5,11 +5,19 @@ import inspect
 
 import pytest
 
-from tff_adaptive import corrections, registry, schedules
-from tff_adaptive.registry import described, entries
+from tff_adaptive import corrections, optimizers, registry, schedules
+from tff_adaptive._utils import hyperparameters
+from tff_adaptive.optimizers import published
+from tff_adaptive.registry import described, entries, optimizers as optimizer_entries
 
 TABLES = [registry.ALGORITHMS, registry.SERVER_OPTIMIZERS]
 TABLES += [registry.CLIENT_OPTIMIZERS, registry.SCHEDULES]
+# Two are built by the functions of others, with other values.
+FORMULAS = [
+  kind
+  for kind in optimizer_entries.formulas(optimizers)
+  if kind.__name__ not in ('Sgd', 'AdagradOfClients')
+]
 HYPERPARAMETERS = [
   pytest.param(h, id=f'{name}-{h.name}')
   for table in TABLES
@@ -122,29 +130,24 @@ def test_an_algorithms_entry_is_that_of_its_correction(algorithm):
 
 
 @pytest.mark.parametrize('name', registry.SERVER_OPTIMIZERS)
-def test_a_server_optimizers_entry_is_that_of_its_function(name):
+def test_a_server_optimizer_has_a_title_and_a_description(name):
   entry = registry.server_optimizer(name)
   assert entry.title.lower() == name != entry.description
-  arguments = inspect.signature(entries.resolve(entry.build)).parameters
-  found = {name: p.default for name, p in arguments.items() if name != 'learning_rate'}
-  if name in ('sgd', 'sgdm'):  # One function; its own default is plain SGD.
-    assert found == {'momentum': 0.0}
+
+
+@pytest.mark.parametrize('kind', FORMULAS, ids=lambda kind: kind.__name__)
+def test_a_typed_builder_of_an_optimizer_has_the_defaults_of_its_class(kind):
+  of_clients = {
+    'SgdOfClients': optimizers.build_sgd,
+    'AdamOfClients': published.build_adam_of_clients,
+  }
+  build = of_clients.get(kind.__name__) or getattr(optimizers, f'build_{kind.name}')
+  defaults = {n: p.default for n, p in inspect.signature(build).parameters.items()}
+  del defaults['learning_rate']
+  if kind.name == 'sgdm':  # The function's default is plain SGD.
+    assert defaults == {'momentum': 0.0}
   else:
-    assert found == entry.values({})
-
-
-@pytest.mark.parametrize('name', registry.CLIENT_OPTIMIZERS)
-def test_a_client_optimizers_defaults_are_those_of_its_function(name):
-  entry = registry.client_optimizer(name)
-  arguments = inspect.signature(entries.resolve(entry.build)).parameters
-  found = {n: p.default for n, p in arguments.items() if n != 'learning_rate'}
-  expected = entry.values({})
-  # The guide names what differs (formulas.md): one function for `sgd` and `sgdm`, and FedAdagrad's.
-  if name == 'sgdm':
-    expected = {'momentum': 0.0}
-  elif name == 'adagrad':
-    expected = registry.server_optimizer('adagrad').values({})
-  assert found == expected
+    assert defaults == {h.name: h.default for h in hyperparameters.declared_by(kind)}
 
 
 @pytest.mark.parametrize('name', registry.SCHEDULES)

@@ -8,8 +8,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
+import oracle
 import tff_adaptive_tasks as tasks
-from tests.helpers import fakes, oracle, small_problem
+from tests.helpers import fakes, small_problem
 from tests.tff_adaptive.runs import run_test
 from tff_adaptive.models import client_evaluation as models
 from tff_adaptive.training import client_evaluation, cohorts

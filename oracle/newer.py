@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tests.helpers import oracle
-from tests.helpers.oracle import FedAvg
+from oracle import algorithms as oracle
+from oracle.algorithms import FedAvg
 
 
 def loss(theta, x, y):

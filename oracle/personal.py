@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from tests.helpers.oracle import FedAvg
+from oracle.algorithms import FedAvg
 
 
 class Kept(FedAvg):
