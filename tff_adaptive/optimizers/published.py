@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tff_adaptive._utils import validation
 from tff_adaptive._utils.lazy_tensorflow import tf
@@ -71,7 +71,7 @@ class _Moments(base.Formula):
   beta2: float
   tau: float
   decay: float
-  in_state = ('beta1', 'beta2', 'tau', 'decay')
+  in_state: ClassVar[tuple[str, ...] | None] = ('beta1', 'beta2', 'tau', 'decay')
 
   def slots(self) -> Mapping[str, float]:
     return {'m': 0.0, 'v': 0.0}
