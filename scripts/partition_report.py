@@ -53,7 +53,12 @@ def main(arguments: Sequence[str]) -> int:
     atomic_files.write_text(f'{_FLAGS.output}.md', text)
     sizes = [task.train.num_examples(client) for client in task.train.client_ids]
     figures.draw_partition(
-      f'{_FLAGS.output}.png', sizes, labels[: _FLAGS.clients], task.name, names
+      f'{_FLAGS.output}.png',
+      sizes,
+      labels[: _FLAGS.clients],
+      task.name,
+      names,
+      task.train.client_ids[: _FLAGS.clients],
     )
   command.show(text)
   return command.DONE

@@ -50,7 +50,7 @@ def from_image_folder(
   found = _files_of_folder(folder)
   x = pictures.read_pictures(((path, path) for _, path in found), size, channels)
   clients, labels, _ = zip(*(parts for parts, _ in found))
-  prepared = preparation_lib.Preparation(deviation=255.0)
+  prepared = preparation_lib.Preparation(deviation=255.0, picture=x.shape[1:])
   options = {'source': folder, 'preparation': prepared, **options}
   return own_data.from_arrays(prepared(x), labels, clients, **options)
 
@@ -137,9 +137,10 @@ def from_huggingface(
     with files.border(f'the column {features!r}', 'bring its arrays to one shape by dataset.map'):
       x = np.stack([np.asarray(row) for row in dataset.with_format('numpy')[features][:]])
   else:
-    prepared = preparation_lib.Preparation(deviation=255.0)
+    pixels = pictures.read_pictures(_images(dataset, features), size, channels)
+    prepared = preparation_lib.Preparation(deviation=255.0, picture=pixels.shape[1:])
     options = {'preparation': prepared, **options}
-    x = prepared(pictures.read_pictures(_images(dataset, features), size, channels))
+    x = prepared(pixels)
   return own_data.from_arrays(x, labels.tolist(), owners.to_numpy(), **options)
 
 

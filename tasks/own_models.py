@@ -80,7 +80,11 @@ def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Mod
   def predict(weights: Any, x: Any, training: bool, seed: Any) -> tf.Tensor:
     return perceptron.forward(weights, x, training, seed)[..., 0]
 
-  return models.Model(
+  def to_keras(weights: Sequence[Any]) -> tf.keras.Model:
+    column = perceptron.to_keras(weights)
+    return tf.keras.Sequential([column, tf.keras.layers.Reshape([])])
+
+  model = models.Model(
     initial_weights=perceptron.initial_weights[0],
     forward=predict,
     example_loss=tf.math.squared_difference,
@@ -89,6 +93,8 @@ def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Mod
     y_spec=tf.TensorSpec([None], tf.float32),
     client_axis=True,
   )
+  model.to_keras = to_keras
+  return model
 
 
 def _keras_maker(model: Callable, problem: Problem) -> Callable[[], Any] | None:

@@ -61,6 +61,10 @@ class Preparation(_Saved):
     threshold: For a model with one output for two classes: an output above it means the second
       class. It is 0.5 for probabilities and 0 for logits. None if each class has an output.
     is_numbers: Whether predictions are numbers, as in a regression, and not scores.
+    picture: Height, width and channels of a picture, for which the inputs must be pixels
+      [n, height, width, channels]. None if inputs are no pictures.
+    output: What the exported model predicts: 'logits', 'probabilities' or 'numbers'. None before
+      the export.
   """
 
   columns: tuple[Column, ...] | None = None
@@ -70,6 +74,8 @@ class Preparation(_Saved):
   shape: tuple[int, ...] | None = None
   threshold: float | None = None
   is_numbers: bool = False
+  picture: tuple[int, int, int] | None = None
+  output: str | None = None
 
   def __call__(self, rows: Any) -> np.ndarray:
     """Converts raw inputs to the model's inputs.
@@ -83,10 +89,15 @@ class Preparation(_Saved):
       standardised.
 
     Raises:
-      ValueError: If a column is missing, a number is not finite, a category is unknown, or the
-        array cannot be divided into inputs of the `shape`.
+      ValueError: If a column is missing, a number is not finite, a category is unknown, the array
+        cannot be divided into inputs of the `shape`, or pictures have another size.
     """
     x = np.asarray(rows) if self.columns is None else matrix(self.columns, rows)
+    if self.picture is not None and x.shape[1:] != self.picture:
+      height, width, channels = self.picture
+      raise ValueError(
+        f'pictures have shape {list(x.shape)}: give pixels [n, {height}, {width}, {channels}]'
+      )
     if self.shape is not None:
       x = x.reshape(-1, *self.shape)
     x = standardised(x, self.mean, self.deviation)
@@ -115,6 +126,32 @@ class Preparation(_Saved):
       numbers = numbers.argmax(-1)
     return numbers if self.classes is None else np.asarray(self.classes)[numbers]
 
+  def probabilities(self, predictions: Any) -> np.ndarray:
+    """Returns the probabilities of the classes, in the order of `classes`.
+
+    Args:
+      predictions: What the exported model predicts, [..., classes], or [..., 1] for two classes.
+
+    Returns:
+      float [..., classes]. One score for two classes gives the probabilities of both.
+
+    Raises:
+      ValueError: If predictions are numbers, or `output` does not say what they are.
+    """
+    scores = np.asarray(predictions)
+    is_single = scores.shape[-1:] == (1,)
+    _check_output(self.output, self.is_numbers)
+    if self.output == 'logits' and self.classes is None:
+      raise ValueError(
+        'there are no classes, so that the meaning of the logits is not known: a sigmoid is for'
+        ' several labels of an example, a softmax for one'
+      )
+    if self.output == 'logits':
+      scores = _sigmoid(scores) if is_single else _softmax(scores)
+    if is_single and self.classes is not None:
+      scores = np.concatenate([1 - scores, scores], -1)
+    return scores
+
   @staticmethod
   def load(path: str) -> 'Preparation | TextPreparation':
     """Reads a `Preparation` or a `TextPreparation` from a file that its `save` wrote."""
@@ -127,6 +164,27 @@ class Preparation(_Saved):
 
 def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
   return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+
+
+def _check_output(output: str | None, is_numbers: bool) -> None:
+  """Raises ValueError if predictions are no scores, or nothing says which."""
+  if is_numbers or output == 'numbers':
+    raise ValueError('predictions are numbers, which have no probabilities: use them as they are')
+  if output is None:
+    raise ValueError(
+      'it is not recorded what the model predicts: set it, dataclasses.replace(prepare,'
+      " output='logits') or 'probabilities', or export the model again"
+    )
+
+
+def _sigmoid(scores: np.ndarray) -> np.ndarray:
+  with np.errstate(over='ignore'):  # 1 / (1 + inf) is 0, as it should be.
+    return 1 / (1 + np.exp(-scores))
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+  powers = np.exp(scores - scores.max(-1, keepdims=True))
+  return powers / powers.sum(-1, keepdims=True)
 
 
 def standardised(x: np.ndarray, mean: Any, deviation: Any) -> np.ndarray:
@@ -228,12 +286,14 @@ class TextPreparation(_Saved):
     vocabulary: The characters or words, in the order of their numbers.
     steps: Length of a sequence; None for bags.
     classes: For bags, the tags in the order of the outputs. None if these are the vocabulary.
+    output: As in `Preparation`.
   """
 
   kind: str
   vocabulary: tuple[str, ...]
   steps: int | None = None
   classes: tuple[str, ...] | None = None
+  output: str | None = None
 
   def __call__(self, texts: Any) -> np.ndarray:
     """Converts texts to the model's inputs.
@@ -285,6 +345,18 @@ class TextPreparation(_Saved):
     special = ('', '<unknown>', '<begin>', '<end>')
     known = self.classes or (special[0], *self.vocabulary, *special[1:])
     return np.asarray(known, object)[numbers]
+
+  def probabilities(self, predictions: Any) -> np.ndarray:
+    """Returns the probabilities of the next character or word, or of each tag, [..., classes].
+
+    Raises:
+      ValueError: If `output` does not say what predictions are.
+    """
+    scores = np.asarray(predictions)
+    _check_output(self.output, False)
+    if self.output == 'probabilities':
+      return scores
+    return _sigmoid(scores) if self.kind == 'bags' else _softmax(scores)
 
   def _sequences(self, texts: Any) -> np.ndarray:
     assert self.steps is not None

@@ -11,7 +11,7 @@ from tff_adaptive.models import mixed_precision
 from tff_adaptive.runs import capacity, serialization, state_file
 from tff_adaptive.training import callbacks
 
-from . import command as command_lib, records, settings as settings_lib
+from . import command as command_lib, records, settings as settings_lib, stored_model
 from .groups import aggregation, what
 
 
@@ -71,6 +71,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     'output_dir': folder,
     'run_id': saved['run_id'],
     'callbacks': [
+      stored_model.StoreModel(model, stored_model.description(task), task.preparation),
       *([] if ray_context is None else [callbacks.RayCallback(ray_context)]),
       *settings.output.build(saved['run_id'], record.settings),
       *([] if private is None else [_account(private, config, settings.aggregation.noise_seed)]),

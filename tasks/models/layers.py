@@ -235,4 +235,22 @@ def perceptron(
     del training, seed
     return before_last(weights, x)
 
-  return classifier(perceptron_weights(seed, widths), forward, x_shape, features=features)
+  model = classifier(perceptron_weights(seed, widths), forward, x_shape, features=features)
+  if prepare is None:
+    model.to_keras = functools.partial(perceptron_in_keras, widths, x_shape)
+  return model
+
+
+def perceptron_in_keras(
+  widths: Sequence[int], x_shape: Sequence[int], weights: Sequence[Any]
+) -> tf.keras.Model:
+  """Returns the Keras model that predicts as `perceptron` does, with the given weights."""
+  parts = [tf.keras.Input(x_shape, name='x')]
+  if len(x_shape) > 1:
+    parts.append(tf.keras.layers.Flatten())
+  for units in widths[1:-1]:
+    parts.append(tf.keras.layers.Dense(units, 'relu'))
+  parts.append(tf.keras.layers.Dense(widths[-1]))
+  model = tf.keras.Sequential(parts)
+  model.set_weights([np.asarray(weight) for weight in weights])
+  return model

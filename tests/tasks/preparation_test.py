@@ -141,3 +141,49 @@ def test_a_text_or_a_table_in_place_of_texts_and_columns_that_do_not_fit_are_ref
   table = pandas.DataFrame({'tokens': ['the a'], 'title': ['the'], 'tags': ['go']})
   np.testing.assert_array_equal(bags(table), [[2, 1]])
   np.testing.assert_array_equal(bags.targets(table), [[0, 1]])
+
+
+@pytest.mark.parametrize(
+  'output, classes, scores, expected',
+  [
+    ('logits', ('a', 'b', 'c'), [[0.0, np.log(3), 0.0]], [[0.2, 0.6, 0.2]]),
+    ('probabilities', ('a', 'b'), [[0.3, 0.7]], [[0.3, 0.7]]),
+    ('logits', ('a', 'b'), [[np.log(4)], [-np.log(4)]], [[0.2, 0.8], [0.8, 0.2]]),
+    ('probabilities', ('a', 'b'), [[0.25]], [[0.75, 0.25]]),
+    ('probabilities', None, [[0.2, 0.9]], [[0.2, 0.9]]),  # Several labels of an example.
+    ('logits', ('a', 'b'), [[1000.0], [-1000.0]], [[0.0, 1.0], [1.0, 0.0]]),
+    ('logits', ('a', 'b'), [[1000.0, 0.0]], [[1.0, 0.0]]),
+  ],
+)
+def test_probabilities_are_those_of_the_classes(output, classes, scores, expected):
+  prepare = preparation.Preparation(classes=classes, output=output)
+  np.testing.assert_allclose(prepare.probabilities(scores), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_what_has_no_probabilities_says_so():
+  scores = [[1.0, 2.0]]
+  for made, words in (
+    (preparation.Preparation(is_numbers=True, output='numbers'), 'predictions are numbers'),
+    (preparation.Preparation(classes=('a', 'b')), 'not recorded what the model predicts'),
+    (preparation.Preparation(output='logits'), 'there are no classes'),
+  ):
+    with pytest.raises(ValueError, match=words):
+      made.probabilities(scores)
+
+
+def test_probabilities_of_words_and_of_tags():
+  words = TextPreparation('words', ('a', 'b'), 3, output='logits')
+  np.testing.assert_allclose(words.probabilities([[0.0, np.log(3)]]), [[0.25, 0.75]])
+  tags = TextPreparation('bags', ('a',), classes=('x', 'y'), output='logits')
+  np.testing.assert_allclose(tags.probabilities([[0.0, np.log(3)]]), [[0.5, 0.75]])
+
+
+def test_pictures_of_another_size_are_refused(tmp_path):
+  prepare = preparation.Preparation(deviation=255.0, picture=(4, 6, 3))
+  prepare.save(str(tmp_path / 'preparation.json'))
+  prepare = preparation.Preparation.load(str(tmp_path / 'preparation.json'))
+  assert prepare.picture == (4, 6, 3)
+  assert prepare(np.full([2, 4, 6, 3], 255, np.uint8)).max() == 1.0
+  for shape in ([2, 6, 4, 3], [4, 6, 3]):
+    with pytest.raises(ValueError, match=r'give pixels \[n, 4, 6, 3\]'):
+      prepare(np.zeros(shape, np.uint8))

@@ -9,6 +9,11 @@ from .model import (
   sparse_cross_entropy as sparse_cross_entropy,
   with_seed as with_seed,
 )
+from .stored import (
+  StoredModel as StoredModel,
+  load_stored_model as load_stored_model,
+  store_model as store_model,
+)
 from .weights import (
   FORMATS as FORMATS,
   fitted_weights as fitted_weights,

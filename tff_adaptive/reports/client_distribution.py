@@ -2,6 +2,7 @@
 
 import csv
 import glob
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from tff_adaptive.runs import names, run as run_lib
 FOLDER = 'client_evaluations'  # In a run's folder.
 _LOSS = 'validation_loss'  # Decides whether a run has diverged, for every metric.
 STATISTICS = ('by_examples', 'mean', 'std', 'p10', 'p50', 'p90', 'worst_tenth')
-_SHOWN = STATISTICS[1:]  # In reports.
+_REPORTED = STATISTICS[1:]
 
 
 def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
@@ -35,7 +36,10 @@ def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
   if not len(values):
     return dict.fromkeys(STATISTICS, float('nan'))
   with np.errstate(all='ignore'):  # Values of a diverged model may be infinite.
-    worst = np.sort(values)[:: -1 if names.is_error(metric) else 1][: -(-len(values) // 10)]
+    worst_first = np.sort(values)
+    if names.is_error(metric):
+      worst_first = worst_first[::-1]
+    worst = worst_first[: -(-len(values) // 10)]
     by_examples, below = np.sum(sums, axis=0)
     numbers = (
       by_examples / below,
@@ -78,26 +82,37 @@ def build(
   drawn: list[figures.Curve] = []
   for label, members in groups.items():
     values = {run.folder: _of_run(run, metric, clients) for run in members}
-    text, shown = scores.without_diverged(label, members, _LOSS)
-    is_diverged = any(scores.has_diverged(run, _LOSS) for run in members)
-    cells = ['diverged'] * len(_SHOWN) if is_diverged else _cells([*values.values()], metric)
+    text, drawn_runs = scores.without_diverged(label, members, _LOSS)
+    # A mean over runs of which one diverged would say nothing.
+    if any(scores.has_diverged(run, _LOSS) for run in members):
+      cells = ['diverged'] * len(_REPORTED)
+    else:
+      cells = _cells(list(values.values()), metric)
+      text = label
     rows.append([label, *cells])
-    ordered = np.sort(np.concatenate([values[run.folder] for run in shown]))
+    ordered = np.sort(np.concatenate([values[run.folder] for run in drawn_runs]))
     shares = np.arange(1, len(ordered) + 1) / len(ordered)
-    text = text if is_diverged else label
     if len(ordered):
-      x, y = np.repeat(ordered, 2), np.repeat([0.0, *shares], 2)[1:-1]  # Steps, from 0.
+      # Steps, from 0.
+      x = np.repeat(ordered, 2)
+      y = np.repeat([0.0, *shares], 2)[1:-1]
       drawn.append(figures.Curve(text, text, y, x, y, np.zeros_like(y)))
     data += [[text, *point] for point in zip(ordered, shares)]
+  all_runs = list(itertools.chain.from_iterable(groups.values()))
+  group_title = f'{metric.replace("_", " ")} over clients ({clients})'
   table = report.Table(
-    ['', *(name.replace('_', ' ') for name in _SHOWN)],
+    ['', *(name.replace('_', ' ') for name in _REPORTED)],
     rows,
-    title=title or f'{metric.replace("_", " ")} over clients ({clients})',
-    note=scores.note({}, [run for members in groups.values() for run in members]),
+    title=title or group_title,
+    note=scores.note({}, all_runs),
   )
+  task = scores.data_of(run.shown for run in all_runs)
   text = report.csv_text([['label', 'value', 'share_of_clients'], *data])
-  by_panel = {'share of clients at or below': drawn}
-  figure = figures.comparison(by_panel, axis=metric.replace('_', ' '), title=title)
+  figure = figures.comparison(
+    {'share of clients at or below': drawn},
+    axis=metric.replace('_', ' '),
+    title=title or ': '.join(filter(None, (task, group_title))),
+  )
   return report.Report([table], text, figure, title)
 
 
@@ -116,16 +131,22 @@ def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
     if metric not in lines[0]:
       known = ', '.join(list(lines[0])[3:])
       raise ValueError(f'it has no metric {metric!r}, but {known}')
-    found = np.array([float(line[metric]) for line in lines])
+    values = np.array([float(line[metric]) for line in lines])
   except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
     raise ValueError(f'{paths[-1]} cannot be used: {error}.') from None
-  return found[~np.isnan(found)]
+  return values[~np.isnan(values)]
 
 
-def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:
+def _cells(of_runs: Sequence[np.ndarray], metric: str) -> list[str]:
   """Formats the mean and standard deviation over runs of each statistic."""
-  own = metric
+  plain = metric
   for prefix in ('inference_', 'personalized_', 'own_'):
-    own = own.removeprefix(prefix)
-  each = [describe(np.stack([v, np.ones_like(v)], 1), own) for v in found]
-  return [report.spread([of_run[name] for of_run in each]) for name in _SHOWN]
+    plain = plain.removeprefix(prefix)
+  statistics = []
+  # Each client counts the same here, so that denominators are 1.
+  for values in of_runs:
+    statistics.append(describe(np.stack([values, np.ones_like(values)], 1), plain))
+  cells = []
+  for name in _REPORTED:
+    cells.append(report.spread([of_run[name] for of_run in statistics]))
+  return cells

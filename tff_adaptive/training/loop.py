@@ -328,7 +328,8 @@ class _Run:
       summary_lib.write(files.output_dir, summary)
       path = os.path.join(files.output_dir, run_files.CURVES)
       with saving(path):
-        figures.draw_run(path, rows)
+        title = figures.run_title(files.output_dir, config_file.read(files.output_dir))
+        figures.draw_run(path, rows, title)
     state = files.state
     if self._config.asynchrony is not None:
       state = older_models.as_stack(state)

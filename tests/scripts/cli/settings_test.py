@@ -78,8 +78,7 @@ def test_groups_do_not_change_and_their_flags_have_a_help_and_say_what_they_may_
     *('search', 'prune', 'form', 'x', 'clients'),
   }
   assert {f.name for f in fields[len(settings.FIELDS) :] if f.metadata['needs']} == {
-    *('range', 'trials', 'search_seed', 'first_rung', 'reduction_factor', 'metric', 'label_by'),
-    *('x', 'rows', 'columns', 'clients', 'target', 'window', 'level', 'log_scale', 'formats'),
+    *('range', 'trials', 'search_seed', 'first_rung', 'reduction_factor', 'formats'),
   }
 
 
