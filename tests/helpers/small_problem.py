@@ -120,7 +120,7 @@ def train_locally(
   parts = algorithms.regularization(**parts)
   own = correction or corrections.Correction()
   whole = corrections.chain(own, *parts)
-  is_chain = type(own) is not corrections.Correction and len(whole.parts) > 1
+  is_chain = bool(parts) and type(own) is not corrections.Correction and len(whole.parts) > 1
   if is_chain:
     nothing = [()] * len(parts)
     state = (state, *nothing) if own.keeps_client_state() else ()
