@@ -115,18 +115,20 @@ def build_cnn(
     *(draw.glorot_uniform(128, num_classes), layers.zeros(num_classes)),
   )
 
-  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+  def features(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
     if not training:
       seed = None  # No dropout.
-    k1, b1, k2, b2, k3, b3, k4, b4 = weights
+    k1, b1, k2, b2, k3, b3, _, _ = weights
     h = tf.nn.relu(layers.conv(x, k1, b1))
     h = tf.nn.relu(layers.conv(h, k2, b2))
     h = layers.flatten(layers.max_pool(h, 2, 2))
     h = models.dropout(h, 0.25, seed, salt=0)
-    h = models.dropout(tf.nn.relu(layers.dense(h, k3, b3)), 0.5, seed, salt=1)
-    return layers.dense(h, k4, b4)
+    return models.dropout(tf.nn.relu(layers.dense(h, k3, b3)), 0.5, seed, salt=1)
 
-  return layers.classifier(weights, forward, list(shape))
+  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    return layers.dense(features(weights, x, training, seed), weights[-2], weights[-1])
+
+  return layers.classifier(weights, forward, list(shape), features=features)
 
 
 def build_2nn(seed: int, num_classes: int = 62) -> models.Model:

@@ -1,6 +1,7 @@
 """Loads the data, and builds the process and its evaluation from settings."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -240,22 +241,16 @@ def _counts(
     clients=_registered(settings, task),
     training=local,
     more_parts=settings.more_parts(),
+    aggregated_bytes=functools.partial(
+      sizes.update_bytes, settings.aggregation.entry.name, settings.aggregation.option_values
+    ),
   )
   if counts.uncounted:
     settings.output.say(
       f'{" and ".join(counts.uncounted)} may send less than megabytes_up counts: a message_bits'
       ' of the part says how much.'
     )
-  aggregator = settings.aggregation
-  weights = model.initial_weights[0]
-  width = weights[0].dtype.itemsize
-  whole = width * sum(w.size for w in weights)
-  update = sizes.update_bytes(
-    aggregator.entry.name, aggregator.option_values, [w.size for w in weights], width
-  )
-  if update == whole:
-    return counts
-  return dataclasses.replace(counts, up=counts.up - 1 + update / whole)
+  return counts
 
 
 def _account(

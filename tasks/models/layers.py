@@ -185,6 +185,7 @@ def classifier(
   *,
   x_dtype: tf.DType = tf.float32,
   penalty: Callable | None = None,
+  features: Callable | None = None,
 ) -> models.Model:
   """Builds a model of inputs [B, *x_shape] and int32 classes, with cross-entropy and accuracy.
 
@@ -199,6 +200,7 @@ def classifier(
     y_spec=tf.TensorSpec([None], tf.int32),
     penalty=penalty,
     client_axis=True,
+    features=features,
   )
 
 
@@ -224,8 +226,7 @@ def perceptron(
   """
   x_shape = list(x_shape or [widths[0]])
 
-  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
-    del training, seed
+  def before_last(weights: Any, x: tf.Tensor) -> tf.Tensor:
     x = tf.convert_to_tensor(x)
     if prepare is not None:
       x = prepare(x)
@@ -233,13 +234,19 @@ def perceptron(
     if len(x_shape) > 1:
       batch = tf.shape(x)[: x.shape.rank - len(x_shape)]
       h = tf.reshape(x, tf.concat([batch, [widths[0]]], 0))
-    for i in range(0, len(weights), 2):
-      if i > 0:
-        h = tf.nn.relu(h)
-      h = dense(h, weights[i], weights[i + 1])
+    for i in range(0, len(weights) - 2, 2):
+      h = tf.nn.relu(dense(h, weights[i], weights[i + 1]))
     return h
 
-  model = classifier(perceptron_weights(seed, widths), forward, x_shape)
+  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    del training, seed
+    return dense(before_last(weights, x), weights[-2], weights[-1])
+
+  def features(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    del training, seed
+    return before_last(weights, x)
+
+  model = classifier(perceptron_weights(seed, widths), forward, x_shape, features=features)
   if prepare is None:
     model.to_keras = functools.partial(perceptron_in_keras, widths, x_shape)
   return model

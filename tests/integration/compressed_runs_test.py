@@ -85,6 +85,21 @@ def test_top_k_of_all_numbers_changes_no_bit(run, parts):
 RANDOM = (corrections.RandK(share=0.5, feedback='ef14'), corrections.Qsgd(levels=3))
 
 
+@pytest.mark.parametrize('feedback', ['none', 'ef14'])
+def test_weights_that_stay_at_the_client_are_in_no_message(run, feedback):
+  """Where top-k sends all that FedPer sends, no bit changes. Of the hidden layer half counts."""
+  of_all = corrections.TopK(share=1.0, feedback=feedback)
+  np.testing.assert_array_equal(
+    run(corrections.FedPer(), of_all).theta, run(corrections.FedPer()).theta
+  )
+  model = small_problem.model()
+  sizes = [weight.size for weight in model.initial_weights[0]]
+  half = corrections.chain(corrections.FedPer(), corrections.TopK(share=0.5, feedback=feedback))
+  hidden = sum(sizes[:2])
+  num_bits = 32 * hidden // 2 + hidden  # The values, and a bit for each place.
+  assert algorithms.counts(half, model).up == num_bits / (32 * sum(sizes))
+
+
 def test_draws_follow_from_seed_round_and_client(graph, run):
   """A client sends the same whoever else takes part, and other numbers in another round."""
   process = algorithms.build_drift_corrected(

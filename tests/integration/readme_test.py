@@ -11,13 +11,14 @@ import yaml
 import oracle
 import tff_adaptive
 import tff_adaptive_tasks as tasks
-from oracle import methods
+from oracle import methods, newer, personal
 from tests.helpers import small_problem
 from tff_adaptive import algorithms, client, engine, population, registry
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = ROOT / 'README.md'
 GUIDE = ROOT / 'docs' / 'guide'
+HEAD = np.concatenate([np.full(size, i >= 2) for i, size in enumerate(oracle.SIZES)])
 
 
 def run_blocks(page: pathlib.Path, expected: int) -> dict:
@@ -94,6 +95,40 @@ def test_the_guides_files_follow_the_papers(tmp_path, number, name, kind, own, t
   np.testing.assert_allclose(run.theta, expected.theta, atol=2e-6)
   if name == 'fed_exp':
     np.testing.assert_allclose(run.theta_bar, expected.theta_bar, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+  ('number', 'name', 'kind', 'own', 'more'),
+  [
+    (0, 'fed_rep', personal.Kept, {'head_share': 0.4}, {'mask': HEAD}),
+    (1, 'moon', newer.Moon, {'mu': 0.5, 'temperature': 0.4}, {}),
+  ],
+)
+def test_the_guides_files_with_models_of_clients_follow_the_papers(
+  tmp_path, number, name, kind, own, more
+):
+  page = (GUIDE / 'personal_models.md').read_text('utf-8')
+  text = re.findall(r'```python\n(.*?)```', page, re.DOTALL)[number]
+  assert text.count('\n') <= 40
+  (tmp_path / 'mine.py').write_text(text)
+  spec = f'{tmp_path}/mine.py:' + re.search(r'class (\w+)', text)[1]
+  assert registry.algorithm(spec).name == f'my_{name}'
+  process = algorithms.build_process(
+    spec,
+    small_problem.model_with_features(),
+    values=own,
+    client_learning_rate=0.2,
+    training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4, shuffle=False)),
+  )
+  how = dict(server=oracle.Sgd(1.0), eta_l=lambda t: 0.2, batch_size=4, **more)
+  how.update(('contrast' if key == 'mu' else key, value) for key, value in own.items())
+  expected = kind(small_problem.theta_0(), small_problem.clients(), **how)
+  with engine.graph_context(clients_per_step=3):
+    run = small_problem.Run(process, small_problem.clients())
+    for cohort in ([0, 1, 4], [0, 5, 4]):
+      run.round(cohort)
+      expected.round(cohort)
+  np.testing.assert_allclose(run.theta, expected.theta, atol=2e-6)
 
 
 def test_a_state_of_the_clients():
@@ -185,7 +220,7 @@ def test_no_other_page_has_examples_that_nothing_runs():
     'asynchronous',
     'chains',
   }
-  run |= {'own_algorithms_more'}  # By test_the_guides_files_follow_the_papers.
+  run |= {'own_algorithms_more', 'personal_models'}  # By test_the_guides_files_follow_the_papers.
   run |= {'compression'}
   run |= {'own_optimizers'}  # By tests/tff_adaptive/registry/optimizers_test.py.
   run |= {'own_data', 'export'}  # By tests/scripts/export_test.py.

@@ -7,6 +7,7 @@ compressed when all parts have made them, whatever the order of the parts.
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,7 +16,14 @@ from tff_adaptive._utils import seeds
 from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.compression import bits as bits_lib
 from tff_adaptive.corrections import compressed, low_rank, results
-from tff_adaptive.corrections.base import ClientRound, Correction, Weights, zeros
+from tff_adaptive.corrections.base import (
+  ClientRound,
+  Correction,
+  Weights,
+  either,
+  only,
+  zeros,
+)
 
 _WITH_MEMORY = (compressed.EF14, compressed.EF21, low_rank.LowRank)
 
@@ -87,7 +95,11 @@ def with_memories(
   complete = list(states)
   if not any(isinstance(part, _WITH_MEMORY) for part in parts):
     return complete
-  messages = [zeros(weights)]
+  unsent = functools.reduce(either, (part.unsent for part in parts))
+  sent = weights
+  if any(unsent):
+    sent = only(tuple(not is_unsent for is_unsent in unsent), weights)
+  messages = [zeros(sent)]
   for upload in _uploads(parts, states, weights):
     if _large(upload):
       messages.append(tuple(tf.zeros(leaf.shape, leaf.dtype) for leaf in _large(upload)))

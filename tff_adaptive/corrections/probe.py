@@ -15,6 +15,7 @@ class Traced(NamedTuple):
   Attributes:
     gradients: Number of gradients of the loss in a local step; 1 for FedAvg.
     full_gradients: Number of gradients over all of the client's examples in a round.
+    bytes_of_weights: Number of bytes of the weights that are sent.
     bytes_down: Number of bytes that a client receives besides the weights.
     bytes_up: Number of bytes that a client sends besides its update.
     bytes_update: Number of bytes of the update, as compressed.
@@ -23,6 +24,7 @@ class Traced(NamedTuple):
 
   gradients: int
   full_gradients: int
+  bytes_of_weights: int
   bytes_down: int
   bytes_up: int
   bytes_update: int
@@ -48,9 +50,17 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
     client = base.ClientRound(
       theta, correction.client_state(theta), broadcast, one, one, one, full_gradient
     )
+    client = client._replace(
+      full_loss=lambda: one,
+      label_counts=lambda num_classes: tf.zeros([num_classes]),
+      planned_steps=one,
+      seed=tf.zeros([2], tf.int32),
+    )
     sent = correction.exchange(client)
     results.check_numbers(correction, 'exchange', sent, 'what is sent')
     client = client._replace(exchanged=sent, local_state=correction.local_state(client))
+    results.begin(correction, client, theta)
+    results.point(correction, client, theta)
     client = client._replace(gradient_at=gradient_at)
     results.loss_gradient(correction, client, theta, theta)
     of_loss = 1 + asked['at']
@@ -58,12 +68,15 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
     results.gradient(correction, client, theta, theta)
     in_gradient = 1 + asked['at']
     update = results.update(correction, client, theta, one)
+    if any(correction.unsent):
+      update = base.only(tuple(not is_unsent for is_unsent in correction.unsent), update)
     _, upload = results.client_update(correction, client, theta, one)
     sizes = messages.size(correction, update, upload)
     return Traced(
       # `gradient_at` in `Correction.gradient` costs as much as the gradient of the loss.
       gradients=of_loss * in_gradient,
       full_gradients=asked['full'],
+      bytes_of_weights=size(theta) - size(base.only(correction.unsent, theta)),
       bytes_down=size(broadcast) + size(sent),
       bytes_up=sizes.uploads + size(sent),
       bytes_update=sizes.update,
