@@ -1,6 +1,6 @@
 """Makes tables and a figure from the folders of runs.
 
-usage: python scripts/report.py [--flag=value ...] FOLDER [FOLDER ...]
+usage: {report} [--flag=value ...] FOLDER [FOLDER ...]
 
 FOLDER is the folder of a run, or holds folders of runs. Runs that differ only in their seed are
 repetitions: tables and figures give their mean and standard deviation.
@@ -8,13 +8,17 @@ repetitions: tables and figures give their mean and standard deviation.
 """
 
 import dataclasses
+import importlib
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-if not __package__:  # Run as a file.
-  __package__ = __import__('_as_file').PACKAGE
+if not __package__:  # Run as a file, which is in no package.
+  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+  __package__ = 'scripts'
+  importlib.import_module('scripts._entry').begin()
 
 from tff_adaptive.reports import report, scores, style
 from tff_adaptive.reports.forms import catalog, entry
@@ -22,7 +26,7 @@ from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 from .cli import command, fields, flags
 
-_PROGRAM = '  python scripts/report.py'
+_PROGRAM = '  {report}'
 _LAST_WORDS = (
   'If the runs of a cell differ in other settings, tasks and crossed take those with the best'
   ' validation data, and name them.'

@@ -115,6 +115,7 @@ class KerasModel(model_lib.Model):
       x_spec=tf.TensorSpec([None, *x.shape[1:]], x.dtype),
       y_spec=y_spec,
       penalty=penalty if self._regularizers else None,
+      features=self._features_of_last_layer(keras, has_constants),
     )
 
   def to_keras(self, weights: Sequence[Any]) -> tf.keras.Model:
@@ -130,8 +131,31 @@ class KerasModel(model_lib.Model):
       variable.assign(value)
     return made
 
-  def _run(self, weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
-    """Computes the Keras model's output; see `Model.forward`."""
+  def _features_of_last_layer(
+    self, keras: tf.keras.Model, has_constants: bool
+  ) -> Callable[..., tf.Tensor] | None:
+    """Returns `Model.features`; None if the last layer has no single input."""
+    last_input = keras.layers[-1].input
+    if not tf.keras.backend.is_keras_tensor(last_input):
+      return None
+    before_last = tf.keras.Model(keras.inputs[0], last_input)
+    run = functools.partial(self._run, of=before_last)
+
+    def features(weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+      found = run(weights, x, training, seed)
+      return tf.reshape(found, [tf.shape(found)[0], -1])
+
+    return eager_constants.lifted(features) if has_constants else features
+
+  def _run(
+    self,
+    weights: Any,
+    x: Any,
+    training: bool,
+    seed: tf.Tensor | None,
+    of: tf.keras.Model | None = None,
+  ) -> tf.Tensor:
+    """Computes the output of the Keras model, or of a part of it; see `Model.forward`."""
     weights, own = tuple(map(tf.convert_to_tensor, weights)), self._trainable[0].dtype
     if weights[0].dtype != own:
       raise ValueError(
@@ -143,7 +167,8 @@ class KerasModel(model_lib.Model):
       for draws in self._draws:
         draws.restart(seed)
       # Only the layers that draw behave differently in training.
-      return self._keras(tf.convert_to_tensor(x), training=training and seed is not None)
+      run = self._keras if of is None else of
+      return run(tf.convert_to_tensor(x), training=training and seed is not None)
 
   @contextmanager
   def _replaced(self, values: Sequence[tf.Tensor]) -> Iterator[None]:

@@ -70,6 +70,7 @@ class Model(tff.learning.models.FunctionalModel):
     penalty: Callable[[Any], tf.Tensor] | None = None,
     client_axis: bool = False,
     couples_examples: bool = False,
+    features: Callable[[Any, Any, bool, tf.Tensor | None], Any] | None = None,
   ) -> None:
     """Creates the model.
 
@@ -91,6 +92,8 @@ class Model(tff.learning.models.FunctionalModel):
         argument, bool [B] (or [G, B]), which is False for padding. An evaluation takes all its
         examples, or all examples of one client, as one batch. Training metrics, and TFF's own
         evaluations, are computed batch by batch.
+      features: Like `forward`, but returns the input of the last layer, [B, size]; for algorithms
+        that compare features, such as MOON. It is called for one client at a time.
 
     Raises:
       ValueError: If a metric is called 'loss' or the specs have a fixed batch dimension.
@@ -111,6 +114,7 @@ class Model(tff.learning.models.FunctionalModel):
     self.couples_examples = couples_examples
     self.metric_names = ('loss', *metrics)
     self.client_axis = client_axis
+    self._features = features
 
     @tf.function
     def predict_on_batch(model_weights: Any, x: Any, training: bool) -> Any:
@@ -157,6 +161,20 @@ class Model(tff.learning.models.FunctionalModel):
     """The number of trainable scalars."""
     return int(sum(np.size(w) for w in self.initial_weights[0]))
 
+  def features(self, weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    """Returns the input of the last layer, [B, size]; the arguments are those of `forward`.
+
+    Raises:
+      ValueError: If the model was built without `features`.
+    """
+    if self._features is None:
+      raise ValueError(
+        'the model gives no features of its examples, which this algorithm compares: give'
+        ' models.Model(features=...), a function like forward that returns the input of the last'
+        ' layer.'
+      )
+    return self._features(tuple(weights), x, training, seed)
+
   def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
     """Returns the loss of a batch without the penalty: `mean_loss`, unless a subclass overrides it.
 
@@ -194,6 +212,18 @@ class Model(tff.learning.models.FunctionalModel):
       mean numerator and denominator of each of M metrics. For G clients: [G] and [G, 2 M].
     """
     predictions = self.forward(tuple(weights), x, training, seed if training else None)
+    return self.loss_of_predictions(predictions, weights, y, shares=shares, training=training)
+
+  def loss_of_predictions(
+    self,
+    predictions: Any,
+    weights: Sequence[tf.Tensor],
+    y: tf.Tensor,
+    *,
+    shares: tf.Tensor | None = None,
+    training: bool = True,
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the same as `loss_and_metrics`, from the predictions at the weights."""
     known = (
       (predictions, y)
       if not self.couples_examples or shares is None

@@ -64,7 +64,8 @@ def build(
 
   Args:
     groups: Runs by label. The runs of a label differ only in their seed.
-    metric: A metric by client, such as accuracy, inference_accuracy or personalized_accuracy.
+    metric: A metric by client, such as accuracy, inference_accuracy, personalized_accuracy or
+      own_accuracy, of a client's own model.
     clients: The group of clients: 'train', 'heldout', 'unseen' or 'test'.
     title: The title of the figure.
 
@@ -138,7 +139,9 @@ def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
 
 def _cells(of_runs: Sequence[np.ndarray], metric: str) -> list[str]:
   """Formats the mean and standard deviation over runs of each statistic."""
-  plain = metric.removeprefix('inference_').removeprefix('personalized_')
+  plain = metric
+  for prefix in ('inference_', 'personalized_', 'own_'):
+    plain = plain.removeprefix(prefix)
   statistics = []
   # Each client counts the same here, so that denominators are 1.
   for values in of_runs:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from tff_adaptive._utils import atomic_files
+from tff_adaptive._utils import atomic_files, noise_states
 from tff_adaptive.runs import (
   config as config_file,
   metrics as metrics_lib,
@@ -82,9 +82,7 @@ class RunFiles:
         for needed in (output_dir, os.path.dirname(path)):
           with saving(needed, ResumeError):
             os.makedirs(needed, exist_ok=True)
-        # `query_state`, the state of a private query, has the seed of the noise: none may read it.
-        leaves = serialization.named_leaves(server_state)
-        if any('query_state' in name.split('/') for name in leaves):
+        if noise_states.have_secret(serialization.named_leaves(server_state)):
           with saving(path, ResumeError):
             os.close(os.open(path, os.O_CREAT, 0o600))  # SQLite's journal has the same mode.
             os.chmod(path, 0o600)

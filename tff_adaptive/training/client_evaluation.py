@@ -2,7 +2,7 @@
 
 import concurrent.futures as futures
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # These imports load TFF, which a process that is not TFF's d
 
 FOLDER = client_distribution.FOLDER
 PERSONALIZED = 'personalized'
+OWN = 'own'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +45,8 @@ class ClientReport:
   Attributes:
     columns: Values by name, `clients_GROUP_METRIC_STATISTIC`: the name of a group, a metric, and
       one of `client_distribution.STATISTICS`. METRIC begins with `inference_` if the state's
-      `inference_weights` are evaluated, and with `personalized_` if the model was fine-tuned.
+      `inference_weights` are evaluated, with `personalized_` if the model was fine-tuned, and with
+      `own_` if it is the client's own.
     table: CSV text with a heading and a line for each client of each group.
   """
 
@@ -93,12 +95,16 @@ class ClientEvaluation:
     """Returns whether round `number` of a run of `last` rounds is evaluated."""
     return number % self._every == 0 or number == last
 
-  def evaluate(self, state: Any, number: int) -> ClientReport:
+  def evaluate(
+    self, state: Any, number: int, own_models: Callable[[str], Any] | None = None
+  ) -> ClientReport:
     """Evaluates the models of a server state on each client.
 
     Args:
       state: A server state. If it has `inference_weights`, they are evaluated too.
       number: The number of rounds done.
+      own_models: A function from a client's id to the trainable weights of its own model; None if
+        clients have no models.
     """
     weight_sets = {'': rounds.trainable(state.global_model_weights)}
     inference = getattr(state, 'inference_weights', None)
@@ -114,6 +120,8 @@ class ClientEvaluation:
       if self._personalize is not None and group.fine_tuned_on is not None:
         weights = list(weight_sets.values())[-1]  # Those for inference, if there are any.
         sums_by_model[PERSONALIZED] = self._personalized(weights, group, ids, number)
+      if own_models is not None:
+        sums_by_model[OWN] = self._own(own_models, group, ids)
       for model, sums in sums_by_model.items():  # sums: [clients, metrics, 2].
         for i, metric in enumerate(self._metrics):
           name_of_values = '_'.join(filter(None, (model, metric)))
@@ -126,6 +134,15 @@ class ClientEvaluation:
     import pandas as pd  # Slow to import and needed here only.
 
     return ClientReport(columns, pd.DataFrame(lines).to_csv(index=False))
+
+  def _own(self, own_models: Callable[[str], Any], group: Group, ids: Sequence[str]) -> np.ndarray:
+    """Evaluates each client's own model. Returns [clients, metrics, 2] as `_personalized`."""
+    sums = []
+    for client_id in ids:  # One after another: the clients' states are for one thread.
+      with cohorts.LOADING:
+        examples = _first(group.clients.load(client_id), group.max_examples)
+      sums.append(self._evaluate([own_models(client_id)], [examples])[0, 0])
+    return np.stack(sums)
 
   def _personalized(
     self, weights: Any, group: Group, ids: Sequence[str], number: int

@@ -36,16 +36,9 @@ class Attack(fields.Group):
     needs='attackers',
   )
 
-  def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError for bad options, or an aggregator that hides the attack."""
-    attackers = self.build()
-    if attackers is None:
-      return
-    if attackers.attack == attacks.INNER_PRODUCT and settings.aggregation.entry.is_private:
-      raise ValueError(
-        f'--attack={attackers.attack} does not go with --aggregator='
-        f'{settings.aggregation.aggregator}, which takes no weights: take another attack.'
-      )
+  def check(self) -> None:
+    """Raises ValueError for a bad share or option."""
+    self.build()
 
   def build(self) -> attacks.Attackers | None:
     """Returns the attackers, None if there are none."""

@@ -30,52 +30,12 @@ class Cohort(fields.Group):
     part = self._part()
     return {} if part is None else {'cohort': part.source}
 
-  def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if the rule does not go with the other settings."""
-    rule = self.build(settings)
-    if rule is None:
-      return
-    algorithm = settings.what.algorithm_entry
-    flag = f'--cohort={self.cohort}'
-    if 'participation' in algorithm.settings or algorithm.pools_clients:
-      raise ValueError(
-        f'{flag} does not go with --algorithm={algorithm.name}, which trains all clients in every'
-        ' round: leave out one of them.'
-      )
-    if settings.synchrony.build() is not None:
-      raise ValueError(
-        f'{flag} does not go with --synchrony=buffered, which draws the clients that begin one by'
-        ' one: leave out one of them.'
-      )
-    aggregator = settings.aggregation.entry
-    hides = aggregator.name == 'secure' and 'norms' in choosing.needs_of(rule)
-    if aggregator.is_private or hides:
-      raise ValueError(
-        f'{flag} does not go with --aggregator={aggregator.name}, which must not depend on what a'
-        ' single client sent, and assumes uniform draws where it reports an epsilon: leave out one'
-        ' of them.'
-      )
-    if choosing.gives_weights(rule):
-      self._check_weights(settings, flag)
+  def check(self) -> None:
+    """Raises ValueError for an unknown rule or option, or one that cannot be used."""
+    self.build('examples')
 
-  def _check_weights(self, settings: 'fields.Settings', flag: str) -> None:
-    """Raises ValueError if updates cannot have weights."""
-    algorithm = settings.what.algorithm_entry
-    averages = settings.what.client_optimizer_state == 'average'
-    if algorithm.uploads or averages:
-      sends = algorithm.uploads or "the state of its client's optimizer"
-      raise ValueError(
-        f'{flag} gives updates weights, and a client of {algorithm.name} also sends {sends}, which'
-        ' would have none: take another algorithm, such as fed_avg or fed_dyn.'
-      )
-    if settings.clients.client_weighting == 'tokens':
-      raise ValueError(
-        f'{flag} gives updates weights as the clients count in the objective: give'
-        ' --client_weighting=examples or uniform.'
-      )
-
-  def build(self, settings: 'fields.Settings') -> choosing.Rule | None:
-    """Returns the rule, None if none was named. Weights follow --client_weighting."""
+  def build(self, client_weighting: Any) -> choosing.Rule | None:
+    """Returns the rule, None if none was named. Weights follow the weighting of clients."""
     if self.cohort is None:
       return None
     with fields.about('cohort_option'):
@@ -91,9 +51,8 @@ class Cohort(fields.Group):
         choosing.needs_of(rule)
         return rule
       names = [option.name for option in self._options()]
-      weighting = settings.clients.client_weighting
-      if 'objective' in names and weighting in choosing.OBJECTIVES:
-        values = {'objective': weighting, **values}
+      if 'objective' in names and client_weighting in choosing.OBJECTIVES:
+        values = {'objective': client_weighting, **values}
       return population.build_cohort(self.cohort, values)
 
   def _options(self) -> Any:

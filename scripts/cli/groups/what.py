@@ -6,8 +6,6 @@ from typing import Any
 
 from tff_adaptive import registry
 from tff_adaptive._utils import user_code, validation
-from tff_adaptive.corrections import chains
-from tff_adaptive.registry import described
 from tff_adaptive_tasks import catalog
 
 from .. import fields, options
@@ -16,8 +14,6 @@ from .. import fields, options
 OWN = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
 # The values of `client.local_training.OPTIMIZER_STATES`, without importing TensorFlow.
 _STATES = ('reset', 'keep', 'average')
-# The parts that flags of every algorithm add to its chain.
-_PARTS_OF_FLAGS = {'sam_rho': 'sam', 'clip_norm': 'clip', 'weight_decay': 'weight_decay'}
 ALGORITHM = 'fed_yogi'  # By default.
 
 
@@ -106,86 +102,18 @@ class What(fields.Group):
   @property
   def known_task(self) -> str:
     """The task's name in the catalogue; '' for a user's own task."""
-    return '' if user_code.is_reference(self.task) else self.task
-
-  def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if task or algorithm does not allow the cohort or the client optimizer."""
-    algorithm = self.algorithm_entry
-    clients = catalog.num_clients(self.known_task, self.task_options)
-    if algorithm.pools_clients:
-      self._check_pooled(settings)
-    elif clients is not None:
-      check_cohort(settings.training.cohort(clients), clients, algorithm)
-    self._check_parts(settings)
-    if settings.population.availability and 'participation' in algorithm.settings:
-      raise ValueError(
-        f'--algorithm {algorithm.name} needs all clients in every round: leave out the flags of'
-        ' unavailable, slow and failing clients, or take another algorithm, such as scaffold.'
-      )
-    for name in ('client_optimizer', 'client_optimizer_state', 'sam_rho'):
-      fixed = algorithm.settings.get(name)
-      value = getattr(self, name)
-      is_other_radius = name == 'sam_rho' and value > 0  # The name stands for SAM, at any radius.
-      if fixed is not None and value != fixed and not is_other_radius:
-        raise ValueError(
-          f'--{name}={value} does not go with --algorithm {algorithm.name}, which stands for'
-          f' {fixed}: leave it out, or take another algorithm.'
-        )
-    _ = self.client_values  # Raises where an option is bad.
-    if self.client_optimizer == 'sgd' and self.client_optimizer_state != 'reset':
-      raise ValueError(
-        f'--client_optimizer_state={self.client_optimizer_state} has no meaning for'
-        ' --client_optimizer=sgd, which has no state: give another optimizer, or leave it out.'
-      )
-    if self.client_optimizer != 'sgd' and algorithm.assumes_sgd:
-      raise ValueError(
-        f'--client_optimizer={self.client_optimizer} does not go with --algorithm {algorithm.name}:'
-        f' {algorithm.assumes_sgd}, so clients train with sgd; leave it out, or take another'
-        ' algorithm, such as fed_avg.'
-      )
-
-  def _check_parts(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if a part of the algorithm excludes a part, or a way to train, of flags."""
-    classes = described.classes_of(self.algorithm_entry)
-    for name, value in (
-      ('sam_rho', self.sam_rho),
-      ('clip_norm', settings.clients.clip_norm),
-      ('weight_decay', settings.clients.weight_decay),
-    ):
-      if value:
-        with fields.about(name):
-          chains.check([*classes, registry.PARTS[_PARTS_OF_FLAGS[name]]])
-    if settings.synchrony.synchrony != 'buffered':
-      return
-    for part in classes:
-      if part.overrides('exchange'):
-        raise ValueError(
-          f'--synchrony=buffered does not go with --algorithm={self.algorithm}: the clients of'
-          f' {part.name} exchange values before any of them trains; leave it out, or take another'
-          ' algorithm, such as mime_lite.'
-        )
-
-  def _check_pooled(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if settings do not go with one client that has the examples of all."""
-    is_plain = settings.population.availability is None and settings.synchrony.synchrony is None
-    if settings.training.clients_per_round != 1 or not is_plain:
-      raise ValueError(
-        f'--algorithm={self.algorithm} trains one client, which has the examples of all: leave out'
-        ' --clients_per_round, --participation, --synchrony, and the flags of unavailable, slow and'
-        ' failing clients.'
-      )
-    if settings.rates.client_learning_rate is None:
-      raise ValueError(
-        f'--algorithm={self.algorithm} has no default rate for {self.client_optimizer}: give'
-        ' --client_learning_rate=0.1, say.'
-      )
+    if user_code.is_reference(self.task):
+      return ''
+    return self.task
 
   def check_files(self) -> None:
     """Raises ValueError if --initial_weights is neither a run nor a .keras or .npz file."""
     from tff_adaptive.training import initial_weights
 
-    path = self.initial_weights and initial_weights.file_of(self.initial_weights)
-    if path is None or os.path.isfile(os.path.join(path, 'config.json')):
+    if self.initial_weights is None:
+      return
+    path = initial_weights.file_of(self.initial_weights)
+    if os.path.isfile(os.path.join(path, 'config.json')):
       return
     if not (os.path.isfile(path) and path.endswith(('.keras', '.npz'))):
       raise ValueError(
@@ -194,38 +122,35 @@ class What(fields.Group):
       )
 
   def sources(self) -> dict[str, user_code.UserCode]:
-    """Loads the user's own files, and returns their origins by the flags that name them."""
+    """Loads the user's own files, and returns their origins by the flags that name them.
+
+    In a chain with several parts of the user's, the second is algorithm_2, and so on.
+    """
     sources = {}
     for name in OWN:
       pieces = [getattr(self, name)]
-      if name == 'algorithm':
+      if name == 'algorithm':  # A chain may have several parts of the user's.
         pieces = registry.pieces(self.algorithm)
       references = [piece for piece in pieces if user_code.is_reference(piece)]
       for number, reference in enumerate(references, 1):
-        flag = name if number == 1 else f'{name}_{number}'  # Several parts of a chain.
-        sources[flag] = user_code.load(reference)[1]
+        flag = name
+        if number > 1:
+          flag = f'{name}_{number}'
+        _, sources[flag] = user_code.load(reference)
     return sources
+
+  def given_as(self, key: str) -> str:
+    """Returns the flag and value, --FLAG=VALUE, that name a file; `key` is one of `sources`."""
+    flag = 'algorithm'
+    if key in OWN:
+      flag = key
+    return f'--{flag}={getattr(self, flag)}'
 
 
 def check_task(task: str) -> None:
   """Raises ValueError for an unknown task. A FILE.py:FUNCTION is checked when it is loaded."""
   if not user_code.is_reference(task):
     fields.check_name('task', task, catalog.names())
-
-
-def check_cohort(cohort: int, clients: int, algorithm: registry.Algorithm) -> None:
-  """Raises ValueError for more clients in a round than exist, or fewer than the algorithm needs."""
-  if cohort < clients and 'participation' in algorithm.settings:
-    raise ValueError(
-      f'--algorithm {algorithm.name} needs all {clients} clients in every round, found {cohort}:'
-      ' its h_i are renewed by the model of the very next round; give --participation=1, or take'
-      ' another algorithm, such as scaffold.'
-    )
-  if cohort > clients:
-    raise ValueError(
-      f'the number of clients in a round must be from 1 to {clients}, which are all clients; found'
-      f' {cohort}: give fewer.'
-    )
 
 
 def entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.ServerOptimizer]:
@@ -255,4 +180,6 @@ def folder_name(algorithm: str) -> str:
   if not user_code.is_reference(algorithm):
     return algorithm
   name = registry.algorithm(algorithm).name
-  return algorithm.rpartition(':')[2] if name in registry.ALGORITHMS else name
+  if name in registry.ALGORITHMS:
+    return algorithm.rpartition(':')[2]
+  return name

@@ -16,7 +16,8 @@ from tff_adaptive.devices import cuda
 def test_a_resumed_run_may_change_what_changes_no_number():
   assert {*settings.CHANGE_NO_NUMBER} == {
     *('output_dir', 'data_dir', 'log_to', 'resume_from', 'target', 'stop_at_target'),
-    *('accept_lost_rows', 'early_stop', 'patience', 'min_delta', 'keep_best', 'ledger'),
+    *('accept_lost_rows', 'json', 'quiet'),
+    *('early_stop', 'patience', 'min_delta', 'keep_best', 'ledger'),
     *('max_megabytes', 'max_gradients', 'max_virtual_seconds'),
     *('virtual_seconds_per_evaluation', 'rounds_per_evaluation', 'rounds_per_checkpoint'),
     *('rounds_per_client_evaluation', 'client_evaluation_clients', 'personalization_epochs'),
@@ -44,7 +45,9 @@ def test_how_long_clients_train():
 
 def test_what_a_flag_needs_and_what_it_stands_in_place_of():
   def by(key):
-    pairs = [(field.metadata[key], field.name) for field in settings.FIELDS if field.metadata[key]]
+    pairs = [
+      (str(field.metadata[key]), field.name) for field in settings.FIELDS if field.metadata[key]
+    ]
     return {other: {name for o, name in pairs if o == other} for other, _ in pairs}
 
   assert by('needs') == {
@@ -136,7 +139,7 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     # What is known without the data.
     ('--clients_per_round=61', 'must be from 1 to 60, which are all clients;'),
     # What cannot be parsed.
-    ('--round=3', "'round'. Did you mean"),
+    ('--round=3', 'unknown flag --round: did you mean --rounds or'),
     # Where it runs.
     ('--device=gpu --engine=native', '--device=gpu does not go with --engine=native'),
     ('--device=gpu --ray=local', '--device=gpu does not go with --ray: give --gpus_per_worker=1'),

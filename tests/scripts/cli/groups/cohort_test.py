@@ -9,7 +9,7 @@ from tff_adaptive import population
 
 def rule(*flags):
   made = settings.of(*flags)
-  return made.cohort.build(made)
+  return made.cohort.build(made.clients.client_weighting)
 
 
 def test_without_a_flag_clients_are_drawn_uniformly_as_ever():
