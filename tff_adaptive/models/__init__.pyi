@@ -1,3 +1,7 @@
+from .class_weights import (
+  balanced_class_weights as balanced_class_weights,
+  with_class_weight as with_class_weight,
+)
 from .client_evaluation import build_client_evaluation as build_client_evaluation
 from .keras_model import KerasModel as KerasModel, from_keras as from_keras
 from .model import (
@@ -9,6 +13,8 @@ from .model import (
   sparse_cross_entropy as sparse_cross_entropy,
   with_seed as with_seed,
 )
+from .named_metrics import Outputs as Outputs, with_metrics as with_metrics
+from .sum_metrics import SumMetric as SumMetric
 from .weights import (
   FORMATS as FORMATS,
   fitted_weights as fitted_weights,

@@ -30,15 +30,30 @@ def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
     (population) standard deviation over clients, percentiles with linear interpolation, and the
     mean over the tenth of the clients (rounded up) with the worst values. NaN without clients.
   """
-  values = of_clients(sums)
+  with np.errstate(all='ignore'):  # Values of a diverged model may be infinite.
+    numerator, denominator = np.sum(sums, axis=0)
+    return describe_values(of_clients(sums), metric, numerator / denominator)
+
+
+def describe_values(values: np.ndarray, metric: str, by_examples: float) -> dict[str, float]:
+  """Returns statistics of a metric over clients.
+
+  Args:
+    values: float64 [clients], each client's value. Clients whose value is NaN, because the metric
+      is not defined for them, are left out.
+    metric: The metric's name, which says whether small values are good; see `runs.names`.
+    by_examples: The value on the examples of all clients.
+
+  Returns:
+    The values by name in `STATISTICS`, as in `describe`.
+  """
   values = values[~np.isnan(values)]
   if not len(values):
     return dict.fromkeys(STATISTICS, float('nan'))
-  with np.errstate(all='ignore'):  # Values of a diverged model may be infinite.
+  with np.errstate(all='ignore'):
     worst = np.sort(values)[:: -1 if names.is_error(metric) else 1][: -(-len(values) // 10)]
-    by_examples, below = np.sum(sums, axis=0)
     numbers = (
-      by_examples / below,
+      by_examples,
       values.mean(),
       values.std(),
       *np.percentile(values, [10, 50, 90]),
