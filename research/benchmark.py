@@ -9,6 +9,7 @@ that a change of the machine's speed meets all alike. Examples:
   python -m research.benchmark --workloads=W1,W4 --rounds=10 --json=results/benchmark.json
   python -m research.benchmark --device=gpu --workloads=W4 --variants=ours_graph,ours_graph+xla
   python -m research.benchmark --variants=ours_graph,ours_subrounds,ours_ray1,ours_ray2
+  python -m research.benchmark --variants=ours_graph --beside=../tff-adaptive-0.2.0
 """
 
 import multiprocessing
@@ -24,7 +25,7 @@ from scripts.cli import command
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import report
 
-from .benchmarks import children, machine, names, workloads
+from .benchmarks import children, machine, names, other_checkout, workloads
 
 
 def _listed(known: Mapping[str, str], sign: str = '') -> str:
@@ -45,6 +46,12 @@ absl_flags.DEFINE_integer(
   'rounds', 10, 'Measured rounds, after two that are not.', lower_bound=1, flag_values=_FLAGS
 )
 absl_flags.DEFINE_string('json', None, 'Where to write the figures.', flag_values=_FLAGS)
+absl_flags.DEFINE_string(
+  'beside',
+  None,
+  'A checkout of another version, with its .venv: each variant is measured there too, in turn.',
+  flag_values=_FLAGS,
+)
 absl_flags.DEFINE_enum(
   'device',
   'auto',
@@ -54,7 +61,17 @@ absl_flags.DEFINE_enum(
 )
 
 Figures = dict[str, dict[str, Any]]  # Variant -> its figures by name.
-_HEADING = ['workload', 'variant', 's/round (median)', '(min)', 'x by hand', 'tracing s', 'peak MB']
+_BESIDE = ' beside'  # After the name of a variant of the other checkout.
+_HEADING = [
+  'workload',
+  'variant',
+  's/round (median)',
+  '(min)',
+  'x by hand',
+  'x beside',
+  'tracing s',
+  'peak MB',
+]
 
 
 def process() -> futures.Executor:
@@ -63,15 +80,20 @@ def process() -> futures.Executor:
 
 
 def measure(workload: str, variants: Sequence[str], rounds: int) -> Figures:
-  """Figures of each variant of a workload."""
-  running: dict[str, futures.Executor] = {variant: process() for variant in variants}
-  figures: Figures = {variant: {} for variant in variants}
-  done: dict[str, list[dict[str, float]]] = {variant: [] for variant in variants}
+  """Figures of each variant of a workload, and of the other checkout's if there is one."""
+  running: dict[str, Any] = {}
+  for variant in variants:
+    running[variant] = process()
+    if _FLAGS.beside:
+      running[variant + _BESIDE] = other_checkout.OtherCheckout(_FLAGS.beside)
+  figures: Figures = {variant: {} for variant in running}
+  done: dict[str, list[dict[str, float]]] = {variant: [] for variant in running}
 
   for r in range(2 + rounds):
     for variant, executor in list(running.items()):
-      asked = executor.submit(children.do_round, workload, variant, _FLAGS.device, r)
+      name = variant.removesuffix(_BESIDE)
       try:
+        asked = executor.submit(children.do_round, workload, name, _FLAGS.device, r)
         done[variant].append(asked.result())
       except Exception as error:  # Of whatever kind a round raises, or that it ended.
         figures[variant] = {'error': f'{type(error).__name__}: {error}'}
@@ -93,16 +115,29 @@ def measure(workload: str, variants: Sequence[str], rounds: int) -> Figures:
 
 def table(workload: str, figures: Figures) -> str:
   """The figures as a Markdown table."""
-  hand = figures.get('hand', {}).get('seconds_median')
   lines = []
-  for variant, f in figures.items():
-    line = [f'failed: {f["error"]}', '', '', '', ''] if 'error' in f else []
-    if not line:
-      line = [f'{f["seconds_median"]:.3f}', f'{f["seconds_min"]:.3f}']
-      line += [f'{f["seconds_median"] / hand:.2f}' if hand else '']
-      line += [f'{f["seconds_tracing"]:.1f}', f'{f["peak_memory_mb"]:.0f}']
+  for variant, of_variant in figures.items():
+    if 'error' in of_variant:
+      line = [f'failed: {of_variant["error"]}', '', '', '', '', '']
+    else:
+      line = [
+        f'{of_variant["seconds_median"]:.3f}',
+        f'{of_variant["seconds_min"]:.3f}',
+        _ratio(figures, variant, 'hand'),
+        _ratio(figures, variant, variant + _BESIDE),
+        f'{of_variant["seconds_tracing"]:.1f}',
+        f'{of_variant["peak_memory_mb"]:.0f}',
+      ]
     lines.append([workload, variant, *line])
   return report.Table(_HEADING, lines).markdown()
+
+
+def _ratio(figures: Figures, variant: str, other: str) -> str:
+  """The ratio of the medians of two variants, or nothing if the other was not measured."""
+  seconds = figures.get(other, {}).get('seconds_median')
+  if seconds is None:
+    return ''
+  return f'{figures[variant]["seconds_median"] / seconds:.2f}'
 
 
 @command.entry('benchmark.py')
@@ -123,6 +158,8 @@ def main(arguments: Sequence[str]) -> int:
     _, options = names.split_variant(variant)
     if 'lstm' in options and _FLAGS.workloads != ['W3']:
       raise ValueError(f'{variant} is for --workloads=W3 alone, whose model has LSTMs.')
+  if _FLAGS.beside:
+    other_checkout.python(_FLAGS.beside)
   if _FLAGS.json:
     command.check_output('json', _FLAGS.json)
   results: dict[str, Figures] = {}
@@ -131,12 +168,12 @@ def main(arguments: Sequence[str]) -> int:
     results[name] = measure(name, _FLAGS.variants, _FLAGS.rounds)
     command.show(table(name, results[name]))
   if _FLAGS.json:
-    found = {
+    document = {
       'machine': {**machine.describe(), 'device': _FLAGS.device},
       'rounds': _FLAGS.rounds,
       'workloads': results,
     }
-    atomic_files.write_json(_FLAGS.json, found)
+    atomic_files.write_json(_FLAGS.json, document)
     command.show(f'written: {_FLAGS.json}\n')
   has_failed = any('error' in f for figures in results.values() for f in figures.values())
   return command.FAILED if has_failed else command.DONE

@@ -14,6 +14,10 @@ from collections.abc import Iterator
 
 from tff_adaptive._utils import private_apis
 
+_PREFIX_OF_SOCKETS = 'tff-adaptive-'
+# Linux has 108 bytes for the path of a Unix socket, the last of them zero; macOS has 104.
+_LONGEST_SOCKET_PATH = 103
+
 
 @contextlib.contextmanager
 def folder(prefix: str, parent: str) -> Iterator[str]:
@@ -54,12 +58,21 @@ def use_for_processes() -> None:
   Its own folders, /tmp/pymp-*, stay if the process is killed, and nothing tells whose they were.
   """
   stack = contextlib.ExitStack()
-  path = stack.enter_context(folder('tff-adaptive-', tempfile.gettempdir()))
+  path = stack.enter_context(folder(_PREFIX_OF_SOCKETS, _parent_of_sockets()))
   if not private_apis.set_folder_of_processes(path):
     stack.close()
     return
   owner = os.getpid()
   atexit.register(lambda: stack.close() if os.getpid() == owner else None)
+
+
+def _parent_of_sockets() -> str:
+  """Returns the temporary folder, or /tmp if the paths of sockets would be too long there."""
+  parent = tempfile.gettempdir()
+  longest = os.path.join(parent, f'{_PREFIX_OF_SOCKETS}12345678', 'listener-12345678')
+  if len(os.fsencode(longest)) <= _LONGEST_SOCKET_PATH or not os.access('/tmp', os.W_OK):
+    return parent
+  return '/tmp'
 
 
 def _locked(prefix: str, parent: str) -> tuple[str, int]:

@@ -1,10 +1,14 @@
 """What a killed process leaves in a temporary folder is removed by the next; what is used stays."""
 
+import ast
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+
+import pytest
 
 from tff_adaptive._utils import atomic_files, temporary_folders
 
@@ -31,6 +35,7 @@ multiprocessing.forkserver.ensure_running()
 print(sorted(os.listdir(os.environ['TMPDIR'])), flush=True)
 {}
 """
+KILLED = 'os.kill(os.getpid(), signal.SIGKILL)'
 
 
 def _started(program, folder):
@@ -77,22 +82,33 @@ def test_a_file_stays_while_its_process_lives_and_not_longer(tmp_path):
   assert os.listdir(tmp_path) == ['a.png']
 
 
-def test_the_sockets_of_a_killed_command_are_removed_by_the_next(tmp_path):
-  left = []
-  for end in ('os.kill(os.getpid(), signal.SIGKILL)', ''):
-    program = PROCESSES.format(end)
-    ended = subprocess.run(
-      [sys.executable, '-c', program],
-      env={**os.environ, 'TMPDIR': str(tmp_path)},
-      stdout=subprocess.PIPE,
-      text=True,
-    )
-    (name,) = eval(ended.stdout)
-    assert name.startswith('tff-adaptive-')
-    deadline = time.monotonic() + 60
-    # The processes that the killed one had started hold their folder until they notice.
-    while not end and os.listdir(tmp_path) and time.monotonic() < deadline:
-      temporary_folders.remove_abandoned('tff-adaptive-', str(tmp_path))
-      time.sleep(0.1)
-    left.append(os.listdir(tmp_path))
-  assert [len(names) for names in left] == [1, 0]
+@pytest.fixture
+def short_folder():
+  """A folder in which the path of a socket is not too long; `tmp_path` is, in some workers."""
+  with tempfile.TemporaryDirectory(dir='/tmp') as folder:
+    yield folder
+
+
+def _folders_after(program, folder):
+  """Runs the program with this temporary folder. Returns what was in it during the program."""
+  environment = {**os.environ, 'TMPDIR': folder}
+  command = [sys.executable, '-c', program]
+  ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+  return ast.literal_eval(ended.stdout)
+
+
+def test_the_sockets_of_a_killed_command_are_removed_by_the_next(short_folder):
+  (abandoned,) = _folders_after(PROCESSES.format(KILLED), short_folder)
+  assert abandoned.startswith('tff-adaptive-')
+  assert os.listdir(short_folder) == [abandoned]
+  # The processes that the killed one had started hold its folder until they notice.
+  deadline = time.monotonic() + 60
+  while os.listdir(short_folder) and time.monotonic() < deadline:
+    _folders_after(PROCESSES.format(''), short_folder)
+  assert os.listdir(short_folder) == []
+
+
+def test_sockets_are_in_tmp_if_their_paths_would_be_too_long(short_folder):
+  long_folder = os.path.join(short_folder, 'a' * 90)
+  os.mkdir(long_folder)
+  assert _folders_after(PROCESSES.format(''), long_folder) == []
