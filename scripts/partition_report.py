@@ -75,18 +75,39 @@ def describe(task: Any) -> tuple[str, Any, list[str]]:
     found = partition.report_of_counts(counts)
     known = known or range(counts.shape[1])
     names = list(map(str, known[: counts.shape[1]]))
+    rows.append(['majority class', _majority(names, counts.sum(0), task)])
     shares = [f'{name}: {n:,}' for name, n in zip(names, counts.sum(0).tolist())]
     more = f' and {len(shares) - _MOST} more' if len(shares) > _MOST else ''
     rows.append(['examples by class', ', '.join(shares[:_MOST]) + more])
   else:
     sizes = [task.train.num_examples(client) for client in ids]
     counts, found = [], partition.report_of_sizes(sizes)
+    if first.ndim == 1 and first.dtype.kind == 'f':
+      rows.append(['mean of the targets', _mean(task)])
   rows += [
     [name.replace('_', ' '), str(v) if isinstance(v, int) else f'{v:.3g}']
     for name, v in found.items()
   ]
   table = report.Table(['', ''], rows, title=f'Clients of {task.name}')
   return table.markdown(), counts, names
+
+
+def _majority(names: Sequence[str], counts: Any, task: Any) -> str:
+  """Formats the most frequent class, and the accuracy of always predicting it."""
+  most = int(counts.argmax())
+  validation = task.validation['y'].astype(int)
+  return (
+    f'{names[most]}: {counts[most] / counts.sum():.1%} of the training examples; always predicting'
+    f' it has accuracy {(validation == most).mean():.4f} on the validation data'
+  )
+
+
+def _mean(task: Any) -> str:
+  """Formats the mean of the training targets, and the mean absolute error of predicting it."""
+  total = sum(float(task.train.load(client)['y'].sum()) for client in task.train.client_ids)
+  mean = total / sum(task.train.num_examples(client) for client in task.train.client_ids)
+  error = abs(task.validation['y'] - mean).mean()
+  return f'{mean:.4g}; always predicting it has mean absolute error {error:.4g} in validation'
 
 
 if __name__ == '__main__':

@@ -7,7 +7,7 @@ from typing import Any
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
-from .cli import command, flags, help_text, resolve, run
+from .cli import baseline, command, flags, help_text, resolve, run
 
 _SHOWN = ('train_', 'validation_', 'inference_')  # How the names of these columns begin.
 
@@ -38,10 +38,13 @@ def _show(result: Any, folder: str, client_weighting: str) -> None:
   mean = f'mean of the last {min(100, rounds)} rounds ({_counted(count, "evaluation")})'
   table = pd.Series({**shown, **summary.get('test', {})}).to_frame('last')
   table[mean] = pd.Series(summary['mean_last_100_rounds']).reindex(table.index)
+  if of_baseline := baseline.column(summary):
+    table['baseline'] = pd.Series(of_baseline).reindex(table.index)
   lines = [
     f'{_counted(rounds, "round")}, {summary["seconds_training"]:.0f} s of training'
     f'{"" if result.is_complete else " (not complete)"}; client_weighting: {client_weighting}',
     table.to_string(float_format='%.4f', na_rep=''),
+    *baseline.last_lines(summary),
     f'In {folder}: metrics.csv, summary.json, curves.png, config.json, tensorboard/, checkpoints/',
   ]
   if found := summary.get('population'):

@@ -99,6 +99,10 @@ def task_of(config: Mapping[str, Any]) -> task_lib.Task:
         f'a module that the file of the task, {file["path"]!r}, imports was changed since the run'
       )
   task = load(name, data_dir=settings['data_dir'], seed=settings['seed'], **options)
+  if settings.get('metric') is not None:
+    from tff_adaptive_tasks import own_metrics  # It loads TensorFlow.
+
+    task = own_metrics.with_metric(task, settings['metric'])
   parts = client_split.split_clients(
     task.train,
     seed=settings['seed'],

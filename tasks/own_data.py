@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tff_adaptive_tasks import errors, own_models, preparation as preparation_lib, task as task_lib
+from tff_adaptive_tasks import (
+  errors,
+  own_metrics,
+  own_models,
+  preparation as preparation_lib,
+  task as task_lib,
+)
 from tff_adaptive_tasks.data import files
 
 _MOST_CLASSES = 10_000
@@ -31,6 +37,8 @@ def from_arrays(
   loss: Any = None,
   metrics: Sequence[Any] | None = None,
   threshold: float | None = None,
+  metric: str | None = None,
+  class_weight: Mapping[Any, float] | str | None = None,
   preparation: preparation_lib.Preparation | None = None,
 ) -> task_lib.Task:
   """Builds a task from arrays whose rows belong to clients.
@@ -53,10 +61,17 @@ def from_arrays(
     source: The origin of the data, which config.json records.
     loss: For a Keras model, a loss of Keras. The default is the squared error for numbers, and for
       classes the cross-entropy, of probabilities after a softmax or sigmoid, else of scores.
-    metrics: For a Keras model, metrics of Keras. The default is the accuracy for classes, and the
-      mean absolute error for numbers if there is no `loss`.
+    metrics: Names of metrics, as for `models.with_metrics`, and for a Keras model metrics of Keras.
+      The default is, for classes, accuracy and balanced accuracy, for two classes also F1 and the
+      areas under the ROC and the precision-recall curve, for more classes the mean F1; for numbers
+      the mean absolute error, if there is no `loss`, and R2.
     threshold: For a model with one output for two classes: an output above it means the second
       class. The default is 0.5 after a sigmoid and 0 for scores; scores with a `loss` require it.
+    metric: The metric by which displays, sweeps and reports judge, the task's `metric`. The default
+      is the accuracy if there is one, else the loss.
+    class_weight: Factors of the training loss by label, such as {'yes': 10.0}, 1 for others; or
+      'balanced', as in scikit-learn: n / (k n_c) for a class with n_c of the n training examples of
+      all clients, of k classes.
     preparation: The preparation that made x from raw inputs, for `Task.preparation`.
 
   Returns:
@@ -87,7 +102,13 @@ def from_arrays(
     train_x = preparation_lib.standardised(train_x, mean, deviation)
     held_x = preparation_lib.standardised(held_x, mean, deviation)
   problem = own_models.Problem(train_x, targets, classes)
-  build_model, built, threshold = own_models.builder(model, problem, loss, metrics, threshold)
+  build_model, built, threshold = own_models.builder(
+    model, problem, loss, own_metrics.of_keras(metrics), threshold
+  )
+  if loss is not None and classes is None and metrics is None:
+    metrics = []  # What numbers with a loss of one's own mean is not known.
+  weights = own_metrics.class_weights(class_weight, classes, targets[~is_held])
+  build_model, built = own_metrics.extended(build_model, built, problem, metrics, metric, weights)
   loss_name = str(getattr(loss, 'name', None) or getattr(loss, '__name__', loss))
   made = dataclasses.replace(
     made,
@@ -109,7 +130,7 @@ def from_arrays(
     ),
     validation=task_lib.example_arrays(held_x, held_y),
     source=source,
-    metric='accuracy' if 'accuracy' in built.metric_names else 'loss',
+    metric=metric or ('accuracy' if 'accuracy' in built.metric_names else 'loss'),
     preparation=made,
   )
 

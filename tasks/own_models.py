@@ -47,8 +47,11 @@ def builder(
   try:
     if callable(model) and (make := _keras_maker(model, problem)):
       build, threshold = _of_keras(make, problem, loss, metrics, threshold)
-    elif loss is not None or metrics is not None:
-      raise ValueError('loss and metrics are for Keras models: leave them out')
+    elif loss is not None or metrics:
+      raise ValueError(
+        'loss and metrics of Keras are for Keras models: leave them out, or give metrics by name,'
+        " such as 'f1_macro'"
+      )
     elif callable(model):
       build = model
     elif model in _HIDDEN:
@@ -88,6 +91,7 @@ def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Mod
     x_spec=perceptron.input_spec['x'],
     y_spec=tf.TensorSpec([None], tf.float32),
     client_axis=True,
+    outputs=models.Outputs(),
   )
 
 
@@ -147,7 +151,10 @@ def _of_keras(
   y_spec = tf.TensorSpec([None, *problem.y.shape[1:]], dtype)
 
   def build(seed: int) -> models.Model:
-    return models.from_keras(make, loss, metrics, seed=seed, y_spec=y_spec)
+    model = models.from_keras(make, loss, metrics, seed=seed, y_spec=y_spec)
+    if problem.classes is not None:
+      model.outputs = models.Outputs(len(problem.classes), not gives_scores, threshold)
+    return model
 
   return build, None if threshold is None else float(threshold)
 

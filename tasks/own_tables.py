@@ -37,7 +37,7 @@ def from_csv(
     unseen: What the preparation does about a text that is no category: 'refuse', or 'ignore', which
       makes all inputs of the column 0.
     **options: Arguments of `from_arrays`: model, validation, validation_by, standardise, seed,
-      name, loss, metrics, threshold.
+      name, loss, metrics, threshold, metric, class_weight.
 
   Returns:
     The task. Its `preparation` makes the model's inputs from such a table, in which the columns of

@@ -1,5 +1,6 @@
 """Loads the data, and builds the process and its evaluation from settings."""
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +11,9 @@ from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
 from tff_adaptive.runs import capacity, serialization, state_file
 from tff_adaptive.training import callbacks
+from tff_adaptive_tasks import baselines
 
-from . import command as command_lib, records, settings as settings_lib
+from . import baseline, command as command_lib, fields, records, settings as settings_lib
 from .groups import aggregation, what
 
 
@@ -24,6 +26,8 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   task = tasks.load(
     chosen.task, data_dir=settings.output.data_dir, seed=chosen.seed, **chosen.task_options
   )
+  if settings.output.metric is not None:
+    task = tasks.with_metric(task, settings.output.metric)
   task, parts = settings.evaluation.split(task, chosen.seed)
   as_given, of_clients = settings, task
   most_examples = settings.training.max_examples_per_client
@@ -53,7 +57,11 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     max_examples_per_client=most_examples,
   )
   settings = dataclasses.replace(settings, training=how_long)
-  model = task.build_model(chosen.seed)
+  with fields.about('metric') if settings.output.metric else contextlib.nullcontext():
+    model = task.build_model(chosen.seed)
+  constant = baselines.of_task(of_clients, model)
+  if constant is not None:
+    command_lib.say(baseline.first_line(constant, task.metric))
   if chosen.initial_weights is not None:
     start = training.initial_weights_from(chosen.initial_weights, model)
     model = models.with_initial_weights(model, start)
@@ -73,6 +81,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     'callbacks': [
       *([] if ray_context is None else [callbacks.RayCallback(ray_context)]),
       *settings.output.build(saved['run_id'], record.settings),
+      *([] if constant is None else [baseline.Callback(constant, task.metric)]),
       *([] if private is None else [_account(private, config, settings.aggregation.noise_seed)]),
     ],
     'test_fn': build_evaluation(model, task.test),
@@ -177,7 +186,8 @@ def _training_config(
   if asynchrony is not None and population is None:
     population = population_lib.Population()
   own.update(cost_model=cost_model, population=population, asynchrony=asynchrony)
-  return training.TrainingConfig(**own, metric=task.metric)
+  own['metric'] = task.metric
+  return training.TrainingConfig(**own)
 
 
 def _account(

@@ -13,7 +13,11 @@ from .model import (
   sparse_cross_entropy as sparse_cross_entropy,
   with_seed as with_seed,
 )
-from .named_metrics import Outputs as Outputs, with_metrics as with_metrics
+from .named_metrics import (
+  Outputs as Outputs,
+  outputs_of as outputs_of,
+  with_metrics as with_metrics,
+)
 from .sum_metrics import SumMetric as SumMetric
 from .weights import (
   FORMATS as FORMATS,

@@ -28,7 +28,7 @@ def with_class_weight(model: model_lib.Model, class_weights: Sequence[float]) ->
     raise ValueError(f'class weights are {weights}; they must be finite numbers, 0 or more')
   if model.input_spec['y'].shape.rank != 1:
     raise ValueError(
-      'class weights are for targets that are class numbers [B]; the targets of this model have the '
+      'class weights are for targets that are class numbers [B]; those of this model have the '
       f'shape {list(model.input_spec["y"].shape)}'
     )
   if model.couples_examples:

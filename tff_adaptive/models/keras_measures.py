@@ -88,13 +88,17 @@ def outputs_of(
   are_probabilities = not options.get('from_logits', False)
   # Keras names a loss as a class, a function or a shorter function.
   name = _name(keras_loss).replace('_', '').lower()
-  last = output_shape[-1] if output_shape.rank else None
+  last = None
+  size = None
+  if output_shape.rank:
+    last = output_shape[-1]
+    size = output_shape[1:].num_elements()
   if name in ('sparsecategoricalcrossentropy', 'categoricalcrossentropy') and last:
     return named_metrics.Outputs(last, are_probabilities)
   is_single = output_shape.rank == 1 or (output_shape.rank == 2 and last == 1)
   if name == 'binarycrossentropy' and is_single:
-    return named_metrics.Outputs(2, are_probabilities, 0.5 if are_probabilities else 0.0)
-  size = output_shape[1:].num_elements() if output_shape.rank else None
+    threshold = 0.5 if are_probabilities else 0.0
+    return named_metrics.Outputs(2, are_probabilities, threshold)
   is_of_numbers = re.search('error|huber|logcosh|^(mse|mae|mape|msle)$', name)
   if is_of_numbers and y_spec.dtype.is_floating and size:
     target_rank = min(y_spec.shape.rank, output_shape.rank)
@@ -138,9 +142,11 @@ def _converted(
   keras_metric = tf.keras.metrics.get(metric)
   name = _name(keras_metric)
   if isinstance(metric, str):
-    is_class = isinstance(keras_metric, tf.keras.metrics.Metric)
-    # Keras numbers the metrics of one class, as in 'auc_1'.
-    name = re.sub(r'_\d+$', '', name) if is_class else metric
+    if isinstance(keras_metric, tf.keras.metrics.Metric):
+      # Keras numbers the metrics of one class, as in 'auc_1'.
+      name = re.sub(r'_\d+$', '', name)
+    else:
+      name = metric
   name = re.sub(r'\W+', '_', name).strip('_')  # TFF does not take '<lambda>'.
   what = f'the metric {name!r}'
   if isinstance(keras_metric, tf.keras.metrics.MeanMetricWrapper):
@@ -278,7 +284,9 @@ def _check_alone(
       raise
     reason = ' '.join(str(error).split())[:200]
     raise ValueError(f'{what} fails for {shapes}: {reason}') from error
-  shape = [_EXAMPLES] if size is None else [_EXAMPLES, size]
+  shape = [_EXAMPLES]
+  if size is not None:
+    shape.append(size)
   for values, alone in zip(together, zip(*singles)):
     if values.shape != shape or not np.allclose(
       values, tf.concat(alone, 0), rtol=1e-3, atol=1e-5, equal_nan=True

@@ -407,7 +407,9 @@ def canonical_names(model: tf.keras.Model) -> tuple[str, ...]:
     if layer not in canonical:
       parts = []
       for part in layer.split('/'):
-        parts.append(re.sub(r'_\d+$', '', part) if part in automatic else part)
+        if part in automatic:
+          part = re.sub(r'_\d+$', '', part)
+        parts.append(part)
       canonical[layer] = _unlike('/'.join(parts), canonical.values())
     names.append(_unlike(f'{canonical[layer]}/{weight}', names))
   return tuple(names)

@@ -209,7 +209,9 @@ def _f_score(metric: Any, what: str, output_shape: tf.TensorShape) -> sum_metric
   """Returns Keras's F score, for outputs [B, classes]."""
   if metric.average is None:
     raise _refused(what, 'average=None', "give 'macro', 'micro' or 'weighted'")
-  size = output_shape[-1] if output_shape.rank > 1 else 1
+  size = 1
+  if output_shape.rank > 1:
+    size = output_shape[-1]
   average = metric.average
   threshold = metric.threshold
   square = float(metric.beta) ** 2

@@ -136,7 +136,9 @@ class Model(tff.learning.models.FunctionalModel):
     self.client_axis = client_axis
     self.outputs = outputs
     self.set_metrics(metrics)
-    metric_fns, sum_metrics = self.metric_fns, self.sum_metrics
+    # TFF's functions below do not see what `set_metrics` changes later.
+    metric_fns = self.metric_fns
+    sum_metrics = self.sum_metrics
 
     @tf.function
     def predict_on_batch(model_weights: Any, x: Any, training: bool) -> Any:
@@ -202,11 +204,7 @@ class Model(tff.learning.models.FunctionalModel):
         self.metric_fns[name] = metric
         continue
       if metric.is_error != metric_names.is_error(name):
-        hint = f'call it {name}_error, say' if metric.is_error else 'give it another name'
-        raise ValueError(
-          f'the metric {name!r} has is_error={metric.is_error}, but by its name'
-          f' {"small" if not metric.is_error else "high"} values are good: {hint}'
-        )
+        raise ValueError(_contradiction(name, metric))
       self.sum_metrics[name] = metric
     self.trained_metric_names = ('loss', *self.metric_fns)
     self.metric_names = (*self.trained_metric_names, *self.sum_metrics)
@@ -255,18 +253,19 @@ class Model(tff.learning.models.FunctionalModel):
       mean numerator and denominator of each of M metrics, those in `trained_metric_names`. For G
       clients: [G] and [G, 2 M].
     """
-    # Without training there is no dropout, whatever the seed.
     predictions = self.forward(tuple(weights), x, training, seed if training else None)
-    return self._loss_and_means(predictions, weights, y, shares, training)
+    return self.loss_of_predictions(predictions, weights, y, shares=shares, training=training)
 
-  def _loss_and_means(
+  def loss_of_predictions(
     self,
     predictions: Any,
     weights: Sequence[tf.Tensor],
     y: tf.Tensor,
-    shares: tf.Tensor | None,
-    training: bool,
+    *,
+    shares: tf.Tensor | None = None,
+    training: bool = True,
   ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the same as `loss_and_metrics`, from the predictions at the weights."""
     arguments = [predictions, y]
     if self.couples_examples and shares is not None:
       arguments.append(shares > 0)
@@ -277,7 +276,10 @@ class Model(tff.learning.models.FunctionalModel):
     for fn in self.metric_fns.values():
       numerator, denominator = fn(*arguments)
       means.append(_mean(numerator, shares))
-      means.append(one if denominator is None else _mean(denominator, shares))
+      if denominator is None:
+        means.append(one)
+      else:
+        means.append(_mean(denominator, shares))
     means = tf.stack([tf.cast(mean, tf.float32) for mean in means], axis=-1)
     if self.class_weights is not None and training:
       mean_loss = _mean(losses * _weights_of(self.class_weights, y, losses.dtype), shares)
@@ -297,7 +299,7 @@ class Model(tff.learning.models.FunctionalModel):
       y: Labels [B, ...].
     """
     predictions = self.forward(tuple(weights), x, False, None)
-    _, means = self._loss_and_means(predictions, weights, y, None, training=False)
+    _, means = self.loss_of_predictions(predictions, weights, y, training=False)
     sums = self.unpack_metrics(means * tf.cast(tf.shape(y)[0], tf.float32))
     for name, metric in self.sum_metrics.items():
       sums[name] = _total(metric, predictions, y)
@@ -315,6 +317,18 @@ class Model(tff.learning.models.FunctionalModel):
     """Splits metric sums [..., 2 M], ordered as in `loss_and_metrics`, to [..., 2] by name."""
     pairs = tf.reshape(sums, [*sums.shape[:-1], len(self.trained_metric_names), 2])
     return collections.OrderedDict(zip(self.trained_metric_names, tf.unstack(pairs, axis=-2)))
+
+
+def _contradiction(name: str, metric: SumMetric) -> str:
+  if metric.is_error:
+    return (
+      f'the metric {name!r} has is_error=True, but by its name high values are good: call it'
+      f' {name}_error, say'
+    )
+  return (
+    f'the metric {name!r} has is_error=False, but by its name small values are good: give it'
+    ' another name'
+  )
 
 
 def _of_all(function: Callable, rank: int) -> Callable:
@@ -371,7 +385,7 @@ def finalize_metrics(
     if sum_metrics is not None and name in sum_metrics:
       values[name] = sum_metrics[name].result(added)
       continue
-    numerator, denominator = added[0], added[1]
+    numerator, denominator = tf.unstack(added)
     nan = tf.cast(np.nan, denominator.dtype)
     values[name] = tf.where(denominator != 0, tf.math.divide_no_nan(numerator, denominator), nan)
   return values
@@ -412,7 +426,9 @@ def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any]
     n = len(data['y'])
     if n == 0:
       raise ValueError('the evaluation data are empty: at least one example is needed')
-    size = n if model.couples_examples else batch_size
+    size = batch_size
+    if model.couples_examples:
+      size = n
 
     def sums_from(start: int) -> dict[str, np.ndarray]:
       batch = (

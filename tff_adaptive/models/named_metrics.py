@@ -278,7 +278,7 @@ def outputs_of(model: model_lib.Model) -> Outputs | None:
   if model.metric_fns.get('accuracy') is not model_lib.accuracy:
     return None
   spec = model.input_spec['x']
-  x = tf.zeros([1 if size is None else size for size in spec.shape], spec.dtype)
+  x = tf.zeros([size or 1 for size in spec.shape], spec.dtype)
   weights = tuple(map(tf.convert_to_tensor, model.initial_weights[0]))
   return Outputs(num_classes=int(model.forward(weights, x, False, None).shape[-1]))
 

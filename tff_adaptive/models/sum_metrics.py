@@ -192,7 +192,9 @@ def auc_error_bound(sums: Any, curve: str) -> float:
   positive, negative = np.split(np.asarray(sums, np.float64), 2)
   if curve == 'roc':
     return float((positive * negative).sum() / (2 * positive.sum() * negative.sum()))
-  positive, negative = positive[::-1], negative[::-1]  # The highest bin is first.
+  # The highest bin is first.
+  positive = positive[::-1]
+  negative = negative[::-1]
   hits = np.cumsum(positive) - positive
   above = hits + np.cumsum(negative) - negative
   has_positive = positive > 0

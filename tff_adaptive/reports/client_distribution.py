@@ -15,6 +15,7 @@ FOLDER = 'client_evaluations'  # In a run's folder.
 _LOSS = 'validation_loss'  # Decides whether a run has diverged, for every metric.
 STATISTICS = ('by_examples', 'mean', 'std', 'p10', 'p50', 'p90', 'worst_tenth')
 _SHOWN = STATISTICS[1:]  # In reports.
+_LOCAL = 'local_'  # The prefix of metrics of models that each client trained alone.
 
 
 def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
@@ -75,23 +76,41 @@ def build(
 
   Args:
     groups: Runs by label. The runs of a label differ only in their seed.
-    metric: A metric by client, such as accuracy, inference_accuracy or personalized_accuracy.
+    metric: A metric by client, such as accuracy, inference_accuracy, personalized_accuracy or
+      local_accuracy.
     clients: The group of clients: 'train', 'heldout', 'unseen' or 'test'.
     title: The title of the figure.
 
   Returns:
     A report. Its table has the mean and sample standard deviation over runs of each statistic, or
     'diverged' if one of the runs did. Its figure has the share of clients at or below each value,
-    over the runs of a label that did not diverge, or over all if all diverged.
+    over the runs of a label that did not diverge, or over all if all diverged. The note says for
+    how many clients the metric is not defined and, if clients trained alone too, how many gain.
 
   Raises:
     ValueError: If a run's evaluation by client is missing or damaged, or lacks the group or metric.
   """
   rows: list[list[str]] = []
+  notes: list[str] = []
   data: list[list[Any]] = []
   drawn: list[figures.Curve] = []
   for label, members in groups.items():
-    values = {run.folder: _of_run(run, metric, clients) for run in members}
+    values = {}
+    num_undefined = 0
+    gains: list[bool] = []
+    for run in members:
+      by_client = _of_run(run, metric, clients)
+      is_defined = ~np.isnan(by_client)
+      num_undefined += int((~is_defined).sum())
+      values[run.folder] = by_client[is_defined]
+      gains += _gains(run, metric, clients, by_client)
+    if num_undefined:
+      notes.append(f'{label}: not defined for {num_undefined} clients, which are left out.')
+    if gains:
+      notes.append(
+        f'{label}: {sum(gains)} of {len(gains)} clients have a better {metric} than alone'
+        f' ({_LOCAL}{_plain(metric)}).'
+      )
     text, shown = scores.without_diverged(label, members, _LOSS)
     is_diverged = any(scores.has_diverged(run, _LOSS) for run in members)
     cells = ['diverged'] * len(_SHOWN) if is_diverged else _cells([*values.values()], metric)
@@ -107,7 +126,12 @@ def build(
     ['', *(name.replace('_', ' ') for name in _SHOWN)],
     rows,
     title=title or f'{metric.replace("_", " ")} over clients ({clients})',
-    note=scores.note({}, [run for members in groups.values() for run in members]),
+    note=' '.join(
+      filter(
+        None,
+        [scores.note({}, [run for members in groups.values() for run in members]), *notes],
+      )
+    ),
   )
   text = report.csv_text([['label', 'value', 'share_of_clients'], *data])
   by_panel = {'share of clients at or below': drawn}
@@ -116,7 +140,7 @@ def build(
 
 
 def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
-  """Returns the metric of each client in a group, without clients that have no value."""
+  """Returns the metric of each client in a group, NaN for a client for which it is not defined."""
   last = f'round_{int(run.rows[-1]["round"]):06d}.csv'  # A run in progress may have later ones.
   every = sorted(glob.glob(os.path.join(glob.escape(run.folder), FOLDER, 'round_*.csv')))
   paths = [path for path in every if os.path.basename(path) <= last]
@@ -130,14 +154,31 @@ def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
     if metric not in lines[0]:
       known = ', '.join(list(lines[0])[3:])
       raise ValueError(f'it has no metric {metric!r}, but {known}')
-    found = np.array([float(line[metric]) for line in lines])
+    return np.array([float(line[metric]) for line in lines])
   except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
     raise ValueError(f'{paths[-1]} cannot be used: {error}.') from None
-  return found[~np.isnan(found)]
+
+
+def _plain(metric: str) -> str:
+  """Returns a metric's name without the prefix that says of which model it is."""
+  return metric.removeprefix('inference_').removeprefix('personalized_').removeprefix(_LOCAL)
+
+
+def _gains(run: run_lib.Run, metric: str, clients: str, by_client: np.ndarray) -> list[bool]:
+  """Returns whether each client has a better value than after training alone; [] if not known."""
+  if metric.startswith(_LOCAL):
+    return []
+  try:
+    alone = _of_run(run, _LOCAL + _plain(metric), clients)
+  except ValueError:
+    return []  # The run has no such baseline.
+  sign = scores.sign(metric)
+  is_known = ~np.isnan(by_client) & ~np.isnan(alone)
+  return (sign * by_client > sign * alone)[is_known].tolist()
 
 
 def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:
   """Formats the mean and standard deviation over runs of each statistic."""
-  own = metric.removeprefix('inference_').removeprefix('personalized_')
-  each = [describe(np.stack([v, np.ones_like(v)], 1), own) for v in found]
+  plain = _plain(metric)
+  each = [describe(np.stack([v, np.ones_like(v)], 1), plain) for v in found]
   return [report.spread([of_run[name] for of_run in each]) for name in _SHOWN]

@@ -30,10 +30,12 @@ class Score:
   Attributes:
     values: Each run's mean over its last rounds, or test accuracy; not finite if the run diverged.
     label: The settings of the runs, if these were chosen as the best of several; else ''.
+    is_defined: Whether the metric is defined for all runs that did not diverge. Else it is NaN.
   """
 
   values: Sequence[float]
   label: str = ''
+  is_defined: bool = True
 
   @property
   def mean(self) -> float:
@@ -152,7 +154,10 @@ def has_diverged(run: run_lib.Run, column: str) -> bool:
   for name in (column, 'validation_loss'):
     values = list(run.curve(name).values()) or [0.0]
     is_worse = sign(name) < 0 and values[-1] > _FAR * values[0] > 0
-    if is_worse or not math.isfinite(values[-1]):
+    # A precision or AUC that is NaN beside a finite loss is not defined on the data.
+    losses = list(run.curve('validation_loss').values()) or [math.nan]
+    is_undefined = math.isnan(values[-1]) and sign(name) > 0 and math.isfinite(losses[-1])
+    if is_worse or not (math.isfinite(values[-1]) or is_undefined):
       return True
   last = run.rows[-1]
   return bool(0 < last.get('non_finite_clients', 0) >= last.get('clients', 1))
@@ -197,14 +202,16 @@ def score(members: Sequence[run_lib.Run], column: str, label: str = '') -> Score
       complete or its task has no test data.
   """
   found = []
+  is_defined = True
   for run in members:
     value: float | None = math.nan  # A run may diverge before the column has a value.
     if not has_diverged(run, column):
       value = value_on_test(run) if column == TEST else mean_of_last(run, column)
+      is_defined &= value is None or not math.isnan(value)
     if value is None:
       raise no_values(run, column)
     found.append(value)
-  return Score(found, label)
+  return Score(found, label, is_defined)
 
 
 def rank(members: Sequence[run_lib.Run], column: str) -> tuple[bool, bool, float]:
@@ -277,7 +284,8 @@ def text(found: Score | None, column: str, digits: int = 2, factor: float | None
     return ''
   if not found.is_finite:
     lost, number = sum(not math.isfinite(v) for v in found.values), len(found.values)
-    return 'diverged' if number == 1 else f'diverged ({lost} of {number})'
+    what = 'diverged' if found.is_defined else 'not defined'
+    return what if number == 1 else f'{what} ({lost} of {number})'
   if factor is None:
     factor, symbol = unit(column)
     digits = digits if symbol else 4

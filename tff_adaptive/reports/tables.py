@@ -5,7 +5,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from tff_adaptive.reports import figures, report, scores
+from tff_adaptive.reports import baselines, figures, report, scores
 from tff_adaptive.runs import names, run as run_lib, summary as summary_lib
 
 # The columns of `comparison_table`; the last two are shown only if they are asked for.
@@ -68,7 +68,8 @@ def comparison_table(
   Returns:
     A table with the numbers of runs and rounds, the mean over the evaluations in the last rounds
     (`scores.window`), the last value, and the median seconds per round. Values are mean ± sample
-    standard deviation over the seeds, or NaN if a run diverged. Its note is made by `scores.note`.
+    standard deviation over the seeds, or NaN if a run diverged. The last row is the constant
+    prediction of `baselines.of_runs`, if there is one. The note is made by `scores.note`.
 
   Raises:
     ValueError: If a run lacks the column, or `columns` has other names, or 'reached' and no target.
@@ -106,6 +107,10 @@ def comparison_table(
     for size in {'server_mb', 'client_mb'} & {*columns}:
       row[size] = report.spread([_size(run.folder, size.removesuffix('_mb')) for run in members])
     rows.append(row)
+  constant = baselines.of_runs(all_runs, column)
+  if constant is not None:
+    value = report.spread([constant.value])
+    rows.append({'label': constant.label, 'mean': value, 'last': value})
   name = names.metric(column)
   headings = {
     'mean': f'{name}, mean of {scores.last_rounds(all_runs)}{averaged}',
@@ -117,7 +122,7 @@ def comparison_table(
   }
   shown = columns or [c for c in COLUMNS[:-2] if c != 'reached' or target is not None]
   heading = ['', *(headings.get(c, c) for c in shown)]
-  cells = [[row[c] for c in ('label', *shown)] for row in rows]
+  cells = [[row.get(c, '') for c in ('label', *shown)] for row in rows]
   return report.Table(heading, cells, note=scores.note({}, all_runs, column))
 
 

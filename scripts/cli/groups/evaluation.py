@@ -46,13 +46,22 @@ class ClientEvaluation(fields.Group):
     changes_numbers=False,
   )
 
+  local_baseline_epochs: int | None = fields.count(
+    'Evaluate also models that each client trains alone, from the initial model, for this number of'
+    ' epochs on its training examples: does a client gain by taking part? Default none.',
+    high=2**20 - 1,
+    needs='rounds_per_client_evaluation',
+    changes_numbers=False,
+  )
+
   def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if --personalization_epochs is given without --heldout_examples."""
-    if self.personalization_epochs is not None and not self.heldout_examples:
-      raise ValueError(
-        '--personalization_epochs needs examples that fine-tuning has not seen: give'
-        ' --heldout_examples=0.2, say.'
-      )
+    """Raises ValueError if a flag that trains on each client lacks --heldout_examples."""
+    for name in ('personalization_epochs', 'local_baseline_epochs'):
+      if getattr(self, name) is not None and not self.heldout_examples:
+        raise ValueError(
+          f'--{name} needs examples that this training has not seen: give --heldout_examples=0.2,'
+          ' say.'
+        )
 
   def split(self, task: Any, seed: int) -> 'tuple[Any, tasks.ClientSplit]':
     """Returns the task with the clients and examples to train on, and the `ClientSplit`."""
@@ -86,17 +95,21 @@ class ClientEvaluation(fields.Group):
     ):
       if clients is not None:
         groups[name] = client_evaluation.Group(clients, own, max_tuning_examples=trained)
-    personalize = None
-    if self.personalization_epochs is not None:
-      training = settings.client_training(task, self.personalization_epochs)
-      personalize = personalization.build_personalization(
+
+    def trainer(epochs: int | None) -> 'personalization.Personalize | None':
+      if epochs is None:
+        return None
+      training = settings.client_training(task, epochs)
+      return personalization.build_personalization(
         model, training, settings.rates.client, settings.more_parts()
       )
+
     return client_evaluation.ClientEvaluation(
       model,
       groups,
       rounds_per_evaluation=self.rounds_per_client_evaluation,
       most_clients=_MOST_CLIENTS if most is None else most or None,
-      personalize=personalize,
+      personalize=trainer(self.personalization_epochs),
+      train_alone=trainer(self.local_baseline_epochs),
       seed=settings.what.seed,
     )
