@@ -97,8 +97,13 @@ ONE_HOT = np.eye(2, dtype=np.float32)[RNG.integers(0, 2, 80)]
 @pytest.mark.parametrize(
   'loss, y, names, is_numbers',
   [
-    (None, NUMBERS, ('loss', 'mean_absolute_error'), True),
-    (None, BINARY, ('loss', 'accuracy'), False),
+    (None, NUMBERS, ('loss', 'mean_absolute_error', 'r2'), True),
+    (
+      None,
+      BINARY,
+      ('loss', 'accuracy', 'balanced_accuracy', 'f1', 'auc_roc', 'auc_pr'),
+      False,
+    ),
     ('mae', np.stack([NUMBERS] * 2, 1), ('loss',), True),
     ('categorical_crossentropy', ONE_HOT, ('loss',), False),
     (keras.losses.BinaryCrossentropy(True), ONE_HOT.astype(int), ('loss',), False),
