@@ -98,8 +98,8 @@ def test_without_positive_examples_the_value_is_nan_where_keras_has_0(metric):
   model = models.from_keras(*BINARY, [copy.deepcopy(metric)])
   x = np.full((6, 5), -1, np.float32)
   weights = [np.full([5, 1], 5, np.float32), np.zeros(1, np.float32)]  # Nothing is predicted.
-  found = models.build_evaluation(model)(weights, {'x': x, 'y': np.zeros([6, 1], np.float32)})
-  assert np.isnan(found[model.metric_names[1]])
+  values = models.build_evaluation(model)(weights, {'x': x, 'y': np.zeros([6, 1], np.float32)})
+  assert np.isnan(values[model.metric_names[1]])
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,10 @@ def test_what_is_not_supported_is_refused_in_one_line(build, loss, metric, words
 )
 def test_a_keras_model_takes_names_if_its_loss_says_what_outputs_mean(build, loss, names):
   model = models.from_keras(build, loss, names)
-  wanted = {'AUC': 'auc'}
-  called = [wanted.get(n, n) if isinstance(n, str) else n.name for n in names]
-  assert {*model.metric_names} == {'loss', *called}
+  called = ['loss']
+  for name in names:
+    called.append({'AUC': 'auc'}.get(name, name) if isinstance(name, str) else name.name)
+  assert {*model.metric_names} == {*called}
 
 
 def test_a_name_is_refused_if_the_loss_does_not_say_what_outputs_mean():

@@ -17,12 +17,12 @@ def test_evaluation_is_the_mean_over_all_examples_whatever_the_batches(batch_siz
   x = rng.normal(size=(7, 5)).astype(np.float32)
   y = rng.integers(0, 3, 7).astype(np.int32)
   data = collections.OrderedDict(x=x, y=y)
-  found = models.build_evaluation(model, batch_size)(weights, data)
+  values = models.build_evaluation(model, batch_size)(weights, data)
   logits = np.asarray(model.forward(weights, x, False, None), np.float64)
   losses = np.log(np.exp(logits).sum(1)) - logits[np.arange(7), y]
   wanted = {'loss': losses.mean(), 'label': y.mean()}
-  assert found == pytest.approx(wanted, rel=1e-6)
+  assert values == pytest.approx(wanted, rel=1e-6)
   data['y'] = y.astype(np.int64)
-  assert models.build_evaluation(model, batch_size)(weights, data) == found
+  assert models.build_evaluation(model, batch_size)(weights, data) == values
   with pytest.raises(ValueError, match='the evaluation data are empty'):
     models.build_evaluation(model, batch_size)(weights, {'x': x[:0], 'y': y[:0]})

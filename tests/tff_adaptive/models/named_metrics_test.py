@@ -16,14 +16,13 @@ NAN = float('nan')
 SIZES = (40, 0, 7, 1, 25)
 
 
-def identity_model(width, outputs, y_spec, names):
-  """A model whose predictions are its inputs."""
-  shape = [None] if width is None else [None, width]
+def identity_model(shape, outputs, y_spec, names):
+  """A model whose predictions are its inputs, [B, *shape]."""
   model = models.Model(
     initial_weights=[np.zeros([], np.float32)],
     forward=lambda weights, x, training, seed: x + weights[0],
     example_loss=lambda predictions, y: tf.zeros(tf.shape(predictions)[:1]),
-    x_spec=tf.TensorSpec(shape, tf.float32),
+    x_spec=tf.TensorSpec([None, *shape], tf.float32),
     y_spec=y_spec,
     outputs=outputs,
   )
@@ -65,7 +64,9 @@ def of_two(score):
 
 
 def f1(y, predicted):
-  return sk.f1_score(y, predicted) if (y | predicted).any() else NAN
+  if not (y | predicted).any():
+    return NAN
+  return sk.f1_score(y, predicted)
 
 
 def balanced(y, predicted):
@@ -73,14 +74,26 @@ def balanced(y, predicted):
   return float(np.mean(recalls))
 
 
+def roc_auc(z, y):
+  if y.min() == y.max():
+    return NAN
+  return sk.roc_auc_score(y, z)
+
+
+def average_precision(z, y):
+  if not y.any():
+    return NAN
+  return sk.average_precision_score(y, z)
+
+
 OF_TWO_CLASSES = {
   'accuracy': of_two(sk.accuracy_score),
-  'precision': of_two(lambda y, p: sk.precision_score(y, p) if p.any() else NAN),
-  'recall': of_two(lambda y, p: sk.recall_score(y, p) if y.any() else NAN),
+  'precision': of_two(lambda y, p: sk.precision_score(y, p, zero_division=np.nan)),
+  'recall': of_two(lambda y, p: sk.recall_score(y, p, zero_division=np.nan)),
   'f1': of_two(lambda y, p: f1(y.astype(bool), p)),
   'balanced_accuracy': of_two(balanced),
-  'auc_roc': lambda z, y: sk.roc_auc_score(y, z) if 0 < y.mean() < 1 else NAN,
-  'auc_pr': lambda z, y: sk.average_precision_score(y, z) if y.any() else NAN,
+  'auc_roc': roc_auc,
+  'auc_pr': average_precision,
 }
 
 
@@ -120,20 +133,25 @@ def test_metrics_of_two_classes_are_those_of_scikit_learn(kind, form):
     if are_probabilities:
       p = sigmoid(z)
       return np.stack([1 - p, p], 1)[:, int(is_single) :]
-    return np.stack([np.full_like(z, 0.25), z + 0.25], 1) if not is_single else z[:, np.newaxis]
+    if is_single:
+      return z[:, np.newaxis]
+    return np.stack([np.full_like(z, 0.25), z + 0.25], 1)
 
   def log_odds(x):
     x = x.astype(np.float64)
     if are_probabilities:
       p = x[:, -1]
       return np.round(np.log(p) - np.log1p(-p), 3)  # Undoes float32's rounding of bins' middles.
-    return x[:, -1] - x[:, 0] if not is_single else x[:, 0]
+    if is_single:
+      return x[:, 0]
+    return x[:, 1] - x[:, 0]
 
   def oracle_of(name):
     return lambda x, y: OF_TWO_CLASSES[name](log_odds(x), y.astype(int))
 
-  y_spec = tf.TensorSpec([None], tf.float32 if is_single else tf.int32)
-  model = identity_model(1 if is_single else 2, outputs, y_spec, list(OF_TWO_CLASSES))
+  # Keras's single outputs have targets that are floating-point numbers.
+  shape, dtype = ([1], tf.float32) if is_single else ([2], tf.int32)
+  model = identity_model(shape, outputs, tf.TensorSpec([None], dtype), list(OF_TWO_CLASSES))
   given = [(predictions(z).astype(np.float32), y) for z, y in clients]
   check(model, given, {name: oracle_of(name) for name in OF_TWO_CLASSES})
 
@@ -145,7 +163,7 @@ def test_binned_areas_differ_from_the_exact_ones_by_no_more_than_the_bound(seed,
   y = (rng.uniform(size=400) < 0.2).astype(np.int32)
   z = rng.normal(y * spread / 2, spread).astype(np.float32)
   model = identity_model(
-    None, models.Outputs(2, threshold=0.0), tf.TensorSpec([None], tf.int32), ['auc_roc', 'auc_pr']
+    [], models.Outputs(2, threshold=0.0), tf.TensorSpec([None], tf.int32), ['auc_roc', 'auc_pr']
   )
   sums = models.build_client_evaluation(model)([[np.float32(0)]], [{'x': z, 'y': y}])
   for curve, exact in (('roc', sk.roc_auc_score(y, z)), ('pr', sk.average_precision_score(y, z))):
@@ -159,7 +177,9 @@ def test_binned_areas_differ_from_the_exact_ones_by_no_more_than_the_bound(seed,
 
 def defined_mean(values):
   values = np.asarray(values)
-  return float(np.mean(values[~np.isnan(values)])) if not np.isnan(values).all() else NAN
+  if np.isnan(values).all():
+    return NAN
+  return float(np.nanmean(values))
 
 
 def macro(score):
@@ -194,7 +214,7 @@ def test_metrics_of_many_classes_are_those_of_scikit_learn(present):
     x = rng.normal(size=(n, 5)) + 2 * np.eye(5)[y]
     clients.append((x.astype(np.float32), y))
   spec = tf.TensorSpec([None], tf.int32)
-  check(identity_model(5, models.Outputs(5), spec, list(oracles)), clients, oracles)
+  check(identity_model([5], models.Outputs(5), spec, list(oracles)), clients, oracles)
   if present == 5:
     pooled_x = np.concatenate([x for x, _ in clients])
     pooled_y = np.concatenate([y for _, y in clients])
@@ -220,29 +240,29 @@ OF_NUMBERS = {
 }
 
 
-@pytest.mark.parametrize('width', [None, 1, 3])
+@pytest.mark.parametrize('x_shape, y_shape', [((), ()), ((1,), ()), ((3,), (3,))])
 @pytest.mark.parametrize('mean', [0.0, 1000.0])
-def test_metrics_of_numbers_are_those_of_scikit_learn(width, mean):
+def test_metrics_of_numbers_are_those_of_scikit_learn(x_shape, y_shape, mean):
   rng = np.random.default_rng(1)
   clients = []
   for i, n in enumerate(SIZES):
-    shape = (n,) if width in (None, 1) else (n, width)
-    y = rng.normal(mean, 3, shape).astype(np.float32)
+    y = rng.normal(mean, 3, (n, *y_shape)).astype(np.float32)
     if i == 2:
       y[:] = y[0]  # No variance.
-    x = (y + rng.normal(0, 2, shape)).astype(np.float32)
-    clients.append((x[:, np.newaxis] if width == 1 else x, y))
-  rank = 2 if width == 3 else 1
-  outputs = models.Outputs(num_numbers=width or 1, target_rank=rank, center=mean)
-  spec = tf.TensorSpec([None, *clients[0][1].shape[1:]], tf.float32)
-  oracles = OF_NUMBERS
-  if width == 1:
-    oracles = {n: lambda x, y, f=f: f(x[:, 0], y) for n, f in OF_NUMBERS.items()}
-  check(identity_model(width, outputs, spec, list(oracles)), clients, oracles)
+    x = (y + rng.normal(0, 2, y.shape)).astype(np.float32)
+    clients.append((x.reshape(n, *x_shape), y))
+  outputs = models.Outputs(
+    num_numbers=int(np.prod(y_shape)), target_rank=1 + len(y_shape), center=mean
+  )
+  spec = tf.TensorSpec([None, *y_shape], tf.float32)
+  oracles = {}
+  for name, oracle in OF_NUMBERS.items():
+    oracles[name] = lambda x, y, oracle=oracle: oracle(x.reshape(y.shape), y)
+  check(identity_model(x_shape, outputs, spec, list(oracles)), clients, oracles)
 
 
 def test_an_undefined_mean_is_nan_and_not_0():
-  model = identity_model(5, models.Outputs(5), tf.TensorSpec([None], tf.int32), ['accuracy'])
+  model = identity_model([5], models.Outputs(5), tf.TensorSpec([None], tf.int32), ['accuracy'])
   finalized = models.finalize_metrics({'a': tf.zeros([2]), 'b': tf.constant([3.0, 2.0])})
   assert np.isnan(finalized['a'])
   assert finalized['b'] == 1.5
@@ -262,14 +282,14 @@ def test_an_undefined_mean_is_nan_and_not_0():
 )
 def test_a_name_that_does_not_suit_the_outputs_is_refused(outputs, name, words):
   with pytest.raises(ValueError, match=words):
-    identity_model(3, outputs, tf.TensorSpec([None], tf.int32), [name])
+    identity_model([3], outputs, tf.TensorSpec([None], tf.int32), [name])
 
 
 def test_the_direction_belongs_to_the_metric_and_its_name_says_it():
   def metric(is_error):
     return models.SumMetric(1, lambda p, y: p[:, :1], lambda sums: sums[..., 0], is_error)
 
-  model = identity_model(3, None, tf.TensorSpec([None], tf.int32), [])
+  model = identity_model([3], None, tf.TensorSpec([None], tf.int32), [])
   good = models.with_metrics(model, {'gain': metric(False), 'waste_error': metric(True)})
   assert good.metric_names == ('loss', 'gain', 'waste_error')
   with pytest.raises(ValueError, match=r"'waste' has is_error=True, .*: call it waste_error, say"):
