@@ -33,6 +33,7 @@ def with_class_weight(model: model_lib.Model, class_weights: Sequence[float]) ->
     )
   if model.couples_examples:
     raise ValueError('class weights are not for a loss that couples the examples of a batch')
+  # A copy, because a task may give the model without weights to others.
   weighted = copy.copy(model)
   weighted.class_weights = weights
   return weighted

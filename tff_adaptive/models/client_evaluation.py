@@ -55,6 +55,7 @@ def build_client_evaluation(
     # Owners are sorted: equal bits each time.
     return tf.math.segment_sum(tf.concat(tables, -1), owners)
 
+  # The columns of a table of sums, metric by metric.
   sizes_of_metrics = [2] * len(model.trained_metric_names)
   sizes_of_metrics += [metric.size for metric in model.sum_metrics.values()]
 
@@ -95,7 +96,7 @@ def _batches(
   sizes = [len(client['y']) for client in chunk]
   whole['owner'] = np.repeat(np.arange(len(chunk), dtype=np.int32), sizes)
   ends: Any = range(batch_size, sum(sizes) + batch_size, batch_size)
-  if couples_examples:
+  if couples_examples:  # A batch is a client; clients without examples have none.
     ends = np.cumsum([size for size in sizes if size])
   batches = []
   for start, end in itertools.pairwise([0, *ends]):

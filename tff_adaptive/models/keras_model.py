@@ -149,9 +149,9 @@ class KerasModel(model_lib.Model):
         f'a Keras model computes with the dtype it was built with ({dtype}), its weights are'
         f' {weights[0].dtype.name}: leave mixed precision out, or write the model as a models.Model'
       )
-    values = [*weights, *map(tf.constant, self.constants)]
+    values = [*weights, *map(tf.constant, self.constants)]  # In the order of `_position`.
     with self._lock, self._replaced(values):
-      for draws in self._draws:
+      for draws in self._draws:  # Each pass draws the same for the same seed.
         draws.restart(seed)
       # Only the layers that draw behave differently in training.
       return self._keras(tf.convert_to_tensor(x), training=training and seed is not None)
@@ -350,6 +350,7 @@ def _seeded(initial_value: Any, seed: int, name: str | None) -> Any:
     # Deterministic: Keras 2's initializers draw statelessly once they have a seed.
     seeded = type(initializer).from_config({**config, 'seed': seed})
     return functools.partial(seeded, *initial_value.args, **initial_value.keywords)
+  # Another function: it is kept if it gives the same twice.
   first = np.asarray(initial_value())
   second = np.asarray(initial_value())
   if not np.array_equal(first, second):

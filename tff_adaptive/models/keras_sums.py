@@ -52,6 +52,7 @@ def converted(metric: Any, what: str, output_shape: tf.TensorShape) -> sum_metri
   Raises:
     ValueError: If the metric has an option that is not supported here.
   """
+  # Not isinstance: a subclass may compute something else.
   kind = type(metric)
   if kind is _METRICS.AUC:
     return _auc(metric, what)
@@ -76,6 +77,7 @@ def _same_shape(y: tf.Tensor, predictions: tf.Tensor, what: str) -> tuple[tf.Ten
   """Returns float32 targets and outputs of one shape, [B, ...]."""
   y = tf.cast(y, tf.float32)
   predictions = tf.cast(predictions, tf.float32)
+  # As Keras's `fit` does for a single output.
   if predictions.shape.rank == y.shape.rank + 1 and predictions.shape[-1] == 1:
     y = y[..., tf.newaxis]
   if not y.shape.is_compatible_with(predictions.shape):
@@ -89,7 +91,9 @@ def _same_shape(y: tf.Tensor, predictions: tf.Tensor, what: str) -> tuple[tf.Ten
 
 def _per_example(values: tf.Tensor) -> tf.Tensor:
   """Returns values [B, ...] as [B, n]."""
-  return tf.reshape(values, [tf.shape(values)[0], -1])
+  size = values.shape[1:].num_elements()
+  # A batch may be empty, and then nothing could be inferred from -1.
+  return tf.reshape(values, [tf.shape(values)[0], -1 if size is None else size])
 
 
 def _of_confusion(metric: Any, what: str) -> sum_metrics.SumMetric:
@@ -109,6 +113,7 @@ def _of_confusion(metric: Any, what: str) -> sum_metrics.SumMetric:
       predictions = predictions[..., class_id]
     is_positive = tf.cast(_per_example(y) != 0, tf.float32)
     is_predicted = tf.cast(_per_example(predictions) > threshold, tf.float32)
+    # Sequences and several outputs count as so many examples, as in Keras.
     cells = [
       is_predicted * is_positive,
       is_predicted * (1 - is_positive),
@@ -157,7 +162,7 @@ def _auc(metric: Any, what: str) -> sum_metrics.SumMetric:
     below = tf.searchsorted(tf.constant(thresholds), tf.reshape(scores, [-1]), side='left')
     in_bin = tf.one_hot(tf.reshape(below, tf.shape(scores)), num_bins)
     parts = tf.concat([in_bin * is_positive, in_bin * (1 - is_positive)], -1)
-    return sum_metrics.by_example(parts, 2 * num_bins)
+    return sum_metrics.by_example(parts)
 
   def result(sums: tf.Tensor) -> tf.Tensor:
     positive, negative = tf.split(sums, 2, axis=-1)
@@ -266,6 +271,7 @@ def _iou(metric: Any) -> sum_metrics.SumMetric:
     if metric.ignore_class is not None:
       is_counted = tf.cast(actual != metric.ignore_class, tf.float32)
       rows *= is_counted[..., tf.newaxis]
+    # One matrix for each example, because a batch may hold examples of several clients.
     matrix = tf.einsum('bni,bnj->bij', rows, tf.one_hot(predicted, size))
     return tf.reshape(matrix, [-1, size * size])
 
@@ -290,6 +296,7 @@ def _r2(metric: Any, what: str, output_shape: tf.TensorShape) -> sum_metrics.Sum
     raise _refused(what, option, "give 'uniform_average'")
   if metric.num_regressors:
     raise _refused(what, f'num_regressors={metric.num_regressors}', 'leave it out')
+  # The number of sums is fixed when the model is built.
   size = output_shape[1:].num_elements()
   if size is None:
     raise ValueError(f'{what} needs outputs of a known shape, these are {list(output_shape)}')

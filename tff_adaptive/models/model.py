@@ -281,6 +281,7 @@ class Model(tff.learning.models.FunctionalModel):
       else:
         means.append(_mean(denominator, shares))
     means = tf.stack([tf.cast(mean, tf.float32) for mean in means], axis=-1)
+    # The metric 'loss' has no weights, so that training and validation can be compared.
     if self.class_weights is not None and training:
       mean_loss = _mean(losses * _weights_of(self.class_weights, y, losses.dtype), shares)
     loss = self.batch_loss(mean_loss, y, shares)
@@ -301,6 +302,7 @@ class Model(tff.learning.models.FunctionalModel):
     predictions = self.forward(tuple(weights), x, False, None)
     _, means = self.loss_of_predictions(predictions, weights, y, training=False)
     sums = self.unpack_metrics(means * tf.cast(tf.shape(y)[0], tf.float32))
+    # Sums, not means times a size: counts stay whole numbers.
     for name, metric in self.sum_metrics.items():
       sums[name] = _total(metric, predictions, y)
     return sums

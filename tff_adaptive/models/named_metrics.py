@@ -64,7 +64,7 @@ class Outputs:
   def labels(self, predictions: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     """Returns the true classes, int32, of class numbers or one-hot targets."""
     if y.shape.rank == predictions.shape.rank:
-      if y.shape[-1] != 1:
+      if y.shape[-1] != 1:  # One-hot.
         return tf.argmax(y, -1, output_type=tf.int32)
       y = y[..., 0]
     return tf.cast(y, tf.int32)
@@ -74,6 +74,7 @@ class Outputs:
     predictions = tf.cast(predictions, tf.float32)
     _, actual = self.classes(predictions, y)
     scores = predictions
+    # A probability that float32 has rounded to 0 or 1 goes to an outermost bin.
     if self.are_probabilities:
       tiny = tf.cast(np.finfo(np.float32).tiny, tf.float32)
       scores = tf.math.log(tf.maximum(predictions, tiny))
@@ -105,6 +106,7 @@ class Outputs:
     Metrics of this constant prediction are a baseline: the most frequent class is predicted.
     """
     tiny = np.finfo(np.float32).tiny
+    # A class that training has not has a finite score all the same.
     probabilities = np.maximum(np.asarray(shares, np.float64), tiny)
     if self.threshold is not None:
       probabilities = probabilities[1:]
@@ -213,6 +215,7 @@ def _top(k: int, outputs: Outputs) -> model_lib.MetricFn:
   """Returns the share of examples with fewer than k scores above that of the true class."""
 
   def hits(predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, None]:
+    # Not a sort: a tie with the true class does not count against it.
     actual = tf.one_hot(outputs.labels(predictions, y), outputs.num_classes, True, False)
     score = tf.reduce_max(tf.where(actual, predictions, predictions.dtype.min), -1, keepdims=True)
     above = tf.reduce_sum(tf.cast(predictions > score, tf.float32), -1)
@@ -226,6 +229,7 @@ def _mean_of(
 ) -> model_lib.MetricFn:
   def mean(predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, None]:
     errors = error(*outputs.numbers(predictions, y))
+    # From the end, as groups of clients have an axis before that of examples.
     axes = list(range(1 - outputs.target_rank, 0))
     return tf.reduce_mean(errors, axes), None
 
@@ -277,6 +281,7 @@ def outputs_of(model: model_lib.Model) -> Outputs | None:
     return model.outputs
   if model.metric_fns.get('accuracy') is not model_lib.accuracy:
     return None
+  # `accuracy` takes the scores of classes, so it says all but their number.
   spec = model.input_spec['x']
   x = tf.zeros([size or 1 for size in spec.shape], spec.dtype)
   weights = tuple(map(tf.convert_to_tensor, model.initial_weights[0]))

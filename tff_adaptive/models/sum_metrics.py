@@ -49,12 +49,14 @@ class SumMetric:
 
   def value(self, sums: Any) -> np.ndarray:
     """Returns the metric of sums [..., K], computed in float64."""
+    # Sums of many examples would lose units in float32.
     return np.asarray(self.result(tf.constant(sums, tf.float64)))
 
 
 def ratio(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
   """Returns numerator / denominator, and NaN where the denominator is not above 0."""
   is_defined = denominator > 0
+  # The division is by 1 where it is not defined, so that no tool that looks for NaN stops there.
   quotient = numerator / tf.where(is_defined, denominator, tf.ones_like(denominator))
   return tf.where(is_defined, quotient, tf.cast(np.nan, quotient.dtype))
 
@@ -66,12 +68,9 @@ def mean_of_defined(values: tf.Tensor) -> tf.Tensor:
   return ratio(total, tf.reduce_sum(tf.cast(is_defined, values.dtype), -1))
 
 
-def by_example(values: tf.Tensor, size: int) -> tf.Tensor:
+def by_example(values: tf.Tensor) -> tf.Tensor:
   """Returns the sums [B, K] of values [B, ..., K], such as those of the steps of a sequence."""
-  if values.shape.rank == 2:
-    return values
-  count = tf.shape(values)[0]
-  return tf.reduce_sum(tf.reshape(values, [count, -1, size]), 1)
+  return tf.reduce_sum(values, list(range(1, values.shape.rank - 1)))
 
 
 def _precision(hits: tf.Tensor, predicted: tf.Tensor, actual: tf.Tensor) -> tf.Tensor:
@@ -102,7 +101,7 @@ def of_second_class(name: str, classes: Classes) -> SumMetric:
 
   def contribution(predictions: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     predicted, actual = (tf.cast(ids == 1, tf.float32) for ids in classes(predictions, y))
-    return by_example(tf.stack([predicted * actual, predicted, actual], -1), 3)
+    return by_example(tf.stack([predicted * actual, predicted, actual], -1))
 
   def result(sums: tf.Tensor) -> tf.Tensor:
     return OF_COUNTS[name](*tf.unstack(sums, axis=-1))
@@ -119,7 +118,7 @@ def macro(name: str, classes: Classes, num_classes: int) -> SumMetric:
 
   def contribution(predictions: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     predicted, actual = (tf.one_hot(ids, num_classes) for ids in classes(predictions, y))
-    return by_example(tf.concat([predicted * actual, predicted, actual], -1), size)
+    return by_example(tf.concat([predicted * actual, predicted, actual], -1))
 
   def result(sums: tf.Tensor) -> tf.Tensor:
     return mean_of_defined(OF_COUNTS[name](*tf.split(sums, 3, axis=-1)))
@@ -132,11 +131,12 @@ def _histograms(log_odds: LogOdds) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor
 
   def contribution(predictions: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     scores, is_positive = log_odds(predictions, y)
+    # A score on the border of two bins belongs to the upper one.
     places = (tf.clip_by_value(scores, -FARTHEST, FARTHEST) + FARTHEST) * (BINS / 2 / FARTHEST)
     bins = tf.minimum(tf.cast(tf.floor(places), tf.int32), BINS - 1)
     in_bin = tf.one_hot(bins, BINS)
     positive = tf.cast(is_positive, tf.float32)[..., tf.newaxis]
-    return by_example(tf.concat([in_bin * positive, in_bin * (1 - positive)], -1), 2 * BINS)
+    return by_example(tf.concat([in_bin * positive, in_bin * (1 - positive)], -1))
 
   return contribution
 
@@ -151,6 +151,7 @@ def roc_auc(log_odds: LogOdds) -> SumMetric:
 
   def result(sums: tf.Tensor) -> tf.Tensor:
     positive, negative = tf.split(sums, 2, axis=-1)
+    # The first bin has the lowest scores.
     below = tf.cumsum(negative, axis=-1, exclusive=True)
     won = tf.reduce_sum(positive * (below + negative / 2), -1)
     return ratio(won, tf.reduce_sum(positive, -1) * tf.reduce_sum(negative, -1))
@@ -227,6 +228,7 @@ def r2(numbers: Numbers, size: int, center: float = 0.0) -> SumMetric:
     count, deviations, squares, errors = tf.split(sums, [1, size, size, size], axis=-1)
     variation = squares - ratio(deviations**2, count)
     has_variance = (count > 1) & (variation > _ROUNDING * squares)
+    # `ratio` makes NaN of the zeros.
     variation = tf.where(has_variance, variation, tf.zeros_like(variation))
     return tf.reduce_mean(1 - ratio(errors, variation), -1)
 

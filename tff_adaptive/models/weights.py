@@ -85,6 +85,7 @@ def _read_keras(
   keras = model.to_keras(model.initial_weights[0])
   if len(arrays) != len(keras.weights):
     raise ValueError(f'its layers have {len(arrays)} arrays, the model has {len(keras.weights)}')
+  # Keras itself knows where in the file of this model an array belongs.
   with tempfile.TemporaryDirectory() as folder:
     weights_path = os.path.join(folder, _WEIGHTS)
     keras.save_weights(weights_path)
@@ -134,7 +135,7 @@ def _replace_arrays(file: h5py.File, arrays: Mapping[str, Any]) -> None:
     if isinstance(part, h5py.Dataset):
       names.append(name)
 
-  file.visititems(visit)
+  file.visititems(visit)  # First all names, because the file changes below.
   for name in names:
     if _plain(name) not in arrays:
       raise ValueError(
@@ -158,6 +159,7 @@ def fitted_weights(
   Raises:
     ValueError: If names or shapes differ, or a value is not a finite floating-point number.
   """
+  # Names like weight_0 only number the weights, so these go by their order.
   wanted = weight_names(model)
   of_model = model.initial_weights[0]
   if all(isinstance(name, str) and not name.startswith('weight_') for name in (*found, *wanted)):
