@@ -145,8 +145,16 @@ def test_asynchronous_training():
   assert (config.clients_per_round, config.asynchrony.concurrency) == (5, 20)
 
 
+def test_metrics(capsys):
+  run_blocks(GUIDE / 'metrics.md', 1)
+  values, names = capsys.readouterr().out.splitlines()[-2:]
+  assert "'f1':" in values
+  assert 'alarms' in names
+
+
 def test_no_other_page_has_examples_that_nothing_runs():
   run = {'tff_program', 'tasks', 'own_algorithms', 'population', 'asynchronous', 'chains'}
+  run |= {'metrics'}
   run |= {'own_algorithms_more'}  # By test_the_guides_files_follow_the_papers.
   run |= {'own_data', 'export'}  # By tests/scripts/export_test.py.
   pages = {page.stem for page in GUIDE.glob('*.md') if '```python' in page.read_text('utf-8')}

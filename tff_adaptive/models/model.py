@@ -387,7 +387,8 @@ def finalize_metrics(
     if sum_metrics is not None and name in sum_metrics:
       values[name] = sum_metrics[name].result(added)
       continue
-    numerator, denominator = tf.unstack(added)
+    numerator = added[0]
+    denominator = added[1]
     nan = tf.cast(np.nan, denominator.dtype)
     values[name] = tf.where(denominator != 0, tf.math.divide_no_nan(numerator, denominator), nan)
   return values
