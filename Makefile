@@ -2,7 +2,7 @@
 
 PY := .venv/bin/python
 # What needs neither a trained process nor a program of its own.
-FAST := -m 'not slow' tests/integration/house_test.py tests/research \
+FAST := -m 'not slow and not exhaustive' tests/integration/house_test.py tests/research \
   $(addprefix tests/tff_adaptive/,_utils aggregation corrections optimizers population registry reports \
   costs_test.py schedules_test.py) tests/tasks/data
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -64,7 +64,7 @@ gpu-check: env-gpu  ## Hold a GPU's results, speed and memory against the CPU's.
 
 vectors: env-dev  ## Make the vectors of vectors/ anew, compare, and hold both engines against all of them.
 	@$(PY) -m research.vectors
-	@$(PY) -m pytest -q tests/research/vectors_test.py
+	@$(PY) -m pytest -q -m '' tests/research/vectors_test.py
 
 clean:  ## Remove caches and build output; 'rm -rf .venv' removes the environment too.
 	rm -rf build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,4 +1,8 @@
-"""This project against vectors/: every case in the graph engine and in TFF's native context."""
+"""This project against vectors/: every case in the graph engine and in TFF's native context.
+
+`make vectors` runs all of them. `make test` leaves out what is marked `exhaustive`: it takes every
+algorithm once in the graph engine, and one case of six in TFF's native context.
+"""
 
 import collections
 import json
@@ -49,6 +53,26 @@ def _groups():
 
 
 GROUPS = _groups()
+# Which of the weightings of a file `make test` takes; `asynchronous` has one.
+WEIGHTINGS = {'least_squares': 'uniform', 'logistic': 'examples'}
+NATIVE_SHARE = 6
+
+
+def _marked(values, identifier, is_exhaustive):
+  """A case of a test, which `make test` leaves out if it is exhaustive."""
+  marks = [pytest.mark.exhaustive] if is_exhaustive else []
+  return pytest.param(*values, id=identifier, marks=marks)
+
+
+def _graph_cases():
+  for group in GROUPS:
+    name, _, weighting = group
+    yield _marked([group], '-'.join(group), weighting != WEIGHTINGS.get(name, weighting))
+
+
+def _native_cases():
+  for i, (name, case) in enumerate(CASES):
+    yield _marked([name, case], f'{name}-{case["name"]}', i % NATIVE_SHARE != 0)
 
 
 class SideBySide(tff.learning.optimizers.Optimizer):
@@ -235,7 +259,7 @@ def _compare(name, cases):
         _close(_client(run, c['client'], problem), c['state'], f'round {t}, client {c["client"]}')
 
 
-@pytest.mark.parametrize('group', GROUPS, ids='-'.join)
+@pytest.mark.parametrize('group', _graph_cases())
 def test_the_graph_engine_computes_the_vectors(group):
   """In groups of clients on least squares, which every algorithm has, and else client by client."""
   name, cases = group[0], GROUPS[group]
@@ -243,9 +267,7 @@ def test_the_graph_engine_computes_the_vectors(group):
     _compare(name, cases)
 
 
-@pytest.mark.parametrize(
-  'name, case', CASES, ids=[f'{name}-{case["name"]}' for name, case in CASES]
-)
+@pytest.mark.parametrize('name, case', _native_cases())
 def test_the_native_context_computes_them(native, name, case):
   engines.run(native, _compare, name, [case])
 
