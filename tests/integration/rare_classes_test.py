@@ -131,5 +131,5 @@ def test_each_client_alone_is_a_baseline_by_client(task, tmp_path, capsys):
   arguments = ['report.py', str(folder), '--form=clients', '--clients=heldout', '--metric=loss']
   assert report.main(arguments) == 0
   gain = int((heldout.loss < heldout.local_loss).sum())
-  words = f'FedYogi: {gain} of 8 clients have a better loss than alone (local_loss).'
+  words = f': {gain} of 8 clients have a better loss than alone (local_loss).'
   assert words in capsys.readouterr().out

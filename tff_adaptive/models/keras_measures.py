@@ -100,7 +100,7 @@ def outputs_of(
     threshold = 0.5 if are_probabilities else 0.0
     return named_metrics.Outputs(2, are_probabilities, threshold)
   is_of_numbers = re.search('error|huber|logcosh|^(mse|mae|mape|msle)$', name)
-  if is_of_numbers and y_spec.dtype.is_floating and size:
+  if is_of_numbers and y_spec.dtype.is_floating and y_spec.shape.rank and size:
     target_rank = min(y_spec.shape.rank, output_shape.rank)
     return named_metrics.Outputs(num_numbers=size, target_rank=target_rank)
   return None

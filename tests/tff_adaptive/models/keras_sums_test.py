@@ -1,7 +1,6 @@
 """Keras's metrics whose state is a sum, against Keras itself, over batches and by client."""
 
 import collections
-import copy
 
 import numpy as np
 import pytest
@@ -95,7 +94,7 @@ def test_values_are_those_of_keras_pooled_and_by_client(build, loss, metric):
   [of.AUC(), of.Recall(), of.F1Score(average='micro', threshold=0.5), of.AUC(curve='PR')],
 )
 def test_without_positive_examples_the_value_is_nan_where_keras_has_0(metric):
-  model = models.from_keras(*BINARY, [copy.deepcopy(metric)])
+  model = models.from_keras(*BINARY, [metric])
   x = np.full((6, 5), -1, np.float32)
   weights = [np.full([5, 1], 5, np.float32), np.zeros(1, np.float32)]  # Nothing is predicted.
   values = models.build_evaluation(model)(weights, {'x': x, 'y': np.zeros([6, 1], np.float32)})
