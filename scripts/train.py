@@ -1,7 +1,7 @@
 """Trains a model on a task with a federated optimizer; `--help` says how."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 if not __package__:  # Run as a file.
@@ -36,14 +36,18 @@ def _show(result: Any, folder: str, client_weighting: str) -> None:
   rounds, count = summary['rounds'], summary['evaluations_averaged']
   shown = {n: v for n, v in summary['last'].items() if n.startswith(_SHOWN)}
   mean = f'mean of the last {min(100, rounds)} rounds ({_counted(count, "evaluation")})'
-  table = pd.Series({**shown, **summary.get('test', {})}).to_frame('last')
-  table[mean] = pd.Series(summary['mean_last_100_rounds']).reindex(table.index)
-  if of_baseline := baseline.column(summary):
-    table['baseline'] = pd.Series(of_baseline).reindex(table.index)
+  last = {**shown, **summary.get('test', {})}
+  columns = {'last': last, mean: summary['mean_last_100_rounds']}
+  of_baseline = baseline.column(summary)
+  if of_baseline:
+    columns['baseline'] = of_baseline
+  table = pd.DataFrame(
+    {name: _texts(values, last) for name, values in columns.items()}, index=[*last]
+  )
   lines = [
     f'{_counted(rounds, "round")}, {summary["seconds_training"]:.0f} s of training'
     f'{"" if result.is_complete else " (not complete)"}; client_weighting: {client_weighting}',
-    table.to_string(float_format='%.4f', na_rep=''),
+    table.to_string(),
     *baseline.last_lines(summary),
     f'In {folder}: metrics.csv, summary.json, curves.png, config.json, tensorboard/, checkpoints/',
   ]
@@ -55,6 +59,11 @@ def _show(result: Any, folder: str, client_weighting: str) -> None:
   if not result.is_complete:
     lines.append('The same command resumes the run.')
   command.show('\n'.join(lines) + '\n')
+
+
+def _texts(values: Mapping[str, float], names: Iterable[str]) -> list[str]:
+  """Formats the values of these names: 'nan' if one is not defined, and '' if there is none."""
+  return [f'{values[name]:.4f}' if name in values else '' for name in names]
 
 
 def _counted(number: int, what: str) -> str:
