@@ -98,7 +98,7 @@ def test_another_metric_judges_the_run(task, tmp_path):
   # Nothing is predicted as ill, so that precision is not defined; this is no divergence.
   assert 'always predicting' in out
   (row,) = [line for line in out.splitlines() if line.startswith('validation_precision')]
-  assert row.split()[1:] == ['nan', 'nan', 'nan']
+  assert (row.split()[1], row.split()[-1]) == ('nan', 'nan')
   assert 'has validation precision undefined (NaN), accuracy 0.9450.' in error
   config = json.loads((folder / 'config.json').read_text())
   assert (config['metric'], config['settings']['metric']) == ('precision', 'precision')
