@@ -56,11 +56,13 @@ class ClientEvaluation(fields.Group):
 
   def check(self, settings: 'fields.Settings') -> None:
     """Raises ValueError if a flag that trains on each client lacks --heldout_examples."""
-    for name in ('personalization_epochs', 'local_baseline_epochs'):
+    for name, training in (
+      ('personalization_epochs', 'fine-tuning'),
+      ('local_baseline_epochs', 'training alone'),
+    ):
       if getattr(self, name) is not None and not self.heldout_examples:
         raise ValueError(
-          f'--{name} needs examples that this training has not seen: give --heldout_examples=0.2,'
-          ' say.'
+          f'--{name} needs examples that {training} has not seen: give --heldout_examples=0.2, say.'
         )
 
   def split(self, task: Any, seed: int) -> 'tuple[Any, tasks.ClientSplit]':
