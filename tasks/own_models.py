@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
+from tff_adaptive.models import named_metrics
 from tff_adaptive_tasks import errors
 from tff_adaptive_tasks.models import layers
 
@@ -47,7 +48,7 @@ def builder(
   try:
     if callable(model) and (make := _keras_maker(model, problem)):
       build, threshold = _of_keras(make, problem, loss, metrics, threshold)
-    elif loss is not None or metrics:
+    elif loss is not None or not all(map(named_metrics.is_name, metrics or ())):
       raise ValueError(
         'loss and metrics of Keras are for Keras models: leave them out, or give metrics by name,'
         " such as 'f1_macro'"

@@ -3,7 +3,6 @@
 import collections
 import concurrent.futures as futures
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -180,6 +179,13 @@ class Model(tff.learning.models.FunctionalModel):
         sums[name] = _total(metric, predictions, labels)
       return collections.OrderedDict((name, state[name] + added) for name, added in sums.items())
 
+    def finalize(sums: Any) -> collections.OrderedDict:
+      pairs = {name: added for name, added in sums.items() if name not in sum_metrics}
+      values = finalize_metrics(pairs)
+      for name, metric in sum_metrics.items():
+        values[name] = metric.result(sums[name])
+      return values
+
     super().__init__(
       initial_weights=(tuple(initial_weights), ()),
       predict_on_batch_fn=predict_on_batch,
@@ -187,7 +193,7 @@ class Model(tff.learning.models.FunctionalModel):
       metrics_fns=(
         initialize_metrics,
         update_metrics,
-        tf.function(functools.partial(finalize_metrics, sum_metrics=sum_metrics)),
+        tf.function(finalize),
       ),
       input_spec=collections.OrderedDict(x=x_spec, y=y_spec),
     )
@@ -375,22 +381,13 @@ def _weights_of(class_weights: Sequence[float], y: tf.Tensor, dtype: tf.DType) -
   return tf.gather(tf.constant(class_weights, dtype), tf.cast(y, tf.int32))
 
 
-def finalize_metrics(
-  sums: Mapping[str, tf.Tensor], sum_metrics: Mapping[str, SumMetric] | None = None
-) -> collections.OrderedDict:
-  """Returns metrics by name from their sums: [numerator, denominator], or [K] for a `SumMetric`.
-
-  A metric that is not defined is NaN, such as x / 0.
-  """
+def finalize_metrics(sums: Mapping[str, tf.Tensor]) -> collections.OrderedDict:
+  """Divides each metric's sums [numerator, denominator]; returns values by name. x / 0 gives NaN."""
+  # TFF takes no function with default parameters, so this one knows nothing of `SumMetric`.
   values = collections.OrderedDict()
-  for name, added in sums.items():
-    if sum_metrics is not None and name in sum_metrics:
-      values[name] = sum_metrics[name].result(added)
-      continue
-    numerator = added[0]
-    denominator = added[1]
-    nan = tf.cast(np.nan, denominator.dtype)
-    values[name] = tf.where(denominator != 0, tf.math.divide_no_nan(numerator, denominator), nan)
+  for name, pair in sums.items():
+    quotient = tf.math.divide_no_nan(pair[0], pair[1])
+    values[name] = tf.where(pair[1] != 0, quotient, tf.cast(np.nan, quotient.dtype))
   return values
 
 

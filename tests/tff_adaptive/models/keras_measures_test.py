@@ -145,7 +145,7 @@ PAIRS = tf.TensorSpec([None, 2], tf.float32)
   [
     # What clients cannot sum up.
     (
-      *(dense(1), 'mse', [metrics_of.PrecisionAtRecall(0.5)], None),
+      *(dense(1), 'mse', [metrics_of.PrecisionAtRecall(0.5, name='precision_at_recall')], None),
       "'precision_at_recall' is neither a mean over examples nor one of these",
     ),
     (dense(1), 'mse', ['mae', 'mae'], None, "two metrics are called 'mae'"),

@@ -246,7 +246,8 @@ def r2(x, y):
 OF_NUMBERS = {
   'mean_absolute_error': lambda x, y: sk.mean_absolute_error(y, x),
   'mean_squared_error': lambda x, y: sk.mean_squared_error(y, x),
-  'root_mean_squared_error': lambda x, y: sk.root_mean_squared_error(y, x),
+  # Over examples and outputs, as Keras's; scikit-learn takes the mean of the outputs' roots.
+  'root_mean_squared_error': lambda x, y: np.sqrt(sk.mean_squared_error(y, x)),
   'r2': r2,
   'quantile_loss_0.9': lambda x, y: sk.mean_pinball_loss(y, x, alpha=0.9),
   'quantile_loss_0.1': lambda x, y: sk.mean_pinball_loss(y, x, alpha=0.1),
