@@ -382,7 +382,7 @@ def _weights_of(class_weights: Sequence[float], y: tf.Tensor, dtype: tf.DType) -
 
 
 def finalize_metrics(sums: Mapping[str, tf.Tensor]) -> collections.OrderedDict:
-  """Divides each metric's sums [numerator, denominator]; returns values by name. x / 0 gives NaN."""
+  """Divides each metric's sums [numerator, denominator]; returns values by name, NaN for x / 0."""
   # TFF takes no function with default parameters, so this one knows nothing of `SumMetric`.
   values = collections.OrderedDict()
   for name, pair in sums.items():
