@@ -8,7 +8,7 @@ FAST := -m 'not slow and not exhaustive' tests/integration/house_test.py tests/r
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev env-gpu gpu-check vectors train check test tools lint typecheck format size docs audit lock clean
+.PHONY: help env env-dev env-gpu gpu-check vectors train check test test-all tools lint typecheck format size docs audit lock clean
 
 help:  ## This list.
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -27,6 +27,9 @@ train: env  ## Train FedYogi on handwritten digits (ARGS='--rounds=50 ...' for o
 
 test: lint tools  ## Check format and types and run all tests (ARGS='-k yogi' for some).
 	$(PY) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+test-all: lint tools  ## The same with all vectors, notebooks and programs of TFF: half an hour.
+	$(PY) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m '' $(ARGS)
 
 check: lint  ## Check style and types and run the fast tests: for development.
 	$(PY) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder $(FAST) $(ARGS)

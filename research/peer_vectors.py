@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+import oracle
 from research import vectors
 from research.experiments import frame
-from tests.helpers import oracle
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LIBRARIES = {

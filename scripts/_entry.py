@@ -1,12 +1,14 @@
-"""Starts and ends a command, which runs as a file of a checkout or by its installed name.
+"""Starts a command, which runs as a file of a checkout or by its installed name.
 
 Only the standard library is imported before Ctrl-C is handled, so that it always ends a command
-with one line.
+with one line. Python versions that the packages do not support can read this file, and are told.
 """
 
+from __future__ import annotations
+
 import atexit
-import contextlib
 import functools
+import gc
 import importlib
 import os
 import signal
@@ -18,25 +20,44 @@ from . import _streams
 
 INTERRUPTED = 128 + signal.SIGINT
 # The names of the commands that pip installs, by module.
-_MODULES = 'train sweep report partition_report export'
-NAMES = {module: f'tff-adaptive-{module.replace("_", "-")}' for module in _MODULES.split()}
+NAMES = {
+  'train': 'tff-adaptive-train',
+  'sweep': 'tff-adaptive-sweep',
+  'report': 'tff-adaptive-report',
+  'partition_report': 'tff-adaptive-partition-report',
+  'export': 'tff-adaptive-export',
+}
 started_as: str | None = None  # The installed name that started this process, if any.
-exit_code: int | None = None  # The exit code of the command, once it has ended.
 interrupted = 'interrupted.'  # The message after Ctrl-C.
-# Whether the text on standard output is the result. If it is lost, the command has failed.
-prints_result = False
 
 
 def begin() -> None:
-  """Installs the handlers of Ctrl-C and of the end of the process. A command calls it first.
+  """Handles Ctrl-C, and ends the process where the command cannot run. A command calls it first.
 
   Standard output and error may be closed, full or without a reader from then on.
   """
+  if not (3, 10) <= sys.version_info < (3, 14):
+    _refuse(
+      f'{sys.executable} is Python {sys.version.split()[0]}: run make env (it needs CPython 3.10'
+      f' to 3.13), then .venv/bin/python {sys.argv[0]}'
+    )
   _streams.make_lenient()
   if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # A background job ignores it.
     signal.signal(signal.SIGINT, _end)
-  atexit.register(_leave)  # Exit functions run in reverse order: this one last.
+  atexit.register(_let_tff_end)
   _show_about_the_installation()
+
+
+def commands() -> dict[str, str]:
+  """Returns how each command is started, by its module, in the way this one was."""
+  if started_as is not None:
+    return dict(NAMES)
+  return {module: f'python scripts/{module}.py' for module in NAMES}
+
+
+def _refuse(reason: str) -> None:
+  sys.stderr.write(f'{os.path.basename(sys.argv[0])}: {reason}\n')
+  sys.exit(2)
 
 
 def _show_about_the_installation() -> None:
@@ -54,8 +75,7 @@ def _show_about_the_installation() -> None:
     sys.exit(install.main(['--requirements']))
   problem = check.missing_packages()
   if problem:
-    sys.stderr.write(f'{os.path.basename(sys.argv[0])}: {problem}.\n')
-    sys.exit(2)
+    _refuse(f'{problem}.')
 
 
 def _end(unused_number: int, unused_frame: Any) -> None:
@@ -73,23 +93,17 @@ def _end(unused_number: int, unused_frame: Any) -> None:
     os._exit(INTERRUPTED)
 
 
-def _leave() -> None:
-  """Ends the process of a finished command without freeing its modules.
-
-  Python would take 1.5 s to free the objects of TensorFlow and TFF.
-  """
-  if exit_code is None:  # An exception ended the command; Python reports it.
+def _let_tff_end() -> None:
+  """Lets Python take the modules of TensorFlow and TFF apart quietly, and quickly."""
+  if 'tensorflow_federated' not in sys.modules:
     return
-  code = exit_code
-  lost = _streams.output_error()
-  if lost is not None and prints_result:
-    program = started_as or os.path.basename(sys.argv[0])
-    sys.stderr.write(f'{program}: the result cannot be written: {lost.strerror}.\n')
-    code = code or 1
-  with contextlib.suppress(OSError, ValueError):  # Streams that a user's file has replaced.
-    sys.stdout.flush()
-    sys.stderr.flush()
-  os._exit(code)
+  # TFF's contexts would fail with a traceback. `engine.native` sees to that where it was used.
+  if 'tff_adaptive.engine.native' not in sys.modules:
+    from tff_adaptive._utils import private_apis
+
+    private_apis.forget_workers()
+  # The last collections would look at all objects, for two seconds; now they look at none.
+  gc.freeze()
 
 
 def _start(module: str) -> int:

@@ -5,6 +5,8 @@ its reader (`| head -1`), a disk may be full, a daemon may have no streams, an e
 letter. Only the standard library is imported here, because a command begins with this.
 """
 
+from __future__ import annotations
+
 import io
 import os
 import sys
@@ -48,7 +50,9 @@ def output_error() -> OSError | None:
   if not isinstance(raw, _LenientFile):
     return None
   sys.stdout.flush()
-  return None if isinstance(raw.error, BrokenPipeError) else raw.error
+  if isinstance(raw.error, BrokenPipeError):
+    return None
+  return raw.error
 
 
 def _open_null(number: int) -> None:

@@ -1,34 +1,40 @@
-"""Exports a run's model: for Keras, for serving with TensorFlow, or as arrays.
+"""Exports a run's model: for Keras, for serving with TensorFlow, for devices, or as arrays.
 
-usage: python scripts/export.py RUN [--flag=value ...]
+usage: {export} RUN [--flag=value ...]
 
-RUN is the folder of a run. The command writes the folder OUTPUT with
+RUN is the folder of a run, or a copy of it on another machine; the data are not needed. The command
+writes the folder OUTPUT with
 
-  model.keras, model/ or model.npz   the model, with the weights that were better
+  model.keras, model/, model.tflite or model.npz   the model, with the weights that were better
   preparation.json, preparation.py   the preparation of raw inputs, if the task has one
   export.json                        the run and its metrics
 
-  python scripts/export.py runs/digits_fed_yogi --format=keras --output=digits_model
+  {export} runs/digits_fed_yogi --format=keras --output=digits_model
 """
 
 import dataclasses
+import importlib
 import inspect
 import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-if not __package__:  # Run as a file.
-  __package__ = __import__('_as_file').PACKAGE
+if not __package__:  # Run as a file, which is in no package.
+  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+  __package__ = 'scripts'
+  importlib.import_module('scripts._entry').begin()
 
 from tff_adaptive._utils import atomic_files, temporary_folders
 
-from .cli import command, fields, flags
+from .cli import client_models, command, fields, flags
 
-FORMATS = ('keras', 'saved_model', 'npz')
+FORMATS = ('keras', 'saved_model', 'npz', 'tflite')
 WEIGHTS = ('best', 'theta', 'theta_bar')
+# Beside these stands model.npz, from which --initial_weights starts.
+_WITH_ARRAYS = ('model', 'model.tflite')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,20 +50,44 @@ class _Export(fields.Group):
     'best',
     choices=WEIGHTS,
   )
+  client: str | None = fields.flag(
+    'The id of a client, whose own model is exported, of algorithms such as Ditto; else the global'
+    ' model is.'
+  )
   output: str | None = fields.flag('The folder to write. Default RUN/export_FORMAT.')
 
 
 _FLAGS = flags.define(flags.of_group(_Export))
 
 
+@dataclasses.dataclass(frozen=True)
+class _Source:
+  """What an export is made of.
+
+  Attributes:
+    model: What `models.save` takes.
+    description: The task's name, the source of its data and its metric.
+    copy_preparation: A function that writes the files of the preparation, if any, to a folder.
+    evaluate: A function from 'theta' or 'theta_bar' to a round and the metrics of these weights.
+  """
+
+  model: Any
+  description: Mapping[str, Any]
+  copy_preparation: Callable[[str], None]
+  evaluate: Callable[[str], tuple[int, Mapping[str, float]]]
+
+
 @command.entry('export.py')
 def main(arguments: Sequence[str]) -> int:
   """Runs the command. Returns 0 for success, 1 for a failure and 2 for bad input."""
-  if (rest := command.parse(_FLAGS, __doc__, arguments)) is None:
+  rest = command.parse(_FLAGS, __doc__, arguments)
+  if rest is None:
     return command.DONE
   if len(rest) != 1:
     raise ValueError(f'give the folder of one run, found {len(rest)}: export.py RUN --format=keras')
   flags.check(_FLAGS, _Export)
+  if _FLAGS.client is not None and _FLAGS.weights != 'best':
+    raise ValueError("--client exports a client's own model: leave --weights out.")
   folder = os.path.expanduser(rest[0])
   output = _FLAGS.output or os.path.join(folder, f'export_{_FLAGS.format}')
   if os.path.lexists(output):
@@ -67,7 +97,7 @@ def main(arguments: Sequence[str]) -> int:
 
   run = tasks.load_run(folder)
   try:
-    record = export(run, _FLAGS.format, output, _FLAGS.weights)
+    record = export(run, _FLAGS.format, output, _FLAGS.weights, _FLAGS.client)
   except OSError as error:
     raise command.FailureError(f'--output={output}: {error}; nothing is left of it.') from error
   values = ', '.join(f'{name} {value:.4f}' for name, value in record['validation'].items())
@@ -76,53 +106,149 @@ def main(arguments: Sequence[str]) -> int:
   return command.DONE
 
 
-def export(run: Any, file_format: str, output: str, which: str = 'best') -> dict[str, Any]:
+def export(
+  run: Any, file_format: str, output: str, which: str = 'best', client: str | None = None
+) -> dict[str, Any]:
   """Writes a run's model to a new folder, and returns the contents of its export.json.
+
+  The run's folder has all that this needs. A folder of release 0.2.0 or before needs the run's task
+  with its data, and so does the format 'keras' for a model with Keras layers of one's own.
 
   Args:
     run: A run loaded by `tasks.load_run`.
     file_format: One of `FORMATS`.
     output: The folder to create. It does not exist after a failure.
     which: One of `WEIGHTS`, which --weights explains.
+    client: The id of the client whose own model is exported; None for the model `which`.
 
   Raises:
-    ValueError: If the run has no checkpoint or no such weights, or its data cannot be loaded.
+    ValueError: If the run has no checkpoint or no such weights, what its folder lacks cannot be
+      loaded, or the client is unknown or has no model of its own.
     OSError: If the folder cannot be written.
   """
-  from tff_adaptive import models
-
-  task = run.task()
-  which = run.best(task.metric) if which == 'best' else which
-  weights = run.chosen(which)
-  model = task.build_model(run.settings['seed'])
-  x = model.input_spec['x']
-  record = {
-    'run': os.path.abspath(run.folder),
-    'run_id': run.config['run_id'],
-    'task': task.name,
-    'source': task.source,
-    'round': run.round_number,
-    'weights': which,
-    'weight_names': list(models.weight_names(model)),
-    'input': {'shape': list(x.shape), 'dtype': x.dtype.name},
-    'validation': models.build_evaluation(model)(weights, task.validation),
-  }
+  if client is not None:
+    source, weights = _of_client(run, client)
+    which = f'the model of client {client}'
+  else:
+    source = _source(run)
+    if which == 'best':
+      which = run.best(source.description['metric'])
+    weights = run.chosen(which)
+  if file_format == 'keras':
+    source = _with_own_layers(run, source, weights)
+  record = _record(run, source, which)
   parent = os.path.dirname(os.path.abspath(output))
   os.makedirs(parent, exist_ok=True)
   with temporary_folders.folder('.export.', parent) as temporary:
-    made = os.path.join(temporary, 'export')
-    os.mkdir(made)
-    models.save(model, weights, os.path.join(made, 'model'), file_format)
-    record['file'] = os.listdir(made)[0]  # model.keras, model.npz, or the folder model.
-    if record['file'] == 'model':  # A SavedModel, which --initial_weights does not read.
-      models.save(model, weights, os.path.join(made, 'model'), 'npz')
-    if task.preparation is not None:
-      task.preparation.save(os.path.join(made, 'preparation.json'))
-      source = inspect.getfile(type(task.preparation))
-      shutil.copy(source, os.path.join(made, 'preparation.py'))
-    atomic_files.write_text(os.path.join(made, 'export.json'), json.dumps(record, indent=2) + '\n')
-    os.rename(made, output)
+    folder = os.path.join(temporary, 'export')
+    os.mkdir(folder)
+    record['file'] = _write_model(source.model, weights, folder, file_format)
+    source.copy_preparation(folder)
+    path = os.path.join(folder, 'export.json')
+    atomic_files.write_text(path, json.dumps(record, indent=2) + '\n')
+    os.rename(folder, output)
   return record
+
+
+def _source(run: Any) -> _Source:
+  """Returns what is stored in a run's folder, or what its task gives if nothing is."""
+  from .cli import stored_model
+
+  stored = stored_model.of_run(run.folder)
+  if stored is not None:
+    return _Source(stored, stored.description, stored.copy_preparation, run.evaluation)
+  try:
+    return _of_task(run)
+  except ValueError as error:
+    raise ValueError(
+      f'{run.folder} stores no model, as release 0.2.0 and before did not, so that its export needs'
+      f' the task and its data: {error}'
+    ) from None
+
+
+def _of_task(run: Any) -> _Source:
+  """Returns what the run's task gives. Raises ValueError if the task or its data are not here."""
+  from tff_adaptive import models
+
+  from .cli import stored_model
+
+  task = run.task()
+  model = task.build_model(run.settings['seed'])
+
+  def copy_preparation(folder: str) -> None:
+    if task.preparation is not None:
+      task.preparation.save(os.path.join(folder, 'preparation.json'))
+      shutil.copy(inspect.getfile(type(task.preparation)), os.path.join(folder, 'preparation.py'))
+
+  def evaluate(which: str) -> tuple[int, Mapping[str, float]]:
+    metrics = models.build_evaluation(model)(run.chosen(which), task.validation)
+    return run.round_number, metrics
+
+  return _Source(model, stored_model.description(task), copy_preparation, evaluate)
+
+
+def _of_client(run: Any, client: str) -> tuple[_Source, Any]:
+  """Returns what the run's task gives, and the weights of a client's own model."""
+  from tff_adaptive import models
+
+  source = _of_task(run)
+  task = run.task()
+  weights = client_models.weights_of(run, task, source.model, client)
+
+  def evaluate(which: str) -> tuple[int, Mapping[str, float]]:
+    del which
+    return run.round_number, models.build_evaluation(source.model)(weights, task.validation)
+
+  return dataclasses.replace(source, evaluate=evaluate), weights
+
+
+def _with_own_layers(run: Any, source: _Source, weights: Sequence[Any]) -> _Source:
+  """Returns the source with the task's model if Keras cannot load the stored one."""
+  if not getattr(source.model, 'has_keras', False):
+    return source
+  try:
+    source.model.to_keras(weights)
+  except ValueError as refusal:
+    try:
+      model = _of_task(run).model
+    except ValueError as error:
+      raise ValueError(
+        f'--format=keras: {refusal}. This model needs the code of the task and its data: {error}.'
+        ' --format=saved_model does without them'
+      ) from None
+    return dataclasses.replace(source, model=model)
+  return source
+
+
+def _record(run: Any, source: _Source, which: str) -> dict[str, Any]:
+  """Returns the contents of export.json, without the file's name."""
+  from tff_adaptive import models
+
+  x = source.model.input_spec['x']
+  evaluated_round, metrics = source.evaluate(which)
+  return {
+    'run': os.path.abspath(run.folder),
+    'run_id': run.config['run_id'],
+    'task': source.description['task'],
+    'source': source.description['source'],
+    'round': run.round_number,
+    'weights': which,
+    'weight_names': list(models.weight_names(source.model)),
+    'input': {'shape': list(x.shape), 'dtype': x.dtype.name},
+    'validation_round': evaluated_round,
+    'validation': dict(metrics),
+  }
+
+
+def _write_model(model: Any, weights: Sequence[Any], folder: str, file_format: str) -> str:
+  """Writes a model to an empty folder, and returns the name of its file or folder."""
+  from tff_adaptive import models
+
+  path = models.save(model, weights, os.path.join(folder, 'model'), file_format)
+  name = os.path.basename(path)
+  if name in _WITH_ARRAYS:
+    models.save(model, weights, os.path.join(folder, 'model'), 'npz')
+  return name
 
 
 if __name__ == '__main__':

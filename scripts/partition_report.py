@@ -1,23 +1,27 @@
 """Shows how a task's clients differ: their sizes and the labels that they hold.
 
-usage: python scripts/partition_report.py --task=TASK [--flag=value ...]
+usage: {partition_report} --task=TASK [--flag=value ...]
 
 Prints the numbers as a table; with --output, writes it to OUTPUT.md and a picture to OUTPUT.png:
 the labels of each client, and the sizes of all clients.
 
-  python scripts/partition_report.py --task=digits --output=results/digits_partition
-  python scripts/partition_report.py --task=mnist_skewed --data_dir=DIR --task_option=alpha=0.03
+  {partition_report} --task=digits --output=results/digits_partition
+  {partition_report} --task=mnist_skewed --data_dir=DIR --task_option=alpha=0.03
 
 Labels are shown only if the targets of the task are classes (not text, tags or images).
 """
 
 import dataclasses
+import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-if not __package__:  # Run as a file.
-  __package__ = __import__('_as_file').PACKAGE
+if not __package__:  # Run as a file, which is in no package.
+  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+  __package__ = 'scripts'
+  importlib.import_module('scripts._entry').begin()
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import figures, report
@@ -51,9 +55,14 @@ def main(arguments: Sequence[str]) -> int:
   if _FLAGS.output:
     command.check_output('output', _FLAGS.output)
     atomic_files.write_text(f'{_FLAGS.output}.md', text)
-    sizes = [task.train.num_examples(client) for client in task.train.client_ids]
+    count = _FLAGS.clients
     figures.draw_partition(
-      f'{_FLAGS.output}.png', sizes, labels[: _FLAGS.clients], task.name, names
+      f'{_FLAGS.output}.png',
+      _sizes(task),
+      labels[:count],
+      task.name,
+      names,
+      task.train.client_ids[:count],
     )
   command.show(text)
   return command.DONE
@@ -69,45 +78,54 @@ def describe(task: Any) -> tuple[str, Any, list[str]]:
   first = task.train.load(ids[0])['y']
   rows = [['source', task.source]]
   names: list[str] = []
-  known: Any = getattr(task.preparation, 'classes', None)
-  if first.ndim == 1 and (first.dtype.kind in 'iu' or known):
-    counts: Any = partition.counts_by_client([task.train.load(c)['y'].astype(int) for c in ids])
-    found = partition.report_of_counts(counts)
-    known = known or range(counts.shape[1])
-    names = list(map(str, known[: counts.shape[1]]))
-    rows.append(['majority class', _majority(names, counts.sum(0), task)])
-    shares = [f'{name}: {n:,}' for name, n in zip(names, counts.sum(0).tolist())]
-    more = f' and {len(shares) - _MOST} more' if len(shares) > _MOST else ''
-    rows.append(['examples by class', ', '.join(shares[:_MOST]) + more])
+  counts: Any = []
+  classes: Any = getattr(task.preparation, 'classes', None)
+  if first.ndim == 1 and (first.dtype.kind in 'iu' or classes):
+    counts = partition.counts_by_client([task.train.load(c)['y'].astype(int) for c in ids])
+    numbers = partition.report_of_counts(counts)
+    num_classes = counts.shape[1]
+    classes = classes or range(num_classes)
+    names = [str(name) for name in classes[:num_classes]]
+    totals = counts.sum(axis=0).tolist()
+    texts = [f'{name}: {total:,}' for name, total in zip(names, totals)]
+    rows.append(['majority class', _majority(names, totals, task)])
+    by_class = ', '.join(texts[:_MOST])
+    if len(texts) > _MOST:
+      by_class += f' and {len(texts) - _MOST} more'
+    rows.append(['examples by class', by_class])
   else:
-    sizes = [task.train.num_examples(client) for client in ids]
-    counts, found = [], partition.report_of_sizes(sizes)
+    numbers = partition.report_of_sizes(_sizes(task))
     if first.ndim == 1 and first.dtype.kind == 'f':
       rows.append(['mean of the targets', _mean(task)])
-  rows += [
-    [name.replace('_', ' '), str(v) if isinstance(v, int) else f'{v:.3g}']
-    for name, v in found.items()
-  ]
+  for name, number in numbers.items():
+    text = str(number) if isinstance(number, int) else f'{number:.3g}'
+    rows.append([name.replace('_', ' '), text])
   table = report.Table(['', ''], rows, title=f'Clients of {task.name}')
   return table.markdown(), counts, names
 
 
-def _majority(names: Sequence[str], counts: Any, task: Any) -> str:
+def _majority(names: Sequence[str], totals: Sequence[int], task: Any) -> str:
   """Formats the most frequent class, and the accuracy of always predicting it."""
-  most = int(counts.argmax())
-  validation = task.validation['y'].astype(int)
+  most = max(range(len(totals)), key=totals.__getitem__)
+  share = totals[most] / sum(totals)
+  accuracy = (task.validation['y'].astype(int) == most).mean()
   return (
-    f'{names[most]}: {counts[most] / counts.sum():.1%} of the training examples; always predicting'
-    f' it has accuracy {(validation == most).mean():.4f} on the validation data'
+    f'{names[most]}: {share:.1%} of the training examples; always predicting it has accuracy'
+    f' {accuracy:.4f} on the validation data'
   )
 
 
 def _mean(task: Any) -> str:
   """Formats the mean of the training targets, and the mean absolute error of predicting it."""
   total = sum(float(task.train.load(client)['y'].sum()) for client in task.train.client_ids)
-  mean = total / sum(task.train.num_examples(client) for client in task.train.client_ids)
+  mean = total / sum(_sizes(task))
   error = abs(task.validation['y'] - mean).mean()
   return f'{mean:.4g}; always predicting it has mean absolute error {error:.4g} in validation'
+
+
+def _sizes(task: Any) -> list[int]:
+  """Returns the numbers of the clients' examples."""
+  return [task.train.num_examples(client) for client in task.train.client_ids]
 
 
 if __name__ == '__main__':

@@ -1,17 +1,17 @@
 """Searches for good settings: trains runs with different ones and ranks them on validation data.
 
-usage: python scripts/sweep.py --output_dir=DIR --grid=FLAG=VALUE,VALUE ... -- [train.py's flags]
+usage: {sweep} --output_dir=DIR --grid=FLAG=VALUE,VALUE ... -- [train.py's flags]
 
 Every combination of some values, each with three seeds, two runs at a time:
-  python scripts/sweep.py --output_dir=runs/rates --grid=client_learning_rate=0.03,0.1,0.3 \\
+  {sweep} --output_dir=runs/rates --grid=client_learning_rate=0.03,0.1,0.3 \\
       --grid=seed=0,1,2 --jobs=2 -- --algorithm=fed_avg --rounds=100
 
 A hyperparameter counts only if the algorithm has it (FedAvg has no tau and is run once):
-  python scripts/sweep.py --output_dir=runs/taus --grid=algorithm=fed_avg,fed_adam \\
+  {sweep} --output_dir=runs/taus --grid=algorithm=fed_avg,fed_adam \\
       --grid=tau=1e-4,1e-3,1e-2 -- --rounds=100
 
 Thirty points drawn near good ones (TPE); at 10, 30 and 90 rounds the best third continues:
-  python scripts/sweep.py --output_dir=runs/tuned --search=tpe --trials=30 --prune=asha \\
+  {sweep} --output_dir=runs/tuned --search=tpe --trials=30 --prune=asha \\
       --first_rung=10 --range=client_learning_rate=0.001,1,log \\
       --range=server_learning_rate=0.001,1,log -- --algorithm=fed_yogi --rounds=270
 
@@ -23,14 +23,18 @@ trial first, is also in DIR/sweep.md. `tensorboard --logdir=DIR` shows the curve
 """
 
 import dataclasses
+import importlib
 import importlib.util
+import math
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-if not __package__:  # Run as a file.
-  __package__ = __import__('_as_file').PACKAGE
+if not __package__:  # Run as a file, which is in no package.
+  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+  __package__ = 'scripts'
+  importlib.import_module('scripts._entry').begin()
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive_tasks import catalog
@@ -58,6 +62,7 @@ def main(arguments: Sequence[str]) -> int:
   if not folder:
     raise ValueError('--output_dir is missing.')
   space = _space(plan, of_runs)
+  # A grid is checked whole, because all of it will be run.
   run = space.grid(folder)[0] if plan.is_grid else space.check()
   plan = dataclasses.replace(plan, first_rung=_first_rung(plan, run))
   _check_metric(plan, space.axes.get('task', ()))
@@ -87,28 +92,37 @@ def _space(plan: plan_lib.Plan, of_runs: Sequence[str]) -> search_space.Space:
     raise ValueError("--help belongs before ' -- '; for train.py's: scripts/train.py --help.")
   _check_flags(plan, [*axes])
   # In a grid without pruning each run is a trial, because no runs are compared before the end.
-  is_trial_one_run = plan.is_grid and plan.prune is None
-  seeds = () if is_trial_one_run else axes.pop('seed', ())
+  if plan.is_grid and plan.prune is None:
+    return search_space.Space(axes, given)
+  seeds = axes.pop('seed', ())
   return search_space.Space(axes, given, seeds)
 
 
 def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
   """Raises ValueError if a flag after ' -- ' (not in a --flagfile) is the sweep's or varied."""
   given = {text.lstrip('-').partition('=')[0] for text in fixed if text.startswith('-')}
-  known = {flag.name: flag.kind for flag in flags.table()}
+  kinds = {flag.name: flag.kind for flag in flags.table()}
   for name in _FLAGS:
-    if (name not in known or name == 'output_dir') and {name, f'no{name}'} & given:
+    is_of_runs = name in kinds and name != 'output_dir'
+    if not is_of_runs and not given.isdisjoint(_spellings(name)):
       raise ValueError(f"--{name} belongs before ' -- ': it is the sweep's.")
   for name in varied:
-    if known[name] is not list and {name, f'no{name}'} & given:  # Repeated flags add up.
+    is_repeatable = kinds[name] is list  # Then the values add up.
+    if not is_repeatable and not given.isdisjoint(_spellings(name)):
       raise ValueError(f"--{name} is varied and after ' -- ': give it in one place only.")
+
+
+def _spellings(flag: str) -> tuple[str, str]:
+  """Returns how a flag may be written: a truth value also with 'no' before it."""
+  return flag, f'no{flag}'
 
 
 def _check_flags(plan: plan_lib.Plan, varied: Sequence[str]) -> None:
   """Raises ValueError if the sweep's own flags do not go together, or Optuna is missing."""
   if plan.is_grid and not varied:
     raise ValueError('give --grid at least once.')
-  if not plan.is_grid and (not {*varied} - {'seed'} or plan.trials is None):
+  is_drawn = bool(set(varied) - {'seed'})
+  if not plan.is_grid and (not is_drawn or plan.trials is None):
     raise ValueError(
       f'--search={plan.search} needs --trials=NUMBER and a --range or --grid to draw from.'
     )
@@ -119,7 +133,8 @@ def _check_flags(plan: plan_lib.Plan, varied: Sequence[str]) -> None:
 def _check_metric(plan: plan_lib.Plan, tasks: Any) -> None:
   """Raises ValueError if tasks with different metrics are varied and --metric is not given."""
   metrics = [catalog.metric(task) for task in tasks]
-  if plan.metric or len(metrics) < 2 or (None not in metrics and len({*metrics}) == 1):
+  is_same = None not in metrics and len(set(metrics)) == 1
+  if plan.metric or len(metrics) < 2 or is_same:
     return
   judged_by = ', '.join(f'{task} by {name or "its own"}' for task, name in zip(tasks, metrics))
   raise ValueError(
@@ -130,14 +145,20 @@ def _check_metric(plan: plan_lib.Plan, tasks: Any) -> None:
 
 def _first_rung(plan: plan_lib.Plan, run: Any) -> int | None:
   """Returns the round of the first pruning, None without --prune. Raises ValueError if invalid."""
-  rounds, every = run.training.rounds, run.output.rounds_per_evaluation
-  rung = plan.first_rung or -(-rounds // 9 // every) * every
-  if plan.prune and (rung % every or rung >= rounds or run.output.virtual_seconds_per_evaluation):
+  if not plan.prune:
+    return None
+  rounds = run.training.rounds
+  every = run.output.rounds_per_evaluation
+  rung = plan.first_rung
+  if rung is None:  # A ninth of the rounds, up to the next evaluation.
+    rung = math.ceil(rounds / 9 / every) * every
+  is_evaluated = rung % every == 0 and run.output.virtual_seconds_per_evaluation is None
+  if not is_evaluated or rung >= rounds:
     raise ValueError(
       f'--first_rung={rung} must be a multiple of --rounds_per_evaluation={every}, and less than'
       f' --rounds={rounds}, without --virtual_seconds_per_evaluation: evaluations are compared.'
     )
-  return rung if plan.prune else None
+  return rung
 
 
 def _show_commands(folder: str, space: search_space.Space, plan: plan_lib.Plan) -> int:
@@ -164,8 +185,9 @@ def _show_table(folder: str, space: search_space.Space, plan: plan_lib.Plan) -> 
     command.show(table.markdown())
     if best is not None:
       command.show(f'Best: {best}, in {rows[best][0].folders[0][0]}\n')
-  has_failed = any(view.state == 'failed' for view in views)
-  return command.FAILED if has_failed else command.DONE
+  if any(view.state == 'failed' for view in views):
+    return command.FAILED
+  return command.DONE
 
 
 if __name__ == '__main__':

@@ -1,3 +1,4 @@
+from . import partition as partition
 from .catalog import names as names
 from .client_split import ClientSplit as ClientSplit, split_clients as split_clients
 from .data.pictures import read_picture as read_picture
@@ -16,6 +17,7 @@ from .own_tables import (
   from_parquet as from_parquet,
 )
 from .preparation import Preparation as Preparation
+from .summary import describe as describe
 from .task import (
   ClientData as ClientData,
   InMemoryClientData as InMemoryClientData,

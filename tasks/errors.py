@@ -20,7 +20,13 @@ def _printable(text: str) -> str:
     text = f'{text[: _LONGEST * 3 // 4]} ... {text[-_LONGEST // 4 :]}'
   if text.isprintable():
     return text
-  return ''.join(c if c.isprintable() else c.encode('unicode_escape').decode() for c in text)
+  return ''.join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+  if character.isprintable():
+    return character
+  return character.encode('unicode_escape').decode()
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:

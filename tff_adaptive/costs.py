@@ -60,7 +60,11 @@ class CostModel:
     return self.epochs * self._batches(num_examples)
 
   def _batches(self, num_examples: int) -> int:
-    return bool(num_examples) if self.batch_size is None else -(-num_examples // self.batch_size)
+    if num_examples == 0:
+      return 0
+    if self.batch_size is None:
+      return 1
+    return -(-num_examples // self.batch_size)  # Rounded up: the last batch may be smaller.
 
   def round(
     self,
@@ -81,8 +85,15 @@ class CostModel:
     bytes_down, bytes_up = self.bytes_of_client
     if client_steps is None:
       client_steps = [self.local_steps(k) for k in client_examples]
-    cohort, steps = len(client_examples), sum(client_steps)
-    sent = (cohort if downloads is None else downloads) * bytes_down, cohort * bytes_up
+    cohort = len(client_examples)
+    if downloads is None:
+      downloads = cohort
+    steps = sum(client_steps)
     passes = self.counts.full_gradients * sum(map(self._batches, client_examples))
-    gradients = self.counts.gradients * steps + passes
-    return dict(zip(COLUMNS, (sent[0] / 1e6, sent[1] / 1e6, steps, gradients)))
+    values = (
+      downloads * bytes_down / 1e6,
+      cohort * bytes_up / 1e6,
+      steps,
+      self.counts.gradients * steps + passes,
+    )
+    return dict(zip(COLUMNS, values))

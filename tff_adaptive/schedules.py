@@ -14,37 +14,48 @@ TensorFlow is imported only when a schedule is called with a tensor.
 import dataclasses
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tff_adaptive import registry
-from tff_adaptive._utils import validation
-from tff_adaptive.registry import entries
+from tff_adaptive._utils import hyperparameters, suggestions, validation
+from tff_adaptive._utils.hyperparameters import Hyperparameter, option
 
 # The number of rounds for which a plain Python function can be a schedule in a graph.
 TABLE_ROUNDS = 100_000
+_FACTOR = 'Factor by which the rate shrinks, in (0, 1]'
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
   """The base class of schedules. Subclasses override `_rate`, which is constant in this class.
 
+  The fields that a subclass declares with `option` are its hyperparameters.
+
   Attributes:
-    name: The name of the entry of `registry.SCHEDULES` with the schedule's hyperparameters.
+    name: The name on the command line.
+    summary: One line, without a full stop.
     base_rate: The rate of round 0 without warm-up; finite and >= 0.
     warmup_rounds: w, the number of rounds of linear warm-up; 0 for none.
   """
 
   name: ClassVar[str] = 'constant'
+  summary: ClassVar[str] = 'the base rate in every round'
   base_rate: float
-  warmup_rounds: int = registry.schedule('constant').default('warmup_rounds')
+  warmup_rounds: int = option(0, 'Rounds of linear warm-up')
 
   def __post_init__(self) -> None:
     validation.field(self, 'base_rate', validation.at_least_zero, 'give a rate such as 0.1')
-    for h in registry.schedule(self.name).hyperparameters:
+    for h in self.hyperparameters():
       object.__setattr__(self, h.name, h.checked(getattr(self, h.name)))
+
+  @classmethod
+  def hyperparameters(cls) -> tuple[Hyperparameter, ...]:
+    """Returns the hyperparameters, those that all schedules have last."""
+    declared = hyperparameters.declared_by(cls)
+    # Fields of a base class come first; lists show what is particular first.
+    return tuple(sorted(declared, key=lambda h: h.name == 'warmup_rounds'))
 
   def __call__(self, round_number: Any) -> Any:
     """Returns the learning rate of a round.
@@ -87,6 +98,7 @@ class InvSqrt(Schedule):
   """
 
   name: ClassVar[str] = 'inv_sqrt'
+  summary: ClassVar[str] = 'base rate / sqrt(t + 1)'
 
   def _rate(self, t: Any) -> Any:
     return self.base_rate / (t + 1) ** 0.5
@@ -105,8 +117,9 @@ class ExpDecay(Schedule):
   """
 
   name: ClassVar[str] = 'exp_decay'
-  factor: float = registry.schedule('exp_decay').default('factor')
-  every: int = registry.schedule('exp_decay').default('every')
+  summary: ClassVar[str] = 'base rate x 0.1 every 500 rounds, in steps'
+  factor: float = option(0.1, _FACTOR, validation.in_half_open_unit_interval)
+  every: int = option(500, 'Rounds of one step', validation.count)
 
   def _rate(self, t: Any) -> Any:
     return self.base_rate * self.factor ** (t // self.every)
@@ -123,7 +136,8 @@ class RoundDecay(Schedule):
   """
 
   name: ClassVar[str] = 'round_decay'
-  factor: float = registry.schedule('round_decay').default('factor')
+  summary: ClassVar[str] = 'base rate x 0.998 each round'
+  factor: float = option(0.998, _FACTOR, validation.in_half_open_unit_interval)
 
   def _rate(self, t: Any) -> Any:
     return self.base_rate * self.factor**t
@@ -144,8 +158,9 @@ class Diminishing(Schedule):
   """
 
   name: ClassVar[str] = 'diminishing'
-  kappa: float = registry.schedule('diminishing').default('kappa')
-  local_steps: int = registry.schedule('diminishing').default('local_steps')
+  summary: ClassVar[str] = 'base rate x gamma / (gamma + E t), E the option local_steps'
+  kappa: float = option(1.0, "The problem's condition number, >= 1", validation.at_least_one)
+  local_steps: int = option(1, 'E, the local steps of a round', validation.count)
 
   @property
   def gamma(self) -> float:
@@ -154,6 +169,11 @@ class Diminishing(Schedule):
 
   def _rate(self, t: Any) -> Any:
     return self.base_rate * self.gamma / (self.gamma + self.local_steps * t)
+
+
+KINDS: Mapping[str, type[Schedule]] = {
+  kind.name: kind for kind in (Constant, InvSqrt, ExpDecay, RoundDecay, Diminishing)
+}
 
 
 def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -194,7 +214,8 @@ def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _table(schedule: Callable[[Any], Any]) -> list[float]:
   """Returns the first `TABLE_ROUNDS` rates of a schedule that is a plain Python function."""
-  rates, t = [], 0
+  rates: list[float] = []
+  t = 0
   try:
     for t in range(TABLE_ROUNDS + 1):  # In its last round an optimizer asks for the next rate.
       rates.append(float(schedule(t)))
@@ -214,12 +235,16 @@ def build(name: str, base_rate: float, **options: Any) -> Schedule:
   Args:
     name: One of `registry.SCHEDULES`.
     base_rate: The rate of round 0 without warm-up; finite and >= 0.
-    **options: The schedule's hyperparameters in the registry: `warmup_rounds` for all; `factor` and
-      `every` for exp_decay; `factor` for round_decay; `kappa` and `local_steps` for diminishing.
+    **options: The schedule's hyperparameters: `warmup_rounds` for all; `factor` and `every` for
+      exp_decay; `factor` for round_decay; `kappa` and `local_steps` for diminishing.
 
   Raises:
     TypeError: If an argument is not a number.
     ValueError: If the name or an option is unknown, or a value is out of its range.
   """
-  entry = registry.schedule(name)
-  return entries.resolve(entry.build)(base_rate, **entry.values(options))
+  if name not in KINDS:
+    raise ValueError(suggestions.unknown('schedule', name, KINDS))
+  kind = KINDS[name]
+  known = {h.name: h for h in kind.hyperparameters()}
+  values = hyperparameters.values(known, options, name, lambda option: known[option].default)
+  return kind(base_rate, **values)

@@ -28,12 +28,13 @@ def value(expression: Any, module: str) -> Any:
   try:
     ast.literal_eval(str(expression))
   except (SyntaxError, ValueError):
-    found = eval(str(expression), dict(vars(importlib.import_module(module))))
-    if isinstance(found, dataclasses.Field):
-      found = found.default
-    if found is dataclasses.MISSING:
+    default = eval(str(expression), dict(vars(importlib.import_module(module))))
+    if isinstance(default, dataclasses.Field):
+      default = default.default
+    if default is dataclasses.MISSING:
       return None
-    return repr(found) if isinstance(found, _SHOWN) else expression
+    if isinstance(default, _SHOWN):
+      return repr(default)
   return expression
 
 

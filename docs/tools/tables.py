@@ -1,4 +1,4 @@
-"""Writes README.md's table of algorithms and the guide's list of tasks, between their markers.
+"""Writes README.md's tables of algorithms and the guide's list of tasks, between their markers.
 
 .venv/bin/python docs/tools/tables.py
 """
@@ -7,11 +7,13 @@ import ast
 import pathlib
 import re
 import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = ROOT / 'README.md'
 TASKS = ROOT / 'docs' / 'guide' / 'task_list.md'
-_MARKED = re.compile(r'(<!-- (algorithms|tasks) -->\n).*?(<!-- end -->)', re.DOTALL)
+_MARKED = re.compile(r'(<!-- (algorithms|combinations|tasks) -->\n).*?(<!-- end -->)', re.DOTALL)
 
 
 def algorithms() -> str:
@@ -29,6 +31,40 @@ def algorithms() -> str:
   return '\n'.join(lines) + '\n'
 
 
+def combinations() -> str:
+  """Returns what can be combined with what, from what the algorithms' parts declare."""
+  from tff_adaptive import registry
+  from tff_adaptive.registry import described
+
+  entries = registry.ALGORITHMS.values()
+  corrections = [e.name for e in entries if e.server_optimizer is None]
+  prescribing = [e.name for e in entries if e.assumes_sgd or 'client_optimizer' in e.settings]
+  without_sam = []
+  for entry in entries:
+    if any(part.refuses_loss_gradient for part in described.classes_of(entry)):
+      without_sam.append(entry.name)
+  lines = [
+    f'- Client corrections are {_names(corrections)}.',
+    f'- A client correction can be combined with any `--server_optimizer`: '
+    f'{_names(registry.SERVER_OPTIMIZERS)}.',
+    f'- Any `--client_optimizer` ({_names(registry.CLIENT_OPTIMIZERS)}) can be combined with every'
+    f' algorithm that prescribes none. These prescribe one: {_names(prescribing)}'
+    ' ([local training](docs/guide/training.md#local-training)).',
+    f'- `--sam_rho` works with every algorithm except {_names(without_sam)}, and `--local_steps`'
+    ' with every algorithm.',
+  ]
+  wrapped = [textwrap.fill(line, 130, subsequent_indent='  ') for line in lines]
+  return '\n'.join(wrapped) + '\n'
+
+
+def _names(names: Iterable[str]) -> str:
+  """Returns names in code marks, with commas and a last `and`."""
+  marked = [f'`{name}`' for name in names]
+  if len(marked) < 2:
+    return ''.join(marked)
+  return f'{", ".join(marked[:-1])} and {marked[-1]}'
+
+
 def _value(value: object) -> str:
   return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -39,11 +75,8 @@ def tasks() -> str:
 
   names = [f'`{name}`' for name in catalog.SERVER_OPTIMIZERS]
   columns = ('rounds', 'clients a round', 'batch', 'epochs', 'metric')
-  sizes, rates = (
-    [f'| task | {" | ".join(columns)} | other settings |'],
-    [f'| task | {" | ".join(names)} |'],
-  )
-  sizes, rates = [*sizes, '|---' * 7 + '|'], [*rates, '|---' * 6 + '|']
+  sizes = [f'| task | {" | ".join(columns)} | other settings |', '|---' * 7 + '|']
+  rates = [f'| task | {" | ".join(names)} |', '|---' * 6 + '|']
   pages = []
   for name, entry in catalog.TASKS.items():
     other = dict(entry.extra)
@@ -52,8 +85,10 @@ def tasks() -> str:
     values = (entry.rounds, entry.clients_per_round, entry.batch_size, entry.client_epochs)
     said = ', '.join(f'{key}={_value(value)}' for key, value in other.items())
     sizes.append(f'| `{name}` | {" | ".join(map(str, values))} | {entry.metric} | {said} |')
-    found = [catalog.rates(name, server) for server in catalog.SERVER_OPTIMIZERS]
-    cells = [', '.join(f'{rate:.3g}' for rate in values.values()) for values in found]
+    cells = []
+    for server in catalog.SERVER_OPTIMIZERS:
+      tuned = catalog.rates(name, server).values()
+      cells.append(', '.join(f'{rate:.3g}' for rate in tuned))
     rates.append(f'| `{name}` | {" | ".join(cells)} |')
     pages.append(_task(name, entry.description, *entry.loader.split('.')))
   parts = ('## Settings', '\n'.join(sizes), '## Client rate, server rate and tau', '\n'.join(rates))
@@ -95,10 +130,20 @@ def _loader(module: str, function: str) -> tuple[dict[str, object], dict[str, st
   return dict(zip(arguments[len(arguments) - len(values) :], values)), help_of
 
 
+WRITERS: Mapping[str, Callable[[], str]] = {
+  'algorithms': algorithms,
+  'combinations': combinations,
+  'tasks': tasks,
+}
+
+
 def updated(text: str) -> str:
   """Returns a page with its tables made anew from the registry and the catalogue."""
-  made = {'algorithms': algorithms, 'tasks': tasks}
-  return _MARKED.sub(lambda found: found[1] + made[found[2]]() + found[3], text)
+
+  def new(marked: re.Match) -> str:
+    return marked[1] + WRITERS[marked[2]]() + marked[3]
+
+  return _MARKED.sub(new, text)
 
 
 if __name__ == '__main__':

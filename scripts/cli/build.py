@@ -2,53 +2,57 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import tff_adaptive_tasks as tasks
-from tff_adaptive import algorithms, costs, models, population as population_lib, training
+from tff_adaptive import (
+  algorithms,
+  costs,
+  models,
+  population as population_lib,
+  registry,
+  training,
+)
+from tff_adaptive.aggregation import sizes
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
 from tff_adaptive.runs import capacity, serialization, state_file
-from tff_adaptive.training import callbacks
+from tff_adaptive.training import callbacks, personalization
 from tff_adaptive_tasks import baselines
 
-from . import baseline, command as command_lib, fields, records, settings as settings_lib
-from .groups import aggregation, what
+from . import baseline, fields, records, rules, settings as settings_lib, stored_model
+from .groups import aggregation
 
 
 def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str, Any]:
   """Loads data, builds the process and opens the folder. Returns arguments of `training.train`."""
-  chosen, folder = settings.what, settings.output.output_dir
+  flags = settings.what
+  folder = settings.output.output_dir
+  # First of all, because it sets up TensorFlow.
   ray_context = settings.runtime.build(
-    settings.most_clients, is_compiled=chosen.task_options.get('lstm') == 'compiled'
+    settings.most_clients, is_compiled=bool(settings.compiled_option)
   )
-  task = tasks.load(
-    chosen.task, data_dir=settings.output.data_dir, seed=chosen.seed, **chosen.task_options
+  of_clients = tasks.load(
+    flags.task, data_dir=settings.output.data_dir, seed=flags.seed, **flags.task_options
   )
   if settings.output.metric is not None:
-    task = tasks.with_metric(task, settings.output.metric)
-  task, parts = settings.evaluation.split(task, chosen.seed)
-  as_given, of_clients = settings, task
+    of_clients = tasks.with_metric(of_clients, settings.output.metric)
+  of_clients, parts = settings.evaluation.split(of_clients, flags.seed)
+  task = of_clients
+  # `of_clients` has the clients of the task, `task` those that train: these, or one in their place.
   most_examples = settings.training.max_examples_per_client
-  if settings.what.algorithm_entry.pools_clients:
-    pooled = tasks.PooledClients(task.train, most_examples)
-    task = dataclasses.replace(task, train=pooled)
+  if flags.algorithm_entry.pools_clients:
+    pooled = tasks.PooledClients(of_clients.train, most_examples)
+    task = dataclasses.replace(of_clients, train=pooled)
     most_examples = 0  # Of the one client.
   data = _check_data(settings, task)
-  num_task_clients = len(of_clients.train.client_ids)
   if task is not of_clients:
-    data['pooled_clients'] = num_task_clients  # Then 'clients' is 1.
+    data['pooled_clients'] = len(of_clients.train.client_ids)  # Then 'clients' is 1.
   if parts.unseen is not None:
     data['unseen_clients'] = len(parts.unseen)
-  command_lib.say(
-    f'{task.name}: {data["source"]}; {num_task_clients:,} clients, {data["examples"]:,} examples'
-  )
-  if settings.runtime.engine == 'native':
-    command_lib.say(
-      "--engine=native: TFF's worker listens on all network interfaces, and runs what anybody sends"
-      ' it, while this run goes on: keep others off its ports.'
-    )
+  _say_what_runs(settings, of_clients, data)
   record = dataclasses.replace(records.of(settings), command=command, metric=task.metric)
   num_clients = len(task.train.client_ids)
   how_long = dataclasses.replace(
@@ -56,21 +60,30 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     clients_per_round=settings.training.cohort(num_clients),
     max_examples_per_client=most_examples,
   )
-  settings = dataclasses.replace(settings, training=how_long)
-  with fields.about('metric') if settings.output.metric else contextlib.nullcontext():
-    model = task.build_model(chosen.seed)
+  of_run = dataclasses.replace(settings, training=how_long)
+  model = _build_model(settings, task)
   constant = baselines.of_task(of_clients, model)
   if constant is not None:
-    command_lib.say(baseline.first_line(constant, task.metric))
-  if chosen.initial_weights is not None:
-    start = training.initial_weights_from(chosen.initial_weights, model)
+    settings.output.say(baseline.first_line(constant, task.metric))
+  if flags.initial_weights is not None:
+    start = training.initial_weights_from(flags.initial_weights, model)
     model = models.with_initial_weights(model, start)
-  private = settings.aggregation.plan(settings, num_clients)
-  config = _training_config(settings, task, model)
+  private = settings.aggregation.plan(how_long, num_clients, flags.seed)
+  config = _training_config(of_run, task, model)
   training.older_models(config, task.train)  # Refuses what does not fit the clients.
-  process = build_process(settings, task, model, private)
-  _say_how_large(process, config, folder, num_clients)
+  process = build_process(of_run, task, model, private)
+  _say_how_large(settings, process, config, num_clients)
+  # Nothing is written before this line: what was refused so far has left no trace.
   saved = record.open(folder, data, model.num_parameters)
+  description = stored_model.description(task)
+  observers: list[Any] = [stored_model.StoreModel(model, description, task.preparation)]
+  if ray_context is not None:
+    observers.append(callbacks.RayCallback(ray_context))
+  observers += settings.output.build(saved['run_id'], record.settings)
+  if constant is not None:
+    observers.append(baseline.Callback(constant, task.metric))
+  if private is not None:
+    observers.append(_account(settings, private, config))
   return {
     'process': process,
     'clients': task.train,
@@ -78,18 +91,63 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     'config': config,
     'output_dir': folder,
     'run_id': saved['run_id'],
-    'callbacks': [
-      *([] if ray_context is None else [callbacks.RayCallback(ray_context)]),
-      *settings.output.build(saved['run_id'], record.settings),
-      *([] if constant is None else [baseline.Callback(constant, task.metric)]),
-      *([] if private is None else [_account(private, config, settings.aggregation.noise_seed)]),
-    ],
+    'callbacks': observers,
     'test_fn': build_evaluation(model, task.test),
-    'client_evaluation': settings.evaluation.build(as_given, of_clients, model, parts),
+    'client_evaluation': _client_evaluation(settings, of_clients, model, parts),
     'resume_from': settings.output.resume_from,
     'accept_lost_rows': bool(settings.output.accept_lost_rows),
     'settings': record,
   }
+
+
+def _build_model(settings: settings_lib.Settings, task: tasks.Task) -> models.Model:
+  """Builds the task's model. Raises ValueError if there is no such --metric for it."""
+  context: Any = contextlib.nullcontext()
+  if settings.output.metric is not None:
+    context = fields.about('metric')
+  with context:
+    return task.build_model(settings.what.seed)
+
+
+def _say_what_runs(settings: settings_lib.Settings, task: tasks.Task, data: dict[str, Any]) -> None:
+  """Prints where the data come from and how many they are, and a risk of the native engine."""
+  num_clients = len(task.train.client_ids)
+  settings.output.say(
+    f'{task.name}: {data["source"]}; {num_clients:,} clients, {data["examples"]:,} examples'
+  )
+  for line in tasks.describe(task):
+    settings.output.say(line)
+  if settings.runtime.engine == 'native':
+    settings.output.say(
+      "--engine=native: TFF's worker listens on all network interfaces, and runs what anybody sends"
+      ' it, while this run goes on: keep others off its ports.'
+    )
+
+
+def _client_evaluation(
+  settings: settings_lib.Settings, task: tasks.Task, model: models.Model, parts: Any
+) -> Any:
+  """Returns the evaluation on each client, also of fine-tuned models if asked for, or None."""
+
+  def trainer(epochs: int | None) -> personalization.Personalize | None:
+    if epochs is None:
+      return None
+    return personalization.build_personalization(
+      model,
+      settings.client_training(task, epochs),
+      settings.rates.client,
+      settings.more_parts(),
+    )
+
+  return settings.evaluation.build(
+    task,
+    model,
+    parts,
+    seed=settings.what.seed,
+    max_examples=settings.training.max_examples_per_client or None,
+    personalize=trainer(settings.evaluation.personalization_epochs),
+    train_alone=trainer(settings.evaluation.local_baseline_epochs),
+  )
 
 
 def build_process(
@@ -104,22 +162,26 @@ def build_process(
   """
   if settings.runtime.mixed_precision is not None:
     model = mixed_precision.convert(model, settings.runtime.mixed_precision)
-  rates, weighting = settings.rates, settings.clients.client_weighting
-  is_plain = rates.server_schedule == 'constant' and not rates.server_schedule_option
+  rates = settings.rates
+  # Where there is no schedule, a number: then the rate is a hyperparameter of the optimizer.
+  server_rate: Any = rates.server
+  if rates.server_schedule == 'constant' and not rates.server_schedule_option:
+    server_rate = rates.server_learning_rate
+  weighting: Any = settings.clients.client_weighting
+  if weighting == 'tokens':
+    weighting = task.client_weight
   return algorithms.build_process(
     settings.what.algorithm_entry,
     model,
     values=settings.correction,
     clients=_registered(settings, task),
     server_optimizer=algorithms.build_server_optimizer(
-      settings.what.server_entry,
-      rates.server_learning_rate if is_plain else rates.server,
-      settings.server,
+      settings.what.server_entry, server_rate, settings.server
     ),
     client_learning_rate=rates.client,
     training=settings.client_training(task),
-    aggregator=settings.aggregation.build(settings, model, privacy),
-    client_weighting=task.client_weight if weighting == 'tokens' else weighting,
+    aggregator=settings.aggregation.build(settings.training, model, privacy),
+    client_weighting=weighting,
     more_parts=settings.more_parts(),
     asynchrony=settings.synchrony.build(),
   )
@@ -145,7 +207,7 @@ def _registered(settings: settings_lib.Settings, task: tasks.Task) -> correction
 def _check_data(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, Any]:
   """Returns config.json's entry on the data. Raises ValueError if settings do not suit the data."""
   ids = task.train.client_ids
-  what.check_cohort(settings.training.cohort(len(ids)), len(ids), settings.what.algorithm_entry)
+  rules.check_cohort(settings.training.cohort(len(ids)), len(ids), settings.what.algorithm_entry)
   if settings.clients.client_weighting == 'tokens' and task.client_weight is None:
     raise ValueError(f'--client_weighting=tokens: the task {task.name} has no client_weight.')
   return {
@@ -159,62 +221,92 @@ def _check_data(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, 
 def _training_config(
   settings: settings_lib.Settings, task: tasks.Task, model: models.Model
 ) -> training.TrainingConfig:
-  flat = settings.flat()
-  own = {
-    f.name: flat[f.name] for f in dataclasses.fields(training.TrainingConfig) if f.name in flat
-  }
-  own['max_examples_per_client'] = own['max_examples_per_client'] or None
-  own['stop_at_target'] = bool(own['stop_at_target'])
+  flags = settings.flat()
+  names = [field.name for field in dataclasses.fields(training.TrainingConfig)]
+  arguments = {name: flags[name] for name in names if name in flags}
+  arguments['max_examples_per_client'] = flags['max_examples_per_client'] or None
+  arguments['stop_at_target'] = bool(flags['stop_at_target'])
+  arguments['metric'] = task.metric
   local = settings.client_training(task)
+  local_steps = None
+  if local.batching is not None:
+    local_steps = local.batching.local_steps
   cost_model = costs.CostModel(
-    algorithms.counts(
-      settings.what.algorithm_entry,
-      model,
-      values=settings.correction,
-      clients=_registered(settings, task),
-      training=local,
-      more_parts=settings.more_parts(),
-    ),
+    _counts(settings, task, model, local),
     model.num_parameters,
-    flat['batch_size'] or None,
-    flat['client_epochs'] or 1,
+    flags['batch_size'] or None,
+    flags['client_epochs'] or 1,
     model.initial_weights[0][0].dtype.itemsize,
-    local.batching.local_steps if local.batching else None,
+    local_steps,
   )
   asynchrony = settings.synchrony.build()
   population = settings.population.build(settings.given)
   if asynchrony is not None and population is None:
     population = population_lib.Population()
-  own.update(cost_model=cost_model, population=population, asynchrony=asynchrony)
-  own['metric'] = task.metric
-  return training.TrainingConfig(**own)
+  return training.TrainingConfig(
+    **arguments,
+    cost_model=cost_model,
+    population=population,
+    asynchrony=asynchrony,
+  )
+
+
+def _counts(
+  settings: settings_lib.Settings, task: tasks.Task, model: models.Model, local: Any
+) -> registry.Counts:
+  """Returns what a client receives, sends and computes; `local` is its `ClientTraining`."""
+  counts = algorithms.counts(
+    settings.what.algorithm_entry,
+    model,
+    values=settings.correction,
+    clients=_registered(settings, task),
+    training=local,
+    more_parts=settings.more_parts(),
+    aggregated_bytes=functools.partial(
+      sizes.update_bytes, settings.aggregation.entry.name, settings.aggregation.option_values
+    ),
+  )
+  if counts.uncounted:
+    settings.output.say(
+      f'{" and ".join(counts.uncounted)} may send less than megabytes_up counts: a message_bits'
+      ' of the part says how much.'
+    )
+  return counts
 
 
 def _account(
-  private: aggregation.PrivacyPlan, config: training.TrainingConfig, noise_seed: int | None
+  settings: settings_lib.Settings,
+  private: aggregation.PrivacyPlan,
+  config: training.TrainingConfig,
 ) -> training.PrivacyCallback:
   """Prints the epsilon of the whole run, and returns the callback that records epsilon."""
-  accountant, every = private.accountant, config.rounds_per_evaluation
+  accountant = private.accountant
   epsilon = accountant.epsilon(config.rounds, private.delta)
-  command_lib.say(
+  settings.output.say(
     f'Noise multiplier {accountant.noise_multiplier:g}: epsilon {epsilon:.3g} at delta'
     f' {private.delta:.2g} after {config.rounds} rounds, for the data of a client replaced; by'
     f' {accountant.method}.'
   )
-  return training.PrivacyCallback(accountant, private.delta, every, noise_seed)
+  return training.PrivacyCallback(
+    accountant, private.delta, config.rounds_per_evaluation, settings.aggregation.noise_seed
+  )
 
 
 def _say_how_large(
-  process: Any, config: training.TrainingConfig, folder: str, num_clients: int
+  settings: settings_lib.Settings,
+  process: Any,
+  config: training.TrainingConfig,
+  num_clients: int,
 ) -> None:
   """Prints how large client states, if any, may grow. Raises ValueError if there is no room."""
   if not hasattr(process, 'initial_client_state'):
     return
-  command_lib.say(
+  unsaved_rounds = min(config.rounds, config.rounds_per_checkpoint)
+  settings.output.say(
     capacity.plan(
       min(num_clients, config.rounds * config.clients_per_round),
       serialization.Packer(process.initial_client_state).size,
-      state_file.path(folder),
-      num_unsaved=min(config.rounds, config.rounds_per_checkpoint) * config.clients_per_round,
+      state_file.path(settings.output.output_dir),
+      num_unsaved=unsaved_rounds * config.clients_per_round,
     )
   )

@@ -17,12 +17,16 @@ from absl import flags as absl_flags
 
 from tff_adaptive._utils import streams, texts
 
-from .. import _entry
-from . import tensorflow_start
+from .. import _entry, _streams
+from . import flag_names, tensorflow_start
 
-DONE, FAILED, BAD_INPUT = 0, 1, 2
+# Exit codes.
+DONE = 0
+FAILED = 1
+BAD_INPUT = 2
+
 _HELP = ('-h', '-help', '--help', '--helpfull', '-?')
-_SECTION = '--help='  # Begins --help=WORD; WORD is of a heading.
+_SEARCH = '--help='  # Begins --help=WORD.
 Main = Callable[[Sequence[str]], int]
 
 
@@ -53,20 +57,21 @@ def entry(
     @functools.wraps(main)
     def run(arguments: Sequence[str] | None = None) -> int:
       tensorflow_start.quietly()  # A user's own file may import TensorFlow first.
-      _entry.interrupted, _entry.prints_result = interrupted, prints_result
-      said: object
+      _entry.interrupted = interrupted
+      name = _entry.started_as or program
+      if arguments is None:
+        arguments = sys.argv
       try:
-        _entry.exit_code = main(sys.argv if arguments is None else arguments)
-        return _entry.exit_code
+        code = main(arguments)
       except FailureError as error:
-        said, code = error, FAILED
+        return complain(name, error, FAILED)
       except (ValueError, OSError) as error:  # tasks.DataError is a ValueError.
-        # The disk was filled after the start.
-        is_full = getattr(error.__cause__ or error, 'errno', None) in (errno.ENOSPC, errno.EDQUOT)
-        said, code = error, FAILED if is_full else BAD_INPUT
+        return complain(name, error, _code(error))
       except KeyboardInterrupt:  # If `_entry.begin` was not called.
-        said, code = interrupted, _entry.INTERRUPTED
-      _entry.exit_code = complain(_entry.started_as or program, said, code)
+        return complain(name, interrupted, _entry.INTERRUPTED)
+      lost = _streams.output_error()
+      if lost is not None and prints_result:
+        return complain(name, f'the result cannot be written: {lost.strerror}.', code or FAILED)
       return code
 
     return run
@@ -74,12 +79,12 @@ def entry(
   return decorate
 
 
-def as_started(text: str) -> str:
-  """Returns `text`, with commands' names for scripts' names if an installed command is running."""
-  if _entry.started_as is None:
-    return text
-  pattern = r'(?:python )?\bscripts/(' + '|'.join(_entry.NAMES) + r')\.py\b'
-  return re.sub(pattern, lambda found: _entry.NAMES[found[1]], text)
+def _code(error: Exception) -> int:
+  """Returns the exit code for an error that is a ValueError or OSError."""
+  number = getattr(error.__cause__ or error, 'errno', None)
+  if number in (errno.ENOSPC, errno.EDQUOT):  # The disk was filled after the start.
+    return FAILED
+  return BAD_INPUT
 
 
 def complain(program: str, error: object, code: int = BAD_INPUT) -> int:
@@ -123,19 +128,25 @@ def parse(
 
   Args:
     flags: The script's flags. Those that are not in `arguments` get their defaults.
-    text: The text that --help shows before the flags, or a function for --help=WORD. The function
-      returns the sections of the help with WORD in their headings, and the whole help for ''.
+    text: The text that --help shows before the flags, in which {train} is how train.py is started.
+      Or a function that returns the help: what it has on WORD for --help=WORD, all of it for ''.
     arguments: The program's name and its arguments.
 
   Returns:
     The arguments that are not flags, or None after --help.
   """
-  sections = [a.removeprefix(_SECTION) for a in arguments[1:] if a.startswith(_SECTION)]
-  if sections or any(a in _HELP for a in arguments[1:]):
-    section = ''.join(sections[:1])
-    shown = text(section) if callable(text) else f'{text}\n{flags.get_help()}\n'
-    streams.write(sys.stdout, as_started(shown))
+  words = [a.removeprefix(_SEARCH) for a in arguments[1:] if a.startswith(_SEARCH)]
+  if words or any(a in _HELP for a in arguments[1:]):
+    word = ''.join(words[:1])
+    if callable(text):
+      help_text = text(word)
+    elif word:
+      help_text = _search(flags, word)
+    else:
+      help_text = f'{with_commands(text or "")}\n{flags.get_help()}\n'
+    streams.write(sys.stdout, help_text)
     return None
+  # The flags may have the values of an earlier call, in a test or a notebook.
   for name in flags:
     flags[name].unparse()
   try:
@@ -145,19 +156,55 @@ def parse(
     raise ValueError(f'--flagfile={reason.filename}: {reason.strerror}; name a file.') from None
   except RecursionError:  # absl compares an unknown name with all flags' names letter by letter.
     raise ValueError('unknown flag with a very long name; see --help.') from None
+  except absl_flags.UnrecognizedFlagError as error:
+    raise ValueError(_unknown(error.flagname, flags)) from None
   except absl_flags.Error as error:
-    kind = 'a number' if 'to float' in str(error) else 'a whole number'
+    kind = 'a whole number'
+    if 'to float' in str(error):
+      kind = 'a number'
     known = r'flag --(.*?)=(.*): (invalid literal|could not convert).*'
-    words = re.sub(known, rf"--\1 must be {kind}, found '\2'", str(error))
-    raise ValueError(f'{words}; see --help.') from None
+    reason = re.sub(known, rf"--\1 must be {kind}, found '\2'", str(error))
+    raise ValueError(f'{reason}; see --help.') from None
   for name in flags:
     flags[name].value = expanded(flags[name].value)
   return rest
 
 
+def with_commands(text: str) -> str:
+  """Returns a help text with the commands in place of {train}, {sweep} and so on."""
+  for module, line in _entry.commands().items():
+    text = text.replace('{' + module + '}', line)
+  return text
+
+
+def _search(flags: absl_flags.FlagValues, word: str) -> str:
+  """Returns the help of the flags that have a word in their names or texts.
+
+  Raises ValueError if there are none.
+  """
+  lines = [
+    f'  --{name}: {flags[name].help}\n'
+    for name in flags
+    if word.lower() in f'{name} {flags[name].help}'.lower()
+  ]
+  if not lines:
+    raise ValueError(f'--help={word}: no flag has this word; see --help.')
+  return ''.join(lines)
+
+
+def _unknown(name: str, flags: absl_flags.FlagValues) -> str:
+  """Returns the message for a flag that does not exist."""
+  hint = flag_names.hint(name, flags)
+  if not hint:
+    return f'unknown flag --{name}; see --help.'
+  return f'unknown flag --{name}: {hint} See --help={name}.'
+
+
 def expanded(value: Any) -> Any:
   """Returns a flag's value with ~ expanded, because shells do not expand it after `=`."""
-  return os.path.expanduser(value) if isinstance(value, str) else value
+  if isinstance(value, str):
+    return os.path.expanduser(value)
+  return value
 
 
 def check_output(flag: str, output: str) -> None:

@@ -4,12 +4,9 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from tff_adaptive._utils import suggestions, validation
-
-if TYPE_CHECKING:
-  from .settings import Settings as Settings
 
 INT31 = 2**31 - 1
 
@@ -31,8 +28,26 @@ class Group:
     del values
     return {}
 
-  def check(self, settings: 'Settings') -> None:
-    """Raises a ValueError that names a flag if the group does not go with the other settings."""
+  def check(self) -> None:
+    """Raises a ValueError that names a flag if a value, or what it names, cannot be used.
+
+    What flags have to do with each other is in `rules`.
+    """
+
+
+class Needs(NamedTuple):
+  """What a flag needs: that `flag` is given, and is one of `values` if there are any."""
+
+  flag: str
+  values: tuple[str, ...] = ()
+
+  def __str__(self) -> str:
+    return f'{self.flag}={" or ".join(self.values)}' if self.values else self.flag
+
+  def are_met(self, values: Mapping[str, Any]) -> bool:
+    """Returns whether flags with these values by name have what is needed."""
+    value = values[self.flag]
+    return value is not None and (not self.values or value in self.values)
 
 
 def flag(
@@ -41,7 +56,7 @@ def flag(
   check: Callable[[str, Any], Any] | None = None,
   *,
   choices: Sequence[str] = (),
-  needs: str = '',
+  needs: Needs | str | None = None,
   instead_of: str = '',
   changes_numbers: bool = True,
 ) -> Any:
@@ -52,12 +67,22 @@ def flag(
     default: The default. None if it depends on other flags, or if there is none.
     check: A function of '--name' and the value, which raises ValueError for a bad value.
     choices: The allowed values. If empty, all values are allowed.
-    needs: The other flag that this one needs: 'FLAG', 'FLAG=VALUE' or 'FLAG=VALUE or VALUE'.
+    needs: What this flag needs: another flag by name, or `Needs` with the values of one.
     instead_of: The flag that this one replaces. Only one of them may be given.
     changes_numbers: Whether the flag changes the trained model; else a resumed run may change it.
   """
-  metadata = dict(help=text, default=default, check=check, choices=choices)
-  metadata |= dict(needs=needs, instead_of=instead_of, changes_numbers=changes_numbers)
+  if isinstance(needs, str):
+    needs = Needs(needs)
+  metadata = {
+    'help': text,
+    'default': default,
+    'check': check,
+    'choices': choices,
+    'needs': needs,
+    'instead_of': instead_of,
+    'changes_numbers': changes_numbers,
+  }
+  # A field must not have a list, which all instances would share.
   value = tuple(default) if isinstance(default, list) else default
   return dataclasses.field(default=value, metadata=metadata)
 
@@ -66,7 +91,10 @@ def count(
   text: str, default: Any = None, *, zero: str = '', low: int = 1, high: int = INT31, **more: Any
 ) -> Any:
   """Declares an integer `flag` from `low`, or from 0 if `zero` says what 0 means, to `high`."""
-  low, hint = (0, f'give 0 for {zero}') if zero else (low, f'give {low} or more')
+  hint = f'give {low} or more'
+  if zero:
+    low = 0
+    hint = f'give 0 for {zero}'
   check = functools.partial(validation.whole_number, low=low, hint=hint, high=high)
   return flag(text, default, check, **more)
 
@@ -79,21 +107,23 @@ def number(text: str, check: validation.Check, default: Any = None, **more: Any)
 
 def check(field: dataclasses.Field, values: Mapping[str, Any], given: Container[str]) -> None:
   """Raises ValueError if a flag's value is bad, or its `needs` or `instead_of` is not respected."""
-  name, value, meta = field.name, values[field.name], field.metadata
+  name = field.name
+  value = values[name]
+  declared = field.metadata
   if value is not None:
-    if meta['choices']:
-      check_name(name, value, meta['choices'])
-    if meta['check'] is not None:
+    if declared['choices']:
+      check_name(name, value, declared['choices'])
+    if declared['check'] is not None:
       with about(name):
-        meta['check'](f'--{name}', value)
+        declared['check'](f'--{name}', value)
   if name not in given:
     return
-  needs, other = meta['needs'], meta['instead_of']
-  needed, _, wanted = needs.partition('=')
-  if needs and (values[needed] is None or (wanted and values[needed] not in wanted.split(' or '))):
+  needs: Needs | None = declared['needs']
+  if needs is not None and not needs.are_met(values):
     raise ValueError(f'--{name} needs --{needs}: give that, or leave --{name} out.')
-  if other in given:
-    raise ValueError(f'--{name} stands in place of --{other}: leave one of them out.')
+  replaced = declared['instead_of']
+  if replaced in given:
+    raise ValueError(f'--{name} stands in place of --{replaced}: leave one of them out.')
 
 
 @contextlib.contextmanager
@@ -103,7 +133,9 @@ def about(flag_name: str) -> Iterator[None]:
     yield
   except (TypeError, ValueError) as error:
     text = str(error)
-    raise ValueError(text if text.startswith('--') else f'--{flag_name}: {text}') from None
+    if not text.startswith('--'):
+      text = f'--{flag_name}: {text}'
+    raise ValueError(text) from None
 
 
 def check_name(flag_name: str, value: Any, valid: Collection[str]) -> None:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from absl import flags as absl_flags
 
-from . import command, fields, hyperparameters, options, settings
-from .groups import output, what
+from . import command, fields, hyperparameters, options, rules, settings
+from .groups import what
 
 _OF_TASK = ('task', 'task_option', 'seed', 'data_dir')
 absl_flags.disclaim_key_flags()  # The flags count as those of the script.
@@ -26,13 +26,13 @@ class Flag(NamedTuple):
 
 def table() -> list[Flag]:
   """Returns all flags of train.py in the order of --help."""
-  found = []
+  flags = []
   for group, kind in settings.GROUPS.items():
     if group == 'clients':  # The hyperparameters come after the rates.
-      own = hyperparameters.named().items()
-      found += [Flag(h.group, name, h.first.kind, None, h.help()) for name, h in own]
-    found += of_group(kind)
-  return found
+      for name, h in hyperparameters.named().items():
+        flags.append(Flag(h.group, name, h.first.kind, None, h.help()))
+    flags += of_group(kind)
+  return flags
 
 
 def of_group(group: type[fields.Group]) -> list[Flag]:
@@ -44,27 +44,29 @@ def of_group(group: type[fields.Group]) -> list[Flag]:
   ]
 
 
-def define_with_task(own: type[fields.Group]) -> absl_flags.FlagValues:
-  """Returns the flags in `own`, and train.py's --task, --task_option, --seed and --data_dir."""
-  return define([*of_group(own), *(flag for flag in table() if flag.name in _OF_TASK)])
+def define_with_task(group: type[fields.Group]) -> absl_flags.FlagValues:
+  """Returns the flags in `group`, and train.py's --task, --task_option, --seed and --data_dir."""
+  of_task = [flag for flag in table() if flag.name in _OF_TASK]
+  return define([*of_group(group), *of_task])
 
 
-def check(values: absl_flags.FlagValues, own: type[fields.Group]) -> Any:
-  """Returns a command's own flags as an instance of `own`. Raises ValueError for invalid values."""
-  given = {name for name in values if values[name].present}
-  found = {field.name: values[field.name].value for field in dataclasses.fields(own)}  # type: ignore[arg-type]
-  for field in dataclasses.fields(own):  # type: ignore[arg-type]
-    fields.check(field, found, given)
-  return own(**found)
+def check(flags: absl_flags.FlagValues, group: type[fields.Group]) -> Any:
+  """Returns the flags of a command as an instance of `group`. Raises ValueError for bad values."""
+  given = {name for name in flags if flags[name].present}
+  of_group: tuple[dataclasses.Field, ...] = dataclasses.fields(group)  # type: ignore[arg-type]
+  values = {field.name: flags[field.name].value for field in of_group}
+  for field in of_group:
+    fields.check(field, values, given)
+  return group(**values)
 
 
-def check_with_task(values: absl_flags.FlagValues, own: type[fields.Group]) -> dict[str, Any]:
+def check_with_task(values: absl_flags.FlagValues, group: type[fields.Group]) -> dict[str, Any]:
   """Checks the flags of `define_with_task` like `check`. Returns the task's options by name."""
   what.check_task(values.task)
-  check(values, own)
+  check(values, group)
   seed = next(f for f in settings.FIELDS if f.name == 'seed')
   fields.check(seed, {'seed': values.seed}, ())
-  output.check_data_dir(values.task, values.data_dir)
+  rules.check_data_dir(values.task, values.data_dir)
   return options.parse('task_option', values.task_option)
 
 
@@ -75,8 +77,8 @@ def load_task(values: absl_flags.FlagValues, options: Mapping[str, Any]) -> Any:
   return tasks.load(values.task, data_dir=values.data_dir, seed=values.seed, **options)
 
 
-def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:
-  """Returns a new `FlagValues` of `flags`, by default train.py's; absl's global one is not used."""
+def define(flags: Iterable[Flag]) -> absl_flags.FlagValues:
+  """Returns a new `FlagValues` of `flags`; absl's global one is not used."""
   values = absl_flags.FlagValues()
   definers: dict[type, Callable[..., Any]] = {
     str: absl_flags.DEFINE_string,
@@ -85,7 +87,7 @@ def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:
     bool: absl_flags.DEFINE_boolean,
     list: absl_flags.DEFINE_multi_string,
   }
-  for flag in table() if flags is None else flags:
+  for flag in flags:
     definers[flag.kind](flag.name, flag.default, flag.help, flag_values=values)
   return values
 
@@ -98,7 +100,7 @@ def parse(
   Returns the values of the given flags by name, or None after --help. `help_text` is `text` of
   `command.parse`. Raises ValueError with one line that says what cannot be parsed.
   """
-  values = define()
+  values = define(table())
   if not command.read(values, help_text, arguments):
     return None
   return {flag.name: values[flag.name].value for flag in table() if values[flag.name].present}
@@ -106,16 +108,19 @@ def parse(
 
 def command_line(given: Mapping[str, Any]) -> list[str]:
   """Returns command-line arguments from which `parse` returns `given`, flag values by name."""
-  found = []
+  arguments = []
   for name, value in given.items():
     if isinstance(value, (list, tuple)):
-      found += [f'--{name}={each}' for each in value]
+      arguments += [f'--{name}={each}' for each in value]
     else:
-      found += [f'--{pair}' for pair in options.pairs({name: value})]
-  return found
+      arguments += [f'--{pair}' for pair in options.pairs({name: value})]
+  return arguments
 
 
 def _kind(annotation: Any) -> type:
   """Returns the type of the flag for a field's type: list for a tuple, and T for T | None."""
-  kind: type = (typing.get_args(annotation) or (annotation,))[0]
-  return list if typing.get_origin(annotation) is tuple else kind
+  if typing.get_origin(annotation) is tuple:
+    return list
+  alternatives = typing.get_args(annotation) or (annotation,)
+  kind: type = alternatives[0]
+  return kind

@@ -2,69 +2,106 @@
 
 import textwrap
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from tff_adaptive import registry
 from tff_adaptive.aggregation import table
 from tff_adaptive.registry import entries as entries_lib
 from tff_adaptive_tasks import catalog
 
-from . import flags, hyperparameters
+from . import command, flag_names, flags, hyperparameters
+
+# Widths of the columns of names.
+_OF_NAMES = 19
+_OF_FLAGS = 26
 
 _INTRODUCTION = """\
 Trains a model on a task with a federated optimizer: a client optimizer, a client correction, an
 aggregation, a server optimizer and a schedule. The defaults are those of the task's paper.
 
-usage: python scripts/train.py [--flag=value ...] [--flagfile=FILE]
-       python scripts/train.py --help=WORD
+usage: {train} [--flag=value ...] [--flagfile=FILE]
+       {train} --help=WORD
 
---help=rates, for example, shows only the sections with that word in their headings. --version
-prints the version, and --requirements the locked packages that the command runs with.
+--help=rates, for example, shows the section with that word in its heading, and all flags and
+algorithms with it in their names or texts. --version prints the version, and --requirements the
+locked packages that the command runs with.
 """
 
 _EXAMPLES = """\
 Examples:
-  python scripts/train.py
+  {train}
       FedYogi on handwritten digits that come with scikit-learn: no download, some ten seconds.
-  python scripts/train.py --task=emnist_cr --algorithm=fed_adam --data_dir=DIR
+  {train} --task=emnist_cr --algorithm=fed_adam --data_dir=DIR
       The paper's EMNIST experiment with its tuned rates; DIR holds TFF's emnist_all.sqlite.
       Without --data_dir TFF downloads it.
-  python scripts/train.py --algorithm=ada_best --server_optimizer=yogi --output_dir=runs/mine
+  {train} --algorithm=ada_best --server_optimizer=yogi --output_dir=runs/mine
       AdaBest's correction with Yogi on the server.
-  python scripts/train.py --algorithm=mine.py:Damped --algorithm_option=strength=0.1
+  {train} --algorithm=mine.py:Damped --algorithm_option=strength=0.1
       A correction of your own: a frozen dataclass in mine.py that subclasses Correction.
-  python scripts/train.py --flagfile=scripts/configs/digits.flags --seed=1
+  {train} --flagfile=scripts/configs/digits.flags --seed=1
       Flags from a file, one on each line. Later flags override them.
 
 Ctrl-C saves the run and ends it. The same command resumes it.
 """
 
 
-def text(section: str = '') -> str:
-  """Returns the whole help, or only the sections with the word `section` in their headings.
+class _Section(NamedTuple):
+  """A part of the help: a heading, and names with their texts; `note` follows them."""
 
-  Raises ValueError, which names all headings, if no heading has the word.
+  heading: str
+  entries: Mapping[str, str]
+  width: int  # Of the column of names.
+  note: str = ''
+
+  def __str__(self) -> str:
+    lines = [_entry(name, text, self.width) for name, text in self.entries.items()]
+    return f'\n{self.heading}:\n{"".join(lines)}{self.note}'
+
+
+def text(word: str = '') -> str:
+  """Returns the whole help, or only what it has on a word.
+
+  That is a section with the word in its heading, and of other sections the flags, algorithms and so
+  on that have the word in their names or texts. What other programs call a flag counts as its name.
+
+  Raises ValueError, which names all headings, if there is nothing.
   """
-  found = _sections()
-  if not section:
-    return ''.join((_INTRODUCTION, *found, '\n' + _EXAMPLES))
-  if not (shown := [part for part in found if section.lower() in _heading(part).lower()]):
-    known = '; '.join(map(_heading, found))
-    raise ValueError(f'--help={section}: no section has this word; give a word of: {known}.')
-  return ''.join(shown)
+  sections = _sections()
+  if not word:
+    whole = ''.join(map(str, sections))
+    return command.with_commands(_INTRODUCTION) + whole + '\n' + command.with_commands(_EXAMPLES)
+  on_word = [_search(section, word) for section in sections]
+  texts = [str(section) for section in on_word if section.entries]
+  if not texts:
+    headings = '; '.join(section.heading for section in sections)
+    raise ValueError(
+      f'--help={word}: nothing has this word; give another, such as one of these headings:'
+      f' {headings}.'
+    )
+  return ''.join(texts)
 
 
-def _heading(section: str) -> str:
-  return section.strip().partition('\n')[0].rstrip(':')
+def _search(section: _Section, word: str) -> _Section:
+  """Returns the section if its heading has the word, else only those of its entries that do."""
+  word = word.lower()
+  if word in section.heading.lower():
+    return section
+  entries = {}
+  for name, text in section.entries.items():
+    is_elsewhere = flag_names.called(word, name.removeprefix('--'))
+    if is_elsewhere or word in f'{name} {text}'.lower():
+      entries[name] = text
+  return section._replace(entries=entries, note='')
 
 
-def _sections() -> list[str]:
-  """Returns the sections of the help. Each begins with its heading."""
-  parts = [_listed('Tasks', {n: entry.description for n, entry in catalog.TASKS.items()})]
-  parts[0] += (
+def _sections() -> list[_Section]:
+  """Returns the sections of the help."""
+  tasks = {name: entry.description for name, entry in catalog.TASKS.items()}
+  note = (
     '  A task sets its rates, rounds, clients a round, ...: docs/guide/task_list.md has them.\n'
   )
-  for title, entries in (
+  sections = [_Section('Tasks', tasks, _OF_NAMES, note)]
+  for heading, entries in (
     ('Algorithms', {**registry.ALGORITHMS, **registry.BASELINES}),
     ('More parts for chains (scaffold+sam) and their options', _more_parts()),
     ('Server optimizers', registry.SERVER_OPTIMIZERS),
@@ -72,15 +109,16 @@ def _sections() -> list[str]:
     ('Schedules and their options', registry.SCHEDULES),
     ('Aggregators and their options', table.AGGREGATORS),
   ):
-    parts.append(_listed(title, {name: _described(entry) for name, entry in entries.items()}))
-  group = None
+    texts = {name: _described(entry) for name, entry in entries.items()}
+    sections.append(_Section(heading, texts, _OF_NAMES))
+  by_group: dict[str, dict[str, str]] = {}
   for flag in flags.table():
-    if flag.group != group:
-      group = flag.group
-      parts.append(f'\n{group}:\n')
-    shown = '' if flag.default in (None, []) else f' Default {flag.default}.'
-    parts[-1] += _entry(f'--{flag.name}', flag.help + shown, 26)
-  return parts
+    text = flag.help
+    if flag.default not in (None, []):
+      text += f' Default {flag.default}.'
+    by_group.setdefault(flag.group, {})[f'--{flag.name}'] = text
+  sections += [_Section(group, texts, _OF_FLAGS) for group, texts in by_group.items()]
+  return sections
 
 
 def _more_parts() -> dict[str, registry.Algorithm]:
@@ -95,18 +133,13 @@ def _described(entry: Any) -> str:
   if getattr(entry, 'is_stateful', False):
     text += '; clients keep a state'
   is_of_clients = registry.CLIENT_OPTIMIZERS.get(entry.name) is entry
-  takes_options = getattr(entry, 'is_chain', False)
-  if (
-    takes_options or is_of_clients or isinstance(entry, entries_lib.Named)
-  ) and entry.hyperparameters:
+  is_chain = getattr(entry, 'is_chain', False)
+  has_options = is_chain or is_of_clients or isinstance(entry, entries_lib.Named)
+  if has_options and entry.hyperparameters:
     text += f'; {hyperparameters.listed(entry)}'
   return text
 
 
-def _listed(title: str, entries: Mapping[str, str]) -> str:
-  return f'\n{title}:\n' + ''.join(_entry(name, text, 19) for name, text in entries.items())
-
-
 def _entry(name: str, text: str, width: int) -> str:
-  first, others = f'  {name:<{width - 1}} ', ' ' * (width + 2)
-  return textwrap.fill(text, 98, initial_indent=first, subsequent_indent=others) + '\n'
+  first = f'  {name:<{width - 1}} '
+  return textwrap.fill(text, 98, initial_indent=first, subsequent_indent=' ' * (width + 2)) + '\n'

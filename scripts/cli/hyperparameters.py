@@ -8,7 +8,9 @@ from tff_adaptive import registry
 from tff_adaptive.registry import entries
 from tff_adaptive_tasks import catalog
 
-CORRECTION, SERVER = 'Client correction', 'Server optimizer'
+# Groups of hyperparameters, which are headings of --help.
+CORRECTION = 'Client correction'
+SERVER = 'Server optimizer'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +32,9 @@ class Named:
 
   def belongs_to(self, algorithm: registry.Algorithm, server: registry.ServerOptimizer) -> bool:
     """Returns whether the algorithm or server optimizer has this flag; False for a user's own."""
-    entry: Any = server if self.group == SERVER else algorithm
+    entry: Any = algorithm
+    if self.group == SERVER:
+      entry = server
     return not entry.takes_options and entry.name in self.owners
 
   def help(self) -> str:
@@ -40,41 +44,47 @@ class Named:
     if list(by_default) == [None]:
       return text
     if len(by_default) == 1:
-      shown = _show(self.first.default)
+      default = _show(self.first.default)
     else:
-      shown = ', '.join(f'{_show(value)} ({who})' for value, who in by_default.items())
+      default = ', '.join(f'{_show(value)} ({who})' for value, who in by_default.items())
     for value, servers in _whose(self.first.default_with).items():
-      shown += f'; with {servers} {_show(value)}'
+      default += f'; with {servers} {_show(value)}'
     if self.first.name in catalog.TUNED:
-      shown += ", or the task's"
-    return f'{text} Default {shown}.'
+      default += ", or the task's"
+    return f'{text} Default {default}.'
 
 
 def named() -> dict[str, Named]:
   """Returns all hyperparameters of the registry by name, those of server optimizers first."""
-  found: dict[str, Named] = {}
+  by_name: dict[str, Named] = {}
   tables: Any = ((SERVER, registry.SERVER_OPTIMIZERS), (CORRECTION, registry.ALGORITHMS))
   for group, table in tables:
     for entry in table.values():
       for h in entry.hyperparameters:
-        found.setdefault(h.name, Named(group, {})).owners[entry.name] = h
-  return found
+        by_name.setdefault(h.name, Named(group, {})).owners[entry.name] = h
+  return by_name
 
 
 def listed(entry: entries.Named | entries.ServerOptimizer) -> str:
   """Formats the options and defaults of an entry for --help, such as 'a=0.5, b'."""
-  return ', '.join(
-    f'{h.name}' if h.default is None else f'{h.name}={_show(h.default)}'
-    for h in entry.hyperparameters
-  )
+  texts = []
+  for h in entry.hyperparameters:
+    default = '' if h.default is None else f'={_show(h.default)}'
+    texts.append(f'{h.name}{default}')
+  return ', '.join(texts)
 
 
 def _whose(values: Mapping[str, Any]) -> dict[Any, str]:
   """Returns a mapping from each value to the names that have it, separated by commas."""
-  return {v: ', '.join(n for n, own in values.items() if own == v) for v in values.values()}
+  names: dict[Any, list[str]] = {}
+  for name, value in values.items():
+    names.setdefault(value, []).append(name)
+  return {value: ', '.join(having) for value, having in names.items()}
 
 
 def _show(value: Any) -> str:
   if isinstance(value, bool):
     return 'yes' if value else 'no'
-  return f'{value:g}' if isinstance(value, (int, float)) else str(value)
+  if isinstance(value, (int, float)):
+    return f'{value:g}'
+  return str(value)

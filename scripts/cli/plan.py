@@ -6,7 +6,7 @@ from tff_adaptive.runs import run as run_lib
 
 from . import fields, search_space
 
-_DRAWN = 'search=random or tpe'
+_DRAWN = fields.Needs('search', ('random', 'tpe'))
 _WAY_OUT = 'restore a copy of the file, or remove the folder, and the run is done again.'
 
 

@@ -20,14 +20,16 @@ def of(run: settings_lib.Settings) -> config.Record:
     'server_optimizer': run.what.server_entry.title,
     'client_optimizer': run.what.client_entry.title,
   }
-  files = {
-    flag: {**source.record(), **({'name': titles[flag]} if flag in titles else {})}
-    for flag, source in run.what.sources().items()
-  }
-  for flag, path in {'initial_weights': run.what.initial_weights, **run.population.files()}.items():
-    if path is not None:
-      path = initial_weights.file_of(path)
-      files[flag] = {'path': path, 'sha256': initial_weights.sha256(path)}
+  files = {}
+  for key, source in run.what.sources().items():
+    files[key] = source.record()
+    if key in titles:
+      files[key]['name'] = titles[key]
+  paths = run.population.files()
+  if run.what.initial_weights is not None:
+    paths['initial_weights'] = initial_weights.file_of(run.what.initial_weights)
+  for flag, path in paths.items():
+    files[flag] = {'path': path, 'sha256': initial_weights.sha256(path)}
   # 0, the default with --ray, is recorded as None, as without --ray: the bits are the same.
   settings = {**run.flat(), 'gpus_per_worker': run.runtime.gpus_per_worker or None}
   return config.Record(
@@ -47,9 +49,10 @@ def check_folder(folder: str, record: config.Record) -> None:
   """Raises ValueError if a folder is not writable, or holds anything but the run of `record`."""
   command.check_writable(folder, f'output_dir={folder}')
   state_path.check_length(folder)
-  found = record.check(folder)
+  if record.check(folder) is not None or not os.path.isdir(folder):
+    return
   # Hidden files do not count: a killed start may have left a part of config.json in one.
-  if found is None and os.path.isdir(folder) and any(n[0] != '.' for n in os.listdir(folder)):
+  if any(not name.startswith('.') for name in os.listdir(folder)):
     raise errors.ResumeError(
       f'--output_dir={folder} is not empty and holds no {config.FILE}: name a new folder.'
     )

@@ -1,8 +1,10 @@
 """Trains a run from `Settings` in this process."""
 
+import contextlib
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tff_adaptive._utils import metric_names, user_code
@@ -12,12 +14,13 @@ from tff_adaptive_tasks import errors
 from . import (
   command as command_lib,
   flags,
+  json_lines,
   records,
+  rules,
   settings as settings_lib,
   signals,
   tensorflow_start,
 )
-from .groups import output
 
 
 class Outcome(NamedTuple):
@@ -35,7 +38,9 @@ class _Watch(callbacks.Callback):
 
   def __init__(self, last_round: int | None, stop: protocols.Stop):
     """Creates the callback; a request of `stop` before the run begins ends the run at once."""
-    self._last_round = math.inf if last_round is None else last_round
+    self._last_round: float = math.inf
+    if last_round is not None:
+      self._last_round = last_round
     self._stop = stop
     self.has_begun = False
     self.request: Callable[[], None] = lambda: None
@@ -54,7 +59,7 @@ class _Watch(callbacks.Callback):
 
 def check(settings: settings_lib.Settings) -> None:
   """Raises ValueError or OSError if a run cannot use its files or folder. Writes nothing."""
-  output.check_data_dir(settings.what.task, settings.output.data_dir)
+  rules.check_data_dir(settings.what.task, settings.output.data_dir)
   settings.what.check_files()
   settings.population.build(settings.given)
   records.check_folder(settings.output.output_dir, records.of(settings))
@@ -80,7 +85,7 @@ def run(
   """
   check(settings)
   if 'tensorflow_federated' not in sys.modules:
-    command_lib.say('Loading TensorFlow ...')
+    settings.output.say('Loading TensorFlow ...')
   tensorflow_start.load()
   from tff_adaptive import engine, runs, training
 
@@ -92,16 +97,21 @@ def run(
     arguments = build.prepare(settings, line)
   except engine.WorkerError as error:
     raise ValueError(str(error)) from None
-  except BaseException as error:  # A user's file may raise any error.
-    if (explanation := _explained(settings, error)) is None:
+  # A user's file may raise any error, and may call sys.exit.
+  except BaseException as error:
+    explanation = _explained(settings, error)
+    if explanation is None:
       raise
     raise ValueError(explanation) from error
   watch = _Watch(last_round, stop or protocols.Stop())
   arguments['callbacks'].append(watch)
+  if settings.output.json:
+    arguments['callbacks'].append(json_lines.JsonLines())
+  quiet = bool(settings.output.quiet)
   try:
-    with signals.StopGuard(engine.reap_workers) as guard:
+    with signals.StopGuard(engine.reap_workers) as guard, _without_warnings(quiet):
       watch.request = guard.request
-      result = training.train(stop=guard, **arguments)
+      result = training.train(stop=guard, show_progress=not quiet, **arguments)
   except engine.WorkerError as error:
     raise command_lib.FailureError(
       f'{error}. The rounds before are saved; the same command resumes, with any number of workers.'
@@ -110,14 +120,32 @@ def run(
     raise command_lib.DivergedError(error) from error
   except BaseException as error:
     explanation = _explained(settings, error)
-    is_known = isinstance(error, (ValueError, OSError))  # Also DataError, StateError, SaveError.
-    is_refused = isinstance(error, (runs.StateError, runs.ResumeError)) and not watch.has_begun
-    if (is_refused and not isinstance(error, runs.SaveError)) or not (explanation or is_known):
-      raise
+    if not explanation and not isinstance(error, (ValueError, OSError)):
+      raise  # A bug: DataError, StateError and SaveError are among those two.
+    is_of_files = isinstance(error, (runs.StateError, runs.ResumeError))
+    if is_of_files and not isinstance(error, runs.SaveError) and not watch.has_begun:
+      raise  # The folder is bad input.
     raise command_lib.FailureError(explanation or error) from error
   finally:
     engine.reap_workers()
-  return Outcome(result, 0 if result.is_complete else guard.exit_code)
+  exit_code = 0
+  if not result.is_complete:
+    exit_code = guard.exit_code
+  return Outcome(result, exit_code)
+
+
+@contextlib.contextmanager
+def _without_warnings(is_quiet: bool) -> Iterator[None]:
+  """A context without Python's warnings, which `training.train` gives where it shows no progress.
+
+  If `is_quiet` is not set, the context changes nothing.
+  """
+  if not is_quiet:
+    yield
+    return
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore')
+    yield
 
 
 def check_result(result: Any) -> None:
@@ -147,12 +175,13 @@ def _explained(settings: settings_lib.Settings, error: BaseException) -> str | N
   sources = settings.what.sources()
   if not sources or isinstance(error, (errors.DataError, KeyboardInterrupt)):  # They say where.
     return None
-  named = {flag: f'--{flag}={getattr(settings.what, flag)}' for flag in sources}
-  at, words = user_code.place(error), user_code.in_words(error)
-  for flag, source in sources.items():
-    if at is not None and source.path == at.path:
-      return f'{named[flag]} failed in line {at.line}: {words}'
+  named = {key: settings.what.given_as(key) for key in sources}
+  place = user_code.place(error)
+  words = user_code.in_words(error)
+  for key, source in sources.items():
+    if place is not None and source.path == place.path:
+      return f'{named[key]} failed in line {place.line}: {words}'
   # AutoGraph replaces the message of an error by a traceback, with these words.
   if isinstance(error, (ValueError, OSError)) and 'in user code' not in str(error):
     return None
-  return f'{" or ".join(named.values())} cannot be used: {words}'
+  return f'{" or ".join(dict.fromkeys(named.values()))} cannot be used: {words}'

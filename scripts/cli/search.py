@@ -42,12 +42,15 @@ def search(folder: str, space: search_space.Space, plan: plan_lib.Plan) -> int:
   trials.retry()
   with signals.StopGuard() as stop:
     workers = _Workers(trials, (folder, space, plan), stop)
+    # A process does one trial, so that nothing of a run is left for the next: its threads, hidden
+    # GPUs and memory are set once for a process.
     try:
       while not stop.requested and not workers.code:
-        waiting, running = trials.count('waiting'), trials.count('running')
-        if not waiting and not running:
+        waiting = trials.count('waiting')
+        left = waiting + trials.count('running')
+        if not left:
           break
-        if waiting and workers.number < min(plan.jobs, waiting + running):
+        if waiting and workers.number < min(plan.jobs, left):
           workers.start()
         elif not workers.number:  # The others are trials of other commands, or were.
           trials.retry_lost()
@@ -67,7 +70,9 @@ class _Workers:
   """
 
   def __init__(self, trials: study_lib.Study, arguments: tuple[Any, ...], stop: protocols.Stop):
-    self._trials, self._arguments, self._stop = trials, arguments, stop
+    self._trials = trials
+    self._arguments = arguments
+    self._stop = stop
     self._processes: dict[str, Any] = {}  # By the name that trials know.
     self.code = 0
 
@@ -89,7 +94,7 @@ class _Workers:
       if multiprocessing.connection.wait(ends, _POLL / 10):
         break
       waited += _POLL / 10
-    for name, process in [*self._processes.items()]:
+    for name, process in list(self._processes.items()):
       if not process.is_alive():
         del self._processes[name]
         self._check(name, process.exitcode)

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tff_adaptive import registry
-from tff_adaptive._utils import suggestions
 
-from . import flags, hyperparameters, records, resolve
+from . import flag_names, flags, hyperparameters, records, resolve
 from .groups import what
 from .settings import Settings
 
@@ -33,7 +32,9 @@ class Range(NamedTuple):
 
   def text(self, value: float) -> str:
     """Formats a number of the range as the value of a flag; floats have six significant digits."""
-    return str(value) if self.is_whole else f'{value:.6g}'
+    if self.is_whole:
+      return str(value)
+    return f'{value:.6g}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,8 +93,8 @@ class Space:
     for name, axis in {**self.axes, 'seed': self.seeds}.items():
       if name in _FIRST:
         continue
-      having = [point for point in firsts if self._is_free(name, point)]
-      base = having[0] if having else firsts[0]  # A flag that no run can have is refused.
+      # A flag that no run can have is tried with the first, and refused.
+      base = next((point for point in firsts if self._is_free(name, point)), firsts[0])
       for value in _ends(axis):
         self.settings({**base, name: value})
     return runs[0]
@@ -171,6 +172,7 @@ class Space:
         point[name] = _ends(axis)[0]
     return point
 
+  # A value without a meaning would make two runs with the same results: FedAvg with each tau.
   def _combinations(self, axes: Mapping[str, Any]) -> list[Point]:
     """Returns each combination once, without the values that have no meaning in it.
 
@@ -194,15 +196,17 @@ class Space:
   def _is_free(self, name: str, point: Point) -> bool:
     """Returns whether a flag has a meaning with each of its values and the values drawn so far."""
     axis = self.axes.get(name, ())
-    values = ('',) if isinstance(axis, Range) else axis
-    return all(self._counts(name, {**point, name: value}) for value in values)
+    if isinstance(axis, Range):  # Which number it is makes no difference.
+      return self._counts(name, {**point, name: ''})
+    return all(self._counts(name, {**point, name: value}) for value in axis)
 
   def _counts(self, name: str, point: Point) -> bool:
     """Returns whether a flag has a meaning for a run's algorithm and server optimizer."""
-    asked = {**self.given, **point}
-    algorithm = registry.algorithm(asked.get('algorithm') or what.ALGORITHM)
+    flags_of_run = {**self.given, **point}
+    algorithm = registry.algorithm(flags_of_run.get('algorithm') or what.ALGORITHM)
     fixed = algorithm.server_optimizer
-    server = asked.get('server_optimizer') or ''
+    server = flags_of_run.get('server_optimizer') or ''
+    # Naming the optimizer that the algorithm's name stands for makes no difference.
     is_chosen = fixed is None or server not in ('', fixed)
     takes_server = is_chosen and registry.takes(algorithm, server)
     if name == 'server_optimizer':
@@ -210,8 +214,9 @@ class Space:
     hyperparameter = hyperparameters.named().get(name)
     if hyperparameter is None:
       return True
-    of_run = server if takes_server else ''
-    return hyperparameter.belongs_to(algorithm, registry.server_optimizer(of_run or fixed or 'sgd'))
+    if not server or not takes_server:
+      server = fixed or 'sgd'
+    return hyperparameter.belongs_to(algorithm, registry.server_optimizer(server))
 
 
 def label(point: Point) -> str:
@@ -254,8 +259,7 @@ def _parsed(
   """Returns the flag and the values of FLAG=VALUE,VALUE. Raises ValueError for a wrong flag."""
   name, _, values = text.partition('=')
   if name not in kinds:
-    close = ' or '.join(suggestions.nearest(name, kinds))
-    hint = f'did you mean {close}?' if close else 'see train.py --help.'
+    hint = flag_names.hint(name, kinds) or 'see train.py --help.'
     raise ValueError(f'--{option}={name}: train.py has no such flag; {hint}')
   if name == 'output_dir':
     raise ValueError(f'--{option}=output_dir: the sweep names the folders itself.')
@@ -273,8 +277,8 @@ def _range(text: str, parts: Sequence[str], kind: type) -> Range:
   if len(numbers) == 2 and parts[2:] in ([], ['log']):
     low, high = numbers
     is_log = parts[2:] == ['log']
-    least = 0 if is_log else -math.inf
-    if least < low < high < math.inf:
+    is_possible = low > 0 or not is_log
+    if is_possible and -math.inf < low < high < math.inf:
       return Range(low, high, is_log, kind is int)
   raise ValueError(
     f'--range={text}: write it as FLAG=LOW,HIGH or FLAG=LOW,HIGH,log with a numeric flag of'

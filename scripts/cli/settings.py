@@ -5,7 +5,7 @@ Each field of a group is a flag of scripts/train.py. The flags of hyperparameter
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tff_adaptive_tasks import catalog
@@ -55,40 +55,50 @@ class Settings:
     """Returns values by flag name, for config.json. A flag without a meaning has None."""
     values: dict[str, Any] = {}
     for group in self.groups():
-      for name, value in vars(group).items():
-        values[name] = list(value) if isinstance(value, tuple) else value
+      values.update(vars(group))
+    for name, value in values.items():
+      if isinstance(value, tuple):
+        values[name] = list(value)
     values.update(dict.fromkeys(hyperparameters.named()))
-    for entry, chosen in (
-      (self.what.algorithm_entry, self.correction),
-      (self.what.server_entry, self.server),
-    ):
-      if not entry.takes_options:  # Others have them in ..._option.
-        values.update(chosen)
+    # What takes options has its hyperparameters in the flag ..._option.
+    if not self.what.algorithm_entry.takes_options:
+      values.update(self.correction)
+    if not self.what.server_entry.takes_options:
+      values.update(self.server)
     return values
 
   @property
   def most_clients(self) -> int:
     """The number of clients in a round, or an upper bound if the task's number is unknown."""
-    known = catalog.num_clients(self.what.known_task, self.what.task_options)
-    return self.training.cohort(known or fields.INT31)
+    num_clients = catalog.num_clients(self.what.known_task, self.what.task_options)
+    return self.training.cohort(num_clients or fields.INT31)
+
+  @property
+  def compiled_option(self) -> str:
+    """The option NAME=VALUE of the task that makes its model a compiled one; '' for none."""
+    return catalog.compiled_option(self.what.known_task, self.what.task_options)
 
   def client_training(self, task: Any, epochs: int | None = None) -> Any:
     """Returns the `client.ClientTraining` of a round, or of `epochs` epochs of fine-tuning."""
     from tff_adaptive import algorithms, client
 
-    own = self.training
+    flags = self.training
     optimizer = algorithms.build_client_optimizer(self.what.client_entry, self.what.client_values)
     batching = client.Batching(
-      own.batch_size or None,
-      epochs or own.client_epochs or 1,
-      fill_last=own.fill_last_batch,
+      flags.batch_size or None,
+      flags.client_epochs or 1,
+      fill_last=flags.fill_last_batch,
       unit_starts=task.unit_starts,
       step_limits=self.population.stragglers == 'partial',
-      local_steps=None if epochs else own.local_steps,
-      random_local_steps=bool(own.random_local_steps) and not epochs,
-      with_replacement=bool(own.with_replacement),
-      continue_batches=bool(own.continue_batches) and not epochs,
+      local_steps=flags.local_steps,
+      random_local_steps=bool(flags.random_local_steps),
+      with_replacement=bool(flags.with_replacement),
+      continue_batches=bool(flags.continue_batches),
     )
+    if epochs is not None:
+      batching = dataclasses.replace(
+        batching, epochs=epochs, local_steps=None, random_local_steps=False, continue_batches=False
+      )
     return client.ClientTraining(
       optimizer=optimizer,
       batching=batching,
@@ -107,12 +117,23 @@ class Settings:
 
 
 GROUPS: Mapping[str, type[fields.Group]] = {
-  f.name: f.type
-  for f in dataclasses.fields(Settings)
-  if isinstance(f.type, type) and issubclass(f.type, fields.Group)
+  field.name: field.type
+  for field in dataclasses.fields(Settings)
+  if isinstance(field.type, type) and issubclass(field.type, fields.Group)
 }
-_OF_GROUPS = [(g, f) for g in GROUPS.values() for f in dataclasses.fields(g)]  # type: ignore[arg-type]
-FIELDS = tuple(field for _, field in _OF_GROUPS)
-CHANGE_NO_NUMBER = tuple(
-  f.name for g, f in _OF_GROUPS if not (g.CHANGES_NUMBERS and f.metadata['changes_numbers'])
-)
+
+
+def _fields(of: Callable[[type[fields.Group], dataclasses.Field], bool]) -> list[dataclasses.Field]:
+  """Returns the fields of all groups for which `of` returns True."""
+  selected: list[dataclasses.Field] = []
+  for group in GROUPS.values():
+    selected += [field for field in dataclasses.fields(group) if of(group, field)]  # type: ignore[arg-type]
+  return selected
+
+
+def _changes_no_number(group: type[fields.Group], field: dataclasses.Field) -> bool:
+  return not (group.CHANGES_NUMBERS and field.metadata['changes_numbers'])
+
+
+FIELDS = tuple(_fields(lambda group, field: True))
+CHANGE_NO_NUMBER = tuple(field.name for field in _fields(_changes_no_number))

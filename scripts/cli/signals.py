@@ -20,7 +20,6 @@ class StopGuard(protocols.Stop):
 
   A SIGHUP that is ignored, as under nohup, stays ignored.
 
-
   The first signal sets `requested`, and `exit_code` to 128 + its number. The training loop finishes
   its round, saves and returns. The second signal ends the process at once with this exit code.
   Rounds since the last checkpoint are then lost, and nothing else.
@@ -58,7 +57,10 @@ class StopGuard(protocols.Stop):
     self._stack.close()
 
   def _listen(self, reader: int) -> None:
-    while number := ord(os.read(reader, 1)):  # It is 0 when the guard is left.
+    while True:
+      number = ord(os.read(reader, 1))
+      if number == 0:  # The guard is left.
+        return
       if number not in SIGNALS:
         continue
       if not self.exit_code:

@@ -30,7 +30,8 @@ from . import plan as plan_lib, search_space, settings
 
 FILE = 'study.sqlite'
 _LOCK = '.study.lock'
-_HEARTBEAT, _GRACE = 10, 60  # Seconds between heartbeats, and until their lack means an end.
+_HEARTBEAT = 10  # Seconds between heartbeats.
+_GRACE = 60  # Seconds without heartbeats after which a process counts as ended.
 _MOST_RETRIES = 3  # Of a trial whose heartbeats ended. A new start of the command tries it again.
 _BUSY = 60.0  # Seconds to wait for other processes that use the file.
 _STARTUP = 10  # Trials that tpe draws at random.
@@ -40,6 +41,13 @@ _IDENTITY = ('search', 'search_seed', 'first_rung', 'reduction_factor', 'metric'
 _COUNTED = ('rounds', '_per_evaluation', 'target')
 _NO_RESULT = 'its process ended without a result.'
 _States = optuna.trial.TrialState
+_NAMES = {
+  _States.WAITING: 'waiting',
+  _States.RUNNING: 'running',
+  _States.COMPLETE: 'done',
+  _States.PRUNED: 'pruned',
+  _States.FAIL: 'failed',
+}
 
 
 class View(NamedTuple):
@@ -79,7 +87,9 @@ class Study:
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter('ignore', optuna.exceptions.ExperimentalWarning)
-    self._folder, self._space, self._plan = folder, space, plan
+    self._folder = folder
+    self._space = space
+    self._plan = plan
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, FILE)
     with self._locked(), _undamaged(path):
@@ -110,9 +120,9 @@ class Study:
     optuna.storages.fail_stale_trials(self._study)
     oldest = datetime.datetime.now() - datetime.timedelta(seconds=_GRACE)
     for trial in self._trials():
+      is_running = trial.state == _States.RUNNING and trial.datetime_start <= oldest
       # Its process ended before the first heartbeat, for which Optuna does not look.
-      is_new = trial.state != _States.RUNNING or trial.datetime_start > oldest
-      if 'worker' not in trial.user_attrs and not is_new:
+      if is_running and 'worker' not in trial.user_attrs:
         self._set_state(trial, _States.WAITING)
 
   def do_next(self, objective: Callable[[optuna.Trial], float]) -> None:
@@ -132,6 +142,7 @@ class Study:
     number = trial.user_attrs.get('number')
     if number is None:
       raise FailedError('no trial is left')
+    self._study.sampler = _sampler(self._plan, number)
     point = self._space.draw(trial)
     trial.set_user_attr('point', point)
     return Attempt(number, self._space.runs(self._folder_of(number, point), point))
@@ -158,7 +169,9 @@ class Study:
   def count(self, *states: str) -> int:
     """Returns the number of trials in the given states (see `View`), by default in any state."""
     views = self.views()
-    return sum(view.state in states for view in views) if states else len(views)
+    if not states:
+      return len(views)
+    return len([view for view in views if view.state in states])
 
   def _trials(self) -> list[optuna.trial.FrozenTrial]:
     return self._study.get_trials(deepcopy=False)
@@ -184,16 +197,12 @@ class Study:
       self._storage.set_trial_state_values(private_apis.trial_number_in_storage(trial), state)
 
   def _view(self, trial: optuna.trial.FrozenTrial) -> View:
-    number, point = trial.user_attrs['number'], trial.user_attrs.get('point', {})
+    number = trial.user_attrs['number']
+    point = trial.user_attrs.get('point', {})
     reason = trial.user_attrs.get('reason', '')
-    states = {
-      _States.WAITING: 'waiting',
-      _States.RUNNING: 'running',
-      _States.COMPLETE: 'done',
-      _States.PRUNED: 'diverged' if reason else 'pruned',
-      _States.FAIL: 'failed',
-    }
-    state = states[trial.state]
+    state = _NAMES[trial.state]
+    if state == 'pruned' and reason:  # Optuna has no other state for it.
+      state = 'diverged'
     if state == 'failed':
       reason = reason or _NO_RESULT
     folders = self._space.folders(self._folder_of(number, point), point)
@@ -206,40 +215,44 @@ class Study:
     """Returns whether a run of a 'done' trial is missing or incomplete."""
     if view.state in ('waiting', 'running'):
       return False
+    # Of all that have ended, because this refuses a folder that holds another run.
     runs = [self._space.settings(point, folder) for folder, point in view.folders]
     if view.state != 'done':
       return False
-    ends = [(run.output.output_dir, run.training.rounds) for run in runs]
-    if not all(summary.is_complete(folder, rounds) for folder, rounds in ends):
-      return True
-    for folder, rounds in ends:
-      self._plan.read(folder, rounds)
+    for run in runs:
+      if not summary.is_complete(run.output.output_dir, run.training.rounds):
+        return True
+    for run in runs:
+      self._plan.read(run.output.output_dir, run.training.rounds)
     return False
 
   def _open(self) -> optuna.Study:
     """Opens or creates the Optuna study. Raises ValueError if the folder holds another search."""
-    plan, identity = self._plan, self._identity()
+    plan = self._plan
+    identity = self._identity()
     studies = self._storage.get_all_studies()
     # A study whose start was killed has no identity yet.
-    known = {s.study_name: s.user_attrs['identity'] for s in studies if 'identity' in s.user_attrs}
-    # Grids may change: complete runs are found again by their folders.
-    are_grids = plan.is_grid and all(before['--search'] == 'grid' for before in known.values())
-    for before in () if are_grids else known.values():
-      changed = [flag for flag, value in identity.items() if before.get(flag) != value]
-      if changed:
+    begun = [study for study in studies if 'identity' in study.user_attrs]
+    name = f'{plan.search}-{len(studies)}'
+    for study in begun:
+      before = study.user_attrs['identity']
+      if before == identity:
+        name = study.study_name
+      # Grids may change: complete runs are found again by their folders.
+      elif not plan.is_grid or before['--search'] != 'grid':
+        both = {**identity, **before}
+        changed = [flag for flag in both if before.get(flag) != identity.get(flag)]
         raise errors.ResumeError(
           f'--output_dir={self._folder} holds a search that differs in {", ".join(changed)}:'
           ' give what it was, or another folder.'
         )
-    same = [name for name, before in known.items() if before == identity]
     pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
     if plan.first_rung:
       pruner = optuna.pruners.SuccessiveHalvingPruner(plan.first_rung, plan.reduction_factor)
     study = optuna.create_study(
       storage=self._storage,
-      study_name=same[0] if same else f'{plan.search}-{len(studies)}',
+      study_name=name,
       direction='maximize',
-      sampler=_Sampler(plan),
       pruner=pruner,
       load_if_exists=True,
     )
@@ -248,10 +261,12 @@ class Study:
 
   def _identity(self) -> dict[str, Any]:
     """Returns what makes the search another one if it changes, by flag."""
-    plan, space = self._plan, self._space
+    plan = self._plan
+    space = self._space
     identity: dict[str, Any] = {f'--{name}': getattr(plan, name) for name in _IDENTITY}
     if plan.search != 'tpe' and plan.first_rung is None:  # No trial is compared before the table.
-      del identity['--metric'], identity['--window']
+      del identity['--metric']
+      del identity['--window']
     identity['--grid or --range'] = space.axes
     identity['--grid=seed'] = space.seeds
     for name in sorted(space.given):
@@ -286,37 +301,13 @@ class FailedError(Exception):
   """An error that ends a trial, but not the search."""
 
 
-class _Sampler(optuna.samplers.BaseSampler):
-  """Draws each trial with its own seed, so that a resumed search draws the same."""
-
-  def __init__(self, plan: plan_lib.Plan):
-    self._plan = plan
-    self._samplers: dict[int, optuna.samplers.BaseSampler] = {}
-
-  def infer_relative_search_space(self, study: optuna.Study, trial: Any) -> Any:
-    return self._of(trial).infer_relative_search_space(study, trial)
-
-  def sample_relative(self, study: optuna.Study, trial: Any, search_space: Any) -> Any:
-    return self._of(trial).sample_relative(study, trial, search_space)
-
-  def sample_independent(
-    self, study: optuna.Study, trial: Any, name: str, distribution: Any
-  ) -> Any:
-    return self._of(trial).sample_independent(study, trial, name, distribution)
-
-  def _of(self, trial: optuna.trial.FrozenTrial) -> optuna.samplers.BaseSampler:
-    """Returns the sampler of a trial, whose seed depends on the search and the trial's number."""
-    number = trial.user_attrs.get('number', 0)
-    if number not in self._samplers:
-      entropy = np.random.SeedSequence([self._plan.search_seed, number])
-      seed = entropy.generate_state(1).item()
-      if self._plan.search == 'tpe':
-        self._samplers[number] = optuna.samplers.TPESampler(
-          n_startup_trials=_STARTUP, seed=seed, constant_liar=True
-        )
-      else:
-        self._samplers[number] = optuna.samplers.RandomSampler(seed=seed)
-    return self._samplers[number]
+def _sampler(plan: plan_lib.Plan, number: int) -> optuna.samplers.BaseSampler:
+  """Returns the sampler of a trial. Each has a seed, so that a resumed search draws the same."""
+  entropy = np.random.SeedSequence([plan.search_seed, number])
+  seed = entropy.generate_state(1).item()
+  if plan.search == 'tpe':
+    return optuna.samplers.TPESampler(n_startup_trials=_STARTUP, seed=seed, constant_liar=True)
+  return optuna.samplers.RandomSampler(seed=seed)
 
 
 def preview(plan: plan_lib.Plan, space: search_space.Space) -> list[search_space.Point]:
@@ -325,10 +316,10 @@ def preview(plan: plan_lib.Plan, space: search_space.Space) -> list[search_space
   number = plan.trials or 0
   if plan.search == 'tpe':
     number = min(number, _STARTUP)
-  study = optuna.create_study(sampler=_Sampler(plan))
+  study = optuna.create_study()
   points = []
   for i in range(number):
-    study.enqueue_trial({}, user_attrs={'number': i})
+    study.sampler = _sampler(plan, i)
     points.append(space.draw(study.ask()))
   return points
 

@@ -41,8 +41,8 @@ def rank(rows: Rows, plan: plan_lib.Plan) -> tuple[report.Table, str | None] | N
     ValueError: If no run has values of the metric, or the tasks' metrics differ.
   """
   folders = {label: _folders(row) for label, row in rows.items()}
-  begun = {label: [*_read(where, plan.window)] for label, where in folders.items()}
-  every = [*itertools.chain.from_iterable(begun.values())]
+  begun = {label: list(_read(where, plan.window)) for label, where in folders.items()}
+  every = list(itertools.chain.from_iterable(begun.values()))
   if not every:
     return None
   metric = plan.metric or tables.default_metric(every)
@@ -69,7 +69,9 @@ def rank(rows: Rows, plan: plan_lib.Plan) -> tuple[report.Table, str | None] | N
   empty = [''] * len(table.heading)
   texts: list[list[str]] = []
   for label in labels:
-    result = 'best' if label == best else _result(rows[label])
+    result = _result(rows[label])
+    if label == best:
+      result = 'best'
     numbers = cells.get(label, empty)[2:]
     texts.append([label, str(len(folders[label])), *numbers, result])
   return report.Table([*table.heading, ''], texts, note=scores.weighting(every)), best

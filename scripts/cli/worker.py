@@ -53,8 +53,11 @@ class Objective:
       stop: Says whether a signal has asked this process to end.
       train: Trains a run.
     """
-    self._trials, self._plan, self._worker = trials, plan, worker
-    self._stop, self._train = stop, train
+    self._trials = trials
+    self._plan = plan
+    self._worker = worker
+    self._stop = stop
+    self._train = train
     self.error: ValueError | None = None  # What makes the whole search invalid.
 
   def __call__(self, trial: optuna.Trial) -> float:
@@ -97,8 +100,8 @@ class Objective:
     is_last: bool,
   ) -> float:
     """Trains the runs of a trial to a round, and returns how good they are then."""
-    last_round = None if is_last else rounds
-    answers = [self._train(run, last_round, self._stop) for run in runs]
+    stop_after = None if is_last else rounds
+    answers = [self._train(run, stop_after, self._stop) for run in runs]
     self._check(trial, answers)
     try:
       results = [self._plan.read(run.output.output_dir, rounds) for run in runs]
@@ -108,7 +111,9 @@ class Objective:
     is_finite, _, worth = scores.rank(results, column)
     if not is_finite:
       raise self._diverged(trial, DIVERGED.format(column))
-    value = -worth if names.is_error(column) else worth
+    value = worth
+    if names.is_error(column):
+      value = -worth
     command.say(f'Trial {number + 1}, round {rounds}: {column} {value:.4g}')
     return worth
 
@@ -152,7 +157,10 @@ def train(run: settings.Settings, last_round: int | None, stop: protocols.Stop) 
     if last_round is None:
       command.say(f'{folder}: complete already')
     return Answer('done')
-  command.say(folder if last_round is None else f'{folder} to round {last_round}')
+  line = folder
+  if last_round is not None:
+    line += f' to round {last_round}'
+  command.say(line)
   parent, name = os.path.split(os.path.abspath(folder))
   with _output_to(os.path.join(parent, 'logs', f'{name}.log')):
     answer = _train(run, last_round, stop)
@@ -175,7 +183,9 @@ def _train(run: settings.Settings, last_round: int | None, stop: protocols.Stop)
   if outcome.exit_code:  # The run has received the signal in place of this process.
     stop.request()
     stop.exit_code = outcome.exit_code
-  return Answer('stopped' if stop.requested else 'done')
+  if stop.requested:
+    return Answer('stopped')
+  return Answer('done')
 
 
 def _one_line(error: Exception) -> str:

@@ -107,7 +107,7 @@ _FIELDS = {field.name for field in dataclasses.fields(training.TrainingConfig)}
 
 def no_figures():
   """A context in which runs draw nothing: that takes longer than a small run."""
-  empty = mock.Mock(side_effect=lambda path, rows: atomic_files.write_text(path, ''))
+  empty = mock.Mock(side_effect=lambda path, rows, title='': atomic_files.write_text(path, ''))
   return mock.patch.object(figures, 'draw_run', empty)
 
 

@@ -6,7 +6,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
-ROOMS = ('tff_adaptive', 'tasks', 'scripts', 'docs', 'research', 'tests')
+ROOMS = ('tff_adaptive', 'tasks', 'scripts', 'docs', 'research', 'oracle', 'tests')
 
 
 def count(path: pathlib.Path) -> int:

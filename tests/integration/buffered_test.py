@@ -10,8 +10,10 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+import oracle
 import tff_adaptive_tasks as tasks
-from tests.helpers import fakes, oracle, oracle_async
+from oracle import asynchronous
+from tests.helpers import fakes
 from tff_adaptive import (
   aggregation,
   algorithms,
@@ -132,31 +134,31 @@ def _polynomial(tau):
 
 CASES = {
   'fed_async': (
-    oracle_async.FedAsync,
+    asynchronous.FedAsync,
     ('fed_avg', 1, asynchrony.Buffered(N, 'hinge', a=2.0, b=1.0, mixing=True)),
     {'server_learning_rate': 0.6},
     (lambda tau: 1.0 if tau <= 1 else 1 / (2 * (tau - 1) + 1), None, {'alpha': 0.6}),
   ),
   'dropping': (
-    oracle_async.FedBuff,
+    asynchronous.FedBuff,
     ('fed_avg', 2, asynchrony.Buffered(N, 'constant', c=0.3, max_staleness=2)),
     {},
     (lambda tau: 0.3 if tau else 1.0, oracle.Sgd(1.0), {'most': 2}),
   ),
   'scaffold': (
-    oracle_async.Scaffold,
+    asynchronous.Scaffold,
     ('scaffold', 2, asynchrony.Buffered(N)),
     {'server_optimizer': optimizers.build_sgdm(0.7)},
     (_polynomial, oracle.Sgd(0.7), {}),
   ),
   'ada_best': (
-    oracle_async.AdaBest,
+    asynchronous.AdaBest,
     ('ada_best', 2, asynchrony.Buffered(N)),
     {'mu': 0.2, 'beta': 0.5, 'beta_decay': 1.0},
     (_polynomial, oracle.Sgd(1.0), {'mu': 0.2, 'beta': 0.5}),
   ),
   'fed_cm': (
-    oracle_async.FedCM,
+    asynchronous.FedCM,
     ('fed_cm', 2, asynchrony.Buffered(N)),
     {},
     (_polynomial, oracle.Sgd(1.0), {'alpha': 0.3}),

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.helpers import oracle, oracle_methods, small_problem
+import oracle
+from oracle import methods
+from tests.helpers import small_problem
 from tff_adaptive import algorithms, corrections, engine, optimizers, schedules
 from tff_adaptive.client import Batching, ClientTraining
 
@@ -112,7 +114,7 @@ def test_fed_speed_is_fed_dyn_with_perturbed_gradients():
   """Algorithm 1 of FedSpeed with lambda = 1 / mu; both are the oracle's."""
   theta, clients = small_problem.theta_0(), small_problem.clients()
   how = dict(eta_l=lambda t: 0.2, batch_size=4, sam_rho=0.3)
-  fed_speed = oracle_methods.FedSpeed(theta, clients, server=oracle.Sgd(1.0), lam=4.0, **how)
+  fed_speed = methods.FedSpeed(theta, clients, server=oracle.Sgd(1.0), lam=4.0, **how)
   fed_dyn = oracle.FedDyn(theta, clients, server=oracle.Sgd(1.0), mu=0.25, **how)
   for _ in range(4):
     fed_speed.round(range(N))

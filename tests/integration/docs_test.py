@@ -12,7 +12,7 @@ from tff_adaptive.environment import install
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [
-  *(ROOT / name for name in ('README.md', 'BUILD_NOTES.md', 'CONTRIBUTING.md')),
+  *(ROOT / name for name in ('README.md', 'AGENTS.md', 'BUILD_NOTES.md', 'CONTRIBUTING.md')),
   *sorted((ROOT / 'docs').glob('*.md')),
   *sorted((ROOT / 'docs').glob('[!r]*/*.md')),
 ]
@@ -58,7 +58,7 @@ def test_its_pages_fetch_nothing_from_elsewhere(site):
 
 def test_the_files_that_pages_name_exist():
   # Paths from the root in text, such as tff_adaptive/costs.py and tests/helpers/; links of pages.
-  rooms = 'tff_adaptive|tasks|tests|scripts|research|docs|results|deploy'
+  rooms = 'tff_adaptive|tasks|tests|scripts|research|oracle|docs|results|deploy'
   named = re.compile(rf'(?<![\w/.-])((?:{rooms})/[\w./]*\w/?)')
   missing = []
   for page in PAGES:

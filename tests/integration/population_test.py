@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from tests.helpers import engines, oracle, small_problem
+import oracle
+from tests.helpers import engines, small_problem
 from tests.integration.corrections_oracle_test import close
 from tff_adaptive import costs, population, registry, schedules, training
 from tff_adaptive.client import Batching

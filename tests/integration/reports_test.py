@@ -90,7 +90,7 @@ def test_a_run_without_rounds_is_left_out_and_reported(folder, tmp_path, capsys)
     report.main(['report.py', folder, '--window=3', '--columns=mean,reached', '--target=0.5']) == 0
   )
   captured = capsys.readouterr()
-  assert captured.out.count('\n') == 4
+  assert captured.out.count('\n') == 12  # A table of two rows, and one of a difference.
   assert 'mean of last 3 rounds' in captured.out
   assert captured.err.count(' has no rounds yet') == 3
   assert report.main(['report.py', f'{folder}/more']) == 2
@@ -167,7 +167,7 @@ def test_the_form_of_clients_is_of_the_tasks_metric_and_any_labels(tmp_path, cap
     (['--metric=validation_acuracy'], 'did you mean validation_accuracy?'),
     (['--log_scale=loss'], "'loss' is to be logarithmic"),
     (['--output=/proc/x'], '--output=/proc/x cannot be written to (No such file or directory)'),
-    (['--form=bars'], "--form: unknown form 'bars'. Choose one of: comparison, rates"),
+    (['--form=bars'], "--form: unknown form 'bars'. Choose one of: comparison, clients"),
     (['--where=seed=0', '--where=seed=1'], 'runs has seed=0 and seed=1'),
     (['--formats=md,doc'], '--formats=md,doc: give one or more of md,'),
     (['--form=tasks', '--target=1'], '--target needs --form=comparison: give that, or'),

@@ -1,42 +1,28 @@
 """Which ways of training give the same bits; docs/design/reproducibility.md has the whole table."""
 
-import hashlib
 import os
 import subprocess
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from scripts import sweep, train
-from tests.helpers import engines, fakes, fresh, small_problem
+from tests.helpers import bits, fakes, fresh
 from tff_adaptive import engine, runs
-from tff_adaptive.client import batching
 
-COHORTS = ([3, 1, 6], [5, 1, 2])
 _CODE = """
 import os, sys
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
-from tests.integration import reproducibility_test as test
+from tests.helpers import bits
 from tff_adaptive import engine
 assert engine.GraphContext().parallel_clients == 1
-print(*(test.digest(name, engine.GraphContext()) for name in sys.argv[1:]))
+print(*(bits.digest(name, engine.GraphContext()) for name in sys.argv[1:]))
 """
-
-
-def digest(name, context):
-  """One text for all bits of two rounds: states, what clients keep, metrics."""
-  linear, batches = small_problem.linear_model, batching.Batching(4, 2)
-  process = small_problem.process(name, 0.1, linear, batching=batches)
-  done = engines.run(context, small_problem.Run, process, small_problem.clients())
-  engines.run(context, done.rounds, COHORTS)
-  values = tf.nest.flatten([done.state, done.client_states, done.metrics])
-  return hashlib.sha256(b''.join(np.asarray(value).tobytes() for value in values)).hexdigest()
 
 
 def test_clients_at_the_same_time_one_processor_and_two_threads_give_the_same_bits():
   names = ['fed_avg', 'ada_best']
-  at_once = [digest(name, engine.GraphContext(parallel_clients=3)) for name in names]
+  at_once = [bits.digest(name, engine.GraphContext(parallel_clients=3)) for name in names]
   root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
   environment = {**os.environ, 'PYTHONPATH': root, 'TF_NUM_INTRAOP_THREADS': '2'}
   command = [*fresh.python(), '-c', _CODE, *names]

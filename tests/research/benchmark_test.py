@@ -65,7 +65,7 @@ def test_bad_input_is_one_line_before_measuring(run, monkeypatch, capsys, flag, 
   assert error.count('\n') == 1
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_rounds_are_measured_in_a_process_of_their_own(run, capsys):
   assert run('--variants=hand', '--device=cpu', '--json=figures.json') == 0
   with open('figures.json') as file:

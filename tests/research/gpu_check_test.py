@@ -24,7 +24,7 @@ def test_without_a_gpu_it_ends_with_one_line(tmp_path, capsys):
   assert (said.err.count('\n'), said.out, list(tmp_path.iterdir())) == (1, '', [])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_results_are_judged_by_their_rounding_and_written_with_what_was_measured(
   tmp_path, monkeypatch, capsys
 ):

@@ -49,7 +49,7 @@ CELLS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_programs_and_notebooks_run_in_both_contexts_and_results_are_kept(tmp_path):
   source = tmp_path / 'source'
   source.mkdir()

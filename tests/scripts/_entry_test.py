@@ -10,48 +10,41 @@ import pytest
 import tff_adaptive
 from scripts import _entry
 
-# A module of which something is left to do when it is taken apart, as of TensorFlow's.
-ENDING = """
-import atexit, sys
+# A command that prints a line, and has begun as one that runs as a file.
+PRINTING = """
 from scripts import _entry
 _entry.begin()
-atexit.register(print, 'an exit function')
+from scripts.cli import command
 
-class Lasting:
-  def __del__(self):
-    print('taken apart')
+@command.entry('x.py', prints_result={})
+def main(arguments):
+  print('done')
+  return {}
 
-sys.modules['lasting'] = lasting = Lasting()
-print('done', end=' ')
-{}
+import sys
+sys.exit(main())
 """
 
 
-@pytest.mark.parametrize(
-  ('end', 'code', 'out', 'err'),
-  [
-    ('_entry.exit_code = 3; sys.stderr.write("x"); sys.exit(3)', 3, 'done an exit function\n', 'x'),
-    ('raise SystemError("x")', 1, 'done an exit function\ntaken apart\n', 'SystemError: x\n'),
-  ],
-)
-def test_a_command_that_has_ended_leaves_its_modules_as_they_are(end, code, out, err):
-  program = [sys.executable, '-c', ENDING.format(end)]
-  ended = subprocess.run(program, capture_output=True, text=True)
-  assert (ended.returncode, ended.stdout) == (code, out)
-  assert ended.stderr.endswith(err)
+def _printing(is_result: bool, code: int, stdout) -> subprocess.CompletedProcess:
+  return subprocess.run(
+    [sys.executable, '-c', PRINTING.format(is_result, code)],
+    env={**os.environ, 'PYTHONUNBUFFERED': ''},
+    stdout=stdout,
+    stderr=subprocess.PIPE,
+  )
+
+
+def test_the_exit_code_of_a_command_is_that_of_its_process():
+  ended = _printing(True, 3, subprocess.PIPE)
+  assert (ended.returncode, ended.stdout, ended.stderr) == (3, b'done\n', b'')
 
 
 @pytest.mark.parametrize('is_result', [False, True])
 def test_a_result_that_cannot_be_written_is_no_success(is_result):
-  end = f'_entry.exit_code, _entry.prints_result = 0, {is_result}'
   with open('/dev/full', 'w') as full:
-    ended = subprocess.run(
-      [sys.executable, '-c', ENDING.format(end)],
-      env={**os.environ, 'PYTHONUNBUFFERED': ''},
-      stdout=full,
-      stderr=subprocess.PIPE,
-    )
-  line = b'-c: the result cannot be written: No space left on device.\n'
+    ended = _printing(is_result, 0, full)
+  line = b'x.py: the result cannot be written: No space left on device.\n'
   assert (ended.returncode, ended.stderr) == ((1, line) if is_result else (0, b''))
 
 

@@ -5,7 +5,9 @@ import os
 import pathlib
 import re
 import runpy
+import shutil
 import subprocess
+import sys
 import tempfile
 
 import numpy as np
@@ -16,8 +18,10 @@ import tensorflow as tf
 import tff_adaptive_tasks as tasks
 from scripts import export, train
 from tests.helpers import fresh
+from tff_adaptive._utils import user_code
 
-GUIDE = pathlib.Path(__file__).parents[2] / 'docs' / 'guide'
+ROOT = pathlib.Path(__file__).parents[2]
+GUIDE = ROOT / 'docs' / 'guide'
 
 
 def blocks(page):
@@ -55,13 +59,133 @@ def test_the_exported_model_has_the_runs_accuracy_on_raw_rows(run, monkeypatch):
   record = json.loads((output / 'export.json').read_text())
   assert record['validation']['accuracy'] == best
   assert record['round'] == 6
-  block, evaluates = blocks('export.md')  # The guide's examples predict and evaluate.
+  block, _, evaluates = blocks('export.md')  # The guide's examples predict and evaluate.
   command = [*fresh.python(), '-c', block.replace('model.keras', name)]
   done = subprocess.run(command, cwd=output, capture_output=True, text=True, check=True)
   assert re.fullmatch(r"\['(good|poor)' '(good|poor)'\]", done.stdout.strip())
   monkeypatch.chdir(run)
   exec(evaluates, scope := {})
   assert scope['run'].evaluate()['accuracy'] > 0.5
+
+
+def softmax(scores):
+  powers = np.exp(scores)
+  return powers / powers.sum(-1, keepdims=True)
+
+
+def test_a_copied_run_folder_is_exported_and_served_where_there_is_no_data(tmp_path):
+  """As its user does: the run's folder alone goes to a machine that serves, from any folder."""
+  here, there = tmp_path / 'here', tmp_path / 'there'
+  here.mkdir()
+  there.mkdir()
+  (here / 'my_task.py').write_text(blocks('own_data.md')[0])
+  flags = '--rounds=2 --clients_per_round=5 --client_learning_rate=0.1 --algorithm=fed_avg'
+  paths = [f'--task={here}/my_task.py:load', f'--data_dir={here}', f'--output_dir={here}/run']
+  assert train.main(['train.py', *paths, *flags.split()]) == 0
+  saved = tasks.load_run(str(here / 'run'))
+  task = saved.task()
+  raw = {'age': [30, 80, 55], 'smoker': ['no', 'yes', 'no']}
+  x = task.preparation(raw)
+  logits = task.build_model(0).forward(saved.weights, x, False, None).numpy()
+  labels = task.preparation.labels(logits).tolist()
+  last = {k.removeprefix('validation_'): v for k, v in saved.rows[-1].items()}
+  shutil.move(here / 'run', there / 'copied')
+  shutil.rmtree(here)  # Neither the table nor the task's file is left.
+
+  for file_format in export.FORMATS:
+    command = [*fresh.python(), str(ROOT / 'scripts' / 'export.py'), 'copied']
+    command += [f'--format={file_format}', f'--output={file_format}']
+    done = subprocess.run(command, cwd=there, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    record = json.loads((there / file_format / 'export.json').read_text())
+    assert record['validation'] == {name: last[name] for name in record['validation']}
+    assert {'loss', 'accuracy'} <= {*record['validation']}
+
+  keras = tf.keras.models.load_model(there / 'keras' / 'model.keras')
+  np.testing.assert_allclose(keras.predict(x, verbose=0), logits, rtol=1e-5, atol=1e-6)
+  served = tf.saved_model.load(str(there / 'saved_model' / 'model')).signatures['serving_default']
+  np.testing.assert_allclose(served(x=x)['predictions'], logits, rtol=1e-5, atol=1e-6)
+  runner = tf.lite.Interpreter(str(there / 'tflite' / 'model.tflite')).get_signature_runner()
+  np.testing.assert_allclose(runner(x=x)['predictions'], logits, rtol=1e-5, atol=1e-6)
+  arrays = np.load(there / 'npz' / 'model.npz')
+  np.testing.assert_equal(tuple(arrays.values()), saved.weights)
+
+  # The guide's server, in the exported folder.
+  server = blocks('export.md')[1] + f'import json\nprint(json.dumps(predict({raw})))\n'
+  if 'fastapi' in server:
+    pytest.importorskip('fastapi')
+  command = [*fresh.python(), '-c', server]
+  done = subprocess.run(command, cwd=there / 'keras', capture_output=True, text=True)
+  assert done.returncode == 0, done.stderr
+  answer = json.loads(done.stdout.splitlines()[-1])
+  assert answer['labels'] == labels
+  np.testing.assert_allclose(answer['probabilities'], softmax(logits), rtol=1e-4)
+  assert json.loads((there / 'keras' / 'preparation.json').read_text())['output'] == 'logits'
+
+
+OWN_LAYER = """
+import numpy as np
+import tensorflow as tf
+
+import tff_adaptive_tasks as tasks
+
+
+class Doubled(tf.keras.layers.Layer):
+  def call(self, x):
+    return 2 * x
+
+
+def network(shape, outputs):
+  return tf.keras.Sequential([tf.keras.Input(shape), Doubled(), tf.keras.layers.Dense(outputs)])
+
+
+def load(data_dir, seed):
+  x = np.random.default_rng(0).normal(size=(40, 3))
+  clients = np.arange(40) % 4
+  return tasks.from_arrays(x, (x[:, 0] > 0).astype(int), clients, model=network)
+"""
+
+
+def test_a_run_with_layers_of_ones_own_or_of_an_earlier_release_says_what_is_missing(
+  tmp_path, monkeypatch, capsys
+):
+  (tmp_path / 'own.py').write_text(OWN_LAYER)
+  folder = str(tmp_path / 'run')
+  flags = ['--rounds=1', '--clients_per_round=2', f'--output_dir={folder}']
+  assert train.main(['train.py', f'--task={tmp_path}/own.py:load', *flags]) == 0
+  assert export.main(['export.py', folder, f'--output={tmp_path}/with_task']) == 0
+  assert (tmp_path / 'with_task' / 'model.keras').exists()
+  (tmp_path / 'own.py').unlink()
+  for name in [name for name in sys.modules if user_code.is_module(name)]:
+    monkeypatch.delitem(sys.modules, name)  # As in another process.
+  capsys.readouterr()
+  assert export.main(['export.py', folder, f'--output={tmp_path}/without']) == 2
+  error = capsys.readouterr().err
+  assert error.count('\n') == 1
+  assert '--format=keras: Keras cannot load it' in error
+  assert '--format=saved_model does without them' in error
+  assert not (tmp_path / 'without').exists()
+  flags = ['--format=saved_model', f'--output={tmp_path}/served']
+  assert export.main(['export.py', folder, *flags]) == 0
+  shutil.rmtree(f'{folder}/model')
+  capsys.readouterr()
+  assert export.main(['export.py', folder, f'--output={tmp_path}/old']) == 2
+  error = capsys.readouterr().err
+  assert error.count('\n') == 1
+  assert 'stores no model, as release 0.2.0 and before did not' in error
+
+
+def test_a_run_of_an_earlier_release_is_exported_with_its_data(run, tmp_path):
+  folder = str(tmp_path / 'old')
+  shutil.copytree(run / 'runs' / 'visits', folder)
+  shutil.rmtree(f'{folder}/model')
+  stored = export.export(tasks.load_run(str(run / 'runs' / 'visits')), 'npz', f'{tmp_path}/new')
+  loaded = export.export(tasks.load_run(folder), 'npz', f'{tmp_path}/loaded')
+  for name in ('task', 'source', 'round', 'weights', 'weight_names', 'input', 'file'):
+    assert stored[name] == loaded[name]
+  assert stored['validation'] == pytest.approx(loaded['validation'], abs=1e-6)
+  one, other = (dict(np.load(f'{tmp_path}/{name}/model.npz')) for name in ('new', 'loaded'))
+  np.testing.assert_equal(one, other)
 
 
 def test_the_weights_that_were_asked_for_are_exported(run, monkeypatch, capsys):
@@ -75,8 +199,8 @@ def test_the_weights_that_were_asked_for_are_exported(run, monkeypatch, capsys):
   np.testing.assert_equal(tuple(found.values()), tasks.load_run(folder).weights)
 
 
-def test_a_run_is_exported_from_any_folder_without_what_it_held_out_while_its_file_is_the_same(
-  tmp_path, monkeypatch, capsys
+def test_a_runs_task_is_loaded_from_any_folder_without_what_it_held_out_while_its_file_is_the_same(
+  tmp_path, monkeypatch
 ):
   """It was begun in another folder, with paths from there; so was a centralised one."""
   (tmp_path / 'there' / 'data').mkdir(parents=True)
@@ -105,8 +229,9 @@ def test_a_run_is_exported_from_any_folder_without_what_it_held_out_while_its_fi
   assert len(run.task().train.client_ids) == data['clients'] == 5 - data['unseen_clients']
   with open('there/my_task.py', 'a') as file:
     file.write('# Changed.\n')
-  assert export.main(['export.py', 'there/run', '--output=again']) == 2
-  assert "my_task.py', was changed since the run" in capsys.readouterr().err
+  with pytest.raises(tasks.DataError, match=r"my_task.py', was changed since the run"):
+    tasks.load_run('there/run').task()
+  assert export.main(['export.py', 'there/run', '--output=again']) == 0  # It needs no data.
 
 
 def test_bad_input_is_refused_in_one_line_and_writes_nothing(run, tmp_path, capfd):

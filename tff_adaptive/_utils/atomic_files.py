@@ -87,10 +87,10 @@ def remove_leftovers(folder: str, names: Iterable[str]) -> None:
   # `tempfile` puts eight characters in the middle of a name.
   parts = [map(re.escape, os.path.splitext(name)) for name in names]
   patterns = [re.compile(rf'\.{stem}\.[a-z0-9_]{{8}}{ending}') for stem, ending in parts]
-  for found in os.listdir(folder):
-    if any(pattern.fullmatch(found) for pattern in patterns):
+  for file in os.listdir(folder):
+    if any(pattern.fullmatch(file) for pattern in patterns):
       with contextlib.suppress(OSError):
-        _remove_unless_locked(os.path.join(folder, found))
+        _remove_unless_locked(os.path.join(folder, file))
 
 
 def _remove_unless_locked(path: str) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tff_adaptive._utils import validation, value_text
+from tff_adaptive._utils import suggestions, validation, value_text
 
 Value = float | int | bool | str
 
@@ -20,7 +20,8 @@ class Hyperparameter:
     kind: The type of its values: float, int, bool or str.
     default: The default value. None means that it has no fixed default; `help` then explains it.
     help: One sentence that explains it; it names neither the default nor the algorithms.
-    check: A function of `_utils.validation`. None checks that a float is finite, an int at least 0.
+    check: A function of `_utils.validation`. None checks that a float is finite, an int at least 0,
+      and accepts any string.
     hint: The advice in the error for a refused value, such as 'give 0 for none'.
     choices: The allowed values; () allows all values that pass `check`.
     default_with: Other defaults with some server optimizers, by the optimizer's name.
@@ -51,6 +52,8 @@ class Hyperparameter:
       if not isinstance(value, bool):
         raise TypeError(f'{name} must be true or false, found {value_text.in_text(value)}.')
       return value
+    if self.kind is str and self.check is not None:
+      value = self.check(name, value, hint)
     if self.kind is not str:
       check = self.check or (validation.whole if self.kind is int else validation.real)
       value = self.kind(check(name, value, hint))
@@ -69,31 +72,35 @@ class Counts:
     up: The data that the client sends, in the same unit; 1 is the update.
     gradients: Number of batch gradients that a local step computes.
     full_gradients: Number of gradients over all of the client's examples in a round.
+    uncounted: Names of parts that may send less than counted, because they do not say how much.
   """
 
   down: float = 1
   up: float = 1
   gradients: int = 1
   full_gradients: int = 0
+  uncounted: tuple[str, ...] = ()
 
 
 _DECLARATION = 'hyperparameter'  # The key in a field's metadata.
 
 
 def option(
-  default: Value,
+  default: Value | None,
   help: str,
   check: validation.Check | None = None,
   hint: str = '',
   choices: tuple[Value, ...] = (),
   default_with: Mapping[str, Value] | None = None,
+  kind: type | None = None,
 ) -> Any:
   """Declares a field of a frozen dataclass as a hyperparameter; see `Hyperparameter`.
 
-  The field's name and type, which is the default's, are those of the hyperparameter.
+  The field's name is the hyperparameter's. `kind` is by default the type of the default value, and
+  must be given if that is None.
   """
   declared = Hyperparameter(
-    '', type(default), default, help, check, hint, choices, dict(default_with or {})
+    '', kind or type(default), default, help, check, hint, choices, dict(default_with or {})
   )
   return dataclasses.field(default=default, metadata={_DECLARATION: declared, 'help': help})
 
@@ -111,3 +118,31 @@ def declared_by(kind: type) -> tuple[Hyperparameter, ...]:
       hyperparameter = field.metadata[_DECLARATION]
       declared.append(dataclasses.replace(hyperparameter, name=field.name, default=field.default))
   return tuple(declared)
+
+
+def values(
+  known: Mapping[str, Hyperparameter],
+  given: Mapping[str, Any],
+  owner: str,
+  default: Callable[[str], Any],
+) -> dict[str, Any]:
+  """Returns all hyperparameters by name: the given values, checked, and defaults for the rest.
+
+  Args:
+    known: The hyperparameters by name.
+    given: Values by name; None stands for the default.
+    owner: The name of what has the hyperparameters, for messages.
+    default: A function from a name to the default value.
+
+  Raises:
+    TypeError: If a value has the wrong type.
+    ValueError: If a name is unknown or a value is out of its range.
+  """
+  for name in given:
+    if name not in known:
+      raise ValueError(suggestions.unknown(f'option of {owner}', name, known))
+  all_values = {}
+  for name, hyperparameter in known.items():
+    value = given.get(name)
+    all_values[name] = default(name) if value is None else hyperparameter.checked(value)
+  return all_values

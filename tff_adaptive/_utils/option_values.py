@@ -9,8 +9,12 @@ def value(text: str) -> bool | int | float | str:
     return text.lower() == 'true'
   for kind in (int, float):
     try:
-      found = kind(text)
+      number = kind(text)
     except ValueError:
       continue
-    return text if isinstance(found, float) and math.isnan(found) else found
+    if isinstance(number, float) and math.isnan(
+      number
+    ):  # It would equal no other value, not even itself.
+      return text
+    return number
   return text

@@ -48,10 +48,11 @@ def function_def(concrete_function: Any) -> Any:
 
 def captures_eager_tensors(concrete_function: Any) -> bool:
   """Returns whether a concrete function uses tensors of eager mode that are no arguments."""
-  return any(map(_is_eager_constant, concrete_function.captured_inputs))
+  return any(map(is_eager_constant, concrete_function.captured_inputs))
 
 
-def _is_eager_constant(tensor: Any) -> bool:
+def is_eager_constant(tensor: Any) -> bool:
+  """Returns whether a captured tensor is of eager mode, and no handle of a variable or table."""
   import tensorflow as tf
 
   is_handle = tensor.dtype in (tf.resource, tf.variant)  # Of a variable or a table, say.
@@ -65,10 +66,11 @@ def call_with_constants(concrete_function: Any) -> Any:
   """
   import tensorflow as tf
 
-  captures = [
-    tf.constant(tensor.numpy(), tensor.dtype) if _is_eager_constant(tensor) else tensor
-    for tensor in concrete_function.captured_inputs
-  ]
+  captures = []
+  for tensor in concrete_function.captured_inputs:
+    if is_eager_constant(tensor):
+      tensor = tf.constant(tensor.numpy(), tensor.dtype)
+    captures.append(tensor)
   concrete_function.set_external_captures(captures)
   return concrete_function()
 
@@ -77,8 +79,11 @@ def argument_shape(function: Any, i: int) -> Any:
   """Returns the static shape of argument `i` of a FunctionDef, as a `tf.TensorShape`."""
   import tensorflow as tf
 
-  shapes = function.arg_attr[i].attr['_output_shapes'].list.shape if i in function.arg_attr else []
-  return tf.TensorShape(shapes[0]) if len(shapes) == 1 else tf.TensorShape(None)
+  if i in function.arg_attr:
+    shapes = function.arg_attr[i].attr['_output_shapes'].list.shape
+    if len(shapes) == 1:
+      return tf.TensorShape(shapes[0])
+  return tf.TensorShape(None)
 
 
 def may_draw(dataset: Any) -> bool:
@@ -90,15 +95,21 @@ def may_draw(dataset: Any) -> bool:
 
 def seed_generators(graph: Any) -> list[Any]:
   """Returns the resource handles of the random generators in a dataset's GraphDef."""
-  constants = [node.attr['value'].tensor for node in graph.node if node.op == 'Const']
-  handles = [handle for tensor in constants for handle in tensor.resource_handle_val]
-  return [handle for handle in handles if 'SeedGenerator' in handle.maybe_type_name]
+  generators = []
+  for node in graph.node:
+    if node.op == 'Const':
+      for handle in node.attr['value'].tensor.resource_handle_val:
+        if 'SeedGenerator' in handle.maybe_type_name:
+          generators.append(handle)
+  return generators
 
 
 def installed_build() -> Mapping[str, Any]:
   """Returns `tf.sysconfig.get_build_info()` without importing TensorFlow; {} if that fails."""
   package = importlib.util.find_spec('tensorflow')
-  for root in package.submodule_search_locations or () if package else ():
+  if package is None:
+    return {}
+  for root in package.submodule_search_locations or ():
     path = os.path.join(root, 'python', 'platform', 'build_info.py')
     if os.path.exists(path):
       return dict(runpy.run_path(path)['build_info'])
@@ -241,7 +252,10 @@ def graph_def(message: Any) -> Any:
 
 def all_nodes(graph: Any) -> list[Any]:
   """Returns the nodes of a graph and of its functions."""
-  return [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+  nodes = list(graph.node)
+  for function in graph.library.function:
+    nodes += function.node_def
+  return nodes
 
 
 def initialize_op(message: Any) -> str:
@@ -258,7 +272,10 @@ def tensor_names(binding: Any) -> list[tuple[str, bool]]:
     return [(binding.tensor.tensor_name, False)]
   if kind == 'sequence':
     return [(binding.sequence.variant_tensor_name, True)]
-  return [pair for element in binding.struct.element for pair in tensor_names(element)]
+  pairs = []
+  for element in binding.struct.element:
+    pairs += tensor_names(element)
+  return pairs
 
 
 def attach(comp: Any, key: str, *values: Any) -> None:
@@ -299,7 +316,9 @@ def watch_worker_starts(watch: Callable[[int], None]) -> bool:
     watches_tff = True
 
     def __init__(self, args: Any, *more: Any, **options: Any):
-      command = args if isinstance(args, (str, bytes, os.PathLike)) else args[0]
+      command = args
+      if not isinstance(args, (str, bytes, os.PathLike)):
+        command = args[0]
       is_worker = os.path.basename(os.fsdecode(command)) == WORKER
       if is_worker:
         options['start_new_session'] = True

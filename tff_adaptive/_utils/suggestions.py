@@ -16,7 +16,9 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
   if not names:
     return f'unknown {kind} {name!r}. There are none.'
   close = nearest(name, names)
-  hint = f' Did you mean {" or ".join(close)}?' if close else ''
+  hint = ''
+  if close:
+    hint = f' Did you mean {" or ".join(close)}?'
   return f'unknown {kind} {name!r}.{hint} Choose one of: {", ".join(names)}.'
 
 

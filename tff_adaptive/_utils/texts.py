@@ -7,7 +7,10 @@ def printable(text: str) -> str:
   A terminal, or a program that reads a file, would obey control characters; undecodable bytes in a
   file's name cannot be written to a file.
   """
-  return ''.join(
-    letter if letter.isprintable() or letter == '\n' else letter.encode('unicode_escape').decode()
-    for letter in text
-  )
+  return ''.join(map(_printable_letter, text))
+
+
+def _printable_letter(letter: str) -> str:
+  if letter.isprintable() or letter == '\n':
+    return letter
+  return letter.encode('unicode_escape').decode()

@@ -92,13 +92,13 @@ def _modules(path: str, content: bytes) -> tuple[tuple[str, str], ...]:
   """Returns `UserCode.modules` of a file, in the order of their paths."""
   folder = os.path.dirname(path)
   try:
-    found = user_imports.digests(content, [*sys.path, folder])
+    digests = user_imports.digests(content, [*sys.path, folder])
   except OSError as error:
     raise ValueError(
       f'{error.filename!r}, which {path!r} imports, cannot be read: {error.strerror}.'
     ) from None
-  found.pop(path, None)  # A module that imports the file itself.
-  relative = {os.path.relpath(file, folder): digest for file, digest in found.items()}
+  digests.pop(path, None)  # A module that imports the file itself.
+  relative = {os.path.relpath(file, folder): digest for file, digest in digests.items()}
   return tuple(sorted(relative.items()))
 
 
@@ -112,7 +112,8 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   module.__file__ = path
   sys.modules[name] = module  # A dataclass, for example, looks its module up here.
   folder = os.path.dirname(path)
-  if is_new := folder not in sys.path:
+  is_new = folder not in sys.path
+  if is_new:
     sys.path.append(folder)
   try:
     other = user_imports.other_of_same_name(content, sys.path)
@@ -124,7 +125,9 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
     del sys.modules[name]
     if isinstance(error, KeyboardInterrupt):
       raise
-    where = f' line {at.line}:' if at is not None and at.path == path else ''
+    where = ''
+    if at is not None and at.path == path:
+      where = f' line {at.line}:'
     raise ValueError(f'{path!r} cannot be run:{where} {in_words(error)}; fix the file.') from error
   finally:
     if is_new and folder in sys.path:  # The file may have changed sys.path itself.
@@ -135,7 +138,8 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
 def place(error: BaseException) -> Place | None:
   """Returns the line of a user's file where an error or its cause arose; None if there is none."""
   paths = {module.__file__ for name, module in list(sys.modules.items()) if is_module(name)}
-  found, seen = None, set()
+  last: Place | None = None
+  seen = set()
   link: BaseException | None = error
   while link is not None and id(link) not in seen:
     seen.add(id(link))
@@ -143,11 +147,11 @@ def place(error: BaseException) -> Place | None:
     frames = getattr(link, 'worker_frames', None) or traceback.extract_tb(link.__traceback__)
     for frame in frames:
       if frame.filename in paths:
-        found = Place(frame.filename, frame.lineno or 0)
+        last = Place(frame.filename, frame.lineno or 0)
     if isinstance(link, SyntaxError) and link.filename in paths:
-      found = Place(link.filename or '', link.lineno or 0)
+      last = Place(link.filename or '', link.lineno or 0)
     link = link.__cause__ or link.__context__
-  return found
+  return last
 
 
 def in_words(error: BaseException) -> str:

@@ -10,7 +10,7 @@ import hashlib
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import machinery
 from typing import NamedTuple
 
@@ -45,7 +45,7 @@ def digests(content: bytes, folders: Sequence[str]) -> dict[str, str]:
       would not be that of the code that runs.
     OSError: If a module cannot be read.
   """
-  found: dict[str, str] = {}
+  by_path: dict[str, str] = {}
   waiting = [(content, '')]
   while waiting:
     source, package = waiting.pop()
@@ -54,12 +54,12 @@ def digests(content: bytes, folders: Sequence[str]) -> dict[str, str]:
         module = _find(part, folders)
         if module is None or not _is_users(part, module):
           break
-        if module.file and module.file not in found:
+        if module.file and module.file not in by_path:
           text = _read(module.file)
-          found[module.file] = _digest(part, module.file, text)
+          by_path[module.file] = _digest(part, module.file, text)
           of_package = part if module.folders else part.rpartition('.')[0]
           waiting.append((text, of_package))
-  return found
+  return by_path
 
 
 def other_of_same_name(content: bytes, folders: Sequence[str]) -> tuple[str, str, str] | None:
@@ -77,9 +77,11 @@ def other_of_same_name(content: bytes, folders: Sequence[str]) -> tuple[str, str
     if loaded is None:
       continue
     spec = machinery.PathFinder.find_spec(top, list(folders))
-    expected = '' if spec is None or not spec.has_location else spec.origin or ''
+    expected = _file_of(spec)
     actual = getattr(loaded, '__file__', None) or ''
-    if not (expected and actual) or os.path.realpath(expected) == os.path.realpath(actual):
+    if not expected or not actual:
+      continue
+    if os.path.realpath(expected) == os.path.realpath(actual):
       continue
     if all(_is_users(top, _Module(os.path.abspath(path), ())) for path in (expected, actual)):
       return top, actual, expected
@@ -96,10 +98,12 @@ def _imported_names(source: bytes, package: str) -> Iterator[str]:
     if isinstance(node, ast.Import):
       yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
-      parents = package.split('.')
-      start = '.'.join(parents[: len(parents) - node.level + 1]) if node.level else ''
-      base = '.'.join(filter(None, (start, node.module)))
-      yield from (f'{base}.{alias.name}' if base else alias.name for alias in node.names)
+      start = ''
+      if node.level:  # The number of leading dots.
+        parents = package.split('.')
+        start = '.'.join(parents[: len(parents) - node.level + 1])
+      for alias in node.names:
+        yield '.'.join(filter(None, (start, node.module, alias.name)))
 
 
 def _with_parents(name: str) -> Iterator[str]:
@@ -113,8 +117,7 @@ def _find(name: str, folders: Sequence[str]) -> _Module | None:
   """Returns the module of a name, as loaded or else as Python would find it; None without one."""
   loaded = sys.modules.get(name)
   if loaded is not None:
-    file = getattr(loaded, '__file__', None) or ''
-    return _Module(os.path.abspath(file) if file else '', list(getattr(loaded, '__path__', ())))
+    return _module(getattr(loaded, '__file__', None), getattr(loaded, '__path__', None))
   parent = name.rpartition('.')[0]
   if parent:
     package = _find(parent, folders)
@@ -122,9 +125,19 @@ def _find(name: str, folders: Sequence[str]) -> _Module | None:
   spec = machinery.PathFinder.find_spec(name, list(folders))
   if spec is None:
     return None
-  file = spec.origin if spec.has_location and spec.origin else ''
-  locations = spec.submodule_search_locations
-  return _Module(os.path.abspath(file) if file else '', list(locations or ()))
+  return _module(_file_of(spec), spec.submodule_search_locations)
+
+
+def _file_of(spec: machinery.ModuleSpec | None) -> str:
+  """Returns the path of the file of a module that was found, or ''."""
+  if spec is None or not spec.has_location:
+    return ''
+  return spec.origin or ''
+
+
+def _module(file: str | None, folders: Iterable[str] | None) -> _Module:
+  path = os.path.abspath(file) if file else ''
+  return _Module(path, list(folders or ()))
 
 
 def _is_users(name: str, module: _Module) -> bool:

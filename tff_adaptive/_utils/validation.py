@@ -81,7 +81,8 @@ def _whole_from(low: int) -> Check:
   return lambda name, value, hint: whole_number(name, value, low, hint)
 
 
-whole, count = _whole_from(0), _whole_from(1)
+whole = _whole_from(0)
+count = _whole_from(1)
 
 
 def _shown(number: Any) -> str:

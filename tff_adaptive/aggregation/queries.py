@@ -80,7 +80,7 @@ class SeededAdaptiveClipSumQuery(tfp.QuantileAdaptiveClipSumQuery):
 
 
 class _State(NamedTuple):
-  """The state between rounds, with TFF's names; `algorithms.aggregator_state` looks for them.
+  """The state between rounds, with TFF's names; see `_utils.noise_states`.
 
   Attributes:
     query_state: The state of the query.

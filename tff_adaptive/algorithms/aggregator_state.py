@@ -5,8 +5,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-# The state of an aggregation with noise, in TFF and `aggregation.queries`, has these names.
-_WITH_NOISE = frozenset({'query_state', 'agg_state'})
+from tff_adaptive._utils import noise_states
 
 
 def kept_without_updates(
@@ -44,7 +43,7 @@ def _kept(kind: tff.Type, is_empty: tf.Tensor, before: Any, after: Any) -> Any:
   if not isinstance(kind, tff.types.StructType):
     return tf.cond(is_empty, lambda: before, lambda: after)
   names, kinds = zip(*tff.structure.iter_elements(kind)) if len(kind) else ((), ())
-  if set(names) >= _WITH_NOISE:
+  if noise_states.is_noisy(names):
     return after
   pairs = [tff.structure.from_container(state) for state in (before, after)]
   elements = [_kept(k, is_empty, *old_and_new) for k, *old_and_new in zip(kinds, *pairs)]

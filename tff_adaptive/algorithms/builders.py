@@ -1,6 +1,10 @@
-"""Builders of processes: one for any correction and server optimizer, and one for each algorithm.
+"""Builders of processes from parts, and typed builders of ten algorithms.
 
-An algorithm's builder takes the arguments of `build_drift_corrected` except `correction`. Some take
+`build_process(name, ...)` builds every algorithm by its name. `build_drift_corrected` builds from a
+correction and a server optimizer. The builders with an algorithm's name are for the algorithms that
+programs build most: type checkers and editors know their arguments.
+
+Such a builder takes the arguments of `build_drift_corrected` except `correction`. Some take
 `server_learning_rate`, the rate of their own server optimizer, in place of `server_optimizer`. The
 defaults are the registry's. By default a client's weight in FedAvg, FedAvgM, FedAdagrad, FedAdam,
 FedYogi and FedProx is its number of examples; in the other algorithms all clients count the same.
@@ -55,6 +59,8 @@ def build_drift_corrected(
 ) -> Process:
   """Builds a process from any client correction and any server optimizer.
 
+  `build_process(name, ...)` builds an algorithm by its name, with that algorithm's defaults.
+
   Args:
     model: A `tff_adaptive.models.Model`, a `tff.learning.models.FunctionalModel`, or a function
       that returns a new `tff.learning.models.VariableModel`.
@@ -98,7 +104,8 @@ def build_drift_corrected(
   client_learning_rate = components.check_rate('client_learning_rate', client_learning_rate)
   components.check_weighting(client_weighting)
   components.check_aggregator(aggregator, client_weighting)
-  training = local_training.ClientTraining() if training is None else training
+  if training is None:
+    training = local_training.ClientTraining()
   hint = 'give tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say'
   validation.instance('training', training, local_training.ClientTraining, hint)
   training = training.resolved()
@@ -110,10 +117,13 @@ def build_drift_corrected(
       'scaling mu by client size needs the number of examples before training: give '
       'training=tff_adaptive.ClientTraining(batching=...)'
     )
+  local_model = model_adapters.wrap(model)
+  correction = correction.resolved(local_model.named_weights())
+  _check_needs(correction, local_model, training)
   if asynchrony is not None:
     _check_asynchrony(asynchrony, correction, training)
   recipe = components.Recipe(
-    model_adapters.wrap(model),
+    local_model,
     training,
     correction,
     server_optimizer,
@@ -123,6 +133,30 @@ def build_drift_corrected(
     asynchrony,
   )
   return stateful_process.compose(recipe)
+
+
+def _check_needs(
+  correction: corrections.Correction,
+  model: model_adapters.LocalModel,
+  training: local_training.ClientTraining,
+) -> None:
+  """Raises ValueError unless the model and the training have what the parts need."""
+  if correction.needs_batching and training.batching is None:
+    raise ValueError(
+      f'{correction.name} needs clients that are given as whole arrays'
+      f' ({correction.needs_batching}): give'
+      ' training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say.'
+    )
+  if correction.overrides('loss') and not model.takes_loss:
+    raise ValueError(
+      f'{correction.name} changes the loss, which needs the outputs of the model: give a'
+      ' tff_adaptive.models.Model (models.from_keras makes one of a Keras model).'
+    )
+  if correction.unsent and all(correction.unsent):
+    raise ValueError(
+      f'{correction.name}: all weights of the model stay at the clients or are frozen, so that'
+      ' nothing is sent: name fewer layers.'
+    )
 
 
 def _check_asynchrony(
@@ -144,6 +178,11 @@ def _check_asynchrony(
   if asynchrony.mixing and correction.overrides('update'):
     raise ValueError(
       f'{correction.name} does not aggregate differences of models: leave mixing out.'
+    )
+  if asynchrony.mixing and any(correction.unsent):
+    raise ValueError(
+      f'{correction.name} does not send all weights, and mixing moves whole models: leave mixing'
+      ' out.'
     )
 
 

@@ -31,8 +31,10 @@ class ClientStates(_Serializable):
 
   def get(self, client_id: str, initial: Any) -> Any:
     """Returns a client's state in the structure of `initial`, or `initial` if it has none yet."""
-    found = self._leaves.get(client_id)
-    return initial if found is None else tree.unflatten_as(initial, found)
+    leaves = self._leaves.get(client_id)
+    if leaves is None:
+      return initial
+    return tree.unflatten_as(initial, leaves)
 
   def updated(self, states: Mapping[str, Any]) -> 'ClientStates':
     """Returns a copy in which the states of some clients are replaced."""
@@ -77,7 +79,8 @@ class ByClientId:
   `state`. Here a cohort is a mapping from client id to the client's data. The state includes the
   states of all clients that have taken part, so a resumed program continues with them:
 
-      process = tff_adaptive.algorithms.ByClientId(tff_adaptive.build_scaffold(model_fn, ...))
+      process = tff_adaptive.build_process('scaffold', model_fn, ...)
+      process = tff_adaptive.algorithms.ByClientId(process)
       tff.simulation.run_training_process(
         process,
         lambda round_number: {c: data.create_tf_dataset_for_client(c) for c in drawn(round_number)},
@@ -93,7 +96,7 @@ class ByClientId:
     """Wraps a process.
 
     Args:
-      process: A process with client states, such as one of `build_scaffold` or `build_ada_best`.
+      process: A process with client states, such as `build_process('scaffold', ...)`.
 
     Raises:
       TypeError: If the clients of the process keep no state. It then needs no wrapper.

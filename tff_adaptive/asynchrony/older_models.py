@@ -51,10 +51,10 @@ def before_step(state: Any, needed: Sequence[int]) -> Any:
 
   def stack(leaf: Slots) -> np.ndarray:
     rows = [leaf.rows[slot] for slot in needed]
-    if not rows:
+    if not rows:  # All clients of the step began with the present model.
       return leaf.rows[0][:0]
     if len(rows) == 1:
-      return rows[0]
+      return rows[0]  # Without a copy.
     return np.concatenate(rows)
 
   return state._replace(older=tree.map_structure(stack, state.older))

@@ -51,6 +51,7 @@ def build_stack(message_type: tff.Type, weights_type: tff.Type, num_rows: int) -
   def stack(message: Any, weights: Any) -> Any:
     def rows(leaf: tf.Tensor) -> tf.Tensor:
       row = leaf[tf.newaxis][:num_rows]
+      # The number of rows differs from step to step; the type must not.
       return tf.compat.v1.placeholder_with_default(row, [None, *leaf.shape])
 
     return tf.nest.map_structure(rows, message), tf.nest.map_structure(rows, weights)
@@ -98,6 +99,7 @@ def _select(row: tf.Tensor, present: Any, older: Any) -> Any:
   """Returns the row of the stack `older`, or `present` if the row is -1."""
 
   def choose(stack: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
+    # No tf.where: the stack may have no row at all.
     return tf.cond(row >= 0, lambda: stack[row], lambda: tf.identity(leaf))
 
   leaves = map(choose, tf.nest.flatten(older), tf.nest.flatten(present))

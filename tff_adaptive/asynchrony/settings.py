@@ -17,6 +17,7 @@ STALENESS = ('none', 'polynomial', 'hinge', 'constant')
 OLDER_MODEL = 'older_model'
 STALENESS_FACTOR = 'staleness_factor'
 MIXING_FACTOR = 'mixing_factor'
+_A = {'polynomial': 0.5, 'hinge': 10.0}  # FedBuff's and FedAsync's.
 _RECORDED_FACTORS = 64  # The first factors of a subclass tell its formula from another.
 
 
@@ -42,9 +43,10 @@ class Buffered:
     b: The b of 'hinge', at least 0.
     c: The c of 'constant', in (0, 1].
     max_staleness: An update with a larger tau is dropped when it arrives; None keeps all updates.
-    mixing: Whether an update is x - theta_i, with the present model x and the client's model
-      theta_i. With SGD of rate alpha at the server, x becomes FedAsync's average (1 - alpha s) x +
-      alpha s theta_i. If False, x is the model that the client began with, as in FedBuff.
+    mixing: Whether an update is theta - theta_i, with the present model theta and the client's
+      model theta_i. With SGD of rate eta at the server, theta becomes FedAsync's average
+      (1 - eta s) theta + eta s theta_i. If False, an update is theta_0 - theta_i, with the model
+      theta_0 that the client began with, as in FedBuff.
 
   Raises:
     ValueError: If `staleness` is unknown, or a number is out of its range.
@@ -78,12 +80,13 @@ class Buffered:
 
   def factor(self, tau: int) -> float:
     """Returns s(tau), the factor of an update that is tau server steps old."""
+    a = self.a
+    if a is None:
+      a = _A.get(self.staleness, 1.0)
     if self.staleness == 'polynomial':
-      a = 0.5 if self.a is None else self.a
       return float((1.0 + tau) ** -a)
-    if self.staleness == 'hinge':
-      a = 10.0 if self.a is None else self.a
-      return 1.0 if tau <= self.b else 1.0 / (a * (tau - self.b) + 1.0)
+    if self.staleness == 'hinge' and tau > self.b:
+      return 1.0 / (a * (tau - self.b) + 1.0)
     if self.staleness == 'constant' and tau > 0:
       return self.c
     return 1.0

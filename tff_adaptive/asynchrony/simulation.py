@@ -64,7 +64,9 @@ class Arrivals(rounds.RoundPlan):
   def of_client(self, i: int, asynchrony: settings.Buffered) -> dict[str, Any]:
     """Returns the entries to add to the i-th client's data; see `process.data_entries`."""
     slot = int(self.slots[i])
-    row = -1 if slot == _PRESENT else self.needed.index(slot)
+    row = _PRESENT
+    if slot != _PRESENT:
+      row = self.needed.index(slot)
     return {
       settings.OLDER_MODEL: np.int32(row),
       asynchrony.factor_entry: np.float32(self.factors[i]),
@@ -113,6 +115,7 @@ class BufferedSimulation(rounds.Simulation):
 
   def most_older_models(self, num_rounds: int) -> int:
     """Returns the number of slots that older models need, at least 1. Simulates all steps."""
+    # A slot is freed when its last client arrives, so the number is known only at the end.
     plans: list[Any] = [self.plan(number) for number in range(1, num_rounds + 1)]
     self._restart()
     return max(1, *(plan.store + 1 for plan in plans))
@@ -177,11 +180,14 @@ class BufferedSimulation(rounds.Simulation):
           f' {len(dropped):,} dropped updates. Check availability, deadline and max_staleness, or'
           ' give a smaller buffer.'
         )
+      # Who arrives at this instant comes before who begins at it.
       if not self._queue or self._queue[0].time > self._since:
         in_buffer = [client.position for client in buffer]
         self._dispatch(version, in_buffer)
         begins = self._next_begin(in_buffer)
-        next_arrival = self._queue[0].time if self._queue else math.inf
+        next_arrival = math.inf
+        if self._queue:
+          next_arrival = self._queue[0].time
         if begins < next_arrival:
           if not self._queue:
             num_idle += 1
@@ -213,6 +219,7 @@ class BufferedSimulation(rounds.Simulation):
     self._slots = {v: slot for v, slot in self._slots.items() if v in needed}
     if version not in needed:
       return _NOWHERE, len(needed)
+    # The lowest free slot, so that the store stays as small as the most models at a time.
     taken = set(self._slots.values())
     slot = min(set(range(len(taken) + 1)) - taken)
     self._slots[version] = slot

@@ -71,8 +71,8 @@ class Scaffold(_ControlVariates):
   title = 'SCAFFOLD'
   summary = 'client and server control variates, both exchanged'
   paper = 'Karimireddy et al., "SCAFFOLD", ICML 2020, Algorithm 1'
-  assumes_sgd = 'its c_i is the change of the model over K_i eta_l'
-  uploads_what = 'the change of c_i'
+  assumes_sgd = 'its h_i is the change of the model over K_i eta_l'
+  uploads_what = 'the change of h_i'
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     if self.scaffold_option == 1:

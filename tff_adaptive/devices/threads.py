@@ -3,7 +3,7 @@
 import contextlib
 import os
 
-_MOST = 4
+_MOST = 4  # Each piece of work has its activations in memory.
 
 
 def num_processors() -> int:

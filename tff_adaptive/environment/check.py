@@ -54,7 +54,9 @@ def native_problem() -> str:
   file that cannot be run in its place.
   """
   package = importlib.util.find_spec('tensorflow_federated')
-  roots = list(package.submodule_search_locations or ()) if package else []
+  roots: list[str] = []
+  if package is not None:
+    roots += package.submodule_search_locations or ()
   if any(os.access(os.path.join(root, 'data', WORKER), os.X_OK) for root in roots):
     return ''
   return (
@@ -69,7 +71,9 @@ def explained(error: ImportError | AttributeError) -> ImportError | AttributeErr
   Other errors are returned as they are. A JAX that is too new says what was removed in which
   version, in an AttributeError.
   """
-  missing = (error.name or '').split('.')[0] if isinstance(error, ImportError) else ''
+  missing = ''
+  if isinstance(error, ImportError) and error.name:
+    missing = error.name.split('.')[0]
   if missing in _NEEDED or 'removed in JAX' in str(error):
     return ImportError(f'{error}: {remedy()}.', name=missing or 'jax')
   return error
@@ -98,4 +102,6 @@ def require_keras_2_model(model: Any) -> None:
 
 def explained_model_error(error: TypeError) -> TypeError:
   """Returns the error of a model function, explained if TFF was given a model of Keras 3 in it."""
-  return TypeError(_KERAS_3_MODEL) if 'found keras.src.' in str(error) else error
+  if 'found keras.src.' in str(error):
+    return TypeError(_KERAS_3_MODEL)
+  return error

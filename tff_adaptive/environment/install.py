@@ -141,7 +141,7 @@ def _run_pip(verb: str, *options: str) -> None:
 def remove(names: Sequence[str]) -> None:
   """Uninstalls those of the named packages that are installed."""
   distributions = importlib.metadata.distributions()
-  installed = {str(found.metadata['Name']).lower().replace('_', '-') for found in distributions}
+  installed = {str(one.metadata['Name']).lower().replace('_', '-') for one in distributions}
   to_remove = [name for name in names if name in installed]
   if to_remove:
     _run_pip('uninstall', '--yes', *to_remove)

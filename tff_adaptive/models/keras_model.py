@@ -4,7 +4,7 @@ import functools
 import re
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
 from tff_adaptive.environment import check
-from tff_adaptive.models import eager_constants, keras_measures, model as model_lib
+from tff_adaptive.models import eager_constants, keras_measures, keras_names, model as model_lib
 
 # In training these layers draw from the seed; other layers that draw are refused.
 _SEEDED_LAYERS = (
@@ -94,7 +94,7 @@ class KerasModel(model_lib.Model):
       raise ValueError(f'the Keras model {keras.name!r} has no trainable weights')
     self._position = {id(v): i for i, v in enumerate([*trainable, *others])}
     self._trainable = tuple(v.numpy() for v in trainable)
-    self.weight_names = canonical_names(keras)
+    self.weight_names = keras_names.canonical(keras)
     self.constants = tuple(v.numpy() for v in others)
     self._regularizers = list(self._find_regularizers())  # (function, number of its weight)
     drawing = [m for m in self._modules if isinstance(m, _SEEDED_LAYERS)]
@@ -125,6 +125,7 @@ class KerasModel(model_lib.Model):
       y_spec=y_spec,
       penalty=penalty if self._regularizers else None,
       outputs=outputs,
+      features=self._features_of_last_layer(keras, has_constants),
     )
 
   def to_keras(self, weights: Sequence[Any]) -> tf.keras.Model:
@@ -140,8 +141,33 @@ class KerasModel(model_lib.Model):
       variable.assign(value)
     return keras
 
-  def _run(self, weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
-    """Computes the Keras model's output; see `Model.forward`."""
+  def _features_of_last_layer(
+    self, keras: tf.keras.Model, has_constants: bool
+  ) -> Callable[..., tf.Tensor] | None:
+    """Returns `Model.features`; None if the last layer has no single input."""
+    last_input = keras.layers[-1].input
+    if not tf.keras.backend.is_keras_tensor(last_input):
+      return None
+    before_last = tf.keras.Model(keras.inputs[0], last_input)
+    run = functools.partial(self._run, of=before_last)
+
+    def features(weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+      values = run(weights, x, training, seed)
+      return tf.reshape(values, [tf.shape(values)[0], -1])
+
+    if has_constants:
+      return eager_constants.lifted(features)
+    return features
+
+  def _run(
+    self,
+    weights: Any,
+    x: Any,
+    training: bool,
+    seed: tf.Tensor | None,
+    of: tf.keras.Model | None = None,
+  ) -> tf.Tensor:
+    """Computes the output of the Keras model, or of a part of it; see `Model.forward`."""
     weights = tuple(map(tf.convert_to_tensor, weights))
     dtype = self._trainable[0].dtype
     if weights[0].dtype != dtype:
@@ -154,7 +180,8 @@ class KerasModel(model_lib.Model):
       for draws in self._draws:  # Each pass draws the same for the same seed.
         draws.restart(seed)
       # Only the layers that draw behave differently in training.
-      return self._keras(tf.convert_to_tensor(x), training=training and seed is not None)
+      run = self._keras if of is None else of
+      return run(tf.convert_to_tensor(x), training=training and seed is not None)
 
   @contextmanager
   def _replaced(self, values: Sequence[tf.Tensor]) -> Iterator[None]:
@@ -391,36 +418,3 @@ def _check_kind(model: tf.keras.Model) -> None:
         f'the weight {variable.name!r} has a constraint ({type(variable.constraint).__name__}), '
         'which would not hold: clients and server average and step without it. Leave it out'
       )
-
-
-def canonical_names(model: tf.keras.Model) -> tuple[str, ...]:
-  """Returns the names of the trainable weights without Keras's layer counters."""
-  automatic = set()
-  for module in (model, *model.submodules):
-    # Bidirectional puts the direction before the names of its layers.
-    plain = re.sub(r'^(forward|backward)_|_\d+$', '', module.name)
-    if plain.replace('_', '') == type(module).__name__.lower():
-      automatic.add(module.name)
-  canonical: dict[str, str] = {}  # Layer's name -> canonical name, in the order of variables.
-  names: list[str] = []
-  for variable in model.trainable_variables:
-    layer, _, weight = variable.name.partition(':')[0].rpartition('/')
-    if layer not in canonical:
-      parts = []
-      for part in layer.split('/'):
-        if part in automatic:
-          part = re.sub(r'_\d+$', '', part)
-        parts.append(part)
-      canonical[layer] = _unlike('/'.join(parts), canonical.values())
-    names.append(_unlike(f'{canonical[layer]}/{weight}', names))
-  return tuple(names)
-
-
-def _unlike(name: str, others: Collection[str]) -> str:
-  """Returns the name, with a number behind it if others have it."""
-  if name not in others:
-    return name
-  number = 1
-  while f'{name}_{number}' in others:
-    number += 1
-  return f'{name}_{number}'

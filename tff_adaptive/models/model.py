@@ -1,7 +1,6 @@
 """Models as pure functions of (weights, batch, seed)."""
 
 import collections
-import concurrent.futures as futures
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,7 +10,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive._utils import metric_names
-from tff_adaptive.devices import threads
 from tff_adaptive.models.sum_metrics import SumMetric
 
 if TYPE_CHECKING:
@@ -91,6 +89,7 @@ class Model(tff.learning.models.FunctionalModel):
     client_axis: bool = False,
     couples_examples: bool = False,
     outputs: 'named_metrics.Outputs | None' = None,
+    features: Callable[[Any, Any, bool, tf.Tensor | None], Any] | None = None,
   ) -> None:
     """Creates the model.
 
@@ -113,6 +112,8 @@ class Model(tff.learning.models.FunctionalModel):
         examples, or all examples of one client, as one batch. Training metrics, and TFF's own
         evaluations, are computed batch by batch.
       outputs: What predictions mean, so that `with_metrics` can add metrics by name.
+      features: Like `forward`, but returns the input of the last layer, [B, size]; for algorithms
+        that compare features, such as MOON. It is called for one client at a time.
 
     Raises:
       ValueError: If a metric is called 'loss', a metric's name contradicts its direction, or the
@@ -138,6 +139,7 @@ class Model(tff.learning.models.FunctionalModel):
     # TFF's functions below do not see what `set_metrics` changes later.
     metric_fns = self.metric_fns
     sum_metrics = self.sum_metrics
+    self._features = features
 
     @tf.function
     def predict_on_batch(model_weights: Any, x: Any, training: bool) -> Any:
@@ -219,6 +221,20 @@ class Model(tff.learning.models.FunctionalModel):
   def num_parameters(self) -> int:
     """The number of trainable scalars."""
     return int(sum(np.size(w) for w in self.initial_weights[0]))
+
+  def features(self, weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    """Returns the input of the last layer, [B, size]; the arguments are those of `forward`.
+
+    Raises:
+      ValueError: If the model was built without `features`.
+    """
+    if self._features is None:
+      raise ValueError(
+        'the model gives no features of its examples, which this algorithm compares: give'
+        ' models.Model(features=...), a function like forward that returns the input of the last'
+        ' layer.'
+      )
+    return self._features(tuple(weights), x, training, seed)
 
   def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
     """Returns the loss of a batch without the penalty: `mean_loss`, unless a subclass overrides it.
@@ -401,49 +417,3 @@ def accuracy(predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, None]:
 def sparse_cross_entropy(logits: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
   """Returns each example's softmax cross-entropy of logits [..., classes] and labels [...]."""
   return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
-
-
-def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any], dict[str, float]]:
-  """Builds the centralised evaluation of a model on arrays of examples.
-
-  Args:
-    model: The model.
-    batch_size: Number of examples evaluated at once. With `couples_examples` it is ignored.
-
-  Returns:
-    `(weights, data) -> {metric: float}`. `weights` are the trainable weights (tensors or arrays).
-    `data` is an `OrderedDict(x=array[n, ...], y=array[n, ...])`, n >= 1, cast to the model's types.
-  """
-
-  weight_specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
-
-  @tf.function(input_signature=(weight_specs, *model.input_spec.values()), autograph=False)
-  def batch_sums(weights: Any, x: tf.Tensor, y: tf.Tensor) -> collections.OrderedDict:
-    return model.evaluation_sums(weights, x, y)
-
-  def evaluate(weights: Any, data: Any) -> dict[str, float]:
-    weights = tuple(tf.convert_to_tensor(w) for w in weights)
-    n = len(data['y'])
-    if n == 0:
-      raise ValueError('the evaluation data are empty: at least one example is needed')
-    size = batch_size
-    if model.couples_examples:
-      size = n
-
-    def sums_from(start: int) -> dict[str, np.ndarray]:
-      batch = (
-        tf.cast(data[name][start : start + size], spec.dtype)
-        for name, spec in model.input_spec.items()
-      )
-      return {k: np.asarray(v, np.float64) for k, v in batch_sums(weights, *batch).items()}
-
-    # In parallel, as an operation may have one thread; sums are added in order, for equal bits.
-    with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
-      batches = list(pool.map(sums_from, range(0, n, size)))
-    values = {}
-    for name, first in batches[0].items():
-      total = sum((batch[name] for batch in batches), np.zeros_like(first))
-      values[name] = float(model.metric_value(name, total))
-    return values
-
-  return evaluate

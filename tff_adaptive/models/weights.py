@@ -14,11 +14,13 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from tff_adaptive._utils import archives, private_apis, temporary_folders
+from tff_adaptive._utils import archives, error_text, private_apis, temporary_folders
 from tff_adaptive.models import keras_model, model as model_lib
 
-FORMATS = ('keras', 'saved_model', 'npz')
+FORMATS = ('keras', 'saved_model', 'npz', 'tflite')
 _WEIGHTS = 'model.weights.h5'  # In a .keras file.
+_LITE = (tf.lite.OpsSet.TFLITE_BUILTINS,)
+_LITE_AND_OTHERS = (*_LITE, tf.lite.OpsSet.SELECT_TF_OPS)
 
 
 def weight_names(model: model_lib.Model) -> tuple[str, ...]:
@@ -210,19 +212,22 @@ def with_initial_weights(model: model_lib.Model, weights: Sequence[Any]) -> mode
   return changed
 
 
-def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format: str) -> str:
+def save(model: Any, weights: Sequence[Any], path: str, file_format: str) -> str:
   """Writes a trained model and returns the path; after a failure no file is left.
 
   Args:
-    model: The model.
+    model: The model, a `Model` or a `StoredModel`.
     weights: The model's trainable weights.
     path: Path of the file or folder without its extension. Nothing may exist there yet.
-    file_format: 'keras' writes what `tf.keras.models.load_model` loads: PATH.keras for a model of
-      `from_keras`, else the folder PATH. 'saved_model' writes the folder PATH with a signature
-      `serving_default(x) -> predictions`. 'npz' writes PATH.npz, weights by name.
+    file_format: 'keras' writes what `tf.keras.models.load_model` loads: PATH.keras for a model with
+      a method `to_keras`, such as one of `from_keras`, else the folder PATH. 'saved_model' writes
+      the folder PATH with a signature `serving_default(x) -> predictions`. 'npz' writes PATH.npz,
+      weights by name. 'tflite' writes PATH.tflite, with an input `x` for a batch of any size. If
+      TensorFlow Lite lacks an operation, as for an LSTM, the file needs TensorFlow's.
 
   Raises:
-    ValueError: If the format is unknown, the weights do not fit, or the path exists.
+    ValueError: If the format is unknown, the weights do not fit, the path exists, or TensorFlow
+      Lite has no operations for the model.
     OSError: If the model cannot be written, for example because the disk is full.
   """
   if file_format not in FORMATS:
@@ -230,9 +235,14 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
   arrays = fitted_weights('the model to save', dict(enumerate(map(np.asarray, weights))), model)
   write: Callable[[Any, Sequence[np.ndarray], str], None] = _write_wrapped
   if file_format == 'npz':
-    path, write = f'{path}.npz', _write_npz
-  elif file_format == 'keras' and isinstance(model, keras_model.KerasModel):
-    path, write = f'{path}.keras', lambda m, w, p: m.to_keras(w).save(p)
+    path = f'{path}.npz'
+    write = _write_npz
+  elif file_format == 'tflite':
+    path = f'{path}.tflite'
+    write = _write_lite
+  elif file_format == 'keras' and getattr(model, 'has_keras', hasattr(model, 'to_keras')):
+    path = f'{path}.keras'
+    write = _write_keras
   if os.path.lexists(path):
     raise ValueError(f'{path} exists already: name another place')
   folder = os.path.dirname(os.path.abspath(path))
@@ -263,6 +273,35 @@ class _Forward(tf.keras.layers.Layer):
     """Returns the predictions for a batch."""
     weights = tuple(tf.convert_to_tensor(part) for part in self._parts)
     return self._model_forward(weights, x, False, None)
+
+
+def _write_keras(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
+  model.to_keras(weights).save(path)
+
+
+def _write_lite(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
+  """Writes a TensorFlow Lite file, with TensorFlow's own operations only if it needs them."""
+  served = f'{path}.saved_model'  # In the temporary folder of `save`.
+  _write_wrapped(model, weights, served)
+  reason = ''
+  for operations in (_LITE, _LITE_AND_OTHERS):
+    try:
+      content = _converted(served, operations)
+    except Exception as error:  # The converter's errors are of many classes.
+      reason = error_text.in_brief(error)
+      continue
+    with open(path, 'wb') as file:
+      file.write(content)
+    return
+  raise ValueError(f'TensorFlow Lite cannot express the model: {reason}')
+
+
+def _converted(served: str, operations: Sequence[Any]) -> bytes:
+  """Returns a SavedModel as a TensorFlow Lite file, with its signature."""
+  converter = tf.lite.TFLiteConverter.from_saved_model(served)
+  converter.target_spec.supported_ops = operations
+  content: bytes = converter.convert()
+  return content
 
 
 def _write_npz(model: Any, weights: Sequence[np.ndarray], path: str) -> None:

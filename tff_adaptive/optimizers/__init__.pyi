@@ -4,7 +4,8 @@ from .adaptive import (
   build_sgdm as build_sgdm,
   build_yogi as build_yogi,
 )
-from .base import PerCoordinate as PerCoordinate
+from .base import At as At, Formula as Formula, build as build, option as option
+from .per_coordinate import PerCoordinate as PerCoordinate
 from .published import (
   build_adamw as build_adamw,
   build_amsgrad as build_amsgrad,

@@ -1,4 +1,4 @@
-"""The server optimizers of FedAvgM, FedAdagrad, FedAdam and FedYogi, as TFF optimizers.
+"""The server optimizers of FedAvg, FedAvgM, FedAdagrad, FedAdam and FedYogi, as TFF optimizers.
 
 Algorithm 2 of "Adaptive Federated Optimization" (Reddi et al., ICLR 2021,
 https://arxiv.org/abs/2003.00295) works per coordinate. Delta_t is the weighted mean of the clients'
@@ -13,7 +13,7 @@ x_i - x_t (a client's minus the global model), and eta is the server's learning 
 Some slides of the paper print sqrt(v_t + tau); the paper and its experiments add tau outside. As
 everywhere in TFF, an optimizer gets a *gradient*, which for a server is -Delta_t.
 
-All these optimizers have the following in common (see also `tff_adaptive.optimizers.base`):
+All these optimizers have the following in common (see also `optimizers.PerCoordinate`):
 
 - Weights are any structure that `tf.nest` knows, of floating-point tensors.
 - The state is an `OrderedDict` of the hyperparameters, `step`, m and v. If `momentum` or `beta1` is
@@ -24,21 +24,172 @@ All these optimizers have the following in common (see also `tff_adaptive.optimi
   The result is then `tff.learning.optimizers.schedule_learning_rate` of the optimizer.
 """
 
+from __future__ import annotations
+
 import dataclasses
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-import tensorflow_federated as tff
-
-from tff_adaptive import registry
+from tff_adaptive._utils import validation
+from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.optimizers import base
-from tff_adaptive.optimizers.base import Rate
+from tff_adaptive.optimizers.base import At, Rate, Stepped, option
 
-# (v_{t-1}, Delta_t^2, beta2) -> v_t.
-NextV: TypeAlias = Callable[[tf.Tensor, tf.Tensor, Any], tf.Tensor]
+if TYPE_CHECKING:
+  import tensorflow_federated as tff
 
-_SGDM, _ADAGRAD, _ADAM, _YOGI = map(registry.server_optimizer, ('sgdm', 'adagrad', 'adam', 'yogi'))
+_FED_OPT = 'Reddi et al., "Adaptive Federated Optimization", ICLR 2021, Algorithm 2'
+# The help of hyperparameters that several optimizers have.
+TAU = 'Degree of adaptivity, > 0'
+BETA1 = 'Decay of m, in [0, 1)'
+BETA2 = 'Decay of v, in [0, 1)'
+INITIAL_V = 'First v; tau^2 unless given'
+_TAU_HINT = 'the paper tunes it between 1e-5 and 1e-1, 1e-3 is its default'
+INITIAL_V_HINT = 'give a value such as 1e-6, or leave it out for tau^2'
+_BIAS_CORRECTION = "Bias correction, as in the paper's published code; off in the paper"
+
+
+@dataclasses.dataclass(frozen=True)
+class Sgd(base.Formula):
+  """SGD: x_{t+1} = x_t + eta Delta_t. With rate 1 it is FedAvg's server optimizer."""
+
+  name = 'sgd'
+  title = 'SGD'
+  summary = 'x + eta Delta'
+
+  def step(self, at: At) -> Stepped:
+    return at.moved(at.g), {}
+
+
+@dataclasses.dataclass(frozen=True)
+class SgdOfClients(Sgd):
+  """TFF's SGD without momentum, the default client optimizer; it keeps no moments."""
+
+  name = 'sgd'
+  title = 'SGD'
+  summary = 'assumed by the corrections'
+  used_by = ('clients',)
+
+  @classmethod
+  def build(cls, learning_rate: Any, **values: Any) -> tff.learning.optimizers.Optimizer:
+    from tff_adaptive.optimizers import published
+
+    return published.build_sgd(learning_rate, **values)
+
+
+@dataclasses.dataclass(frozen=True)
+class SgdM(base.Formula):
+  """SGD with momentum: m_t = momentum m_{t-1} + Delta_t, x_{t+1} = x_t + eta m_t."""
+
+  momentum: float = option(0.9, 'Momentum, in [0, 1)', validation.in_unit_interval)
+  name = 'sgdm'
+  title = 'SGDM'
+  summary = 'SGD with momentum'
+  paper = 'Hsu et al., "Measuring the Effects of Non-Identical Data Distribution ...", 2019'
+  used_by = ('server', 'clients')
+  client_rate = 0.01
+  has_momentum = True
+
+  def slots(self) -> Mapping[str, float]:
+    return {'m': 0.0} if self.momentum else {}
+
+  def step(self, at: At) -> Stepped:
+    """The slot m sums up gradients, -Delta_t, and so has the opposite sign."""
+    if not at.slots:
+      return at.moved(at.g), {}
+    m = at.h['momentum'] * at.slots['m'] + at.g
+    return at.moved(m), {'m': m}
+
+
+class _Adaptive(base.Formula):
+  """A step of Algorithm 2 of Reddi et al. for one weight tensor; subclasses have `next_v`."""
+
+  tau: float
+  beta1: float
+  initial_v: float | None
+  bias_correction: bool = False
+  paper = _FED_OPT
+
+  def slots(self) -> Mapping[str, float]:
+    first_v = self.initial_v
+    if first_v is None:
+      first_v = self.tau * self.tau  # The smallest that Algorithm 2 allows.
+    if not self.beta1:
+      return {'v': first_v}  # Without momentum m would be Delta itself.
+    return {'m': 0.0, 'v': first_v}
+
+  def next_v(self, at: At, square: tf.Tensor) -> tf.Tensor:
+    """Returns v_t, given Delta_t^2."""
+    raise NotImplementedError
+
+  def step(self, at: At) -> Stepped:
+    eta = at.h[base.RATE]
+    beta1 = at.h.get('beta1')
+    slots: base.Tensors = {}
+    m = delta = -at.g
+    if beta1 is not None:
+      m = slots['m'] = beta1 * at.slots['m'] + (1 - beta1) * delta
+    v = slots['v'] = self.next_v(at, tf.square(delta))
+    # As a factor of the rate: tau is then not rescaled (Kingma and Ba, section 2).
+    if self.bias_correction:
+      eta *= tf.sqrt(1 - at.h['beta2'] ** at.t)
+      if beta1 is not None:
+        eta /= 1 - beta1**at.t
+    return at.x + eta * m / (tf.sqrt(v) + at.h['tau']), slots
+
+
+@dataclasses.dataclass(frozen=True)
+class Adagrad(_Adaptive):
+  """FedAdagrad's server optimizer: v_t = v_{t-1} + Delta_t^2."""
+
+  tau: float = option(1e-3, TAU, validation.above_zero, _TAU_HINT)
+  # The paper's FedAdagrad has no momentum.
+  beta1: float = option(0.0, BETA1, validation.in_unit_interval)
+  initial_v: float | None = option(
+    None, INITIAL_V, validation.at_least_zero, INITIAL_V_HINT, kind=float
+  )
+  name = 'adagrad'
+  title = 'Adagrad'
+  summary = 'v grows by Delta^2'
+  in_state = ('beta1', 'tau')
+
+  def next_v(self, at: At, square: tf.Tensor) -> tf.Tensor:
+    return at.slots['v'] + square  # Adagrad forgets nothing.
+
+
+@dataclasses.dataclass(frozen=True)
+class Adam(_Adaptive):
+  """FedAdam's server optimizer: v_t = beta2 v_{t-1} + (1 - beta2) Delta_t^2."""
+
+  tau: float = option(1e-3, TAU, validation.above_zero, _TAU_HINT)
+  beta1: float = option(0.9, BETA1, validation.in_unit_interval)
+  beta2: float = option(0.99, BETA2, validation.in_unit_interval)
+  bias_correction: bool = option(False, _BIAS_CORRECTION)
+  initial_v: float | None = option(
+    None, INITIAL_V, validation.at_least_zero, INITIAL_V_HINT, kind=float
+  )
+  name = 'adam'
+  title = 'Adam'
+  summary = 'v is a moving average of Delta^2'
+  has_momentum = True
+  in_state = ('beta1', 'beta2', 'tau')
+
+  def next_v(self, at: At, square: tf.Tensor) -> tf.Tensor:
+    beta2 = at.h['beta2']
+    return beta2 * at.slots['v'] + (1 - beta2) * square
+
+
+@dataclasses.dataclass(frozen=True)
+class Yogi(Adam):
+  """FedYogi's optimizer: v_t = v_{t-1} - (1 - beta2) Delta_t^2 sign(v_{t-1} - Delta_t^2)."""
+
+  name = 'yogi'
+  title = 'Yogi'
+  summary = 'v moves towards Delta^2 by at most (1 - beta2) Delta^2'
+
+  def next_v(self, at: At, square: tf.Tensor) -> tf.Tensor:
+    v = at.slots['v']
+    return v - (1 - at.h['beta2']) * square * tf.sign(v - square)
 
 
 def build_sgdm(learning_rate: Rate, momentum: float = 0.0) -> tff.learning.optimizers.Optimizer:
@@ -55,14 +206,15 @@ def build_sgdm(learning_rate: Rate, momentum: float = 0.0) -> tff.learning.optim
   Returns:
     The optimizer, with hyperparameters `learning_rate` and, unless it is 0, `momentum`.
   """
-  return base.build(_SGDM, _momentum, learning_rate, {'m': 0.0}, momentum=momentum)
+  formula = SgdM(momentum)  # Checks the momentum.
+  return base.build(formula if formula.momentum else Sgd(), learning_rate)
 
 
 def build_adagrad(
   learning_rate: Rate,
   *,
-  beta1: float = _ADAGRAD.default('beta1'),
-  tau: float = _ADAGRAD.default('tau'),
+  beta1: float = Adagrad.beta1,
+  tau: float = Adagrad.tau,
   initial_v: float | None = None,
 ) -> tff.learning.optimizers.Optimizer:
   """FedAdagrad's server optimizer: v_t = v_{t-1} + Delta_t^2.
@@ -79,17 +231,16 @@ def build_adagrad(
   Returns:
     The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `tau`.
   """
-  hparams = dict(beta1=beta1, tau=tau)
-  return _build(_ADAGRAD, _adagrad_v, learning_rate, initial_v, hparams)
+  return Adagrad.build(learning_rate, beta1=beta1, tau=tau, initial_v=initial_v)
 
 
 def build_adam(
   learning_rate: Rate,
   *,
-  beta1: float = _ADAM.default('beta1'),
-  beta2: float = _ADAM.default('beta2'),
-  tau: float = _ADAM.default('tau'),
-  bias_correction: bool = _ADAM.default('bias_correction'),
+  beta1: float = Adam.beta1,
+  beta2: float = Adam.beta2,
+  tau: float = Adam.tau,
+  bias_correction: bool = Adam.bias_correction,
   initial_v: float | None = None,
 ) -> tff.learning.optimizers.Optimizer:
   """FedAdam's server optimizer: v_t = beta2 v_{t-1} + (1 - beta2) Delta_t^2.
@@ -111,17 +262,23 @@ def build_adam(
   Returns:
     The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `beta2`, `tau`.
   """
-  hparams = dict(beta1=beta1, beta2=beta2, tau=tau)
-  return _build(_ADAM, _adam_v, learning_rate, initial_v, hparams, bias_correction)
+  return Adam.build(
+    learning_rate,
+    beta1=beta1,
+    beta2=beta2,
+    tau=tau,
+    bias_correction=bias_correction,
+    initial_v=initial_v,
+  )
 
 
 def build_yogi(
   learning_rate: Rate,
   *,
-  beta1: float = _YOGI.default('beta1'),
-  beta2: float = _YOGI.default('beta2'),
-  tau: float = _YOGI.default('tau'),
-  bias_correction: bool = _YOGI.default('bias_correction'),
+  beta1: float = Yogi.beta1,
+  beta2: float = Yogi.beta2,
+  tau: float = Yogi.tau,
+  bias_correction: bool = Yogi.bias_correction,
   initial_v: float | None = None,
 ) -> tff.learning.optimizers.Optimizer:
   """FedYogi's server optimizer: v_t = v_{t-1} - (1 - beta2) Delta_t^2 sign(v_{t-1} - Delta_t^2).
@@ -137,63 +294,11 @@ def build_yogi(
   Returns:
     The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `beta2`, `tau`.
   """
-  hparams = dict(beta1=beta1, beta2=beta2, tau=tau)
-  return _build(_YOGI, _yogi_v, learning_rate, initial_v, hparams, bias_correction)
-
-
-def _momentum(at: base.At) -> base.Stepped:
-  """The formula of `build_sgdm`; m sums up gradients, -Delta_t, and so has the opposite sign."""
-  if not at.slots:
-    return at.moved(at.g), {}
-  m = at.h['momentum'] * at.slots['m'] + at.g
-  return at.moved(m), {'m': m}
-
-
-def _adagrad_v(v: tf.Tensor, square: tf.Tensor, beta2: Any) -> tf.Tensor:
-  return v + square  # Adagrad forgets nothing.
-
-
-def _adam_v(v: tf.Tensor, square: tf.Tensor, beta2: Any) -> tf.Tensor:
-  return beta2 * v + (1 - beta2) * square
-
-
-def _yogi_v(v: tf.Tensor, square: tf.Tensor, beta2: Any) -> tf.Tensor:
-  return v - (1 - beta2) * square * tf.sign(v - square)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Adaptive:
-  """A step of Algorithm 2 of Reddi et al. for one weight tensor, with the optimizer's `next_v`."""
-
-  next_v: NextV
-  bias_correction: bool
-
-  def __call__(self, at: base.At) -> base.Stepped:
-    eta = at.h[base.RATE]
-    beta1 = at.h.get('beta1')
-    beta2 = at.h.get('beta2')
-    slots: base.Tensors = {}
-    m = delta = -at.g
-    if beta1 is not None:
-      m = slots['m'] = beta1 * at.slots['m'] + (1 - beta1) * delta
-    v = slots['v'] = self.next_v(at.slots['v'], tf.square(delta), beta2)
-    if self.bias_correction:
-      eta *= tf.sqrt(1 - beta2**at.t)
-      if beta1 is not None:
-        eta /= 1 - beta1**at.t
-    return at.x + eta * m / (tf.sqrt(v) + at.h['tau']), slots
-
-
-def _build(
-  entry: registry.ServerOptimizer,
-  next_v: NextV,
-  learning_rate: Rate,
-  initial_v: float | None,
-  hparams: dict[str, Any],
-  bias_correction: bool = False,
-) -> tff.learning.optimizers.Optimizer:
-  """Builds an adaptive optimizer; v_{-1} is `initial_v`, or tau^2 if this is None."""
-  values = entry.values({'tau': hparams['tau'], 'initial_v': initial_v})
-  first_v = values['tau'] * values['tau'] if initial_v is None else values['initial_v']
-  formula = _Adaptive(next_v, bias_correction)
-  return base.build(entry, formula, learning_rate, {'m': 0.0, 'v': first_v}, **hparams)
+  return Yogi.build(
+    learning_rate,
+    beta1=beta1,
+    beta2=beta2,
+    tau=tau,
+    bias_correction=bias_correction,
+    initial_v=initial_v,
+  )

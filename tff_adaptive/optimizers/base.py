@@ -1,32 +1,32 @@
-"""Builds a `tff.learning.optimizers.Optimizer` from a formula for one weight tensor.
+"""The base class of optimizers, which describe themselves and are a formula for one weight tensor.
 
-The weights may be any structure that `tf.nest` knows, of floating-point tensors. For 16-bit weights
-the state and the step are float32, because with 8 bits of precision a moving average would lose
-most of what is added to it. If a weight's gradient is None, the weight and its state do not change.
-
-The state is an `OrderedDict`: the hyperparameters, then `step` (int32, the number of steps done),
-then the slots (tensors that the formula updates, such as m and v) in the structure of the weights.
+Nothing here imports TFF, and TensorFlow only when a formula is computed, so that commands can list
+and explain the optimizers quickly.
 """
 
-import collections
-import numbers
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
-import tensorflow as tf
-import tensorflow_federated as tff
+from tff_adaptive._utils import hyperparameters
+from tff_adaptive._utils.hyperparameters import option as option
+from tff_adaptive._utils.lazy_tensorflow import tf
 
-from tff_adaptive import registry, schedules
-from tff_adaptive._utils import validation
+if TYPE_CHECKING:
+  import tensorflow_federated as tff
+
+  Tensors: TypeAlias = dict[str, tf.Tensor]
+  Stepped: TypeAlias = tuple[tf.Tensor, Tensors]  # The new weight and slots.
+else:  # Their use in annotations must not import TensorFlow.
+  Tensors = dict
+  Stepped = tuple
 
 Rate: TypeAlias = float | Callable[[Any], Any]
-State: TypeAlias = collections.OrderedDict[str, Any]
-Tensors: TypeAlias = dict[str, tf.Tensor]
-Stepped: TypeAlias = tuple[tf.Tensor, Tensors]  # The new weight and slots.
 
-RATE = tff.learning.optimizers.LEARNING_RATE_KEY
-_STEP = 'step'
-_RATE_HINT = 'give a rate such as 0.1, or 0 to keep the model as it is'
+RATE = 'learning_rate'  # As `tff.learning.optimizers.LEARNING_RATE_KEY`.
+# Without momentum there is no such hyperparameter in the state, which then is as small as SGD's.
+_DECAYS_OF_M = ('beta1', 'momentum')
 
 
 class At(NamedTuple):
@@ -62,118 +62,77 @@ class At(NamedTuple):
     return self.x - self.h[RATE] * direction
 
 
-class PerCoordinate(tff.learning.optimizers.Optimizer):
-  """A TFF optimizer that applies a formula to each weight tensor.
+class Formula:
+  """An optimizer of servers or clients, as a formula for one weight tensor.
 
-  Args:
-    hparams: The values of the hyperparameters by name.
-    slots: The initial values, by name, of the tensors that the formula updates, such as m and v.
-    formula: A function from an `At` to the new weight x_{t+1} and the new slots.
+  A subclass is a frozen dataclass. The fields declared with `optimizers.option` are its
+  hyperparameters besides the learning rate, and the following class attributes describe it;
+  nothing else does. The registry lists every subclass with a `name` in a file of this package.
+
+  Attributes:
+    name: Its name on the command line.
+    title: Its name in papers and reports; by default the same as `name`.
+    summary: One line, without a full stop; by default the first line of the docstring.
+    paper: The publication.
+    used_by: Whose optimizer it can be: 'server', 'clients'.
+    server_rate: The server's rate if none was tuned; None for 1.
+    client_rate: The clients' rate if none was tuned; None for the task's.
+    has_momentum: Whether its step is a mean over rounds. AdaBest, whose server step is one already,
+      then has another default of beta.
+    in_state: The names of the hyperparameters that stand in the state, where `set_hparams` changes
+      them; None for all floats that `step` gets.
   """
 
-  def __init__(
-    self, hparams: dict[str, float], slots: dict[str, float], formula: Callable[[At], Stepped]
-  ) -> None:
-    self._hparams = collections.OrderedDict(hparams)
-    self._slots = slots
-    self._formula = formula
+  name: ClassVar[str] = ''
+  title: ClassVar[str] = ''
+  summary: ClassVar[str] = ''
+  paper: ClassVar[str] = ''
+  used_by: ClassVar[tuple[str, ...]] = ('server',)
+  server_rate: ClassVar[float | None] = None
+  client_rate: ClassVar[float | None] = None
+  has_momentum: ClassVar[bool] = False
+  in_state: ClassVar[tuple[str, ...] | None] = None
 
-  def initialize(self, specs: Any) -> State:
-    for spec in tf.nest.flatten(specs):
-      _computed_in(spec.dtype)  # Raises where the weights are not floating-point.
-    state = collections.OrderedDict(self._hparams)
-    state[_STEP] = tf.constant(0, tf.int32)
-    for name, first in self._slots.items():
-      state[name] = tf.nest.map_structure(
-        lambda spec, first=first: tf.fill(spec.shape, tf.constant(first, _computed_in(spec.dtype))),
-        specs,
-      )
-    return state
+  def __post_init__(self) -> None:
+    for declared in hyperparameters.declared_by(type(self)):
+      value = getattr(self, declared.name)
+      if value is not None or declared.default is not None:
+        object.__setattr__(self, declared.name, declared.checked(value))
 
-  @tf.autograph.experimental.do_not_convert  # AutoGraph takes 0.4 s for the functions called.
-  def next(self, state: State, weights: Any, gradients: Any) -> tuple[State, Any]:
-    gradients = tff.learning.optimizers.handle_indexed_slices_gradients(gradients)
-    tff.learning.optimizers.check_weights_gradients_match(weights, gradients)
-    count = state[_STEP] + 1
+  def hparams(self) -> dict[str, float]:
+    """Returns the hyperparameters in the state; momentum of 0 is left out."""
+    names = self.in_state
+    if names is None:
+      declared = hyperparameters.declared_by(type(self))
+      names = tuple(h.name for h in declared if h.kind is float)
+    values = {name: float(getattr(self, name)) for name in names}
+    return {k: value for k, value in values.items() if value or k not in _DECAYS_OF_M}
 
-    flat_slots = {name: tf.nest.flatten(state[name]) for name in self._slots}
-    flat_weights = tf.nest.flatten(weights)
-    for i, (weight, gradient) in enumerate(zip(flat_weights, tf.nest.flatten(gradients))):
-      if gradient is None:
-        continue
-      dtype = _computed_in(weight.dtype)
-      at = At(
-        tf.cast(weight, dtype),
-        tf.cast(gradient, dtype),
-        {name: flat[i] for name, flat in flat_slots.items()},
-        {name: _scalar(state[name], dtype) for name in self._hparams},
-        tf.cast(count, dtype),
-      )
-      new_weight, new_slots = self._formula(at)
-      flat_weights[i] = tf.cast(new_weight, weight.dtype)
-      for name, value in new_slots.items():
-        flat_slots[name][i] = value
+  def slots(self) -> Mapping[str, float]:
+    """Returns the first values, by name, of the tensors that `step` updates, such as m and v."""
+    return {}
 
-    new_state = collections.OrderedDict(state)
-    new_state[_STEP] = count
-    for name, flat in flat_slots.items():
-      new_state[name] = tf.nest.pack_sequence_as(state[name], flat)
-    return new_state, tf.nest.pack_sequence_as(weights, flat_weights)
+  def step(self, at: At) -> Stepped:
+    """Returns the new weight x_{t+1} and the new slots by name."""
+    raise NotImplementedError
 
-  def get_hparams(self, state: State) -> State:
-    return collections.OrderedDict((name, state[name]) for name in self._hparams)
+  def __call__(self, at: At) -> Stepped:
+    """Returns `step(at)`. Unlike a bound method, the formula equals another with its values."""
+    return self.step(at)
 
-  def set_hparams(self, state: State, hparams: Mapping[str, Any]) -> State:
-    strangers = [name for name in hparams if name not in self._hparams]
-    if strangers:
-      raise KeyError(f'no hyperparameter {strangers[0]!r}: there are {", ".join(self._hparams)}.')
-    return collections.OrderedDict(state, **hparams)
+  @classmethod
+  def build(cls, learning_rate: Rate, **values: Any) -> tff.learning.optimizers.Optimizer:
+    """Returns the TFF optimizer with a rate, or a schedule of it, and hyperparameters by name."""
+    return build(cls(**values), learning_rate)
 
 
-def build(
-  entry: registry.ServerOptimizer,
-  formula: Callable[[At], Stepped],
-  learning_rate: Rate,
-  slots: dict[str, float],
-  keeps_m: bool = False,
-  **values: float,
-) -> tff.learning.optimizers.Optimizer:
-  """Builds an optimizer, with a schedule if the learning rate is a function of the round.
+def build(formula: Formula, learning_rate: Rate) -> tff.learning.optimizers.Optimizer:
+  """Returns the TFF optimizer of a formula.
 
   Args:
-    entry: The entry of the registry, which says how hyperparameters are checked.
-    formula, slots: A formula, and the initial values of its slots by name; see `PerCoordinate`.
-    learning_rate: eta, or a function of the round, counted from 0.
-    keeps_m: Whether the state has the slot m even if `beta1` or `momentum` is 0.
-    **values: The values of the other hyperparameters.
+    formula: The formula with its hyperparameters.
+    learning_rate: eta >= 0, or a function of the round, counted from 0.
   """
-  schedule = None
-  if callable(learning_rate):
-    schedule = learning_rate
-    learning_rate = 0.0
-  check = {h.name: h.checked for h in entry.hyperparameters}
-  hparams = {RATE: float(validation.at_least_zero(RATE, learning_rate, _RATE_HINT))}
-  for name, value in values.items():
-    hparams[name] = check[name](value)
-    if name in ('beta1', 'momentum') and hparams[name] == 0:
-      del hparams[name]
-      slots = slots if keeps_m else {slot: first for slot, first in slots.items() if slot != 'm'}
-  optimizer = PerCoordinate(hparams, slots, formula)
-  if schedule is None:
-    return optimizer
-  return tff.learning.optimizers.schedule_learning_rate(optimizer, schedules.in_graph(schedule))
+  from tff_adaptive.optimizers import per_coordinate  # Needs TFF; see the module's docstring.
 
-
-def _scalar(value: Any, dtype: tf.DType) -> tf.Tensor:
-  """Converts a number or scalar tensor to a tensor of `dtype`, with a single rounding."""
-  if isinstance(value, numbers.Real):
-    return tf.constant(float(value), dtype)
-  return tf.cast(value, dtype)
-
-
-def _computed_in(dtype: Any) -> tf.DType:
-  """Returns the dtype of a weight's step, at least float32; raises TypeError for integers."""
-  dtype = tf.as_dtype(dtype)
-  if not dtype.is_floating:
-    raise TypeError(f'weights must be floating-point tensors, found {dtype.name}: cast them.')
-  return tf.float32 if dtype.size < 4 else dtype
+  return per_coordinate.build(formula, learning_rate)

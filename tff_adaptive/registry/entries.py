@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tff_adaptive._utils import suggestions, user_code
+from tff_adaptive._utils import hyperparameters, suggestions, user_code
 from tff_adaptive._utils.hyperparameters import Counts, Hyperparameter
 
 
@@ -16,9 +16,14 @@ class _WithHyperparameters:
   name: str
   hyperparameters: tuple[Hyperparameter, ...]
 
-  def default(self, name: str, server_optimizer: str = 'sgd') -> Any:
+  def default(self, name: str, server_optimizer: 'str | ServerOptimizer' = 'sgd') -> Any:
     """Returns a hyperparameter's default with a server optimizer; raises KeyError if unknown."""
     h = {h.name: h for h in self.hyperparameters}[name]
+    if not isinstance(server_optimizer, str):
+      is_own = server_optimizer.source is not None
+      # A user's optimizer stands in no table of defaults: its step is like that of one that does.
+      like = 'sgdm' if server_optimizer.has_momentum else 'sgd'
+      server_optimizer = like if is_own else server_optimizer.name
     return h.default_with.get(server_optimizer, h.default)
 
   def _plain_name(self, name: str) -> str:
@@ -29,12 +34,14 @@ class _WithHyperparameters:
       return own_name
     return name
 
-  def values(self, given: Mapping[str, Any], server_optimizer: str = 'sgd') -> dict[str, Any]:
+  def values(
+    self, given: Mapping[str, Any], server_optimizer: 'str | ServerOptimizer' = 'sgd'
+  ) -> dict[str, Any]:
     """Returns all hyperparameters by name: the given values, checked, and defaults for the rest.
 
     Args:
       given: Values by name; None stands for the default.
-      server_optimizer: The server optimizer's name, on which some defaults depend.
+      server_optimizer: The server optimizer's name or entry, on which some defaults depend.
 
     Raises:
       TypeError: If a value has the wrong type.
@@ -42,17 +49,11 @@ class _WithHyperparameters:
     """
     known = {h.name: h for h in self.hyperparameters}
     given = {self._plain_name(name): value for name, value in given.items()}
-    for name in given:
-      if name not in known:
-        raise ValueError(suggestions.unknown(f'option of {self.name}', name, known))
-    values = {}
-    for name, hyperparameter in known.items():
-      value = given.get(name)
-      if value is None:
-        values[name] = self.default(name, server_optimizer)
-      else:
-        values[name] = hyperparameter.checked(value)
-    return values
+
+    def default(name: str) -> Any:
+      return self.default(name, server_optimizer)
+
+    return hyperparameters.values(known, given, self.name, default)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,13 +145,13 @@ class Named(_WithHyperparameters):
   Attributes:
     name: Its name on the command line.
     description: One line, without a full stop.
-    build: The function that builds it, as 'module:attribute'.
+    build: The function that builds it, or its name as 'module:attribute'.
     hyperparameters: The options.
   """
 
   name: str
   description: str
-  build: str
+  build: str | Callable[..., Any]
   hyperparameters: tuple[Hyperparameter, ...] = ()
 
 

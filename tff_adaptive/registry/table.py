@@ -1,20 +1,21 @@
-"""The entries of all algorithms, optimizers and schedules, as plain data.
+"""The entries of all algorithms, optimizers and schedules by name, and of a user's own.
 
-The flags with their help, checks and defaults, the builders' arguments, the cost columns, the
-labels of reports and the tables of the documentation are made from these entries. Nothing here
-imports TensorFlow or TFF, so that commands can list, explain and check quickly. Code is named as
-'module:attribute' and imported when something is built.
+The flags with their help, checks and defaults, the cost columns, the labels of reports and the
+tables of the documentation are made from these entries. Nothing here imports TensorFlow or TFF, so
+that commands can list, explain and check quickly.
 
-To add an algorithm, write its formulas in `tff_adaptive/corrections/` and an entry in
-`registry.algorithms`. For one in a file of your own call `algorithm('my_file.py:MyCorrection')`.
+The entries follow from classes that describe themselves: corrections, optimizers and schedules. For
+one in a file of your own call `algorithm('my_file.py:MyCorrection')`.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tff_adaptive._utils import user_code, validation
-from tff_adaptive.registry import algorithms, described, user_entries
+from tff_adaptive import schedules
+from tff_adaptive._utils import user_code
+from tff_adaptive.registry import algorithms, described, optimizers, user_entries
 from tff_adaptive.registry.algorithms import BASELINES
 from tff_adaptive.registry.entries import (
   Algorithm,
@@ -23,174 +24,6 @@ from tff_adaptive.registry.entries import (
   ServerOptimizer,
   by_name,
   named,
-)
-
-
-def _number(check: validation.Check, words: str) -> Callable[..., Hyperparameter]:
-  """Returns a function that makes checked float hyperparameters; their help ends in `words`."""
-
-  def describe(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
-    return Hyperparameter(name, float, default, what + words, check, hint)
-
-  return describe
-
-
-decay = _number(validation.in_unit_interval, ', in [0, 1)')
-above_zero = _number(validation.above_zero, ', > 0')
-at_least_zero = _number(validation.at_least_zero, ', >= 0')
-up_to_one = _number(validation.in_half_open_unit_interval, '')  # `what` names the range.
-
-_TAU = above_zero(
-  'tau',
-  1e-3,
-  'Degree of adaptivity',
-  'the paper tunes it between 1e-5 and 1e-1, 1e-3 is its default',
-)
-_BIAS_CORRECTION = Hyperparameter(
-  'bias_correction',
-  bool,
-  False,
-  "Bias correction, as in the paper's published code; off in the paper",
-)
-_INITIAL_V = Hyperparameter(
-  'initial_v',
-  float,
-  None,
-  'First v; tau^2 unless given',
-  validation.at_least_zero,
-  'give a value such as 1e-6, or leave it out for tau^2',
-)
-_BETA1 = decay('beta1', 0.9, 'Decay of m')
-_BETA2 = decay('beta2', 0.99, 'Decay of v')
-_OF_ADAM = (_TAU, _BETA1, _BETA2, _BIAS_CORRECTION, _INITIAL_V)
-_MOMENTUM = decay('momentum', 0.9, 'Momentum')
-_DECOUPLED = at_least_zero('decay', 0.0, 'Decoupled weight decay')
-_EPSILON = dataclasses.replace(_TAU, default=1e-8, hint='give 1e-8, say')
-_MOMENTS = (_BETA1, dataclasses.replace(_BETA2, default=0.999), _EPSILON)
-_LION = (_BETA1, _BETA2, _DECOUPLED)
-_AS_PYTORCH = "SGD with Nesterov momentum, as PyTorch's"
-
-
-def _optimizer(
-  name: str, title: str, description: str, *hyperparameters: Hyperparameter, **options: Any
-) -> ServerOptimizer:
-  """Returns the entry of an optimizer that the function of the same name builds."""
-  build = f'tff_adaptive.optimizers:build_{name}'
-  return ServerOptimizer(name, title, description, build, hyperparameters, **options)
-
-
-SERVER_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(
-  ServerOptimizer('sgd', 'SGD', 'x + eta Delta', 'tff_adaptive.optimizers:build_sgdm'),
-  _optimizer('sgdm', 'SGDM', 'SGD with momentum', _MOMENTUM, has_momentum=True),
-  _optimizer(
-    'adagrad',
-    'Adagrad',
-    'v grows by Delta^2',
-    *(_TAU, dataclasses.replace(_BETA1, default=0.0), _INITIAL_V),
-  ),
-  _optimizer('adam', 'Adam', 'v is a moving average of Delta^2', *_OF_ADAM, has_momentum=True),
-  _optimizer(
-    'yogi',
-    'Yogi',
-    'v moves towards Delta^2 by at most (1 - beta2) Delta^2',
-    *_OF_ADAM,
-    has_momentum=True,
-  ),
-  _optimizer(
-    'nesterov', 'Nesterov', _AS_PYTORCH, _MOMENTUM, rate=0.7, has_momentum=True
-  ),  # DiLoCo's.
-  _optimizer(
-    'lamb',
-    'LAMB',
-    "Adam's direction of each tensor, scaled to the tensor's norm",
-    *(*_MOMENTS[:2], dataclasses.replace(_EPSILON, default=1e-6), _DECOUPLED),
-    rate=0.01,
-    has_momentum=True,
-  ),
-  _optimizer(
-    'lion',
-    'Lion',
-    'the sign of beta1 m + (1 - beta1) Delta; m decays by beta2',
-    *_LION,
-    rate=1e-3,
-    has_momentum=True,
-  ),
-)
-
-CLIENT_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(
-  _optimizer('sgd', 'SGD', 'assumed by the corrections'),
-  _optimizer('sgdm', 'SGDM', 'SGD with momentum', _MOMENTUM, rate=0.01),
-  _optimizer('nesterov', 'Nesterov', _AS_PYTORCH, _MOMENTUM, rate=0.01),
-  _optimizer(
-    'adagrad',
-    'Adagrad',
-    'g / (sqrt(sum of g^2) + tau)',
-    dataclasses.replace(_EPSILON, default=1e-7),
-    dataclasses.replace(_INITIAL_V, default=0.0),
-    rate=0.01,
-  ),
-  ServerOptimizer(
-    'adam',
-    'Adam',
-    'with bias correction',
-    'tff_adaptive.optimizers.published:build_adam_of_clients',
-    _MOMENTS,
-    rate=1e-3,
-  ),
-  _optimizer(
-    'amsgrad', 'AMSGrad', 'Adam without bias correction whose v never falls', *_MOMENTS, rate=1e-3
-  ),
-  _optimizer(
-    'adamw',
-    'AdamW',
-    'Adam with decoupled weight decay',
-    *(*_MOMENTS, dataclasses.replace(_DECOUPLED, default=0.01)),
-    rate=1e-3,
-  ),
-  _optimizer(
-    'lion', 'Lion', 'the sign of beta1 m + (1 - beta1) g; m decays by beta2', *_LION, rate=1e-4
-  ),
-  _optimizer(
-    'muon',
-    'Muon',
-    'orthogonal steps of matrices, AdamW for the rest',
-    *(dataclasses.replace(_MOMENTUM, default=0.95), *_MOMENTS[1:], _DECOUPLED),
-    rate=1e-3,
-  ),
-)
-
-_WARMUP_ROUNDS = Hyperparameter('warmup_rounds', int, 0, 'Rounds of linear warm-up')
-
-
-def _factor(default: float) -> Hyperparameter:
-  return up_to_one('factor', default, 'Factor by which the rate shrinks, in (0, 1]')
-
-
-def _schedule(name: str, kind: str, description: str, *own: Hyperparameter) -> Schedule:
-  """Returns the entry of a schedule of class `kind`, with the option of a linear warm-up."""
-  return Schedule(name, description, f'tff_adaptive.schedules:{kind}', (*own, _WARMUP_ROUNDS))
-
-
-SCHEDULES: Mapping[str, Schedule] = by_name(
-  _schedule('constant', 'Constant', 'the base rate in every round'),
-  _schedule('inv_sqrt', 'InvSqrt', 'base rate / sqrt(t + 1)'),
-  _schedule(
-    'exp_decay',
-    'ExpDecay',
-    'base rate x 0.1 every 500 rounds, in steps',
-    _factor(0.1),
-    Hyperparameter('every', int, 500, 'Rounds of one step', validation.count),
-  ),
-  _schedule('round_decay', 'RoundDecay', 'base rate x 0.998 each round', _factor(0.998)),
-  _schedule(
-    'diminishing',
-    'Diminishing',
-    'base rate x gamma / (gamma + E t), E the option local_steps',
-    Hyperparameter(
-      'kappa', float, 1.0, "The problem's condition number, >= 1", validation.at_least_one
-    ),
-    Hyperparameter('local_steps', int, 1, 'E, the local steps of a round', validation.count),
-  ),
 )
 
 
@@ -210,6 +43,14 @@ def _with_server_defaults(entry: Algorithm) -> Algorithm:
   return dataclasses.replace(entry, hyperparameters=tuple(of_entry))
 
 
+SERVER_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(*optimizers.listed('server'))
+CLIENT_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(*optimizers.listed('clients'))
+SCHEDULES: Mapping[str, Schedule] = by_name(
+  *(
+    Schedule(kind.name, kind.summary, kind, kind.hyperparameters())
+    for kind in schedules.KINDS.values()
+  )
+)
 ALGORITHMS: Mapping[str, Algorithm] = by_name(
   *map(_with_server_defaults, algorithms.ALGORITHMS.values())
 )
@@ -237,7 +78,7 @@ def algorithm(spec: str | Algorithm) -> Algorithm:
     return _chain([_piece(piece) for piece in pieces(spec)])
   if isinstance(spec, str) and spec in PARTS and spec not in ALGORITHMS:
     return _piece(spec)
-  return _found('algorithm', spec, {**ALGORITHMS, **BASELINES}, user_entries.algorithm)
+  return _entry('algorithm', spec, {**ALGORITHMS, **BASELINES}, user_entries.algorithm)
 
 
 def pieces(spec: str) -> list[str]:
@@ -249,7 +90,9 @@ def pieces(spec: str) -> list[str]:
   for i, piece in enumerate(split):
     if piece not in ALGORITHMS and piece not in PARTS and not user_code.is_reference(piece):
       rest = '+'.join(split[i:])
-      return [*split[:i], rest] if user_code.is_reference(rest) else split
+      if user_code.is_reference(rest):
+        return [*split[:i], rest]
+      return split
   return split
 
 
@@ -257,7 +100,7 @@ def _piece(spec: str) -> Algorithm:
   """Returns the entry of a part of a chain."""
   if spec in PARTS and spec not in ALGORITHMS:
     return described.algorithm((PARTS[spec],), settings={}, is_chain=True)
-  return _found('part of a chain', spec, {**PARTS, **ALGORITHMS}, user_entries.algorithm)
+  return _entry('part of a chain', spec, {**PARTS, **ALGORITHMS}, user_entries.algorithm)
 
 
 def _chain(of_parts: list[Algorithm]) -> Algorithm:
@@ -304,22 +147,25 @@ def server_optimizer(spec: str | ServerOptimizer) -> ServerOptimizer:
   """Returns the entry of a server optimizer; an entry is returned as it is.
 
   Args:
-    spec: A name in `SERVER_OPTIMIZERS`, or 'FILE.py:NAME'. NAME is a `ServerOptimizer`, or a
-      function that returns a `tff.learning.optimizers.Optimizer`. The function takes the learning
-      rate, and then hyperparameters: float, int or bool arguments with a default.
+    spec: A name in `SERVER_OPTIMIZERS`, or 'FILE.py:NAME'. NAME is a frozen dataclass that
+      subclasses `optimizers.Formula`, a `ServerOptimizer`, or a function that returns a
+      `tff.learning.optimizers.Optimizer`. The function takes the learning rate, and then
+      hyperparameters: float, int or bool arguments with a default.
 
   Raises:
     ValueError: See `algorithm`.
   """
-  return _found('server optimizer', spec, SERVER_OPTIMIZERS, user_entries.server_optimizer)
+  of_user = functools.partial(user_entries.optimizer, role='server')
+  return _entry('server optimizer', spec, SERVER_OPTIMIZERS, of_user)
 
 
 def client_optimizer(spec: str | ServerOptimizer) -> ServerOptimizer:
   """Returns the entry of a client optimizer; see `server_optimizer`."""
-  return _found('client optimizer', spec, CLIENT_OPTIMIZERS, user_entries.server_optimizer)
+  of_user = functools.partial(user_entries.optimizer, role='clients')
+  return _entry('client optimizer', spec, CLIENT_OPTIMIZERS, of_user)
 
 
-def _found(kind: str, spec: Any, table: Mapping[str, Any], of_user: Callable[[str], Any]) -> Any:
+def _entry(kind: str, spec: Any, table: Mapping[str, Any], of_user: Callable[[str], Any]) -> Any:
   if not isinstance(spec, str):
     return spec
   if user_code.is_reference(spec):

@@ -10,13 +10,14 @@ from typing import Any
 
 from tff_adaptive._utils import hyperparameters, user_code
 from tff_adaptive.corrections import base
-from tff_adaptive.registry import described, entries
+from tff_adaptive.optimizers.base import Formula
+from tff_adaptive.registry import described, entries, optimizers
 
 # Fields of a correction that `Correction.configure` sets from the registered clients.
 CLIENT_FIELDS = ('num_clients', 'mean_examples')
 
 _KINDS = (float, int, bool)
-_WANTED = 'give a frozen dataclass that subclasses tff_adaptive.corrections.Correction'
+_WANTED = 'a frozen dataclass that subclasses tff_adaptive.corrections.Correction'
 
 
 def algorithm(reference: str) -> entries.Algorithm:
@@ -24,41 +25,37 @@ def algorithm(reference: str) -> entries.Algorithm:
   return _entry(reference, entries.Algorithm, _of_correction)
 
 
-def _of_correction(found: Any, source: user_code.UserCode) -> entries.Algorithm:
+def _of_correction(loaded: Any, source: user_code.UserCode) -> entries.Algorithm:
   """Returns the entry derived from a `Correction` subclass; see `registry.algorithm`."""
-  if not (isinstance(found, type) and issubclass(found, base.Correction)):
-    raise ValueError(f'is no algorithm: {_WANTED}, or a tff_adaptive.registry.Algorithm')
-  parameters = vars(found).get('__dataclass_params__')
-  if parameters is None or not parameters.frozen:
-    raise ValueError(f'is no frozen dataclass: {_WANTED}')
-  name = vars(found).get('name', found.__name__)  # Not the name of a base class.
-  if not isinstance(name, str) or not re.fullmatch(r'\w[\w.-]*', name):
-    raise ValueError(f'has the name {name!r}: use only letters, digits, _, - and .')
-  weighting = found.client_weighting
+  if not (isinstance(loaded, type) and issubclass(loaded, base.Correction)):
+    raise ValueError(f'is no algorithm: give {_WANTED}, or a tff_adaptive.registry.Algorithm')
+  _check_frozen(loaded, _WANTED)
+  name = _own_name(loaded)
+  weighting = loaded.client_weighting
   if weighting not in (None, 'examples', 'uniform'):
     raise ValueError(f"has client_weighting {weighting!r}: give 'examples' or 'uniform'")
-  uploads = found.overrides('client_update', 'exchange') and not found.uploads_what
+  uploads = loaded.overrides('client_update', 'exchange') and not loaded.uploads_what
   entry = described.algorithm(
-    (found,),
+    (loaded,),
     settings={},
     name=name,
-    title=found.title or name,
-    description=found.summary or _first_line(found),
+    title=loaded.title or name,
+    description=loaded.summary or _first_line(loaded),
     source=source,
   )
   return dataclasses.replace(
     entry,
-    hyperparameters=_of_fields(found),
+    hyperparameters=_of_fields(loaded),
     uploads='what its client_update uploads' if uploads else entry.uploads,
   )
 
 
-def _of_fields(found: Any) -> tuple[entries.Hyperparameter, ...]:
-  """Returns the hyperparameters of a correction: those declared with `option`, and other fields."""
-  declared = {h.name: h for h in hyperparameters.declared_by(found)}
-  types = typing.get_type_hints(found)
+def _of_fields(loaded: Any) -> tuple[entries.Hyperparameter, ...]:
+  """Returns the hyperparameters of a class: those declared with `option`, and other fields."""
+  declared = {h.name: h for h in hyperparameters.declared_by(loaded)}
+  types = typing.get_type_hints(loaded)
   of_fields = []
-  for field in dataclasses.fields(found):
+  for field in dataclasses.fields(loaded):
     if field.name in declared:
       of_fields.append(declared[field.name])
     elif field.init and field.name not in CLIENT_FIELDS:
@@ -67,17 +64,51 @@ def _of_fields(found: Any) -> tuple[entries.Hyperparameter, ...]:
   return tuple(of_fields)
 
 
-def server_optimizer(reference: str) -> entries.ServerOptimizer:
-  """Returns the entry of a user's server optimizer; see `registry.server_optimizer`."""
+def optimizer(reference: str, role: str) -> entries.ServerOptimizer:
+  """Returns the entry of a user's optimizer of a role; see `registry.server_optimizer`."""
 
-  def make(found: Any, source: user_code.UserCode) -> entries.ServerOptimizer:
-    if not callable(found):
+  def make(loaded: Any, source: user_code.UserCode) -> entries.ServerOptimizer:
+    if isinstance(loaded, type) and issubclass(loaded, Formula):
+      return _of_formula(loaded, source, role)
+    if not callable(loaded):
       raise ValueError('is no function of a learning rate to a TFF optimizer: give one')
     name = source.name.removeprefix('build_')
-    options = _from_signature(found)
-    return entries.ServerOptimizer(name, name, _first_line(found), found, options, source)
+    options = _from_signature(loaded)
+    return entries.ServerOptimizer(name, name, _first_line(loaded), loaded, options, source)
 
   return _entry(reference, entries.ServerOptimizer, make)
+
+
+def _of_formula(
+  loaded: type[Formula], source: user_code.UserCode, role: str
+) -> entries.ServerOptimizer:
+  """Returns the entry derived from a `Formula` subclass."""
+  wanted = 'a frozen dataclass that subclasses tff_adaptive.optimizers.Formula'
+  _check_frozen(loaded, wanted)
+  name = _own_name(loaded)
+  if role not in loaded.used_by:
+    raise ValueError(
+      f'is no optimizer of the {role}, but of {", ".join(loaded.used_by)}: add {role!r} to its'
+      ' used_by if its formula suits them'
+    )
+  entry = optimizers.entry(loaded, role, name, _of_fields(loaded))
+  description = loaded.summary or _first_line(loaded)
+  return dataclasses.replace(entry, name=name, description=description, source=source)
+
+
+def _check_frozen(loaded: type, wanted: str) -> None:
+  """Raises ValueError unless a class is itself a frozen dataclass."""
+  parameters = vars(loaded).get('__dataclass_params__')
+  if parameters is None or not parameters.frozen:
+    raise ValueError(f'is no frozen dataclass: give {wanted}')
+
+
+def _own_name(loaded: type) -> str:
+  """Returns the name that a class gives itself, or the class's; not that of a base class."""
+  name = vars(loaded).get('name', loaded.__name__)
+  if not isinstance(name, str) or not re.fullmatch(r'\w[\w.-]*', name):
+    raise ValueError(f'has the name {name!r}: use only letters, digits, _, - and .')
+  return name
 
 
 def _entry(reference: str, kind: Any, make: Callable[[Any, user_code.UserCode], Any]) -> Any:
@@ -94,17 +125,28 @@ def _entry(reference: str, kind: Any, make: Callable[[Any, user_code.UserCode], 
     raise ValueError(f'{source.name} of {source.path!r} {words}.') from error
 
 
-def _from_signature(found: Any) -> tuple[entries.Hyperparameter, ...]:
-  arguments = list(inspect.signature(found).parameters.values())
+def _from_signature(loaded: Any) -> tuple[entries.Hyperparameter, ...]:
+  arguments = list(inspect.signature(loaded).parameters.values())
   if not arguments or arguments[0].kind > inspect.Parameter.POSITIONAL_OR_KEYWORD:
     raise ValueError('takes no learning rate as its first argument: give it one')
-  types = {} if isinstance(found, type) else typing.get_type_hints(found)
+  types = {} if isinstance(loaded, type) else _argument_types(loaded)
   several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
   return tuple(
     _hyperparameter(a.name, types.get(a.name, type(a.default)), a.default)
     for a in arguments[1:]
     if a.kind not in several
   )
+
+
+def _argument_types(function: Callable[..., Any]) -> dict[str, Any]:
+  """Returns the types of a function's arguments by name.
+
+  The type of its result is left out: it may be known to type checkers only.
+  """
+  annotations = dict(inspect.get_annotations(function))
+  annotations.pop('return', None)
+  arguments = types.SimpleNamespace(__annotations__=annotations)
+  return typing.get_type_hints(arguments, getattr(function, '__globals__', {}))
 
 
 def _hyperparameter(
@@ -132,8 +174,8 @@ def _hyperparameter(
     raise ValueError(f'{place} with a default that is refused: {error}'.rstrip('.')) from None
 
 
-def _first_line(found: Any) -> str:
-  text = (found.__doc__ or '').strip()  # Not inspect.getdoc, which takes a base class's.
-  if not text or text.startswith(f'{found.__name__}('):  # Written by `dataclass`.
+def _first_line(loaded: Any) -> str:
+  text = (loaded.__doc__ or '').strip()  # Not inspect.getdoc, which takes a base class's.
+  if not text or text.startswith(f'{loaded.__name__}('):  # Written by `dataclass`.
     return "a user's own"
   return text.splitlines()[0].rstrip('.')

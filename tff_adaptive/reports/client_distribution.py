@@ -2,6 +2,7 @@
 
 import csv
 import glob
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from tff_adaptive.runs import names, run as run_lib
 FOLDER = 'client_evaluations'  # In a run's folder.
 _LOSS = 'validation_loss'  # Decides whether a run has diverged, for every metric.
 STATISTICS = ('by_examples', 'mean', 'std', 'p10', 'p50', 'p90', 'worst_tenth')
-_SHOWN = STATISTICS[1:]  # In reports.
+_REPORTED = STATISTICS[1:]
 _LOCAL = 'local_'  # The prefix of metrics of models that each client trained alone.
 
 
@@ -51,8 +52,11 @@ def describe_values(values: np.ndarray, metric: str, by_examples: float) -> dict
   values = values[~np.isnan(values)]
   if not len(values):
     return dict.fromkeys(STATISTICS, float('nan'))
-  with np.errstate(all='ignore'):
-    worst = np.sort(values)[:: -1 if names.is_error(metric) else 1][: -(-len(values) // 10)]
+  with np.errstate(all='ignore'):  # Values of a diverged model may be infinite.
+    worst_first = np.sort(values)
+    if names.is_error(metric):
+      worst_first = worst_first[::-1]
+    worst = worst_first[: -(-len(values) // 10)]
     numbers = (
       by_examples,
       values.mean(),
@@ -76,8 +80,8 @@ def build(
 
   Args:
     groups: Runs by label. The runs of a label differ only in their seed.
-    metric: A metric by client, such as accuracy, inference_accuracy, personalized_accuracy or
-      local_accuracy.
+    metric: A metric by client, such as accuracy, inference_accuracy, personalized_accuracy,
+      own_accuracy, of a client's own model, or local_accuracy, of one that it trained alone.
     clients: The group of clients: 'train', 'heldout', 'unseen' or 'test'.
     title: The title of the figure.
 
@@ -111,31 +115,37 @@ def build(
         f'{label}: {sum(gains)} of {len(gains)} clients have a better {metric} than alone'
         f' ({_LOCAL}{_plain(metric)}).'
       )
-    text, shown = scores.without_diverged(label, members, _LOSS)
-    is_diverged = any(scores.has_diverged(run, _LOSS) for run in members)
-    cells = ['diverged'] * len(_SHOWN) if is_diverged else _cells([*values.values()], metric)
+    text, drawn_runs = scores.without_diverged(label, members, _LOSS)
+    # A mean over runs of which one diverged would say nothing.
+    if any(scores.has_diverged(run, _LOSS) for run in members):
+      cells = ['diverged'] * len(_REPORTED)
+    else:
+      cells = _cells(list(values.values()), metric)
+      text = label
     rows.append([label, *cells])
-    ordered = np.sort(np.concatenate([values[run.folder] for run in shown]))
+    ordered = np.sort(np.concatenate([values[run.folder] for run in drawn_runs]))
     shares = np.arange(1, len(ordered) + 1) / len(ordered)
-    text = text if is_diverged else label
     if len(ordered):
-      x, y = np.repeat(ordered, 2), np.repeat([0.0, *shares], 2)[1:-1]  # Steps, from 0.
+      # Steps, from 0.
+      x = np.repeat(ordered, 2)
+      y = np.repeat([0.0, *shares], 2)[1:-1]
       drawn.append(figures.Curve(text, text, y, x, y, np.zeros_like(y)))
     data += [[text, *point] for point in zip(ordered, shares)]
+  all_runs = list(itertools.chain.from_iterable(groups.values()))
+  group_title = f'{metric.replace("_", " ")} over clients ({clients})'
   table = report.Table(
-    ['', *(name.replace('_', ' ') for name in _SHOWN)],
+    ['', *(name.replace('_', ' ') for name in _REPORTED)],
     rows,
-    title=title or f'{metric.replace("_", " ")} over clients ({clients})',
-    note=' '.join(
-      filter(
-        None,
-        [scores.note({}, [run for members in groups.values() for run in members]), *notes],
-      )
-    ),
+    title=title or group_title,
+    note=' '.join(filter(None, [scores.note({}, all_runs), *notes])),
   )
+  task = scores.data_of(run.shown for run in all_runs)
   text = report.csv_text([['label', 'value', 'share_of_clients'], *data])
-  by_panel = {'share of clients at or below': drawn}
-  figure = figures.comparison(by_panel, axis=metric.replace('_', ' '), title=title)
+  figure = figures.comparison(
+    {'share of clients at or below': drawn},
+    axis=metric.replace('_', ' '),
+    title=title or ': '.join(filter(None, (task, group_title))),
+  )
   return report.Report([table], text, figure, title)
 
 
@@ -161,7 +171,9 @@ def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
 
 def _plain(metric: str) -> str:
   """Returns a metric's name without the prefix that says of which model it is."""
-  return metric.removeprefix('inference_').removeprefix('personalized_').removeprefix(_LOCAL)
+  for prefix in ('inference_', 'personalized_', 'own_', _LOCAL):
+    metric = metric.removeprefix(prefix)
+  return metric
 
 
 def _gains(run: run_lib.Run, metric: str, clients: str, by_client: np.ndarray) -> list[bool]:
@@ -174,11 +186,18 @@ def _gains(run: run_lib.Run, metric: str, clients: str, by_client: np.ndarray) -
     return []  # The run has no such baseline.
   sign = scores.sign(metric)
   is_known = ~np.isnan(by_client) & ~np.isnan(alone)
-  return (sign * by_client > sign * alone)[is_known].tolist()
+  gains: list[bool] = (sign * by_client > sign * alone)[is_known].tolist()
+  return gains
 
 
-def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:
+def _cells(of_runs: Sequence[np.ndarray], metric: str) -> list[str]:
   """Formats the mean and standard deviation over runs of each statistic."""
   plain = _plain(metric)
-  each = [describe(np.stack([v, np.ones_like(v)], 1), plain) for v in found]
-  return [report.spread([of_run[name] for of_run in each]) for name in _SHOWN]
+  statistics = []
+  # Each client counts the same here, so that denominators are 1.
+  for values in of_runs:
+    statistics.append(describe(np.stack([values, np.ones_like(values)], 1), plain))
+  cells = []
+  for name in _REPORTED:
+    cells.append(report.spread([of_run[name] for of_run in statistics]))
+  return cells

@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ DERIVED: Mapping[str, Callable[[run_lib.Run], str]] = {
 # "Performance within 0.5 % of the best result for each task is shown in bold".
 OPTIMIZERS = ('FedAdagrad', 'FedAdam', 'FedYogi', 'FedAvgM', 'FedAvg')
 _WITHIN = 0.5
+_DIGITS: dict[float, int] = {100: 1, 1: 4}  # Factor -> decimals; 2 for other factors.
 K = TypeVar('K')
 
 
@@ -34,14 +35,18 @@ class _Published(NamedTuple):
   factor: float = 100  # The paper shows the metric times this number.
 
 
-_CIFAR, _EMNIST, _STACK_OVERFLOW = (500, 50_000), (3400, 671_585), (342_477, 135_818_730)
+_CIFAR = (500, 50_000)
+_EMNIST = (3400, 671_585)
+_STACK_OVERFLOW = (342_477, 135_818_730)
 TASKS = {
   'cifar10': _Published('CIFAR-10', _CIFAR, (72.1, 77.4, 78.0, 77.4, 72.8)),
   'cifar100': _Published('CIFAR-100', _CIFAR, (47.9, 52.5, 52.4, 52.4, 44.7)),
   'emnist_cr': _Published('EMNIST CR', _EMNIST, (85.1, 85.6, 85.5, 85.2, 84.9)),
   'shakespeare': _Published('Shakespeare', (715, 37_784), (57.5, 57.0, 57.2, 57.3, 56.9)),
   'stackoverflow_nwp': _Published(
-    *('SO NWP', _STACK_OVERFLOW, (23.8, 25.2, 25.2, 23.8, 19.5)),
+    'SO NWP',
+    _STACK_OVERFLOW,
+    (23.8, 25.2, 25.2, 23.8, 19.5),
     'accuracy_without_out_of_vocab_or_end_of_sentence',
   ),
   'stackoverflow_lr': _Published(
@@ -53,7 +58,7 @@ TASKS = {
 
 class _Row(NamedTuple):
   place: Sequence[str]  # The cells in the first columns, which name the row.
-  found: Mapping[str, scores.Score]  # Column -> score.
+  by_column: Mapping[str, scores.Score]
   texts: Mapping[str, str]  # Column -> cell.
   bold: Collection[str] = ()  # The columns with bold cells.
 
@@ -86,27 +91,46 @@ def build(
   """
   if columns in rows:
     raise ValueError(f'rows and columns are both {columns}: give other settings.')
+  # Settings are never chosen by test data.
   by_validation = tables.default_metric(runs)
   column = metric or by_validation
   places = split(runs, lambda run: tuple(_value(run, name) for name in rows))
-  shown = report.in_order(list(dict.fromkeys(_value(run, columns) for run in runs)))
-  made = []
+  names_of_columns = report.in_order(_different(_value(run, columns) for run in runs))
+  table_rows = []
   for place in report.in_order([*places], ' '.join):
     cells = split(places[place], lambda run: _value(run, columns))
-    found = {name: scores.best(cell, by_validation, column) for name, cell in cells.items()}
-    made.append(_row(place, found, column))
+    best = {name: scores.best(cell, by_validation, column) for name, cell in cells.items()}
+    table_rows.append(_row(place, best, column))
   heading = [name.replace('_', ' ') for name in rows]
-  caption = f'{title}: ' * bool(title) + scores.heading(column, runs)
-  table = _table(heading, shown, made, runs, caption[:1].upper() + caption[1:], column)
-  figure, numbers = None, [text for text in shown if text != 'none']
+  caption = scores.heading(column, runs)
+  if title:
+    caption = f'{title}: {caption}'
+  caption = caption[:1].upper() + caption[1:]
+  table = _table(heading, names_of_columns, table_rows, runs, caption, column)
+  numbers = [text for text in names_of_columns if text != 'none']
+  figure = None
   if len(numbers) > 1 and all(report.number_key(text)[0] == '#' for text in numbers):
-    curves = [_line(', '.join(row.place), numbers, row.found) for row in made]
-    drawn = {column: [curve for curve in curves if len(curve.x)]}
-    figure = figures.comparison(drawn, axis=columns.replace('_', ' '), title=title)
-    values = [float(text) for text in numbers]
-    if min(values) > 0 and max(values) / min(values) >= 10:
-      figure.axes[0].set_xscale('log')
+    figure = _figure(table_rows, numbers, columns, column, title)
   return report.Report([table], table.csv(), figure, title)
+
+
+def _figure(
+  rows: Sequence[_Row], numbers: Sequence[str], setting: str, column: str, title: str
+) -> Any:
+  """Draws a line for each row over the values of the setting of the columns."""
+  curves = [_line(', '.join(row.place), numbers, row.by_column) for row in rows]
+  drawn = [curve for curve in curves if len(curve.x)]
+  figure = figures.comparison({column: drawn}, axis=setting.replace('_', ' '), title=title)
+  values = [float(text) for text in numbers]
+  # Values of a search usually are powers of ten.
+  if min(values) > 0 and max(values) / min(values) >= 10:
+    figure.axes[0].set_xscale('log')
+  return figure
+
+
+def _different(values: Iterable[K]) -> list[K]:
+  """Returns the different values in the order of their first occurrence."""
+  return list(dict.fromkeys(values))
 
 
 def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
@@ -128,51 +152,76 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
   rows = []
   order = [runs[0].renamed.get(name, name) for name in OPTIMIZERS]
   algorithm = functools.partial(_value, setting='algorithm')
-  for (task, options), own in split(runs, _task).items():
-    column = tables.default_metric(own)
-    entry = TASKS.get(task)
-    is_published = entry is not None and column == f'validation_{entry.metric}'
-    factor = entry.factor if entry and is_published else scores.unit(column)[0]
-    digits = 1 if factor == 100 else 4 if factor == 1 else 2
-    label = os.path.basename(task) if entry is None else entry.title
-    if column != 'validation_accuracy':
-      metric = column.removeprefix('validation_').replace('_', ' ')
-      label += f' ({metric}{f" x {factor:g}" if factor not in (1, 100) else ""})'
+  for (task, options), of_task in split(runs, _task).items():
+    column = tables.default_metric(of_task)
+    published = _published(task, column)
+    factor, _ = scores.unit(column)
+    if published:
+      factor = published.factor
+    digits = _DIGITS.get(factor, 2)
+    best = {name: scores.best(cell, column) for name, cell in split(of_task, algorithm).items()}
     show = functools.partial(scores.text, digits=digits, factor=factor)
-    place = [label + (f' ({options})' if options else '')]
-    best = {name: scores.best(cell, column) for name, cell in split(own, algorithm).items()}
-    rows.append(_row(place, best, column, show, _WITHIN))
-    sizes = {tuple(run.config['data'].get(n) for n in ('clients', 'examples')) for run in own}
-    if entry and is_published and sizes == {entry.data}:
-      published = zip(order, entry.figures)
-      rows.append(_Row(['published'], {}, {name: f'{n:.{digits}f}' for name, n in published}))
-  found = dict.fromkeys(map(algorithm, runs))
-  shown = sorted(found, key=[*order, *found].index)  # First those of the paper.
+    rows.append(_row([_label(task, options, column, factor)], best, column, show, _WITHIN))
+    if published and _sizes(of_task) == {published.data}:
+      texts = {name: f'{n:.{digits}f}' for name, n in zip(order, published.figures)}
+      rows.append(_Row(['published'], {}, texts))
+  algorithms = _different(map(algorithm, runs))
+  first = [*order, *algorithms]  # First those of the paper.
+  columns = sorted(algorithms, key=first.index)
   caption = title or f'Validation, mean over the {scores.last_rounds(runs)}'
-  table = _table([''], shown, rows, runs, caption)
+  table = _table([''], columns, rows, runs, caption)
   return report.Report([table], table.csv(), title=title)
+
+
+def _published(task: str, column: str) -> _Published | None:
+  """Returns what the paper published of a task, if it is in the column's metric."""
+  entry = TASKS.get(task)
+  # A run may judge a task by another metric than the paper.
+  if entry is None or column != f'validation_{entry.metric}':
+    return None
+  return entry
+
+
+def _sizes(runs: Iterable[run_lib.Run]) -> set[tuple[Any, Any]]:
+  """Returns the numbers of clients and examples of the runs' data."""
+  return {(run.config['data'].get('clients'), run.config['data'].get('examples')) for run in runs}
+
+
+def _label(task: str, options: str, column: str, factor: float) -> str:
+  """Returns the name of a task's row, with its metric unless that is accuracy, and its options."""
+  label = os.path.basename(task)
+  if task in TASKS:
+    label = TASKS[task].title
+  if column != 'validation_accuracy':
+    metric = column.removeprefix('validation_').replace('_', ' ')
+    if factor not in (1, 100):
+      metric += f' x {factor:g}'
+    label += f' ({metric})'
+  if options:
+    label += f' ({options})'
+  return label
 
 
 def split(
   runs: Iterable[run_lib.Run], key: Callable[[run_lib.Run], K]
 ) -> dict[K, list[run_lib.Run]]:
   """Groups runs by the value that `key` returns for each. Values and runs keep their order."""
-  found: dict[K, list[run_lib.Run]] = {}
+  groups: dict[K, list[run_lib.Run]] = {}
   for run in runs:
-    found.setdefault(key(run), []).append(run)
-  return found
+    groups.setdefault(key(run), []).append(run)
+  return groups
 
 
 def _row(
   place: Sequence[str],
-  found: Mapping[str, scores.Score],
+  by_column: Mapping[str, scores.Score],
   column: str,
   show: Callable[[scores.Score, str], str] = scores.text,
   within: float = 0.0,
 ) -> _Row:
   """Formats a row of scores. The scores that `scores.is_best` returns are bold."""
-  texts = {name: show(score, column) for name, score in found.items()}
-  return _Row(place, found, texts, scores.is_best(found, column, within))
+  texts = {name: show(score, column) for name, score in by_column.items()}
+  return _Row(place, by_column, texts, scores.is_best(by_column, column, within))
 
 
 def _table(
@@ -184,36 +233,43 @@ def _table(
   column: str = '',
 ) -> report.Table:
   """Builds a table of rows of scores, with a note on settings that were chosen as the best."""
-  chosen = {
-    f'{" ".join(filter(None, row.place))}, {name}': score.label
-    for row in rows
-    for name, score in row.found.items()
-    if score.label
-  }
-  cells = [[*row.place, *(row.texts.get(name, '') for name in columns)] for row in rows]
-  bold = ((i, len(heading) + columns.index(c)) for i, row in enumerate(rows) for c in row.bold)
-  note = scores.note(chosen, runs, column=column)
+  choices = {}  # Cell -> the settings that were chosen for it.
+  cells = []
+  bold = set()
+  for i, row in enumerate(rows):
+    for name, score in row.by_column.items():
+      if score.label:
+        place = ' '.join(filter(None, row.place))
+        choices[f'{place}, {name}'] = score.label
+    cells.append([*row.place, *(row.texts.get(name, '') for name in columns)])
+    for name in row.bold:
+      bold.add((i, len(heading) + columns.index(name)))
+  note = scores.note(choices, runs, column=column)
   return report.Table([*heading, *columns], cells, frozenset(bold), title, note)
 
 
 def _value(run: run_lib.Run, setting: str) -> str:
   """Returns a run's value of a setting as the table shows it."""
+  derive = DERIVED.get(setting, lambda run: run.settings[setting])
   try:
-    value = DERIVED[setting](run) if setting in DERIVED else run.settings[setting]
+    value = derive(run)
   except (LookupError, TypeError):
     raise ValueError(
       f'{run.folder} has no setting {setting!r} in config.json; it has: '
       f'{", ".join(sorted(run.settings))}.'
     ) from None
-  if isinstance(value, list):
-    value = ', '.join(map(str, value))
-  text = 'none' if value is None else str(value)
+  text = str(value)
+  if value is None:
+    text = 'none'
+  elif isinstance(value, list):
+    text = ', '.join(map(str, value))
   return run.renamed.get(text, text)
 
 
 def _participation(run: run_lib.Run) -> float:
   """Returns the share of the training clients that take part in a round."""
-  if share := run.settings.get('participation'):
+  share = run.settings.get('participation')
+  if share:
     return float(share)
   cohort = run.settings.get('buffer_size') or run.settings['clients_per_round']
   return float(cohort / run.config['data']['clients'])
@@ -225,9 +281,14 @@ def _task(run: run_lib.Run) -> tuple[str, str]:
   return str(run.settings['task']), ', '.join(run.settings.get('task_option') or [])
 
 
-def _line(label: str, columns: Sequence[str], found: Mapping[str, scores.Score]) -> figures.Curve:
+def _line(
+  label: str, columns: Sequence[str], by_column: Mapping[str, scores.Score]
+) -> figures.Curve:
   """Returns the curve of a row over the columns, which are numbers, without diverged cells."""
-  points = sorted((float(c), found[c].mean, found[c].std) for c in columns if c in found)
-  points = [point for point in points if np.isfinite(point[1])]
-  x, mean, std = np.reshape(points, (-1, 3)).T
+  points = []
+  for column in columns:
+    score = by_column.get(column)
+    if score is not None and score.is_finite:
+      points.append((float(column), score.mean, score.std))
+  x, mean, std = np.reshape(sorted(points), (-1, 3)).T
   return figures.Curve(label, label, x, x, mean, std)

@@ -1,6 +1,7 @@
 """Draws mean curves of groups of runs, the curves of one run, and the data of clients."""
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ _AXES = {
   'virtual_seconds': 'virtual seconds',
 }
 _FEW = 20  # Lines with fewer points have markers.
+_MOST_CLASSES = 12  # A legend names at most this many.
+_MOST_NAMES = 40  # So many clients' names fit beside a panel.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,21 +62,34 @@ def mean_curves(
 
 
 def _curve(group: str, members: Sequence[run_lib.Run], column: str, axis: str) -> Curve:
-  label, shown = scores.without_diverged(group, members, column)
-  found = [run.curve(column) for run in shown]
-  rounds = sorted(set.intersection(*map(set, found)))
+  label, drawn = scores.without_diverged(group, members, column)
+  curves = [run.curve(column) for run in drawn]
+  rounds = sorted(set.intersection(*map(set, curves)))
   if not rounds:
     raise ValueError(f'the runs of {group!r} have no round with a value of {column!r} in common.')
-  values = np.array([[curve[t] for t in rounds] for curve in found], np.float64)
+  values = np.array([_at(curve, rounds) for curve in curves], np.float64)
+  std = np.zeros(len(rounds))
   with np.errstate(all='ignore'):  # Values of a diverged run may be NaN or infinite.
-    std = values.std(axis=0, ddof=1) if len(shown) > 1 else np.zeros(len(rounds))
     mean = values.mean(axis=0)
-  positions = [run.progress(axis) for run in shown]
-  x = np.mean([[position[t] for t in rounds] for position in positions], axis=0)
-  if rounds[-1] < max(t for curve in found for t in curve):
+    if len(drawn) > 1:
+      std = values.std(axis=0, ddof=1)
+  positions = [_at(run.progress(axis), rounds) for run in drawn]
+  longest = max(max(curve) for curve in curves)
+  if rounds[-1] < longest:
     label += f', to round {rounds[-1]}'
-  diverged = scores.has_diverged(shown[0], column)
-  return Curve(group, label, np.array(rounds), x, mean, std, diverged)
+  return Curve(
+    group,
+    label,
+    np.array(rounds),
+    np.mean(positions, axis=0),
+    mean,
+    std,
+    scores.has_diverged(drawn[0], column),
+  )
+
+
+def _at(by_round: Mapping[int, float], rounds: Sequence[int]) -> list[float]:
+  return [by_round[t] for t in rounds]
 
 
 def curves_table(by_column: Mapping[str, Sequence[Curve]], axis: str = 'round') -> str:
@@ -89,28 +105,67 @@ def curves_table(by_column: Mapping[str, Sequence[Curve]], axis: str = 'round') 
     standard deviation over the runs that did not diverge. If all runs diverged, both numbers are
     over all runs, and the label says so.
   """
-  along = [] if axis == 'round' else [axis]
-  names = [f'{column}_{kind}' for column in by_column for kind in ('mean', 'std')]
-  rows: list[list[Any]] = [['label', 'round', *along, *names]]
-  for group in dict.fromkeys(curve.group for curves in by_column.values() for curve in curves):
-    found = [curve for curves in by_column.values() for curve in curves if curve.group == group]
-    label = f'{group} (diverged)' if any(curve.diverged for curve in found) else group
-    points = [dict(zip(c.rounds.tolist(), zip(c.x, c.mean, c.std))) for c in found]
+  has_axis = axis != 'round'
+  heading = ['label', 'round']
+  if has_axis:
+    heading.append(axis)
+  by_group: dict[str, list[Curve]] = {}
+  for column, curves in by_column.items():
+    heading += [f'{column}_mean', f'{column}_std']
+    for curve in curves:
+      by_group.setdefault(curve.group, []).append(curve)
+  rows: list[list[Any]] = [heading]
+  for group, curves in by_group.items():
+    label = group
+    if any(curve.diverged for curve in curves):
+      label = f'{group} (diverged)'
+    points = [_points(curve) for curve in curves]
     for t in sorted(set.intersection(*map(set, points))):
-      place = [points[0][t][0]] if along else []
-      rows.append([label, t, *place, *(v for point in points for v in point[t][1:])])
+      row: list[Any] = [label, t]
+      if has_axis:
+        row.append(points[0][t][0])
+      for of_column in points:
+        row += of_column[t][1:]
+      rows.append(row)
   return report.csv_text(rows)
 
 
-def draw_run(path: str, rows: Sequence[Mapping[str, float]]) -> None:
+def _points(curve: Curve) -> dict[int, tuple[float, float, float]]:
+  """Returns x, mean and deviation by round."""
+  return dict(zip(curve.rounds.tolist(), zip(curve.x, curve.mean, curve.std)))
+
+
+def run_title(folder: str, config: Mapping[str, Any]) -> str:
+  """Returns the title of a run's own figure: its folder's name, its algorithm and its data.
+
+  Args:
+    folder: The run's folder.
+    config: The contents of its config.json.
+  """
+  settings = names.shown(config)
+  parts = []
+  if 'algorithm' in settings:
+    parts.append(names.composition(settings))
+  data = scores.data_of([settings])
+  if data:
+    parts.append(f'on {data}')
+  name = os.path.basename(os.path.abspath(folder))
+  return ': '.join(filter(None, (name, ' '.join(parts))))
+
+
+def draw_run(path: str, rows: Sequence[Mapping[str, float]], title: str = '') -> None:
   """Draws the curves of one run: a panel for each metric, with training and validation by round.
 
   Args:
     path: The picture to write atomically. Its extension gives the format.
     rows: For each round a mapping from column to number, without empty cells.
+    title: The title of the figure, such as `run_title`.
   """
+  columns: dict[str, None] = {}  # A set that keeps the order.
+  for row in rows:
+    columns.update(dict.fromkeys(row))
   panels: dict[str, list[Curve]] = {}
-  for column in dict.fromkeys(name for row in rows for name in row):
+  for column in columns:
     kind, _, metric = column.partition('_')
     if kind in ('train', *_EVALUATED):
       points = [(row['round'], row[column]) for row in rows if column in row]
@@ -118,8 +173,12 @@ def draw_run(path: str, rows: Sequence[Mapping[str, float]]) -> None:
       curve = Curve(kind, kind, x, x, values, np.zeros_like(values))
       panels.setdefault(metric, []).append(curve)
   # A metric that only training has is left out: there is nothing to compare it with.
-  panels = {m: c for m, c in panels.items() if any(curve.group in _EVALUATED for curve in c)}
-  style.write(comparison(panels), path)
+  panels = {metric: curves for metric, curves in panels.items() if _is_evaluated(curves)}
+  style.write(comparison(panels, title=title), path)
+
+
+def _is_evaluated(curves: Sequence[Curve]) -> bool:
+  return any(curve.group in _EVALUATED for curve in curves)
 
 
 def comparison(
@@ -159,18 +218,25 @@ def comparison(
       axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel(names.metric(column))
   # The legend has the best curve first, as judged by the first column that has the curve.
-  ends = {
-    c.label: float(-scores.sign(column) * c.mean[-1])
-    for column, curves in reversed([*by_column.items()])
-    for c in curves
-  }
-  labels = sorted(lines, key=lambda n: ends[n] if np.isfinite(ends.get(n, np.inf)) else np.inf)
+  ranks = dict.fromkeys(lines, np.inf)  # Levels, and what diverged, come last.
+  for column, curves in reversed([*by_column.items()]):
+    for curve in curves:
+      end = float(-scores.sign(column) * curve.mean[-1])
+      ranks[curve.label] = np.inf
+      if np.isfinite(end):
+        ranks[curve.label] = end
+  labels = sorted(lines, key=ranks.__getitem__)
   style.legend(figure, [lines[label] for label in labels], labels)
   return figure
 
 
 def draw_partition(
-  path: str, sizes: Sequence[int], counts: Any, title: str = '', names: Sequence[str] = ()
+  path: str,
+  sizes: Sequence[int],
+  counts: Any,
+  title: str = '',
+  names: Sequence[str] = (),
+  clients: Sequence[str] = (),
 ) -> None:
   """Draws the examples of some clients by label, and a histogram of the sizes of all clients.
 
@@ -180,28 +246,48 @@ def draw_partition(
     counts: int [clients shown, classes], the examples by label. If empty, their panel is left out.
     title: The title of the figure.
     names: The names of the classes; by default their numbers.
+    clients: The names of the clients whose examples are shown; by default their numbers.
   """
   has_labels = len(counts) > 0
-  figure, (all_axes,) = style.figure(1, 1 + has_labels, title=title)
+  panels = 2 if has_labels else 1
+  figure, (all_axes,) = style.figure(1, panels, title=title)
   if has_labels:
-    import matplotlib
-
-    counts = np.asarray(counts)
-    axes, left = all_axes[0], np.zeros(len(counts))
-    colors = matplotlib.colormaps['turbo'](np.linspace(0, 1, counts.shape[1]))
-    for label, color in enumerate(colors):
-      name = (names or range(counts.shape[1]))[label] if counts.shape[1] <= 12 else None
-      axes.barh(np.arange(len(counts)), counts[:, label], left=left, color=color, label=name)
-      left += counts[:, label]
-    axes.set_xlabel('examples, a colour a label')
-    axes.set_ylabel('client')
-    if counts.shape[1] <= 12:
-      style.legend(figure, *axes.get_legend_handles_labels())
+    _draw_labels(figure, all_axes[0], np.asarray(counts), names, clients)
   axes = all_axes[-1]
   axes.hist(sizes, bins=min(40, max(1, len(set(sizes)))))
   axes.set_xlabel('examples of a client')
   axes.set_ylabel('clients')
+  for axis in (axes.xaxis, axes.yaxis):
+    axis.get_major_locator().set_params(integer=True)
   style.write(figure, path)
+
+
+def _draw_labels(
+  figure: Any, axes: Any, counts: np.ndarray, names: Sequence[str], clients: Sequence[str]
+) -> None:
+  """Draws a bar for each client, in which each class has a part."""
+  num_clients, num_classes = counts.shape
+  has_legend = num_classes <= _MOST_CLASSES
+  places = np.arange(num_clients)
+  left = np.zeros(num_clients)
+  for number, look in enumerate(style.fills(num_classes)):
+    label = None
+    if has_legend:
+      label = names[number] if len(names) > 0 else str(number)
+    axes.barh(places, counts[:, number], left=left, label=label, **look)
+    left += counts[:, number]
+  axes.set_xlabel('examples, a colour a label')
+  axes.set_ylabel('client')
+  axes.xaxis.get_major_locator().set_params(integer=True)
+  if len(clients) > 0:
+    step = -(-num_clients // _MOST_NAMES)
+    labels = [style.short(client) for client in clients[:num_clients:step]]
+    axes.set_yticks(places[::step], labels, fontsize='small', parse_math=False)
+  else:
+    axes.yaxis.get_major_locator().set_params(integer=True)
+  axes.invert_yaxis()  # The first client is at the top, as in a table.
+  if has_legend:
+    style.legend(figure, *axes.get_legend_handles_labels())
 
 
 def _draw(axes: Any, curves: Sequence[Curve], levels: Mapping[str, float]) -> dict[str, Any]:
@@ -211,13 +297,39 @@ def _draw(axes: Any, curves: Sequence[Curve], levels: Mapping[str, float]) -> di
     for name, level in levels.items()
   }
   all_diverged = all(curve.diverged for curve in curves)
-  for number, curve in sorted(enumerate(curves), key=lambda found: found[1].diverged):
+  drawn: list[Curve] = []
+  # Those that diverged come last, when the limits of the panel are known.
+  for number, curve in sorted(enumerate(curves), key=lambda numbered: numbered[1].diverged):
     if curve.diverged and not all_diverged:
       axes.set_ylim(axes.get_ylim())  # The curve may leave the panel, not stretch it.
-    look = (style.marked if len(curve.x) < _FEW else style.line)(number)
+    look = style.line(number)
+    if len(curve.x) < _FEW:
+      look = style.marked(number)
+    if any(_coincide(curve, below) for below in drawn):
+      look['linestyle'] = style.OVER
     (lines[curve.label],) = axes.plot(curve.x, curve.mean, **look)
+    drawn.append(curve)
     if curve.std.any():
-      low, high = curve.mean - curve.std, curve.mean + curve.std
+      low = curve.mean - curve.std
+      high = curve.mean + curve.std
       axes.fill_between(curve.x, low, high, color=look['color'], alpha=0.15, linewidth=0)
   axes.grid(alpha=0.3)
   return lines
+
+
+def _coincide(curve: Curve, below: Curve) -> bool:
+  """Returns whether a curve would hide most of another one that has been drawn.
+
+  It hides the points that are less than a hundredth of the other's range away.
+  """
+  is_shared = np.isin(below.x, curve.x)
+  if not is_shared.any():
+    return False
+  others = below.mean[is_shared]
+  values = curve.mean[np.isin(curve.x, below.x)]
+  if len(values) != len(others):  # Positions that are not rounds may occur twice.
+    return False
+  with np.errstate(all='ignore'):  # Values may be infinite.
+    spread = np.ptp(below.mean)
+    is_near = np.abs(values - others) <= 0.01 * spread
+  return bool(np.mean(is_near) > 0.5)

@@ -79,30 +79,43 @@ class Table:
 
   def markdown(self) -> str:
     """Returns the table in Markdown."""
-    above = f'**{_markdown(self.title)}**\n\n' if self.title else ''
-    below = f'\n{_markdown(self.note)}\n' if self.note else ''
+    # pandas' own Markdown escapes nothing.
     heading, *rows = self._escaped(_markdown, '**{}**')
     rule = ['---'] + ['---:'] * (len(heading) - 1)
-    return above + ''.join(f'| {" | ".join(row)} |\n' for row in (heading, rule, *rows)) + below
+    parts = []
+    if self.title:
+      parts.append(f'**{_markdown(self.title)}**\n\n')
+    for row in (heading, rule, *rows):
+      parts.append(f'| {" | ".join(row)} |\n')
+    if self.note:
+      parts.append(f'\n{_markdown(self.note)}\n')
+    return ''.join(parts)
 
   def latex(self) -> str:
     r"""Returns the table as a LaTeX `table` with a caption; it needs the package booktabs."""
-    title = self.title and f'{self.title.removesuffix(".")}.'
-    caption = ' '.join(filter(None, (title, self.note)))
-    return '% Needs \\usepackage{booktabs}.\n' + self._styled(_latex, r'\textbf{{{}}}').to_latex(
+    parts = []
+    if self.title:
+      parts.append(f'{self.title.removesuffix(".")}.')
+    if self.note:
+      parts.append(self.note)
+    caption = ' '.join(parts)
+    table = self._styled(_latex, r'\textbf{{{}}}').to_latex(
       column_format='l' + 'r' * (len(self.heading) - 1),
       position_float='centering',
       hrules=True,
       caption=_latex(caption) or None,
     )
+    return '% Needs \\usepackage{booktabs}.\n' + table
 
   def html(self) -> str:
     """Returns the table as an element of an HTML page."""
     table = self._styled(_html, '<b>{}</b>')
     if self.title:
       table.set_caption(_html(self.title))
-    note = f'<p>{_html(self.note)}</p>\n' if self.note else ''
-    return table.to_html(exclude_styles=True) + note
+    text = table.to_html(exclude_styles=True)
+    if self.note:
+      text += f'<p>{_html(self.note)}</p>\n'
+    return str(text)
 
   def csv(self) -> str:
     """Returns the table as CSV, without its title, its note and bold type."""
@@ -124,7 +137,8 @@ class Table:
     """Returns the heading and the rows with escaped cells; `strong` formats bold cells."""
     cells = [list(map(escape, row)) for row in (self.heading, *self.rows)]
     for i, j in self.bold:
-      if text := cells[i + 1][j]:
+      text = cells[i + 1][j]
+      if text:  # An empty cell would show the marks of bold type.
         cells[i + 1][j] = strong.format(text)
     return cells
 
@@ -176,7 +190,9 @@ class Report:
       return self.data
     if ending == 'html':
       return self._page(_html(self.title or name))
-    return self.markdown() if ending == 'md' else '\n'.join(t.latex() for t in self.tables)
+    if ending == 'md':
+      return self.markdown()
+    return '\n'.join(table.latex() for table in self.tables)
 
   def _page(self, heading: str) -> str:
     parts = [f'<div class="wide">\n{table.html()}</div>\n' for table in self.tables]
@@ -201,16 +217,20 @@ def spread(values: Sequence[float], digits: int = 4) -> str:
     return ''
   with np.errstate(all='ignore'):
     mean = float(np.mean(values))
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
-  is_small = digits > 0 and 0 < abs(mean) < 10.0 ** (1 - digits)
-  form = '.3g' if is_small else f'.{digits}f'
-  return f'{mean:{form}}' if deviation is None else f'{mean:{form}} ± {deviation:{form}}'
+    form = f'.{digits}f'
+    if digits > 0 and 0 < abs(mean) < 10.0 ** (1 - digits):
+      form = '.3g'
+    if len(values) == 1:
+      return f'{mean:{form}}'
+    deviation = float(np.std(values, ddof=1))
+  return f'{mean:{form}} ± {deviation:{form}}'
 
 
 def distinct(values: Iterable[float], digits: int) -> dict[float, str]:
   """Returns different texts by number, with as few significant digits as possible, >= `digits`."""
   numbers = dict.fromkeys(values)
   texts: dict[float, str] = {}
+  # All get the digits that the two nearest need, for columns of one width.
   for count in range(digits, _MOST_DIGITS + 1):
     texts = {number: f'{number:.{count}g}' for number in numbers}
     if len(set(texts.values())) == len(numbers):
@@ -247,7 +267,9 @@ def cell(value: Any) -> Any:
   if isinstance(value, str):
     value = texts.printable(value)
   is_formula = str(value).startswith(tuple('=+-@')) and not _NUMBER.fullmatch(str(value))
-  return f"'{value}" if is_formula else value
+  if is_formula:
+    return f"'{value}"
+  return value
 
 
 def _html(text: str) -> str:
@@ -266,5 +288,6 @@ def _markdown(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-  is_one_line = text.splitlines() in ([], [text])
-  return texts.printable(text if is_one_line else ' '.join(text.split()))
+  if text.splitlines() not in ([], [text]):
+    text = ' '.join(text.split())
+  return texts.printable(text)

@@ -2,9 +2,10 @@
 
 import dataclasses
 import math
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -40,14 +41,18 @@ class Score:
   @property
   def mean(self) -> float:
     """The mean over the runs; not finite if a run diverged."""
-    with np.errstate(all='ignore'):
-      return float(np.mean(self.values)) if len(self.values) else math.nan
+    if not len(self.values):
+      return math.nan
+    with np.errstate(all='ignore'):  # A run that diverged may have infinite values.
+      return float(np.mean(self.values))
 
   @property
   def std(self) -> float:
     """The sample standard deviation over the runs; 0 for one run."""
+    if len(self.values) < 2:
+      return 0.0
     with np.errstate(all='ignore'):
-      return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
+      return float(np.std(self.values, ddof=1))
 
   @property
   def is_finite(self) -> bool:
@@ -63,7 +68,9 @@ def sign(column: str) -> int:
 def unit(column: str) -> tuple[float, str]:
   """Returns a column's factor and unit: (100, '%') for shares such as accuracy, else (1, '')."""
   is_share = sign(column) > 0 and any(word in column.lower() for word in _SHARES)
-  return (100.0, '%') if is_share else (1.0, '')
+  if is_share:
+    return 100.0, '%'
+  return 1.0, ''
 
 
 def window(run: run_lib.Run) -> int:
@@ -82,8 +89,10 @@ def last_values(run: run_lib.Run, column: str) -> list[float]:
 def mean_of_last(run: run_lib.Run, column: str) -> float | None:
   """Returns the mean of `last_values`, or None if there are none."""
   values = last_values(run, column)
+  if not values:
+    return None
   with np.errstate(all='ignore'):
-    return float(np.mean(values)) if values else None
+    return float(np.mean(values))
 
 
 def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list[run_lib.Run]:
@@ -93,28 +102,38 @@ def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list
   no value at all are kept, so that a later error names the column. Raises ValueError if all runs
   are left out.
   """
-  found = []
+  ready = []
   for run in members:
-    rounds = [
-      row['round']
-      for row in run.rows
-      if any(c == column if column else c.startswith('validation_') for c in row)
-    ]
-    if not (max(rounds) if rounds else run.rows[-1]['round']):
+    rounds = [row['round'] for row in run.rows if _has_evaluation(row, column)]
+    last = max(rounds, default=run.rows[-1]['round'])
+    if last == 0:
       streams.write(
         sys.stderr, f'Left out: {run.folder} has not been evaluated after round 0 yet.\n'
       )
     else:
-      found.append(run)
-  if not found:
+      ready.append(run)
+  if not ready:
     raise ValueError('none of the runs has been evaluated after round 0 yet.')
-  return found
+  return ready
+
+
+def _has_evaluation(row: Mapping[str, float], column: str | None) -> bool:
+  if column is not None:
+    return column in row
+  return any(name.startswith('validation_') for name in row)
 
 
 def last_rounds(members: Iterable[run_lib.Run]) -> str:
   """Returns a text that names the rounds which `mean_of_last` averages: 'last 100 rounds'."""
-  counts = set(map(window, members))
-  return f'last {span(counts)} round{"" if counts == {1} else "s"}'
+  return f'last {counted(map(window, members), "round")}'
+
+
+def counted(numbers: Iterable[int], what: str) -> str:
+  """Formats a range of numbers of things: '1 round', '3 to 5 rounds'."""
+  counts = set(numbers)
+  if counts != {1}:
+    what += 's'
+  return f'{span(counts)} {what}'
 
 
 def span(numbers: Iterable[int]) -> str:
@@ -129,7 +148,8 @@ def value_on_test(run: run_lib.Run) -> float:
   Raises:
     ValueError: If the run is not complete, or its task has no test data.
   """
-  done, wanted = int(run.rows[-1]['round']), run.settings['rounds']
+  done = int(run.rows[-1]['round'])
+  wanted = run.settings['rounds']
   try:
     summary = summary_lib.read(run.folder)
     # While a run that was complete goes on to more rounds, its old summary is still there.
@@ -171,19 +191,29 @@ def without_diverged(
   These are the runs that did not diverge, or all runs if all diverged.
   """
   healthy = [run for run in members if not has_diverged(run, column)]
+  lost = len(members) - len(healthy)
+  if len(members) == 1 and not lost:
+    return label, members
+  if len(members) == 1:
+    return f'{label} (diverged)', members
   if not healthy:
-    every = f'all {len(members)} ' if len(members) > 1 else ''
-    return f'{label} ({every}diverged)', members
-  if len(healthy) < len(members):
-    return f'{label} (n = {len(healthy)}, {len(members) - len(healthy)} diverged)', healthy
-  return (label if len(members) == 1 else f'{label} (n = {len(members)})'), healthy
+    return f'{label} (all {lost} diverged)', members
+  if lost:
+    return f'{label} (n = {len(healthy)}, {lost} diverged)', healthy
+  return f'{label} (n = {len(members)})', healthy
 
 
 def no_values(run: run_lib.Run, column: str) -> ValueError:
   """Returns an error for a column without values after round 0, which suggests other columns."""
-  there = dict.fromkeys(c for row in run.rows if row['round'] > 0 for c in row if c != 'round')
-  close = suggestions.nearest(column, there)
-  hint = f'did you mean {" or ".join(close)}?' if close else f'it has: {", ".join(there)}.'
+  columns: dict[str, None] = {}  # A set that keeps the order.
+  for row in run.rows:
+    if row['round'] > 0:
+      columns.update(dict.fromkeys(row))
+  columns.pop('round', None)
+  close = suggestions.nearest(column, columns)
+  hint = f'it has: {", ".join(columns)}.'
+  if close:
+    hint = f'did you mean {" or ".join(close)}?'
   return ValueError(
     f'{run.folder} has no values of {column!r} in metrics.csv after round 0; {hint}'
   )
@@ -201,17 +231,26 @@ def score(members: Sequence[run_lib.Run], column: str, label: str = '') -> Score
     ValueError: If a run that did not diverge has no values of the column or, for `TEST`, is not
       complete or its task has no test data.
   """
-  found = []
+  values = []
   is_defined = True
   for run in members:
-    value: float | None = math.nan  # A run may diverge before the column has a value.
-    if not has_diverged(run, column):
-      value = value_on_test(run) if column == TEST else mean_of_last(run, column)
-      is_defined &= value is None or not math.isnan(value)
-    if value is None:
-      raise no_values(run, column)
-    found.append(value)
-  return Score(found, label, is_defined)
+    value = value_of(run, column)
+    if math.isnan(value) and not has_diverged(run, column):
+      is_defined = False
+    values.append(value)
+  return Score(values, label, is_defined)
+
+
+def value_of(run: run_lib.Run, column: str) -> float:
+  """Returns a run's value in `score`: NaN if it diverged."""
+  if has_diverged(run, column):  # It may have diverged before the column had a value.
+    return math.nan
+  if column == TEST:
+    return value_on_test(run)
+  value = mean_of_last(run, column)
+  if value is None:  # A table with a gap would hide a misspelt column.
+    raise no_values(run, column)
+  return value
 
 
 def rank(members: Sequence[run_lib.Run], column: str) -> tuple[bool, bool, float]:
@@ -231,9 +270,11 @@ def rank(members: Sequence[run_lib.Run], column: str) -> tuple[bool, bool, float
   Raises:
     ValueError: If a run has no values of the column.
   """
-  found = score(members, column)
-  value = sign(column) * found.mean if found.is_finite else -math.inf
-  return found.is_finite, all(run.is_complete for run in members), value
+  of_all = score(members, column)
+  is_complete = all(run.is_complete for run in members)
+  if not of_all.is_finite:
+    return False, is_complete, -math.inf
+  return True, is_complete, sign(column) * of_all.mean
 
 
 def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[run_lib.Run]]:
@@ -250,9 +291,11 @@ def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[r
     raise ValueError(
       'a cell has runs of different tasks or task files: add task to the rows, or select runs'
     )
-  groups = groups_lib.group(runs)
+  groups = groups_lib.group(runs)  # Those of one label are repetitions.
   label = max(groups, key=lambda label: rank(groups[label], column))
-  return (label if len(groups) > 1 else ''), groups[label]
+  if len(groups) == 1:
+    return '', groups[label]
+  return label, groups[label]
 
 
 def best(runs: Sequence[run_lib.Run], by: str, column: str | None = None) -> Score:
@@ -271,72 +314,109 @@ def is_best(scores: Mapping[K, Score], column: str, within: float = 0.0) -> set[
     return set()
   top = max(means.values())
   factor, symbol = unit(column)
-  margin = within / factor if symbol else abs(top) * within / 100
+  margin = abs(top) * within / 100
+  if symbol:
+    margin = within / factor
+  # Rounding must not put a score on the other side of the margin.
   return {name for name, mean in means.items() if mean >= top - margin * (1 - 1e-9)}
 
 
-def text(found: Score | None, column: str, digits: int = 2, factor: float | None = None) -> str:
+def text(score: Score | None, column: str, digits: int = 2, factor: float | None = None) -> str:
   """Formats a score as a cell: 'mean ± deviation' in the column's unit, or 'diverged (1 of 3)'.
 
   `factor` replaces that of `unit`. With it, and in percent, values have `digits` decimals, else 4.
   """
-  if found is None:
+  if score is None:
     return ''
-  if not found.is_finite:
-    lost, number = sum(not math.isfinite(v) for v in found.values), len(found.values)
-    what = 'diverged' if found.is_defined else 'not defined'
-    return what if number == 1 else f'{what} ({lost} of {number})'
+  if not score.is_finite:
+    number = len(score.values)
+    lost = number - int(np.isfinite(score.values).sum())
+    what = 'diverged' if score.is_defined else 'not defined'
+    if number == 1:
+      return what
+    return f'{what} ({lost} of {number})'
   if factor is None:
     factor, symbol = unit(column)
-    digits = digits if symbol else 4
-  return report.spread([factor * value for value in found.values], digits)
+    if not symbol:
+      digits = 4
+  return report.spread([factor * value for value in score.values], digits)
 
 
 def heading(column: str, members: Sequence[run_lib.Run]) -> str:
   """Formats a column's heading: 'validation accuracy, %, mean of the last 100 rounds'."""
-  when = 'after the last round' if column == TEST else f'mean of the {last_rounds(members)}'
+  when = f'mean of the {last_rounds(members)}'
+  if column == TEST:
+    when = 'after the last round'
   return ', '.join(filter(None, (names.metric(column), unit(column)[1], when)))
 
 
-def note(chosen: Mapping[str, str], members: Sequence[run_lib.Run], column: str = '') -> str:
+def data_of(settings: Iterable[Mapping[str, Any]]) -> str:
+  """Returns the task and its options if all runs have the same ones, else ''."""
+  texts = set()
+  for of_run in settings:
+    parts = [os.path.basename(str(of_run.get('task') or ''))]
+    options = of_run.get('task_option')
+    if isinstance(options, list):
+      parts += map(str, options)
+    texts.add(', '.join(parts))
+  if len(texts) != 1:  # Of several tasks none is that of the figure.
+    return ''
+  return texts.pop()
+
+
+def note(choices: Mapping[str, str], members: Sequence[run_lib.Run], column: str = '') -> str:
   """Formats the note below a table.
 
   Args:
-    chosen: For cells with several settings, the best settings by validation, by name of the cell.
+    choices: For cells with several settings, the best settings by validation, by name of the cell.
     members: The runs of the table. The note has their setting `client_weighting`, which may differ
       by algorithm, and names the runs that diverged or are not complete.
     column: The column that the table shows. For `TEST` the note adds that settings were chosen by
       the global model, theta, while test accuracy is of theta-bar where there is one.
   """
   cells: dict[str, list[str]] = {}
-  for cell, label in chosen.items():
+  for cell, label in choices.items():
     cells.setdefault(label, []).append(cell)
-  parts = [label if len(cells) == 1 else f'{label} ({"; ".join(c)})' for label, c in cells.items()]
-  best_of = f'Best of several settings by validation: {". ".join(parts)}.' if parts else ''
-  of_models = _MODELS if chosen and column == TEST else ''
+  labels = list(cells)
+  if len(cells) > 1:
+    labels = [f'{label} ({"; ".join(names)})' for label, names in cells.items()]
+  parts = []
+  if labels:
+    parts.append(f'Best of several settings by validation: {". ".join(labels)}.')
+  if choices and column == TEST:
+    parts.append(_MODELS)
+  parts.append(weighting(members))
+  lost = [run.folder for run in members if has_diverged(run, column)]
+  parts.append(_named('Diverged', lost, len(members)))
   begun = [
     f'{run.folder} ({run.rows[-1]["round"]:.0f} of {run.settings["rounds"]} rounds)'
     for run in members
     if not run.is_complete
   ]
-  lost = [run.folder for run in members if has_diverged(run, column)]
-  of_runs = (_named('Diverged', lost, len(members)), _named('Not complete', begun, len(members)))
-  return ' '.join(filter(None, (best_of, of_models, weighting(members), *of_runs)))
+  parts.append(_named('Not complete', begun, len(members)))
+  return ' '.join(filter(None, parts))
 
 
 def weighting(members: Sequence[run_lib.Run]) -> str:
   """Formats the runs' setting `client_weighting`, by algorithm if it varies; '' if not recorded."""
-  found: dict[str, list[str]] = {}
+  algorithms: dict[str, dict[str, None]] = {}  # Weighting -> names, as a set that keeps the order.
   for run in members:
-    weighting, algorithm = (run.settings.get(n) for n in ('client_weighting', 'algorithm'))
-    if weighting is not None:
-      found.setdefault(weighting, []).append(names.algorithm(algorithm))
-  parts = [f'{w} ({", ".join(dict.fromkeys(of))})' for w, of in found.items()]
-  return f'client_weighting: {", ".join(parts if len(parts) > 1 else found)}.' if parts else ''
+    value = run.settings.get('client_weighting')
+    if value is not None:
+      name = names.algorithm(run.settings.get('algorithm'))
+      algorithms.setdefault(value, {})[name] = None
+  if not algorithms:
+    return ''
+  parts = list(algorithms)
+  if len(algorithms) > 1:
+    parts = [f'{value} ({", ".join(of_value)})' for value, of_value in algorithms.items()]
+  return f'client_weighting: {", ".join(parts)}.'
 
 
 def _named(what: str, runs: Sequence[str], number: int) -> str:
   if not runs:
     return ''
-  more = ' and others' if len(runs) > _MOST_NAMED else ''
-  return f'{what}: {len(runs)} of {number} runs: {", ".join(runs[:_MOST_NAMED])}{more}.'
+  text = f'{what}: {len(runs)} of {number} runs: {", ".join(runs[:_MOST_NAMED])}'
+  if len(runs) > _MOST_NAMED:
+    text += ' and others'
+  return f'{text}.'

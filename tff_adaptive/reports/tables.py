@@ -1,11 +1,12 @@
 """The report that compares groups of runs: a table for each metric, and their curves."""
 
 import dataclasses
+import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from tff_adaptive.reports import baselines, figures, report, scores
+from tff_adaptive.reports import baselines, differences, figures, report, scores
 from tff_adaptive.runs import names, run as run_lib, summary as summary_lib
 
 # The columns of `comparison_table`; the last two are shown only if they are asked for.
@@ -22,8 +23,12 @@ def comparison(
   levels: Mapping[str, float] | None = None,
   log_scale: Sequence[str] = (),
   columns: Sequence[str] = (),
+  against: str | None = None,
 ) -> report.Report:
   """Returns a report that compares groups of runs.
+
+  Of two or more groups there is, for each metric, a second table: the differences from one of them,
+  paired by seed, with their confidence intervals (`differences.table`).
 
   Args:
     groups: Runs by label. The runs of a label differ only in their seed.
@@ -34,20 +39,40 @@ def comparison(
     levels: Values of horizontal lines by name, such as published results.
     log_scale: The metrics with a logarithmic vertical axis.
     columns: See `comparison_table`.
+    against: The group from which the differences of the others are taken; by default the best.
 
   Raises:
-    ValueError: If a run lacks a metric or the axis, or `log_scale` or `columns` has unknown names.
+    ValueError: If a run lacks a metric or the axis, `log_scale` or `columns` has unknown names, or
+      there is no group `against`.
   """
+  # 'n=2' comes before 'n=10', whatever the order of the folders.
   groups = {label: groups[label] for label in report.in_order([*groups])}
-  made: list[report.Table] = []
-  drawn: dict[str, list[figures.Curve]] = {}
+  tables: list[report.Table] = []
+  curves: dict[str, list[figures.Curve]] = {}
   for metric in metrics:
     table = comparison_table(groups, metric, target=target, columns=columns)
-    drawn[metric] = figures.mean_curves(groups, metric, axis)
-    of = f': {names.metric(metric)}' if title and len(metrics) > 1 else ''
-    made.append(dataclasses.replace(table, title=title + of))
-  figure = figures.comparison(drawn, axis=axis, title=title, levels=levels, log_scale=log_scale)
-  return report.Report(made, figures.curves_table(drawn, axis), figure, title)
+    curves[metric] = figures.mean_curves(groups, metric, axis)
+    table_title = title
+    if title and len(metrics) > 1:
+      table_title = f'{title}: {names.metric(metric)}'
+    tables.append(dataclasses.replace(table, title=table_title))
+    of_seeds = differences.table(groups, metric, against)
+    if of_seeds is not None:
+      tables.append(of_seeds)
+  runs = _members(groups)
+  figure = figures.comparison(
+    curves,
+    axis=axis,
+    title=title or scores.data_of(run.shown for run in runs),
+    levels=levels,
+    log_scale=log_scale,
+  )
+  return report.Report(tables, figures.curves_table(curves, axis), figure, title)
+
+
+def _members(groups: Mapping[str, Sequence[run_lib.Run]]) -> list[run_lib.Run]:
+  """Returns the runs of all groups."""
+  return list(itertools.chain.from_iterable(groups.values()))
 
 
 def comparison_table(
@@ -74,56 +99,89 @@ def comparison_table(
   Raises:
     ValueError: If a run lacks the column, or `columns` has other names, or 'reached' and no target.
   """
-  for chosen in columns:
-    if chosen not in COLUMNS or (chosen == 'reached' and target is None):
-      raise ValueError(
-        f'{chosen!r:.80} is no column: give some of {", ".join(COLUMNS)}; reached needs a target.'
-      )
-  summaries = {label: [run.summary() for run in runs] for label, runs in groups.items()}
-  all_runs = [run for members in groups.values() for run in members]
-  averaged = ''
-  if column.startswith(summary_lib.EVALUATED):
-    # The heading has their number, which is small in runs that are seldom evaluated.
-    counts = {len(scores.last_values(run, column)) for run in all_runs}
-    averaged = f' ({scores.span(counts)} evaluation{"" if counts == {1} else "s"})'
-  rows = []
-  for label, members in groups.items():
-    means = scores.score(members, column).values
-    lasts = [
-      math.nan if scores.has_diverged(run, column) else [*run.curve(column).values()][-1]
-      for run in members
-    ]
-    seconds = [m for s in summaries[label] if (m := s['seconds_per_round_median']) is not None]
-    row = {
-      'label': label,
-      'runs': str(len(members)),
-      'rounds': scores.span(s['rounds'] for s in summaries[label]),
-      'mean': report.spread(means),
-      'last': report.spread(lasts),
-      'seconds': report.spread([statistics.fmean(seconds)] if seconds else []),
-    }
-    if target is not None:
-      row['reached'] = _reached(members, column, target)
-    for size in {'server_mb', 'client_mb'} & {*columns}:
-      row[size] = report.spread([_size(run.folder, size.removesuffix('_mb')) for run in members])
-    rows.append(row)
+  _check_columns(columns, target)
+  all_runs = _members(groups)
+  rows = [_row(label, members, column, target, columns) for label, members in groups.items()]
   constant = baselines.of_runs(all_runs, column)
   if constant is not None:
     value = report.spread([constant.value])
     rows.append({'label': constant.label, 'mean': value, 'last': value})
+  names_of_columns = columns or _default_columns(target)
+  headings = _headings(all_runs, column, target)
+  heading = ['', *(headings.get(name, name) for name in names_of_columns)]
+  cells = []
+  for row in rows:
+    cells.append([row['label'], *(row.get(name, '') for name in names_of_columns)])
+  return report.Table(heading, cells, note=scores.note({}, all_runs, column))
+
+
+def _check_columns(columns: Sequence[str], target: float | None) -> None:
+  for name in columns:
+    if name not in COLUMNS or (name == 'reached' and target is None):
+      raise ValueError(
+        f'{name!r:.80} is no column: give some of {", ".join(COLUMNS)}; reached needs a target.'
+      )
+
+
+def _default_columns(target: float | None) -> list[str]:
+  columns = list(COLUMNS[:-2])
+  if target is None:
+    columns.remove('reached')
+  return columns
+
+
+def _headings(runs: Sequence[run_lib.Run], column: str, target: float | None) -> dict[str, str]:
+  """Returns the headings of the columns of `comparison_table` that differ from their names."""
+  averaged = ''
+  if column.startswith(summary_lib.EVALUATED):
+    # The heading has their number, which is small in runs that are seldom evaluated.
+    counts = [len(scores.last_values(run, column)) for run in runs]
+    averaged = f' ({scores.counted(counts, "evaluation")})'
   name = names.metric(column)
-  headings = {
-    'mean': f'{name}, mean of {scores.last_rounds(all_runs)}{averaged}',
+  return {
+    'mean': f'{name}, mean of {scores.last_rounds(runs)}{averaged}',
     'last': f'{name}, last',
     'reached': '' if target is None else f'rounds to {target:g}',
     'seconds': 's a round',
     'server_mb': "MB of the server's state",
     'client_mb': "MB of a client's state",
   }
-  shown = columns or [c for c in COLUMNS[:-2] if c != 'reached' or target is not None]
-  heading = ['', *(headings.get(c, c) for c in shown)]
-  cells = [[row.get(c, '') for c in ('label', *shown)] for row in rows]
-  return report.Table(heading, cells, note=scores.note({}, all_runs, column))
+
+
+def _row(
+  label: str,
+  members: Sequence[run_lib.Run],
+  column: str,
+  target: float | None,
+  columns: Sequence[str],
+) -> dict[str, str]:
+  """Returns the cells of a group of runs by column, and its label."""
+  summaries = [run.summary() for run in members]
+  medians = [summary['seconds_per_round_median'] for summary in summaries]
+  # A run of round 0 alone has none.
+  seconds = [median for median in medians if median is not None]
+  row = {
+    'label': label,
+    'runs': str(len(members)),
+    'rounds': scores.span(summary['rounds'] for summary in summaries),
+    'mean': report.spread(scores.score(members, column).values),
+    'last': report.spread([_last(run, column) for run in members]),
+    'seconds': report.spread([statistics.fmean(seconds)]) if seconds else '',
+  }
+  if target is not None:
+    row['reached'] = _reached(members, column, target)
+  for name in ('server_mb', 'client_mb'):
+    if name in columns:  # Only then, because runs of programs may have no sizes.
+      part = name.removesuffix('_mb')
+      row[name] = report.spread([_size(run.folder, part) for run in members])
+  return row
+
+
+def _last(run: run_lib.Run, column: str) -> float:
+  """Returns the last value of a column, or NaN if the run diverged."""
+  if scores.has_diverged(run, column):
+    return math.nan
+  return list(run.curve(column).values())[-1]
 
 
 def _size(folder: str, part: str) -> float:
@@ -145,27 +203,43 @@ def default_metric(runs: Sequence[run_lib.Run]) -> str:
   Raises:
     ValueError: If the runs have no validation column in common.
   """
-  columns = [dict.fromkeys(name for row in run.rows for name in row) for run in runs]
-  common = [
-    name
-    for name in columns[0]
-    if name.startswith('validation_') and all(name in others for others in columns)
-  ]
+  common = _validation_columns(runs[0])
+  for run in runs[1:]:
+    columns = _validation_columns(run)
+    common = [name for name in common if name in columns]
   if not common:
     raise ValueError('the runs have no validation metric in common: name a column.')
+  # Runs of programs may record no metric.
   judged = {f'validation_{run.metric}' for run in runs if run.metric is not None}
   if len(judged) == 1 and judged <= set(common):
     return judged.pop()
+  if 'validation_accuracy' in common:
+    return 'validation_accuracy'
   others = [name for name in common if name != 'validation_loss']
-  return 'validation_accuracy' if 'validation_accuracy' in others else (others or common)[0]
+  if not others:
+    return common[0]
+  return others[0]
+
+
+def _validation_columns(run: run_lib.Run) -> list[str]:
+  """Returns the validation columns of a run in their order."""
+  columns: dict[str, None] = {}
+  for row in run.rows:
+    columns.update(dict.fromkeys(row))
+  return [name for name in columns if name.startswith('validation_')]
 
 
 def _reached(members: Sequence[run_lib.Run], column: str, target: float) -> str:
   """Formats the number of rounds to a target, and how many runs reached it unless all did."""
   sign = scores.sign(column)
-  good = [[t for t, v in run.curve(column).items() if sign * v >= sign * target] for run in members]
-  known = [min(rounds) for rounds in good if rounds]
-  if not known:
+  first_rounds = []
+  for run in members:
+    rounds = [t for t, value in run.curve(column).items() if sign * value >= sign * target]
+    if rounds:
+      first_rounds.append(min(rounds))
+  if not first_rounds:
     return 'not reached'
-  by = '' if len(known) == len(good) else f' (reached by {len(known)} of {len(good)} seeds)'
-  return report.spread(known, 0) + by
+  text = report.spread(first_rounds, 0)
+  if len(first_rounds) < len(members):
+    text += f' (reached by {len(first_rounds)} of {len(members)} seeds)'
+  return text

@@ -9,8 +9,11 @@ import numpy as np
 from tff_adaptive.reports import cross_tables, report, scores, style
 from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
-CLIENT, SERVER = 'client_learning_rate', 'server_learning_rate'
-_DIGITS, _DATA_DIGITS = 3, 6  # Of rates in tables and CSV; more if two look equal.
+CLIENT = 'client_learning_rate'
+SERVER = 'server_learning_rate'
+# Of rates in tables and in CSV; more if two look equal.
+_DIGITS = 3
+_DATA_DIGITS = 6
 _PANELS_IN_A_ROW = 3
 # Colours span the best 75 % of the cells, because one very bad cell would use up the scale.
 _FIRST_QUANTILE = 0.25
@@ -41,20 +44,18 @@ def by_rates(
   Raises:
     ValueError: If a run lacks a rate or the column, or two runs have equal label, rates and seed.
   """
-  maps = {
-    label: _cells(members, column)
-    for label, members in groups_lib.partition(runs, label_by, without=(CLIENT, SERVER)).items()
-  }
+  groups = groups_lib.partition(runs, label_by, without=(CLIENT, SERVER))
+  maps = {label: _cells(members, column) for label, members in groups.items()}
   what = scores.heading(column, runs)
   tables = [_table(f'{label}: {what}', cells, column) for label, cells in maps.items()]
   tables.append(_best_table(maps, column, what, scores.note({}, runs)))
   clients, servers = (report.distinct(rates, _DATA_DIGITS) for rates in _axes_of(maps))
-  data = [
-    [label, clients[client], servers[server], len(s.values), s.mean, s.std]
-    for label, cells in maps.items()
-    for (client, server), s in sorted(cells.items())
-  ]
-  text = report.csv_text([['label', CLIENT, SERVER, 'runs', 'mean', 'std'], *data])
+  data: list[list[Any]] = [['label', CLIENT, SERVER, 'runs', 'mean', 'std']]
+  for label, cells in maps.items():
+    for (client, server), score in sorted(cells.items()):
+      rates = [clients[client], servers[server]]
+      data.append([label, *rates, len(score.values), score.mean, score.std])
+  text = report.csv_text(data)
   return report.Report(tables, text, _draw_maps(maps, column, what, title), title)
 
 
@@ -72,8 +73,13 @@ def _cells(members: Sequence[run_lib.Run], column: str) -> Cells:
 
 def _axes_of(maps: Maps) -> tuple[list[float], list[float]]:
   """Returns all client rates and all server rates, ascending."""
-  keys = [key for cells in maps.values() for key in cells]
-  return sorted({k[0] for k in keys}), sorted({k[1] for k in keys})
+  clients: set[float] = set()
+  servers: set[float] = set()
+  for cells in maps.values():
+    for client, server in cells:
+      clients.add(client)
+      servers.add(server)
+  return sorted(clients), sorted(servers)
 
 
 def _best_servers(cells: Cells, column: str) -> dict[float, float]:
@@ -88,12 +94,16 @@ def _table(title: str, cells: Cells, column: str) -> report.Table:
   clients, servers = _axes_of({title: cells})
   texts = report.distinct(servers, _DIGITS)
   best = scores.is_best(cells, column)
-  places = [[(client, server) for client in clients] for server in reversed(servers)]
-  rows = [
-    [f'server {texts[row[0][1]]}', *(scores.text(cells.get(at), column, 1) for at in row)]
-    for row in places
-  ]
-  bold = {(i, j) for i, row in enumerate(places) for j, at in enumerate(row, 1) if at in best}
+  rows = []
+  bold = set()
+  # Falling, so that the table looks like the map.
+  for i, server in enumerate(reversed(servers)):
+    row = [f'server {texts[server]}']
+    for j, client in enumerate(clients, 1):
+      row.append(scores.text(cells.get((client, server)), column, 1))
+      if (client, server) in best:
+        bold.add((i, j))
+    rows.append(row)
   return report.Table(_heading(clients), rows, frozenset(bold), title)
 
 
@@ -106,11 +116,10 @@ def _best_table(maps: Maps, column: str, what: str, note: str) -> report.Table:
   texts = report.distinct(servers, _DIGITS)
   rows = []
   for label, cells in maps.items():
-    shown = {
-      client: f'{texts[server]} ({scores.text(cells[client, server], column, 1)})'
-      for client, server in _best_servers(cells, column).items()
-    }
-    rows.append([label, *(shown.get(client, '') for client in clients)])
+    best = {}
+    for client, server in _best_servers(cells, column).items():
+      best[client] = f'{texts[server]} ({scores.text(cells[client, server], column, 1)})'
+    rows.append([label, *(best.get(client, '') for client in clients)])
   title = f'Best server rate by client rate ({what})'
   return report.Table(_heading(clients), rows, title=title, note=note)
 
@@ -119,27 +128,34 @@ def _draw_maps(maps: Maps, column: str, what: str, title: str) -> Any:
   clients, servers = _axes_of(maps)
   columns = min(_PANELS_IN_A_ROW, len(maps))
   rows = math.ceil(len(maps) / columns)
-  width, height = max(3.2, 0.4 * len(clients) + 1.2), max(2.8, 0.32 * len(servers) + 1.2)
+  width = max(3.2, 0.4 * len(clients) + 1.2)
+  height = max(2.8, 0.32 * len(servers) + 1.2)
   figure, grid = style.figure(rows, columns, width, height, title=title)
   for axes in grid.flat[len(maps) :]:
     axes.set_axis_off()
-  is_high, limits = scores.sign(column) > 0, _color_limits(maps, column)
+  is_high = scores.sign(column) > 0
+  limits = _color_limits(maps, column)
+  x = list(report.distinct(clients, _DIGITS).values())
+  y = list(report.distinct(servers, _DIGITS).values())
   for (label, cells), axes in zip(maps.items(), grid.flat):
+    pixels = []
+    for server in servers:
+      pixels.append([_drawn(cells.get((client, server)), column) for client in clients])
     image = axes.imshow(
-      [[_shown(cells.get((client, server)), column) for client in clients] for server in servers],
+      pixels,
       origin='lower',
       aspect='auto',
       cmap='viridis' if is_high else 'viridis_r',
       clim=limits,
     )
-    for (client, server), s in cells.items():
-      _write_cell(image, clients.index(client), servers.index(server), s, column)
-    x, y = (report.distinct(rates, _DIGITS).values() for rates in (clients, servers))
+    for (client, server), score in cells.items():
+      _write_cell(image, clients.index(client), servers.index(server), score, column)
     axes.set_xticks(range(len(clients)), x, rotation=90)
     axes.set_yticks(range(len(servers)), y)
     axes.set(xlabel='client rate', ylabel='server rate', title=label)
-  diverged = any(not s.is_finite for cells in maps.values() for s in cells.values())
-  about = what.replace(', mean', ',\nmean') + ('; x: diverged' if diverged else '')
+  about = what.replace(', mean', ',\nmean')
+  if not all(score.is_finite for score in _scores(maps)):
+    about += '; x: diverged'
   extend = 'min' if is_high else 'max'
   figure.colorbar(image, ax=grid, extend=extend, label=about, shrink=0.8)
   return figure
@@ -147,13 +163,25 @@ def _draw_maps(maps: Maps, column: str, what: str, title: str) -> Any:
 
 def _color_limits(maps: Maps, column: str) -> tuple[float, float]:
   """Returns the limits of the colour scale, which spans the best three quarters of the cells."""
-  values = [_shown(s, column) for cells in maps.values() for s in cells.values() if s.is_finite]
-  parts = (_FIRST_QUANTILE, 1) if scores.sign(column) > 0 else (0, 1 - _FIRST_QUANTILE)
-  low, high = np.quantile(values or [0.0], parts).tolist()
-  return (low, high) if low < high else (low - 0.5, high + 0.5)
+  values = [_drawn(score, column) for score in _scores(maps) if score.is_finite]
+  quantiles = (0.0, 1 - _FIRST_QUANTILE)
+  if scores.sign(column) > 0:
+    quantiles = (_FIRST_QUANTILE, 1.0)
+  low, high = np.quantile(values or [0.0], quantiles).tolist()
+  if low == high:  # A scale without extent has no colours.
+    return low - 0.5, high + 0.5
+  return low, high
 
 
-def _shown(score: scores.Score | None, column: str) -> float:
+def _scores(maps: Maps) -> list[scores.Score]:
+  """Returns the scores of all cells."""
+  of_all: list[scores.Score] = []
+  for cells in maps.values():
+    of_all += cells.values()
+  return of_all
+
+
+def _drawn(score: scores.Score | None, column: str) -> float:
   """Returns a score's mean in the column's unit; NaN if it diverged or does not exist."""
   if score is None or not score.is_finite:
     return math.nan
@@ -164,8 +192,11 @@ def _write_cell(image: Any, x: int, y: int, score: scores.Score, column: str) ->
   if not score.is_finite:
     image.axes.text(x, y, 'x', ha='center', va='center', color='0.4')
     return
-  value = _shown(score, column)
-  is_dark = (image.norm(value) if scores.sign(column) > 0 else 1 - image.norm(value)) < 0.55
-  text = f'{value:.1f}' if scores.unit(column)[1] else f'{value:.3g}'
-  color = 'w' if is_dark else 'k'
+  value = _drawn(score, column)
+  lightness = image.norm(value)
+  if scores.sign(column) < 0:  # The colours are reversed.
+    lightness = 1 - lightness
+  color = 'w' if lightness < 0.55 else 'k'
+  has_unit = scores.unit(column)[1] != ''
+  text = f'{value:.1f}' if has_unit else f'{value:.3g}'
   image.axes.text(x, y, text, ha='center', va='center', fontsize=7, color=color)

@@ -31,7 +31,9 @@ def plan(num_clients: int, state_bytes: int, path: str, num_unsaved: int) -> str
   Raises:
     ValueError: If there is too little memory or disk space. The message says what would help.
   """
-  row_bytes = state_bytes + (_ROW_BYTES if state_bytes else 0)
+  row_bytes = 0
+  if state_bytes:
+    row_bytes = state_bytes + _ROW_BYTES
   total = num_clients * row_bytes
   memory = min(total, num_unsaved * row_bytes + CACHE_BYTES)
   disk = int(total * KEPT * _DISK_FACTOR)
@@ -40,7 +42,7 @@ def plan(num_clients: int, state_bytes: int, path: str, num_unsaved: int) -> str
   while not folder.is_dir():
     folder = folder.parent
   free = {'memory': memory_lib.available(), 'disk': shutil.disk_usage(folder).free + taken}
-  for what, needed in (('memory', memory), ('disk', disk)):
+  for what, needed in {'memory': memory, 'disk': disk}.items():
     if needed > free[what]:
       raise ValueError(
         f'The states of {num_clients:,} clients of {size(state_bytes)} each may grow to'

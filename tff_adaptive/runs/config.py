@@ -22,8 +22,14 @@ _PACKAGES = ('tff-adaptive', 'tensorflow', 'tensorflow-federated', 'numpy')
 # Settings that may name an object in a user's file, as FILE.py:NAME.
 REFERENCES = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
 _CONTENT = {
-  **{'run_id': str, 'settings': dict, 'change_no_number': list, 'files': dict, 'data': dict},
-  **{'num_parameters': int, 'versions': dict, 'changes': list},
+  'run_id': str,
+  'settings': dict,
+  'change_no_number': list,
+  'files': dict,
+  'data': dict,
+  'num_parameters': int,
+  'versions': dict,
+  'changes': list,
 }
 
 
@@ -56,20 +62,24 @@ class Record:
 
   def refused_changes(self, config: Mapping[str, Any]) -> list[str]:
     """Returns a message for each setting, or its file, that differs from `config` but must not."""
-    now, found = {'settings': self.settings, 'files': self.files}, []
+    now = {'settings': self.settings, 'files': self.files}
     may_change = {*self.change_no_number, *config['change_no_number']}
-    may_change |= {'rounds'} if self.may_go_on else set()
+    if self.may_go_on:
+      may_change.add('rounds')
+    refusals = []
     for name in {**config['settings'], **self.settings}:
       if name in may_change or _is_same(config, now, name):
         continue
-      flag, was, value = self.prefix + name, config['settings'].get(name), self.settings.get(name)
-      if was == value:
-        before, file = config['files'].get(name), self.files.get(name)
-        found.append(f'{_changed(flag, before, file)} has changed since')
+      flag = self.prefix + name
+      was = config['settings'].get(name)
+      value = self.settings.get(name)
+      if was == value:  # The same path, but another content.
+        file = _changed(flag, config['files'].get(name), self.files.get(name))
+        refusals.append(f'{file} has changed since')
       else:
         change = f'{flag} was {value_text.in_text(was)} and is now {value_text.in_text(value)}'
-        found.append(change + self.hints.get(name, ''))
-    return found
+        refusals.append(change + self.hints.get(name, ''))
+    return refusals
 
   def check(self, folder: str, run_id: str | None = None) -> dict[str, Any] | None:
     """Checks that a folder's run can be resumed. Returns its config.json; None if there is no run.
@@ -82,6 +92,7 @@ class Record:
     except FileNotFoundError:
       return None
     refused = self.refused_changes(config)
+    # Another id means another run in this folder: to list its settings would mislead.
     if run_id is not None and config['run_id'] != run_id:
       refused = [f'the run_id was {config["run_id"]!r} and is now {run_id!r}']
     if refused:
@@ -111,9 +122,11 @@ class Record:
     """
     config = self.check(folder)
     if config is None:
+      if run_id is None:
+        run_id = uuid.uuid4().hex
       config = {
         'format': FORMAT,
-        'run_id': uuid.uuid4().hex if run_id is None else run_id,
+        'run_id': run_id,
         'started': _now(),
         'command': list(self.command),
         'metric': self.metric,
@@ -128,11 +141,13 @@ class Record:
       path = os.path.join(folder, FILE)
       with saving(path):
         os.makedirs(folder, exist_ok=True)
+        # Two starts of one command at a time must agree on the run's id.
         with contextlib.suppress(FileExistsError):
           atomic_files.write_json(path, config, atomic_files.place_new)
           return config
       config = self.check(folder)  # Another start of the same command came first.
       assert config is not None
+    # What a run of an earlier release did not record is not compared.
     for name, value in config['data'].items():
       if name != 'source' and data.get(name) != value:
         raise ResumeError(
@@ -151,10 +166,13 @@ class Record:
     config = self.check(folder)
     if config is None:
       return
-    was = config['settings']
-    changes = {k: [was.get(k), v] for k, v in self.settings.items() if was.get(k) != v}
-    made_with = _made_with() if self.metric is None else {**_made_with(), 'metric': self.metric}
-    changes.update({k: [config.get(k), v] for k, v in made_with.items() if config.get(k) != v})
+    made_with = _made_with()
+    if self.metric is not None:  # Programs need not name one, and then keep what was recorded.
+      made_with['metric'] = self.metric
+    changes = {
+      **_differences(config['settings'], self.settings),
+      **_differences(config, made_with),
+    }
     if changes:
       config['changes'].append({'when': _now(), **changes})
       config.update(made_with, settings=dict(self.settings), files=dict(self.files))
@@ -163,12 +181,23 @@ class Record:
         atomic_files.write_json(path, config)
 
 
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, list[Any]]:
+  """Returns the old and the new value, by name, of what has another value now."""
+  return {
+    name: [before.get(name), value] for name, value in now.items() if before.get(name) != value
+  }
+
+
 def identity(config: Mapping[str, Any], name: str) -> Any:
   """Returns a setting's key to compare runs by: its value, or NAME and hash of a user's file."""
-  value, file = config['settings'].get(name), config['files'].get(name)
+  value = config['settings'].get(name)
+  file = config['files'].get(name)
   if file is None:
     return value
-  return [str(value).rpartition(':')[2] if name in REFERENCES else None, digest(file)]
+  if name in REFERENCES:
+    return [str(value).rpartition(':')[2], digest(file)]
+  # The path does not count: a file that was only moved is the same setting.
+  return [None, digest(file)]
 
 
 def digest(file: Mapping[str, Any]) -> str:
@@ -176,13 +205,15 @@ def digest(file: Mapping[str, Any]) -> str:
   modules = file.get('modules')
   if not modules:
     return str(file['sha256'])
+  # Sorted, because the order of imports changes nothing.
   text = json.dumps([file['sha256'], modules], sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _is_same(before: Mapping[str, Any], now: Mapping[str, Any], name: str) -> bool:
   """Returns whether a setting and its file are the same in two records."""
-  file, new_file = (record['files'].get(name) for record in (before, now))
+  file = before['files'].get(name)
+  new_file = now['files'].get(name)
   if file is not None and new_file is not None and 'modules' not in file:
     # A run of 0.2.0, which recorded no modules.
     now = {**now, 'files': {name: {**new_file, 'modules': {}}}}
@@ -194,11 +225,13 @@ def _changed(flag: str, before: Mapping[str, Any] | None, now: Mapping[str, Any]
   entry = now or before or {}
   path = entry['path']
   if before and now and before['sha256'] == now['sha256']:
-    modules, new_modules = before.get('modules', {}), now.get('modules', {})
+    modules = before.get('modules', {})
+    new_modules = now.get('modules', {})
     for module in sorted({**modules, **new_modules}):
       if modules.get(module) != new_modules.get(module):
         return f'{module!r}, which the file of {flag}, {path!r}, imports,'
-  return f'the {"run" if os.path.isdir(path) else "file"} of {flag}, {path!r},'
+  kind = 'run' if os.path.isdir(path) else 'file'
+  return f'the {kind} of {flag}, {path!r},'
 
 
 def read(folder: str) -> dict[str, Any]:
@@ -211,21 +244,28 @@ def read(folder: str) -> dict[str, Any]:
   path = os.path.join(folder, FILE)
   with reading(path), open(path, encoding='utf-8') as file:
     config = dict(json.load(file))
-    if (found := config.get('format')) != FORMAT:
+    version = config.get('format')
+    if version != FORMAT:
       raise ValueError(
-        f'its format is {found!r}, this version reads {FORMAT}; use the version that wrote it'
+        f'its format is {version!r}, this version reads {FORMAT}; use the version that wrote it'
       )
     for name, kind in _CONTENT.items():
       if not isinstance(config[name], kind):
         raise TypeError(f'its {name} is {config[name]!r:.80}')
-    rounds, seed = config['settings']['rounds'], config['settings'].get('seed')
+    rounds = config['settings']['rounds']
+    seed = config['settings'].get('seed')
     if type(rounds) is not int or isinstance(seed, (list, dict)):
       raise TypeError(f'its rounds are {rounds!r:.80} and its seed is {seed!r:.80}')
-    files, names = config['files'].values(), config['change_no_number']
-    are_files = all(isinstance(f, dict) and isinstance(f.get('modules', {}), dict) for f in files)
-    if not are_files or not all(isinstance(n, str) for n in names):
-      raise TypeError(f'its files are {[*files]!r:.80} and its change_no_number {names!r:.80}')
+    files = list(config['files'].values())
+    names = config['change_no_number']
+    if not all(map(_is_file, files)) or not all(isinstance(name, str) for name in names):
+      raise TypeError(f'its files are {files!r:.80} and its change_no_number {names!r:.80}')
   return config
+
+
+def _is_file(entry: Any) -> bool:
+  """Returns whether an entry of `files` has the form that it must have."""
+  return isinstance(entry, dict) and isinstance(entry.get('modules', {}), dict)
 
 
 def _made_with() -> dict[str, Any]:
@@ -238,10 +278,10 @@ def _now() -> str:
 
 def _versions() -> dict[str, str]:
   """Returns the versions of Python and of the packages on which a run's numbers depend."""
-  found = {'python': platform.python_version()}
+  versions = {'python': platform.python_version()}
   for package in _PACKAGES:
     try:
-      found[package] = importlib.metadata.version(package)
+      versions[package] = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-      found[package] = 'not installed'
-  return found
+      versions[package] = 'not installed'
+  return versions

@@ -20,13 +20,13 @@ def where(runs: Sequence[Run], conditions: Sequence[tuple[str, str]]) -> list[Ru
   Raises:
     ValueError: If no run fulfils all conditions.
   """
-  found = [
-    run for run in runs if all(_has(run.settings.get(name), value) for name, value in conditions)
-  ]
-  if not found:
+  selected = list(runs)
+  for name, value in conditions:
+    selected = [run for run in selected if _has(run.settings.get(name), value)]
+  if not selected:
     text = ' and '.join(f'{name}={value}' for name, value in conditions)
     raise ValueError(f'none of the {len(runs)} runs has {text}.')
-  return found
+  return selected
 
 
 def group(
@@ -49,11 +49,8 @@ def group(
   """
   groups = partition(runs, label_by, without=without)
   for label, members in groups.items():
-    found = (
-      _distinguishing(members, {*without, 'noise_seed', 'initial_weights'}) if label_by else ()
-    )
-    if differing := [name for name in found if all(name in run.settings for run in members)]:
-      raise ValueError(f'the runs of {label!r} differ in {", ".join(differing)}: label by it too.')
+    if label_by:
+      _check_same(label, members, without)
     by_seed: dict[Any, Run] = {}
     for run in members:
       other = by_seed.setdefault(run.settings.get('seed'), run)
@@ -65,15 +62,25 @@ def group(
   return groups
 
 
+def _check_same(label: str, members: Sequence[Run], without: Iterable[str]) -> None:
+  """Raises ValueError if runs differ in a setting that all of them have, besides the seeds."""
+  names_of_settings = _distinguishing(members, {*without, 'noise_seed', 'initial_weights'})
+  in_all = set.intersection(*[set(run.settings) for run in members])
+  differing = [name for name in names_of_settings if name in in_all]
+  if differing:
+    raise ValueError(f'the runs of {label!r} differ in {", ".join(differing)}: label by it too.')
+
+
 def partition(
   runs: Sequence[Run], label_by: Sequence[str] | None = None, *, without: Iterable[str] = ()
 ) -> dict[str, list[Run]]:
   """Groups runs as `group` does, but runs of one group may differ in settings besides the seed."""
+  # With a label by the algorithm alone, runs with different server optimizers share a label.
   with_server = label_by is None or 'server_optimizer' in label_by
   if label_by is None:
     label_by = _distinguishing(runs, without)
-    if not label_by:
-      label_by = ['algorithm'] if any('algorithm' in run.settings for run in runs) else []
+    if not label_by and any('algorithm' in run.settings for run in runs):
+      label_by = ['algorithm']
   for name in label_by:
     if not any(name in run.settings for run in runs):
       raise ValueError(f'no run has a setting called {name!r}.')
@@ -85,7 +92,7 @@ def partition(
   groups: dict[str, list[Run]] = {}
   labels = [label for label, _ in by_key]
   for label, members in zip(labels, by_key.values()):
-    if labels.count(label) > 1:
+    if labels.count(label) > 1:  # Short labels hide what differs.
       label = _full_label(members[0], label_by)
     if label in groups:  # The same file was changed between the runs.
       files = members[0].config['files']
@@ -112,30 +119,37 @@ def _full_label(run: Run, label_by: Sequence[str]) -> str:
     return run.folder
   parts = []
   for name in label_by:
-    value, file = run.settings.get(name), run.config['files'].get(name)
+    value = run.settings.get(name)
+    file = run.config['files'].get(name)
     if file and name in config_lib.REFERENCES:
       value = f'{file["path"]}:{str(value).rpartition(":")[2]}'
-    if value is not None and value != []:
-      parts.append(f'{name}={", ".join(map(str, value)) if isinstance(value, list) else value}')
+    if isinstance(value, list):
+      value = ', '.join(map(str, value)) or None
+    if value is not None:
+      parts.append(f'{name}={value}')
   return ', '.join(parts) or '(defaults)'
 
 
 def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[str]:
   """Returns the settings that distinguish the runs, except what follows from earlier settings."""
-  chosen: list[str] = []
-  keys = [''] * len(runs)
   left_out = {'seed', *without}
-  left_out.update(name for run in runs for name in run.config['change_no_number'])
-  for name in dict.fromkeys(name for run in runs for name in run.settings):
+  settings: dict[str, None] = {}  # A set that keeps the order.
+  for run in runs:
+    left_out.update(run.config['change_no_number'])
+    settings.update(dict.fromkeys(run.settings))
+  distinguishing: list[str] = []
+  keys = [''] * len(runs)
+  for name in settings:
     if name in left_out:  # What follows from it still counts, such as an algorithm's own rates.
       continue
     finer = [
       key + json.dumps(config_lib.identity(run.config, name)) for key, run in zip(keys, runs)
     ]
+    # A setting that splits no group further follows from those before it.
     if len(set(finer)) > len(set(keys)):
-      chosen.append(name)
+      distinguishing.append(name)
     keys = finer
-  return chosen
+  return distinguishing
 
 
 def _text(
@@ -145,21 +159,27 @@ def _text(
   value = settings.get(name)
   if value is None or value == []:
     return ''
+  if name == 'algorithm' and not with_server:
+    return names.algorithm(value)
   if name == 'algorithm':
-    return names.composition(settings) if with_server else names.algorithm(value)
-  of_composition = (*(names.OF_CLIENTS if with_server else ()), 'server_optimizer')
-  if name in of_composition and 'algorithm' in settings:
-    return '' if 'algorithm' in label_by else names.composition(settings)
+    return names.composition(settings)
+  is_of_composition = name == 'server_optimizer' or (with_server and name in names.OF_CLIENTS)
+  if is_of_composition and 'algorithm' in settings:
+    if 'algorithm' in label_by:  # Its text names the optimizers too.
+      return ''
+    return names.composition(settings)
   if name == 'task':
     return os.path.basename(str(value))  # For a user's FILE.py:NAME too.
-  if name.endswith('_option'):
-    return ', '.join(map(str, value)) if isinstance(value, list) else f'{name}={value}'
-  is_long = isinstance(value, float) and len(str(value)) > _LONG
-  return f'{name}={value:.4g}' if is_long else f'{name}={value}'
+  if name.endswith('_option') and isinstance(value, list):
+    return ', '.join(map(str, value))
+  if isinstance(value, float) and len(str(value)) > _LONG:
+    return f'{name}={value:.4g}'
+  return f'{name}={value}'
 
 
 def _has(value: Any, wanted: str) -> bool:
   if isinstance(value, list):
+    # An empty list is what 'none' stands for.
     return any(_has(v, wanted) for v in value or [None])
   if value is None:  # Its name in JSON is null.
     return wanted.lower() in ('none', 'null')

@@ -24,7 +24,8 @@ def available() -> int:
 
 def _left(limit_file: pathlib.Path, usage_file: pathlib.Path) -> int:
   """Returns the bytes that a control group may still use, whose limit and usage files are given."""
-  limit, usage = int(limit_file.read_text()), int(usage_file.read_text())
+  limit = int(limit_file.read_text())
+  usage = int(usage_file.read_text())
   stat_file = limit_file.with_name('memory.stat')
   stat: dict[str, int] = {}
   if stat_file.exists():
@@ -32,6 +33,8 @@ def _left(limit_file: pathlib.Path, usage_file: pathlib.Path) -> int:
       name, number = line.split()
       stat[name] = int(number)
   # The cache of files gives way. In version 1 the totals include the groups below.
-  cache = sum(stat.get(f'total_{n}', stat.get(n, 0)) for n in ('inactive_file', 'active_file'))
+  cache = 0
+  for name in ('inactive_file', 'active_file'):
+    cache += stat.get(f'total_{name}', stat.get(name, 0))
   used = max(0, usage - cache)
   return max(0, limit - used)

@@ -11,6 +11,7 @@ from tff_adaptive._utils import atomic_files
 from tff_adaptive.runs import errors
 
 FILE = 'metrics.csv'
+_FORBIDDEN = frozenset(',\r\n')  # In a column's name.
 # Parts of a process's metrics that say where a number was computed, not what it is.
 _WRAPPERS = frozenset(
   {'client_work', 'distributor', 'aggregator', 'finalizer', 'updates', 'dp_query_metrics'}
@@ -30,15 +31,18 @@ def read(path: str) -> list[dict[str, float]]:
   with errors.reading(path):
     with open(path, encoding='utf-8') as file:
       lines = [line[:-1].split(',') for line in file if line.endswith('\n')]
+    # A run that was killed before its first row has an empty file.
     columns = lines[0] if lines else ['round']
-    if columns[0] != 'round' or len({*columns, ''}) <= len(columns):
+    are_different = len(set(columns)) == len(columns) and '' not in columns
+    if columns[0] != 'round' or not are_different:
       raise ValueError("line 1 is not a header of different names that begins with 'round'")
     for number, cells in enumerate(lines[1:], 2):
       if len(cells) != len(columns):
         raise ValueError(f'line {number} has {len(cells)} cells, the header {len(columns)}')
       try:
         row = {name: _number(cell) for name, cell in zip(columns, cells) if cell}
-        if type(row['round']) is not int or row['round'] <= (rows[-1]['round'] if rows else -1):
+        before = rows[-1]['round'] if rows else -1
+        if type(row['round']) is not int or row['round'] <= before:
           raise ValueError(f'round {row["round"]} is not after the one before')
       except (ValueError, KeyError) as error:
         raise ValueError(f'line {number}: {error}') from None
@@ -66,7 +70,10 @@ class MetricsLog:
     """
     self._path = path
     self._rows = [dict(row) for row in kept]
-    self._columns = list(dict.fromkeys(name for row in kept for name in row))
+    columns: dict[str, None] = {}  # A set that keeps the order.
+    for row in kept:
+      columns.update(dict.fromkeys(row))
+    self._columns = list(columns)
     self._file: Any = None
     self._size = 0  # The bytes that were written to the file.
     if path is not None:
@@ -87,10 +94,15 @@ class MetricsLog:
     Raises SaveError if the row cannot be written, or the file was moved or replaced, and ValueError
     for a column whose name cannot be in the header.
     """
-    if bad := [name for name in row if not name or {*name} & {*',\r\n'}]:
-      raise ValueError(f'the metric {bad[0]!r} must have a name without commas and line breaks.')
-    numbers = {name: np.asarray(value).item() for name, value in row.items()}
-    self._rows.append({k: v if isinstance(v, float) else int(v) for k, v in numbers.items()})
+    for name in row:
+      if not name or not _FORBIDDEN.isdisjoint(name):
+        raise ValueError(f'the metric {name!r} must have a name without commas and line breaks.')
+    numbers = {}
+    for name, value in row.items():
+      number = np.asarray(value).item()
+      # A bool would be written as True, which no program reads as a number.
+      numbers[name] = number if isinstance(number, float) else int(number)
+    self._rows.append(numbers)
     new = [name for name in row if name not in self._columns]
     self._columns += new
     if self._path is None:
@@ -114,6 +126,7 @@ class MetricsLog:
       return
     if not self._is_as_written(self._path):
       self._rewrite(self._path)
+    # A write may fail only here, as on a network file system with a full disk.
     with errors.saving(self._path):
       os.fsync(self._file.fileno())
 
@@ -135,14 +148,17 @@ class MetricsLog:
 
   def _rewrite(self, path: str) -> None:
     self.close()
-    heading = [','.join(self._columns) + '\n'] if self._columns else []
+    lines = [self._line(row) for row in self._rows]
+    if self._columns:
+      lines.insert(0, ','.join(self._columns) + '\n')
     with errors.saving(path):
-      atomic_files.write_text(path, ''.join([*heading, *map(self._line, self._rows)]))
+      atomic_files.write_text(path, ''.join(lines))
       self._file = open(path, 'ab', buffering=0)  # noqa: SIM115
       self._size = os.fstat(self._file.fileno()).st_size
 
   def _line(self, row: Mapping[str, float]) -> str:
-    return ','.join(repr(row[name]) if name in row else '' for name in self._columns) + '\n'
+    cells = [repr(row[name]) if name in row else '' for name in self._columns]
+    return ','.join(cells) + '\n'
 
 
 def flatten(metrics: Any) -> dict[str, Any]:
@@ -171,7 +187,9 @@ def flatten(metrics: Any) -> dict[str, Any]:
       if array.shape == () and array.dtype.kind in 'fiub':
         whole = '_'.join(path)
         name = '_'.join(part for part in path if part not in _WRAPPERS) or whole
-        flat[whole if name in flat else name] = array.item()
+        if name in flat:  # No value may replace another one.
+          name = whole
+        flat[name] = array.item()
 
   visit(metrics, ())
   return flat

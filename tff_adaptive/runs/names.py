@@ -20,6 +20,7 @@ _TABLES: Mapping[str, Mapping[str, Any]] = {
 # Settings of the clients' training in the name of a composition, and values that are left out.
 OF_CLIENTS = ('client_optimizer', 'client_optimizer_state', 'sam_rho')
 _PLAIN = {'client_optimizer': 'sgd', 'client_optimizer_state': 'reset'}
+_STATES = {'keep': 'kept', 'average': 'averaged'}  # What `client_optimizer_state` does, in words.
 
 
 def shown(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,13 +28,16 @@ def shown(config: Mapping[str, Any]) -> dict[str, Any]:
 
   The name replaces FILE.py:NAME. If the package uses it too, the file is added: 'fed_cm (mine.py)'.
   """
-  found = dict(config['settings'])
+  settings = dict(config['settings'])
   for setting, table in _TABLES.items():
     file = config['files'].get(setting, {})
-    if name := file.get('name'):
+    name = file.get('name')
+    if name:
       taken = {*table, *(entry.title for entry in table.values())}
-      found[setting] = f'{name} ({os.path.basename(file["path"])})' if name in taken else name
-  return found
+      if name in taken:
+        name = f'{name} ({os.path.basename(file["path"])})'
+      settings[setting] = name
+  return settings
 
 
 def algorithm(name: Any) -> str:
@@ -48,7 +52,8 @@ def composition(settings: Mapping[str, Any]) -> str:
     settings: A run's settings as `shown` returns them: `algorithm` and, if present,
       `server_optimizer` and those in `OF_CLIENTS`. Values that the algorithm implies are left out.
   """
-  name, server = str(settings['algorithm']), settings.get('server_optimizer')
+  name = str(settings['algorithm'])
+  server = settings.get('server_optimizer')
   entry = _ALGORITHMS.get(name)
   fixed = None if entry is None else entry.server_optimizer
   parts = [algorithm(name)]
@@ -56,12 +61,20 @@ def composition(settings: Mapping[str, Any]) -> str:
     parts.append(_title(registry.SERVER_OPTIMIZERS, server))
   clients = []
   for setting in OF_CLIENTS:
-    value, default = settings.get(setting), entry and entry.settings.get(setting)
-    if value and value != (default or _PLAIN.get(setting)):
-      is_optimizer = setting == 'client_optimizer'
-      shown = {'keep': 'kept', 'average': 'averaged'}.get(str(value), f'SAM {value}')
-      clients.append(_title(registry.CLIENT_OPTIMIZERS, value) if is_optimizer else shown)
-  return ' x '.join(parts) + (f' (clients: {", ".join(clients)})' if clients else '')
+    value = settings.get(setting)
+    default = _PLAIN.get(setting)
+    if entry is not None:
+      default = entry.settings.get(setting) or default
+    if not value or value == default:
+      continue
+    if setting == 'client_optimizer':
+      clients.append(_title(registry.CLIENT_OPTIMIZERS, value))
+    else:
+      clients.append(_STATES.get(str(value), f'SAM {value}'))
+  text = ' x '.join(parts)
+  if clients:
+    text += f' (clients: {", ".join(clients)})'
+  return text
 
 
 def correction(settings: Mapping[str, Any]) -> str:
@@ -80,10 +93,13 @@ def server_optimizer(settings: Mapping[str, Any]) -> str:
 
 
 def _title(table: Mapping[str, Any], name: Any) -> str:
-  entry, text = table.get(str(name)), str(name)
+  text = str(name)
+  entry = table.get(text)
   if entry is not None:
     return str(entry.title)
-  return os.path.basename(text) if user_code.is_reference(text) else text
+  if user_code.is_reference(text):
+    return os.path.basename(text)
+  return text
 
 
 def metric(column: str) -> str:

@@ -21,7 +21,9 @@ def git_revision() -> str | None:
     differs = _git(root, 'status', '-s', '-uno')
   except (OSError, subprocess.SubprocessError):
     return None
-  return revision + ('+' if differs else '')
+  if differs:
+    return f'{revision}+'
+  return revision
 
 
 def _git(root: str, *arguments: str) -> str:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 import math
 import os
 import sys
@@ -78,7 +77,8 @@ class Run:
     """Whether the run has done all its rounds, or has stopped at its target."""
     if not self.rows:
       return False
-    done, asked = self.rows[-1]['round'], self.settings['rounds']
+    done = self.rows[-1]['round']
+    asked = self.settings['rounds']
     return bool(done >= asked or summary_lib.is_complete(self.folder, asked, done))
 
   def summary(self) -> dict[str, Any]:
@@ -99,11 +99,11 @@ class Run:
         because the rows of the first rounds were lost.
     """
     columns = AXES[axis]
-    missing = [c for c in columns if not any(c in row for row in self.rows)]
-    if missing:
-      raise ValueError(
-        f'{self.folder} has no column {missing[0]!r} in metrics.csv: take another axis than {axis}.'
-      )
+    for column in columns:
+      if not self._has(column):
+        raise ValueError(
+          f'{self.folder} has no column {column!r} in metrics.csv: take another axis than {axis}.'
+        )
     rounds = [int(row['round']) for row in self.rows]
     if not columns:
       return {t: float(t) for t in rounds}
@@ -112,8 +112,16 @@ class Run:
         f'{self.folder} has lost the rows before round {rounds[0]}, so totals are not known: take'
         f' another axis than {axis}.'
       )
-    steps = [sum(row.get(c, 0.0) for c in columns) for row in self.rows]
-    return dict(zip(rounds, itertools.accumulate(steps)))
+    positions = {}
+    position = 0.0
+    for t, row in zip(rounds, self.rows):
+      position += sum(row.get(column, 0.0) for column in columns)
+      positions[t] = position
+    return positions
+
+  def _has(self, column: str) -> bool:
+    """Returns whether a row has a value of the column."""
+    return any(column in row for row in self.rows)
 
   @functools.cached_property
   def metrics(self) -> 'pd.DataFrame':
@@ -136,9 +144,10 @@ class Run:
   def inference_weights(self) -> tuple[np.ndarray, ...] | None:
     """The trainable weights of theta-bar, which some algorithms evaluate beside theta, or None."""
     # Any row will do, because the last one of an interrupted run may lack an evaluation.
-    if not any(column.startswith('inference_') for row in self.rows for column in row):
-      return None
-    return self._weights('inference_weights')
+    for row in self.rows:
+      if any(column.startswith('inference_') for column in row):
+        return self._weights('inference_weights')
+    return None
 
   def best(self, metric: str) -> str:
     """Returns the name of the weights that were better at the last evaluation.
@@ -153,8 +162,9 @@ class Run:
     for row in reversed(self.rows):
       values = {name: row[column] for name, column in columns.items() if column in row}
       if values:
-        better = min if names.is_error(metric) else max
+        # Comparisons with NaN would choose by the order.
         finite = {name: value for name, value in values.items() if math.isfinite(value)}
+        better = min if names.is_error(metric) else max
         return better(finite or values, key=values.__getitem__)
     raise ValueError(f'{self.folder}: {columns["theta"]} was never evaluated.')
 
@@ -164,6 +174,25 @@ class Run:
     if weights is None:
       raise ValueError(f"{self.folder} has no weights {which!r}: take 'theta'.")
     return weights
+
+  def evaluation(self, which: str) -> tuple[int, dict[str, float]]:
+    """Returns the last evaluation that the weights at the checkpoint had, as metrics.csv has it.
+
+    Args:
+      which: The weights, 'theta' or 'theta_bar'.
+
+    Returns:
+      The round, which is at most that of the checkpoint, and the validation metrics by name.
+
+    Raises:
+      ValueError: If these weights were not evaluated up to the checkpoint.
+    """
+    prefix = f'{_WEIGHTS[which]}_'
+    for row in reversed(self.rows):
+      metrics = {c.removeprefix(prefix): row[c] for c in row if c.startswith(prefix)}
+      if metrics and row['round'] <= self.round_number:
+        return int(row['round']), metrics
+    raise ValueError(f'{self.folder}: {which} was not evaluated up to its last checkpoint.')
 
   def task(self) -> Any:
     """Loads the run's task again.
@@ -191,9 +220,12 @@ class Run:
     from tff_adaptive import models
 
     task = self.task()
-    weights = self.chosen(self.best(task.metric)) if weights is None else weights
+    if weights is None:
+      weights = self.chosen(self.best(task.metric))
+    if data is None:
+      data = task.validation
     model = task.build_model(self.settings.get('seed', 0))
-    return models.build_evaluation(model)(weights, task.validation if data is None else data)
+    return models.build_evaluation(model)(weights, data)
 
   @functools.cached_property
   def _state(self) -> tuple[int, Mapping[str, np.ndarray]]:
@@ -201,16 +233,18 @@ class Run:
 
   def _weights(self, model: str) -> tuple[np.ndarray, ...]:
     """Returns the trainable weights of a model in the server state."""
-    leaves, expected = self._state[1], self.config['num_parameters']
-    prefixes = f'{model}/trainable/', f'{model}/'  # Of a `ModelWeights`, or of weights alone.
-    by_prefix = ([leaf for n, leaf in leaves.items() if n.startswith(p)] for p in prefixes)
-    found = tuple(next(filter(None, by_prefix), ()))
-    if sum(leaf.size for leaf in found) != expected:
+    leaves = self._state[1]
+    expected = self.config['num_parameters']
+    weights: list[np.ndarray] = []
+    for prefix in (f'{model}/trainable/', f'{model}/'):  # Of a `ModelWeights`, or weights alone.
+      if not weights:
+        weights = [leaf for name, leaf in leaves.items() if name.startswith(prefix)]
+    if sum(leaf.size for leaf in weights) != expected:
       raise StateError(
         f'{self.folder}: {model} of the checkpoint does not have the {expected:,} parameters of'
         ' config.json.'
       )
-    return found
+    return tuple(weights)
 
 
 def load_run(folder: str, load_task: Callable[[Mapping[str, Any]], Any] | None = None) -> Run:
@@ -232,7 +266,9 @@ def load_run(folder: str, load_task: Callable[[Mapping[str, Any]], Any] | None =
   try:
     config = config_lib.read(folder)
   except FileNotFoundError:
-    reason = f'it has no {config_lib.FILE}' if os.path.isdir(folder) else 'there is no such folder'
+    reason = 'there is no such folder'
+    if os.path.isdir(folder):
+      reason = f'it has no {config_lib.FILE}'
     raise ValueError(f'{folder} is not the folder of a run: {reason}.') from None
   try:
     rows = metrics_lib.read(os.path.join(folder, metrics_lib.FILE))
@@ -264,22 +300,23 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
       raise ValueError(f'there is no run in {folder}: no folder in it has a config.json.')
     for path in holding:
       below.setdefault(os.path.realpath(path), path)
-  found = []
+  runs = []
   unreadable: list[ValueError] = []
   for path in below.values():
+    # One unreadable run does not hide the others.
     try:
-      found.append(load_run(path))
+      runs.append(load_run(path))
     except NoRoundsError as error:
       streams.write(sys.stderr, f'Left out: {error}\n')
     except ValueError as error:
       unreadable.append(error)
-  if not found and unreadable:
+  if not runs and unreadable:
     raise unreadable[0]
   for one in unreadable:
     streams.write(sys.stderr, f'Left out: {one}\n')
-  if not found:
+  if not runs:
     raise NoRoundsError('none of the runs has rounds yet.')
-  return found
+  return runs
 
 
 def _below(folder: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ import contextlib
 import os
 from typing import Any, Literal, TypeAlias
 
-from tff_adaptive._utils import atomic_files
+from tff_adaptive._utils import atomic_files, noise_states
 from tff_adaptive.runs import (
   config as config_file,
   metrics as metrics_lib,
@@ -59,11 +59,14 @@ class RunFiles:
       ResumeError: If the run cannot be resumed. Nothing is changed then.
       StateError: If the checkpoint is damaged, in use or of another run.
     """
-    self.output_dir, self._run_id = output_dir, run_id
-    self.state, self.round_number, self.saved_round = server_state, 0, -1
+    self.output_dir = output_dir
+    self._run_id = run_id
+    self.state = server_state
+    self.round_number = 0
+    self.saved_round = -1
     self._accepts_lost_rows = accept_lost_rows
     self._config_text = b''  # As it was at the first save.
-    if output_dir is not None:
+    if output_dir is not None:  # SQLite would fail later, with a message that names no reason.
       state_path.check_length(output_dir)
     with contextlib.ExitStack() as stack:
       if output_dir is None:
@@ -76,17 +79,15 @@ class RunFiles:
         for needed in (output_dir, os.path.dirname(path)):
           with saving(needed, ResumeError):
             os.makedirs(needed, exist_ok=True)
-        # `query_state`, the state of a private query, has the seed of the noise: none may read it.
-        leaves = serialization.named_leaves(server_state)
-        if any('query_state' in name.split('/') for name in leaves):
+        if noise_states.have_secret(serialization.named_leaves(server_state)):
           with saving(path, ResumeError):
             os.close(os.open(path, os.O_CREAT, 0o600))  # SQLite's journal has the same mode.
             os.chmod(path, 0o600)
         self.store = state_store.ClientStateStore(path, client_state)
         stack.callback(self.store.close)
-        kept = self._resume(output_dir, path, config.rounds, resume_from)
+        rows = self._resume(output_dir, path, config.rounds, resume_from)
         atomic_files.remove_leftovers(output_dir, _FILES)
-        self.log = metrics_lib.MetricsLog(os.path.join(output_dir, metrics_lib.FILE), kept=kept)
+        self.log = metrics_lib.MetricsLog(os.path.join(output_dir, metrics_lib.FILE), kept=rows)
         stack.callback(self.log.close)
       self._stack = stack.pop_all()
 
@@ -101,6 +102,7 @@ class RunFiles:
     """
     if self.output_dir is None:
       return False
+    # Also when nothing else is to be saved: the last call is that of the end.
     self._keep_config(os.path.join(self.output_dir, config_file.FILE))
     if self.saved_round == self.round_number:
       return False
@@ -131,36 +133,36 @@ class RunFiles:
   ) -> list[dict[str, float]]:
     """Restores a checkpoint if there is one, and returns the rows up to its round."""
     checkpoint = self.store.restore(self.state, resume_from)
-    kept: list[dict[str, float]] = []
     if checkpoint is None:
       _refuse_results_without_checkpoint(folder, path)
-    else:
-      if checkpoint.metadata.get('run_id', '') != self._run_id:
-        raise StateError(f'{path} holds the checkpoint of another run: start in a new folder.')
-      self.state, self.round_number = checkpoint.server_state, checkpoint.round_number
-      self.saved_round = self.round_number
-      if self.round_number > rounds:
-        raise ResumeError(
-          f'The run in {folder} has done {self.round_number} rounds already, rounds is {rounds}:'
-          f' give at least {self.round_number}, or start in a new folder.'
-        )
-      metrics = os.path.join(folder, metrics_lib.FILE)
-      kept = _rows_behind(metrics, self.round_number, self._accepts_lost_rows)
-      self.store.forget_later(self.round_number)
-    return kept
+      return []
+    if checkpoint.metadata.get('run_id', '') != self._run_id:
+      raise StateError(f'{path} holds the checkpoint of another run: start in a new folder.')
+    self.state = checkpoint.server_state
+    self.round_number = checkpoint.round_number
+    self.saved_round = checkpoint.round_number
+    if self.round_number > rounds:  # A shorter run is another one; its model is gone.
+      raise ResumeError(
+        f'The run in {folder} has done {self.round_number} rounds already, rounds is {rounds}:'
+        f' give at least {self.round_number}, or start in a new folder.'
+      )
+    metrics = os.path.join(folder, metrics_lib.FILE)
+    rows = _rows_behind(metrics, self.round_number, self._accepts_lost_rows)
+    # Only now, when nothing can refuse the run any more.
+    self.store.forget_later(self.round_number)
+    return rows
 
 
 def _refuse_results_without_checkpoint(folder: str, path: str) -> None:
   """Raises ResumeError if a folder has results but its checkpoint at `path` is missing."""
-  results = (os.path.join(folder, name) for name in (metrics_lib.FILE, summary.FILE))
-  # Before the first checkpoint metrics.csv is empty.
-  found = next((p for p in results if os.path.exists(p) and os.path.getsize(p)), None)
-  if found is None:
-    return
-  raise ResumeError(
-    f'{found} has the results of a run, but its checkpoint, {path}, is gone: restore it, or'
-    ' start in a new folder.'
-  )
+  for name in (metrics_lib.FILE, summary.FILE):
+    results = os.path.join(folder, name)
+    # Before the first checkpoint metrics.csv is empty.
+    if os.path.exists(results) and os.path.getsize(results):
+      raise ResumeError(
+        f'{results} has the results of a run, but its checkpoint, {path}, is gone: restore it, or'
+        ' start in a new folder.'
+      )
 
 
 def _rows_behind(metrics: str, last_round: int, accepts_lost: bool) -> list[dict[str, float]]:
@@ -172,13 +174,13 @@ def _rows_behind(metrics: str, last_round: int, accepts_lost: bool) -> list[dict
     rows = metrics_lib.read(metrics)
   except FileNotFoundError:
     rows = []
-  kept = [row for row in rows if row['round'] <= last_round]
-  missing = set(range(last_round + 1)).difference(row['round'] for row in kept)
+  rows = [row for row in rows if row['round'] <= last_round]
+  missing = set(range(last_round + 1)).difference(row['round'] for row in rows)
   # A run that was killed between its first checkpoint and its first row has none.
-  if missing and (kept or last_round) and not accepts_lost:
+  if missing and (rows or last_round) and not accepts_lost:
     raise ResumeError(
       f'{metrics} lacks round {min(missing)}, but the checkpoint is of round {last_round}: restore'
       ' the file, or start in a new folder. If the rows are lost, accept_lost_rows resumes the run'
       ' without them.'
     )
-  return kept
+  return rows

@@ -30,6 +30,7 @@ class Packer:
       self._offsets.append(self.size)
       self.size += math.ceil(leaf.nbytes / 8) * 8  # To align the next leaf.
     self.signature = json.dumps({name: _describe(leaf) for name, leaf in leaves.items()})
+    # Its arrays are read-only too: clients without a state share them.
     self._initial = self.unpack(self.pack(initial_state))
 
   def pack(self, state: Any) -> bytes:
@@ -70,10 +71,12 @@ def restored(like: Any, leaves: Mapping[str, np.ndarray]) -> Any:
     StateError: If names, shapes or dtypes differ from `like`. The message has the first difference.
   """
   wanted = named_leaves(like)
+  # The order is that of the structure, so that the message names its first difference.
   for name in {**wanted, **leaves}:
-    found, expected = leaves.get(name), wanted.get(name)
-    if found is None or expected is None or not _fits(found, expected):
-      raise StateError(f'leaf {name} is {_describe(found)}, not {_describe(expected)}')
+    leaf = leaves.get(name)
+    expected = wanted.get(name)
+    if leaf is None or expected is None or not _fits(leaf, expected):
+      raise StateError(f'leaf {name} is {_describe(leaf)}, not {_describe(expected)}')
   return tree.map_structure_with_path(lambda path, leaf: _as_kind(leaves[_name(path)], leaf), like)
 
 
@@ -98,10 +101,11 @@ def _name(path: tuple[Any, ...]) -> str:
   return '/'.join(str(key).replace('~', '~0').replace('/', '~1') for key in path)
 
 
-def _fits(found: np.ndarray, wanted: np.ndarray) -> bool:
-  sizes = zip(found.shape, wanted.shape)
-  same_shape = found.ndim == wanted.ndim and all(a == b or not b for a, b in sizes)
-  return found.dtype == wanted.dtype and same_shape
+def _fits(leaf: np.ndarray, wanted: np.ndarray) -> bool:
+  """Returns whether dtypes and shapes are equal; a wanted size of 0 accepts any."""
+  if leaf.dtype != wanted.dtype or leaf.ndim != wanted.ndim:
+    return False
+  return all(size == expected or expected == 0 for size, expected in zip(leaf.shape, wanted.shape))
 
 
 def _as_kind(stored: np.ndarray, example: Any) -> Any:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive._utils import value_text
-from tff_adaptive.runs import errors
+from tff_adaptive.runs import errors, watched_file
 from tff_adaptive.runs.checksums import Count, checkpoint_checksum, client_checksum
 from tff_adaptive.runs.errors import SaveError, StateError
 from tff_adaptive.runs.state_path import path as path
@@ -84,25 +84,30 @@ class StateFile:
     Raises:
       StateError: If the file cannot be opened, is damaged or in use, or has another signature.
     """
-    self.path, self._is_held = path, signature is not None
+    self.path = path
+    self._is_held = signature is not None
     is_writer = is_writer or self._is_held
     self._counted = Count()
     self._failure: SaveError | None = None
-    self._place: os.stat_result | None = None
-    self._size = 0  # Bytes at the last commit.
+    self._watched: watched_file.WatchedFile | None = None
     with self._border(StateError, 'opened'):
       errors.check_is_file(path)
       # Also readers need 'rw', because SQLite first rolls back what a killed writer has left.
       mode = 'rwc' if is_writer else 'rw'
       if ignores_lock:
         mode = 'ro&immutable=1'
-      uri = path if path == MEMORY else f'{pathlib.Path(path).resolve().as_uri()}?mode={mode}'
+      uri = path
+      if path != MEMORY:
+        uri = f'{pathlib.Path(path).resolve().as_uri()}?mode={mode}'
       self._file = sqlite3.connect(
         uri, uri=True, timeout=self.seconds, isolation_level=None, check_same_thread=False
       )
     try:
       with self._border(StateError, 'opened'):
-        for pragma in (*_PRAGMAS, *(_OF_RUN if self._is_held else ())):
+        pragmas: tuple[str, ...] = _PRAGMAS
+        if self._is_held:
+          pragmas += _OF_RUN
+        for pragma in pragmas:
           self._file.execute(f'PRAGMA {pragma}')
         if is_writer:
           self._file.execute('BEGIN IMMEDIATE')
@@ -115,8 +120,8 @@ class StateFile:
       if self.settings:
         self.rounds = [r for (r,) in self.rows('SELECT round FROM checkpoint ORDER BY round')]
       if signature is not None:
-        self._place = None if path == MEMORY else os.stat(path)
-        self._note_size()
+        if path != MEMORY:
+          self._watched = watched_file.WatchedFile(path)
         self._check_signature(signature)
     except BaseException:
       self.close()
@@ -148,12 +153,16 @@ class StateFile:
     Raises SaveError if the file cannot be written, or the file of a run was moved, replaced or cut
     short.
     """
+    statements = ['COMMIT']
+    if self._is_held:
+      statements.append('BEGIN IMMEDIATE')
     with self._border(SaveError, 'written'):
-      for statement in ('COMMIT', 'BEGIN IMMEDIATE')[: 1 + self._is_held]:
-        if not self._is_in_place() or self._is_cut():
+      for statement in statements:
+        if self._is_lost_or_cut():
           raise FileNotFoundError(self.path)
         self._file.execute(statement)
-    self._note_size()
+    if self._watched is not None:
+      self._watched.note_size()
 
   def verify(self) -> None:
     """Reads the last checkpoint back from the disk.
@@ -161,11 +170,11 @@ class StateFile:
     Raises SaveError if it is not there as it was written, for example because another program has
     written to the file. SQLite would not notice, because it has the file's pages in memory.
     """
-    if self._place is None or not self.rounds:
+    if self._watched is None or not self.rounds:
       return
     last = self.rounds[-1]
     self.check()
-    if not self._is_in_place() or self._is_cut():
+    if self._is_lost_or_cut():
       with self._border(SaveError, 'read back'):
         raise FileNotFoundError(self.path)
     try:
@@ -202,11 +211,11 @@ class StateFile:
     )
     if not rows:
       return None
-    made, checksum, state = rows[0]
-    if client_checksum(client_id, made, state) != checksum:
+    version, checksum, state = rows[0]
+    if client_checksum(client_id, version, state) != checksum:
       raise StateError(
         f'{self.path}: the state of client {value_text.in_text(client_id)} is damaged: its checksum'
-        f' differs. {self._way_out(made)}'
+        f' differs. {self._way_out(version)}'
       )
     return state
 
@@ -228,23 +237,31 @@ class StateFile:
     # need not copy those to its journal, as it must with pages that this transaction frees.
     new = (client_id, round_number, checksum, state)
     self.write('INSERT OR REPLACE INTO client_state VALUES (?, ?, ?, ?)', [new])
-    made = [version for version, _, _ in versions]
-    counted = {max((v for v in made if v <= c), default=None) for c in kept}
-    outdated = [(rowid,) for version, _, rowid in versions if version not in counted]
+    needed = set()  # Of each checkpoint that stays, the newest version up to its round.
+    for checkpoint in kept:
+      earlier = [version for version, _, _ in versions if version <= checkpoint]
+      if earlier:
+        needed.add(max(earlier))
+    outdated = [(rowid,) for version, _, rowid in versions if version not in needed]
     self.write('DELETE FROM client_state WHERE rowid = ?', outdated)
-    before = versions[-1][1] if versions else b''
-    return Count(not versions, int.from_bytes(checksum, 'big') - int.from_bytes(before, 'big'))
+    added = int.from_bytes(checksum, 'big')
+    if not versions:
+      return Count(1, added)
+    _, checksum_before, _ = versions[-1]
+    return Count(0, added - int.from_bytes(checksum_before, 'big'))
 
   def count(self, round_number: int) -> Count:
     """Returns the `Count` of the states in this file that are a client's newest up to a round."""
-    clients, digest = 0, 0
+    clients = 0
+    digest = 0
     with self._border(StateError, 'read'):  # Row by row: there may be millions.
       for _, _, checksum in self._file.execute(
         'SELECT id, MAX(round), CAST(checksum AS BLOB) FROM client_state WHERE round <= ?'
         ' GROUP BY id',
         (round_number,),
       ):
-        clients, digest = clients + 1, digest + int.from_bytes(checksum, 'big')
+        clients += 1
+        digest += int.from_bytes(checksum, 'big')
     return Count(clients, digest)
 
   def read_checkpoint(self, round_number: int) -> tuple[Any, dict[str, np.ndarray]]:
@@ -271,11 +288,11 @@ class StateFile:
     Raises StateError if the states are not those with which the checkpoint was made.
     """
     expected = self.rows('SELECT clients, digest FROM checkpoint WHERE round = ?', round_number)
-    found = self.count(round_number)
+    count = self.count(round_number)
     with self._undamaged(round_number):
-      if [(found.clients, found.text)] != expected:
+      if [(count.clients, count.text)] != expected:
         raise ValueError('client states are missing, or are not those that it was made of')
-    self._counted = found
+    self._counted = count
 
   def add(self, more: Count) -> None:
     """Adds `more`, a change of the client states, to the next checkpoint's `Count`."""
@@ -293,7 +310,8 @@ class StateFile:
     Raises SaveError if the file cannot be written. It then still holds the previous checkpoint.
     """
     rows = [(n, a.dtype.str, json.dumps(a.shape), a.tobytes()) for n, a in leaves.items()]
-    text, count = json.dumps(dict(metadata)), self._counted
+    text = json.dumps(dict(metadata))
+    count = self._counted
     checksum = checkpoint_checksum(round_number, text, count.clients, count.text, rows)
     oldest = min(self._kept(), default=round_number)
     self.write(
@@ -326,16 +344,17 @@ class StateFile:
   def _read_settings(self) -> dict[str, str]:
     """Returns the file's settings. Raises StateError if it has other tables than this format."""
     schema = self._file.execute('SELECT sql FROM sqlite_master WHERE sql IS NOT NULL')
-    found = [sql for (sql,) in schema]
+    tables = [sql for (sql,) in schema]
     settings = {}
-    if _SETTINGS in found:
+    if _SETTINGS in tables:
       settings = dict(self._file.execute('SELECT key, value FROM run').fetchall())
-    if (name := settings.get('format', FORMAT)) != FORMAT:
+    name = settings.get('format', FORMAT)
+    if name != FORMAT:
       raise StateError(
         f'{self.path} has the format {name}, this version reads {FORMAT}; use the version of'
         ' tff-adaptive that wrote it, or start in a new folder.'
       )
-    if sorted(found) != sorted(_TABLES) and found:
+    if tables and sorted(tables) != sorted(_TABLES):
       raise StateError(
         f'{self.path} has other tables than the states of a run: it is damaged, or of another'
         ' program. Restore a copy of the file, or start in a new folder.'
@@ -348,30 +367,19 @@ class StateFile:
         f'{self.path}: its client states are in shards (client_state_store=shards), which this'
         ' version does not read; resume the run with tff-adaptive 0.2.0, or start in a new folder.'
       )
-    found = self.settings.get('client')
-    if found is None:  # Committed now, to refuse other algorithms before a checkpoint too.
+    stored = self.settings.get('client')
+    if stored is None:  # Committed now, to refuse other algorithms before a checkpoint too.
       self.set('client', signature)
       self.commit()
-    elif found != signature:
+    elif stored != signature:
       raise StateError(
-        f'{self.path}: its client states are {found}, but this run needs {signature}: the file is'
+        f'{self.path}: its client states are {stored}, but this run needs {signature}: the file is'
         ' of another algorithm or model. Start in a new folder.'
       )
 
-  def _note_size(self) -> None:
-    if self._place is not None:
-      with contextlib.suppress(OSError):  # The next commit reports that the file is gone.
-        self._size = os.stat(self.path).st_size
-
-  def _is_cut(self) -> bool:
-    """Returns whether the file is shorter than at the last commit; SQLite never shortens it."""
-    return self._place is not None and os.stat(self.path).st_size < self._size
-
-  def _is_in_place(self) -> bool:
-    try:
-      return self._place is None or os.path.samestat(os.stat(self.path), self._place)
-    except OSError:
-      return False
+  def _is_lost_or_cut(self) -> bool:
+    """Returns whether somebody removed, replaced or cut the file; SQLite never shortens it."""
+    return self._watched is not None and not self._watched.is_intact()
 
   def _way_out(self, made: int) -> str:
     """Returns the advice for a damaged file; `made` is the round in which the bad part was made."""
@@ -384,9 +392,9 @@ class StateFile:
 
   def _reason(self, error: Exception) -> str:
     text = str(error)
-    if not self._is_in_place():
+    if self._watched is not None and not self._watched.is_in_place():
       return 'it was removed, renamed or replaced while the run was going on'
-    if self._is_cut():
+    if self._is_lost_or_cut():
       return (
         'it was cut short while the run was going on, so that its checkpoints are lost; restore a'
         ' copy of it, or start in a new folder'

@@ -82,6 +82,11 @@ class ClientStateStore:
     self._file.check()
     return [self._packer.unpack(self._find(client_id)) for client_id in client_ids]
 
+  def has(self, client_id: str) -> bool:
+    """Returns whether a client has a state of its own, because it has taken part in a round."""
+    self._file.check()
+    return self._find(client_id) is not None
+
   def put(
     self, client_ids: Sequence[str], states: Sequence[Any], round_number: int | None = None
   ) -> None:
@@ -102,12 +107,14 @@ class ClientStateStore:
       raise ValueError(f'{len(client_ids)} client ids but {len(states)} states.')
     if len(set(client_ids)) != len(client_ids):
       raise ValueError('A client id occurs twice among those to store.')
-    made = self._last_round + 1 if round_number is None else round_number
-    self._check_round(made)
+    if round_number is None:
+      round_number = self._last_round + 1
+    self._check_round(round_number)
     self._file.check()
+    # All are packed before any is put, so that a state that does not fit replaces nothing.
     packed = [self._packer.pack(state) for state in states]
     for client_id, state in zip(client_ids, packed):
-      self._unsaved[client_id] = made, state
+      self._unsaved[client_id] = (round_number, state)
       self._saved.pop(client_id, None)  # It is outdated.
 
   def commit(
@@ -129,10 +136,11 @@ class ClientStateStore:
     leaves = serialization.named_leaves(server_state)
     self._file.check()
     for client_id in sorted(self._unsaved):
-      made, state = self._unsaved[client_id]
-      self._file.put_client(client_id, made, state)
+      round_of_state, state = self._unsaved[client_id]
+      self._file.put_client(client_id, round_of_state, state)
     self._file.save(round_number, metadata or {}, leaves)
     self._last_round = round_number
+    # Only after the commit: a failed one leaves the states unsaved.
     for client_id, (_, state) in self._unsaved.items():
       self._remember(client_id, state)
     self._unsaved.clear()
@@ -160,11 +168,17 @@ class ClientStateStore:
     serialization.named_leaves(server_state_like)  # Now, and not only at the first checkpoint.
     rounds = self._file.rounds
     if which == 'previous' and len(rounds) < 2:
-      found = f'one checkpoint only, of round {rounds[0]}' if rounds else 'no checkpoint'
-      raise StateError(f'{self._file.path} holds {found}: there is no previous one to resume from.')
+      content = 'no checkpoint'
+      if rounds:
+        content = f'one checkpoint only, of round {rounds[0]}'
+      raise StateError(
+        f'{self._file.path} holds {content}: there is no previous one to resume from.'
+      )
     if not rounds:
       return None
-    round_number = rounds[-2 if which == 'previous' else -1]
+    round_number = rounds[-1]
+    if which == 'previous':
+      round_number = rounds[-2]
     metadata, leaves = self._file.read_checkpoint(round_number)
     try:
       server_state = serialization.restored(server_state_like, leaves)

@@ -40,29 +40,34 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
     from there.
   """
   last: dict[str, float] = {}
+  # Wall-clock times differ from run to run; they have entries of their own.
   for row in rows:
     last.update({k: v for k, v in row.items() if not k.startswith('seconds_')})
-  num_rounds = int(rows[-1]['round']) if rows else 0
+  num_rounds = 0
+  first_round = 0
+  if rows:
+    first_round = int(rows[0]['round'])
+    num_rounds = int(rows[-1]['round'])
   # Round 0 is the initial model: no round of training.
   window = [row for row in rows if row['round'] > max(0, num_rounds - WINDOW)]
   columns = [name for name in last if name.startswith(EVALUATED)]
-  values = {c: [row[c] for row in window if c in row] for c in columns}
-  totals = {c: _sum(row.get(c, 0) for row in rows) for c in costs.COLUMNS if c in last}
-  seconds = [row['seconds_round'] for row in rows if 'seconds_round' in row]
+  values = {column: _values(window, column) for column in columns}
+  totals = {column: _total(rows, column) for column in costs.COLUMNS if column in last}
+  seconds = _values(rows, 'seconds_round')
   without = [0 < row.get('clients', 0) <= row.get('non_finite_clients', 0) for row in rows]
   with np.errstate(all='ignore'):  # Values may be infinite; inf - inf is NaN.
     means = {c: float(np.mean(v)) for c, v in values.items() if v}
-  first = int(rows[0]['round']) if rows else 0
+  summary: dict[str, Any] = {'is_complete': is_complete, 'rounds': num_rounds}
+  if first_round:
+    summary['first_recorded_round'] = first_round
   return {
-    'is_complete': is_complete,
-    'rounds': num_rounds,
-    **({'first_recorded_round': first} if first else {}),
+    **summary,
     'last': {name: _plain(value) for name, value in last.items()},
     f'mean_last_{WINDOW}_rounds': means,
     'evaluations_averaged': max(map(len, values.values()), default=0),
     'rounds_without_update': sum(without),
     'ends_without_update': any(without[-1:]),
-    'non_finite_clients': _plain(_sum(row.get('non_finite_clients', 0) for row in rows)),
+    'non_finite_clients': _plain(_total(rows, 'non_finite_clients')),
     'totals': {name: _plain(value) for name, value in totals.items()},
     'seconds_per_round_median': statistics.median(seconds) if seconds else None,
     'seconds_training': sum(seconds),
@@ -83,17 +88,37 @@ def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> 
     Otherwise it has the first round that did, the megabytes sent up to this round and, with a
     `Population`, the virtual seconds.
   """
-  found: dict[str, Any] = {'target': target}
-  added_up = [name for name in _ADDED_UP if any(name in row for row in rows)]
+  entries: dict[str, Any] = {'target': target}
+  added_up = [name for name in _ADDED_UP if _values(rows, name)]
   for column in (f'validation_{metric}', f'inference_{metric}'):
-    if any(column in row for row in rows):
-      sign = -1 if names.is_error(column) else 1
-      good = (i for i, row in enumerate(rows) if sign * row.get(column, math.nan) >= sign * target)
-      found[column] = first = next(good, None)
-      if first is not None:
-        sums = {n: _sum(row.get(n, 0.0) for row in rows[: first + 1]) for n in added_up}
-        found[column] = {'round': int(rows[first]['round']), **sums}
-  return found
+    if not _values(rows, column):
+      continue
+    entries[column] = None
+    number = _first_good(rows, column, target)
+    if number is not None:
+      sums = {name: _total(rows[: number + 1], name) for name in added_up}
+      entries[column] = {'round': int(rows[number]['round']), **sums}
+  return entries
+
+
+def _first_good(rows: Sequence[Mapping[str, float]], column: str, target: float) -> int | None:
+  """Returns the number of the first row whose value in a column reaches a target, or None."""
+  sign = -1 if names.is_error(column) else 1
+  # A row without a value compares as NaN, which reaches nothing.
+  for number, row in enumerate(rows):
+    if sign * row.get(column, math.nan) >= sign * target:
+      return number
+  return None
+
+
+def _values(rows: Sequence[Mapping[str, float]], column: str) -> list[float]:
+  """Returns the values of a column in the rows that have one."""
+  return [row[column] for row in rows if column in row]
+
+
+def _total(rows: Sequence[Mapping[str, float]], column: str) -> float:
+  """Returns the sum of a column; rows without a value count as 0."""
+  return _sum(row.get(column, 0.0) for row in rows)
 
 
 def of_population(rows: Sequence[Mapping[str, float]], clients_per_round: int) -> dict[str, Any]:
@@ -110,8 +135,8 @@ def of_population(rows: Sequence[Mapping[str, float]], clients_per_round: int) -
   """
   rounds = [row for row in rows if 'selected' in row]
   return {
-    'virtual_seconds': _sum(row['virtual_seconds'] for row in rounds),
-    **{name: _plain(_sum(row[name] for row in rounds)) for name in _COUNTED},
+    'virtual_seconds': _total(rounds, 'virtual_seconds'),
+    **{name: _plain(_total(rounds, name)) for name in _COUNTED},
     'rounds_with_few_available': sum(row['available'] < clients_per_round for row in rounds),
     'rounds_without_clients': sum(not row['clients'] for row in rounds),
   }
@@ -164,4 +189,6 @@ def _sum(values: Iterable[float]) -> float:
 
 def _plain(value: float) -> Any:
   """Returns a float as an int if it is whole, because counts are easier to read so."""
-  return int(value) if float(value).is_integer() and abs(value) < 2**53 else value
+  if float(value).is_integer() and abs(value) < 2**53:
+    return int(value)
+  return value

@@ -2,7 +2,7 @@
 
 import concurrent.futures as futures
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # These imports load TFF, which a process that is not TFF's d
 
 FOLDER = client_distribution.FOLDER
 PERSONALIZED = 'personalized'
+OWN = 'own'
 LOCAL = 'local'
 
 
@@ -46,7 +47,7 @@ class ClientReport:
     columns: Values by name, `clients_GROUP_METRIC_STATISTIC`: the name of a group, a metric, and
       one of `client_distribution.STATISTICS`. METRIC begins with `inference_` if the state's
       `inference_weights` are evaluated, with `personalized_` if the model was fine-tuned, and with
-      `local_` if each client trained alone.
+      `own_` if it is the client's own, or with `local_` if each client trained alone.
     table: CSV text with a heading and a line for each client of each group.
   """
 
@@ -101,12 +102,16 @@ class ClientEvaluation:
     """Returns whether round `number` of a run of `last` rounds is evaluated."""
     return number % self._every == 0 or number == last
 
-  def evaluate(self, state: Any, number: int) -> ClientReport:
+  def evaluate(
+    self, state: Any, number: int, own_models: Callable[[str], Any] | None = None
+  ) -> ClientReport:
     """Evaluates the models of a server state on each client.
 
     Args:
       state: A server state. If it has `inference_weights`, they are evaluated too.
       number: The number of rounds done.
+      own_models: A function from a client's id to the trainable weights of its own model; None if
+        clients have no models.
     """
     weight_sets = {'': rounds.trainable(state.global_model_weights)}
     if inference := getattr(state, 'inference_weights', None):
@@ -127,6 +132,8 @@ class ClientEvaluation:
           by_model[PERSONALIZED] = self._tuned(self._personalize, weights, group, ids, number)
         if self._train_alone is not None:
           by_model[LOCAL] = self._alone(name, group, ids)
+      if own_models is not None:
+        by_model[OWN] = self._own(own_models, group, ids)
       for model, of_model in by_model.items():
         for metric, of_clients in of_model.items():  # float64 [clients, sums]
           column = '_'.join(filter(None, (model, metric)))
@@ -141,6 +148,24 @@ class ClientEvaluation:
     import pandas as pd  # Slow to import and needed here only.
 
     return ClientReport(columns, pd.DataFrame(lines).to_csv(index=False))
+
+  def _own(
+    self, own_models: Callable[[str], Any], group: Group, ids: Sequence[str]
+  ) -> dict[str, np.ndarray]:
+    """Evaluates each client's own model. Returns the sums of each metric, [clients, sums]."""
+    of_clients = []
+    for client_id in ids:  # One after another: the clients' states are for one thread.
+      with cohorts.LOADING:
+        examples = _first(group.clients.load(client_id), group.max_examples)
+      of_clients.append(self._evaluate([own_models(client_id)], [examples]))
+    return self._stacked(of_clients)
+
+  def _stacked(self, of_clients: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Returns [clients, sums] by metric from evaluations of one model on one client each."""
+    by_metric = {}
+    for metric in self._metrics:
+      by_metric[metric] = np.stack([of_client[metric][0, 0] for of_client in of_clients])
+    return by_metric
 
   def _alone(self, name: str, group: Group, ids: Sequence[str]) -> dict[str, np.ndarray]:
     """Trains each client alone, once. Returns the sums of each metric, [clients, sums]."""
@@ -166,11 +191,7 @@ class ClientEvaluation:
       return self._evaluate([tuned], [heldout])
 
     with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
-      of_clients = list(pool.map(sums, ids))
-    by_metric = {}
-    for metric in self._metrics:
-      by_metric[metric] = np.stack([of_client[metric][0, 0] for of_client in of_clients])
-    return by_metric
+      return self._stacked(list(pool.map(sums, ids)))
 
 
 def _loaded(

@@ -96,7 +96,7 @@ class Progress(callbacks.Callback):
     if 'train_loss' in row:
       parts.append(f'loss {row["train_loss"]:.4f}')
     train, validation = f'train_{self._metric}', f'validation_{self._metric}'
-    if train in row:
+    if train in row and self._metric != 'loss':
       parts.append(f'{self._metric} {row[train]:.4f}')
     if validation in row:
       self._validation = f'val {row[validation]:.4f}'

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -158,6 +158,37 @@ def evaluated(
     for name, weights in models.items()
     for metric, value in evaluate_fn(trainable(weights)).items()
   }
+
+
+def own_models(
+  process: protocols.Process,
+  store: state_store.ClientStateStore,
+  state: Any,
+  changed: Mapping[str, Any],
+) -> Callable[[str], Any] | None:
+  """Returns a function from a client's id to its own model; None if clients have no models.
+
+  Args:
+    process: The process. If clients have models it has `has_client_models` and `client_model`, as
+      `algorithms.StatefulProcess` does.
+    store: The clients' states.
+    state: The server state.
+    changed: Newer states by client id, which the store does not have yet.
+  """
+  if not getattr(process, 'has_client_models', False):
+    return None
+  of_server = state.inference_weights or state.global_model_weights
+
+  def own_model(client_id: str) -> Any:
+    if client_id in changed:
+      client_state = changed[client_id]
+    elif store.has(client_id):
+      client_state = store.get([client_id])[0]
+    else:
+      return trainable(of_server)
+    return process.client_model(state, client_state)  # type: ignore[union-attr]
+
+  return own_model
 
 
 def trainable(weights: Any) -> Any:

@@ -9,13 +9,16 @@ from tff_adaptive.aggregation import table
 from tff_adaptive.registry import entries
 
 from .. import fields, options
+from . import training as local_training
 
 if TYPE_CHECKING:
   from tff_adaptive import aggregation
   from tff_adaptive.aggregation import accounting
 
 
-_PRIVATE = 'aggregator=' + ' or '.join(a.name for a in table.AGGREGATORS.values() if a.is_private)
+_PRIVATE = fields.Needs(
+  'aggregator', tuple(a.name for a in table.AGGREGATORS.values() if a.is_private)
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +63,9 @@ class Aggregation(fields.Group):
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns uniform `client_weighting` if the aggregator cannot weight clients, else {}."""
-    entry = table.aggregator(values['aggregator'])
-    return {} if entry.is_weighted else {'client_weighting': 'uniform'}
+    if table.aggregator(values['aggregator']).is_weighted:
+      return {}
+    return {'client_weighting': 'uniform'}
 
   @property
   def entry(self) -> entries.Aggregator:
@@ -69,90 +73,71 @@ class Aggregation(fields.Group):
     return table.aggregator(self.aggregator)
 
   @property
-  def chosen(self) -> dict[str, Any]:
+  def option_values(self) -> dict[str, Any]:
     """All options of the aggregator by name, checked. Options that are not given have defaults."""
     with fields.about('aggregator_option'):
       return self.entry.values(options.parse('aggregator_option', self.aggregator_option))
 
-  def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if the aggregator cannot be combined with the other settings."""
-    entry, chosen = self.entry, self.chosen
-    weighting = settings.clients.client_weighting
-    with fields.about('aggregator'):
-      what = settings.what
-      state = what.client_optimizer_state
-      table.check(entry, what.algorithm_entry, settings.correction, weighting, state)
-    if entry.name == 'secure' and settings.runtime.engine == 'native':
-      raise ValueError(
-        "--aggregator=secure does not go with --engine=native: TFF's own runtime has no secure"
-        ' sums; leave out --engine.'
-      )
-    if not entry.is_private:
-      return
-    if self.delta == 0:
-      raise ValueError(
-        '--delta must be above 0, found 0: Gaussian noise has no finite epsilon for delta 0.'
-      )
-    if (chosen['noise_multiplier'] is None) == (self.target_epsilon is None):
-      raise ValueError(
-        f'--aggregator={entry.name} needs either --target_epsilon or'
-        ' --aggregator_option=noise_multiplier=VALUE: give one of them.'
-      )
-    for flags, is_given in (
-      ('--synchrony=buffered', settings.synchrony.build() is not None),
-      ('flags of a population', settings.population.availability is not None),
-    ):
-      if is_given:
-        raise ValueError(
-          f'--aggregator={self.aggregator} does not go with {flags}: its epsilon'
-          ' assumes that each cohort is drawn from all clients and that all of them finish.'
-        )
+  def check(self) -> None:
+    """Raises ValueError if an option of the aggregator is unknown or out of range."""
+    _ = self.option_values
 
-  def plan(self, settings: 'fields.Settings', num_clients: int) -> PrivacyPlan | None:
-    """Returns the plan for a task of `num_clients` clients, None without differential privacy."""
+  def plan(
+    self, training: local_training.Training, num_clients: int, seed: int
+  ) -> PrivacyPlan | None:
+    """Returns how the run is private; None without differential privacy.
+
+    Args:
+      training: Says how many rounds there are, and how many clients take part in one.
+      num_clients: The number of the task's clients.
+      seed: The seed of the cohorts.
+
+    Raises:
+      ValueError: If no noise can meet --target_epsilon, or the noise is too small.
+    """
     if not self.entry.is_private:
       return None
     from tff_adaptive.aggregation import accounting  # It imports SciPy, which takes long.
 
-    chosen = self.chosen
+    values = self.option_values
     delta = self.delta or accounting.default_delta(num_clients)
-    make = self._accountant(settings, num_clients)
-    noise = chosen['noise_multiplier']
+    make = self._accountant(training, num_clients, seed)
+    noise = values['noise_multiplier']
     with fields.about(f'aggregator={self.aggregator}'):
       if noise is None:
-        noise = accounting.noise_multiplier_for(
-          self.target_epsilon or 0.0, make, settings.training.rounds, delta
-        )
-      if chosen.get('adaptive'):
-        stddev = accounting.count_stddev(
-          settings.training.clients_per_round, chosen['count_stddev']
-        )
-        accounting.update_noise_multiplier(noise, stddev)
+        target = self.target_epsilon or 0.0
+        noise = accounting.noise_multiplier_for(target, make, training.rounds, delta)
+      if values.get('adaptive'):
+        stddev = accounting.count_stddev(training.clients_per_round, values['count_stddev'])
+        accounting.update_noise_multiplier(noise, stddev)  # Refuses noise that is too small.
     return PrivacyPlan(make(noise), delta)
 
   def build(
-    self, settings: 'fields.Settings', model: Any, privacy: PrivacyPlan | None
+    self, training: local_training.Training, model: Any, privacy: PrivacyPlan | None
   ) -> 'aggregation.Factory | None':
     """Returns TFF's aggregation factory, or None for the mean. `privacy` comes from `plan`."""
     if self.aggregator == 'mean':
       return None
     from tff_adaptive import aggregation
 
-    chosen = self.chosen
+    values = self.option_values
     if privacy is not None:
-      chosen['noise_multiplier'] = privacy.accountant.noise_multiplier
+      values['noise_multiplier'] = privacy.accountant.noise_multiplier
     cohort = aggregation.Cohort(
-      settings.training.clients_per_round,
+      training.clients_per_round,
       model.initial_weights[0],
       self.noise_seed,
     )
-    return aggregation.build_aggregator(self.entry, chosen, cohort)
+    return aggregation.build_aggregator(self.entry, values, cohort)
 
-  def _accountant(self, settings: 'fields.Settings', num_clients: int) -> Callable[[float], Any]:
+  def _accountant(
+    self, training: local_training.Training, num_clients: int, seed: int
+  ) -> Callable[[float], Any]:
+    """Returns a function from the noise multiplier to the accountant."""
     from tff_adaptive.aggregation import accounting
     from tff_adaptive.training import cohorts
 
-    size, seed = settings.training.clients_per_round, settings.what.seed
+    size = training.clients_per_round
     if self.aggregator == 'dp_gaussian':
       return lambda noise: accounting.SampledGaussian(num_clients, size, noise)
     tree = accounting.TreeGaussian(

@@ -54,17 +54,6 @@ class ClientEvaluation(fields.Group):
     changes_numbers=False,
   )
 
-  def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if a flag that trains on each client lacks --heldout_examples."""
-    for name, training in (
-      ('personalization_epochs', 'fine-tuning'),
-      ('local_baseline_epochs', 'training alone'),
-    ):
-      if getattr(self, name) is not None and not self.heldout_examples:
-        raise ValueError(
-          f'--{name} needs examples that {training} has not seen: give --heldout_examples=0.2, say.'
-        )
-
   def split(self, task: Any, seed: int) -> 'tuple[Any, tasks.ClientSplit]':
     """Returns the task with the clients and examples to train on, and the `ClientSplit`."""
     import tff_adaptive_tasks as tasks
@@ -79,39 +68,52 @@ class ClientEvaluation(fields.Group):
     return dataclasses.replace(task, train=parts.train), parts
 
   def build(
-    self, settings: 'fields.Settings', task: Any, model: Any, parts: 'tasks.ClientSplit'
+    self,
+    task: Any,
+    model: Any,
+    parts: 'tasks.ClientSplit',
+    *,
+    seed: int,
+    max_examples: int | None,
+    personalize: Any = None,
+    train_alone: Any = None,
   ) -> 'client_evaluation.ClientEvaluation | None':
-    """Returns the evaluation on each client; None without --rounds_per_client_evaluation."""
-    from tff_adaptive.training import client_evaluation, personalization
+    """Returns the evaluation on each client; None without --rounds_per_client_evaluation.
+
+    Args:
+      task: The task, which may have clients with test data.
+      model: The model to evaluate.
+      parts: The result of `split`.
+      seed: Says which clients are evaluated if there are many.
+      max_examples: The most examples that a client trains on, and is fine-tuned on; None for all.
+      personalize: The result of `personalization.build_personalization`, if asked for.
+      train_alone: The same for clients that train alone, from the initial model.
+    """
+    from tff_adaptive.training import client_evaluation
 
     if self.rounds_per_client_evaluation is None:
       return None
-    most = self.client_evaluation_clients
-    # Fine-tuning, too, uses at most this many examples of a client.
-    trained = settings.training.max_examples_per_client or None
-    groups = {'train': client_evaluation.Group(parts.train, max_examples=trained)}
-    for name, clients, own in (
+    groups = {'train': client_evaluation.Group(parts.train, max_examples=max_examples)}
+    # Of each group: the clients to evaluate on, and the clients with data to fine-tune on.
+    for name, clients, tuning in (
       ('heldout', parts.heldout, parts.train),
       ('unseen', parts.unseen, parts.unseen_rest),
       ('test', task.test_clients, None),
     ):
       if clients is not None:
-        groups[name] = client_evaluation.Group(clients, own, max_tuning_examples=trained)
-
-    def trainer(epochs: int | None) -> 'personalization.Personalize | None':
-      if epochs is None:
-        return None
-      training = settings.client_training(task, epochs)
-      return personalization.build_personalization(
-        model, training, settings.rates.client, settings.more_parts()
-      )
-
+        groups[name] = client_evaluation.Group(clients, tuning, max_tuning_examples=max_examples)
     return client_evaluation.ClientEvaluation(
       model,
       groups,
       rounds_per_evaluation=self.rounds_per_client_evaluation,
-      most_clients=_MOST_CLIENTS if most is None else most or None,
-      personalize=trainer(self.personalization_epochs),
-      train_alone=trainer(self.local_baseline_epochs),
-      seed=settings.what.seed,
+      most_clients=self._most_clients(),
+      personalize=personalize,
+      train_alone=train_alone,
+      seed=seed,
     )
+
+  def _most_clients(self) -> int | None:
+    """Returns the most clients of a group to evaluate; None for all."""
+    if self.client_evaluation_clients is None:
+      return _MOST_CLIENTS
+    return self.client_evaluation_clients or None

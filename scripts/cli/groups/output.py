@@ -1,15 +1,15 @@
 """Settings of folders, evaluations, checkpoints and trackers."""
 
 import dataclasses
+import hashlib
 import importlib.util
 import os
 from collections.abc import Mapping
 from typing import Any
 
-from tff_adaptive._utils import validation
-from tff_adaptive_tasks import catalog
+from tff_adaptive._utils import user_code, validation
 
-from .. import fields
+from .. import command, fields
 from . import what
 
 _TRACKERS = {'mlflow': 'MLflow', 'wandb': 'Weights & Biases'}
@@ -65,14 +65,22 @@ class Output(fields.Group):
     'End the run at the evaluation that reaches the target. The run is then complete.',
     needs='target',
   )
+  json: bool | None = fields.flag(
+    'Print a JSON object for each round on standard output: its row of metrics.csv. All else goes'
+    ' to standard error.'
+  )
+  quiet: bool | None = fields.flag('Print only the last line and errors.')
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the default output_dir: runs/TASK_ALGORITHM, with NAME for a task FILE.py:NAME."""
-    task, algorithm = values['task'].rpartition(':')[2], what.folder_name(values['algorithm'])
-    return {'output_dir': os.path.join('runs', f'{task}_{algorithm}')}
+    """Returns the default output_dir: runs/TASK_ALGORITHM.
 
-  def check(self, settings: 'fields.Settings') -> None:
+    A task FILE.py:NAME is FILE_NAME there, because NAME is `load` in most files.
+    """
+    folder = f'{_task_folder(values["task"])}_{what.folder_name(values["algorithm"])}'
+    return {'output_dir': os.path.join('runs', folder)}
+
+  def check(self) -> None:
     """Raises ValueError for a tracker that is unknown or not installed."""
     for name in self.log_to:
       fields.check_name('log_to', name, tuple(_TRACKERS))
@@ -87,17 +95,26 @@ class Output(fields.Group):
 
     kinds: dict[str, Any] = {'mlflow': training.MlflowCallback, 'wandb': training.WandbCallback}
     name = os.path.basename(os.path.normpath(self.output_dir))
-    known = {k: v for k, v in parameters.items() if v is not None and v != []}
-    return [kinds[tracker](run_id, name, known) for tracker in dict.fromkeys(self.log_to)]
+    given = {key: value for key, value in parameters.items() if value is not None and value != []}
+    return [kinds[tracker](run_id, name, given) for tracker in dict.fromkeys(self.log_to)]
+
+  def say(self, line: str) -> None:
+    """Writes a line on the run's progress to standard error, unless --quiet is given."""
+    if not self.quiet:
+      command.say(line)
 
 
-def check_data_dir(task: str, folder: str | None) -> None:
-  """Raises ValueError for a --data_dir that is not a folder, or that the task does not use."""
-  if folder is None:
-    return
-  if task in catalog.OFFLINE:
-    raise ValueError(
-      f'--data_dir has no meaning for --task={task}, which has no files: leave it out.'
-    )
-  if not os.path.isdir(folder):
-    raise ValueError(f'--data_dir={folder}: there is no such folder; give an existing one.')
+def _task_folder(name: str) -> str:
+  """Returns the name of a task for folders; FILE_NAME for a user's FILE.py:NAME.
+
+  Files of the same name in several folders are told from each other by a digest of their paths.
+  """
+  if not user_code.is_reference(name):
+    return name
+  path, _, attribute = name.rpartition(':')
+  path = os.path.abspath(os.path.expanduser(path))
+  folder, file = os.path.split(path)
+  text = f'{file.removesuffix(".py")}_{attribute}'
+  if folder != os.getcwd():
+    text += f'_{hashlib.sha256(os.fsencode(path)).hexdigest()[:6]}'
+  return text

@@ -15,6 +15,8 @@ _KINDS: Mapping[str, Any] = {
   'independent': population.Independent,
   'diurnal': population.Diurnal,
 }
+# The fields of the dataclasses of a population that are not flags of the same names.
+_BUILT = ('availability', 'speed', 'profiles')
 # For a column of client profiles, the availability and its argument that the column sets.
 _ARGUMENT_OF = {'probability': ('independent', 'probability'), 'phase': ('diurnal', 'phases')}
 # For a flag, the columns of client profiles that set the same values.
@@ -89,22 +91,21 @@ class Population(fields.Group):
     names = [f.name for f in dataclasses.fields(cls)]
     if all(values[name] in (None, []) for name in names):
       return {}
-    known = {
-      f.name: f.default
-      for kind in (population.Population, population.Speed)
-      for f in dataclasses.fields(kind)
-    }
-    return {**{n: known[n] for n in names if n in known}, 'availability': 'always'}
+    by_default: dict[str, Any] = {}
+    for kind in (population.Population, population.Speed):
+      by_default.update({field.name: field.default for field in dataclasses.fields(kind)})
+    defaults = {name: by_default[name] for name in names if name in by_default}
+    return {**defaults, 'availability': 'always'}
 
-  def check(self, settings: 'fields.Settings') -> None:
+  def check(self) -> None:
     """Raises ValueError for an unknown availability or option, or profiles not in a .csv file."""
-    kind, profiles = self.availability, self.client_profiles
-    if kind is None:
+    if self.availability is None:
       return
-    if not _is_file(kind):
-      fields.check_name('availability', kind, (*_KINDS, 'FILE.csv'))
-    if profiles is not None and not _is_file(profiles):
-      raise ValueError(f'--client_profiles={profiles}: give a file whose name ends in .csv.')
+    if not _is_file(self.availability):
+      fields.check_name('availability', self.availability, (*_KINDS, 'FILE.csv'))
+    path = self.client_profiles
+    if path is not None and not _is_file(path):
+      raise ValueError(f'--client_profiles={path}: give a file whose name ends in .csv.')
     self._options()
 
   def files(self) -> dict[str, str]:
@@ -120,23 +121,18 @@ class Population(fields.Group):
     if self.client_profiles is not None:
       profiles = population.read_profiles(self.client_profiles)
       self._check_profiles(profiles, given)
+    of_speed = {name: profiles[name] for name in speed_lib.COLUMNS if name in profiles}
+    speed = population.Speed(**self._flags_of(population.Speed), profiles=of_speed)
     return population.Population(
-      **self._own(
-        population.Population,
-        availability=self._availability(profiles),
-        speed=population.Speed(
-          **self._own(
-            population.Speed,
-            profiles={name: profiles[name] for name in speed_lib.COLUMNS if name in profiles},
-          )
-        ),
-      )
+      **self._flags_of(population.Population),
+      availability=self._availability(profiles),
+      speed=speed,
     )
 
-  def _own(self, kind: type, **made: Any) -> dict[str, Any]:
-    """Returns arguments of dataclass `kind`, from `made` or else flags of the fields' names."""
-    names = [f.name for f in dataclasses.fields(kind)]
-    return {name: made[name] if name in made else getattr(self, name) for name in names}
+  def _flags_of(self, kind: type) -> dict[str, Any]:
+    """Returns the values of the flags that have the names of fields of a dataclass."""
+    names = [field.name for field in dataclasses.fields(kind) if field.name not in _BUILT]
+    return {name: getattr(self, name) for name in names}
 
   def _availability(self, profiles: Mapping[str, Mapping[str, float]]) -> population.Availability:
     kind = str(self.availability)
@@ -148,14 +144,15 @@ class Population(fields.Group):
     for column, (owner, name) in _ARGUMENT_OF.items():
       if column in profiles and owner == kind:
         values[name] = profiles[column]
-    made: population.Availability = _KINDS[kind](**values)
-    return made
+    availability: population.Availability = _KINDS[kind](**values)
+    return availability
 
   def _options(self) -> dict[str, Any]:
     """Returns the availability's options. Raises ValueError if one is unknown or invalid."""
     kind = str(self.availability)
-    own = dataclasses.fields(_KINDS[kind]) if kind in _KINDS else ()
-    allowed = [field.name for field in own if field.name != 'phases']
+    allowed: list[str] = []
+    if kind in _KINDS:
+      allowed = [f.name for f in dataclasses.fields(_KINDS[kind]) if f.name != 'phases']
     with fields.about('availability_option'):
       values = options.parse('availability_option', self.availability_option)
       for name in values:
@@ -169,15 +166,17 @@ class Population(fields.Group):
     self, profiles: Mapping[str, Mapping[str, float]], given: Mapping[str, Any]
   ) -> None:
     """Raises ValueError if a column of `profiles` has no use, or a flag gives its values too."""
-    path, kind = self.client_profiles, self.availability
+    path = self.client_profiles
     for column, (owner, _) in _ARGUMENT_OF.items():
-      if column in profiles and kind != owner:
+      if column in profiles and self.availability != owner:
         raise ValueError(
-          f'{path} has the column {column}, which needs --availability={owner}, found {kind}.'
+          f'{path} has the column {column}, which needs --availability={owner}, found'
+          f' {self.availability}.'
         )
-    said = {*given, *(f'availability_option={name}' for name in self._options())}
+    names = {*given}
+    names.update(f'availability_option={name}' for name in self._options())
     for flag, columns in _IN_COLUMNS.items():
-      if flag in said and {*columns} <= {*profiles}:
+      if flag in names and {*columns} <= {*profiles}:
         raise ValueError(
           f'--{flag} is in {path} too, as {" and ".join(columns)}: leave one of them out.'
         )

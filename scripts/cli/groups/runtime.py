@@ -14,10 +14,11 @@ from tff_adaptive.environment import check as environment
 from .. import fields
 
 # Flags for the graph engine in one process, and what to do instead with --ray.
-_ONE_PROCESS = {
+ONE_PROCESS = {
   'clients_per_step': 'leave it out',
   'parallel_clients': '--cpus_per_worker says how many clients a worker trains at once',
 }
+_GRAPH = fields.Needs('engine', ('graph',))
 _ADDRESS = re.compile(r'(\[[0-9a-fA-F:]+\]|[^\s:]+):\d{1,5}')
 
 
@@ -44,14 +45,14 @@ class Runtime(fields.Group):
     'Clients that train together, as batched operations, in the graph engine. Default: one; on a'
     ' GPU the cohort, at most 32, if the model takes a client axis. Lower it if memory runs'
     ' out.',
-    needs='engine=graph',
+    needs=_GRAPH,
   )
   parallel_clients: int | None = fields.count(
     'Clients that train at the same time, each on a thread, in the graph engine. Memory grows with'
     ' it. Default: the number of processors, but at most 4 and the clients of a round. If it'
     ' is at least the number of processors, TensorFlow uses one thread for each operation, unless'
     ' TF_NUM_INTRAOP_THREADS is set.',
-    needs='engine=graph',
+    needs=_GRAPH,
     changes_numbers=False,
   )
   device: str | None = fields.flag(
@@ -74,7 +75,7 @@ class Runtime(fields.Group):
     ' auto, the cluster of RAY_ADDRESS or of this machine; or host:port. Default: train in this'
     ' process.',
     check=check_address,
-    needs='engine=graph',
+    needs=_GRAPH,
     changes_numbers=False,
   )
   ray_workers: int | None = fields.count(
@@ -101,7 +102,7 @@ class Runtime(fields.Group):
     'Number of parts of equal cost into which a cohort is divided. It changes the last bits of'
     ' results; the number of workers does not. Default with --ray 4, or --ray_workers if larger;'
     ' else 1.',
-    needs='engine=graph',
+    needs=_GRAPH,
   )
 
   @classmethod
@@ -112,58 +113,16 @@ class Runtime(fields.Group):
     subrounds = max(schedule.DEFAULT_SUBROUNDS, values['ray_workers'] or 0)
     return {'cpus_per_worker': 1, 'gpus_per_worker': 0.0, 'subrounds': subrounds}
 
-  def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if settings cannot be combined, or --device=gpu lacks its libraries."""
-    cohort = settings.most_clients
-    if self.ray is not None:
-      self._check_ray()
-    for name in _ONE_PROCESS:
-      if (value := getattr(self, name) or 0) > cohort:
-        raise ValueError(
-          f'--{name} must be at most {cohort}, the number of clients in a round, found {value}:'
-          ' give fewer.'
-        )
+  def check(self) -> None:
+    """Raises ValueError if what is asked for is not on this machine."""
     if self.engine == 'native' and environment.native_problem():
       raise ValueError(f'--engine=native: {environment.native_problem()} (--engine=graph).')
-    if self.device == 'gpu':
-      self._check_device()
-    is_compiled = settings.what.task_options.get('lstm') == 'compiled'
-    for flag, is_given in (
-      ('--engine=native', self.engine != 'graph'),
-      ('--device=gpu', self.device == 'gpu'),
-      ('--gpus_per_worker', self.gpus_per_worker),
-      ('--mixed_precision', self.mixed_precision),
-      ('--xla', self.xla),
-    ):
-      if is_compiled and is_given:
-        raise ValueError(
-          f'--task_option=lstm=compiled does not go with {flag}: it is an operation of float32, for'
-          ' the graph engine on a CPU. Leave one of them out.'
-        )
-
-  def _check_device(self) -> None:
-    if self.engine != 'graph':
-      raise ValueError(
-        "--device=gpu does not go with --engine=native: TFF's worker is built without CUDA. Leave"
-        ' one of them out.'
-      )
+    if self.device != 'gpu' or self.engine == 'native' or self.ray is not None:
+      return  # `rules` refuses a GPU with these.
     try:
       cuda.check_libraries()
     except ValueError as error:
       raise ValueError(f'--device=gpu: {error} (--device=cpu).') from None
-
-  def _check_ray(self) -> None:
-    if self.device == 'gpu':
-      raise ValueError('--device=gpu does not go with --ray: give --gpus_per_worker=1, say.')
-    for name, hint in _ONE_PROCESS.items():
-      if getattr(self, name) is not None:
-        raise ValueError(f'--{name} does not go with --ray: {hint}.')
-    workers = self.ray_workers or 0
-    if (self.subrounds or 0) < workers:
-      raise ValueError(
-        f'--subrounds must be at least {workers}, the number of workers, found'
-        f' {self.subrounds}: some workers would be idle.'
-      )
 
   def build(self, cohort: int, *, is_compiled: bool = False) -> Any:
     """Sets the engine that runs TFF computations. Call it before TensorFlow's first operation.

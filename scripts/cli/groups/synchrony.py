@@ -8,7 +8,9 @@ from tff_adaptive.asynchrony import settings as asynchrony
 
 from .. import fields, options
 
-_OPTIONS = {'polynomial': 'a', 'hinge': 'ab', 'constant': 'c', 'none': ''}
+BUFFERED = fields.Needs('synchrony', ('buffered',))
+# The options of each kind of staleness.
+_OPTIONS = {'polynomial': ('a',), 'hinge': ('a', 'b'), 'constant': ('c',), 'none': ()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,40 +26,33 @@ class Synchrony(fields.Group):
     choices=('synchronous', 'buffered'),
   )
   concurrency: int | None = fields.count(
-    'Number of clients that train at a time, with --synchrony=buffered.', needs='synchrony=buffered'
+    'Number of clients that train at a time, with --synchrony=buffered.', needs=BUFFERED
   )
   staleness: str | None = fields.flag(
     'Factor of an update that is tau server steps old: none; polynomial, (1 + tau)^-a; hinge, 1 up'
     ' to b, then 1 / (a (tau - b) + 1); constant, c for any tau above 0. Default polynomial.',
     choices=asynchrony.STALENESS,
-    needs='synchrony=buffered',
+    needs=BUFFERED,
   )
   staleness_option: tuple[str, ...] = fields.flag(
     'An option of --staleness, NAME=VALUE: a=0.5 for polynomial; a=10 and b=4 for hinge; c=0.5 for'
     ' constant. May be repeated.',
     [],
-    needs='synchrony=buffered',
+    needs=BUFFERED,
   )
   max_staleness: int | None = fields.count(
     'Drop updates that are older than this number of server steps. Default none.',
     zero='no older update',
-    needs='synchrony=buffered',
+    needs=BUFFERED,
   )
   mixing: bool | None = fields.flag(
     "Take updates relative to the present model, not to the client's first one, as in FedAsync.",
-    needs='synchrony=buffered',
+    needs=BUFFERED,
   )
 
-  def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if --synchrony=buffered lacks a setting or does not go with another one."""
-    made = self.build()
-    if made is None:
-      return
-    if settings.population.over_select not in (None, 1.0):
-      raise ValueError('--over_select has no meaning with --synchrony=buffered: leave it out.')
-    size = settings.training.buffer_size
-    if size is not None and settings.training.participation is not None:
-      raise ValueError('--buffer_size stands in place of --participation: leave one of them out.')
+  def check(self) -> None:
+    """Raises ValueError if --synchrony=buffered lacks a setting or has a bad one."""
+    self.build()
 
   def build(self) -> asynchrony.Buffered | None:
     """Returns `TrainingConfig.asynchrony`, None if synchronous. Raises ValueError for bad flags."""
@@ -69,7 +64,7 @@ class Synchrony(fields.Group):
       given: dict[str, Any] = options.parse('staleness_option', self.staleness_option)
       kind = self.staleness or 'polynomial'
       for name in given:
-        if name not in tuple(_OPTIONS[kind]):
+        if name not in _OPTIONS[kind]:
           raise ValueError(suggestions.unknown(f'option of {kind}', name, _OPTIONS[kind]))
       return asynchrony.Buffered(
         self.concurrency,

@@ -1,12 +1,13 @@
 """Settings of local training: rounds, batches, rates, and weights of clients."""
 
 import dataclasses
+import functools
 
 from tff_adaptive import schedules
 from tff_adaptive._utils import validation
-from tff_adaptive_tasks import catalog
 
 from .. import fields, options
+from . import synchrony
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,7 @@ class Training(fields.Group):
   buffer_size: int | None = fields.count(
     'With --synchrony=buffered: the number of updates in a server step, in place of'
     ' --clients_per_round.',
-    needs='synchrony=buffered',
+    needs=synchrony.BUFFERED,
     instead_of='clients_per_round',
   )
   client_epochs: int = fields.count(
@@ -62,21 +63,6 @@ class Training(fields.Group):
   max_examples_per_client: int = fields.count(
     "The most examples of a client, from the first on; 0 for all. Default the task's.", zero='all'
   )
-
-  def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if --with_replacement or --continue_batches does not fit other flags."""
-    if self.with_replacement and not self.batch_size:
-      raise ValueError('--with_replacement needs batches: give --batch_size, 20 say.')
-    for name, wrong in (
-      ('batch_size', not self.batch_size),
-      ('with_replacement', self.with_replacement),
-      ('random_local_steps', self.random_local_steps),
-    ):
-      if self.continue_batches and wrong:
-        raise ValueError(
-          f'--continue_batches does not go with --{name}={getattr(self, name)}: it needs passes'
-          ' over batches and a fixed number of steps; leave one of them out.'
-        )
 
   def cohort(self, num_clients: int) -> int:
     """Returns the number of clients of a round, given the number of all clients."""
@@ -118,17 +104,23 @@ class Rates(fields.Group):
     """The schedule of the server learning rate."""
     return self._schedule('server')
 
-  def check(self, settings: 'fields.Settings') -> None:
+  def check(self) -> None:
     """Raises ValueError for schedules or options that are unknown or out of range."""
-    _ = self.client, self.server
+    for side in ('client', 'server'):
+      self._schedule(side)
 
   def _schedule(self, side: str) -> schedules.Schedule:
-    pairs = getattr(self, f'{side}_schedule_option')
-    with fields.about(f'{side}_schedule'):
-      given = options.parse(f'{side}_schedule_option', pairs)
-      return schedules.build(
-        getattr(self, f'{side}_schedule'), getattr(self, f'{side}_learning_rate'), **given
-      )
+    name = getattr(self, f'{side}_schedule')
+    rate = getattr(self, f'{side}_learning_rate')
+    return _built(side, name, rate, getattr(self, f'{side}_schedule_option'))
+
+
+@functools.cache
+def _built(side: str, name: str, rate: float, pairs: tuple[str, ...]) -> schedules.Schedule:
+  """Returns the schedule of a side's rate, which is built, and checked, once."""
+  with fields.about(f'{side}_schedule'):
+    given = options.parse(f'{side}_schedule_option', pairs)
+    return schedules.build(name, rate, **given)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,10 +139,3 @@ class Clients(fields.Group):
   clip_norm: float | None = fields.number(
     'Clips corrected local gradients to this 2-norm. Default none.', validation.above_zero
   )
-
-  def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError for a weighting unknown to the task."""
-    task = settings.what.known_task
-    own = catalog.sizes(task).get('client_weighting') if task else 'tokens'
-    valid = tuple(dict.fromkeys(filter(None, ('examples', 'uniform', own))))
-    fields.check_name('client_weighting', self.client_weighting, valid)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive import registry
@@ -16,7 +15,6 @@ OWN = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
 # The values of `client.local_training.OPTIMIZER_STATES`, without importing TensorFlow.
 _STATES = ('reset', 'keep', 'average')
 ALGORITHM = 'fed_yogi'  # By default.
-_EPOCHS = 100  # Rounds by default of one client that has the examples of all.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,14 +35,14 @@ class What(fields.Group):
   )
   server_optimizer: str = fields.flag(
     'The server optimizer, if the name of the algorithm fixes none: one of the list above (default'
-    ' sgd, as published), or your own, FILE.py:FUNCTION. fed_avg also takes nesterov, lamb and'
+    ' sgd, as published), or your own, FILE.py:NAME. fed_avg also takes nesterov, lamb and'
     ' lion.'
   )
   server_optimizer_option: tuple[str, ...] = fields.flag(
     'An option of a server optimizer of your own, NAME=VALUE; may be repeated.', []
   )
   client_optimizer: str = fields.flag(
-    'The client optimizer: one of the list above, or your own, FILE.py:FUNCTION. Default sgd, or'
+    'The client optimizer: one of the list above, or your own, FILE.py:NAME. Default sgd, or'
     ' that of the algorithm.'
   )
   client_optimizer_option: tuple[str, ...] = fields.flag(
@@ -104,67 +102,18 @@ class What(fields.Group):
   @property
   def known_task(self) -> str:
     """The task's name in the catalogue; '' for a user's own task."""
-    return '' if user_code.is_reference(self.task) else self.task
-
-  def check(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if task or algorithm does not allow the cohort or the client optimizer."""
-    algorithm = self.algorithm_entry
-    clients = catalog.num_clients(self.known_task, self.task_options)
-    if algorithm.pools_clients:
-      self._check_pooled(settings)
-    elif clients is not None:
-      check_cohort(settings.training.cohort(clients), clients, algorithm)
-    if algorithm.name == 'mime' and (self.sam_rho or settings.synchrony.synchrony == 'buffered'):
-      raise ValueError(
-        '--algorithm=mime goes neither with --sam_rho nor with --synchrony=buffered, because its'
-        ' clients exchange plain gradients before each round: take mime_lite.'
-      )
-    if settings.population.availability and 'participation' in algorithm.settings:
-      raise ValueError(
-        f'--algorithm {algorithm.name} needs all clients in every round: leave out the flags of'
-        ' unavailable, slow and failing clients, or take another algorithm, such as scaffold.'
-      )
-    for name in ('client_optimizer', 'client_optimizer_state', 'sam_rho'):
-      fixed, value = algorithm.settings.get(name), getattr(self, name)
-      if fixed is not None and value != fixed and (name != 'sam_rho' or not value):
-        raise ValueError(
-          f'--{name}={value} does not go with --algorithm {algorithm.name}, which stands for'
-          f' {fixed}: leave it out, or take another algorithm.'
-        )
-    _ = self.client_values
-    if self.client_optimizer == 'sgd' and self.client_optimizer_state != 'reset':
-      raise ValueError(
-        f'--client_optimizer_state={self.client_optimizer_state} has no meaning for'
-        ' --client_optimizer=sgd, which has no state: give another optimizer, or leave it out.'
-      )
-    if self.client_optimizer != 'sgd' and algorithm.assumes_sgd:
-      raise ValueError(
-        f'--client_optimizer={self.client_optimizer} does not go with --algorithm {algorithm.name}:'
-        f' {algorithm.assumes_sgd}, so clients train with sgd; leave it out, or take another'
-        ' algorithm, such as fed_avg.'
-      )
-
-  def _check_pooled(self, settings: 'fields.Settings') -> None:
-    """Raises ValueError if settings do not go with one client that has the examples of all."""
-    is_plain = settings.population.availability is None and settings.synchrony.synchrony is None
-    if settings.training.clients_per_round != 1 or not is_plain:
-      raise ValueError(
-        f'--algorithm={self.algorithm} trains one client, which has the examples of all: leave out'
-        ' --clients_per_round, --participation, --synchrony, and the flags of unavailable, slow and'
-        ' failing clients.'
-      )
-    if settings.rates.client_learning_rate is None:
-      raise ValueError(
-        f'--algorithm={self.algorithm} has no default rate for {self.client_optimizer}: give'
-        ' --client_learning_rate=0.1, say.'
-      )
+    if user_code.is_reference(self.task):
+      return ''
+    return self.task
 
   def check_files(self) -> None:
     """Raises ValueError if --initial_weights is neither a run nor a .keras or .npz file."""
     from tff_adaptive.training import initial_weights
 
-    path = self.initial_weights and initial_weights.file_of(self.initial_weights)
-    if path is None or os.path.isfile(os.path.join(path, 'config.json')):
+    if self.initial_weights is None:
+      return
+    path = initial_weights.file_of(self.initial_weights)
+    if os.path.isfile(os.path.join(path, 'config.json')):
       return
     if not (os.path.isfile(path) and path.endswith(('.keras', '.npz'))):
       raise ValueError(
@@ -173,16 +122,29 @@ class What(fields.Group):
       )
 
   def sources(self) -> dict[str, user_code.UserCode]:
-    """Loads the user's own files, and returns their origins by the flags that name them."""
+    """Loads the user's own files, and returns their origins by the flags that name them.
+
+    In a chain with several parts of the user's, the second is algorithm_2, and so on.
+    """
     sources = {}
     for name in OWN:
-      value = getattr(self, name)
-      pieces = registry.pieces(value) if name == 'algorithm' else [value]
+      pieces = [getattr(self, name)]
+      if name == 'algorithm':  # A chain may have several parts of the user's.
+        pieces = registry.pieces(self.algorithm)
       references = [piece for piece in pieces if user_code.is_reference(piece)]
       for number, reference in enumerate(references, 1):
-        flag = name if number == 1 else f'{name}_{number}'  # Several parts of a chain.
-        sources[flag] = user_code.load(reference)[1]
+        flag = name
+        if number > 1:
+          flag = f'{name}_{number}'
+        _, sources[flag] = user_code.load(reference)
     return sources
+
+  def given_as(self, key: str) -> str:
+    """Returns the flag and value, --FLAG=VALUE, that name a file; `key` is one of `sources`."""
+    flag = 'algorithm'
+    if key in OWN:
+      flag = key
+    return f'--{flag}={getattr(self, flag)}'
 
 
 def check_task(task: str) -> None:
@@ -191,33 +153,21 @@ def check_task(task: str) -> None:
     fields.check_name('task', task, catalog.names())
 
 
-def check_cohort(cohort: int, clients: int, algorithm: registry.Algorithm) -> None:
-  """Raises ValueError for more clients in a round than exist, or fewer than the algorithm needs."""
-  if cohort < clients and 'participation' in algorithm.settings:
-    raise ValueError(
-      f'--algorithm {algorithm.name} needs all {clients} clients in every round, found {cohort}:'
-      ' its h_i are renewed by the model of the very next round; give --participation=1, or take'
-      ' another algorithm, such as scaffold.'
-    )
-  if cohort > clients:
-    raise ValueError(
-      f'the number of clients in a round must be from 1 to {clients}, which are all clients; found'
-      f' {cohort}: give fewer.'
-    )
-
-
 def entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.ServerOptimizer]:
   """Returns the entries that flag `values` name. Raises ValueError if unknown or not compatible."""
   with fields.about('algorithm'):
     algorithm = registry.algorithm(values['algorithm'])
-  asked, fixed = values['server_optimizer'], algorithm.server_optimizer
+  asked = values['server_optimizer']
+  fixed = algorithm.server_optimizer
   with fields.about('server_optimizer'):
     server = registry.server_optimizer(asked or fixed or 'sgd')
   if not registry.takes(algorithm, asked):
     named_after = [
       a.name for a in registry.ALGORITHMS.values() if a.server_optimizer == asked and not a.settings
     ]
-    instead = f'--algorithm={named_after[0]}' if named_after else '--algorithm=fed_avg'
+    instead = '--algorithm=fed_avg'
+    if named_after:
+      instead = f'--algorithm={named_after[0]}'
     raise ValueError(
       f'--server_optimizer={asked} does not go with --algorithm={values["algorithm"]}, whose server'
       f' is {fixed}; take {instead}, or a drift-corrected algorithm.'
@@ -230,77 +180,6 @@ def folder_name(algorithm: str) -> str:
   if not user_code.is_reference(algorithm):
     return algorithm
   name = registry.algorithm(algorithm).name
-  return algorithm.rpartition(':')[2] if name in registry.ALGORITHMS else name
-
-
-def defaults(
-  values: Mapping[str, Any], algorithm: registry.Algorithm, server: str
-) -> dict[str, Any]:
-  """Returns the defaults of task and algorithm by flag, with the learning rates for `server`."""
-  task = '' if user_code.is_reference(values['task']) else values['task']
-  found = {
-    'client_schedule': 'constant',
-    'server_schedule': 'constant',
-    'client_weighting': 'examples',
-    'weight_decay': 0.0,
-    'fill_last_batch': False,
-    'client_optimizer': 'sgd',
-    'client_optimizer_state': 'reset',
-    'sam_rho': 0.0,
-    **catalog.sizes(task),
-  }
-  if algorithm.client_weighting == 'uniform':
-    found['client_weighting'] = 'uniform'
-  if algorithm.pools_clients:
-    found = _of_pooled_clients(found, values['client_optimizer'] or 'sgd')
-  how_long = ('participation', 'local_steps', 'random_local_steps')
-  found.update({k: v for k, v in algorithm.settings.items() if k in how_long})
-  for name, other in (('participation', 'clients_per_round'), ('local_steps', 'client_epochs')):
-    given = values[other] if name == 'local_steps' else values[other] or values['buffer_size']
-    if given is not None:
-      found.pop(name, None)
-      if name == 'local_steps':
-        found.pop('random_local_steps', None)
-    elif (values[name] or found.get(name)) is not None:
-      found[other] = None
-  chosen = {**algorithm.settings, **{k: v for k, v in values.items() if v is not None}}
-  has_passes = values['batch_size'] != 0 and (values['local_steps'] or 'local_steps' in found)
-  is_random = values['random_local_steps'] or found.get('random_local_steps')
-  if not has_passes or values['with_replacement'] or is_random:
-    found.pop('continue_batches', None)
-  with fields.about('client_optimizer'):
-    client = registry.client_optimizer(chosen.get('client_optimizer', 'sgd'))
-  found['max_examples_per_client'] = found['max_examples_per_client'] or 0
-  tuned = catalog.rates(task, server) if server in catalog.SERVER_OPTIMIZERS else {}
-  if algorithm.server_optimizer is None or not tuned:
-    # A correction has FedAvg's client rate and, as published, the server rate 1. With another
-    # server optimizer it has the server rate and tau that were tuned for that optimizer.
-    more = {} if server == 'sgd' else tuned
-    client_rate = catalog.rates(task, 'sgd')['client_learning_rate']
-    server_rate = registry.server_optimizer(server).rate or 1.0
-    tuned = {'server_learning_rate': server_rate, **more, 'client_learning_rate': client_rate}
-  found.update(tuned)
-  if client.rate is not None:
-    found['client_learning_rate'] = client.rate
-  elif algorithm.pools_clients:
-    del found['client_learning_rate']  # It was tuned for clients of a few examples each.
-  others = ('client_optimizer_option', *how_long)
-  named = {k: v for k, v in algorithm.settings.items() if k not in others}
-  return {**found, **named}
-
-
-def _of_pooled_clients(defaults: Mapping[str, Any], client_optimizer: str) -> dict[str, Any]:
-  """Returns the defaults of one client that has the examples of all: a round is an epoch."""
-  kept = ('batch_size', 'fill_last_batch', 'max_examples_per_client', 'weight_decay')
-  return {
-    **{name: defaults[name] for name in kept},
-    'rounds': _EPOCHS,
-    'clients_per_round': 1,
-    'client_epochs': 1,
-    'client_schedule': 'constant',
-    'server_schedule': 'constant',
-    'client_weighting': 'examples',
-    'client_optimizer': 'sgd',
-    'client_optimizer_state': 'reset' if client_optimizer == 'sgd' else 'keep',
-    'sam_rho': 0.0,
-  }
+  if name in registry.ALGORITHMS:
+    return algorithm.rpartition(':')[2]
+  return name

@@ -31,7 +31,7 @@ def kernel(tmp_path_factory):
 
 
 # One test, so that one process of a parallel run does it, with one kernel.
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_each_runs_and_shows_what_it_is_about(kernel):
   shown = {}
   for name in notebooks.names():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from scripts.cli import build as build_lib, resolve
+from scripts.cli import build as build_lib, resolve, stored_model
 from scripts.cli.groups import evaluation, output, runtime
 from tests.helpers import settings
 from tff_adaptive import asynchrony, corrections, population
@@ -38,7 +38,7 @@ def built(monkeypatch):
     monkeypatch.setattr(build_lib.aggregation.Aggregation, 'build', lambda self, *given: given)
     found = settings.of(*arguments)
     assert build_lib.build_process(found, _Task, 'model', 'plan') == 'process'
-    assert seen['aggregator'] == (found, seen['model'], 'plan')
+    assert seen['aggregator'] == (found.training, seen['model'], 'plan')
     return seen
 
   return build
@@ -133,7 +133,9 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
     build_lib, 'build_process', lambda *given: seen.update(built=given) or process
   )
   monkeypatch.setattr(output.Output, 'build', lambda self, *given: [given])
-  monkeypatch.setattr(evaluation.ClientEvaluation, 'build', lambda self, *given: given)
+  monkeypatch.setattr(
+    evaluation.ClientEvaluation, 'build', lambda self, *given, **more: (*given, more)
+  )
   monkeypatch.setattr(build_lib.tasks, 'load', lambda name, **more: seen.update(more) or task)
   monkeypatch.setattr(build_lib.capacity, 'plan', lambda *given, **more: f'{given[:2]} {more}')
   monkeypatch.setattr(build_lib, 'build_evaluation', lambda model, examples: examples)
@@ -149,8 +151,12 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   assert (config.clients_per_round, config.metric, config.population) == (2, 'loss', None)
   assert (config.cost_model.batch_size, config.cost_model.epochs) == (7, 10)
   assert (found['settings'].command, found['settings'].metric) == (['command'], 'loss')
-  assert found['callbacks'][0] == (found['run_id'], found['settings'].settings)
-  assert found['client_evaluation'][::2] == (given, model)
+  stored, tracker, _ = found['callbacks']
+  assert isinstance(stored, stored_model.StoreModel)
+  assert tracker == (found['run_id'], found['settings'].settings)
+  _, evaluated, _, of_evaluation = found['client_evaluation']
+  assert evaluated is model
+  assert of_evaluation == {'seed': 5, 'max_examples': None, 'personalize': None}
   assert found['evaluate_fn'] is task.validation
   assert (found['test_fn'], found['resume_from']) == (task.test, 'previous')
   data, risk, room, noise = capsys.readouterr().err.splitlines()

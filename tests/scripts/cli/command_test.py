@@ -15,7 +15,11 @@ from scripts.cli import command, flags as flags_lib, resolve
 from tff_adaptive.runs.errors import SaveError, saving
 
 _FOLDER = os.path.dirname(scripts.__file__)
-_OTHERS = [f'import sys; sys.version_info = {v}; import _as_file' for v in ((3, 9), (3, 14))]
+_OTHERS = [
+  f'import sys; sys.version_info = {version}; sys.path[0] = ".."; from scripts import _entry;'
+  ' _entry.begin()'
+  for version in ((3, 9), (3, 14))
+]
 
 
 def _from_full_disk():
@@ -81,6 +85,21 @@ def test_a_tilde_is_the_home(tmp_path, monkeypatch):
     (['--rounds', 'ten'], "--rounds must be a whole number, found 'ten'; see --help."),
     (['--mu=x'], "--mu must be a number, found 'x'; see --help."),
     ([f'--{"q" * 1000}=1'], 'unknown flag with a very long name; see --help.'),
+    (
+      ['--lr=1'],
+      'unknown flag --lr: did you mean --client_learning_rate or --server_learning_rate?',
+    ),
+    (['--learning-rate', '1'], 'unknown flag --learning-rate: did you mean --client_learning_rate'),
+    (['--epochs=1'], 'unknown flag --epochs: did you mean --client_epochs? See --help=epochs.'),
+    (['--batch=1'], 'unknown flag --batch: did you mean --batch_size?'),
+    (
+      ['--optimizer=adam'],
+      'unknown flag --optimizer: did you mean --server_optimizer or --client_',
+    ),
+    (['--dataset=x'], 'unknown flag --dataset: did you mean --task?'),
+    (['--clients=9'], 'unknown flag --clients: did you mean --clients_per_round?'),
+    (['--client_learing_rate=1'], 'unknown flag --client_learing_rate: did you mean --client_lea'),
+    (['--zzqqzz=1'], 'unknown flag --zzqqzz; see --help.'),
     (['digits'], "unexpected argument 'digits'; flags are written --name=value."),
     (['--flagfile=no'], '--flagfile=no: No such file or directory; name a file.'),
   ],

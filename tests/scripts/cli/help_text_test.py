@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from scripts import train
+from scripts import sweep, train
 from scripts.cli import flags, help_text
 from tff_adaptive import registry
 from tff_adaptive_tasks import catalog
@@ -30,15 +30,31 @@ def test_help_teaches_and_imports_no_tensorflow():
   assert 'docs/guide/task_list.md has them. Algorithms' in text  # A task's own values.
 
 
+def test_the_help_on_a_word_has_what_is_called_so_or_speaks_of_it(capsys):
+  text = help_text.text('uplink')  # In a section whose heading has another word.
+  assert {line.split()[0] for line in text.splitlines() if line.startswith('  --')} == {
+    '--uplink',
+    '--client_profiles',
+  }
+  assert text.startswith('\nUnavailable, slow and failing clients')
+  assert '\nAlgorithms:\n  scaffold ' in help_text.text('SCAFFOLD')
+  assert 'FedYogi' not in help_text.text('SCAFFOLD')
+  assert '--client_learning_rate ' in help_text.text('lr')  # Elsewhere it is called so.
+  assert sweep.main(['sweep.py', '--help=halving']) == 0
+  assert capsys.readouterr().out.startswith('  --prune: asha: asynchronous successive halving.')
+  assert sweep.main(['sweep.py', '--help=qqq']) == 2
+  assert 'sweep.py: --help=qqq: no flag has this word; see --help.' in capsys.readouterr().err
+
+
 def test_a_section_of_the_help_is_shown_alone(capsys):
   assert train.main(['train.py', '--help=rates']) == 0
   shown = capsys.readouterr().out
   assert shown.startswith('\nRates:\n  --client_learning_rate')
   assert '--rounds' not in shown
   assert 'scaffold' in help_text.text('ALGORITHMS')
-  assert train.main(['train.py', '--help=lr']) == 2
+  assert train.main(['train.py', '--help=qqq']) == 2
   error = capsys.readouterr().err
-  assert '--help=lr: no section has this word; give a word of: Tasks; Algorithms' in error
+  assert '--help=qqq: nothing has this word; give another, such as one of these headings' in error
   for flag in flags.table():
     assert f'; {flag.group}' in error
   help_texts = {flag.name: flag.help for flag in flags.table()}

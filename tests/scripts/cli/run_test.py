@@ -138,9 +138,69 @@ def test_the_end_of_a_run_is_shown_and_judged(monkeypatch, tmp_path, capsys, mor
   assert lines == [['train.py', '--task=least_squares', f'--output_dir={tmp_path}']] * 2
 
 
+def test_with_json_each_round_is_a_line_on_standard_output(tmp_path, capsys):
+  flags = ('--task=least_squares', '--algorithm=fed_avg', '--rounds=2', '--json')
+  assert _train(tmp_path / 'run', *flags) == 0
+  out, err = capsys.readouterr()
+  rows = [json.loads(line) for line in out.splitlines()]
+  assert [row['round'] for row in rows] == [0, 1, 2]
+  assert rows[2]['validation_loss'] == float(fakes.rows(tmp_path / 'run')[2]['validation_loss'])
+  assert '2 rounds, ' in err  # The table.
+  assert _train(tmp_path / 'run', *flags, '--quiet', '--rounds=3') == 0  # It goes on.
+  out, err = capsys.readouterr()
+  assert (json.loads(out)['round'], err) == (3, '')
+
+
+def test_with_quiet_the_end_is_one_line_and_nothing_else_is_said(tmp_path, capfd, monkeypatch):
+  loaded = sys.modules['tensorflow_federated']
+
+  def load():
+    sys.modules['tensorflow_federated'] = loaded
+
+  monkeypatch.delitem(sys.modules, 'tensorflow_federated')  # As if it was to be loaded.
+  monkeypatch.setattr(run.tensorflow_start, 'load', load)
+  # Too few clients are there at times, of which a warning would tell.
+  assert _train(tmp_path / 'run', *FLAGS, '--rounds=2', '--quiet') == 0
+  out, err = capfd.readouterr()
+  last = fakes.rows(tmp_path / 'run')[-1]
+  values = {name: float(last[name]) for name in ('validation_loss', 'validation_accuracy')}
+  assert out.startswith('2 rounds, validation_')
+  for name, value in values.items():
+    assert f', {name} {value:.4f}' in out
+  assert out.endswith(f'; in {tmp_path}/run\n')
+  assert (out.count('\n'), err) == (1, '')
+  assert _train(tmp_path / 'run', *FLAGS, '--rounds=2', '--quiet', '--seed=1') == 2
+  assert '--seed was 0 and is now 1' in capfd.readouterr().err
+
+
+def test_two_parts_of_a_users_own_are_named_by_the_flag_of_the_chain(tmp_path):
+  (tmp_path / 'a.py').write_text(_PARTS)
+  algorithm = f'{tmp_path}/a.py:One+{tmp_path}/a.py:Two'
+  settings = resolve.resolve(algorithm=algorithm)
+  assert list(settings.what.sources()) == ['algorithm', 'algorithm_2']
+  explanation = run._explained(settings, KeyError('no'))
+  assert explanation == f"--algorithm={algorithm} cannot be used: KeyError: 'no'"
+
+
+_PARTS = """
+import dataclasses
+from tff_adaptive import corrections
+
+@dataclasses.dataclass(frozen=True)
+class One(corrections.Correction):
+  name = 'one'
+
+@dataclasses.dataclass(frozen=True)
+class Two(corrections.Correction):
+  name = 'two'
+"""
+
+
 def test_an_error_that_says_enough_is_not_explained():
   source = types.SimpleNamespace(path='a.py')
-  what = types.SimpleNamespace(sources=lambda: {'task': source}, task='a')
+  what = types.SimpleNamespace(
+    sources=lambda: {'task': source}, given_as=lambda key: f'--{key}=a', task='a'
+  )
   settings = types.SimpleNamespace(what=what)
   for error in (ValueError('no'), errors.DataError('in user code')):
     assert run._explained(settings, error) is None

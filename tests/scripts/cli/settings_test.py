@@ -16,7 +16,7 @@ from tff_adaptive.devices import cuda
 def test_a_resumed_run_may_change_what_changes_no_number():
   assert {*settings.CHANGE_NO_NUMBER} == {
     *('output_dir', 'data_dir', 'log_to', 'resume_from', 'target', 'stop_at_target'),
-    *('accept_lost_rows', 'metric', 'local_baseline_epochs'),
+    *('accept_lost_rows', 'json', 'quiet', 'metric', 'local_baseline_epochs'),
     *('virtual_seconds_per_evaluation', 'rounds_per_evaluation', 'rounds_per_checkpoint'),
     *('rounds_per_client_evaluation', 'client_evaluation_clients', 'personalization_epochs'),
     *('parallel_clients', 'ray', 'ray_workers', 'cpus_per_worker', 'memory_per_worker'),
@@ -43,7 +43,9 @@ def test_how_long_clients_train():
 
 def test_what_a_flag_needs_and_what_it_stands_in_place_of():
   def by(key):
-    pairs = [(field.metadata[key], field.name) for field in settings.FIELDS if field.metadata[key]]
+    pairs = [
+      (str(field.metadata[key]), field.name) for field in settings.FIELDS if field.metadata[key]
+    ]
     return {other: {name for o, name in pairs if o == other} for other, _ in pairs}
 
   assert by('needs') == {
@@ -79,8 +81,7 @@ def test_groups_do_not_change_and_their_flags_have_a_help_and_say_what_they_may_
     *('search', 'prune', 'form', 'x', 'clients'),
   }
   assert {f.name for f in fields[len(settings.FIELDS) :] if f.metadata['needs']} == {
-    *('range', 'trials', 'search_seed', 'first_rung', 'reduction_factor', 'metric', 'label_by'),
-    *('x', 'rows', 'columns', 'clients', 'target', 'window', 'level', 'log_scale', 'formats'),
+    *('range', 'trials', 'search_seed', 'first_rung', 'reduction_factor', 'formats'),
   }
 
 
@@ -133,7 +134,7 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     # What is known without the data.
     ('--clients_per_round=61', 'must be from 1 to 60, which are all clients;'),
     # What cannot be parsed.
-    ('--round=3', "'round'. Did you mean"),
+    ('--round=3', 'unknown flag --round: did you mean --rounds or'),
     # Where it runs.
     ('--device=gpu --engine=native', '--device=gpu does not go with --engine=native'),
     ('--device=gpu --ray=local', '--device=gpu does not go with --ray: give --gpus_per_worker=1'),
@@ -182,7 +183,13 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     (f'{BUFFERED} --algorithm=scaffnew', 'needs all 60 clients in every round, found 5'),
     (f'{BUFFERED} --over_select=1.3', '--over_select has no meaning'),
     (f'{BUFFERED} --staleness_option=b=3', "unknown option of polynomial 'b'"),
-    (f'{BUFFERED} --algorithm=mime', 'goes neither with --sam_rho nor with --synchrony=buffered'),
+    (f'{BUFFERED} --algorithm=mime', 'the clients of mime exchange values before any of them'),
+    (
+      '--algorithm=mime --sam_rho=0.1',
+      '--sam_rho: mime cannot be combined with sam: its difference',
+    ),
+    ('--algorithm=scaffold+sam --sam_rho=0.1', '--sam_rho: sam stands more than once in'),
+    ('--algorithm=fed_avg+clip --clip_norm=1', '--clip_norm: clip stands more than once in'),
     ('--algorithm=scaffnew --dropout_rate=0.1', 'leave out the flags of unavailable'),
     (f'{BUFFERED} {TREE}', 'does not go with --synchrony=buffered'),
   ],

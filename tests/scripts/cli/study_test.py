@@ -182,6 +182,7 @@ def test_a_damaged_study_is_refused_by_its_name(tmp_path, statement, message):
     ({'metric': 'validation_f1'}, {}, '--metric:'),
     ({}, {'axes': {'tau': search_space.Range(0.01, 0.9, False, False)}}, '--grid or --range:'),
     ({}, {'given': {'rounds': 10}}, '--rounds:'),
+    ({}, {'given': {}}, '--rounds:'),
     ({}, {'given': {'rounds': 9, 'rounds_per_evaluation': 5}}, '--rounds_per_evaluation:'),
     ({}, {'given': {'rounds': 9, 'target': 0.5}}, '--target:'),
     ({'search': 'grid'}, {}, '--search:'),

@@ -6,7 +6,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import closeness, engines, oracle, small_problem
+import oracle
+from tests.helpers import closeness, engines, small_problem
 from tff_adaptive import algorithms, corrections, optimizers
 from tff_adaptive.client import Batching, ClientTraining
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.helpers import oracle, small_problem
+import oracle
+from tests.helpers import small_problem
 from tff_adaptive import models
 from tff_adaptive.client import Batching, batch_sources, model_adapters
 

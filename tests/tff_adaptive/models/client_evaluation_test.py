@@ -6,7 +6,8 @@ import weakref
 import numpy as np
 import pytest
 
-from tests.helpers import oracle, small_problem
+import oracle
+from tests.helpers import small_problem
 from tff_adaptive.models import client_evaluation
 
 

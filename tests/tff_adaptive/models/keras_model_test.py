@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.helpers import closeness
 from tff_adaptive import models
-from tff_adaptive.models import keras_model, model as model_lib
+from tff_adaptive.models import keras_model, keras_names, model as model_lib
 
 keras = tf.keras
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -69,14 +69,14 @@ def test_a_seed_that_an_initializer_has_is_kept_and_one_that_draws_anew_is_refus
 
 def test_names_of_layers_in_both_directions_do_not_depend_on_what_was_built_before():
   lstm = (keras.layers.Bidirectional, dict(layer=keras.layers.LSTM(2)))
-  first, again = (keras_model.canonical_names(with_layers(lstm, shape=(4, 5))()) for _ in range(2))
+  first, again = (keras_names.canonical(with_layers(lstm, shape=(4, 5))()) for _ in range(2))
   assert first == again
   assert first[0] == 'bidirectional/forward_lstm/lstm_cell/kernel'
 
 
 def test_layers_of_one_name_in_two_blocks_have_names_of_their_own():
   blocks = [keras.Sequential([keras.layers.Dense(2, name='fc')], name=name) for name in 'ab']
-  names = keras_model.canonical_names(keras.Sequential([keras.Input([2]), *blocks]))
+  names = keras_names.canonical(keras.Sequential([keras.Input([2]), *blocks]))
   assert names == ('fc/kernel', 'fc/bias', 'fc/kernel_1', 'fc/bias_1')
 
 

@@ -34,6 +34,9 @@ def test_what_is_loaded_predicts_alike(tmp_path, build, file_format):
   if file_format == 'npz':
     assert tuple(np.load(path)) == models.weight_names(model)
     found = model.forward(models.read_weights_for(path, model), X, False, None)
+  elif file_format == 'tflite':
+    runner = tf.lite.Interpreter(path).get_signature_runner()
+    found = runner(x=X)['predictions']
   elif file_format == 'keras':
     found = keras.models.load_model(path).predict(X, verbose=0)
   else:
@@ -58,7 +61,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path, monkeypatch):
   models.save(model, model.initial_weights[0], path, 'npz')
   for weights, file_format, message in (
     (model.initial_weights[0], 'npz', 'exists already'),
-    (model.initial_weights[0], 'onnx', 'must be one of keras, saved_model, npz'),
+    (model.initial_weights[0], 'onnx', 'must be one of keras, saved_model, npz, tflite'),
     (model.initial_weights[0][1:], 'keras', 'has 3 weights, the model has 4'),
   ):
     with pytest.raises(ValueError, match=message):

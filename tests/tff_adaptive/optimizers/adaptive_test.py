@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import oracle
+import oracle
 from tff_adaptive import optimizers, schedules
 
 tff_optimizers = tff.learning.optimizers

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.helpers import oracle_optimizers as oracles
+from oracle import optimizers as oracles
 from tff_adaptive import algorithms, optimizers, registry
 from tff_adaptive.optimizers import published
 

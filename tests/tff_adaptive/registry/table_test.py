@@ -5,11 +5,19 @@ import inspect
 
 import pytest
 
-from tff_adaptive import corrections, registry, schedules
-from tff_adaptive.registry import described, entries
+from tff_adaptive import corrections, optimizers, registry, schedules
+from tff_adaptive._utils import hyperparameters
+from tff_adaptive.optimizers import published
+from tff_adaptive.registry import described, entries, optimizers as optimizer_entries
 
 TABLES = [registry.ALGORITHMS, registry.SERVER_OPTIMIZERS]
 TABLES += [registry.CLIENT_OPTIMIZERS, registry.SCHEDULES]
+# Two are built by the functions of others, with other values.
+FORMULAS = [
+  kind
+  for kind in optimizer_entries.formulas(optimizers)
+  if kind.__name__ not in ('Sgd', 'AdagradOfClients')
+]
 HYPERPARAMETERS = [
   pytest.param(h, id=f'{name}-{h.name}')
   for table in TABLES
@@ -24,8 +32,14 @@ PUBLISHED = (
   scaffold uniform sgd more 2; scaffold_m uniform sgd more 2:1; fed_dyn uniform 0.02 False; ada_best
   uniform 1:1 0.02 0.96 False 1.0; fed_nova sgd more 0.0 0.0; fed_cm uniform sgd more 2:1 0.1;
   fed_exp uniform more 0.001; mime_lite sgd more sgdm 0.9 0.99 0.001; mime sgd more sgdm 0.9 0.99
-  0.001; delta_sgd sgd 2.0 0.1; scaffnew uniform sgd 1.0 10 True; fed_sam/sgd 0.05; mo_fed_sam
+  0.001; delta_sgd sgd 2.0 0.1; scaffnew uniform sgd 1.0 10 True; fed_dc uniform sgd more
+  0.1; fed_acg uniform 1:1 0.85 0.01; fed_init uniform 0.1; fed_varp uniform; fed_lesam uniform
+  0.05; q_fed_avg uniform sgd more 1.0; moon uniform 1.0 0.5; fed_ntd 1.0 3.0; fed_lc 1.0; fed_per
+  uniform head; lg_fed_avg uniform body; fed_rep uniform sgd head 0.5; fed_babu head; fed_bn uniform
+  norm; ditto uniform sgd 0.1; apfl uniform sgd 0.5 False; p_fed_me uniform 15.0 5 0.05;
+  per_fed_avg uniform sgd 0.05; fed_sam/sgd 0.05; mo_fed_sam
   uniform sgd more 2:1 0.1 0.05; fed_gamma uniform sgd more 2 0.05; fed_speed uniform 0.1 False 0.1;
+  fed_smoo uniform more 0.1 0.1 False;
   diloco/nesterov uniform adamw ('beta1=0.9', 'beta2=0.95', 'decay=0.1') keep 1.0 0.7; fed_ada2/adam
   adagrad; fed_lalr/sgd amsgrad average""",
   """sgd None; sgdm 0.9 None; adagrad 0.001 0.0 None None; adam 0.001 0.9 0.99 False None None;
@@ -116,29 +130,24 @@ def test_an_algorithms_entry_is_that_of_its_correction(algorithm):
 
 
 @pytest.mark.parametrize('name', registry.SERVER_OPTIMIZERS)
-def test_a_server_optimizers_entry_is_that_of_its_function(name):
+def test_a_server_optimizer_has_a_title_and_a_description(name):
   entry = registry.server_optimizer(name)
   assert entry.title.lower() == name != entry.description
-  arguments = inspect.signature(entries.resolve(entry.build)).parameters
-  found = {name: p.default for name, p in arguments.items() if name != 'learning_rate'}
-  if name in ('sgd', 'sgdm'):  # One function; its own default is plain SGD.
-    assert found == {'momentum': 0.0}
+
+
+@pytest.mark.parametrize('kind', FORMULAS, ids=lambda kind: kind.__name__)
+def test_a_typed_builder_of_an_optimizer_has_the_defaults_of_its_class(kind):
+  of_clients = {
+    'SgdOfClients': optimizers.build_sgd,
+    'AdamOfClients': published.build_adam_of_clients,
+  }
+  build = of_clients.get(kind.__name__) or getattr(optimizers, f'build_{kind.name}')
+  defaults = {n: p.default for n, p in inspect.signature(build).parameters.items()}
+  del defaults['learning_rate']
+  if kind.name == 'sgdm':  # The function's default is plain SGD.
+    assert defaults == {'momentum': 0.0}
   else:
-    assert found == entry.values({})
-
-
-@pytest.mark.parametrize('name', registry.CLIENT_OPTIMIZERS)
-def test_a_client_optimizers_defaults_are_those_of_its_function(name):
-  entry = registry.client_optimizer(name)
-  arguments = inspect.signature(entries.resolve(entry.build)).parameters
-  found = {n: p.default for n, p in arguments.items() if n != 'learning_rate'}
-  expected = entry.values({})
-  # The guide names what differs (formulas.md): one function for `sgd` and `sgdm`, and FedAdagrad's.
-  if name == 'sgdm':
-    expected = {'momentum': 0.0}
-  elif name == 'adagrad':
-    expected = registry.server_optimizer('adagrad').values({})
-  assert found == expected
+    assert defaults == {h.name: h.default for h in hyperparameters.declared_by(kind)}
 
 
 @pytest.mark.parametrize('name', registry.SCHEDULES)

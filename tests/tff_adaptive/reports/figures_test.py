@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import run_folders
-from tff_adaptive.reports import figures, style
+from tff_adaptive.reports import figures, style, tables
 
 COLUMN = 'validation_accuracy'
 
@@ -50,6 +50,60 @@ def test_a_partition_is_drawn_with_the_names_of_classes(monkeypatch, names, show
   assert figure.legends[0].get_texts()[1].get_text() == shown
   assert (figure._suptitle.get_text(), figure._suptitle.get_parse_math()) == ('$', False)
   assert figure.get_size_inches()[1] == 3.6
+
+
+def test_clients_have_their_names_and_counts_are_whole_numbers(monkeypatch):
+  drawn = []
+  monkeypatch.setattr(style, 'write', lambda figure, path: drawn.append(figure))
+  names = ['north', 'a very long name of a client of the south', '$x\n']
+  figures.draw_partition('', [1, 2, 3], [[1, 0], [0, 2], [1, 2]], clients=names)
+  bars, sizes = drawn[0].axes
+  labels = [text.get_text() for text in bars.get_yticklabels()]
+  assert labels == ['north', 'a very long..f the south', '$x']
+  assert not any(text.get_parse_math() for text in bars.get_yticklabels())
+  assert bars.yaxis_inverted()  # The first is at the top.
+  ticks = [*bars.get_xticks(), *sizes.get_xticks(), *sizes.get_yticks()]
+  assert all(tick == int(tick) for tick in ticks)
+  figures.draw_partition('', [1] * 100, [[1, 1]] * 100, clients=[f'c{i}' for i in range(100)])
+  labels = [text.get_text() for text in drawn[1].axes[0].get_yticklabels()]
+  assert labels == [f'c{i}' for i in range(0, 100, 3)]
+
+
+@pytest.mark.parametrize('count', [2, 7, 12, 21, 40])
+def test_classes_differ_in_colour_or_hatch_whatever_the_readers_colour_vision(count):
+  looks = [(tuple(look['color']), look.get('hatch')) for look in style.fills(count)]
+  assert len(set(looks)) == count
+  if count <= 7:
+    assert [look['color'] for look in style.fills(count)] == list(style.COLORS[:count])
+
+
+def test_a_curve_over_another_one_shows_it_in_its_gaps(tmp_path):
+  groups = {
+    'a': [run_folders.make(tmp_path / 'a', [0.1, 0.5, 0.7])],
+    'same': [run_folders.make(tmp_path / 'b', [0.1, 0.5, 0.701])],
+    'other': [run_folders.make(tmp_path / 'c', [0.1, 0.3, 0.4])],
+  }
+  _, (axes,) = drawn(groups)
+  first, same, other = axes.get_lines()
+  assert first.get_linestyle() == '-'
+  over = style.OVER[1]
+  dashes = [line._unscaled_dash_pattern[1] for line in (same, other)]
+  assert tuple(dashes[0]) == over
+  assert tuple(dashes[1]) == style.DASHES[2][1]
+
+
+def test_the_figure_of_a_run_names_run_algorithm_and_data():
+  settings = {'algorithm': 'fed_yogi', 'task': 'digits', 'task_option': ['alpha=0.3']}
+  config = run_folders.config(settings)
+  assert figures.run_title('runs/mine/', config) == 'mine: FedYogi on digits, alpha=0.3'
+  assert figures.run_title('runs/mine', run_folders.config({})) == 'mine'
+
+
+def test_a_figure_without_a_title_names_the_data_of_its_runs(tmp_path):
+  runs = [run_folders.make(tmp_path / 'a', [0.1, 0.5], task='s/load.py:f')]
+  assert tables.comparison({'a': runs}, [COLUMN]).figure.get_suptitle() == 'load.py:f'
+  runs.append(run_folders.make(tmp_path / 'b', [0.1, 0.5], task='digits', seed=1))
+  assert tables.comparison({'a': runs}, [COLUMN]).figure.get_suptitle() == ''
 
 
 def test_of_a_run_what_was_evaluated_is_drawn_with_what_it_trained(monkeypatch):

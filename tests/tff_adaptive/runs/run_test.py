@@ -205,3 +205,20 @@ def test_runs_that_cannot_be_read_are_left_out_and_named(tmp_path, capsys):
   with pytest.raises(errors.RunFileError, match=r'b/config\.json cannot be read'):
     run_lib.find_runs([str(tmp_path / 'b')])
   assert not capsys.readouterr().err
+
+
+def test_the_evaluation_of_weights_is_the_last_one_up_to_their_checkpoint():
+  rows = [
+    {'round': 0, 'validation_accuracy': 0.1, 'validation_loss': 2.0},
+    {'round': 2, 'validation_accuracy': 0.4, 'validation_loss': 1.0, 'inference_accuracy': 0.5},
+    {'round': 3, 'train_loss': 1.0},
+    {'round': 4, 'validation_accuracy': 0.9, 'validation_loss': 0.1, 'inference_accuracy': 0.8},
+  ]
+  run = run_lib.Run('x', {'settings': {}}, rows)
+  vars(run)['_state'] = (3, {})  # The checkpoint is of round 3.
+  assert run.evaluation('theta') == (2, {'accuracy': 0.4, 'loss': 1.0})
+  assert run.evaluation('theta_bar') == (2, {'accuracy': 0.5})
+  vars(run)['_state'] = (1, {})
+  assert run.evaluation('theta')[0] == 0
+  with pytest.raises(ValueError, match='theta_bar was not evaluated up to its last checkpoint'):
+    run.evaluation('theta_bar')

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
+import oracle
 import tff_adaptive_tasks as tasks
-from tests.helpers import fakes, oracle, small_problem
+from tests.helpers import fakes, small_problem
 from tests.tff_adaptive.runs import run_test
 from tff_adaptive import models as models_lib
 from tff_adaptive.models import client_evaluation as models

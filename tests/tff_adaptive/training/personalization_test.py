@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.helpers import oracle, small_problem
+import oracle
+from tests.helpers import small_problem
 from tff_adaptive import corrections, training
 from tff_adaptive.client import Batching, ClientTraining
 

@@ -57,6 +57,15 @@ def test_the_first_round_reports_no_speed_and_the_second_its_own(monkeypatch):
   ]
 
 
+def test_a_regression_whose_metric_is_the_loss_shows_it_once():
+  stream = io.StringIO()
+  shown = progress.Progress(metric='loss', stream=stream)
+  shown.begin(callbacks.RunInfo(None, 1, 1, print))
+  shown.round_end({'round': 1, 'train_loss': 0.25, 'validation_loss': 0.5})
+  shown.close()
+  assert stream.getvalue().splitlines()[-1] == 'round 1/1  loss 0.2500  val 0.5000'
+
+
 class _Broken(io.StringIO):
   """A terminal that is gone."""
 

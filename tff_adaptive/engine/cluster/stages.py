@@ -191,6 +191,7 @@ class _Splitter:
     return self._part(type_spec, name), True
 
   def _part(self, type_spec: tff.types.Type, name: str) -> Block:
+    # Leaf by leaf, so that a stage gets only what it reads.
     if isinstance(type_spec, tff.types.StructType):
       children = enumerate(tff.structure.iter_elements(type_spec))
       return _framework.Struct([(n, self._part(t, f'{name}_{i}')) for i, (n, t) in children])
@@ -202,6 +203,7 @@ class _Splitter:
     stages = []
     for number in range(last + 1):
       names = [name for name, stage in self._stages.items() if stage == number]
+      # Stage 0, the server's, has no calls if the clients need nothing but parts of the argument.
       if names:
         stages.append(self._stage(number, names))
     passed_on = tuple(name for name in self._needs(self._result) if name not in self._calls)
@@ -218,7 +220,9 @@ class _Splitter:
     parameter_type = tff.types.StructType([self._types[name] for name in inputs])
     parameter = _framework.Reference(_INPUT, parameter_type)
     given = [(n, _framework.Selection(parameter, index=i)) for i, n in enumerate(inputs)]
+    # The report comes last, after the accumulators of all workers are merged.
     calls.update((name, _with_identity_report(calls[name])) for name in aggregates)
+    # Only what somebody reads later travels.
     needed = self._needed_after(number)
     outputs = [n for n in names if n in needed and n not in aggregates]
     outputs += aggregates

@@ -103,6 +103,7 @@ class SubroundContext(tff.framework.SyncContext):
     for key, value, type_spec in _parts(arg, parameter_type):
       known[key] = value
       types[key] = type_spec
+    # Without clients, or with none of their arguments, there is nothing to divide.
     lengths = {len(known[key]) for key, t in types.items() if wire.is_divided(t)}
     program = None
     if len(lengths) == 1 and 0 not in lengths:
@@ -148,6 +149,7 @@ class SubroundContext(tff.framework.SyncContext):
     self, stage: stages.Stage, inputs: list[Any], costs: Sequence[float]
   ) -> list[Any]:
     """Returns the outputs of a clients' stage, joined and merged from all subrounds."""
+    # From costs alone, never from the number of workers, on which the bits would then depend.
     parts = schedule.divide(costs, self._subrounds)
     of_parts: list[float] = []
     for part in parts:

@@ -168,12 +168,14 @@ class ClientLoop:
     return self.grouping.size([how for _, how in nodes]), nodes
 
   def _loop_over_clients(self, one_pass: '_Pass', start: '_Variables') -> '_Variables':
+    # With permits more clients may be in the loop than train: finished ones wait to be added.
     window = self.parallel_clients
     if self.permits is not None:
       window = permits_lib.window([node.type for node in one_pass.wanted], self.parallel_clients)
 
     def body(i: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
       with placement.on(self.device):
+        # Nothing of a client is computed before it has a permit, which bounds the memory in use.
         permit: list[tf.Tensor] = []
         if self.permits is not None:
           permit = permits_lib.take(self.permits)
@@ -265,6 +267,7 @@ class _Pass:
 
   def invariants(self) -> Any:
     """Returns the loop variables' shape invariants."""
+    # As the types say: the first value of an accumulator may have a more definite shape.
     accumulators = _leaf_types([fold.accumulator_type for fold in self._folds])
     return (
       tf.TensorShape([]),
@@ -281,6 +284,7 @@ class _Pass:
   ) -> _Variables:
     """Returns the loop variables after client `i`."""
     folded: list[tf.Tensor] = []
+    # Clients are added one after the other, in their order, so that rounding is the same each time.
     for fold, accumulator in zip(self._folds, self.packed(accumulators)):
       pair = tff.structure.Struct([(None, accumulator), (None, client.value(fold.value))])
       total = client.resolve(fold.accumulate(pair))

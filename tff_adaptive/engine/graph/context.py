@@ -172,6 +172,7 @@ class GraphContext(tff.program.FederatedContext):
     self, comp: tff.Computation, layout: feeds.Layout, group_sizes: _Sizes
   ) -> Callable[..., Sequence[tf.Tensor]]:
     """Returns the concrete function of a computation; traces it if no earlier trace fits."""
+    # Clients may be given as arrays in one call and as datasets in the next: other traces.
     form = tuple((leaf.form, leaf.elements) for leaf in layout.leaves)
     traces = self._functions.of(comp, form)
     for function, may_group in traces.values():
@@ -201,6 +202,7 @@ class GraphContext(tff.program.FederatedContext):
     signature = layout.signature()
     if has_permits:
       signature.append(permits.SPEC)
+    # AutoGraph has converted the parts already; of imported functions it could not find the source.
     function = tf.function(run, input_signature=signature, autograph=False)
     concrete = function.get_concrete_function()
     return concrete, grouping.matters  # Known only now.
@@ -215,6 +217,7 @@ def _to_result(
   for part in _parts(result_type):
     if isinstance(part, tff.types.FederatedType):
       clients = _client_values(tensors, part.member, num_clients, as_numpy)
+      # TFF returns one value where all clients have the same.
       if part.all_equal and clients:
         leaves.append(clients[0])
       else:

@@ -120,6 +120,7 @@ def _shares(
 
 def _whole_leaf(type_spec: tff.types.TensorType) -> Leaf:
   shape = values.tensor_shape(type_spec)
+  # The cheapest form to read that the shape allows.
   if shape.is_fully_defined():
     return Leaf(type_spec, 'stack')
   if shape.rank and shape[0] is None and shape[1:].is_fully_defined():
@@ -284,6 +285,7 @@ class _Feed:
         leaf = _whole_leaf(leaf_type)
         self.leaves.append(leaf)
         self.tensors.extend(_feed_tensors(entries, leaf, self._buffers))
+      # A client's arrays as one element need no tf.data.
       elif all(isinstance(e, (list, tuple)) and len(e) == 1 for e in entries):
         self._visit_elements([e[0] for e in entries], leaf_type)
       else:
@@ -324,6 +326,7 @@ def _feed_tensors(entries: list[Any], leaf: Leaf, buffers: buffers_lib.Buffers) 
       return [buffers.join([e[np.newaxis] for e in entries])]
     return [tf.stack(entries)]
   offsets = np.cumsum([0] + [int(e.shape[0]) for e in entries])
+  # NumPy joins arrays into a buffer that is used again, which saves an allocation a round.
   if are_arrays:
     return [buffers.join(entries), _on_host(offsets)]
   return [tf.concat(entries, 0), _on_host(offsets)]

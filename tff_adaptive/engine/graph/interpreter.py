@@ -83,6 +83,7 @@ class Interpreter:
         argument = self.evaluate(block.argument, scope)
       return function(argument)
     if isinstance(block, _framework.Lambda):
+      # Each call gets a scope of its own, so that calls of one function do not share values.
       name = block.parameter_name
       body = block.result
       return lambda argument: self.evaluate(body, {**scope, name: argument})
@@ -124,6 +125,7 @@ def _apply(placement: Any, block: Any, function_and_value: Any) -> Node:
   node = _lazy(
     placement, result, value, lambda frame: frame.resolve(function(frame.resolve(value)))
   )
+  # Clients can compute this together if the computation has a batched form.
   if placement is CLIENTS and isinstance(function, _Compiled) and function.group:
     node.grouped = Grouped(function.group, value, function.parameter)
   return node
@@ -141,6 +143,7 @@ def _aggregate(block: Any, arguments: Any) -> Node:
   fold = Aggregate(value, zero, accumulate, merge, report, accumulator_type)
   deps = [value, *nodes_in(zero)]
   result = block.type_signature.result.member
+  # One level up: it is known only after all clients of the level have run.
   return Node(SERVER, result, deps, None, _level(deps) + 1, aggregate=fold)
 
 

@@ -79,6 +79,7 @@ class _Replacement:
 
   def _visit_function(self, name: str) -> str:
     """Returns the name of a function without reductions that does the same as the function."""
+    # Other names are of functions that are not in this graph's library.
     if name in self._functions and name not in self._names:
       # Noted before the visit, in case the function calls itself.
       self._names[name] = name

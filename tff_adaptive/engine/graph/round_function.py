@@ -74,6 +74,7 @@ class RoundFunction:
 
     if len(names) == 1:
       return [loop(names[0], num_clients, None)]
+    # The loops count on the host, whatever device computes their clients.
     with tf.device(placement_lib.HOST):
       shares = [stacking.share(d, len(names), num_clients) for d in range(len(names))]
       counts = [tf.size(share) for share in shares]
@@ -94,6 +95,7 @@ class _Round:
     nodes = nodes_lib.reachable(roots)
     client_outputs = [n for n in roots if n.placement is nodes_lib.CLIENTS]
     written = set(client_outputs) | _crossing_levels(nodes)
+    # What a level aggregates is known before the clients of the next level begin.
     for level in range(max((n.level for n in nodes), default=0) + 1):
       folds = [n for n in nodes if n.aggregate and n.level == level + 1]
       outputs = [n for n in nodes if n in written and n.level == level]
@@ -120,6 +122,7 @@ class _Round:
     for node, totals in zip(folds, zip(*by_device)):
       assert node.aggregate is not None
       total, *others = totals
+      # Always in the order of the devices: the order of sums is part of the result.
       for other in others:
         pair = tff.structure.Struct([(None, total), (None, other)])
         total = self.frame.resolve(node.aggregate.merge(pair))

@@ -10,7 +10,7 @@ from tff_adaptive.training import cohorts
 
 def plan(num_clients=60, **given):
   settings = resolve_lib.resolve(rounds=20, clients_per_round=10, **given)
-  return settings.aggregation.plan(settings, num_clients)
+  return settings.aggregation.plan(settings.training, num_clients, settings.what.seed)
 
 
 @pytest.mark.parametrize(
@@ -38,16 +38,14 @@ def test_noise_has_a_seed_only_where_one_is_given(monkeypatch, seed):
   monkeypatch.setattr(aggregation, 'build_aggregator', lambda entry, *given: given)
   given = {'aggregator': 'dp_tree', 'target_epsilon': 5.0, 'noise_seed': seed, 'seed': 3}
   settings = resolve_lib.resolve(rounds=20, aggregator_option=['clip=0.3'], **given)
-  private = settings.aggregation.plan(settings, 60)
+  private = settings.aggregation.plan(settings.training, 60, settings.what.seed)
   assert drawn == {(3, t, 60, 10) for t in range(1, 21)}  # The cohorts of the run.
   model = small_problem.model()
-  options, built = settings.aggregation.build(settings, model, private)
+  options, built = settings.aggregation.build(settings.training, model, private)
   assert options == {'clip': 0.3, 'noise_multiplier': private.accountant.noise_multiplier}
   assert built.weights is model.initial_weights[0]
   assert (built.noise_seed, built.clients_per_round) == (seed, 10)
-  callback = build._account(
-    private, training.TrainingConfig(20, 10), settings.aggregation.noise_seed
-  )
+  callback = build._account(settings, private, training.TrainingConfig(20, 10))
   found = callback.summary(20)['privacy']
   assert (found['epsilon'], found['delta']) == (
     private.accountant.epsilon(20, private.delta),

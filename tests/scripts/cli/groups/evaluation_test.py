@@ -3,7 +3,7 @@
 import collections
 
 import tff_adaptive_tasks as tasks
-from scripts.cli import resolve as resolve_lib
+from scripts.cli import build as build_lib, resolve as resolve_lib
 from tff_adaptive.training import personalization
 
 
@@ -13,7 +13,7 @@ def test_a_task_trains_and_fine_tunes_on_what_is_not_held_out(monkeypatch):
   plain, parts = none.evaluation.split(task, 0)
   assert plain.train is task.train
   model = task.build_model(0)
-  assert none.evaluation.build(none, plain, model, parts) is None
+  assert build_lib._client_evaluation(none, plain, model, parts) is None
 
   settings = resolve_lib.resolve(
     heldout_clients=0.1,
@@ -38,7 +38,7 @@ def test_a_task_trains_and_fine_tunes_on_what_is_not_held_out(monkeypatch):
     return count
 
   monkeypatch.setattr(personalization, 'build_personalization', counted)
-  evaluation = settings.evaluation.build(settings, held, model, parts)
+  evaluation = build_lib._client_evaluation(settings, held, model, parts)
   assert [evaluation.is_due(number, 99) for number in (5, 7, 10)] == [True, False, True]
   state = type('State', (), {'global_model_weights': model.initial_weights[0]})()
   report = evaluation.evaluate(state, 0)
@@ -57,4 +57,5 @@ def test_a_task_trains_and_fine_tunes_on_what_is_not_held_out(monkeypatch):
 def test_clients_with_test_data_are_a_group():
   settings = resolve_lib.resolve(task='synthetic', rounds_per_client_evaluation=5)
   task, parts = settings.evaluation.split(tasks.load('synthetic', seed=1), 0)
-  assert 'test' in settings.evaluation.build(settings, task, task.build_model(0), parts)._groups
+  evaluation = build_lib._client_evaluation(settings, task, task.build_model(0), parts)
+  assert 'test' in evaluation._groups

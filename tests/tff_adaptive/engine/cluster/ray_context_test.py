@@ -14,8 +14,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import tff_adaptive_tasks as tasks
-from tests.helpers import computations, on_ray, small_problem, task_data
-from tests.tff_adaptive.engine.cluster import subrounds_test
+from tests.helpers import computations, on_ray, small_problem, subround_runs, task_data
 from tff_adaptive import asynchrony, costs, engine, population, registry, training
 from tff_adaptive._utils import client_references
 from tff_adaptive_tasks.data import tff_sqlite
@@ -24,12 +23,14 @@ ray = pytest.importorskip('ray')
 pytestmark = pytest.mark.xdist_group('ray')  # In one process of pytest, which has the cluster.
 
 
-@pytest.mark.parametrize('name', subrounds_test.METHODS)
+@pytest.mark.parametrize(
+  'name', ['mime-keep', pytest.param('fed_exp-average', marks=pytest.mark.exhaustive)]
+)
 def test_one_worker_and_one_process_give_the_same_bits(ray_nodes, graph, name):
-  process = subrounds_test.build(name)
+  process = subround_runs.build(name)
   context = engine.RayContext('auto', workers=1, patience=1000.0)
-  expected = subrounds_test.run(process, engine.SubroundContext(4, server=graph))
-  np.testing.assert_equal(subrounds_test.run(process, context), expected)
+  expected = subround_runs.run(process, engine.SubroundContext(4, server=graph))
+  np.testing.assert_equal(subround_runs.run(process, context), expected)
 
 
 def test_rounds_that_do_not_wait_give_the_bits_of_one_process(ray_workers, graph, clients):
@@ -67,7 +68,7 @@ def test_no_examples_travel_and_results_are_those_of_one_process(
   ray_workers, graph, clients, tmp_path
 ):
   in_one = engine.SubroundContext(4, server=graph)
-  process, train = subrounds_test.build('ada_best'), subrounds_test.trained
+  process, train = subround_runs.build('ada_best'), subround_runs.trained
   alone = train(process, in_one, 4, tmp_path / 'alone', clients)
   before = ray_workers.counters()
   trained = train(process, ray_workers, 4, tmp_path / 'workers', clients)
@@ -115,7 +116,7 @@ class _Failing:
 
 def test_an_error_of_user_code_has_its_type_file_line_client_and_worker(ray_workers, ray_lines):
   ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-  argument = subrounds_test.references(_Failing(), (1, 2, 3, 4))
+  argument = subround_runs.references(_Failing(), (1, 2, 3, 4))
   with pytest.raises(ZeroDivisionError, match='no such client') as caught:
     ray_workers.invoke(on_ray.double_and_sum(), argument)
   line = ray_lines[-1]
@@ -145,7 +146,7 @@ class _Deadly:
 
 def test_a_worker_that_ends_by_itself_is_replaced(ray_workers, ray_lines, tmp_path):
   ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-  argument = subrounds_test.references(_Deadly(str(tmp_path)), (1, 2, 3, 4, 5))
+  argument = subround_runs.references(_Deadly(str(tmp_path)), (1, 2, 3, 4, 5))
   before = ray_workers.counters()['subrounds_retried']
   total, doubled = ray_workers.invoke(on_ray.double_and_sum(), argument)
   assert (total, list(doubled)) == (30, [2, 4, 6, 8, 10])
@@ -189,6 +190,7 @@ def test_a_worker_that_is_stopped_and_killed_is_replaced_by_ray(ray_workers, ray
   assert [line for line in ray_lines if line.startswith('Round 7: a worker was lost; process ')]
 
 
+@pytest.mark.exhaustive
 def test_a_node_that_ends_workers_for_want_of_memory_is_left_out(ray_nodes, ray_workers, ray_lines):
   """Ray ends them there, as soon as they have a task, and repeats the task, but not for ever."""
   cluster, _ = ray_nodes

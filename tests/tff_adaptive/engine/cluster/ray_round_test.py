@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from tests.helpers import on_ray
-from tests.tff_adaptive.engine.cluster import subrounds_test
+from tests.helpers import on_ray, subround_runs
 from tff_adaptive._utils import client_references
 from tff_adaptive.engine.cluster import errors, ray_pool, ray_round, ray_worker, schedule, subrounds
 
@@ -57,10 +56,8 @@ def test_workers_that_this_process_plays_load_train_and_merge(graph, monkeypatch
   assert min(pool._paces.values()) > 0
   sent = pool.counters['bytes_to_workers'], pool.counters['bytes_from_workers']
   assert sent == (6 * 4, 6 * 4 + 2 * 4)
-  source = subrounds_test.Source(dict(zip('abcd', (1, 2, 3, 4))))
-  total, doubled = context.invoke(
-    on_ray.double_and_sum(), subrounds_test.references(source, 'abcd')
-  )
+  source = subround_runs.Source(dict(zip('abcd', (1, 2, 3, 4))))
+  total, doubled = context.invoke(on_ray.double_and_sum(), subround_runs.references(source, 'abcd'))
   assert (total, list(doubled)) == (20, [2, 4, 6, 8])
   lines, pool.report, nodes[1] = [], lambda line: lines.append(line), 'c' * 56
   pool._look()

@@ -5,43 +5,9 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-import tff_adaptive_tasks as tasks
-from tests.helpers import closeness, on_ray, small_problem
-from tff_adaptive import algorithms, corrections, engine, optimizers, training as training_lib
-from tff_adaptive._utils import client_references
-from tff_adaptive.client import Batching, ClientTraining
+from tests.helpers import closeness, on_ray, subround_runs
+from tff_adaptive import engine
 from tff_adaptive.engine.cluster import subrounds
-
-COHORTS = ([0, 1, 2, 3, 4, 5, 6], [4], [5, 0, 2])  # Also fewer clients than subrounds.
-
-
-# What may act in a round: an exchange and kept optimizer states, a factor of the server's step and
-# averaged optimizer states.
-METHODS = {
-  'mime-keep': (corrections.Mime('adam', base_eps=0.1), ('sgdm', 'keep')),
-  'fed_exp-average': (corrections.FedExP(), ('adam', 'average')),
-}
-OPTIMIZERS = {
-  'sgdm': optimizers.build_sgdm(1.0, 0.5),
-  'adam': tff.learning.optimizers.build_adam(1.0, epsilon=0.1),
-}
-
-
-def build(name):
-  """A process by its name in the registry or in `METHODS`."""
-  if name not in METHODS:
-    return small_problem.process(name, 0.1, small_problem.linear_model, batching=Batching(4, 2))
-  correction, (optimizer, state) = METHODS[name]
-  training = ClientTraining(OPTIMIZERS[optimizer], Batching(4), optimizer_state=state)
-  options = dict(client_learning_rate=0.1, client_weighting='examples', training=training)
-  return algorithms.build_drift_corrected(small_problem.linear_model(), correction, **options)
-
-
-def run(process, context, cohorts=COHORTS):
-  """All values of some rounds: states, what clients keep, metrics."""
-  with tff.framework.get_context_stack().install(context):
-    done = small_problem.Run(process, small_problem.clients()).rounds(cohorts)
-  return [np.asarray(v) for v in tf.nest.flatten([done.state, done.client_states, done.metrics])]
 
 
 def train_backwards(workload):
@@ -51,45 +17,29 @@ def train_backwards(workload):
   return subrounds.train(workload)
 
 
-def trained(process, context, rounds, folder=None, clients=None, **options):
-  """The state after `training.train`, which goes on with what is in the folder."""
-  arrays = {f'c{i}': pair for i, pair in enumerate(small_problem.clients())}
-  config = {'rounds': rounds, 'clients_per_round': 5, 'rounds_per_checkpoint': 1, **options}
-  with tff.framework.get_context_stack().install(context):
-    result = training_lib.train(
-      process,
-      clients or tasks.InMemoryClientData(arrays),
-      lambda weights: {},
-      training_lib.TrainingConfig(**config),
-      output_dir=folder and str(folder),
-      show_progress=False,
-    )
-  return [np.asarray(v) for v in tf.nest.flatten(result.state)]
-
-
-@pytest.mark.parametrize('name', ['ada_best', *METHODS])
+@pytest.mark.parametrize('name', ['ada_best', *subround_runs.METHODS])
 def test_subrounds_in_any_order_give_what_the_graph_engine_gives(name, graph, tmp_path):
   """And a run that is interrupted, at least what clients and server keep in `METHODS`."""
-  process, numbers, train = build(name), [], subrounds.train
+  process, numbers, train = subround_runs.build(name), [], subrounds.train
 
   def noted(workload):
     numbers.append(len(workload.parts))
     return train(workload)
 
   context = engine.SubroundContext(3, server=graph, train=noted)
-  ours = run(process, context)
+  ours = subround_runs.run(process, context)
   # Not done undivided. Mime's clients work twice in a round.
   assert numbers == [n for n in (3, 1, 3) for _ in range(1 + (name == 'mime-keep'))]
-  expected = run(process, graph)
+  expected = subround_runs.run(process, graph)
   assert len(ours) == len(expected)
   for one, other in zip(ours, expected):
     closeness.assert_close(one, other)
   train = train_backwards
-  np.testing.assert_equal(run(process, context), ours)
-  if name in METHODS:
-    whole = trained(process, graph, 4)
-    trained(process, graph, 2, tmp_path)
-    np.testing.assert_equal(trained(process, graph, 4, tmp_path), whole)
+  np.testing.assert_equal(subround_runs.run(process, context), ours)
+  if name in subround_runs.METHODS:
+    whole = subround_runs.trained(process, graph, 4)
+    subround_runs.trained(process, graph, 2, tmp_path)
+    np.testing.assert_equal(subround_runs.trained(process, graph, 4, tmp_path), whole)
 
 
 @pytest.mark.parametrize('count', [0, 1, 3, 4, 11])
@@ -111,25 +61,11 @@ def test_an_operation_has_one_thread_unless_it_is_told_otherwise(graph, monkeypa
   assert (one, context._subrounds, context._server) == (1, 2, graph)
 
 
-class Source:
-  """Gives integers."""
-
-  def __init__(self, values):
-    self.values = values
-
-  def load(self, keys):
-    return [self.values[key] for key in keys]
-
-
-def references(source, keys):
-  return [client_references.ClientReference(source, key) for key in keys]
-
-
 def test_references_are_loaded(graph):
   context = engine.SubroundContext(3, server=graph)
   keys = ['a', 'b', 'c', 'd', 'e']
-  source = Source(dict(zip(keys, [1, 2, 3, 4, 5])))
-  total, doubled = context.invoke(on_ray.double_and_sum(), references(source, keys))
+  source = subround_runs.Source(dict(zip(keys, [1, 2, 3, 4, 5])))
+  total, doubled = context.invoke(on_ray.double_and_sum(), subround_runs.references(source, keys))
   assert (total, list(doubled)) == (30, [2, 4, 6, 8, 10])
 
 
@@ -143,8 +79,8 @@ def test_references_whose_values_pass_several_stages_are_resolved(graph):
     return tff.federated_sum(tff.federated_map(less, (doubled, total))), x
 
   context = engine.SubroundContext(2, server=graph)
-  source = Source({key: key for key in range(4)})
-  total, passed = context.invoke(comp, references(source, range(4)))
+  source = subround_runs.Source({key: key for key in range(4)})
+  total, passed = context.invoke(comp, subround_runs.references(source, range(4)))
   assert (total, list(passed)) == (12 - 4 * 12, [0, 1, 2, 3])
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.helpers.oracle import FedAvg
+from oracle.algorithms import FedAvg
 
 
 class FedNova(FedAvg):

@@ -1,0 +1,81 @@
+"""Rules: each is asked, and says in one line what does not go together."""
+
+import inspect
+
+import pytest
+
+from scripts.cli import rules
+from tests.helpers import settings as settings_lib
+from tff_adaptive import corrections, registry
+from tff_adaptive_tasks import catalog
+
+
+def test_every_rule_is_asked():
+  functions = inspect.getmembers(rules, inspect.isfunction)
+  of_settings = {
+    function
+    for name, function in functions
+    if name.startswith('_') and function.__module__ == rules.__name__
+  }
+  assert set(rules.RULES) == of_settings
+  assert len(rules.RULES) == len(of_settings)
+
+
+def test_settings_by_default_break_no_rule():
+  settings = settings_lib.of()
+  assert [rule(settings) for rule in rules.RULES] == [None] * len(rules.RULES)
+
+
+_PART = """
+import dataclasses
+from tff_adaptive import corrections
+
+@dataclasses.dataclass(frozen=True)
+class First(corrections.Correction):
+  def exchange(self, client):
+    return client.theta_0
+
+@dataclasses.dataclass(frozen=True)
+class Alone(corrections.Correction):
+  refuses_loss_gradient = 'it is alone'
+"""
+
+
+def test_what_a_part_of_a_users_own_declares_counts_as_for_a_built_in_one(tmp_path):
+  path = tmp_path / 'parts.py'
+  path.write_text(_PART)
+  buffered = ['--synchrony=buffered', '--concurrency=9']
+  with pytest.raises(ValueError, match=r'--synchrony=buffered does not go with .*exchange values'):
+    settings_lib.of(f'--algorithm={path}:First', *buffered)
+  with pytest.raises(ValueError, match=r'--sam_rho: .* cannot be combined with sam: it is alone'):
+    settings_lib.of(f'--algorithm={path}:Alone', '--sam_rho=0.1')
+
+
+def test_the_algorithms_that_wait_for_an_exchange_are_those_whose_part_has_one():
+  refused = set()
+  for name in registry.ALGORITHMS:
+    flags = ['--synchrony=buffered', '--concurrency=9', f'--algorithm={name}']
+    try:
+      settings_lib.of(*flags, '--participation=1')
+    except ValueError as error:
+      if 'exchange values before any of them trains' in str(error):
+        refused.add(name)
+  assert refused == {'mime'}
+  assert corrections.Mime.overrides('exchange')
+
+
+@pytest.mark.parametrize('task', catalog.names())
+def test_a_task_says_which_option_makes_its_model_a_compiled_one(task):
+  has_lstm = task in ('shakespeare', 'stackoverflow_nwp')
+  expected = 'lstm=compiled' if has_lstm else ''
+  assert catalog.compiled_option(task, {'lstm': 'compiled'}) == expected
+  assert catalog.compiled_option(task, {'lstm': 'tensorflow'}) == ''
+
+
+def test_a_data_folder_is_of_use_and_exists(tmp_path):
+  rules.check_data_dir('emnist_cr', str(tmp_path))
+  rules.check_data_dir('digits', None)
+  with pytest.raises(ValueError, match='--data_dir has no meaning for --task=digits'):
+    rules.check_data_dir('digits', str(tmp_path))
+  with pytest.raises(ValueError, match='there is no such folder'):
+    rules.check_data_dir('emnist_cr', str(tmp_path / 'none'))

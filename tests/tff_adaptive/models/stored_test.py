@@ -1,0 +1,169 @@
+"""A stored model predicts as the one that was stored, without its code."""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.helpers import fresh, small_problem
+from tff_adaptive import models
+from tff_adaptive.models import stored
+
+layers = tf.keras.layers
+RNG = np.random.default_rng(0)
+FLOATS = RNG.normal(size=(6, 5)).astype(np.float32)
+NUMBERS = RNG.integers(0, 7, (6, 4)).astype(np.int32)
+LOGITS = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+PROBABILITIES = tf.keras.losses.SparseCategoricalCrossentropy()
+
+
+def of_normalization():
+  normalization = layers.Normalization()
+  normalization.adapt(3 * FLOATS + 1)
+  return tf.keras.Sequential([tf.keras.Input([5]), normalization, layers.Dense(3)])
+
+
+def of_frozen_layer():
+  hidden = layers.Dense(4, 'relu', trainable=False)
+  last = layers.Dense(3, 'softmax')
+  return tf.keras.Sequential([tf.keras.Input([5]), hidden, layers.Dropout(0.5), last])
+
+
+def of_lstm():
+  embedding = layers.Embedding(7, 3)
+  inputs = tf.keras.Input([4], dtype=tf.int32)
+  return tf.keras.Sequential([inputs, embedding, layers.LSTM(5), layers.Dense(7)])
+
+
+def of_own_layer():
+  class Doubled(layers.Layer):
+    """A layer that Keras finds in no module, as those of another machine's file."""
+
+    def call(self, x):
+      return 2.0 * x
+
+  return tf.keras.Sequential([tf.keras.Input([5]), Doubled(), layers.Dense(3)])
+
+
+def from_keras(build, loss):
+  return models.from_keras(build, loss, seed=1)
+
+
+# Name -> model, inputs, what it predicts, whether Keras can load it.
+CASES = {
+  'by hand': (small_problem.model, FLOATS, 'logits', False),
+  'adapted normalization': (lambda: from_keras(of_normalization, LOGITS), FLOATS, 'logits', True),
+  'frozen layer': (
+    lambda: from_keras(of_frozen_layer, PROBABILITIES),
+    FLOATS,
+    'probabilities',
+    True,
+  ),
+  'lstm': (lambda: from_keras(of_lstm, LOGITS), NUMBERS, 'logits', True),
+  'own layer': (lambda: from_keras(of_own_layer, LOGITS), FLOATS, 'logits', False),
+}
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_a_stored_model_predicts_alike(name, tmp_path):
+  build, x, kind, has_keras = CASES[name]
+  model = build()
+  models.store_model(model, str(tmp_path), {'task': 'mine'})
+  weights = [RNG.normal(size=w.shape).astype(w.dtype) for w in model.initial_weights[0]]
+  expected = model.forward(tuple(weights), x, False, None)
+  found = models.load_stored_model(str(tmp_path))
+  np.testing.assert_allclose(found.forward(weights, x), expected, rtol=1e-6, atol=1e-6)
+  assert found.weight_names == models.weight_names(model)
+  assert found.description == {'task': 'mine'}
+  assert stored.output_kind(found._graph, found._output.partition(':')[0]) == kind
+  if has_keras:
+    keras = found.to_keras(weights)
+    np.testing.assert_allclose(keras(x), expected, rtol=1e-5, atol=1e-5)
+    with np.testing.assert_raises(ValueError):
+      found.to_keras(weights[1:])
+  else:
+    with pytest.raises(ValueError, match=r'not a Keras model|Keras cannot (save|load) it'):
+      found.to_keras(weights)
+
+
+@pytest.mark.parametrize('name', ['lstm', 'own layer'])
+def test_another_process_exports_it_as_saved_model_and_for_devices(name, tmp_path):
+  build, x, _, _ = CASES[name]
+  model = build()
+  models.store_model(model, str(tmp_path), {})
+  weights = [RNG.normal(size=w.shape).astype(w.dtype) for w in model.initial_weights[0]]
+  np.savez(tmp_path / 'weights.npz', *weights)
+  code = (
+    'import sys, numpy as np\n'
+    'from tff_adaptive import models\n'
+    'folder = sys.argv[1]\n'
+    'weights = list(np.load(folder + "/weights.npz").values())\n'
+    'model = models.load_stored_model(folder)\n'
+    'models.save(model, weights, folder + "/served", "saved_model")\n'
+    'models.save(model, weights, folder + "/lite", "tflite")\n'
+  )
+  subprocess.run([*fresh.python(), '-c', code, str(tmp_path)], check=True)
+  expected = model.forward(tuple(weights), x, False, None)
+  served = tf.saved_model.load(str(tmp_path / 'served')).signatures['serving_default']
+  np.testing.assert_allclose(served(x=x)['predictions'], expected, rtol=1e-5, atol=1e-5)
+  lite = tmp_path / 'lite.tflite'
+  if name == 'lstm':  # It needs operations of TensorFlow, which this interpreter has not.
+    assert lite.stat().st_size > 1000
+    return
+  runner = tf.lite.Interpreter(str(lite)).get_signature_runner()
+  np.testing.assert_allclose(runner(x=x)['predictions'], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_keras_file_has_no_weights_and_takes_no_room_for_them(tmp_path):
+  model = from_keras(
+    lambda: tf.keras.Sequential([tf.keras.Input([500]), layers.Dense(500)]),
+    tf.keras.losses.MeanSquaredError(),
+  )
+  models.store_model(model, str(tmp_path), {})
+  assert model.num_parameters * 4 > 1e6
+  assert os.path.getsize(tmp_path / 'model.keras') < 1e5
+  assert os.path.getsize(tmp_path / 'forward.pb') < 1e5
+
+
+def test_pythons_conditions_on_tensors_are_stored(tmp_path):
+  model = small_problem.model()
+  forward = model.forward
+
+  def conditional(weights, x, training, seed):
+    predictions = forward(weights, x, training, seed)
+    if tf.reduce_sum(x) > 0:
+      predictions = -predictions
+    return predictions
+
+  model.forward = conditional
+  models.store_model(model, str(tmp_path), {})
+  weights = model.initial_weights[0]
+  for x in (np.abs(FLOATS), -np.abs(FLOATS)):
+    expected = conditional(weights, x, False, None)
+    found = models.load_stored_model(str(tmp_path)).forward(weights, x)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_model_that_depends_on_a_variable_is_refused(tmp_path):
+  variable = tf.Variable(2.0)
+  model = small_problem.model()
+  forward = model.forward
+  model.forward = lambda weights, x, training, seed: variable * forward(weights, x, training, seed)
+  with pytest.raises(ValueError, match='use a variable or a table'):
+    models.store_model(model, str(tmp_path), {})
+
+
+def test_a_damaged_or_foreign_folder_is_refused_in_one_line(tmp_path):
+  with pytest.raises(FileNotFoundError):
+    models.load_stored_model(str(tmp_path))
+  models.store_model(small_problem.model(), str(tmp_path), {})
+  (tmp_path / 'forward.pb').write_bytes(b'damaged')
+  with pytest.raises(ValueError, match=r'the stored model .* cannot be read: ') as error:
+    models.load_stored_model(str(tmp_path))
+  assert '\n' not in str(error.value)
+  (tmp_path / 'model.json').write_text(json.dumps({'format': 2}))
+  with pytest.raises(ValueError, match='its format is 2, this version reads 1'):
+    models.load_stored_model(str(tmp_path))
