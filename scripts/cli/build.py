@@ -1,5 +1,6 @@
 """Loads the data, and builds the process and its evaluation from settings."""
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -19,8 +20,9 @@ from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
 from tff_adaptive.runs import capacity, serialization, state_file
 from tff_adaptive.training import callbacks, personalization
+from tff_adaptive_tasks import baselines
 
-from . import records, rules, settings as settings_lib, stored_model
+from . import baseline, fields, records, rules, settings as settings_lib, stored_model
 from .groups import aggregation
 
 
@@ -35,6 +37,8 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   of_clients = tasks.load(
     flags.task, data_dir=settings.output.data_dir, seed=flags.seed, **flags.task_options
   )
+  if settings.output.metric is not None:
+    of_clients = tasks.with_metric(of_clients, settings.output.metric)
   of_clients, parts = settings.evaluation.split(of_clients, flags.seed)
   task = of_clients
   # `of_clients` has the clients of the task, `task` those that train: these, or one in their place.
@@ -57,7 +61,10 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     max_examples_per_client=most_examples,
   )
   of_run = dataclasses.replace(settings, training=how_long)
-  model = task.build_model(flags.seed)
+  model = _build_model(settings, task)
+  constant = baselines.of_task(of_clients, model)
+  if constant is not None:
+    settings.output.say(baseline.first_line(constant, task.metric))
   if flags.initial_weights is not None:
     start = training.initial_weights_from(flags.initial_weights, model)
     model = models.with_initial_weights(model, start)
@@ -73,6 +80,8 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   if ray_context is not None:
     observers.append(callbacks.RayCallback(ray_context))
   observers += settings.output.build(saved['run_id'], record.settings)
+  if constant is not None:
+    observers.append(baseline.Callback(constant, task.metric))
   if private is not None:
     observers.append(_account(settings, private, config))
   return {
@@ -89,6 +98,15 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     'accept_lost_rows': bool(settings.output.accept_lost_rows),
     'settings': record,
   }
+
+
+def _build_model(settings: settings_lib.Settings, task: tasks.Task) -> models.Model:
+  """Builds the task's model. Raises ValueError if there is no such --metric for it."""
+  context: Any = contextlib.nullcontext()
+  if settings.output.metric is not None:
+    context = fields.about('metric')
+  with context:
+    return task.build_model(settings.what.seed)
 
 
 def _say_what_runs(settings: settings_lib.Settings, task: tasks.Task, data: dict[str, Any]) -> None:
@@ -110,22 +128,25 @@ def _client_evaluation(
   settings: settings_lib.Settings, task: tasks.Task, model: models.Model, parts: Any
 ) -> Any:
   """Returns the evaluation on each client, also of fine-tuned models if asked for, or None."""
-  personalize = None
-  epochs = settings.evaluation.personalization_epochs
-  if epochs is not None:
-    personalize = personalization.build_personalization(
+
+  def trainer(epochs: int | None) -> personalization.Personalize | None:
+    if epochs is None:
+      return None
+    return personalization.build_personalization(
       model,
       settings.client_training(task, epochs),
       settings.rates.client,
       settings.more_parts(),
     )
+
   return settings.evaluation.build(
     task,
     model,
     parts,
     seed=settings.what.seed,
     max_examples=settings.training.max_examples_per_client or None,
-    personalize=personalize,
+    personalize=trainer(settings.evaluation.personalization_epochs),
+    train_alone=trainer(settings.evaluation.local_baseline_epochs),
   )
 
 
@@ -205,6 +226,7 @@ def _training_config(
   arguments = {name: flags[name] for name in names if name in flags}
   arguments['max_examples_per_client'] = flags['max_examples_per_client'] or None
   arguments['stop_at_target'] = bool(flags['stop_at_target'])
+  arguments['metric'] = task.metric
   local = settings.client_training(task)
   local_steps = None
   if local.batching is not None:
@@ -223,7 +245,6 @@ def _training_config(
     population = population_lib.Population()
   return training.TrainingConfig(
     **arguments,
-    metric=task.metric,
     cost_model=cost_model,
     population=population,
     asynchrony=asynchrony,

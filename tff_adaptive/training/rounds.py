@@ -126,7 +126,9 @@ class Trainer:
   def _check(self, state: Any, row: Row) -> None:
     loss, lost = row.get('train_loss', 0.0), row.get('non_finite_clients', 0)
     shown = f' (training loss {loss})' if 'train_loss' in row else ''
-    if lost or not np.isfinite(loss):
+    # Without clients, the loss is not defined: NaN.
+    is_of_clients = row.get('clients', 1) > 0
+    if lost or (is_of_clients and not np.isfinite(loss)):
       self._say_once(
         'diverged',
         f'Clients diverge in round {row["round"]}: {lost:.0f} of {row["clients"]} updates were not'
