@@ -10,6 +10,7 @@ from .own_files import (
   from_huggingface as from_huggingface,
   from_image_folder as from_image_folder,
 )
+from .own_metrics import with_metric as with_metric
 from .own_tables import (
   from_csv as from_csv,
   from_frame as from_frame,

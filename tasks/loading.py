@@ -118,6 +118,10 @@ def task_of(config: Mapping[str, Any]) -> task_lib.Task:
   options = {name: option_values.value(text) for name, _, text in pairs}
   name = _unchanged_reference(settings['task'], config)
   task = load(name, data_dir=settings['data_dir'], seed=settings['seed'], **options)
+  if settings.get('metric') is not None:
+    from tff_adaptive_tasks import own_metrics  # It loads TensorFlow.
+
+    task = own_metrics.with_metric(task, settings['metric'])
   # The same draw as in the run, so that the same clients and examples train.
   parts = client_split.split_clients(
     task.train,

@@ -9,6 +9,7 @@ import pandas as pd
 
 from tff_adaptive_tasks import (
   errors,
+  own_metrics,
   own_models,
   own_targets,
   preparation as preparation_lib,
@@ -37,6 +38,8 @@ def from_arrays(
   preparation: preparation_lib.Preparation | None = None,
   kind: str | None = None,
   targets: Sequence[str] | None = None,
+  metric: str | None = None,
+  class_weight: Mapping[Any, float] | str | None = None,
 ) -> task_lib.Task:
   """Builds a task from arrays whose rows belong to clients.
 
@@ -60,8 +63,10 @@ def from_arrays(
     loss: For a Keras model, a loss of Keras. The default is the squared error for numbers, and for
       classes and labels the cross-entropy, of probabilities after a softmax or sigmoid, else of
       scores.
-    metrics: For a Keras model, metrics of Keras. The default is the accuracy for classes and
-      labels, and the mean absolute error for numbers if there is no `loss`.
+    metrics: Names of metrics, as for `models.with_metrics`, and for a Keras model metrics of Keras.
+      The default is the accuracy for labels; for classes accuracy and balanced accuracy, for two
+      classes also F1 and the areas under the ROC and the precision-recall curve, for more classes
+      the mean F1; for numbers the mean absolute error and R2, if there is no `loss`.
     threshold: For a model with one output for two classes: an output above it means the second
       class. For several labels, an output above it means 1. The default is 0.5 after a sigmoid and
       0 for scores; scores with a `loss` require it.
@@ -70,6 +75,11 @@ def from_arrays(
       numbers such as counts are read as classes otherwise.
     targets: The names of what is predicted. Several names say that y [n, k] of zeros and ones are
       several labels of an example, which do not exclude each other.
+    metric: The metric by which displays, sweeps and reports judge, the task's `metric`. The default
+      is the accuracy if there is one, else the loss.
+    class_weight: Factors of the training loss by label, such as {'yes': 10.0}, 1 for others; or
+      'balanced', as in scikit-learn: n / (k n_c) for a class with n_c of the n training examples of
+      all clients, of k classes.
 
   Returns:
     The task. Its `preparation` has the labels of the classes, the threshold of a model with one
@@ -102,7 +112,15 @@ def from_arrays(
     held_x = preparation_lib.standardised(held_x, mean, deviation)
   # The model may decide the dtypes of inputs and targets.
   problem = own_models.Problem(train_x, understood)
-  build_model, built, threshold = own_models.builder(model, problem, loss, metrics, threshold)
+  build_model, built, threshold = own_models.builder(
+    model, problem, loss, own_metrics.of_keras(metrics), threshold
+  )
+  if loss is not None and understood.classes is None and metrics is None:
+    metrics = []  # What numbers with a loss of one's own mean is not known.
+  weights = own_metrics.class_weights(
+    class_weight, understood.classes, understood.y[held.is_training]
+  )
+  build_model, built = own_metrics.extended(build_model, built, problem, metrics, metric, weights)
   # A loss of Keras may be an object, a function or a text.
   loss_name = str(getattr(loss, 'name', None) or getattr(loss, '__name__', loss))
   # A categorical loss takes floating-point targets too, but its outputs are scores.
@@ -118,9 +136,8 @@ def from_arrays(
   train = _clients(
     fit.inputs(train_x), fit.targets(understood.y[held.is_training]), ids[held.is_training]
   )
-  metric = 'loss'
-  if 'accuracy' in built.metric_names:
-    metric = 'accuracy'
+  if metric is None:
+    metric = 'accuracy' if 'accuracy' in built.metric_names else 'loss'
   return task_lib.Task(
     name=name,
     build_model=build_model,
@@ -181,7 +198,11 @@ def training_rows(clients: np.ndarray, options: Mapping[str, Any]) -> np.ndarray
 
 
 def as_array(values: Any, what: str) -> np.ndarray:
-  """Returns values as an array. Raises DataError if they are lists of different lengths."""
+  """Returns values as an array.
+
+  Raises DataError if they are lists of different lengths, or values are masked.
+  """
+  errors.check_unmasked(values, what)
   try:
     array = np.asarray(values)
     is_of_lists = array.dtype.kind == 'O' and array.ndim == 1 and array.size > 0

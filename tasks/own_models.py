@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
+from tff_adaptive.models import named_metrics
 from tff_adaptive_tasks import errors, own_targets
 from tff_adaptive_tasks.models import layers
 
@@ -60,8 +61,11 @@ def builder(
     make = _keras_maker(model, problem)
     if make is not None:
       build, threshold = _of_keras(make, problem, loss, metrics, threshold)
-    elif loss is not None or metrics is not None:
-      raise ValueError('loss and metrics are for Keras models: leave them out')
+    elif loss is not None or not all(map(named_metrics.is_name, metrics or ())):
+      raise ValueError(
+        'loss and metrics of Keras are for Keras models: leave them out, or give metrics by name,'
+        " such as 'f1_macro'"
+      )
     elif callable(model):
       build = model
     elif model in _HIDDEN:
@@ -98,7 +102,9 @@ def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Mod
   if targets.has_labels:
     return _with_loss(perceptron, problem, _mean_cross_entropy, {'accuracy': _mean_accuracy})
   metrics = {'mean_absolute_error': _mean_absolute_error}
-  return _with_loss(perceptron, problem, _mean_squared_error, metrics)
+  model = _with_loss(perceptron, problem, _mean_squared_error, metrics)
+  model.outputs = models.Outputs(num_numbers=problem.num_outputs, target_rank=problem.y.ndim)
+  return model
 
 
 def _with_loss(
@@ -209,7 +215,10 @@ def _of_keras(
   y_spec = tf.TensorSpec([None, *problem.y.shape[1:]], dtype)
 
   def build(seed: int) -> models.Model:
-    return models.from_keras(make, loss, metrics, seed=seed, y_spec=y_spec)
+    model = models.from_keras(make, loss, metrics, seed=seed, y_spec=y_spec)
+    if problem.classes is not None:
+      model.outputs = models.Outputs(len(problem.classes), not ending.gives_scores, threshold)
+    return model
 
   if threshold is None:
     return build, None

@@ -1,5 +1,6 @@
 """Loads the data, and builds the process and its evaluation from settings."""
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -21,8 +22,9 @@ from tff_adaptive.models import mixed_precision
 from tff_adaptive.population import attacks, choosing
 from tff_adaptive.runs import capacity, serialization, state_file
 from tff_adaptive.training import callbacks, personalization
+from tff_adaptive_tasks import baselines
 
-from . import records, rules, settings as settings_lib, stored_model
+from . import baseline, fields, records, rules, settings as settings_lib, stored_model
 from .groups import aggregation
 
 
@@ -37,6 +39,8 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   of_clients = tasks.load(
     flags.task, data_dir=settings.output.data_dir, seed=flags.seed, **flags.task_options
   )
+  if settings.output.metric is not None:
+    of_clients = tasks.with_metric(of_clients, settings.output.metric)
   of_clients, parts = settings.evaluation.split(of_clients, flags.seed)
   task = of_clients
   # `of_clients` has the clients of the task, `task` those that train: these, or one in their place.
@@ -59,7 +63,10 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     max_examples_per_client=most_examples,
   )
   of_run = dataclasses.replace(settings, training=how_long)
-  model = task.build_model(flags.seed)
+  model = _build_model(settings, task)
+  constant = baselines.of_task(of_clients, model)
+  if constant is not None:
+    settings.output.say(baseline.first_line(constant, task.metric))
   if flags.initial_weights is not None:
     start = training.initial_weights_from(flags.initial_weights, model)
     model = models.with_initial_weights(model, start)
@@ -75,6 +82,8 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   if ray_context is not None:
     observers.append(callbacks.RayCallback(ray_context))
   observers += settings.output.build(saved['run_id'], record.settings)
+  if constant is not None:
+    observers.append(baseline.Callback(constant, task.metric))
   if private is not None:
     observers.append(_account(settings, private, config))
   return {
@@ -92,6 +101,15 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     'accept_lost_rows': bool(settings.output.accept_lost_rows),
     'settings': record,
   }
+
+
+def _build_model(settings: settings_lib.Settings, task: tasks.Task) -> models.Model:
+  """Builds the task's model. Raises ValueError if there is no such --metric for it."""
+  context: Any = contextlib.nullcontext()
+  if settings.output.metric is not None:
+    context = fields.about('metric')
+  with context:
+    return task.build_model(settings.what.seed)
 
 
 def _say_what_runs(settings: settings_lib.Settings, task: tasks.Task, data: dict[str, Any]) -> None:
@@ -113,22 +131,25 @@ def _client_evaluation(
   settings: settings_lib.Settings, task: tasks.Task, model: models.Model, parts: Any
 ) -> Any:
   """Returns the evaluation on each client, also of fine-tuned models if asked for, or None."""
-  personalize = None
-  epochs = settings.evaluation.personalization_epochs
-  if epochs is not None:
-    personalize = personalization.build_personalization(
+
+  def trainer(epochs: int | None) -> personalization.Personalize | None:
+    if epochs is None:
+      return None
+    return personalization.build_personalization(
       model,
       settings.client_training(task, epochs),
       settings.rates.client,
       settings.more_parts(),
     )
+
   return settings.evaluation.build(
     task,
     model,
     parts,
     seed=settings.what.seed,
     max_examples=settings.training.max_examples_per_client or None,
-    personalize=personalize,
+    personalize=trainer(settings.evaluation.personalization_epochs),
+    train_alone=trainer(settings.evaluation.local_baseline_epochs),
   )
 
 
@@ -236,6 +257,7 @@ def _training_config(
   arguments['max_examples_per_client'] = flags['max_examples_per_client'] or None
   for name in ('stop_at_target', 'keep_best', 'ledger'):
     arguments[name] = bool(flags[name])
+  arguments['metric'] = task.metric
   arguments['cohort'] = settings.cohort.build(settings.clients.client_weighting)
   arguments['attackers'] = settings.attack.build()
   local = settings.client_training(task)
@@ -256,7 +278,6 @@ def _training_config(
     population = population_lib.Population()
   return training.TrainingConfig(
     **arguments,
-    metric=task.metric,
     cost_model=cost_model,
     population=population,
     asynchrony=asynchrony,

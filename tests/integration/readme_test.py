@@ -209,6 +209,13 @@ def test_texts_become_numbers_by_a_layer_of_keras(capsys):
   assert "Task 'own_data': 5 clients with 50 examples" in capsys.readouterr().out
 
 
+def test_metrics(capsys):
+  run_blocks(GUIDE / 'metrics.md', 1)
+  values, names = capsys.readouterr().out.splitlines()[-2:]
+  assert "'f1':" in values
+  assert 'alarms' in names
+
+
 def test_no_other_page_has_examples_that_nothing_runs():
   run = {
     'tff_program',
@@ -219,6 +226,7 @@ def test_no_other_page_has_examples_that_nothing_runs():
     'population',
     'asynchronous',
     'chains',
+    'metrics',
   }
   run |= {'choosing_clients', 'robust_aggregation'}  # By tests/integration/user_parts_test.py.
   run |= {'own_algorithms_more', 'personal_models'}  # By test_the_guides_files_follow_the_papers.

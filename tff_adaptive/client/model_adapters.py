@@ -171,7 +171,7 @@ class _SeededModel(LocalModel):
     return tff.learning.models.ModelWeights(tuple(map(tf.constant, trainable)), ())
 
   def start(self, group_size: int | None = None) -> Any:
-    shape = [2 * len(self.model.metric_names)]
+    shape = [2 * len(self.model.trained_metric_names)]
     return tf.zeros(shape if group_size is None else [group_size, *shape])
 
   def for_groups(self) -> LocalModel:

@@ -43,14 +43,17 @@ def build_client_losses(model: Any, batch_size: int = 500) -> ClientLosses:
     example_loss=model.example_loss,
     couples_examples=model.couples_examples,
     metric_fns={'squared_loss': squared_loss},
+    sum_metrics={},
+    trained_metric_names=('loss', 'squared_loss'),
     metric_names=('loss', 'squared_loss'),
   )
   evaluate = client_evaluation.build_client_evaluation(losses_only, batch_size)
 
   def losses(weights: Any, clients: Iterable[Mapping[str, np.ndarray]]) -> np.ndarray:
-    sums = evaluate([weights], clients)[0]
+    sums = evaluate([weights], clients)
+    of_clients = np.stack([sums[name][0] for name in losses_only.metric_names], 1)
     with np.errstate(invalid='ignore', divide='ignore'):
-      means: np.ndarray = sums[..., 0] / sums[..., 1]
+      means: np.ndarray = of_clients[..., 0] / of_clients[..., 1]
     return means
 
   return losses

@@ -184,7 +184,9 @@ class Trainer:
     about_loss = ''
     if 'train_loss' in row:
       about_loss = f' (training loss {loss})'
-    if lost or not np.isfinite(loss):
+    # Without clients, the loss is not defined: NaN.
+    is_of_clients = row.get('clients', 1) > 0
+    if lost or (is_of_clients and not np.isfinite(loss)):
       self._say_once(
         'diverged',
         f'Clients diverge in round {row["round"]}: {lost:.0f} of {row["clients"]} updates were not'
