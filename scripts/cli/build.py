@@ -64,11 +64,6 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   if ray_context is not None:
     observers.append(callbacks.RayCallback(ray_context))
   observers += settings.output.build(saved['run_id'], record.settings)
-  if ray_context is not None:
-    observers.insert(0, callbacks.RayCallback(ray_context))
-  observers.insert(
-    0, stored_model.StoreModel(model, stored_model.description(task), task.preparation)
-  )
   if private is not None:
     observers.append(_account(settings, private, config))
   return {
