@@ -136,12 +136,15 @@ class FedAvg:
     self.exchange(cohort)
     for i in cohort:
       before = copy.deepcopy(self.optimizers[i])
+      state = copy.deepcopy(self.kept(i))
       self.begin(i, rate)
       theta_i, steps[i] = self.train(i, rate, limits[i] if limits else np.inf)
       g[i] = self.theta - theta_i
       if not np.isfinite(g[i]).all():  # It is left out, and keeps the state that it had.
         del g[i]
         self.optimizers[i] = before
+        for name, value in state.items():
+          getattr(self, name)[i] = value
     cohort = list(g)
     g_bar = self.mean(cohort, g)
     last_theta_bar, self.theta_bar = self.theta_bar, self.theta - g_bar
@@ -167,6 +170,14 @@ class FedAvg:
         mean = self.mean(cohort, {i: getattr(self.optimizers[i], name) for i in cohort})
         for i in range(self.num_clients):
           setattr(self.optimizers[i], name, mean)
+
+  def kept(self, i):
+    """What client i keeps besides h_i, by the attribute that has it for all clients."""
+    return {}
+
+  def state(self, i):
+    """The same as the test vectors have it."""
+    return self.kept(i)
 
   def exchange(self, cohort):
     """What is sent before the local steps."""

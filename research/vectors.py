@@ -17,37 +17,14 @@ from typing import Any
 import numpy as np
 
 import oracle
-from oracle import asynchronous, methods, optimizers
+from oracle import asynchronous, methods, newer, optimizers, personal
+from research.vector_cases import ASYNCHRONOUS, LEAST_SQUARES, LOGISTIC
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / 'vectors'
-VERSION = '1.1'
+VERSION = '1.2'
 ROUNDS, EPOCHS, BATCH_SIZE = 10, 2, 4
 TOLERANCE = 1e-11  # Relative to the largest entry of a list: other processors sum in other orders.
 
-_ADAPTIVE = {'beta1': 0.9, 'beta2': 0.99, 'tau': 0.01}
-_MOMENTS = {'beta1': 0.9, 'beta2': 0.99, 'tau': 1e-3}
-SERVERS: dict[str, dict[str, Any]] = {
-  'sgd': {},
-  'sgdm': {'momentum': 0.9},
-  'adagrad': {'beta1': 0.0, 'tau': 0.01, 'initial_v': 1e-4},
-  'adam': {**_ADAPTIVE, 'initial_v': 1e-4, 'bias_correction': False},
-  'yogi': {**_ADAPTIVE, 'initial_v': 1e-4, 'bias_correction': False},
-  'nesterov': {'momentum': 0.9},
-  'lamb': {**_MOMENTS, 'decay': 0.01},
-  'lion': {'beta1': 0.9, 'beta2': 0.99, 'decay': 0.1},
-}
-RATES = {'sgd': 1.0, 'sgdm': 0.5, 'nesterov': 0.3}  # Of the others 0.1.
-CLIENTS: dict[str, dict[str, Any]] = {
-  'sgd': {},
-  'sgdm': {'momentum': 0.5},
-  'nesterov': {'momentum': 0.5},
-  'adagrad': {'tau': 0.01, 'initial_v': 0.0},
-  'adam': _MOMENTS,
-  'amsgrad': _MOMENTS,
-  'adamw': {**_MOMENTS, 'decay': 0.1},
-  'lion': {'beta1': 0.9, 'beta2': 0.99, 'decay': 0.1},
-  'muon': {'momentum': 0.9, 'beta2': 0.99, 'tau': 1e-3, 'decay': 0.1},
-}
 ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
   'fed_prox': oracle.FedProx,
   'scaffold': oracle.Scaffold,
@@ -64,91 +41,23 @@ ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
   'mo_fed_sam': methods.FedCM,
   'fed_gamma': oracle.Scaffold,
   'fed_speed': oracle.FedDyn,
+  'fed_dc': newer.FedDC,
+  'fed_acg': newer.FedACG,
+  'fed_init': newer.FedInit,
+  'fed_varp': newer.FedVARP,
+  'fed_lesam': newer.FedLESAM,
+  'q_fed_avg': newer.QFedAvg,
+  'fed_smoo': newer.FedSMOO,
+  'fed_per': personal.Kept,
+  'lg_fed_avg': personal.Kept,
+  'fed_rep': personal.Kept,
+  'fed_babu': personal.Kept,
+  'fed_bn': personal.Kept,
+  'ditto': personal.Ditto,
+  'apfl': personal.APFL,
+  'p_fed_me': personal.PFedMe,
+  'per_fed_avg': personal.PerFedAvg,
 }  # FedAvg for the others.
-SGDM = {'base_optimizer': 'sgdm', 'base_beta1': 0.8, 'base_beta2': 0.9, 'base_eps': 0.1}
-ADAM, ADAGRAD = {**SGDM, 'base_optimizer': 'adam'}, {**SGDM, 'base_optimizer': 'adagrad'}
-NOVA = {'local_momentum': 0.0, 'mu': 0.0}
-BEST = {'mu': 0.2, 'beta': 0.8, 'scale_mu': False, 'beta_decay': 1.0}
-
-
-def case(
-  algorithm: str,
-  weighting: str = 'examples',
-  hyperparameters: dict[str, Any] | None = None,
-  *,
-  name: str | None = None,
-  server: str = 'sgd',
-  client: str = 'sgd',
-  **others: Any,
-) -> dict[str, Any]:
-  """The settings of a case, as they stand in its file."""
-  clients = {'name': client, **CLIENTS[client], 'state': others.pop('state', 'reset')}
-  servers = {'name': server, 'rate': RATES.get(server, 0.1), **SERVERS[server]}
-  return {
-    'name': name or algorithm,
-    'algorithm': algorithm,
-    'hyperparameters': hyperparameters or {},
-    'client_weighting': weighting,
-    'server_optimizer': {**servers, **others.pop('server_values', {})},
-    'client_optimizer': clients,
-    **{'sam_rho': 0.0, 'clip_norm': None, 'weight_decay': 0.0, **others},
-  }
-
-
-LEAST_SQUARES = [
-  case('fed_avg'),
-  *(case(f'fed_{s}', server=s) for s in ('adagrad', 'adam', 'yogi')),
-  case('fed_avgm', server='sgdm'),
-  case('fed_prox', 'examples', {'mu': 0.5}),
-  case('scaffold', 'uniform', {'scaffold_option': 2}),
-  case('scaffold_m', 'uniform'),
-  case('fed_dyn', 'uniform', {'mu': 0.2, 'scale_mu': False}),
-  case('ada_best', 'uniform', BEST),
-  case('fed_nova', 'examples', NOVA),
-  case('fed_cm', 'uniform', {'alpha': 0.3}),
-  case('fed_exp', 'uniform', {'eps': 1e-3}),
-  case('mime_lite', 'examples', SGDM),
-  case('mime', 'examples', SGDM),
-  case('delta_sgd', 'examples', {'gamma': 0.5, 'growth': 0.1}),
-  case('scaffnew', 'uniform'),
-  case('fed_sam', sam_rho=0.05),
-  case('mo_fed_sam', 'uniform', {'alpha': 0.3}, sam_rho=0.05),
-  case('fed_gamma', 'uniform', {'scaffold_option': 2}, sam_rho=0.05),
-  case('fed_speed', 'uniform', {'mu': 0.2, 'scale_mu': False}, sam_rho=0.1),
-  case('diloco', 'uniform', server='nesterov', client='adamw', state='keep', clip_norm=1.0),
-  case('fed_ada2', client='adagrad', server='adam'),
-  case('fed_lalr', client='amsgrad', state='average'),
-]
-CORRECTED = {'bias_correction': True, 'beta2': 0.999}
-LOGISTIC = [
-  *(case('fed_avg', 'uniform', name=f'server-{s}', server=s) for s in SERVERS),
-  case('fed_avg', name='server-adagrad-momentum', server='adagrad', server_values={'beta1': 0.9}),
-  *(
-    case('fed_avg', name=f'server-{s}-corrected', server=s, server_values={**CORRECTED, **values})
-    for s, values in (('adam', {'initial_v': 0.0}), ('yogi', {'initial_v': 1e-6}))
-  ),
-  *(case('fed_avg', name=f'client-{c}', client=c) for c in CLIENTS if c != 'sgd'),
-  case('fed_avg', name='client-adamw-keep', client='adamw', state='keep', clip_norm=0.3),
-  case('fed_avg', name='client-sgdm-average', client='sgdm', state='average', weight_decay=0.05),
-  case('fed_prox', 'uniform', {'mu': 0.5}, server='adam', clip_norm=0.3),
-  case('scaffold', 'examples', {'scaffold_option': 1}, server='yogi', weight_decay=0.05),
-  case('scaffold_m', 'examples', server='sgdm'),
-  case('fed_dyn', 'uniform', {'mu': 0.2, 'scale_mu': True}),
-  case('ada_best', 'uniform', {**BEST, 'scale_mu': True}),
-  case('ada_best', 'examples', {**BEST, 'beta': 0.2}, name='ada_best-yogi', server='yogi'),
-  case('fed_nova', 'examples', {**NOVA, 'local_momentum': 0.7}, name='fed_nova-momentum'),
-  case('fed_nova', 'uniform', {**NOVA, 'mu': 0.5}, name='fed_nova-proximal', server='sgdm'),
-  case('fed_cm', 'examples', {'alpha': 0.3}, server='adam'),
-  case('fed_exp', 'examples', {'eps': 1e-3}, server='sgdm'),
-  case('mime_lite', 'uniform', ADAM, name='mime_lite-adam'),
-  case('mime_lite', 'examples', ADAGRAD, name='mime_lite-adagrad', server='sgdm'),
-  case('mime', 'uniform', ADAM, name='mime-adam'),
-]
-LOGISTIC += [c for c in LEAST_SQUARES if c['algorithm'] not in {d['algorithm'] for d in LOGISTIC}]
-ASYNCHRONOUS = [
-  case('fed_buff', 'uniform', {'buffer_size': 2, 'a': 0.5}, server='yogi'),
-  case('fed_async', 'uniform', {'a': 2.0, 'b': 1.0}, server_values={'rate': 0.6}),
-]
 
 
 def _optimizer(values: dict[str, Any], shapes: list[list[int]]) -> Callable[[], Any]:
@@ -176,6 +85,22 @@ def _softmax(theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
   scores = np.exp(x @ theta[:9].reshape(3, 3) + theta[9:])
   error = (scores / scores.sum(1, keepdims=True) - np.eye(3)[y]) / len(y)
   return oracle.pack([x.T @ error, error.sum(0)])
+
+
+def _squared_loss(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
+  """1/2 mean (x w - y)^2."""
+  return float(np.mean((x @ w - y) ** 2) / 2)
+
+
+def _softmax_loss(theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
+  """The mean cross-entropy of x W + b."""
+  return float(np.mean(newer.losses(x @ theta[:9].reshape(3, 3) + theta[9:], y)))
+
+
+def _mask(layers: str, shapes: list[list[int]]) -> np.ndarray:
+  """Which entries of the weights belong to the tensor called weight_0 or weight_1."""
+  parts = [np.full(shape, layers == f'weight_{i}') for i, shape in enumerate(shapes)]
+  return np.concatenate([part.ravel() for part in parts])
 
 
 def _problem(name: str, tensors: dict[str, list[int]], sizes: list[int]) -> Any:
@@ -211,13 +136,19 @@ def rounds(
   values = dict(settings['hyperparameters'])
   kind = kind or ORACLES.get(settings['algorithm'], oracle.FedAvg)
   if values.pop('scale_mu', False):
-    if kind is oracle.FedDyn:
+    if issubclass(kind, oracle.FedDyn):
       values['mean_examples'] = np.mean([len(client['y']) for client in problem['clients']])
     else:
       kind = oracle.UnbalancedAdaBest
   if kind is oracle.AdaBest and settings['server_optimizer']['name'] != 'sgd':
     values['by_series'] = True
   shapes = [*problem['tensors'].values()]
+  layers = values.pop('layers', None)
+  if layers is not None:
+    values['mask'] = _mask(layers, shapes)
+    values['is_frozen'] = settings['algorithm'] == 'fed_babu'
+  if kind is newer.QFedAvg:
+    values['loss'] = _softmax_loss if problem['loss'] == 'logistic' else _squared_loss
   server, state = settings['server_optimizer'], settings['client_optimizer']['state']
   run = kind(
     problem['initial'],
@@ -253,7 +184,9 @@ def _client(run: oracle.FedAvg, i: int, state: str) -> dict[str, Any]:
     return {'weight': 0.0, 'update': None}
   shares = {j: len(run.clients[j][1]) if run.by_examples else 1 for j in run.last_g}
   kept: dict[str, Any] = {}
-  if isinstance(run, (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest, methods.Scaffnew)):
+  with_h_i = (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest, methods.Scaffnew, newer.FedDC)
+  kept.update({name: np.atleast_1d(value).copy() for name, value in run.state(i).items()})
+  if isinstance(run, with_h_i):
     mu = getattr(run, 'mu', 1.0)  # The oracle has it within h_i, as AdaBest's Algorithm 1.
     kept['h'] = run.h_i[i] / (mu[i] if isinstance(mu, list) else mu)
   if state == 'keep':
@@ -265,7 +198,7 @@ def _client(run: oracle.FedAvg, i: int, state: str) -> dict[str, Any]:
 def _server(run: oracle.FedAvg, state: str) -> dict[str, Any]:
   """The server's state; m of an optimizer is that of the gradient, as in the formulas."""
   found: dict[str, Any] = {'x': run.theta}
-  with_h = isinstance(run, (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest))
+  with_h = isinstance(run, (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest, newer.FedDC))
   if with_h or isinstance(run, methods.FedExP):
     found['x_bar'] = run.theta_bar
   if with_h or isinstance(run, methods.FedCM):

@@ -29,7 +29,7 @@ if not __package__:  # Run as a file, which is in no package.
 
 from tff_adaptive._utils import atomic_files, temporary_folders
 
-from .cli import command, fields, flags
+from .cli import client_models, command, fields, flags
 
 FORMATS = ('keras', 'saved_model', 'npz', 'tflite')
 WEIGHTS = ('best', 'theta', 'theta_bar')
@@ -49,6 +49,10 @@ class _Export(fields.Group):
     ' better metric at the last evaluation.',
     'best',
     choices=WEIGHTS,
+  )
+  client: str | None = fields.flag(
+    'The id of a client, whose own model is exported, of algorithms such as Ditto; else the global'
+    ' model is.'
   )
   output: str | None = fields.flag('The folder to write. Default RUN/export_FORMAT.')
 
@@ -82,6 +86,8 @@ def main(arguments: Sequence[str]) -> int:
   if len(rest) != 1:
     raise ValueError(f'give the folder of one run, found {len(rest)}: export.py RUN --format=keras')
   flags.check(_FLAGS, _Export)
+  if _FLAGS.client is not None and _FLAGS.weights != 'best':
+    raise ValueError("--client exports a client's own model: leave --weights out.")
   folder = os.path.expanduser(rest[0])
   output = _FLAGS.output or os.path.join(folder, f'export_{_FLAGS.format}')
   if os.path.lexists(output):
@@ -91,7 +97,7 @@ def main(arguments: Sequence[str]) -> int:
 
   run = tasks.load_run(folder)
   try:
-    record = export(run, _FLAGS.format, output, _FLAGS.weights)
+    record = export(run, _FLAGS.format, output, _FLAGS.weights, _FLAGS.client)
   except OSError as error:
     raise command.FailureError(f'--output={output}: {error}; nothing is left of it.') from error
   values = ', '.join(f'{name} {value:.4f}' for name, value in record['validation'].items())
@@ -100,7 +106,9 @@ def main(arguments: Sequence[str]) -> int:
   return command.DONE
 
 
-def export(run: Any, file_format: str, output: str, which: str = 'best') -> dict[str, Any]:
+def export(
+  run: Any, file_format: str, output: str, which: str = 'best', client: str | None = None
+) -> dict[str, Any]:
   """Writes a run's model to a new folder, and returns the contents of its export.json.
 
   The run's folder has all that this needs. A folder of release 0.2.0 or before needs the run's task
@@ -111,16 +119,21 @@ def export(run: Any, file_format: str, output: str, which: str = 'best') -> dict
     file_format: One of `FORMATS`.
     output: The folder to create. It does not exist after a failure.
     which: One of `WEIGHTS`, which --weights explains.
+    client: The id of the client whose own model is exported; None for the model `which`.
 
   Raises:
-    ValueError: If the run has no checkpoint or no such weights, or what its folder lacks cannot be
-      loaded.
+    ValueError: If the run has no checkpoint or no such weights, what its folder lacks cannot be
+      loaded, or the client is unknown or has no model of its own.
     OSError: If the folder cannot be written.
   """
-  source = _source(run)
-  if which == 'best':
-    which = run.best(source.description['metric'])
-  weights = run.chosen(which)
+  if client is not None:
+    source, weights = _of_client(run, client)
+    which = f'the model of client {client}'
+  else:
+    source = _source(run)
+    if which == 'best':
+      which = run.best(source.description['metric'])
+    weights = run.chosen(which)
   if file_format == 'keras':
     source = _with_own_layers(run, source, weights)
   record = _record(run, source, which)
@@ -172,6 +185,21 @@ def _of_task(run: Any) -> _Source:
     return run.round_number, metrics
 
   return _Source(model, stored_model.description(task), copy_preparation, evaluate)
+
+
+def _of_client(run: Any, client: str) -> tuple[_Source, Any]:
+  """Returns what the run's task gives, and the weights of a client's own model."""
+  from tff_adaptive import models
+
+  source = _of_task(run)
+  task = run.task()
+  weights = client_models.weights_of(run, task, source.model, client)
+
+  def evaluate(which: str) -> tuple[int, Mapping[str, float]]:
+    del which
+    return run.round_number, models.build_evaluation(source.model)(weights, task.validation)
+
+  return dataclasses.replace(source, evaluate=evaluate), weights
 
 
 def _with_own_layers(run: Any, source: _Source, weights: Sequence[Any]) -> _Source:

@@ -88,17 +88,39 @@ def describe(task: Any) -> tuple[str, Any, list[str]]:
     names = [str(name) for name in classes[:num_classes]]
     totals = counts.sum(axis=0).tolist()
     texts = [f'{name}: {total:,}' for name, total in zip(names, totals)]
+    rows.append(['majority class', _majority(names, totals, task)])
     by_class = ', '.join(texts[:_MOST])
     if len(texts) > _MOST:
       by_class += f' and {len(texts) - _MOST} more'
     rows.append(['examples by class', by_class])
   else:
     numbers = partition.report_of_sizes(_sizes(task))
+    if first.ndim == 1 and first.dtype.kind == 'f':
+      rows.append(['mean of the targets', _mean(task)])
   for name, number in numbers.items():
     text = str(number) if isinstance(number, int) else f'{number:.3g}'
     rows.append([name.replace('_', ' '), text])
   table = report.Table(['', ''], rows, title=f'Clients of {task.name}')
   return table.markdown(), counts, names
+
+
+def _majority(names: Sequence[str], totals: Sequence[int], task: Any) -> str:
+  """Formats the most frequent class, and the accuracy of always predicting it."""
+  most = max(range(len(totals)), key=totals.__getitem__)
+  share = totals[most] / sum(totals)
+  accuracy = (task.validation['y'].astype(int) == most).mean()
+  return (
+    f'{names[most]}: {share:.1%} of the training examples; always predicting it has accuracy'
+    f' {accuracy:.4f} on the validation data'
+  )
+
+
+def _mean(task: Any) -> str:
+  """Formats the mean of the training targets, and the mean absolute error of predicting it."""
+  total = sum(float(task.train.load(client)['y'].sum()) for client in task.train.client_ids)
+  mean = total / sum(_sizes(task))
+  error = abs(task.validation['y'] - mean).mean()
+  return f'{mean:.4g}; always predicting it has mean absolute error {error:.4g} in validation'
 
 
 def _sizes(task: Any) -> list[int]:

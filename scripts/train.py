@@ -3,7 +3,7 @@
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 if not __package__:  # Run as a file, which is in no package.
@@ -11,7 +11,7 @@ if not __package__:  # Run as a file, which is in no package.
   __package__ = 'scripts'
   importlib.import_module('scripts._entry').begin()
 
-from .cli import command, flags, help_text, resolve, run
+from .cli import baseline, command, flags, help_text, resolve, run
 from .cli.settings import Settings
 
 # How the names of the columns begin whose last values are shown.
@@ -69,13 +69,18 @@ def _in_full(result: Any, settings: Settings) -> str:
   evaluations = _counted(summary['evaluations_averaged'], 'evaluation')
   mean = f'mean of the last {min(100, rounds)} rounds ({evaluations})'
   values = {**_last_values(summary, _SHOWN), **summary.get('test', {})}
-  table = pd.Series(values).to_frame('last')
-  table[mean] = pd.Series(summary['mean_last_100_rounds']).reindex(table.index)
+  columns = {'last': values, mean: summary['mean_last_100_rounds']}
+  of_baseline = baseline.column(summary)
+  if of_baseline:
+    columns['baseline'] = of_baseline
+  texts_by_column = {name: _texts(column, values) for name, column in columns.items()}
+  table = pd.DataFrame(texts_by_column, index=list(values))
   end = '' if result.is_complete else ' (not complete)'
   lines = [
     f'{_counted(rounds, "round")}, {summary["seconds_training"]:.0f} s of training{end};'
     f' client_weighting: {settings.clients.client_weighting}',
-    table.to_string(float_format='%.4f', na_rep=''),
+    table.to_string(),
+    *baseline.last_lines(summary),
     f'In {settings.output.output_dir}: metrics.csv, summary.json, curves.png, config.json,'
     ' tensorboard/, checkpoints/',
   ]
@@ -88,6 +93,11 @@ def _in_full(result: Any, settings: Settings) -> str:
   if not result.is_complete:
     lines.append('The same command resumes the run.')
   return '\n'.join(lines)
+
+
+def _texts(values: Mapping[str, float], names: Iterable[str]) -> list[str]:
+  """Formats the values of these names: 'nan' if one is not defined, and '' if there is none."""
+  return [f'{values[name]:.4f}' if name in values else '' for name in names]
 
 
 def _last_values(summary: Mapping[str, Any], beginnings: tuple[str, ...]) -> dict[str, float]:

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import digits, mnist, preparation, task as task_lib
+from tff_adaptive_tasks import digits, errors, mnist, preparation, task as task_lib
 from tff_adaptive_tasks.data import image_arrays, partition
 from tff_adaptive_tasks.models import layers, resnet
 
@@ -22,14 +22,12 @@ _STATISTICS = {
   10: ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)),
   100: ((0.507, 0.487, 0.441), (0.268, 0.257, 0.276)),
 }
-
-
 _SETS = {
-  'emnist_letters': image_arrays.EMNIST_LETTERS,
   'mnist_skewed': image_arrays.MNIST,
   'cifar10_cnn': image_arrays.CIFAR10,
   'cifar100_cnn': image_arrays.CIFAR100,
 }
+_NUM_CLASSES = {name: images.num_classes for name, images in _SETS.items()}
 
 
 def load(
@@ -44,10 +42,9 @@ def load(
   """Loads a task of images that are divided over clients as in AdaBest, section 4.1.
 
   Args:
-    name: 'emnist_letters', 'cifar10_cnn', 'cifar100_cnn', 'mnist_skewed' or 'digits_skewed'.
-    data_dir: The folder with the images: `emnist_letters.npz` or `letters.npz` (labels 1 to 26),
-      `cifar10.npz` or `cifar10_lossless.npz`, `cifar100.npz`, or for mnist_skewed `mnist.npz` or
-      `mnist_digits.npz`. None uses TensorFlow Datasets.
+    name: 'cifar10_cnn', 'cifar100_cnn', 'mnist_skewed' or 'digits_skewed'.
+    data_dir: The folder with the images: `cifar10.npz` or `cifar10_lossless.npz`, `cifar100.npz`,
+      or for mnist_skewed `mnist.npz` or `mnist_digits.npz`. None uses TensorFlow Datasets.
     seed: The seed of the partition and, for digits_skewed, of the test split (a fifth).
     num_clients: Number of clients. One client in 11 is held out for tuning.
     alpha: Concentration of the labels' Dirichlet distribution, 0.03 or 0.3 in AdaBest. With inf
@@ -64,19 +61,88 @@ def load(
   """
   prepared = None
   if name == 'digits_skewed':
-    x, y, held_out, kept = digits.split(seed)
-    train, test = (image_arrays.Split(1 - x[rows], y[rows]) for rows in (kept, held_out))
+    x, y, test_rows, train_rows = digits.split(seed)
+    train = image_arrays.Split(1 - x[train_rows], y[train_rows])
+    test = image_arrays.Split(1 - x[test_rows], y[test_rows])
     source = digits.SOURCE
   else:
     train, test, source = image_arrays.load(_SETS[name], data_dir)
   if name == 'mnist_skewed':
     prepared = mnist.INK
-  elif name == 'emnist_letters':
-    labels = tuple(range(1, 27))  # As the files have them.
-    mean, deviation = pixel_statistics(train.x)
-    prepared = preparation.Preparation(mean=mean, deviation=deviation, classes=labels)
-  if prepared is not None:
-    train, test = (image_arrays.Split(prepared(part.x), part.y) for part in (train, test))
+    train = _prepared(train, prepared)
+    test = _prepared(test, prepared)
+  return _divided(
+    train,
+    test,
+    seed,
+    num_clients,
+    alpha,
+    unbalance,
+    validation,
+    name=name,
+    build_model=functools.partial(build_model, name=name),
+    source=source,
+    preparation=prepared,
+  )
+
+
+def load_letters(
+  data_dir: str | None = None,
+  seed: int = 0,
+  num_clients: int = 110,
+  alpha: float | None = 0.3,
+  unbalance: float = 0.0,
+  validation: Literal['clients', 'test'] = 'clients',
+  letters: int = 10,
+) -> task_lib.Task:
+  """Loads EMNIST letters; for other arguments, result and errors see `load`.
+
+  Args:
+    data_dir: The folder with `emnist_letters.npz` or `letters.npz` (labels 1 to 26). None uses
+      TensorFlow Datasets.
+    letters: How many letters are used, the first of the alphabet: 10 in AdaBest, or up to 26.
+  """
+  errors.check_range('letters', letters, 2, 26)
+  parts = image_arrays.load(image_arrays.EMNIST_LETTERS, data_dir)
+  train, test = (_first_classes(split, letters) for split in parts[:2])
+  mean, deviation = pixel_statistics(train.x)
+  labels = tuple(range(1, letters + 1))  # As the files have them.
+  prepared = preparation.Preparation(mean=mean, deviation=deviation, classes=labels)
+  return _divided(
+    _prepared(train, prepared),
+    _prepared(test, prepared),
+    seed,
+    num_clients,
+    alpha,
+    unbalance,
+    validation,
+    name='emnist_letters',
+    build_model=functools.partial(build_model, name='emnist_letters', num_classes=letters),
+    source=parts[2],
+    preparation=prepared,
+  )
+
+
+def _first_classes(split: image_arrays.Split, count: int) -> image_arrays.Split:
+  is_used = split.y < count
+  return image_arrays.Split(split.x[is_used], split.y[is_used])
+
+
+def _prepared(split: image_arrays.Split, prepared: preparation.Preparation) -> image_arrays.Split:
+  return image_arrays.Split(prepared(split.x), split.y)
+
+
+def _divided(
+  train: image_arrays.Split,
+  test: image_arrays.Split,
+  seed: int,
+  num_clients: int,
+  alpha: float | None,
+  unbalance: float,
+  validation: str,
+  **of_task: Any,
+) -> task_lib.Task:
+  """Divides the training images over the clients, some of which are held out."""
   if alpha is None or alpha == math.inf:
     indices = partition.iid(len(train.y), num_clients, seed, unbalance)
   else:
@@ -84,15 +150,15 @@ def load(
   training, held_out = partition.hold_out(num_clients, seed)
   rows = np.concatenate([indices[i] for i in held_out])
   test_examples = task_lib.example_arrays(*test)
-  held_examples = task_lib.example_arrays(train.x[rows], train.y[rows])
+  if validation == 'test':
+    validation_examples = test_examples
+  else:
+    validation_examples = task_lib.example_arrays(train.x[rows], train.y[rows])
   return task_lib.Task(
-    name=name,
-    build_model=functools.partial(build_model, name=name),
     train=task_lib.InMemoryClientData.from_partition(*train, [indices[i] for i in training]),
-    validation=test_examples if validation == 'test' else held_examples,
+    validation=validation_examples,
     test=test_examples,
-    source=source,
-    preparation=prepared,
+    **of_task,
   )
 
 
@@ -104,12 +170,13 @@ def pixel_statistics(x: np.ndarray) -> tuple[float, float]:
   return float(mean), float(deviation) or 1.0
 
 
-def build_model(seed: int, name: str) -> models.Model:
+def build_model(seed: int, name: str, num_classes: int | None = None) -> models.Model:
   """Builds AdaBest's CNN if the task `name` is of CIFAR, else its MLP with 100 and 100 units."""
-  classes = _SETS[name].num_classes if name in _SETS else 10
+  if num_classes is None:
+    num_classes = _NUM_CLASSES.get(name, 10)
   if name.startswith('cifar'):
-    return build_cnn(seed, classes)
-  return layers.perceptron(seed, [784, 100, 100, classes], image_arrays.MNIST.shape)
+    return build_cnn(seed, num_classes)
+  return layers.perceptron(seed, [784, 100, 100, num_classes], image_arrays.MNIST.shape)
 
 
 def build_cnn(seed: int, num_classes: int) -> models.Model:

@@ -5,11 +5,13 @@ Nothing here imports TensorFlow, so that commands can list tasks and defaults qu
 For its seven tasks, "Adaptive Federated Optimization" (FedOpt) tuned base-10 logarithms of the
 client rate, the server rate and tau for each server optimizer (appendix D). AdaBest has one setting
 for its three tasks (section 4.1; the rounds are in table 2), without adaptive server optimizers.
-FLamby's two tasks have FLamby's rates, except for sgdm. The other rates were chosen here.
+FLamby's two tasks have FLamby's rates, except for sgdm; fashion_mnist has PFLlib's client rate. The
+other rates were chosen here.
 """
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -25,7 +27,11 @@ _SIZES = ('clients_per_round', 'batch_size', 'rounds', 'client_epochs', 'max_exa
 # Tasks whose data come with a package or are drawn, so that they need no files.
 OFFLINE = ('digits', 'digits_skewed', 'least_squares', 'synthetic')
 
-_CLIENT, _SERVER, _TAU = (-1, -1, -1, -1, -1), (-1, -2, -2, -0.5, 0), (-2, -3, -3)
+# Rates by server optimizer, and tau by adaptive one, where nothing else is said.
+_CLIENT = (-1, -1, -1, -1, -1)
+_SERVER = (-1, -2, -2, -0.5, 0)
+_TAU = (-2, -3, -3)
+_PFLLIB_CLIENT = (math.log10(0.005),) * 5
 
 # In the authors' published code, a client's weight is its number of tokens without padding.
 _TOKENS = {'client_weighting': 'tokens'}
@@ -68,13 +74,16 @@ class Entry:
 
 
 def _ada_best(
-  description: str, weight_decay: float = 1e-4, num_clients: int | None = None
+  description: str,
+  weight_decay: float = 1e-4,
+  num_clients: int | None = None,
+  loader: str = 'ada_best.load',
 ) -> Entry:
   """Returns an entry as in AdaBest, section 4.1; this project chose the server rates but sgd's."""
   extra = {'client_schedule': 'round_decay', 'weight_decay': weight_decay, 'fill_last_batch': True}
   sizes: dict[str, Any] = {'rounds': 1200, 'batch_size': 45, 'client_epochs': 5}
   sizes |= {'log10_rates': (_CLIENT, (-1.5, -2, -2, -0.5, 0), _TAU), 'num_clients': num_clients}
-  return Entry(description, 'ada_best.load', **sizes, extra=extra)
+  return Entry(description, loader, **sizes, extra=extra)
 
 
 _mnist = functools.partial(
@@ -165,7 +174,9 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       rounds=4000,
       log10_rates=((-1.5, -1.5, -1.5, -1.5, -0.5), _SERVER, _TAU),
     ),
-    'emnist_letters': _ada_best('EMNIST letters, MLP 784-100-100-26 (AdaBest)'),
+    'emnist_letters': _ada_best(
+      'the first ten EMNIST letters, MLP 784-100-100-10 (AdaBest)', loader='ada_best.load_letters'
+    ),
     'cifar10_cnn': _ada_best('CIFAR-10, CNN of two convolutions (AdaBest)', 1e-3),
     'cifar100_cnn': _ada_best('CIFAR-100, CNN of two convolutions (AdaBest)', 1e-3),
     'mnist_skewed': _ada_best("MNIST digits in AdaBest's partition, MLP 784-100-100-10"),
@@ -174,6 +185,16 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     ),
     'mnist_2nn': _mnist('MNIST, 100 clients of 600, two hidden layers of 200 (FedAvg paper)'),
     'mnist_cnn': _mnist('MNIST, 100 clients of 600, CNN of two convolutions (FedAvg paper)'),
+    'fashion_mnist': Entry(
+      'Fashion-MNIST, 20 clients by Dirichlet(0.1), CNN of two convolutions (PFLlib)',
+      'fashion_mnist.load',
+      rounds=2000,
+      clients_per_round=20,
+      batch_size=10,
+      log10_rates=(_PFLLIB_CLIENT, _SERVER, _TAU),
+      extra={'client_weighting': 'examples'},
+      num_clients=20,
+    ),
     'fed_heart': _flamby(
       'heart disease in 4 hospitals, logistic regression (FLamby)',
       'flamby.load_heart',
@@ -233,18 +254,25 @@ def rates(task: str, server_optimizer: str) -> dict[str, float]:
   """Returns default rates, and tau of an adaptive optimizer, by name; see `sizes` for `task`."""
   entry = _entry(task)
   position = SERVER_OPTIMIZERS.index(server_optimizer)
-  found = zip(TUNED, entry.log10_rates)  # sgdm and sgd have no tau.
-  return {n: float(f'{10.0 ** row[position]:.10g}') for n, row in found if position < len(row)}
+  result = {}
+  for name, row in zip(TUNED, entry.log10_rates):
+    if position < len(row):  # sgdm and sgd have no tau.
+      result[name] = float(f'{10.0 ** row[position]:.10g}')
+  return result
 
 
 def num_clients(task: str, options: Mapping[str, Any]) -> int | None:
   """Returns a task's number of training clients, or None if `options` or the data decide it."""
-  return None if 'num_clients' in options else _entry(task).num_clients
+  if 'num_clients' in options or 'partition' in options:
+    return None
+  return _entry(task).num_clients
 
 
 def metric(task: str) -> str | None:
   """Returns the metric of a task, or None for a name that is not in `TASKS`."""
-  return TASKS[task].metric if task in TASKS else None
+  if task not in TASKS:
+    return None
+  return TASKS[task].metric
 
 
 def compiled_option(task: str, options: Mapping[str, Any]) -> str:

@@ -30,7 +30,11 @@ def load_cifar100(data_dir: str | None = None) -> task_lib.Task:
     tasks.DataError: If the data cannot be used.
   """
   return tff_sqlite.load_task(
-    *('cifar100.sqlite', data_dir, _FEATURES, prepare, _RANGES),
+    'cifar100.sqlite',
+    data_dir,
+    _FEATURES,
+    prepare,
+    _RANGES,
     name='cifar100',
     build_model=functools.partial(resnet.build, num_classes=100),
   )

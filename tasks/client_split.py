@@ -58,11 +58,14 @@ def split_clients(
     DataError: If no client would train, or no training client has enough examples to hold out.
   """
   ids = list(clients.client_ids)
-  count = max(1, round(heldout_clients * len(ids))) if heldout_clients else 0
+  count = 0
+  if heldout_clients:
+    count = max(1, round(heldout_clients * len(ids)))
   if count >= len(ids):
     raise errors.DataError(
       f'{count} of {len(ids)} clients would be held out: hold out a smaller share.'
     )
+  # By index, not by id: the draw is the same for renamed clients.
   drawn = draws.generator(seed, draws.HELDOUT_CLIENTS).choice(len(ids), count, replace=False)
   unseen = [ids[i] for i in sorted(drawn)]
   seen = [c for c in ids if c not in set(unseen)]
@@ -71,16 +74,22 @@ def split_clients(
       return ClientSplit(clients, None, None, None)
     return ClientSplit(_Part(clients, seen), None, _Part(clients, unseen), None)
   held = _Heldout(clients, seed, heldout_examples, unit_starts)
-  seen_held, unseen_held = ([c for c in part if held.num_examples(c)] for part in (seen, unseen))
+  # A client with few examples may have none to hold out.
+  seen_held = [client for client in seen if held.num_examples(client)]
+  unseen_held = [client for client in unseen if held.num_examples(client)]
   if not seen_held:
     raise errors.DataError(
       f'no client has enough examples to hold out {heldout_examples:g} of them: hold out more.'
     )
+  train = _Part(clients, seen, held)
+  heldout = _Part(clients, seen_held, held, is_heldout=True)
+  if not unseen_held:
+    return ClientSplit(train, heldout, None, None)
   return ClientSplit(
-    _Part(clients, seen, held),
-    _Part(clients, seen_held, held, True),
-    _Part(clients, unseen_held, held, True) if unseen_held else None,
-    _Part(clients, unseen_held, held) if unseen_held else None,
+    train,
+    heldout,
+    _Part(clients, unseen_held, held, is_heldout=True),
+    _Part(clients, unseen_held, held),
   )
 
 
@@ -90,7 +99,9 @@ class _Heldout:
   def __init__(
     self, clients: task_lib.ClientData, seed: int, share: float, unit_starts: UnitStarts | None
   ):
-    self._clients, self._seed, self._share = clients, seed, share
+    self._clients = clients
+    self._seed = seed
+    self._share = share
     self._unit_starts = unit_starts
     self._positions = {c: i for i, c in enumerate(clients.client_ids)}
     self._sizes: dict[str, int] = {}  # A cache, used with `unit_starts`.
@@ -98,6 +109,7 @@ class _Heldout:
   def num_examples(self, client_id: str) -> int:
     if self._unit_starts is None:
       return self._count(self._clients.num_examples(client_id))
+    # With units the number of held-out examples is known from the inputs only.
     if client_id not in self._sizes:
       x = self._clients.load(client_id)['x']
       self._sizes[client_id] = int(self.mask(client_id, x).sum())
@@ -107,6 +119,7 @@ class _Heldout:
     """Returns bool [n], True for held-out examples; `x` has the client's inputs [n, ...]."""
     units = np.arange(len(x))
     if self._unit_starts is not None:
+      # Examples before the first beginning belong to the first unit.
       units = np.maximum(np.cumsum(np.asarray(self._unit_starts(x))) - 1, 0)
     number = int(units[-1]) + 1
     position = self._positions[client_id]
@@ -114,6 +127,7 @@ class _Heldout:
     return np.isin(units, generator.choice(number, self._count(number), replace=False))
 
   def _count(self, number: int) -> int:
+    # The small number is for shares such as 0.29 * 100 = 28.999...; one example stays.
     return min(math.floor(self._share * number + 1e-9), number - 1)
 
 
@@ -127,16 +141,24 @@ class _Part(task_lib.ClientData):
     heldout: _Heldout | None = None,
     is_heldout: bool = False,
   ):
-    self._clients, self._ids, self._known = clients, ids, set(ids)
-    self._heldout, self._is_heldout = heldout, is_heldout
+    self._clients = clients
+    self._ids = ids
+    self._known = set(ids)
+    self._heldout = heldout
+    self._is_heldout = is_heldout
 
   @property
   def client_ids(self) -> Sequence[str]:
     return self._ids
 
   def num_examples(self, client_id: str) -> int:
-    held = 0 if self._heldout is None else self._heldout.num_examples(client_id)
-    return held if self._is_heldout else self._clients.num_examples(client_id) - held
+    count = self._clients.num_examples(client_id)
+    if self._heldout is None:
+      return count
+    num_held = self._heldout.num_examples(client_id)
+    if self._is_heldout:
+      return num_held
+    return count - num_held
 
   def load(self, client_id: str) -> task_lib.ExampleArrays:
     if client_id not in self._known:
@@ -144,5 +166,5 @@ class _Part(task_lib.ClientData):
     arrays = self._clients.load(client_id)
     if self._heldout is None:
       return arrays
-    chosen = self._heldout.mask(client_id, arrays['x']) == self._is_heldout
-    return task_lib.example_arrays(arrays['x'][chosen], arrays['y'][chosen])
+    is_here = self._heldout.mask(client_id, arrays['x']) == self._is_heldout
+    return task_lib.example_arrays(arrays['x'][is_here], arrays['y'][is_here])

@@ -28,12 +28,12 @@ def load(seed: int = 0, num_clients: int = 60, alpha: float = 0.5) -> task_lib.T
   Raises:
     tasks.DataError: If there are more clients than training images, or alpha is out of range.
   """
-  x, y, held_out, kept = split(seed)
-  indices = partition.label_dirichlet(y[kept], num_clients, alpha, seed)
+  x, y, held_out, train_rows = split(seed)
+  indices = partition.label_dirichlet(y[train_rows], num_clients, alpha, seed)
   return task_lib.Task(
     name='digits',
     build_model=build_model,
-    train=task_lib.InMemoryClientData.from_partition(x[kept], y[kept], indices),
+    train=task_lib.InMemoryClientData.from_partition(x[train_rows], y[train_rows], indices),
     validation=task_lib.example_arrays(x[held_out], y[held_out]),
     source=SOURCE,
   )
@@ -45,8 +45,8 @@ def split(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
   data = datasets.load_digits()
   order = np.random.default_rng([seed, 8]).permutation(len(data.target))
-  held_out, kept = np.split(order, [len(order) // 5])
-  return enlarge(data.images / 16), data.target.astype(np.int32), held_out, kept
+  held_out, train_rows = np.split(order, [len(order) // 5])
+  return enlarge(data.images / 16), data.target.astype(np.int32), held_out, train_rows
 
 
 def enlarge(ink: np.ndarray) -> np.ndarray:
@@ -54,6 +54,7 @@ def enlarge(ink: np.ndarray) -> np.ndarray:
 
   Each side is interpolated linearly from 8 to 24 pixels, with a margin of two pixels of background.
   """
+  # Where the middle of each large pixel lies among the small ones.
   centre = (np.arange(24) + 0.5) / 3 - 0.5
   low = np.maximum(np.floor(centre).astype(int), 0)
   high = np.minimum(low + 1, 7)

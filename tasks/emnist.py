@@ -48,7 +48,7 @@ def load_recognition(
   Raises:
     tasks.DataError: If the data cannot be used.
   """
-  num_classes = 10 if only_digits else 62
+  num_classes = _num_classes(only_digits)
   builders: dict[str, Callable[..., models.Model]] = {'2nn': build_2nn, 'cnn_dropout': build_cnn}
   return _load(
     data_dir,
@@ -76,11 +76,16 @@ def load_autoencoder(data_dir: str | None = None, only_digits: bool = False) -> 
 def _load(
   data_dir: str | None, only_digits: bool, prepare: tff_sqlite.Preprocess, **task: Any
 ) -> task_lib.Task:
-  ranges = {'label': (0, 9 if only_digits else 61)}
+  # A label out of range would be an output that the model has not.
+  ranges = {'label': (0, _num_classes(only_digits) - 1)}
   prefix = 'digits_only_' if only_digits else 'all_'
   return tff_sqlite.load_task(
     'emnist_all.sqlite', data_dir, _FEATURES, prepare, ranges, prefix, **task
   )
+
+
+def _num_classes(only_digits: bool) -> int:
+  return 10 if only_digits else 62
 
 
 def prepare_recognition(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -110,17 +115,20 @@ def build_cnn(
     *(draw.glorot_uniform(128, num_classes), layers.zeros(num_classes)),
   )
 
-  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
-    seed = seed if training else None
-    k1, b1, k2, b2, k3, b3, k4, b4 = weights
+  def features(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    if not training:
+      seed = None  # No dropout.
+    k1, b1, k2, b2, k3, b3, _, _ = weights
     h = tf.nn.relu(layers.conv(x, k1, b1))
     h = tf.nn.relu(layers.conv(h, k2, b2))
     h = layers.flatten(layers.max_pool(h, 2, 2))
     h = models.dropout(h, 0.25, seed, salt=0)
-    h = models.dropout(tf.nn.relu(layers.dense(h, k3, b3)), 0.5, seed, salt=1)
-    return layers.dense(h, k4, b4)
+    return models.dropout(tf.nn.relu(layers.dense(h, k3, b3)), 0.5, seed, salt=1)
 
-  return layers.classifier(weights, forward, list(shape))
+  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    return layers.dense(features(weights, x, training, seed), weights[-2], weights[-1])
+
+  return layers.classifier(weights, forward, list(shape), features=features)
 
 
 def build_2nn(seed: int, num_classes: int = 62) -> models.Model:
@@ -140,7 +148,8 @@ def build_autoencoder(seed: int) -> layers.SummedLossModel:
     del training, seed
     for i in range(0, len(weights), 2):
       x = layers.dense(x, weights[i], weights[i + 1])
-      x = x if i == 2 * _CODE_LAYER else tf.sigmoid(x)
+      if i != 2 * _CODE_LAYER:
+        x = tf.sigmoid(x)
     return x
 
   def mean_squared(predictions: tf.Tensor, y: tf.Tensor) -> tf.Tensor:

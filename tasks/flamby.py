@@ -21,7 +21,9 @@ from tff_adaptive_tasks.data import files
 from tff_adaptive_tasks.models import layers
 
 HOSPITALS = ('cleveland', 'hungarian', 'switzerland', 'va')
-_SEED, _TRAIN_SHARE = 43, 0.66  # For each hospital's split.
+# FLamby's, for each hospital's split.
+_SEED = 43
+_TRAIN_SHARE = 0.66
 
 
 def load_heart(
@@ -53,34 +55,40 @@ def load_heart(
       reading: Any = dict(header=None, na_values='?', usecols=[*range(10), 13], dtype=np.float64)
       frames[name] = pd.read_csv(path, **reading).dropna().reset_index(drop=True)
   table = pd.concat(frames)
+  # Of all hospitals together, so that all have the same inputs.
   x = pd.get_dummies(table.drop(columns=13), columns=[2, 6], drop_first=True).astype(np.float64)
   train: dict[str, Any] = {}
   test: dict[str, Any] = {}
   for name in HOSPITALS:
     sick = (table[13].loc[name].to_numpy() != 0).astype(np.float32)
     counts = np.bincount(sick.astype(int), minlength=2)
-    rows = model_selection.train_test_split(
+    stratify = None
+    if counts.min() > 2:
+      stratify = sick
+    train_rows, test_rows = model_selection.train_test_split(
       np.arange(len(sick)),
       test_size=1 - _TRAIN_SHARE,
       train_size=_TRAIN_SHARE,
       random_state=_SEED,
-      stratify=sick if counts.min() > 2 else None,
+      stratify=stratify,
     )
+    features = x.loc[name].to_numpy()
     # Sorted, so that rows keep the file's order.
-    for part, chosen in zip((train, test), map(np.sort, rows)):
-      part[name] = x.loc[name].to_numpy()[chosen], sick[chosen]
+    for part, rows in ((train, np.sort(train_rows)), (test, np.sort(test_rows))):
+      part[name] = (features[rows], sick[rows])
   pooled = _standardizer(np.concatenate([a for a, _ in train.values()]))
-  own = {
-    name: _standardizer(a) if standardized == 'client' else pooled for name, (a, _) in train.items()
-  }
+  standardizers = dict.fromkeys(train, pooled)
+  if standardized == 'client':
+    standardizers = {name: _standardizer(a) for name, (a, _) in train.items()}
+  standardized_test = {n: (standardizers[n](a), y) for n, (a, y) in test.items()}
   return task_lib.Task(
     name='fed_heart',
     build_model=functools.partial(build_heart_model, columns=x.shape[1]),
-    train=task_lib.InMemoryClientData({n: (own[n](a), y) for n, (a, y) in train.items()}),
+    train=task_lib.InMemoryClientData({n: (standardizers[n](a), y) for n, (a, y) in train.items()}),
     validation=task_lib.InMemoryClientData(
       {n: (pooled(a), y) for n, (a, y) in test.items()}
     ).load_all(),
-    test_clients=task_lib.InMemoryClientData({n: (own[n](a), y) for n, (a, y) in test.items()}),
+    test_clients=task_lib.InMemoryClientData(standardized_test),
     source=f'UCI heart disease of four hospitals in {data_dir}',
   )
 
@@ -101,7 +109,8 @@ def load_brca(data_dir: str | None = None) -> task_lib.Task:
   """
   paths = [_path(data_dir, name) for name in ('brca.csv', 'train_test_split.csv')]
   with files.border(' or '.join(paths)):
-    table, folds = map(pd.read_csv, paths)
+    table = pd.read_csv(paths[0])
+    folds = pd.read_csv(paths[1])
     fold = table['pid'].map(dict(zip(folds['pid'], folds['fold2']))).dropna().astype(str)
     numbers = table.loc[fold.index].drop(columns='pid').astype(np.float32)
     kinds = fold.str.extract('^(train|test)_(.+)$')
@@ -165,8 +174,8 @@ def cox_losses(scores: tf.Tensor, y: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
   Returns:
     float [..., B].
   """
-  event, time = y[..., 0], y[..., 1]
-  mine, other = time[..., :, tf.newaxis], time[..., tf.newaxis, :]
+  event = y[..., 0]
+  mine, other = _pairs(y[..., 1])
   row = tf.range(tf.shape(scores)[-1])
   is_before = row[tf.newaxis, :] <= row[:, tf.newaxis]
   at_risk = ((other > mine) | (tf.equal(other, mine) & is_before)) & counts[..., tf.newaxis, :]
@@ -186,8 +195,8 @@ def concordance(scores: tf.Tensor, y: tf.Tensor, counts: tf.Tensor) -> tuple[tf.
   Returns:
     Two float [..., B]: for each i the number of comparable pairs in the right order, and of all.
   """
-  event, time = y[..., 0] > 0.5, y[..., 1]
-  mine, other = time[..., :, tf.newaxis], time[..., tf.newaxis, :]
+  event = y[..., 0] > 0.5
+  mine, other = _pairs(y[..., 1])
   is_later = (mine < other) | (tf.equal(mine, other) & ~event[..., tf.newaxis, :])
   pair = event[..., :, tf.newaxis] & is_later & counts[..., tf.newaxis, :]
   difference = scores[..., :, tf.newaxis] - scores[..., tf.newaxis, :]
@@ -195,8 +204,14 @@ def concordance(scores: tf.Tensor, y: tf.Tensor, counts: tf.Tensor) -> tuple[tf.
   return tf.reduce_sum(pairs * (tf.sign(difference) + 1) / 2, -1), tf.reduce_sum(pairs, -1)
 
 
+def _pairs(time: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns times [..., B] along rows and along columns, whose comparison is [..., B, B]."""
+  return time[..., :, tf.newaxis], time[..., tf.newaxis, :]
+
+
 def _linear(seed: int, columns: int, **measures: Any) -> models.Model:
-  draw, limit = layers.Initializer(seed), 1 / np.sqrt(columns)
+  draw = layers.Initializer(seed)
+  limit = 1 / np.sqrt(columns)
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
     del training, seed
@@ -213,7 +228,8 @@ def _linear(seed: int, columns: int, **measures: Any) -> models.Model:
 
 def _standardizer(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
   """Returns a function that standardises features by the mean and deviation of x [n, columns]."""
-  mean, deviation = x.mean(0), x.std(0, ddof=1)
+  mean = x.mean(0)
+  deviation = x.std(0, ddof=1)
   return lambda a: ((a - mean) / (deviation + 1e-9)).astype(np.float32)
 
 

@@ -47,11 +47,13 @@ def load(
   errors.check_range('unlikeness', unlikeness, 0, 1e6)
   rng = np.random.default_rng([seed, 9])
   a = rng.standard_normal([num_clients, rows, columns]) / np.sqrt(rows)
+  # Each client has its own curvatures, which corrections have to cope with.
   a *= rng.uniform(0.5, 1.5, [num_clients, 1, columns])
   target = rng.standard_normal(columns)
   targets = target + unlikeness * rng.standard_normal([num_clients, columns])
   b = np.einsum('krc,kc->kr', a, targets) + 0.1 * rng.standard_normal([num_clients, rows])
-  x, y = a.reshape(-1, columns).astype(dtype), b.reshape(-1).astype(dtype)
+  x = a.reshape(-1, columns).astype(dtype)
+  y = b.reshape(-1).astype(dtype)
   indices = np.split(np.arange(len(y)), num_clients)
   return task_lib.Task(
     name='least_squares',

@@ -4,25 +4,21 @@ import dataclasses
 import functools
 import importlib
 import inspect
-import math
-import types
-import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tff_adaptive import runs
 from tff_adaptive._utils import option_values, suggestions, user_code
-from tff_adaptive_tasks import catalog, client_split, errors, task as task_lib
+from tff_adaptive_tasks import (
+  catalog,
+  client_split,
+  division as division_lib,
+  errors,
+  options as options_lib,
+  task as task_lib,
+)
 
-_GIVEN = ('name', 'data_dir', 'seed')  # Arguments of a loader that are not its options.
 _NEEDED = ('task', 'task_option', 'data_dir', 'seed')  # Settings that say how a task is loaded.
-_KINDS = {
-  bool: 'true or false',
-  int: 'a whole number',
-  float: 'a number',
-  str: 'a string',
-  types.NoneType: 'none',
-}
 
 
 def load(name: str, data_dir: str | None = None, seed: int = 0, **options: Any) -> task_lib.Task:
@@ -35,23 +31,55 @@ def load(name: str, data_dir: str | None = None, seed: int = 0, **options: Any) 
     data_dir: The folder with the task's files. None if the task needs none or can download them.
     seed: The seed of random choices in the data, such as the partition. The seed of the initial
       weights is an argument of `Task.build_model`.
-    **options: The task's own options. The loader, which `catalog` names, describes them.
+    **options: The task's own options. The loader, which `catalog` names, describes them. With
+      `partition`, one of `tasks.partition.NAMES`, the training examples are divided over other
+      clients; then the arguments of that partitioner are options too, with `num_clients` for
+      `num_partitions`, and so is `feature_noise`.
 
   Raises:
     DataError: If the name or an option is unknown, the data cannot be used, or a user's function
       fails or does not return a task.
   """
+  # A user's file may have a function of any name, so that it cannot be in the catalogue.
   if user_code.is_reference(name):
-    return _load_own(name, data_dir, seed, options)
+    # It is loaded here because its arguments decide who divides the clients.
+    function, source = _own_function(name)
+    load_with = functools.partial(_load_own, name, function, source, data_dir, seed)
+    return _load_divided(name, seed, function, load_with, options)
   if name not in catalog.TASKS:
     raise errors.DataError(suggestions.unknown('task', name, catalog.names()))
-  module, _, function = catalog.TASKS[name].loader.partition('.')
-  loader = getattr(importlib.import_module(f'tff_adaptive_tasks.{module}'), function)
+  module, _, loader_name = catalog.TASKS[name].loader.partition('.')
+  loader = getattr(importlib.import_module(f'tff_adaptive_tasks.{module}'), loader_name)
+  load_with = functools.partial(_load_built_in, loader, name, data_dir, seed)
+  return _load_divided(name, seed, loader, load_with, options)
+
+
+def _load_divided(
+  name: str,
+  seed: int,
+  loader: Callable[..., Any],
+  load_with: Callable[[dict[str, Any]], task_lib.Task],
+  options: dict[str, Any],
+) -> task_lib.Task:
+  """Loads a task, and divides it anew if the options say so and it has no such option itself."""
+  if 'partition' not in options or 'partition' in inspect.signature(loader).parameters:
+    return load_with(options)
+  division, of_task = division_lib.from_options(name, seed, options)
+  return division_lib.divide(load_with(of_task), division)
+
+
+def _load_built_in(
+  loader: Callable[..., Any],
+  name: str,
+  data_dir: str | None,
+  seed: int,
+  options: dict[str, Any],
+) -> task_lib.Task:
+  # A loader names only those of the general arguments that it needs.
+  general = {'name': name, 'data_dir': data_dir, 'seed': seed}
   takes = inspect.signature(loader).parameters
-  return loader(
-    **{k: v for k, v in zip(_GIVEN, (name, data_dir, seed)) if k in takes},
-    **checked_options(name, loader, options),
-  )
+  arguments = {key: value for key, value in general.items() if key in takes}
+  return loader(**arguments, **options_lib.checked(f'task {name!r}', loader, options))
 
 
 def load_run(folder: str) -> runs.Run:
@@ -88,17 +116,13 @@ def task_of(config: Mapping[str, Any]) -> task_lib.Task:
     )
   pairs = (pair.partition('=') for pair in settings['task_option'])
   options = {name: option_values.value(text) for name, _, text in pairs}
-  name, file = settings['task'], config.get('files', {}).get('task')
-  if file is not None:
-    name = f'{file["path"]}:{name.rpartition(":")[2]}'
-    source = user_code.load(name)[1]
-    if source.sha256 != file['sha256']:
-      raise errors.DataError(f'the file of the task, {file["path"]!r}, was changed since the run')
-    if dict(source.modules) != file.get('modules', dict(source.modules)):
-      raise errors.DataError(
-        f'a module that the file of the task, {file["path"]!r}, imports was changed since the run'
-      )
+  name = _unchanged_reference(settings['task'], config)
   task = load(name, data_dir=settings['data_dir'], seed=settings['seed'], **options)
+  if settings.get('metric') is not None:
+    from tff_adaptive_tasks import own_metrics  # It loads TensorFlow.
+
+    task = own_metrics.with_metric(task, settings['metric'])
+  # The same draw as in the run, so that the same clients and examples train.
   parts = client_split.split_clients(
     task.train,
     seed=settings['seed'],
@@ -113,14 +137,15 @@ def task_of(config: Mapping[str, Any]) -> task_lib.Task:
     most = settings.get('max_examples_per_client') or 0
     task = dataclasses.replace(task, train=task_lib.PooledClients(task.train, most))
   ids = task.train.client_ids
-  found = {
+  numbers = {
     'clients': len(ids),
     'pooled_clients': num_task_clients,
     'examples': sum(map(task.train.num_examples, ids)),
     'validation_examples': len(task.validation['y']),
-    'unseen_clients': 0 if parts.unseen is None else len(parts.unseen),
+    'unseen_clients': len(parts.unseen or ()),
   }
-  for what, number in found.items():
+  for what, number in numbers.items():
+    # Runs of older versions recorded fewer numbers.
     if what in expected and expected[what] != number:
       raise errors.DataError(
         f'the data have changed since the run: {what} was {expected[what]} and is now {number};'
@@ -129,75 +154,51 @@ def task_of(config: Mapping[str, Any]) -> task_lib.Task:
   return task
 
 
-def _load_own(
-  reference: str, data_dir: str | None, seed: int, options: Mapping[str, Any]
-) -> task_lib.Task:
+def _unchanged_reference(name: str, config: Mapping[str, Any]) -> str:
+  """Returns the name of a run's task with the path of its file; DataError if that was changed."""
+  file = config.get('files', {}).get('task')
+  if file is None:
+    return name
+  path = file['path']
+  reference = f'{path}:{name.rpartition(":")[2]}'
+  source = user_code.load(reference)[1]
+  if source.sha256 != file['sha256']:
+    raise errors.DataError(f'the file of the task, {path!r}, was changed since the run')
+  if dict(source.modules) != file.get('modules', dict(source.modules)):
+    raise errors.DataError(
+      f'a module that the file of the task, {path!r}, imports was changed since the run'
+    )
+  return reference
+
+
+def _own_function(reference: str) -> tuple[Callable[..., Any], Any]:
+  """Returns a user's function and where it is from. Raises DataError if there is none."""
   try:
-    function, source = user_code.load(reference)
+    return user_code.load(reference)
   except ValueError as error:
     raise errors.DataError(str(error)) from error
+
+
+def _load_own(
+  reference: str,
+  function: Callable[..., Any],
+  source: Any,
+  data_dir: str | None,
+  seed: int,
+  options: Mapping[str, Any],
+) -> task_lib.Task:
   where = f'{source.name} of {source.path!r}'
-  options = _call(where, checked_options, reference, function, options)
-  task = _call(where, function, data_dir=data_dir, seed=seed, **options)
+  # Annotations are evaluated, and may fail as any code of the user.
+  checked = _call(where, options_lib.checked, f'task {reference!r}', function, options)
+  task = _call(where, function, data_dir=data_dir, seed=seed, **checked)
   if not isinstance(task, task_lib.Task):
     raise errors.DataError(f'{where} gave {task!r:.80}; it must return a tasks.Task.')
   ids = _call(where, lambda: list(task.train.client_ids))
   if not ids or not all(isinstance(client_id, str) for client_id in ids):
     raise errors.DataError(f'{where}: client_ids must be strings, at least one; found {ids!r:.80}.')
   task_lib.check_ids(ids, where)
+  # Whether model and data fit is checked when the model is built: that needs TensorFlow.
   return dataclasses.replace(task, build_model=functools.partial(_build_model, where, task))
-
-
-def checked_options(
-  name: str, loader: Callable[..., Any], options: Mapping[str, Any]
-) -> dict[str, Any]:
-  """Converts options by a loader's annotations. An unknown or wrong option raises DataError."""
-  parameters = inspect.signature(loader, eval_str=True).parameters.values()
-  several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-  known = {
-    p.name: p.annotation for p in parameters if p.kind not in several and p.name not in _GIVEN
-  }
-  unknown = sorted(set(options) - set(known))
-  if unknown and not any(p.kind is p.VAR_KEYWORD for p in parameters):
-    raise errors.DataError(
-      f'the task {name!r} has no option {", ".join(unknown)}; it has: '
-      f'{", ".join(sorted(known)) or "none"}'
-    )
-  return {
-    option: _converted(f'the option {option} of the task {name!r}', value, known.get(option, Any))
-    for option, value in options.items()
-  }
-
-
-def _converted(what: str, value: Any, annotation: Any) -> Any:
-  """Converts a value to its annotation (type, union, Literal of strings) or raises DataError."""
-  if annotation is inspect.Parameter.empty or annotation is Any:
-    return value
-  is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-  allowed: list[str] = []
-  for kind in _kinds(annotation):
-    if isinstance(kind, str):  # Of a Literal.
-      allowed.append(repr(kind))
-      if value == kind:
-        return value
-      continue
-    allowed.append(_KINDS.get(kind, f'a {kind}'))
-    if kind is types.NoneType and str(value).lower() == 'none':
-      return None
-    if kind is int and is_number and abs(value) < 2**63 and value == int(value):
-      return int(value)
-    if kind is float and is_number and (abs(value) < 1e300 or abs(value) == math.inf):
-      return float(value)
-    if kind in (bool, str) and isinstance(value, kind):
-      return value
-  raise errors.DataError(f'{what} is {value!r}; it must be ' + ' or '.join(allowed))
-
-
-def _kinds(annotation: Any) -> list[Any]:
-  """Returns the types of a union, the texts of a Literal, or else the annotation itself."""
-  if typing.get_origin(annotation) not in (typing.Union, types.UnionType, typing.Literal):
-    return [annotation]
-  return [kind for part in typing.get_args(annotation) for kind in _kinds(part)]
 
 
 def _call(where: str, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
@@ -208,7 +209,9 @@ def _call(where: str, function: Callable[..., Any], /, *arguments: Any, **option
     raise
   except BaseException as error:
     at = user_code.place(error)
-    line = f' in line {at.line}' if at is not None else ''
+    line = ''
+    if at is not None:
+      line = f' in line {at.line}'
     raise errors.DataError(f'{where} failed{line}: {user_code.in_words(error)}') from error
 
 
@@ -227,6 +230,7 @@ def _build_model(where: str, task: task_lib.Task, seed: int) -> Any:
       f'{where}: the metric of the task is {task.metric!r}, but the model has'
       f' {", ".join(model.metric_names)}; give Task(metric=...) one of these.'
     )
+  # One client stands for all: loading every client could take hours.
   first = task.train.client_ids[0]
   _call(where, lambda: task.train.num_examples(first))
   examples = _call(where, task.train.load, first)
@@ -241,7 +245,7 @@ def _check_fits(whose: str, arrays: Any, model: Any) -> None:
   for name, array in examples.items():
     spec = model.input_spec[name]
     if array.dtype != spec.dtype.as_numpy_dtype or not spec.shape.is_compatible_with(array.shape):
-      shape = ', '.join('n' if n is None else str(n) for n in spec.shape.as_list())
+      shape = ', '.join(str(n or 'n') for n in spec.shape.as_list())
       raise errors.DataError(
         f"{whose}: {name} is {array.dtype} of shape {array.shape}; the model's {name}_spec needs"
         f' {spec.dtype.name} of shape ({shape}).'

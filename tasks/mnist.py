@@ -39,9 +39,10 @@ def load(
     indices = partition.iid(len(train.y), num_clients, seed)
   else:
     indices = partition.label_shards(train.y, num_clients, seed)
+  builders = {'mnist_cnn': build_cnn, 'mnist_2nn': build_2nn}
   return task_lib.Task(
     name=name,
-    build_model=build_cnn if name == 'mnist_cnn' else build_2nn,
+    build_model=builders[name],
     train=task_lib.InMemoryClientData.from_partition(INK(train.x), train.y, indices),
     validation=task_lib.example_arrays(INK(test.x), test.y),
     source=source,

@@ -47,9 +47,11 @@ def from_image_folder(
   if not isinstance(folder, (str, os.PathLike)):
     raise errors.DataError(f'folder is {folder!r:.80}; it must be a path')
   folder = os.path.expanduser(folder)
-  found = _files_of_folder(folder)
-  x = pictures.read_pictures(((path, path) for _, path in found), size, channels)
-  clients, labels, _ = zip(*(parts for parts, _ in found))
+  files_of = _files_of_folder(folder)
+  # The path is also the name of a picture in messages.
+  x = pictures.read_pictures(((path, path) for _, path in files_of), size, channels)
+  clients = [parts[0] for parts, _ in files_of]
+  labels = [parts[1] for parts, _ in files_of]
   prepared = preparation_lib.Preparation(deviation=255.0, picture=x.shape[1:])
   options = {'source': folder, 'preparation': prepared, **options}
   return own_data.from_arrays(prepared(x), labels, clients, **options)
@@ -65,6 +67,7 @@ def from_huggingface(
   channels: int | None = None,
   missing: str = 'refuse',
   unseen: str = 'refuse',
+  dates: str = 'refuse',
   **options: Any,
 ) -> task_lib.Task:
   """Builds a task from a data set of Hugging Face with a column of client ids.
@@ -81,8 +84,9 @@ def from_huggingface(
     channels: For images: 3 for colour, 1 for grey. By default 1 if all of them are grey.
     missing: For columns of numbers and strings, as in `from_csv`.
     unseen: For columns of strings, as in `from_csv`.
+    dates: For columns of dates, as in `from_csv`.
     **options: Arguments of `from_arrays`: model, validation, validation_by, standardise, seed,
-      name, loss, metrics, threshold.
+      name, loss, metrics, threshold, kind.
 
   Returns:
     The task. Inputs that are images are float32 [height, width, channels] in [0, 1], as in
@@ -102,42 +106,57 @@ def from_huggingface(
     )
   pictures.check_options(size, channels)
   names = {name: tables.composed(name) for name in dataset.column_names}
+  # A format such as torch would convert each cell.
   dataset = dataset.with_format(None).rename_columns(names)
   kinds = dataset.features
   if features is None:
     images = [name for name, kind in kinds.items() if isinstance(kind, datasets.Image)]
     if len(images) > 1:
       raise errors.DataError(f'there are the images {", ".join(images)}: name one by features=')
-    features = images[0] if images else None
+    if images:
+      features = images[0]
+  if not isinstance(label, str):
+    raise errors.DataError(f'label is {label!r:.80}; it must be a text')
   own_tables.check_columns(source, dataset.column_names, client, label, features)
-  client, label = tables.composed(client), tables.composed(label)
+  client = tables.composed(client)
+  label = tables.composed(label)
   if isinstance(features, str):
     features = tables.composed(features)
-  is_image = isinstance(features, str) and isinstance(kinds[features], datasets.Image)
-  is_array = isinstance(features, str) and not is_image
+  is_table = not isinstance(features, str)
+  is_image = not is_table and isinstance(kinds[features], datasets.Image)
   options = {'source': source, **options}
+  # An option without effect is a mistake of the caller's.
   for given, default, is_used, what in (
     (size, None, is_image, 'size= is for a column of images'),
     (channels, None, is_image, 'channels= is for a column of images'),
-    (missing, 'refuse', not isinstance(features, str), 'missing= is for columns of a table'),
-    (unseen, 'refuse', not isinstance(features, str), 'unseen= is for columns of a table'),
+    (missing, 'refuse', is_table, 'missing= is for columns of a table'),
+    (unseen, 'refuse', is_table, 'unseen= is for columns of a table'),
+    (dates, 'refuse', is_table, 'dates= is for columns of a table'),
   ):
     if given != default and not is_used:
       raise errors.DataError(f'{what}: leave it out')
   labels = _named(dataset[label][:], kinds[label])
   owners = _named(dataset[client][:], kinds[client])
-  if not isinstance(features, str):
+  if is_table:
     table = dataset.to_pandas().assign(**{label: labels, client: owners})
     return own_tables.from_frame(
-      table, client, label, features=features, missing=missing, unseen=unseen, **options
+      table,
+      client,
+      label,
+      features=features,
+      missing=missing,
+      unseen=unseen,
+      dates=dates,
+      **options,
     )
   for name, values in ((label, labels), (client, owners)):
     _check_filled(source, name, values)
-  if is_array:
+  options = {'targets': [label], **options}
+  if not is_image:
     with files.border(f'the column {features!r}', 'bring its arrays to one shape by dataset.map'):
       x = np.stack([np.asarray(row) for row in dataset.with_format('numpy')[features][:]])
   else:
-    pixels = pictures.read_pictures(_images(dataset, features), size, channels)
+    pixels = pictures.read_pictures(_images(dataset, str(features)), size, channels)
     prepared = preparation_lib.Preparation(deviation=255.0, picture=pixels.shape[1:])
     options = {'preparation': prepared, **options}
     x = prepared(pixels)
@@ -148,9 +167,10 @@ def _files_of_folder(folder: str) -> list[tuple[tuple[str, ...], str]]:
   """Returns the names CLIENT, CLASS and NAME, composed, and the path of each picture, sorted."""
   if not os.path.isdir(folder):
     raise errors.DataError(f'there is no folder {folder}; a relative path is from {os.getcwd()}')
-  found = []
+  files_of = []
   for path in glob.glob(os.path.join(glob.escape(folder), '*', '*', '*')):
     parts = tuple(map(tables.composed, path.split(os.sep)[-3:]))
+    # macOS, Windows and storage servers add these to folders that are copied.
     if any(part.lower() in _OF_SYSTEMS for part in parts):
       continue
     if os.path.isdir(path):
@@ -159,12 +179,14 @@ def _files_of_folder(folder: str) -> list[tuple[tuple[str, ...], str]]:
         f'{path} is a folder, where a picture should be: pictures are files CLIENT/CLASS/NAME in '
         f'the folder that is given; there is a level too many: give {first}, or take a level away'
       )
-    found.append((parts, path))
-  if not found:
+    files_of.append((parts, path))
+  if not files_of:
     files_above = glob.glob(os.path.join(glob.escape(folder), '*', '*.*'))
-    above = f' (there is {files_above[0]}: a level is missing)' if files_above else ''
+    above = ''
+    if files_above:
+      above = f' (there is {files_above[0]}: a level is missing)'
     raise errors.DataError(f'{folder} has no pictures: it must have files CLIENT/CLASS/NAME{above}')
-  return sorted(found)
+  return sorted(files_of)
 
 
 def _images(dataset: Any, column: str) -> Iterator[tuple[str, str | BinaryIO]]:
@@ -192,6 +214,7 @@ def _named(values: Sequence[Any], kind: Any) -> 'pd.Series[Any]':
   import datasets
 
   column = pd.Series(values)
+  # Class labels are stored as numbers; people know their names.
   if isinstance(kind, datasets.ClassLabel):
     return column.map(dict(enumerate(kind.names)))
   return column

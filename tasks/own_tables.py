@@ -14,12 +14,13 @@ from tff_adaptive_tasks.data import columns as columns_lib, files, tables
 def from_csv(
   path: str,
   client: str,
-  label: str,
+  label: str | Sequence[str],
   *,
   features: Sequence[str] | None = None,
   separator: str = ',',
   missing: str = 'refuse',
   unseen: str = 'refuse',
+  dates: str = 'refuse',
   **options: Any,
 ) -> task_lib.Task:
   """Builds a task from a CSV file with a header.
@@ -27,7 +28,9 @@ def from_csv(
   Args:
     path: The file, which may be compressed (.gz, .bz2, .xz, .zip).
     client: The column with the rows' client ids, which are read as strings.
-    label: The column to predict. Strings and integers are classes; decimals stay numbers.
+    label: The column to predict. Strings and integers are classes; decimals stay numbers; see
+      `kind` of `from_arrays`. A list of columns has several targets: labels if all are 0 or 1, else
+      numbers.
     features: The columns to predict from; by default all other columns except those that number or
       identify the rows. A column of strings becomes one input for each of its categories.
     separator: The separator of cells. Blanks around names and strings are ignored.
@@ -36,8 +39,11 @@ def from_csv(
       category of its own; 'category' is for columns of texts alone.
     unseen: What the preparation does about a text that is no category: 'refuse', or 'ignore', which
       makes all inputs of the column 0.
+    dates: What becomes of columns of dates, such as 2020-12-31 or 2020-12-31 23:59. 'days' makes
+      one input, the days since 2000-01-01. 'parts' makes five: year, month, day of the month,
+      weekday (Monday is 0) and hour. 'refuse' takes up to ten different dates for categories.
     **options: Arguments of `from_arrays`: model, validation, validation_by, standardise, seed,
-      name, loss, metrics, threshold.
+      name, loss, metrics, threshold, kind, metric, class_weight.
 
   Returns:
     The task. Its `preparation` makes the model's inputs from such a table, in which the columns of
@@ -50,10 +56,11 @@ def from_csv(
   """
   path = files.existing(path)
   _check_text('separator', separator)
+  composed_client = ''
+  if isinstance(client, str):  # `from_frame` refuses others.
+    composed_client = tables.composed(client)
   with files.border(path):
-    table = tables.read_csv(
-      path, tables.composed(client) if isinstance(client, str) else '', separator
-    )
+    table = tables.read_csv(path, composed_client, separator)
   return from_frame(
     table,
     client,
@@ -61,11 +68,14 @@ def from_csv(
     features=features,
     missing=missing,
     unseen=unseen,
+    dates=dates,
     **{'source': path, **options},
   )
 
 
-def from_parquet(path: str, client: str, label: str, **options: Any) -> task_lib.Task:
+def from_parquet(
+  path: str, client: str, label: str | Sequence[str], **options: Any
+) -> task_lib.Task:
   """Builds a task from a Parquet file; for arguments, results and errors see `from_csv`.
 
   The index of a saved data frame is not a column: save `table.reset_index()`.
@@ -79,11 +89,12 @@ def from_parquet(path: str, client: str, label: str, **options: Any) -> task_lib
 def from_frame(
   table: pd.DataFrame,
   client: str,
-  label: str,
+  label: str | Sequence[str],
   *,
   features: Sequence[str] | None = None,
   missing: str = 'refuse',
   unseen: str = 'refuse',
+  dates: str = 'refuse',
   **options: Any,
 ) -> task_lib.Task:
   """Builds a task from a data frame of pandas; for arguments, results and errors see `from_csv`.
@@ -92,32 +103,53 @@ def from_frame(
   """
   options = {'source': 'data frame', **options}
   source = options['source']
-  _check_choices(missing, unseen)
+  # Before the table is looked at: a large one takes a while.
+  _check_choices(missing, unseen, dates)
   names = [tables.composed(str(name)) for name in table.columns]
   check_columns(source, names, client, label, features)
-  client, label = tables.composed(client), tables.composed(label)
+  client = tables.composed(client)
+  labels = [tables.composed(name) for name in _as_list(label)]
   cells = {name: tables.plain(table.iloc[:, i]) for i, name in enumerate(names)}
-  used = _features(source, cells, client, label, features)
-  if not used or not len(table):
-    found = 'no rows' if used else f'no columns but {client!r} and {label!r}: no inputs'
-    raise errors.DataError(f'{source} has {found}')
-  cells = {name: cells[name] for name in (client, label, *used)}
-  cells = _without_gaps(source, cells, client, label, missing)
+  used = _features(source, cells, client, labels, features)
+  if not used:
+    named = ', '.join(map(repr, (client, *labels)))
+    raise errors.DataError(f'{source} has no columns but {named}: no inputs')
+  if not len(table):
+    raise errors.DataError(f'{source} has no rows')
+  # Gaps in columns that are not used do not matter.
+  cells = {name: cells[name] for name in (client, *labels, *used)}
+  cells = _without_gaps(source, cells, client, labels, missing)
+  # Client ids of a Parquet file may be numbers.
   owners = cells[client].astype(str).astype(object)
   is_training = None
   if missing in ('mean', 'median'):
     is_training = own_data.training_rows(owners, options)
   with files.border(source, 'correct the table, or leave columns out'):
-    made = columns_lib.columns_of(
-      cells,
-      used,
-      missing=missing,
-      unseen=unseen,
-      is_training=is_training,
+    columns = columns_lib.columns_of(
+      cells, used, missing=missing, unseen=unseen, dates=dates, is_training=is_training
     )
-    x = preparation_lib.matrix(made, cells)  # Not rounded yet.
-  prepared = preparation_lib.Preparation(made)
-  return own_data.from_arrays(x, cells[label], owners, **{'preparation': prepared, **options})
+    x = preparation_lib.matrix(columns, cells)  # Not rounded yet.
+  options = {'preparation': preparation_lib.Preparation(columns), 'targets': labels, **options}
+  return own_data.from_arrays(x, _targets(source, cells, labels), owners, **options)
+
+
+def _as_list(names: Any) -> list[Any]:
+  if isinstance(names, str):
+    return [names]
+  return list(names)
+
+
+def _targets(source: str, cells: dict[str, np.ndarray], labels: Sequence[str]) -> np.ndarray:
+  """Returns the column of the label [n], or the columns of several labels [n, k]."""
+  if len(labels) == 1:
+    return cells[labels[0]]
+  for name in labels:
+    if cells[name].dtype.kind not in 'biuf':
+      raise errors.DataError(
+        f'{source}: the label {name!r} is no column of numbers: several labels must be 0 or 1, or '
+        'numbers to predict'
+      )
+  return np.stack([cells[name] for name in labels], 1)
 
 
 def check_columns(
@@ -125,17 +157,21 @@ def check_columns(
 ) -> None:
   """Raises DataError if a column is missing, is there twice, or has two roles."""
   _check_text('client', client)
-  _check_text('label', label)
+  if not isinstance(label, str) and not (_are_names(label) and len(label)):
+    raise errors.DataError(
+      f'label is {label!r:.80}; it must be a text, the name of a column, or a list of names'
+    )
   if isinstance(features, str):
     features = [features]
-  is_list = isinstance(features, (Sequence, np.ndarray, pd.Index))
-  if features is not None and not (is_list and all(isinstance(name, str) for name in features)):
+  if features is not None and not _are_names(features):
     raise errors.DataError(
       f"features is {features!r:.80}; give the names of columns, such as ['age', 'dose']"
     )
-  named = [
-    tables.composed(name) for name in (client, label, *(() if features is None else features))
-  ]
+  named = [client, *_as_list(label)]
+  if features is not None:
+    named += features
+  named = [tables.composed(name) for name in named]
+  # Two columns of one name, or one that is composed in another way, would be mixed up.
   known = {*columns}
   if len(known) < len(columns):
     raise errors.DataError(f'{where} has two columns of one name: rename one of them')
@@ -148,29 +184,36 @@ def check_columns(
     raise errors.DataError('a column is named twice among client, label and features')
 
 
+def _are_names(names: Any) -> bool:
+  is_list = isinstance(names, (Sequence, np.ndarray, pd.Index))
+  return is_list and all(isinstance(name, str) for name in names)
+
+
 def _check_text(name: str, value: Any) -> None:
   if not isinstance(value, str):
     raise errors.DataError(f'{name} is {value!r:.80}; it must be a text')
 
 
-def _check_choices(missing: Any, unseen: Any) -> None:
+def _check_choices(missing: Any, unseen: Any, dates: Any) -> None:
   for name, value, allowed in (
     ('missing', missing, columns_lib.MISSING),
     ('unseen', unseen, columns_lib.UNSEEN),
+    ('dates', dates, columns_lib.DATES),
   ):
     if value not in allowed:
       raise errors.DataError(f'{name} is {value!r:.80}; it must be one of: {", ".join(allowed)}')
 
 
 def _features(
-  source: str, cells: dict[str, np.ndarray], client: str, label: str, features: Any
+  source: str, cells: dict[str, np.ndarray], client: str, labels: Sequence[str], features: Any
 ) -> list[str]:
   """Returns the columns of inputs. Warns of those that only look as if they were inputs."""
   if isinstance(features, str):
     features = [features]
   if features is not None:
     return [tables.composed(name) for name in features]
-  others = [name for name in cells if name not in (client, label)]
+  others = [name for name in cells if name != client and name not in labels]
+  # The index of a saved table is left out without a word, ids with one.
   rows = [name for name in others if columns_lib.is_number_of_row(name)]
   ids = [n for n in others if n not in rows and columns_lib.is_id(n, cells[n])]
   if ids:
@@ -183,30 +226,36 @@ def _features(
 
 
 def _without_gaps(
-  source: str, cells: dict[str, np.ndarray], client: str, label: str, missing: str
+  source: str,
+  cells: dict[str, np.ndarray],
+  client: str,
+  labels: Sequence[str],
+  missing: str,
 ) -> dict[str, np.ndarray]:
   """Returns the columns, without the rows that have gaps if these are to be dropped.
 
   Raises DataError with all columns that have gaps which `missing` does not treat.
   """
-  found = columns_lib.gaps(cells, list(cells))
+  gaps_of = columns_lib.gaps(cells, list(cells))
   if missing == 'drop':
-    is_whole = ~np.any([np.zeros(len(cells[client]), bool), *found.values()], 0)
+    is_whole = ~np.any([np.zeros(len(cells[client]), bool), *gaps_of.values()], 0)
     if not is_whole.any():
       raise errors.DataError(f'{source} has an empty cell in every row: leave columns out')
     return {name: values[is_whole] for name, values in cells.items()}
-  for name in list(found):
+  untreated = []
+  for name, is_gap in gaps_of.items():
     is_text = cells[name].dtype.kind == 'O'
     is_treated = missing in ('mean', 'median') or (missing == 'category' and is_text)
-    if is_treated and name not in (client, label):
-      del found[name]
-  if found:
-    parts = []
-    for name, is_gap in found.items():
-      more = f' and {is_gap.sum() - 1:,} more' if is_gap.sum() > 1 else ''
-      parts.append(f'{name!r} is empty in row {np.flatnonzero(is_gap)[0]}{more}')
+    if is_treated and name != client and name not in labels:
+      continue
+    more = ''
+    if is_gap.sum() > 1:
+      more = f' and {is_gap.sum() - 1:,} more'
+    untreated.append(f'{name!r} is empty in row {np.flatnonzero(is_gap)[0]}{more}')
+  if untreated:
     raise errors.DataError(
-      f'{source}: {"; ".join(parts)} (rows count from 0): fill the cells in, leave rows or columns '
-      "out, or give missing='drop', and for inputs 'mean', 'median' or, of texts, 'category'"
+      f'{source}: {"; ".join(untreated)} (rows count from 0): fill the cells in, leave rows or '
+      "columns out, or give missing='drop', and for inputs 'mean', 'median' or, of texts, "
+      "'category'"
     )
   return cells

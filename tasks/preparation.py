@@ -1,4 +1,4 @@
-"""Prepares raw inputs or texts for a model, and converts class numbers to labels or texts.
+"""Prepares raw inputs for a model, and converts class numbers to labels.
 
 The module needs only NumPy. An exported model includes it, to prepare inputs as in training.
 
@@ -6,28 +6,18 @@ The module needs only NumPy. An exported model includes it, to prepare inputs as
     labels = prepare.labels(model.predict(prepare(rows)))
 """
 
+import contextlib
 import dataclasses
-import functools
-import itertools
+import datetime
 import json
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-Texts: TypeAlias = Sequence[bytes] | np.ndarray  # n texts, as bytes.
-_ESCAPE = 'surrogateescape'  # Words are bytes; those that are not UTF-8 survive a round trip.
-
-
-@dataclasses.dataclass(frozen=True)
-class _Saved:
-  """A base class of the preparations, which a JSON file can store."""
-
-  def save(self, path: str) -> None:
-    """Writes the object to a JSON file, which `Preparation.load` reads."""
-    with open(path, 'w', encoding='utf-8') as file:
-      json.dump(dataclasses.asdict(self), file, indent=1)
+_DATE = re.compile(r'\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,16 +30,19 @@ class Column:
     fill: What an empty cell is taken for, a number or a category. None if it is refused.
     ignores_unseen: Whether a text that is no category makes all inputs of the column 0, and is not
       refused.
+    dates: For a column of dates: 'days' makes one input, the days since 2000-01-01; 'parts' makes
+      five: year, month, day of the month, weekday (Monday is 0) and hour. None if it has none.
   """
 
   name: str
   categories: tuple[str, ...] | None = None
   fill: float | str | None = None
   ignores_unseen: bool = False
+  dates: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
-class Preparation(_Saved):
+class Preparation:
   """The preparation of raw inputs for a model.
 
   Attributes:
@@ -58,9 +51,10 @@ class Preparation(_Saved):
     deviation: A number, or one for each input, by which the inputs are then divided, or None for 1.
     classes: The label of each class number; None if targets are numbers.
     shape: The shape of an input, to which rows are reshaped. None if they have it already.
-    threshold: For a model with one output for two classes: an output above it means the second
-      class. It is 0.5 for probabilities and 0 for logits. None if each class has an output.
+    threshold: For a model with one output for two classes, or for each label: an output above it
+      means the second class, or 1. It is 0.5 for probabilities, 0 for logits, and else None.
     is_numbers: Whether predictions are numbers, as in a regression, and not scores.
+    targets: The names of what is predicted, in the order of the outputs; None without names.
     picture: Height, width and channels of a picture, for which the inputs must be pixels
       [n, height, width, channels]. None if inputs are no pictures.
     output: What the exported model predicts: 'logits', 'probabilities' or 'numbers'. None before
@@ -74,6 +68,7 @@ class Preparation(_Saved):
   shape: tuple[int, ...] | None = None
   threshold: float | None = None
   is_numbers: bool = False
+  targets: tuple[str, ...] | None = None
   picture: tuple[int, int, int] | None = None
   output: str | None = None
 
@@ -101,30 +96,39 @@ class Preparation(_Saved):
     if self.shape is not None:
       x = x.reshape(-1, *self.shape)
     x = standardised(x, self.mean, self.deviation)
-    return x if self.columns is None else x.astype(np.float32, copy=False)
+    if self.columns is None:
+      return x
+    return x.astype(np.float32, copy=False)
 
   def labels(self, predictions: Any) -> np.ndarray:
     """Returns the labels of predicted scores [..., classes], or of class numbers [...].
 
-    Two classes may have one score [..., 1], that of the second class; `threshold` decides. If
-    targets are numbers, as in a regression, predictions are returned unchanged.
+    Two classes may have one score [..., 1], that of the second class; `threshold` decides. Scores
+    of several labels [..., labels] become zeros and ones. If targets are numbers, as in a
+    regression, predictions are returned unchanged.
 
     Raises:
-      ValueError: If scores have one number for two classes and there is no threshold.
+      ValueError: If there is one score for two classes, or a label, and no threshold.
     """
     numbers = np.asarray(predictions)
     if self.is_numbers:
       return numbers
-    if numbers.dtype.kind == 'f' and numbers.shape[-1:] == (1,):
+    are_labels = self.classes is None and len(self.targets or ()) > 1
+    if numbers.dtype.kind == 'f' and (are_labels or numbers.shape[-1:] == (1,)):
       if self.threshold is None:
         raise ValueError(
-          'the scores have one number for two classes, and no threshold is recorded: set it, '
+          'there is one score for two classes or a label, and no threshold is recorded: set it, '
           'dataclasses.replace(prepare, threshold=0.5) for probabilities and 0.0 for scores'
         )
-      numbers = (numbers[..., 0] > self.threshold).astype(int)
+      numbers = (numbers > self.threshold).astype(int)
+      if are_labels:
+        return numbers
+      numbers = numbers[..., 0]
     elif numbers.dtype.kind == 'f':
       numbers = numbers.argmax(-1)
-    return numbers if self.classes is None else np.asarray(self.classes)[numbers]
+    if self.classes is None:
+      return numbers
+    return np.asarray(self.classes)[numbers]
 
   def probabilities(self, predictions: Any) -> np.ndarray:
     """Returns the probabilities of the classes, in the order of `classes`.
@@ -141,25 +145,35 @@ class Preparation(_Saved):
     scores = np.asarray(predictions)
     is_single = scores.shape[-1:] == (1,)
     _check_output(self.output, self.is_numbers)
-    if self.output == 'logits' and self.classes is None:
+    are_labels = self.classes is None and len(self.targets or ()) > 1
+    if self.output == 'logits' and self.classes is None and not are_labels:
       raise ValueError(
         'there are no classes, so that the meaning of the logits is not known: a sigmoid is for'
         ' several labels of an example, a softmax for one'
       )
     if self.output == 'logits':
-      scores = _sigmoid(scores) if is_single else _softmax(scores)
+      scores = _sigmoid(scores) if is_single or are_labels else _softmax(scores)
     if is_single and self.classes is not None:
       scores = np.concatenate([1 - scores, scores], -1)
     return scores
 
+  def save(self, path: str) -> None:
+    """Writes the object to a JSON file, which `Preparation.load` reads."""
+    with open(path, 'w', encoding='utf-8') as file:
+      json.dump(dataclasses.asdict(self), file, indent=1)
+
   @staticmethod
-  def load(path: str) -> 'Preparation | TextPreparation':
-    """Reads a `Preparation` or a `TextPreparation` from a file that its `save` wrote."""
+  def load(path: str) -> Any:
+    """Reads a `Preparation`, or a `TextPreparation`, from a file that its `save` wrote."""
     with open(path, encoding='utf-8') as file:
       values = json.load(file, object_hook=_with_tuples)
     if values.get('columns') is not None:
       values['columns'] = tuple(Column(**column) for column in values['columns'])
-    return TextPreparation(**values) if 'kind' in values else Preparation(**values)
+    if 'kind' in values:  # An export of texts has the other module in place of this one.
+      from tff_adaptive_tasks import text_preparation
+
+      return text_preparation.TextPreparation(**values)
+    return Preparation(**values)
 
 
 def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
@@ -203,8 +217,8 @@ def standardised(x: np.ndarray, mean: Any, deviation: Any) -> np.ndarray:
 def refusal(name: str, values: np.ndarray, row: Any, fix: str) -> str:
   """Returns a message that a cell of a column is refused."""
   cell = values[row]
-  if isinstance(cell, (str, np.number)):  # Without the names of NumPy's types.
-    cell = cell.item() if isinstance(cell, np.generic) else cell
+  if isinstance(cell, (np.str_, np.number)):  # Without the names of NumPy's types.
+    cell = cell.item()
   return f'the column {name!r} has {cell!r:.40} in row {row} (rows count from 0): {fix}'
 
 
@@ -217,8 +231,60 @@ def matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
     if column.name not in names:
       raise ValueError(f'there is no column {column.name!r}; the inputs need it')
     values = np.asarray(table[names[column.name]])
-    parts.append(_numbers(column, values) if column.categories is None else _codes(column, values))
+    convert = _numbers if column.categories is None else _codes
+    if column.dates is not None:
+      convert = _of_dates
+    parts.append(convert(column, values))
   return np.concatenate(parts, 1)
+
+
+def days(name: str, values: np.ndarray) -> np.ndarray:
+  """Returns the days since 2000-01-01, float64 [n]; nan for gaps. Others raise ValueError."""
+  moments = np.full(len(values), np.datetime64('NaT', 'us'))
+  for row, value in enumerate(values):
+    moments[row] = moment(value)
+    if np.isnat(moments[row]) and not _is_gap(value):
+      fix = 'give a date without time zone, as 2020-12-31 or 2020-12-31 23:59'
+      raise ValueError(refusal(name, values, row, fix))
+  return (moments - np.datetime64('2000-01-01')) / np.timedelta64(1, 'D')
+
+
+def moment(value: Any) -> np.datetime64:
+  """Returns a date: datetime64, of `datetime`, or a text; NaT for others and with time zones."""
+  if isinstance(value, str):
+    is_date = _DATE.fullmatch(value) is not None
+  else:
+    is_date = isinstance(value, (datetime.date, np.datetime64))
+  with contextlib.suppress(ValueError):  # Such as 2020-02-31.
+    if is_date and getattr(value, 'tzinfo', None) is None:
+      return np.datetime64(value, 'us')
+  return np.datetime64('NaT', 'us')
+
+
+def _of_dates(column: Column, values: np.ndarray) -> np.ndarray:
+  """Returns float64 [n, 1] or [n, 5] of a column of dates, with its gaps filled."""
+  numbers = _filled(column, values, days(column.name, values))
+  if column.dates == 'days':
+    return numbers[:, np.newaxis]
+  dates = np.datetime64('2000-01-01') + np.floor(numbers).astype(int)
+  months = dates.astype('datetime64[M]')
+  year = months.astype('datetime64[Y]').astype(int) + 1970
+  month = months.astype(int) % 12 + 1
+  day = (dates - months).astype(int) + 1
+  weekday = (dates.astype(int) + 3) % 7  # 1970-01-01 was a Thursday.
+  return np.stack([year, month, day, weekday, numbers % 1 * 24], 1)
+
+
+def _filled(column: Column, values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+  """Returns numbers, float64 [n], with gaps filled. ValueError names a cell of `values` left."""
+  if column.fill is not None:
+    numbers = np.where(np.isnan(numbers), column.fill, numbers)
+  with np.errstate(over='ignore'):  # An overflow gives inf, which is refused.
+    is_known = np.isfinite(numbers.astype(np.float32))
+  if not is_known.all():
+    row = int(np.argmin(is_known))
+    raise ValueError(refusal(column.name, values, row, 'fill it in or leave the row out'))
+  return numbers
 
 
 def _numbers(column: Column, values: np.ndarray) -> np.ndarray:
@@ -230,14 +296,7 @@ def _numbers(column: Column, values: np.ndarray) -> np.ndarray:
     numbers = cells.astype(np.float64)
   except (TypeError, ValueError):
     raise ValueError(f'the column {column.name!r} has values that are no numbers') from None
-  if column.fill is not None:
-    numbers = np.where(np.isnan(numbers), column.fill, numbers)
-  with np.errstate(over='ignore'):  # An overflow gives inf, which is refused.
-    is_known = np.isfinite(numbers.astype(np.float32))
-  if not is_known.all():
-    fix = 'fill it in or leave the row out'
-    raise ValueError(refusal(column.name, values, int(np.argmin(is_known)), fix))
-  return numbers[:, np.newaxis]
+  return _filled(column, values, numbers)[:, np.newaxis]
 
 
 def _codes(column: Column, values: np.ndarray) -> np.ndarray:
@@ -263,7 +322,9 @@ def _position(value: Any, fill: Any, positions: Mapping[str, int]) -> int:
     if tidy or fill is None:
       return positions.get(tidy, -1)
     value = None
-  return positions.get(fill, -1) if _is_gap(value) and fill is not None else -1
+  if fill is None or not _is_gap(value):
+    return -1
+  return positions.get(fill, -1)
 
 
 def _is_gap(value: Any) -> bool:
@@ -274,173 +335,3 @@ def _is_gap(value: Any) -> bool:
 def _tidy(text: str) -> str:
   """Returns a text as the training table's are read: composed (NFC), without blanks around it."""
   return unicodedata.normalize('NFC', text).strip()
-
-
-@dataclasses.dataclass(frozen=True)
-class TextPreparation(_Saved):
-  """The preparation of texts for a model.
-
-  Attributes:
-    kind: 'characters' converts texts to sequences of character numbers, 'words' sentences to
-      sequences of word numbers, and 'bags' sentences with titles to word counts.
-    vocabulary: The characters or words, in the order of their numbers.
-    steps: Length of a sequence; None for bags.
-    classes: For bags, the tags in the order of the outputs. None if these are the vocabulary.
-    output: As in `Preparation`.
-  """
-
-  kind: str
-  vocabulary: tuple[str, ...]
-  steps: int | None = None
-  classes: tuple[str, ...] | None = None
-  output: str | None = None
-
-  def __call__(self, texts: Any) -> np.ndarray:
-    """Converts texts to the model's inputs.
-
-    Args:
-      texts: n texts (str or bytes) with words separated by single spaces. For bags, a mapping with
-        the columns tokens and title.
-
-    Returns:
-      For words, int32 [n, steps]. For characters, int32 [m, steps], m >= n: a long text becomes
-      several sequences. For bags, uint8 [n, words + 1], where the last column counts other words.
-
-    Raises:
-      TypeError: If a text is not str or bytes, or a table is given instead of texts.
-      ValueError: If a column of bags is missing, or the columns have different lengths.
-    """
-    if self.kind != 'bags':
-      return self._sequences(texts)[:, :-1]
-    numbers, others = self._numbers, len(self.vocabulary)
-    pairs = zip(*(_column(texts, name) for name in ('tokens', 'title')), strict=True)
-    found = [[numbers.get(w, others) for w in (*a.split(), *b.split())] for a, b in pairs]
-    return _counts(found, others + 1, np.uint8)  # The last column counts other words.
-
-  def targets(self, texts: Any) -> np.ndarray:
-    """Returns the targets of the model for the same texts.
-
-    Returns:
-      int32 with the shape of the inputs: the next number of each sequence, or 0 for padding. For
-      bags, float32 [n, classes] of 0 and 1, from the column tags (separated by '|').
-    """
-    if self.kind != 'bags':
-      return self._sequences(texts)[:, 1:]
-    numbers = self._tag_numbers
-    found = [[numbers.get(t, -1) for t in tags.split(b'|')] for tags in _column(texts, 'tags')]
-    return _counts(found, len(numbers), np.float32)
-
-  def pairs(self, texts: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the inputs (see `__call__`) and the targets (see `targets`) of texts."""
-    if self.kind == 'bags':
-      return self(texts), self.targets(texts)
-    sequences = self._sequences(texts)
-    return sequences[:, :-1], sequences[:, 1:]
-
-  def labels(self, predictions: Any) -> np.ndarray:
-    """Returns the characters, words or tags that scores [..., classes] or numbers [...] mean."""
-    numbers = np.asarray(predictions)
-    if numbers.dtype.kind == 'f':
-      numbers = numbers.argmax(-1)
-    special = ('', '<unknown>', '<begin>', '<end>')
-    known = self.classes or (special[0], *self.vocabulary, *special[1:])
-    return np.asarray(known, object)[numbers]
-
-  def probabilities(self, predictions: Any) -> np.ndarray:
-    """Returns the probabilities of the next character or word, or of each tag, [..., classes].
-
-    Raises:
-      ValueError: If `output` does not say what predictions are.
-    """
-    scores = np.asarray(predictions)
-    _check_output(self.output, False)
-    if self.output == 'probabilities':
-      return scores
-    return _sigmoid(scores) if self.kind == 'bags' else _softmax(scores)
-
-  def _sequences(self, texts: Any) -> np.ndarray:
-    assert self.steps is not None
-    if self.kind == 'characters':
-      vocabulary = ''.join(self.vocabulary).encode('latin-1')
-      return character_sequences(_bytes(texts), vocabulary, self.steps)[0].astype(np.int32)
-    # A sentence is cut to `steps` words. It gets a token for its beginning and, where there is
-    # room, another one for its end. Then it is padded with 0.
-    unknown, begin, end = (len(self.vocabulary) + i for i in (1, 2, 3))
-    sentences = _bytes(texts)
-    sequences = np.zeros([len(sentences), self.steps + 1], np.int32)
-    for row, sentence in zip(sequences, sentences):
-      words = sentence.split(b' ')[: self.steps]
-      ids = [begin, *(self._numbers.get(w, unknown - 1) + 1 for w in words)]
-      ids = [*ids, end] if len(ids) <= self.steps else ids
-      row[: len(ids)] = ids
-    return sequences
-
-  @functools.cached_property
-  def _numbers(self) -> dict[bytes, int]:
-    return {word.encode(errors=_ESCAPE): i for i, word in enumerate(self.vocabulary)}
-
-  @functools.cached_property
-  def _tag_numbers(self) -> dict[bytes, int]:
-    return {tag.encode(errors=_ESCAPE): i for i, tag in enumerate(self.classes or ())}
-
-
-def as_text(words: Sequence[bytes]) -> tuple[str, ...]:
-  """Decodes words or tags, as bytes, to the strings that `TextPreparation` takes."""
-  return tuple(word.decode(errors=_ESCAPE) for word in words)
-
-
-def character_sequences(
-  texts: Texts, vocabulary: bytes, steps: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Converts texts to padded sequences of `steps` + 1 characters, with begin and end tokens.
-
-  The characters of `vocabulary` are numbered from 1; 0 is padding. The next three numbers stand for
-  any other character, the beginning of a text, and its end.
-
-  Returns:
-    uint8 [m, steps + 1], the sequences in order, and int64 [n], the number of sequences of each
-    text.
-  """
-  unknown, begin, end = (len(vocabulary) + i for i in (1, 2, 3))
-  numbers = np.full(256, unknown, np.uint8)
-  numbers[np.frombuffer(vocabulary, np.uint8)] = np.arange(1, len(vocabulary) + 1)
-  lengths = np.array([len(text) for text in texts], np.int64)
-  counts = -(-(lengths + 2) // (steps + 1))
-  starts = np.cumsum(counts * (steps + 1)) - counts * (steps + 1)
-  tokens = np.zeros(int(counts.sum()) * (steps + 1), np.uint8)
-  tokens[starts] = begin
-  tokens[starts + 1 + lengths] = end
-  # Character k of text i goes to starts[i] + 1 + k.
-  shift = starts + 1 - (np.cumsum(lengths) - lengths)
-  joined = np.frombuffer(b''.join(texts), np.uint8)
-  tokens[np.arange(len(joined)) + np.repeat(shift, lengths)] = numbers[joined]
-  return tokens.reshape(-1, steps + 1), counts
-
-
-def _counts(found: list[list[int]], width: int, dtype: Any) -> np.ndarray:
-  """Returns counts [lists, width], up to 255, of the column numbers in each list of `found`."""
-  lengths = [len(row) for row in found]
-  columns = np.fromiter(itertools.chain.from_iterable(found), np.int64, sum(lengths))
-  flat = np.repeat(np.arange(len(found)) * width, lengths) + columns
-  cells, times = np.unique(flat[columns >= 0], return_counts=True)
-  counts = np.zeros(len(found) * width, dtype)  # Most of it is never written.
-  counts[cells] = np.minimum(times, np.iinfo(np.uint8).max)
-  return counts.reshape(len(found), width)
-
-
-def _bytes(texts: Any) -> list[bytes]:
-  if isinstance(texts, (str, bytes)):
-    raise TypeError(f'expected several texts, found one: give [{texts!r:.40}]')
-  if hasattr(texts, 'columns'):  # Iterating over a table gives its columns' names.
-    raise TypeError('expected texts, found a table: give one of its columns')
-  texts = [t.encode(errors=_ESCAPE) if isinstance(t, str) else t for t in texts]
-  for i, text in enumerate(texts):
-    if not isinstance(text, bytes):
-      raise TypeError(f'text {i} is {text!r:.40} ({type(text).__name__}): give texts, str or bytes')
-  return texts
-
-
-def _column(texts: Any, name: str) -> list[bytes]:
-  if name not in texts:
-    raise ValueError(f'there is no column {name!r}: found {", ".join(map(str, texts))}')
-  return _bytes(texts[name])

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import errors, preparation, task as task_lib
+from tff_adaptive_tasks import errors, task as task_lib, text_preparation
 from tff_adaptive_tasks.data import tff_sqlite
 from tff_adaptive_tasks.models import language, layers, transformer
 
@@ -27,7 +27,7 @@ VOCABULARY = (
 )
 OUT_OF_VOCABULARY, BEGIN, END = (len(VOCABULARY) + i for i in (1, 2, 3))
 VOCABULARY_SIZE = len(VOCABULARY) + 4
-PREPARATION = preparation.TextPreparation('characters', tuple(VOCABULARY.decode()), STEPS)
+PREPARATION = text_preparation.TextPreparation('characters', tuple(VOCABULARY.decode()), STEPS)
 VALIDATION_SEQUENCES = 512  # In `load_transformer`.
 _FEATURES = {'snippets': tf.io.FixedLenFeature([], tf.string)}
 
@@ -119,7 +119,7 @@ def _load(
 
 # Converts snippets to padded sequences of token ids, and counts those of each snippet.
 to_sequences = functools.partial(
-  preparation.character_sequences, vocabulary=VOCABULARY, steps=STEPS
+  text_preparation.character_sequences, vocabulary=VOCABULARY, steps=STEPS
 )
 
 

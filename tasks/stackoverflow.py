@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import errors, preparation, task as task_lib
+from tff_adaptive_tasks import errors, task as task_lib, text_preparation
 from tff_adaptive_tasks.data import files, tff_sqlite
 from tff_adaptive_tasks.models import language, layers
 
@@ -50,7 +50,7 @@ def load_words(
     tasks.DataError: If the data cannot be used or an option is out of range.
   """
   words = _words(num_words, data_dir)
-  prepared = preparation.TextPreparation('words', words, STEPS)
+  prepared = text_preparation.TextPreparation('words', words, STEPS)
   return _load(
     data_dir,
     seed,
@@ -79,8 +79,8 @@ def load_tags(
   """
   errors.check_range('num_tags', num_tags, 1, 1_000_000)
   words = _words(num_words, data_dir)
-  tags = preparation.as_text(read_tags(_counts_file(_TAG_FILE, data_dir), num_tags))
-  prepared = preparation.TextPreparation('bags', words, classes=tags)
+  tags = text_preparation.as_text(read_tags(_counts_file(_TAG_FILE, data_dir), num_tags))
+  prepared = text_preparation.TextPreparation('bags', words, classes=tags)
   return _load(
     data_dir,
     seed,
@@ -115,7 +115,7 @@ def _load(
 
 def _words(num_words: int, data_dir: str | None) -> tuple[str, ...]:
   errors.check_range('num_words', num_words, 1, 10_000_000)
-  return preparation.as_text(read_words(_counts_file(_WORD_FILE, data_dir), num_words))
+  return text_preparation.as_text(read_words(_counts_file(_WORD_FILE, data_dir), num_words))
 
 
 def _counts_file(name: str, data_dir: str | None) -> str:
@@ -128,15 +128,20 @@ def _counts_file(name: str, data_dir: str | None) -> str:
   path = os.path.join(os.path.expanduser('~'), '.keras', 'datasets', name)
   if not os.path.exists(path):  # TFF would unpack it again, while another process may read it.
     with files.border(f'the download of {name}', 'try again, or name a folder that has the file'):
-      (of_tff.load_word_counts if name == _WORD_FILE else of_tff.load_tag_counts)()
+      if name == _WORD_FILE:
+        of_tff.load_word_counts()
+      else:
+        of_tff.load_tag_counts()
   return path
 
 
 def read_words(path: str, num_words: int) -> list[bytes]:
   """Returns the first `num_words` words, as bytes, of a file with a word and a count per line."""
   with files.border(path), open(path, 'rb') as file:
+    # The file is sorted by count, so that the first words are the most frequent.
     lines = (line.split() for line in itertools.islice(file, num_words))
-    if not (words := dict.fromkeys(word for word, count in lines if int(count))):
+    words = dict.fromkeys(word for word, count in lines if int(count))  # In order, each once.
+    if not words:
       raise ValueError('it is empty')
   return list(words)
 
@@ -154,14 +159,17 @@ def read_tags(path: str, num_tags: int) -> list[bytes]:
 
 def _first(clients: tff_sqlite.SqlClientData, count: int, seed: int) -> list[np.ndarray]:
   """Returns x and y of the first `count` examples; the clients come in a random order."""
-  parts, missing = [], count
+  parts = []
+  missing = count
   for i in np.random.default_rng([seed, 7]).permutation(len(clients)):
     if missing <= 0:
       break
     part = clients.load(clients.client_ids[i])
     parts.append({k: v[:missing] for k, v in part.items()})
     missing -= len(parts[-1]['y'])
-  return [np.concatenate([p[k] for p in parts]) for k in ('x', 'y')]
+  x = np.concatenate([part['x'] for part in parts])
+  y = np.concatenate([part['y'] for part in parts])
+  return [x, y]
 
 
 def build_model(
@@ -172,14 +180,17 @@ def build_model(
   There are 4 special tokens besides the words. Initial distributions and the three accuracies are
   those of TFF's baseline. With 10,000 words it has the 4,050,748 parameters of Reddi et al. (2021).
   """
-  draw, size = layers.Initializer(seed), num_words + 4
+  draw = layers.Initializer(seed)
+  size = num_words + 4
   weights = (
     draw.uniform(0.05, size, 96),
     *language.lstm_weights(draw, 96, 670, he_normal=False),
     *(draw.glorot_uniform(670, 96), layers.zeros(96)),
     *(draw.glorot_uniform(96, size), layers.zeros(size)),
   )
-  pad, unknown, end = language.PADDING, num_words + 1, num_words + 3
+  pad = language.PADDING
+  unknown = num_words + 1
+  end = num_words + 3
 
   def run(weights: Any, h: tf.Tensor, layer: Callable) -> tf.Tensor:
     h = layer(h, *weights[:3])
@@ -217,12 +228,12 @@ def build_tag_model(num_words: int, num_tags: int, seed: int) -> layers.SummedLo
 
   def recall(logits: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     top = tf.math.top_k(logits, min(_TOP, num_tags)).indices
-    found = tf.gather(y, top, batch_dims=len(y.shape) - 1)
-    return tf.reduce_sum(found, -1), tf.reduce_sum(y, -1)
+    hits = tf.gather(y, top, batch_dims=len(y.shape) - 1)
+    return tf.reduce_sum(hits, -1), tf.reduce_sum(y, -1)
 
   def precision(logits: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    chosen = tf.cast(logits > 0, tf.float32)
-    return tf.reduce_sum(chosen * y, -1), tf.reduce_sum(chosen, -1)
+    predicted = tf.cast(logits > 0, tf.float32)
+    return tf.reduce_sum(predicted * y, -1), tf.reduce_sum(predicted, -1)
 
   return layers.SummedLossModel(
     initial_weights=layers.perceptron_weights(seed, [num_words, num_tags]),

@@ -12,7 +12,8 @@ import numpy as np
 from tff_adaptive_tasks import errors, task as task_lib
 from tff_adaptive_tasks.models import layers
 
-DIMENSION, CLASSES = 60, 10
+DIMENSION = 60
+CLASSES = 10
 _TRAIN_SHARE = 0.9
 
 
@@ -44,22 +45,36 @@ def load(
   for option, value in (('alpha', alpha), ('beta', beta)):
     errors.check_range(option, value, 0, 1000)
   errors.check_range('num_clients', num_clients, 1, 10_000)
+  # The second number keeps the streams of different uses of one seed apart.
   rng = np.random.default_rng([seed, 31])
   sizes = rng.lognormal(4, 2, num_clients).astype(int) + 50
-  u, big_b = rng.normal(0, alpha, num_clients), rng.normal(0, beta, num_clients)
-  shared = rng.normal(size=[DIMENSION, CLASSES]), rng.normal(size=CLASSES)
+  # The order of draws is part of the task.
+  u = rng.normal(0, alpha, num_clients)
+  big_b = rng.normal(0, beta, num_clients)
+  shared_w = rng.normal(size=[DIMENSION, CLASSES])
+  shared_b = rng.normal(size=CLASSES)
   deviation = np.arange(1, DIMENSION + 1) ** -0.6
-  train, test = {}, {}
+  train = {}
+  test = {}
   for k, size in enumerate(sizes):
     if iid:
-      (w, b), mean = shared, np.zeros(DIMENSION)
+      w = shared_w
+      b = shared_b
+      mean = np.zeros(DIMENSION)
     else:
-      w, b = rng.normal(u[k], 1, [DIMENSION, CLASSES]), rng.normal(u[k], 1, CLASSES)
+      w = rng.normal(u[k], 1, [DIMENSION, CLASSES])
+      b = rng.normal(u[k], 1, CLASSES)
       mean = rng.normal(big_b[k], 1, DIMENSION)
-    x = rng.normal(mean, deviation, [size, DIMENSION])
-    y = np.argmax(x @ w + b, 1).astype(np.int32)
-    x, count, name = x.astype(np.float32), int(_TRAIN_SHARE * size), f'{k:05d}'
-    train[name], test[name] = (x[:count], y[:count]), (x[count:], y[count:])
+    drawn = rng.normal(mean, deviation, [size, DIMENSION])
+    y = np.argmax(drawn @ w + b, 1).astype(np.int32)
+    x = drawn.astype(np.float32)
+    count = int(_TRAIN_SHARE * size)
+    name = f'{k:05d}'
+    train[name] = (x[:count], y[:count])
+    test[name] = (x[count:], y[count:])
+  source = f'alpha = {alpha:g}, beta = {beta:g}, drawn with seed {seed}'
+  if iid:
+    source = f'IID, {source}'
   held_out = task_lib.InMemoryClientData(test)
   return task_lib.Task(
     name='synthetic',
@@ -67,5 +82,5 @@ def load(
     train=task_lib.InMemoryClientData(train),
     validation=held_out.load_all(),
     test_clients=held_out,
-    source='IID, ' * iid + f'alpha = {alpha:g}, beta = {beta:g}, drawn with seed {seed}',
+    source=source,
   )

@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tff_adaptive_tasks import errors, preparation as preparation_lib
+from tff_adaptive_tasks import (
+  errors,
+  preparation as preparation_lib,
+  text_preparation as text_preparation_lib,
+)
 
 if TYPE_CHECKING:
   from tff_adaptive import models
@@ -34,9 +38,12 @@ def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
     where: A description of the arrays for error messages.
 
   Raises:
-    DataError: If x and y have different numbers of examples, or no examples.
+    DataError: If x and y have different numbers of examples, no examples, or masked values.
   """
-  x, y = np.asarray(x), np.asarray(y)
+  errors.check_unmasked(x, f'x of {where}')
+  errors.check_unmasked(y, f'y of {where}')
+  x = np.asarray(x)
+  y = np.asarray(y)
   if x.ndim == 0 or y.ndim == 0 or x.shape[0] != y.shape[0]:
     raise errors.DataError(
       f'{where}: x has shape {x.shape} and y {y.shape}; their first dimension, the number of '
@@ -50,6 +57,7 @@ def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
 def check_finite(arrays: Mapping[str, np.ndarray], where: str) -> None:
   """Raises DataError if a number is not finite. The message has `where`, array and row."""
   for name, array in arrays.items():
+    # Integers, texts and objects are always finite, or are refused elsewhere.
     if array.dtype.kind not in 'fc' or np.isfinite(array).all():
       continue
     at = tuple(np.argwhere(~np.isfinite(array))[0])
@@ -61,6 +69,7 @@ def check_ids(ids: Sequence[str], where: str) -> None:
   for client_id, count in collections.Counter(ids).items():
     if count > 1:
       raise errors.DataError(f'{where}: the client {client_id!r:.80} is there more than once')
+    # Ids are stored in SQLite and JSON as UTF-8.
     if re.search('[\ud800-\udfff]', client_id):
       raise errors.DataError(f'{where}: the client {client_id!r:.80} is not UTF-8: rename it')
 
@@ -121,6 +130,7 @@ class InMemoryClientData(ClientData):
       examples = example_arrays(x, y, f'client {client_id!r}')
       check_finite(examples, f'client {client_id!r}')
       self._arrays[str(client_id)] = examples
+    # After str(), 1 and '1' are one client: the dict above would have lost one.
     check_ids(list(map(str, arrays)), 'the clients')
     self._ids = sorted(self._arrays)
 
@@ -142,9 +152,11 @@ class InMemoryClientData(ClientData):
       DataError: If x and y have different numbers of examples; also see the constructor.
     """
     examples = example_arrays(x, y, 'the data to split')
+    # Padded, so that the order of texts is the order of numbers.
     width = len(str(len(indices) - 1))
-    parts = (tuple(array[rows] for array in examples.values()) for rows in indices)
-    return cls({f'{i:0{width}d}': part for i, part in enumerate(parts)})
+    return cls(
+      {f'{i:0{width}d}': (examples['x'][r], examples['y'][r]) for i, r in enumerate(indices)}
+    )
 
   @property
   def client_ids(self) -> Sequence[str]:
@@ -159,6 +171,7 @@ class InMemoryClientData(ClientData):
     return len(self._find(client_id)['x'])
 
   def load(self, client_id: str) -> ExampleArrays:
+    # A caller may add keys to its copy; the arrays are shared.
     return self._find(client_id).copy()
 
 
@@ -175,7 +188,8 @@ class PooledClients(ClientData):
   _ID = 'all'
 
   def __init__(self, clients: ClientData, max_examples_per_client: int = 0):
-    self._clients, self._most = clients, max_examples_per_client or None
+    self._clients = clients
+    self._most = max_examples_per_client or None
     self._examples: ExampleArrays | None = None
 
   @property
@@ -185,7 +199,9 @@ class PooledClients(ClientData):
   def num_examples(self, client_id: str) -> int:
     self._check(client_id)
     sizes = [self._clients.num_examples(one) for one in self._clients.client_ids]
-    return sum(size if self._most is None else min(size, self._most) for size in sizes)
+    if self._most is not None:
+      sizes = [min(size, self._most) for size in sizes]
+    return sum(sizes)
 
   def load(self, client_id: str) -> ExampleArrays:
     self._check(client_id)
@@ -201,9 +217,9 @@ class PooledClients(ClientData):
       raise errors.DataError(f'unknown client {client_id!r}; all examples are of {self._ID!r}')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Task:
-  """A learning problem whose data are divided over clients.
+  """A learning problem whose data are divided over clients; `print` describes it in one line.
 
   Attributes:
     name: The task's name.
@@ -221,6 +237,7 @@ class Task:
       'tokens'. None if the task does not offer this weighting.
     preparation: The preparation of raw inputs, for users of the exported model. None if the model
       takes raw inputs.
+    validated_by: Whose examples `validation` has, in words, for a task of a user's own data.
 
   Raises:
     DataError: If validation or test data are not x and y of equal length, or are not finite.
@@ -236,7 +253,13 @@ class Task:
   test_clients: ClientData | None = None
   unit_starts: Callable | None = None
   client_weight: Callable | None = None
-  preparation: preparation_lib.Preparation | preparation_lib.TextPreparation | None = None
+  preparation: preparation_lib.Preparation | text_preparation_lib.TextPreparation | None = None
+  validated_by: str = ''
+
+  def __repr__(self) -> str:
+    from tff_adaptive_tasks import summary  # It needs this module.
+
+    return summary.in_one_line(self)
 
   def __post_init__(self) -> None:
     for part in ('validation', 'test'):

@@ -19,6 +19,8 @@ OPTIONS = {  # Of ours_graph, as in ours_graph+xla+bfloat16.
   'single': 'clients one after another',
   'together': 'the whole cohort in batched operations',
   'tensors': "results as TensorFlow's tensors",
+  'top_k': 'clients send the largest 5 % of an update',
+  'quantize': 'clients send 8 bits of a number, rounded to the nearest',
 }
 
 

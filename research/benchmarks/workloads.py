@@ -101,8 +101,8 @@ def build_model(workload: Workload, **options: Any) -> Any:
 
 
 def build_process(workload: Workload, options: Collection[str] = ()) -> Any:
-  """This project's FedAvg; xla, lstm, bfloat16 and float16 of `names.OPTIONS` change it."""
-  from tff_adaptive import algorithms
+  """This project's FedAvg; xla, lstm, 16-bit types and compressors of `names.OPTIONS` change it."""
+  from tff_adaptive import algorithms, corrections
   from tff_adaptive.client import Batching, ClientTraining
   from tff_adaptive.models import mixed_precision
 
@@ -111,7 +111,16 @@ def build_process(workload: Workload, options: Collection[str] = ()) -> Any:
     model = mixed_precision.convert(model, dtype)
   batching = Batching(workload.batch_size, workload.epochs)
   training = ClientTraining(batching=batching, xla='xla' in options)
-  return algorithms.build_fed_avg(model, client_learning_rate=workload.rate, training=training)
+  compressors = {
+    'top_k': corrections.TopK(share=0.05),
+    'quantize': corrections.Quantize(bits=8, random=False),
+  }
+  return algorithms.build_fed_avg(
+    model,
+    client_learning_rate=workload.rate,
+    training=training,
+    more_parts=[part for name, part in compressors.items() if name in options],
+  )
 
 
 def stock_model_fn(workload: Workload) -> Callable[[], Any]:

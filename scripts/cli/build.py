@@ -1,17 +1,28 @@
 """Loads the data, and builds the process and its evaluation from settings."""
 
+import contextlib
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import tff_adaptive_tasks as tasks
-from tff_adaptive import algorithms, costs, models, population as population_lib, training
+from tff_adaptive import (
+  algorithms,
+  costs,
+  models,
+  population as population_lib,
+  registry,
+  training,
+)
+from tff_adaptive.aggregation import sizes
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
 from tff_adaptive.runs import capacity, serialization, state_file
 from tff_adaptive.training import callbacks, personalization
+from tff_adaptive_tasks import baselines
 
-from . import records, rules, settings as settings_lib, stored_model
+from . import baseline, fields, records, rules, settings as settings_lib, stored_model
 from .groups import aggregation
 
 
@@ -26,6 +37,8 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   of_clients = tasks.load(
     flags.task, data_dir=settings.output.data_dir, seed=flags.seed, **flags.task_options
   )
+  if settings.output.metric is not None:
+    of_clients = tasks.with_metric(of_clients, settings.output.metric)
   of_clients, parts = settings.evaluation.split(of_clients, flags.seed)
   task = of_clients
   # `of_clients` has the clients of the task, `task` those that train: these, or one in their place.
@@ -48,7 +61,10 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     max_examples_per_client=most_examples,
   )
   of_run = dataclasses.replace(settings, training=how_long)
-  model = task.build_model(flags.seed)
+  model = _build_model(settings, task)
+  constant = baselines.of_task(of_clients, model)
+  if constant is not None:
+    settings.output.say(baseline.first_line(constant, task.metric))
   if flags.initial_weights is not None:
     start = training.initial_weights_from(flags.initial_weights, model)
     model = models.with_initial_weights(model, start)
@@ -64,6 +80,8 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   if ray_context is not None:
     observers.append(callbacks.RayCallback(ray_context))
   observers += settings.output.build(saved['run_id'], record.settings)
+  if constant is not None:
+    observers.append(baseline.Callback(constant, task.metric))
   if private is not None:
     observers.append(_account(settings, private, config))
   return {
@@ -82,12 +100,23 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   }
 
 
+def _build_model(settings: settings_lib.Settings, task: tasks.Task) -> models.Model:
+  """Builds the task's model. Raises ValueError if there is no such --metric for it."""
+  context: Any = contextlib.nullcontext()
+  if settings.output.metric is not None:
+    context = fields.about('metric')
+  with context:
+    return task.build_model(settings.what.seed)
+
+
 def _say_what_runs(settings: settings_lib.Settings, task: tasks.Task, data: dict[str, Any]) -> None:
   """Prints where the data come from and how many they are, and a risk of the native engine."""
   num_clients = len(task.train.client_ids)
   settings.output.say(
     f'{task.name}: {data["source"]}; {num_clients:,} clients, {data["examples"]:,} examples'
   )
+  for line in tasks.describe(task):
+    settings.output.say(line)
   if settings.runtime.engine == 'native':
     settings.output.say(
       "--engine=native: TFF's worker listens on all network interfaces, and runs what anybody sends"
@@ -99,22 +128,25 @@ def _client_evaluation(
   settings: settings_lib.Settings, task: tasks.Task, model: models.Model, parts: Any
 ) -> Any:
   """Returns the evaluation on each client, also of fine-tuned models if asked for, or None."""
-  personalize = None
-  epochs = settings.evaluation.personalization_epochs
-  if epochs is not None:
-    personalize = personalization.build_personalization(
+
+  def trainer(epochs: int | None) -> personalization.Personalize | None:
+    if epochs is None:
+      return None
+    return personalization.build_personalization(
       model,
       settings.client_training(task, epochs),
       settings.rates.client,
       settings.more_parts(),
     )
+
   return settings.evaluation.build(
     task,
     model,
     parts,
     seed=settings.what.seed,
     max_examples=settings.training.max_examples_per_client or None,
-    personalize=personalize,
+    personalize=trainer(settings.evaluation.personalization_epochs),
+    train_alone=trainer(settings.evaluation.local_baseline_epochs),
   )
 
 
@@ -194,19 +226,13 @@ def _training_config(
   arguments = {name: flags[name] for name in names if name in flags}
   arguments['max_examples_per_client'] = flags['max_examples_per_client'] or None
   arguments['stop_at_target'] = bool(flags['stop_at_target'])
+  arguments['metric'] = task.metric
   local = settings.client_training(task)
   local_steps = None
   if local.batching is not None:
     local_steps = local.batching.local_steps
   cost_model = costs.CostModel(
-    algorithms.counts(
-      settings.what.algorithm_entry,
-      model,
-      values=settings.correction,
-      clients=_registered(settings, task),
-      training=local,
-      more_parts=settings.more_parts(),
-    ),
+    _counts(settings, task, model, local),
     model.num_parameters,
     flags['batch_size'] or None,
     flags['client_epochs'] or 1,
@@ -219,11 +245,33 @@ def _training_config(
     population = population_lib.Population()
   return training.TrainingConfig(
     **arguments,
-    metric=task.metric,
     cost_model=cost_model,
     population=population,
     asynchrony=asynchrony,
   )
+
+
+def _counts(
+  settings: settings_lib.Settings, task: tasks.Task, model: models.Model, local: Any
+) -> registry.Counts:
+  """Returns what a client receives, sends and computes; `local` is its `ClientTraining`."""
+  counts = algorithms.counts(
+    settings.what.algorithm_entry,
+    model,
+    values=settings.correction,
+    clients=_registered(settings, task),
+    training=local,
+    more_parts=settings.more_parts(),
+    aggregated_bytes=functools.partial(
+      sizes.update_bytes, settings.aggregation.entry.name, settings.aggregation.option_values
+    ),
+  )
+  if counts.uncounted:
+    settings.output.say(
+      f'{" and ".join(counts.uncounted)} may send less than megabytes_up counts: a message_bits'
+      ' of the part says how much.'
+    )
+  return counts
 
 
 def _account(

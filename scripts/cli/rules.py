@@ -290,11 +290,14 @@ def _private_cohorts_are_drawn_from_all(settings: Settings) -> str | None:
 
 def _fine_tuning_is_judged_on_other_examples(settings: Settings) -> str | None:
   evaluation = settings.evaluation
-  if evaluation.personalization_epochs is not None and not evaluation.heldout_examples:
-    return (
-      '--personalization_epochs needs examples that fine-tuning has not seen: give'
-      ' --heldout_examples=0.2, say.'
-    )
+  for name, training in (
+    ('personalization_epochs', 'fine-tuning'),
+    ('local_baseline_epochs', 'training alone'),
+  ):
+    if getattr(evaluation, name) is not None and not evaluation.heldout_examples:
+      return (
+        f'--{name} needs examples that {training} has not seen: give --heldout_examples=0.2, say.'
+      )
   return None
 
 

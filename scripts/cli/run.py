@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tff_adaptive._utils import user_code
+from tff_adaptive._utils import metric_names, user_code
 from tff_adaptive.training import callbacks, protocols
 from tff_adaptive_tasks import errors
 
@@ -160,7 +160,10 @@ def check_result(result: Any) -> None:
       ' model: lower --client_learning_rate, or give --clip_norm.'
     )
   for name, value in {**summary['last'], **summary.get('test', {})}.items():
-    if name.startswith(('validation_', 'test_')) and not math.isfinite(value):
+    # A precision or AUC that is NaN is not defined on the data, which the loss would not be.
+    is_undefined = math.isnan(value) and not metric_names.is_error(name)
+    is_finite = math.isfinite(value) or is_undefined
+    if name.startswith(('validation_', 'test_')) and not is_finite:
       raise command_lib.DivergedError(
         f'{name} is {value} after the last round: the model or the data are not sound. Look at'
         ' metrics.csv; a lower --client_learning_rate or --clip_norm may help.'

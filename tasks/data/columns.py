@@ -1,5 +1,6 @@
 """Decides what the columns of a table are to a model: numbers, categories, or no inputs."""
 
+import datetime
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,10 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tff_adaptive_tasks.preparation import Column, refusal
+from tff_adaptive_tasks.preparation import Column, days, moment, refusal
 
 MISSING = ('refuse', 'drop', 'mean', 'median', 'category')
 UNSEEN = ('refuse', 'ignore')
+DATES = ('refuse', 'days', 'parts')
 _MOST_CATEGORIES = 1000  # In a column.
 _FEW = 10  # So many different texts may be categories, whatever they look like.
 _MANY = 20  # Of more different texts it is asked whether they repeat.
@@ -28,8 +30,13 @@ _DATE = re.compile(
   r'\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})( .*)?'
 )
 _OF_DATES = (
-  'these are dates: give numbers, such as days, (pd.to_datetime(column) - pd.Timestamp(2000, 1, 1))'
-  '.dt.days, or leave the column out by features='
+  "these are dates: dates='days' makes numbers of days of them, dates='parts' year, month, day, "
+  'weekday and hour; or leave the column out by features='
+)
+_OTHER_DATES = (
+  'these are dates, but not all exist and are written as 2020-12-31 or 2020-12-31 23:59: read the '
+  'table by pandas, convert the column by pd.to_datetime(column, dayfirst=True), or without '
+  'dayfirst, and give the table to from_frame'
 )
 
 
@@ -39,6 +46,7 @@ def columns_of(
   *,
   missing: str = 'refuse',
   unseen: str = 'refuse',
+  dates: str = 'refuse',
   is_training: np.ndarray | None = None,
 ) -> tuple[Column, ...]:
   """Returns a `Column` for each name; the categories of a column of texts are sorted.
@@ -48,6 +56,7 @@ def columns_of(
     names: The columns of inputs.
     missing: What is done about gaps; see `tasks.from_csv`. Here 'drop' is as 'refuse'.
     unseen: What is done about a text that is no category, 'refuse' or 'ignore'.
+    dates: What becomes of columns of dates: 'refuse', or 'days' or 'parts' as in `Column`.
     is_training: bool [n], True for the rows of which the mean or median is; None for all.
 
   Raises:
@@ -59,27 +68,60 @@ def columns_of(
   for name in names:
     values = np.asarray(table[name])
     if values.dtype.kind in 'biuf':
-      chosen = values if is_training is None else values[is_training]
-      columns.append(Column(name, fill=_typical(name, chosen, missing)))
+      fill = _typical(name, _training_part(values, is_training), missing)
+      columns.append(Column(name, fill=fill))
       continue
-    is_gap = pd.isna(values) & (missing not in ('refuse', 'drop'))
+    is_gap = np.asarray(pd.isna(values))
+    if dates != 'refuse' and _has_dates(name, values, is_gap):
+      if is_gap.any() and missing == 'category':
+        raise ValueError(
+          f"the column {name!r} has dates: missing='category' is for texts; take 'mean' or 'median'"
+        )
+      fill = _typical(name, _training_part(days(name, values), is_training), missing)
+      columns.append(Column(name, fill=fill, dates=dates))
+      continue
+    is_gap &= missing not in ('refuse', 'drop')
     kinds = _categories(name, values, is_gap)
-    fill = None
+    category_of_gaps = None
     if is_gap.any():
-      fill = ''
+      category_of_gaps = ''
       kinds = sorted({'', *kinds})
-    columns.append(Column(name, tuple(kinds), fill, unseen == 'ignore'))
+    columns.append(Column(name, tuple(kinds), category_of_gaps, unseen == 'ignore'))
   return tuple(columns)
+
+
+def _training_part(values: np.ndarray, is_training: np.ndarray | None) -> np.ndarray:
+  if is_training is None:
+    return values
+  return values[is_training]
+
+
+def _has_dates(name: str, values: np.ndarray, is_gap: np.ndarray) -> bool:
+  """Returns whether a column has dates; ValueError if they are written in another way."""
+  if values.dtype.kind == 'M':
+    return True
+  cells = values[~is_gap]
+  if not len(cells):
+    return False
+  if all(map(_is_date, cells)):
+    return True
+  if all(isinstance(cell, datetime.date) for cell in cells):
+    fix = 'it has a time zone: give dates without one, column.dt.tz_localize(None)'
+    raise ValueError(refusal(name, values, int(np.argmin(is_gap)), fix))
+  if all(isinstance(cell, str) for cell in cells) and _are_dates(set(cells)):
+    row = next(row for row, cell in enumerate(values) if not is_gap[row] and not _is_date(cell))
+    raise ValueError(refusal(name, values, row, _OTHER_DATES))
+  return False
 
 
 def gaps(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, np.ndarray]:
   """Returns bool [n], True for a missing value, for each of the columns that have one."""
-  found = {}
+  gaps_of = {}
   for name in names:
     is_gap = np.asarray(pd.isna(np.asarray(table[name])))
     if is_gap.any():
-      found[name] = is_gap
-  return found
+      gaps_of[name] = is_gap
+  return gaps_of
 
 
 def is_number_of_row(name: str) -> bool:
@@ -95,6 +137,7 @@ def is_id(name: str, values: np.ndarray) -> bool:
     return is_named and count > _FEW and len(np.unique(values)) == count
   if values.dtype.kind != 'O' or not all(isinstance(value, str) for value in values):
     return False
+  # A few missing or repeated ids do not make a column of ids another one.
   kinds = set(values)
   if len(kinds) <= _MANY or len(kinds) < 0.95 * count or _are_dates(kinds) or _have_numbers(kinds):
     return False
@@ -112,20 +155,31 @@ def _typical(name: str, values: np.ndarray, missing: str) -> float | None:
   numbers = numbers[~np.isnan(numbers)]
   if not numbers.size:
     raise ValueError(f'the column {name!r} has no number to take the {missing} of: leave it out')
-  return float(numbers.mean() if missing == 'mean' else np.median(numbers))
+  if missing == 'mean':
+    return float(numbers.mean())
+  return float(np.median(numbers))
 
 
 def _categories(name: str, values: np.ndarray, is_gap: np.ndarray) -> list[str]:
   """Returns the different texts of a column, sorted; ValueError if they are no categories."""
-  if values.dtype.kind in 'mM':
+  if values.dtype.kind == 'm':
+    fix = 'these are durations: give numbers, such as column.dt.total_seconds() / 86_400'
+    raise ValueError(refusal(name, values, 0, fix))
+  if values.dtype.kind == 'M':
     raise ValueError(refusal(name, values, 0, _OF_DATES))
   is_text = np.array([isinstance(value, str) for value in values]) | is_gap
   if not is_text.all():
-    raise ValueError(refusal(name, values, int(np.argmin(is_text)), 'give texts, or numbers alone'))
+    row = int(np.argmin(is_text))
+    fix = 'give texts, or numbers alone'
+    if isinstance(values[row], datetime.date):
+      fix = _OF_DATES
+    raise ValueError(refusal(name, values, row, fix))
   texts = [str(value) for value in values[~is_gap]]
   kinds = sorted(set(texts))
   others = {text for text in kinds if not _is_number(text)}
+  # Of a column without others the first row is named.
   row = next((i for i, value in enumerate(values) if value in others), 0)
+  # 1,5 and 1.234,5 are numbers if nothing but digits is left.
   digits = (text.replace(',', '').replace('.', '') for text in kinds)
   are_decimals = any(',' in text for text in others) and all(map(_is_number, digits))
   if others and (are_decimals or 10 * len(others) <= len(kinds)):
@@ -143,7 +197,8 @@ def _categories(name: str, values: np.ndarray, is_gap: np.ndarray) -> list[str]:
     raise ValueError(
       f'the column {name!r} has {len(kinds):,} different texts in {len(texts):,} rows, and each '
       'would be an input: leave it out by features=, group the texts into categories, or make '
-      'numbers of them yourself (tf.keras.layers.TextVectorization) and call from_arrays'
+      'numbers of them by tf.keras.layers.TextVectorization and call from_arrays (the guide, "Your '
+      'own data", has an example)'
     )
   if len(kinds) > _MOST_CATEGORIES:
     fix = f'each of {len(kinds):,} texts would be an input: leave the column out, or group them'
@@ -156,6 +211,10 @@ def _is_prose(texts: Sequence[str], kinds: Sequence[str]) -> bool:
   lengths = np.array([len(text.split()) for text in kinds])
   hardly_repeat = 2 * len(kinds) > len(texts) and np.mean(lengths > 1) > 0.5
   return bool(hardly_repeat or lengths.mean() >= _WORDS)
+
+
+def _is_date(value: Any) -> bool:
+  return not np.isnat(moment(value))
 
 
 def _are_dates(kinds: Any) -> bool:

@@ -36,6 +36,7 @@ def border(what: str, fix: str = 'correct the file, or fetch it again') -> Itera
       yield
   except errors.DataError:
     raise
+  # Parsers of damaged files raise anything, from zlib.error to MemoryError.
   except Exception as error:
     reason = error_text.in_brief(error) or type(error).__name__
     raise errors.DataError(f'{what} cannot be read ({reason}); {fix}') from None
@@ -46,12 +47,12 @@ def read_npz(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
 
   Raises DataError if the file or an array is missing or damaged, or an array has Python objects.
   """
-  found = {}
+  arrays = {}
   with border(path), zipfile.ZipFile(path) as archive:
     names = [name.removesuffix('.npy') for name in archive.namelist()]
     for key in keys:
       if key not in names:
         raise ValueError(f'it lacks {key}; it has {", ".join(names) or "no arrays"}')
       with border(f'{path}: {key}'):
-        found[key] = archives.read_array(archive, f'{key}.npy')
-  return found
+        arrays[key] = archives.read_array(archive, f'{key}.npy')
+  return arrays

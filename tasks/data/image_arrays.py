@@ -1,6 +1,7 @@
-"""Loads centralised image sets from .npz files or, without a folder, TensorFlow Datasets."""
+"""Loads centralised image sets from files or, without a folder, TensorFlow Datasets."""
 
 import collections
+import gzip
 import math
 import os
 from collections.abc import Sequence
@@ -13,6 +14,13 @@ from tff_adaptive_tasks.data import files as data_files
 
 Split = collections.namedtuple('Split', ['x', 'y'])
 _KEYS = ('x_train', 'y_train', 'x_test', 'y_test')
+# MNIST's own files, by key.
+_IDX_FILES = {
+  'x_train': 'train-images-idx3-ubyte.gz',
+  'y_train': 'train-labels-idx1-ubyte.gz',
+  'x_test': 't10k-images-idx3-ubyte.gz',
+  'y_test': 't10k-labels-idx1-ubyte.gz',
+}
 
 
 class ImageSet(NamedTuple):
@@ -25,6 +33,8 @@ class ImageSet(NamedTuple):
     shape: The shape of an image.
     num_classes: Number of classes. Their labels in the source are consecutive integers.
     first_label: The first label. `load` subtracts it, and raises DataError for labels out of range.
+    idx_folder: Where a package of the system puts the set's four files in MNIST's format. Such
+      files are read in `data_dir` too. '' if the set has none.
   """
 
   files: Sequence[str]
@@ -32,9 +42,17 @@ class ImageSet(NamedTuple):
   shape: tuple[int, ...]
   num_classes: int
   first_label: int = 0
+  idx_folder: str = ''
 
 
 MNIST = ImageSet(['mnist.npz', 'mnist_digits.npz'], 'mnist', (28, 28, 1), 10)
+FASHION_MNIST = ImageSet(
+  ['fashion_mnist.npz'],
+  'fashion_mnist',
+  (28, 28, 1),
+  10,
+  idx_folder='/usr/share/datasets/fashion-mnist',  # Of Debian's dataset-fashion-mnist.
+)
 EMNIST_LETTERS = ImageSet(
   ['emnist_letters.npz', 'letters.npz'], 'emnist/letters', (28, 28, 1), 26, first_label=1
 )
@@ -45,28 +63,65 @@ CIFAR100 = ImageSet(['cifar100.npz'], 'cifar100', (32, 32, 3), 100)
 def load(images: ImageSet, data_dir: str | None) -> tuple[Split, Split, str]:
   """Returns the training split, the test split (x uint8 [n, *shape], y int32 [n]) and the source.
 
-  `data_dir` has one of the set's files; None uses TensorFlow Datasets. Bad data raise DataError.
+  `data_dir` has one of the set's files; None uses the files of a package of the system, if it is
+  there, or else TensorFlow Datasets. Bad data raise DataError.
   """
-  name = images.tfds_name
-  if data_dir is None:
-    arrays, source = _from_tfds(name, images.files), f'TensorFlow Datasets {name}'
-  else:
-    found = [f for f in images.files if os.path.isfile(os.path.join(data_dir, f))]
-    if not found:
-      raise errors.DataError(
-        f'there is no {" or ".join(images.files)} in {data_dir}; name a folder that holds it, or '
-        f'none to download {name} by TensorFlow Datasets'
-      )
-    source = os.path.join(data_dir, found[0])
-    arrays = data_files.read_npz(source, _KEYS)
+  arrays, source = _arrays(images, data_dir)
   splits = []
   for split in ('train', 'test'):
-    x, y = arrays[f'x_{split}'], arrays[f'y_{split}']
+    x = arrays[f'x_{split}']
+    y = arrays[f'y_{split}']
     _check(source, split, x, y, images)
     # The labels are in range, so that both the shift and the conversion are exact.
     labels = (y - images.first_label).astype(np.int32)
     splits.append(Split(x.reshape(-1, *images.shape), labels))
   return splits[0], splits[1], source
+
+
+def _arrays(images: ImageSet, data_dir: str | None) -> tuple[dict[str, np.ndarray], str]:
+  """Returns the four arrays by key, and where they are from."""
+  name = images.tfds_name
+  if data_dir is None:
+    if images.idx_folder and _has_idx_files(images.idx_folder):
+      return _read_idx_files(images.idx_folder), images.idx_folder
+    return _from_tfds(name, images.files), f'TensorFlow Datasets {name}'
+  for file in images.files:
+    path = os.path.join(data_dir, file)
+    if os.path.isfile(path):
+      return data_files.read_npz(path, _KEYS), path
+  if images.idx_folder and _has_idx_files(data_dir):
+    return _read_idx_files(data_dir), data_dir
+  names = list(images.files)
+  if images.idx_folder:
+    names.append(f'{_IDX_FILES["x_train"]} with the other three files')
+  raise errors.DataError(
+    f'there is no {" or ".join(names)} in {data_dir}; name a folder that holds it, or none to '
+    f'download {name} by TensorFlow Datasets'
+  )
+
+
+def _has_idx_files(folder: str) -> bool:
+  return all(os.path.isfile(os.path.join(folder, name)) for name in _IDX_FILES.values())
+
+
+def _read_idx_files(folder: str) -> dict[str, np.ndarray]:
+  """Reads four compressed files of bytes in MNIST's format.
+
+  The header has the magic number, whose last byte is the number of axes, and the length of each
+  axis, all as big-endian int32.
+  """
+  arrays = {}
+  for key, name in _IDX_FILES.items():
+    path = os.path.join(folder, name)
+    with data_files.border(path), gzip.open(path) as file:
+      content = file.read()
+      axes = 3 if key.startswith('x') else 1
+      magic, *shape = np.frombuffer(content, '>i4', 1 + axes).tolist()
+      if magic != 0x800 + axes:
+        raise ValueError(f'it does not begin as a file of bytes with {axes} axes does')
+      values = np.frombuffer(content, np.uint8, offset=4 * (1 + axes))
+      arrays[key] = values.reshape(shape)
+  return arrays
 
 
 def _check(source: str, split: str, x: np.ndarray, y: np.ndarray, images: ImageSet) -> None:
@@ -84,7 +139,8 @@ def _check(source: str, split: str, x: np.ndarray, y: np.ndarray, images: ImageS
       f'{source}: y_{split} is {list(y.shape)} of {y.dtype}; it must be whole numbers, one label '
       f'for each of {len(x)} images'
     )
-  low, high = images.first_label, images.first_label + images.num_classes - 1
+  low = images.first_label
+  high = low + images.num_classes - 1
   outside = np.flatnonzero((y < low) | (y > high))
   if len(outside):
     raise errors.DataError(
@@ -110,5 +166,6 @@ def _from_tfds(name: str, files: Sequence[str]) -> dict[str, np.ndarray]:
     x = part['image']
     if name.startswith('emnist'):
       x = np.swapaxes(x, 1, 2)  # EMNIST's own files hold the images transposed.
-    arrays[f'x_{split}'], arrays[f'y_{split}'] = x, part['label']
+    arrays[f'x_{split}'] = x
+    arrays[f'y_{split}'] = part['label']
   return arrays

@@ -13,7 +13,8 @@ from tff_adaptive_tasks import errors
 Partition = list[np.ndarray]
 
 # Beyond these limits the draws are NaN, or never end.
-_LEAST_ALPHA, _MOST_ALPHA = 1e-4, 1e6
+LEAST_ALPHA = 1e-4
+MOST_ALPHA = 1e6
 _MOST_UNBALANCE = 10.0
 
 
@@ -35,6 +36,7 @@ def client_sizes(
   errors.check_range('num_clients', num_clients, 1, num_examples)  # Each has an example.
   errors.check_range('unbalance', unbalance, 0, _MOST_UNBALANCE)
   rng = np.random.default_rng([seed, 1])
+  # Log-normal, so that a size is never negative.
   share = np.exp(unbalance * rng.standard_normal(num_clients))
   exact = share / share.sum() * (num_examples - num_clients)
   sizes = np.floor(exact).astype(np.int64)
@@ -68,7 +70,7 @@ def label_dirichlet(
     seed: Seed of the whole partition.
     unbalance: See `client_sizes`, also for errors. An `alpha` out of range raises DataError, too.
   """
-  errors.check_range('alpha', alpha, _LEAST_ALPHA, _MOST_ALPHA)
+  errors.check_range('alpha', alpha, LEAST_ALPHA, MOST_ALPHA)
   labels = np.asarray(labels)
   sizes = client_sizes(len(labels), num_clients, seed, unbalance)
   rng = np.random.default_rng([seed, 3])
@@ -85,6 +87,7 @@ def label_dirichlet(
       if p.sum() <= 0:  # Its classes are used up: draw from all that is left.
         p = left.astype(np.float64)
       counts = np.minimum(rng.multinomial(missing, p / p.sum()), left)
+      # Each pool is in random order, and is used up from its beginning.
       rows += [pool[len(pool) - n :][:c] for pool, n, c in zip(pools, left, counts)]
       left -= counts
       missing -= int(counts.sum())
@@ -98,16 +101,39 @@ def label_shards(labels: np.ndarray, num_clients: int, seed: int = 0) -> Partiti
   In "Communication-Efficient Learning of Deep Networks from Decentralized Data" (McMahan et al.,
   2017), section 3, MNIST has 200 shards of 300 for 100 clients. Remaining examples are not used.
   """
-  labels = np.asarray(labels)
   num_shards = 2 * num_clients
   errors.check_range('num_clients', num_clients, 1, len(labels) // 2)  # Each shard has an example.
+  return _dealt(np.asarray(labels), num_clients, 2, seed, len(labels) // num_shards * num_shards)
+
+
+def shards(
+  labels: np.ndarray, num_clients: int, shards_per_client: int, seed: int = 0
+) -> Partition:
+  """Deals shards as `label_shards` does, of sizes that differ by one, so that no row is left.
+
+  Raises:
+    DataError: If there are more shards than examples.
+  """
+  errors.check_range('num_shards_per_partition', shards_per_client, 1, len(labels))
+  errors.check_range('num_partitions', num_clients, 1, len(labels) // shards_per_client)
+  return _dealt(np.asarray(labels), num_clients, shards_per_client, seed, len(labels))
+
+
+def _dealt(
+  labels: np.ndarray, num_clients: int, shards_per_client: int, seed: int, num_used: int
+) -> Partition:
+  """Deals the shards of `num_used` random examples, sorted by label, to the clients."""
   rng = np.random.default_rng([seed, 4])
-  shuffled = rng.permutation(len(labels))
-  size = len(labels) // num_shards
-  kept = shuffled[: size * num_shards]
-  shards = kept[np.argsort(labels[kept], kind='stable')].reshape(num_shards, size)
-  dealt = rng.permutation(num_shards).reshape(num_clients, 2)
-  return [rng.permutation(shards[d].ravel()) for d in dealt]
+  used = rng.permutation(len(labels))[:num_used]
+  by_label = used[np.argsort(labels[used], kind='stable')]
+  num_shards = num_clients * shards_per_client
+  pieces = np.array_split(by_label, num_shards)
+  hands = rng.permutation(num_shards).reshape(num_clients, shards_per_client)
+  partition = []
+  for hand in hands:
+    rows = np.concatenate([pieces[number] for number in hand])
+    partition.append(rng.permutation(rows))
+  return partition
 
 
 def hold_out(num_clients: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -41,7 +41,9 @@ def read_picture(
   check_options(size, channels)
   if isinstance(file, str):
     file = files.existing(file)
-  what = file if isinstance(file, str) else 'the picture'
+    what = file
+  else:
+    what = 'the picture'
   with files.border(what, 'remove it, or write it again'):
     return _pixels(_opened(file), size, channels)
 
@@ -70,8 +72,10 @@ def read_pictures(
   for name, file in sources:
     with files.border(name, 'remove it, or write it again'):
       image = _opened(file)
-      width = channels or (1 if image.mode == 'L' else 3)
-      pictures.append(_pixels(image, size, width))
+      depth = channels
+      if depth is None:
+        depth = len(image.mode)  # 'L' or 'RGB'
+      pictures.append(_pixels(image, size, depth))
     first = first or name
     if pictures[-1].shape[:2] != pictures[0].shape[:2]:
       raise errors.DataError(

@@ -7,6 +7,7 @@ numbers is nan.
 import re
 import unicodedata
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ def read_csv(path: str, client: str, separator: str) -> pd.DataFrame:
   # A row that is longer than the header is an error: its cells would move to other columns.
   warnings.simplefilter('error', pd.errors.ParserWarning)
   reading |= dict(header=0, names=_names(first), index_col=False, na_values=[''])
+  # Client ids such as 007 must stay texts.
   table = pd.read_csv(path, dtype={client: str}, **reading)
   _check_quotation_marks(table, client, separator)
   for name in table:
@@ -70,6 +72,7 @@ def plain(values: 'pd.Series[Any]') -> np.ndarray:
   array = values.to_numpy()
   if array.dtype.kind != 'O':
     return array
+  # pandas has several kinds of gaps; from here on there is one.
   is_gap = values.isna().to_numpy()
   rest = array[~is_gap]
   if is_gap.any() and rest.size and all(isinstance(v, (bool, np.bool_)) for v in rest):
@@ -78,7 +81,9 @@ def plain(values: 'pd.Series[Any]') -> np.ndarray:
     return numbers
   result = np.empty(len(array), object)
   for i, value in enumerate(array):
-    result[i] = composed(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+      value = composed(value)
+    result[i] = value
   result[is_gap] = None
   return result
 
@@ -102,13 +107,21 @@ def _names(header: 'pd.Series[Any]') -> list[str]:
 
 def _stripped(column: 'pd.Series[Any]', is_client: bool) -> 'pd.Series[Any]':
   """Returns a column of texts without blanks around them; of numbers, if all others are missing."""
-  column = column.map(lambda cell: (cell.strip() or np.nan) if isinstance(cell, str) else cell)
+  column = column.map(_stripped_cell)
   if is_client:
     return column
   is_missing = column.isna() | column.isin(_MISSING)
   numbers = pd.to_numeric(column.mask(is_missing), errors='coerce')
   is_number = numbers.notna().any() and (numbers.notna() | is_missing).all()
-  return numbers if is_number else column
+  if is_number:
+    return numbers
+  return column
+
+
+def _stripped_cell(cell: Any) -> Any:
+  if not isinstance(cell, str):
+    return cell
+  return cell.strip() or np.nan
 
 
 def _check_quotation_marks(table: pd.DataFrame, client: str, separator: str) -> None:
@@ -151,5 +164,11 @@ def _cells_of_rows(text: str, place: int, width: int, separator: str) -> list[di
   lines = [line for line in lines if line != ['']]
   if place + len(first) != width or any(len(line) != width for line in lines) or len(last) > width:
     return []
-  rows = [dict(enumerate(first, place)), *map(dict, map(enumerate, (*lines, last)))]
-  return [{at: cell.strip(' "') for at, cell in row.items()} for row in rows]
+  # The first line goes on in the column of the text, the others begin a row.
+  rows = [enumerate(first, place), *map(enumerate, lines), enumerate(last)]
+  return [_bare(row) for row in rows]
+
+
+def _bare(cells: Iterable[tuple[int, str]]) -> dict[int, str]:
+  """Returns cells by their places without blanks and quotation marks around them."""
+  return {place: cell.strip(' "') for place, cell in cells}

@@ -29,7 +29,10 @@ from tff_adaptive_tasks import errors, task as task_lib
 from tff_adaptive_tasks.data import files
 
 _AGAIN = 'fetch it again'
-_BLOCK_BYTES, _BLOCKS = 1 << 20, 1024
+# Of a large file so many blocks are hashed.
+_BLOCK_BYTES = 1 << 20
+_BLOCKS = 1024
+_LARGEST_PAGE = 65536
 
 Features = Mapping[str, tf.io.FixedLenFeature]
 Preprocess = Callable[[Mapping[str, np.ndarray]], tuple[np.ndarray, np.ndarray]]
@@ -45,7 +48,10 @@ def check_complete(path: str) -> None:
     magic, page, pages = struct.unpack('>16sH10xI', f.read(32))
     if magic != b'SQLite format 3\0':
       raise ValueError('it is not a SQLite file')
-    size, expected = os.path.getsize(path), (65536 if page == 1 else page) * pages
+    if page == 1:  # The field has two bytes, which cannot hold the largest size.
+      page = _LARGEST_PAGE
+    expected = page * pages
+    size = os.path.getsize(path)
     if size < expected:
       raise ValueError(f'it is incomplete: {size} bytes of {expected}')
 
@@ -124,8 +130,10 @@ class SqlClientData(task_lib.ClientData):
         a client has no examples.
     """
     check_complete(path)
-    self._path, self._split = path, split
-    self._features, self._preprocess = dict(features), preprocess
+    self._path = path
+    self._split = split
+    self._features = dict(features)
+    self._preprocess = preprocess
     self._ranges = dict(ranges or {})
     self._local = threading.local()
     self._sizes = self._read_sizes()
@@ -139,7 +147,8 @@ class SqlClientData(task_lib.ClientData):
     return state
 
   def __setstate__(self, state: dict[str, Any]) -> None:
-    path, expected = state['_path'], state.pop('fingerprint')
+    path = state['_path']
+    expected = state.pop('fingerprint')
     if not os.path.isfile(path) or fingerprint(path) != expected:
       raise errors.DataError(
         f"{path} differs from the trainer's file of that name, or is not on this machine: copy the "
@@ -158,7 +167,8 @@ class SqlClientData(task_lib.ClientData):
         connection.execute('PRAGMA trusted_schema = OFF')
         connection.execute('PRAGMA cell_size_check = ON')
         self._local.connection = connection
-      most = os.path.getsize(self._path) if most is None else most
+      if most is None:
+        most = os.path.getsize(self._path)  # A damaged file may say that it has more rows.
       return self._local.connection.execute(sql, parameters).fetchmany(most)
 
   def _read_sizes(self) -> dict[str, int]:
@@ -176,8 +186,8 @@ class SqlClientData(task_lib.ClientData):
     )
     if not rows:
       splits = self._query('SELECT DISTINCT split_name FROM client_metadata', most=20)
-      found = ', '.join(sorted(_shown(name) for (name,) in splits)) or 'none'
-      raise errors.DataError(f'{self._path} has no split {self._split!r}; it has {found}')
+      names = ', '.join(sorted(_printable(name) for (name,) in splits)) or 'none'
+      raise errors.DataError(f'{self._path} has no split {self._split!r}; it has {names}')
     with files.border(f'client_metadata of {self._path}', _AGAIN):
       if any(name is None or count is None for name, count in rows):
         raise ValueError('client_id or num_examples is NULL')
@@ -190,7 +200,8 @@ class SqlClientData(task_lib.ClientData):
     size = self.num_examples(client_id)
     rows = self._query(
       'SELECT serialized_example_proto FROM examples WHERE client_id = ? AND split_name = ?',
-      *(client_id, self._split),
+      client_id,
+      self._split,
       most=size + 1,
     )
     if len(rows) != size:
@@ -202,17 +213,21 @@ class SqlClientData(task_lib.ClientData):
 
   def _parse(self, rows: Sequence[bytes], owners: Sequence[str]) -> dict[str, np.ndarray]:
     """Parses serialized examples and checks their values; `owners` has each example's client id."""
-    whose = f'client {owners[0]!r}' if len(set(owners)) == 1 else f'the split {self._split!r}'
+    whose = f'the split {self._split!r}'
+    if len(set(owners)) == 1:
+      whose = f'client {owners[0]!r}'
     expected = ', '.join(sorted(self._features))
     with files.border(f'{self._path}: an example of {whose} with {expected}', _AGAIN):
       parsed = tf.io.parse_example(tf.constant(rows, tf.string), self._features)
     arrays = {name: value.numpy() for name, value in parsed.items()}
     for name, array in arrays.items():
       if array.dtype.kind == 'f':
-        good, allowed = np.isfinite(array), 'finite'
+        good = np.isfinite(array)
+        allowed = 'finite'
       elif name in self._ranges:
         low, high = self._ranges[name]
-        good, allowed = (array >= low) & (array <= high), f'from {low} to {high}'
+        good = (array >= low) & (array <= high)
+        allowed = f'from {low} to {high}'
       else:
         continue
       if not good.all():
@@ -253,11 +268,13 @@ class SqlClientData(task_lib.ClientData):
     return self._parse(list(itertools.chain.from_iterable(rows)), owners), owner
 
 
-def _shown(name: Any) -> str:
+def _printable(name: Any) -> str:
   """Returns a split's name for a message. SQLite may have stored NULL or a number."""
   if isinstance(name, bytes):
     return str(name, errors='replace')
-  return 'NULL' if name is None else repr(name)
+  if name is None:
+    return 'NULL'
+  return repr(name)
 
 
 def load_task(

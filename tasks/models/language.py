@@ -26,6 +26,7 @@ def lstm_weights(
   """Draws an LSTM's kernel (He normal or Glorot uniform), recurrent kernel and bias as in Keras."""
   kernel = draw.he_normal if he_normal else draw.glorot_uniform
   bias = layers.zeros(4 * units)
+  # Keras's unit_forget_bias.
   bias[units : 2 * units] = 1
   return kernel(inputs, 4 * units), draw.orthogonal(units, 4 * units), bias
 
@@ -119,18 +120,21 @@ def build_model(
     del seed
     layer = functools.partial(lstm.lstm, is_compiled=training and lstm_kind == 'compiled')
     x = tf.convert_to_tensor(x)
+    # Steps first: the LSTM takes one slice of the examples after the other.
     time_first = tf.linalg.matrix_transpose(x)
     embedded = tf.gather(weights[0], time_first, batch_dims=x.shape.rank - 2)
     logits = run(weights[1:], embedded, layer)
-    order = [1, 0, 2] if x.shape.rank == 2 else [0, 2, 1, 3]
-    return tf.transpose(logits, order)
+    if x.shape.rank == 2:
+      return tf.transpose(logits, [1, 0, 2])
+    return tf.transpose(logits, [0, 2, 1, 3])  # With an axis of clients.
 
   def example_loss(logits: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
     return tf.reduce_sum(losses * token_weights(y, padding), -1)
 
   spec = tf.TensorSpec([None, steps], tf.int32)
-  return (TokenMeanModel if padding == 'tff' else models.Model)(
+  model_class = TokenMeanModel if padding == 'tff' else models.Model
+  return model_class(
     initial_weights=weights,
     forward=forward,
     example_loss=example_loss,

@@ -48,8 +48,11 @@ class Initializer:
     """Draws a matrix with orthonormal rows or columns, whichever are fewer."""
     a = self._rng.standard_normal((max(rows, columns), min(rows, columns)))
     q, r = np.linalg.qr(a)
+    # Without this the distribution would not be uniform over orthogonal matrices.
     q = q * np.sign(np.diag(r))
-    return (q.T if rows < columns else q).astype(np.float32)
+    if rows < columns:
+      q = q.T
+    return q.astype(np.float32)
 
   def _truncated_normal(self, shape: Sequence[int]) -> np.ndarray:
     x = self._rng.standard_normal(shape)
@@ -74,7 +77,9 @@ def zeros(*shape: int) -> np.ndarray:
 def dense(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
   """Returns x @ kernel + bias, [..., B, outputs]; kernel and bias may have x's leading axes."""
   # A vector is added directly: a new axis would cost two more operations in each step.
-  return tf.matmul(x, kernel) + (bias if len(bias.shape) == 1 else bias[..., tf.newaxis, :])
+  if len(bias.shape) > 1:
+    bias = bias[..., tf.newaxis, :]
+  return tf.matmul(x, kernel) + bias
 
 
 def conv(
@@ -92,14 +97,17 @@ def conv(
   if kernel.shape.rank == 4:
     y = tf.nn.conv2d(x, kernel, stride, padding)
   elif not _groups_have_gradients():
-    each = zip(tf.unstack(x), tf.unstack(kernel))
-    y = tf.stack([tf.nn.conv2d(images, own, stride, padding) for images, own in each])
+    clients = zip(tf.unstack(x), tf.unstack(kernel))
+    y = tf.stack([tf.nn.conv2d(images, one, stride, padding) for images, one in clients])
   else:
+    # One grouped convolution: the clients' images are groups of channels.
     y = tf.nn.conv2d(_join_channels(x), _join_channels(kernel), stride, padding)
-    clients, outputs = tf.shape(kernel)[0], kernel.shape[-1]
-    y = tf.reshape(y, tf.concat([tf.shape(y)[:-1], [clients, outputs]], 0))
+    num_clients = tf.shape(kernel)[0]
+    y = tf.reshape(y, tf.concat([tf.shape(y)[:-1], [num_clients, kernel.shape[-1]]], 0))
     y = tf.transpose(y, [3, 0, 1, 2, 4])
-  return y if bias is None else y + _for_images(bias)
+  if bias is None:
+    return y
+  return y + _for_images(bias)
 
 
 @functools.cache
@@ -177,6 +185,7 @@ def classifier(
   *,
   x_dtype: tf.DType = tf.float32,
   penalty: Callable | None = None,
+  features: Callable | None = None,
 ) -> models.Model:
   """Builds a model of inputs [B, *x_shape] and int32 classes, with cross-entropy and accuracy.
 
@@ -191,6 +200,7 @@ def classifier(
     y_spec=tf.TensorSpec([None], tf.int32),
     penalty=penalty,
     client_axis=True,
+    features=features,
   )
 
 
@@ -214,19 +224,29 @@ def perceptron(
   `widths` has the number of inputs, the number of units of each hidden layer, and the number of
   classes. An input has the shape `x_shape`. `prepare`, an elementwise function, is applied first.
   """
-  x_shape = [widths[0]] if x_shape is None else list(x_shape)
+  x_shape = list(x_shape or [widths[0]])
+
+  def before_last(weights: Any, x: tf.Tensor) -> tf.Tensor:
+    x = tf.convert_to_tensor(x)
+    if prepare is not None:
+      x = prepare(x)
+    h = x
+    if len(x_shape) > 1:
+      batch = tf.shape(x)[: x.shape.rank - len(x_shape)]
+      h = tf.reshape(x, tf.concat([batch, [widths[0]]], 0))
+    for i in range(0, len(weights) - 2, 2):
+      h = tf.nn.relu(dense(h, weights[i], weights[i + 1]))
+    return h
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
     del training, seed
-    x = tf.convert_to_tensor(x)
-    x = x if prepare is None else prepare(x)
-    batch = tf.shape(x)[: x.shape.rank - len(x_shape)]
-    h = tf.reshape(x, tf.concat([batch, [widths[0]]], 0)) if len(x_shape) > 1 else x
-    for i in range(0, len(weights), 2):
-      h = dense(h if i == 0 else tf.nn.relu(h), weights[i], weights[i + 1])
-    return h
+    return dense(before_last(weights, x), weights[-2], weights[-1])
 
-  model = classifier(perceptron_weights(seed, widths), forward, x_shape)
+  def features(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    del training, seed
+    return before_last(weights, x)
+
+  model = classifier(perceptron_weights(seed, widths), forward, x_shape, features=features)
   if prepare is None:
     model.to_keras = functools.partial(perceptron_in_keras, widths, x_shape)
   return model

@@ -37,7 +37,8 @@ def lstm(
     bias: b, [4 H].
     is_compiled: Whether `kernels.lstm`, a compiled operation, runs the recurrence.
   """
-  steps, units = x.shape[-3], recurrent.shape[-2]
+  steps = x.shape[-3]
+  units = recurrent.shape[-2]
   # The inputs' share of z for all time steps in one product.
   z = tf.matmul(_merge(x), kernel) + bias[..., tf.newaxis, :]
   run = compiled_lstm.recurrence if is_compiled else _recurrence
@@ -54,7 +55,8 @@ def _merge(x: tf.Tensor) -> tf.Tensor:
 
 def _recurrence(z: tf.Tensor, r: tf.Tensor, steps: int) -> tf.Tensor:
   """Returns h_1 ... h_T, [..., T B, H]; the argument z, [..., T B, 4 H], lacks the terms h R."""
-  units, leading = r.shape[-2], r.shape.rank - 2
+  units = r.shape[-2]
+  leading = r.shape.rank - 2
 
   def by_time_and_gate() -> list[tf.Tensor]:
     """Returns z as T tensors [..., 4, B, H], one for each step."""
@@ -71,14 +73,21 @@ def _recurrence(z: tf.Tensor, r: tf.Tensor, steps: int) -> tf.Tensor:
 
   @tf.custom_gradient
   def run(z: tf.Tensor, r: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    r_gates, z_steps = by_gate(), by_time_and_gate()
+    r_gates = by_gate()
+    z_steps = by_time_and_gate()
     zero = tf.zeros_like(z_steps[0][..., 0, :, :])
     h = c = zero
-    hs, cs, gates, tanhs = [zero], [zero], [], []
+    hs = [zero]
+    cs = [zero]
+    gates = []
+    tanhs = []
     for z_t in z_steps:
       a = z_t + tf.matmul(h[..., tf.newaxis, :, :], r_gates)
-      i, f, g, o = tf.unstack(a, axis=-3)
-      i, f, g, o = tf.sigmoid(i), tf.sigmoid(f), tf.tanh(g), tf.sigmoid(o)
+      z_i, z_f, z_g, z_o = tf.unstack(a, axis=-3)
+      i = tf.sigmoid(z_i)
+      f = tf.sigmoid(z_f)
+      g = tf.tanh(z_g)
+      o = tf.sigmoid(z_o)
       c = f * c + i * g
       tanh_c = tf.tanh(c)
       h = o * tanh_c
@@ -89,7 +98,8 @@ def _recurrence(z: tf.Tensor, r: tf.Tensor, steps: int) -> tf.Tensor:
 
     def gradient(d_outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
       i, f, g, o = (tf.concat(gate, -2) for gate in zip(*gates))
-      tanh_c, c_before = tf.concat(tanhs, -2), tf.concat(cs[:-1], -2)
+      tanh_c = tf.concat(tanhs, -2)
+      c_before = tf.concat(cs[:-1], -2)
       # dz_t = (dc, dc, dc, dh) * local_t, where dc takes dh * to_cell_t from h_t.
       to_cell = tf.split(o * (1 - tanh_c * tanh_c), steps, -2)
       slopes = [g * i * (1 - i), c_before * f * (1 - f), i * (1 - g * g), tanh_c * o * (1 - o)]

@@ -32,7 +32,8 @@ def build(seed: int, num_classes: int, groups: int = 2) -> models.Model:
     A model of uint8 images [32, 32, 3] that also accepts a leading client axis.
   """
   draw = layers.Initializer(seed)
-  weights, decayed = [], []
+  weights = []
+  decayed = []  # The places of weights with an L2 penalty.
   for kind, *shape in _layers(num_classes):
     if kind == 'norm':
       weights += [np.ones(shape, np.float32), layers.zeros(*shape)]
@@ -43,10 +44,13 @@ def build(seed: int, num_classes: int, groups: int = 2) -> models.Model:
       decayed += [len(weights), len(weights) + 1]
       weights += [draw.normal(0.01, *shape), layers.zeros(shape[1])]
 
+  # With an axis of clients the weights have one more.
   ranks = [np.ndim(w) for w in weights]
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
-    x = prepare(x, seed if training else None)
+    if not training:
+      seed = None  # Central crops.
+    x = prepare(x, seed)
     return apply(weights, tf.cast(x, weights[0].dtype), groups)
 
   def penalty(weights: Any) -> tf.Tensor:
@@ -92,10 +96,14 @@ def apply(weights: Any, x: tf.Tensor, groups: int) -> tf.Tensor:
   x = layers.max_pool(x, 3, 2, 'SAME')
   for stage, filters in enumerate(_FILTERS):
     for block in range(_BLOCKS):
-      residual = tf.nn.relu(norm(x)) if stage or block else x
+      residual = x
+      if stage or block:  # The first block follows a normalisation.
+        residual = tf.nn.relu(norm(x))
       residual = conv(residual)
       residual = conv(tf.nn.relu(norm(residual)))
-      x = residual + (x if x.shape[-1] == filters else norm(conv(x)))
+      if x.shape[-1] != filters:
+        x = norm(conv(x))
+      x = residual + x
   x = tf.reduce_mean(tf.nn.relu(norm(x)), [-3, -2])
   return layers.dense(x, next(left), next(left))
 

@@ -28,7 +28,8 @@ def initial_weights(
     size: Number of units of a layer, a multiple of `heads` of `run`.
     blocks: Number of blocks, each with attention and a perceptron.
   """
-  draw, last = layers.Initializer(seed), 0.02 / np.sqrt(2 * blocks)
+  draw = layers.Initializer(seed)
+  last = 0.02 / np.sqrt(2 * blocks)
 
   def norm() -> Iterator[np.ndarray]:
     yield np.ones(size, np.float32)
@@ -38,11 +39,11 @@ def initial_weights(
     yield draw.normal(deviation, inputs, outputs)
     yield layers.zeros(outputs)
 
-  found = [draw.normal(0.02, vocabulary, size), draw.normal(0.02, steps, size)]
+  weights = [draw.normal(0.02, vocabulary, size), draw.normal(0.02, steps, size)]
   for _ in range(blocks):
-    found += [*norm(), *dense(size, 3 * size), *dense(size, size, last)]
-    found += [*norm(), *dense(size, 4 * size), *dense(4 * size, size, last)]
-  return (*found, *norm(), *dense(size, vocabulary))
+    weights += [*norm(), *dense(size, 3 * size), *dense(size, size, last)]
+    weights += [*norm(), *dense(size, 4 * size), *dense(4 * size, size, last)]
+  return (*weights, *norm(), *dense(size, vocabulary))
 
 
 def run(weights: Any, embedded: tf.Tensor, heads: int) -> tf.Tensor:
@@ -55,7 +56,8 @@ def run(weights: Any, embedded: tf.Tensor, heads: int) -> tf.Tensor:
   """
   positions, *rest = weights
   h = _swap(embedded, -3) + _over_examples(positions)
-  blocks, (scale, shift, kernel, bias) = rest[:-4], rest[-4:]
+  blocks = rest[:-4]
+  scale, shift, kernel, bias = rest[-4:]
   for first in range(0, len(blocks), _BLOCK):
     h = _block(h, blocks[first : first + _BLOCK], heads)
   return _swap(language.dense_rows(_norm(h, scale, shift), kernel, bias), -3)
@@ -71,19 +73,22 @@ def _block(h: tf.Tensor, weights: Any, heads: int) -> tf.Tensor:
 
 def _attention(mixed: tf.Tensor, heads: int) -> tf.Tensor:
   """Returns causal attention [..., T, size]; `mixed` has query, key and value, [..., T, 3 size]."""
-  steps, size = mixed.shape[-2], mixed.shape[-1] // 3
+  steps = mixed.shape[-2]
+  size = mixed.shape[-1] // 3
   shape = tf.concat([tf.shape(mixed)[:-1], [heads, size // heads]], 0)
   split: Callable = lambda part: _swap(tf.reshape(part, shape), -3)  # noqa: E731
   query, key, value = map(split, tf.split(mixed, 3, -1))
   scores = tf.matmul(query, key, transpose_b=True) / (size // heads) ** 0.5
+  # A step does not see those after it.
   later = np.triu(np.full([steps, steps], -np.inf, np.float32), 1)
-  found = _swap(tf.matmul(tf.nn.softmax(scores + later), value), -3)
-  return tf.reshape(found, tf.concat([tf.shape(mixed)[:-1], [size]], 0))
+  attended = _swap(tf.matmul(tf.nn.softmax(scores + later), value), -3)
+  return tf.reshape(attended, tf.concat([tf.shape(mixed)[:-1], [size]], 0))
 
 
 def _norm(h: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor) -> tf.Tensor:
   mean, variance = tf.nn.moments(h, -1, keepdims=True)
-  scale, shift = (_over_examples(part[..., tf.newaxis, :]) for part in (scale, shift))
+  scale = _over_examples(scale[..., tf.newaxis, :])
+  shift = _over_examples(shift[..., tf.newaxis, :])
   return (h - mean) * tf.math.rsqrt(variance + _EPSILON) * scale + shift
 
 

@@ -68,6 +68,16 @@ def model(theta=None, dtype=np.float32, **options):
   return models.Model(**{**parts, **options})
 
 
+def model_with_features(**options):
+  """The perceptron, which also gives its hidden layer."""
+
+  def features(weights, x, training, seed):
+    del training, seed
+    return tf.tanh(x @ weights[0] + weights[1])
+
+  return model(features=features, **options)
+
+
 def linear_model(**options):
   """A model of two tensors, whose rounds have half the operations of the perceptron's."""
   w, _, _, c = oracle.unpack(theta_0())
@@ -110,7 +120,7 @@ def train_locally(
   parts = algorithms.regularization(**parts)
   own = correction or corrections.Correction()
   whole = corrections.chain(own, *parts)
-  is_chain = type(own) is not corrections.Correction and len(whole.parts) > 1
+  is_chain = bool(parts) and type(own) is not corrections.Correction and len(whole.parts) > 1
   if is_chain:
     nothing = [()] * len(parts)
     state = (state, *nothing) if own.keeps_client_state() else ()

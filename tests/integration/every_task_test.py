@@ -19,6 +19,7 @@ _READ_BY = {
   'letters.npz': 'emnist_letters',
   'cifar100.npz': 'cifar100_cnn',
   'mnist_digits.npz': 'mnist_skewed mnist_2nn mnist_cnn',
+  'fashion_mnist': 'fashion_mnist',
   'flamby': 'fed_heart fed_tcga_brca',
 }
 FILES = {name: files.split() for files, names in _READ_BY.items() for name in names.split()}

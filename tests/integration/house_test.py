@@ -38,7 +38,8 @@ costs:        registry _utils
 registry:     corrections optimizers schedules _utils
 optimizers:   schedules _utils
 schedules:    _utils
-corrections:  _utils
+corrections:  compression _utils
+compression:  _utils
 devices:      _utils
 kernels:      _utils
 _utils:       environment
@@ -60,6 +61,7 @@ tff_adaptive.training.protocols tff_adaptive.training.initial_weights
 tff_adaptive._utils.atomic_files tff_adaptive._utils.client_references
 tff_adaptive._utils.validation tff_adaptive.environment.check tff_adaptive.environment.install
 tff_adaptive_tasks.catalog tff_adaptive_tasks.data.partition tff_adaptive_tasks.preparation
+tff_adaptive_tasks.partition tff_adaptive_tasks.summary tff_adaptive_tasks.text_preparation
 scripts.export scripts.report scripts.sweep scripts.train
 """
 MOST_LINES = 450

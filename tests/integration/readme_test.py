@@ -11,13 +11,14 @@ import yaml
 import oracle
 import tff_adaptive
 import tff_adaptive_tasks as tasks
-from oracle import methods
+from oracle import methods, newer, personal
 from tests.helpers import small_problem
 from tff_adaptive import algorithms, client, engine, population, registry
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = ROOT / 'README.md'
 GUIDE = ROOT / 'docs' / 'guide'
+HEAD = np.concatenate([np.full(size, i >= 2) for i, size in enumerate(oracle.SIZES)])
 
 
 def run_blocks(page: pathlib.Path, expected: int) -> dict:
@@ -96,6 +97,40 @@ def test_the_guides_files_follow_the_papers(tmp_path, number, name, kind, own, t
     np.testing.assert_allclose(run.theta_bar, expected.theta_bar, atol=2e-6)
 
 
+@pytest.mark.parametrize(
+  ('number', 'name', 'kind', 'own', 'more'),
+  [
+    (0, 'fed_rep', personal.Kept, {'head_share': 0.4}, {'mask': HEAD}),
+    (1, 'moon', newer.Moon, {'mu': 0.5, 'temperature': 0.4}, {}),
+  ],
+)
+def test_the_guides_files_with_models_of_clients_follow_the_papers(
+  tmp_path, number, name, kind, own, more
+):
+  page = (GUIDE / 'personal_models.md').read_text('utf-8')
+  text = re.findall(r'```python\n(.*?)```', page, re.DOTALL)[number]
+  assert text.count('\n') <= 40
+  (tmp_path / 'mine.py').write_text(text)
+  spec = f'{tmp_path}/mine.py:' + re.search(r'class (\w+)', text)[1]
+  assert registry.algorithm(spec).name == f'my_{name}'
+  process = algorithms.build_process(
+    spec,
+    small_problem.model_with_features(),
+    values=own,
+    client_learning_rate=0.2,
+    training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4, shuffle=False)),
+  )
+  how = dict(server=oracle.Sgd(1.0), eta_l=lambda t: 0.2, batch_size=4, **more)
+  how.update(('contrast' if key == 'mu' else key, value) for key, value in own.items())
+  expected = kind(small_problem.theta_0(), small_problem.clients(), **how)
+  with engine.graph_context(clients_per_step=3):
+    run = small_problem.Run(process, small_problem.clients())
+    for cohort in ([0, 1, 4], [0, 5, 4]):
+      run.round(cohort)
+      expected.round(cohort)
+  np.testing.assert_allclose(run.theta, expected.theta, atol=2e-6)
+
+
 def test_a_state_of_the_clients():
   process = run_blocks(GUIDE / 'own_algorithms_more.md', 3)['process']
   task = tasks.load('digits')
@@ -111,6 +146,16 @@ def test_a_state_of_the_clients():
 def test_a_chain_of_parts():
   chain = run_blocks(GUIDE / 'chains.md', 1)['fed_gamma']
   assert [part.name for part in chain.parts] == ['scaffold', 'sam']
+
+
+def test_compressors():
+  scope = run_blocks(GUIDE / 'compression.md', 2)
+  assert [part.name for part in scope['ef21'].parts] == ['scaffold', 'ef21', 'top_k']
+  values = np.array([3.0, -0.3, 0.0, 8.0], np.float32)
+  decoded = scope['Powers']().compress(values, (0, 0))
+  np.testing.assert_array_equal(decoded, [2, -0.25, 0, 8])
+  counts = algorithms.counts(scope['Powers'](feedback='ef14'), small_problem.model())
+  assert counts.up == pytest.approx(9 / 32, abs=1 / small_problem.theta_0().size)
 
 
 def test_every_algorithm_and_optimizer_has_its_formula():
@@ -147,9 +192,44 @@ def test_asynchronous_training():
   assert (config.clients_per_round, config.asynchrony.concurrency) == (5, 20)
 
 
+def test_partitions_of_any_arrays():
+  scope = run_blocks(GUIDE / 'partitions.md', 1)
+  assert scope['clients'].load_all()['y'].shape == (600,)
+  assert len(scope['skewed'].train) == 20
+
+
+def test_texts_become_numbers_by_a_layer_of_keras(capsys):
+  scope = run_blocks(GUIDE / 'own_models.md', 1)
+  task = scope['text_task']
+  # The words of the list in the first note, and the one that it has not.
+  assert scope['counts'][0].tolist() == [0, 1, 0, 1, 1, 0, 0, 0]
+  assert scope['new'].tolist() == [[0, 1, 0, 0, 0, 0, 1, 0]]
+  assert task.preparation.classes == (False, True)
+  assert len(task.train) == 5
+  assert "Task 'own_data': 5 clients with 50 examples" in capsys.readouterr().out
+
+
+def test_metrics(capsys):
+  run_blocks(GUIDE / 'metrics.md', 1)
+  values, names = capsys.readouterr().out.splitlines()[-2:]
+  assert "'f1':" in values
+  assert 'alarms' in names
+
+
 def test_no_other_page_has_examples_that_nothing_runs():
-  run = {'tff_program', 'tasks', 'own_algorithms', 'population', 'asynchronous', 'chains'}
-  run |= {'own_algorithms_more'}  # By test_the_guides_files_follow_the_papers.
+  run = {
+    'tff_program',
+    'tasks',
+    'partitions',
+    'own_models',
+    'own_algorithms',
+    'population',
+    'asynchronous',
+    'chains',
+    'metrics',
+  }
+  run |= {'own_algorithms_more', 'personal_models'}  # By test_the_guides_files_follow_the_papers.
+  run |= {'compression'}
   run |= {'own_optimizers'}  # By tests/tff_adaptive/registry/optimizers_test.py.
   run |= {'own_data', 'export'}  # By tests/scripts/export_test.py.
   pages = {page.stem for page in GUIDE.glob('*.md') if '```python' in page.read_text('utf-8')}

@@ -98,12 +98,12 @@ def test_evaluation_takes_all_examples_and_each_client_as_one_batch():
   np.testing.assert_allclose(whole['loss'], cox_by_hand(scores_of(made, x), y), rtol=1e-5)
   clients = [cohort(n, 3) for n in (8, 0, 1, 20)]
   arrays = [collections.OrderedDict(x=x, y=y) for x, y in clients]
-  (sums,) = models.build_client_evaluation(made, 7)([weights], arrays)
-  for found, (x, y) in zip(sums, clients):
+  sums = models.build_client_evaluation(made, 7)([weights], arrays)
+  for i, (x, y) in enumerate(clients):
     scores = scores_of(made, x)
     loss = len(y) * cox_by_hand(scores, y) if len(y) else 0
-    np.testing.assert_allclose(found[0], [loss, len(y)], rtol=1e-5)
-    np.testing.assert_allclose(found[1], concordance_by_hand(scores, y))
+    np.testing.assert_allclose(sums['loss'][0, i], [loss, len(y)], rtol=1e-5)
+    np.testing.assert_allclose(sums['concordance'][0, i], concordance_by_hand(scores, y))
 
 
 def test_rounds_on_batches_that_go_on_are_as_in_numpy():

@@ -33,7 +33,7 @@ def test_cifar_is_standardised_by_its_channels(classes, means, deviations):
 
 def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
   image_files.write_classes(tmp_path / 'letters.npz', 26, first_label=1)
-  task = tasks.load('emnist_letters', str(tmp_path), num_clients=22, seed=3)
+  task = tasks.load('emnist_letters', str(tmp_path), num_clients=22, seed=3, letters=26)
   assert len(task.train) == 20
   assert task.preparation.classes == (*range(1, 27),)
   x = np.concatenate([task.train.load_all()['x'], task.validation['x']])
@@ -41,14 +41,40 @@ def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
   np.testing.assert_array_equal(np.bincount(task.test['y']), [image_files.TEST_PER_CLASS] * 26)
   np.testing.assert_allclose((x.mean(), x.std()), (0, 1), atol=1e-5)
   assert ada_best.pixel_statistics(np.full([7, 28, 28, 1], 9, np.uint8)) == (9, 1)  # Not 0.
-  for options in ({'num_clients': 22}, {'num_clients': 22, 'alpha': None}):  # Who has what.
+  for options in ({}, {'alpha': None}):  # Who has what.
+    options = {'num_clients': 22, 'letters': 26, **options}
     parts = [tasks.load('emnist_letters', str(tmp_path), s, **options).train for s in (3, 4)]
     a, b = ({part.load(c)['y'].tobytes() for c in part.client_ids} for part in parts)
     assert not a & b
-  other = tasks.load('emnist_letters', str(tmp_path), num_clients=22, unbalance=0.5)
+  other = tasks.load('emnist_letters', str(tmp_path), num_clients=22, unbalance=0.5, letters=26)
   assert rows(task.train.load_all()) != rows(other.train.load_all())
   sizes = task_data.labels_report(other)
   assert sizes['smallest'] < 11 < 18 < sizes['largest']
+
+
+@pytest.mark.parametrize('letters', [None, 3])
+def test_the_first_letters_are_standardised_by_their_own_pixels(tmp_path, letters):
+  # FedDyn's code, which AdaBest follows, takes ten classes and then mean and deviation.
+  image_files.write_classes(tmp_path / 'letters.npz', 26, first_label=1)
+  options = {'letters': letters} if letters else {}
+  task = tasks.load('emnist_letters', str(tmp_path), num_clients=11, **options)
+  count = letters or 10
+  assert task.preparation.classes == (*range(1, count + 1),)
+  y = np.concatenate([task.train.load_all()['y'], task.validation['y']])
+  np.testing.assert_array_equal(np.bincount(y), [image_files.TRAIN_PER_CLASS] * count)
+  np.testing.assert_array_equal(np.bincount(task.test['y']), [image_files.TEST_PER_CLASS] * count)
+  file = np.load(tmp_path / 'letters.npz')
+  pixels = file['x_train'][file['y_train'] <= count].astype(np.float64)
+  np.testing.assert_allclose(task.preparation.mean, pixels.mean())
+  np.testing.assert_allclose(task.preparation.deviation, pixels.std())
+  weights = 785 * 100 + 101 * 100 + 101 * count
+  assert task.build_model(0).num_parameters == weights
+
+
+@pytest.mark.parametrize('letters', [1, 27, 2.5])
+def test_other_numbers_of_letters_are_refused(tmp_path, letters):
+  with pytest.raises(tasks.DataError, match=r'letters.* is (1|27|2\.5); it must be'):
+    tasks.load('emnist_letters', str(tmp_path), letters=letters)
 
 
 def test_every_skewed_digit_is_used_once():
@@ -83,13 +109,16 @@ def test_the_preparation_makes_the_models_inputs_of_the_files_images(tmp_path, n
     image_files.write_classes(tmp_path / 'mnist.npz', 10)
   task = tasks.load(name, str(tmp_path), num_clients=22)
   (path,) = tmp_path.glob('*.npz')
-  raw = np.load(path)['x_test'][..., np.newaxis]
+  file = np.load(path)
+  raw = file['x_test'][..., np.newaxis]
+  if name == 'emnist_letters':
+    raw = raw[file['y_test'] <= 10]
   prepared = (task.test or task.validation)['x']
   np.testing.assert_array_equal(task.preparation(raw), prepared)
 
 
 def test_the_models_of_adabest():
-  for name, classes in (('emnist_letters', 26), ('digits_skewed', 10)):
+  for name, classes in (('emnist_letters', 10), ('digits_skewed', 10)):
     weights = 785 * 100 + 101 * 100 + 101 * classes
     assert ada_best.build_model(0, name).num_parameters == weights
   model = ada_best.build_model(1, 'cifar100_cnn')

@@ -115,7 +115,9 @@ def test_a_column_of_images_is_found_by_itself(colors):
   task = tasks.from_huggingface(data, 'writer', 'label', validation_by='examples')
   bob = task.train.load('bob')['x'].reshape(3, 2, 3, -1)[..., 0]
   assert {x.tobytes() for x in bob} < {x.tobytes() for x in np.float32(pixels[4:8]) / 255}
-  np.testing.assert_array_equal(task.preparation(np.uint8([255, 0])), [1, 0])
+  white = np.full([1, *task.preparation.picture], 255, np.uint8)
+  assert task.preparation.picture[:2] == (2, 3)
+  np.testing.assert_array_equal(task.preparation(white), np.ones(white.shape))
   small = tasks.from_huggingface(data, 'writer', 'label', size=(4, 5), channels=1)
   assert small.train.load_all()['x'].shape[1:] == (4, 5, 1)
   two = datasets.concatenate_datasets(

@@ -1,7 +1,6 @@
 """`tasks.load`: names, options, and a user's own file; what is wrong is said in one line."""
 
 import textwrap
-import typing
 
 import numpy as np
 import pytest
@@ -128,56 +127,3 @@ def test_unknown_task_and_option_are_errors():
 def test_an_option_of_another_kind_or_out_of_range_is_an_error(task, option, value, message):
   with pytest.raises(tasks.DataError, match=message):
     tasks.load(task, 'nowhere', **{option: value})
-
-
-def _load(
-  data_dir,
-  seed,
-  size: int = 1,
-  rate: float = 0.1,
-  kind: typing.Literal['a', 'b'] = 'a',
-  limit: int | None = 3,
-  mixed: int | str = 1,
-  either: typing.Literal['a', 'b'] | None = None,
-  older: typing.Optional[float] = None,  # noqa: UP045
-  free='x',
-):
-  del data_dir, seed, size, rate, kind, limit, mixed, either, older, free
-
-
-@pytest.mark.parametrize(
-  'option, value, found',
-  [
-    ('size', 2.0, 2),
-    ('rate', 2, 2.0),
-    ('kind', 'b', 'b'),
-    ('limit', 'none', None),
-    ('mixed', 'many', 'many'),
-    ('mixed', 2, 2),
-    ('either', 'b', 'b'),
-    ('older', 'None', None),
-    ('free', [1], [1]),
-  ],
-)
-def test_a_value_becomes_what_the_annotation_says(option, value, found):
-  checked = loading.checked_options('mine', _load, {option: value})
-  assert checked == {option: found}
-  assert type(checked[option]) is type(found)
-
-
-@pytest.mark.parametrize(
-  'option, value, words',
-  [
-    ('kind', 'c', "is 'c'; it must be 'a' or 'b'"),
-    ('mixed', 1.5, 'is 1.5; it must be a whole number or a string'),
-    ('either', 'c', "is 'c'; it must be 'a' or 'b' or none"),
-    ('limit', 'x', "is 'x'; it must be a whole number or none"),
-    ('size', 2**63, 'it must be a whole number'),
-    ('rate', True, 'it must be a number'),
-    ('seed', 3, "the task 'mine' has no option seed; it has: either, free, kind"),
-  ],
-)
-def test_another_value_is_refused_with_what_is_allowed(option, value, words):
-  with pytest.raises(tasks.DataError) as error:
-    loading.checked_options('mine', _load, {option: value})
-  assert words in str(error.value)

@@ -1,4 +1,4 @@
-"""Raw inputs and texts to a model's, and labels back; what tasks make of texts: in their tests."""
+"""Raw inputs to a model's, and labels back."""
 
 import inspect
 import sys
@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from tff_adaptive_tasks import preparation
+from tff_adaptive_tasks import preparation, text_preparation
 from tff_adaptive_tasks.data import columns
-from tff_adaptive_tasks.preparation import TextPreparation
+from tff_adaptive_tasks.text_preparation import TextPreparation
 
 TABLE = {
   'age': [3, 5, 4],
@@ -76,7 +76,7 @@ def test_a_file_holds_all_of_it(tmp_path):
   for made in (
     preparation.Preparation(prepared().columns, (0.1,) * 4, (2.0,) * 4, ('a', 'b')),
     preparation.Preparation(mean=0.5, classes=(3, 7), threshold=0.5),
-    TextPreparation('bags', ('the',), None, preparation.as_text([b'\xfe', b'caf\xc3\xa9'])),
+    TextPreparation('bags', ('the',), None, text_preparation.as_text([b'\xfe', b'caf\xc3\xa9'])),
   ):
     made.save(path)
     assert preparation.Preparation.load(path) == made
@@ -98,49 +98,11 @@ def test_values_that_cannot_be_used_are_named(change, message):
     prepared()({**TABLE, **change})
 
 
-def test_what_an_export_takes_along_needs_numpy_alone():
-  lines = inspect.getsource(preparation).splitlines()
+@pytest.mark.parametrize('module', [preparation, text_preparation])
+def test_what_an_export_takes_along_needs_numpy_alone(module):
+  lines = inspect.getsource(module).splitlines()
   found = {line.split()[1].split('.')[0] for line in lines if line.startswith(('import', 'from'))}
   assert found <= {'numpy', *sys.stdlib_module_names}
-
-
-WORDS = TextPreparation('words', ('the', 'a'), 4)
-
-
-def test_numbers_come_back_as_text_and_words_that_are_no_utf8_are_known_again():
-  np.testing.assert_array_equal(
-    WORDS.labels(WORDS.targets(['a zebra', b'the the the the the'])),
-    [['a', '<unknown>', '<end>', ''], ['the'] * 4],
-  )
-  scores = np.eye(6, dtype=np.float32)[[2, 3, 4]]
-  np.testing.assert_array_equal(WORDS.labels(scores), ['a', '<unknown>', '<begin>'])
-  tags = TextPreparation('bags', ('the',), None, ('r', 'go'))
-  np.testing.assert_array_equal(tags.labels(np.array([[0.1, 0.2], [3.0, 1.0]])), ['go', 'r'])
-  prepare = TextPreparation('words', preparation.as_text([b'\xff', b'a']), 2)  # No UTF-8.
-  np.testing.assert_array_equal(prepare([b'\xff a', '\udcff a']), [[4, 1]] * 2)
-  np.testing.assert_array_equal(prepare.targets([b'\xff a']), [[1, 2]])
-
-
-@pytest.mark.parametrize('bad', [5, None, np.nan, np.array(['a'], object)])
-def test_what_is_no_text_is_named(bad):
-  with pytest.raises(TypeError, match=r'text 1 is .* give texts, str or bytes'):
-    WORDS(['the', bad])
-
-
-def test_a_text_or_a_table_in_place_of_texts_and_columns_that_do_not_fit_are_refused():
-  with pytest.raises(TypeError, match=r"found one: give \['the a'\]"):
-    WORDS('the a')
-  pandas = pytest.importorskip('pandas')
-  with pytest.raises(TypeError, match='found a table: give one of its columns'):
-    WORDS(pandas.DataFrame({'tokens': ['the', 'a']}))
-  bags = TextPreparation('bags', ('the',), None, ('r', 'go'))
-  with pytest.raises(ValueError, match="there is no column 'title': found tokens"):
-    bags({'tokens': ['the']})
-  with pytest.raises(ValueError, match='argument 2 is shorter'):
-    bags({'tokens': ['the', 'a'], 'title': ['a']})
-  table = pandas.DataFrame({'tokens': ['the a'], 'title': ['the'], 'tags': ['go']})
-  np.testing.assert_array_equal(bags(table), [[2, 1]])
-  np.testing.assert_array_equal(bags.targets(table), [[0, 1]])
 
 
 @pytest.mark.parametrize(
@@ -171,13 +133,6 @@ def test_what_has_no_probabilities_says_so():
       made.probabilities(scores)
 
 
-def test_probabilities_of_words_and_of_tags():
-  words = TextPreparation('words', ('a', 'b'), 3, output='logits')
-  np.testing.assert_allclose(words.probabilities([[0.0, np.log(3)]]), [[0.25, 0.75]])
-  tags = TextPreparation('bags', ('a',), classes=('x', 'y'), output='logits')
-  np.testing.assert_allclose(tags.probabilities([[0.0, np.log(3)]]), [[0.5, 0.75]])
-
-
 def test_pictures_of_another_size_are_refused(tmp_path):
   prepare = preparation.Preparation(deviation=255.0, picture=(4, 6, 3))
   prepare.save(str(tmp_path / 'preparation.json'))
@@ -187,3 +142,10 @@ def test_pictures_of_another_size_are_refused(tmp_path):
   for shape in ([2, 6, 4, 3], [4, 6, 3]):
     with pytest.raises(ValueError, match=r'give pixels \[n, 4, 6, 3\]'):
       prepare(np.zeros(shape, np.uint8))
+
+
+def test_several_labels_have_a_probability_each():
+  prepare = preparation.Preparation(output='logits', threshold=0.0, targets=('late', 'poor'))
+  scores = np.array([[0.0, np.log(3)], [-np.log(3), 0.0]])
+  np.testing.assert_allclose(prepare.probabilities(scores), [[0.5, 0.75], [0.25, 0.5]])
+  assert prepare.labels(scores).tolist() == [[0, 1], [0, 0]]

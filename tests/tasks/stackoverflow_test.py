@@ -16,7 +16,7 @@ from tensorflow_federated.python.simulation.baselines.stackoverflow import (
 
 import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
-from tff_adaptive_tasks import preparation, stackoverflow
+from tff_adaptive_tasks import stackoverflow, text_preparation
 
 WORDS = [b'the', b'a', b'caf\xc3\xa9', b'x']
 TAGS = [b'r', b'python', b'c++']
@@ -29,7 +29,9 @@ SENTENCES = {
 
 
 FEATURES = {name: np.array(column, object) for name, column in SENTENCES.items()}
-OF_WORDS = preparation.TextPreparation('words', preparation.as_text(WORDS), stackoverflow.STEPS)
+OF_WORDS = text_preparation.TextPreparation(
+  'words', text_preparation.as_text(WORDS), stackoverflow.STEPS
+)
 
 
 def joined(dataset):
@@ -49,8 +51,8 @@ def test_sentences_are_cut_as_tff_cuts_them():
 def test_bags_are_tffs():
   prepare = tag_prediction_preprocessing.create_preprocess_fn(SPEC, WORDS, TAGS)
   shares, indicators = joined(prepare(tf.data.Dataset.from_tensor_slices(SENTENCES)))
-  words, tags = map(preparation.as_text, (WORDS, TAGS))
-  x, y = preparation.TextPreparation('bags', words, classes=tags).pairs(FEATURES)
+  words, tags = map(text_preparation.as_text, (WORDS, TAGS))
+  x, y = text_preparation.TextPreparation('bags', words, classes=tags).pairs(FEATURES)
   assert x.dtype == np.uint8
   known = x[:, :-1]
   np.testing.assert_allclose(known / np.maximum(known.sum(1, keepdims=True), 1), shares, rtol=1e-6)
@@ -58,7 +60,7 @@ def test_bags_are_tffs():
   np.testing.assert_array_equal(x.sum(1), [len(words) for words in texts])
   assert x[:, -1].any()
   np.testing.assert_array_equal(y, indicators)
-  bags = preparation.TextPreparation('bags', ('the',), classes=('r',))  # Counts end at 255.
+  bags = text_preparation.TextPreparation('bags', ('the',), classes=('r',))  # Counts end at 255.
   np.testing.assert_array_equal(bags({'tokens': ['the ' * 300], 'title': ['']}), [[255, 0]])
 
 

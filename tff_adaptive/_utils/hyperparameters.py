@@ -20,7 +20,8 @@ class Hyperparameter:
     kind: The type of its values: float, int, bool or str.
     default: The default value. None means that it has no fixed default; `help` then explains it.
     help: One sentence that explains it; it names neither the default nor the algorithms.
-    check: A function of `_utils.validation`. None checks that a float is finite, an int at least 0.
+    check: A function of `_utils.validation`. None checks that a float is finite, an int at least 0,
+      and accepts any string.
     hint: The advice in the error for a refused value, such as 'give 0 for none'.
     choices: The allowed values; () allows all values that pass `check`.
     default_with: Other defaults with some server optimizers, by the optimizer's name.
@@ -51,6 +52,8 @@ class Hyperparameter:
       if not isinstance(value, bool):
         raise TypeError(f'{name} must be true or false, found {value_text.in_text(value)}.')
       return value
+    if self.kind is str and self.check is not None:
+      value = self.check(name, value, hint)
     if self.kind is not str:
       check = self.check or (validation.whole if self.kind is int else validation.real)
       value = self.kind(check(name, value, hint))
@@ -69,12 +72,14 @@ class Counts:
     up: The data that the client sends, in the same unit; 1 is the update.
     gradients: Number of batch gradients that a local step computes.
     full_gradients: Number of gradients over all of the client's examples in a round.
+    uncounted: Names of parts that may send less than counted, because they do not say how much.
   """
 
   down: float = 1
   up: float = 1
   gradients: int = 1
   full_gradients: int = 0
+  uncounted: tuple[str, ...] = ()
 
 
 _DECLARATION = 'hyperparameter'  # The key in a field's metadata.

@@ -144,6 +144,11 @@ def metric_values(metric: Any) -> Callable[..., Any]:
   return functools.partial(metric._fn, **metric._fn_kwargs)
 
 
+def takes_logits(metric: Any) -> bool:
+  """Returns whether a Keras AUC applies a sigmoid to outputs."""
+  return bool(metric._from_logits)
+
+
 def carries_mask(tensor: Any) -> bool:
   """Returns whether a symbolic tensor of Keras carries a mask."""
   return getattr(tensor, '_keras_mask', None) is not None

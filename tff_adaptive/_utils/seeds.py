@@ -1,8 +1,10 @@
 """Seeds for TensorFlow's stateless random operations, and functions that derive new ones."""
 
+from __future__ import annotations
+
 from typing import Any
 
-import tensorflow as tf
+from tff_adaptive._utils.lazy_tensorflow import tf
 
 
 def base(seed: int) -> tf.Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tff_adaptive import registry
 from tff_adaptive._utils import validation
+from tff_adaptive.registry import described
 from tff_adaptive.registry.entries import Aggregator, Hyperparameter, by_name, named
 
 _ABOVE_ZERO = validation.above_zero
@@ -133,6 +134,7 @@ def check(
     raise ValueError(
       f'{entry.name} has no weights, but client_weighting is {client_weighting!r}: give uniform.'
     )
+  _check_compression(entry, algorithm)
   if not entry.promise:
     return
   if algorithm.uploads:
@@ -150,4 +152,22 @@ def check(
     raise ValueError(
       f'{entry.name} adds no noise to the mean number of examples, by which scale_mu moves the'
       ' model: leave scale_mu out.'
+    )
+
+
+def _check_compression(entry: Aggregator, algorithm: registry.Algorithm) -> None:
+  """Raises ValueError if an aggregator cannot follow the compressors of an algorithm."""
+  names = [part.name for part in described.classes_of(algorithm) if part.compresses]
+  if not names:
+    return
+  compressors = '+'.join(names)
+  if entry.name == 'secure':
+    raise ValueError(
+      f'secure does not go with {compressors}: in a secure sum a client sends every coordinate'
+      f' under a mask, whatever {compressors} left out; leave one of them out.'
+    )
+  if entry.name == 'compression':
+    raise ValueError(
+      f'compression does not go with {compressors}, which compresses already: leave one of them'
+      ' out; quantize rounds as compression does.'
     )

@@ -104,7 +104,8 @@ def build_drift_corrected(
   client_learning_rate = components.check_rate('client_learning_rate', client_learning_rate)
   components.check_weighting(client_weighting)
   components.check_aggregator(aggregator, client_weighting)
-  training = local_training.ClientTraining() if training is None else training
+  if training is None:
+    training = local_training.ClientTraining()
   hint = 'give tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say'
   validation.instance('training', training, local_training.ClientTraining, hint)
   training = training.resolved()
@@ -116,10 +117,13 @@ def build_drift_corrected(
       'scaling mu by client size needs the number of examples before training: give '
       'training=tff_adaptive.ClientTraining(batching=...)'
     )
+  local_model = model_adapters.wrap(model)
+  correction = correction.resolved(local_model.named_weights())
+  _check_needs(correction, local_model, training)
   if asynchrony is not None:
     _check_asynchrony(asynchrony, correction, training)
   recipe = components.Recipe(
-    model_adapters.wrap(model),
+    local_model,
     training,
     correction,
     server_optimizer,
@@ -129,6 +133,30 @@ def build_drift_corrected(
     asynchrony,
   )
   return stateful_process.compose(recipe)
+
+
+def _check_needs(
+  correction: corrections.Correction,
+  model: model_adapters.LocalModel,
+  training: local_training.ClientTraining,
+) -> None:
+  """Raises ValueError unless the model and the training have what the parts need."""
+  if correction.needs_batching and training.batching is None:
+    raise ValueError(
+      f'{correction.name} needs clients that are given as whole arrays'
+      f' ({correction.needs_batching}): give'
+      ' training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say.'
+    )
+  if correction.overrides('loss') and not model.takes_loss:
+    raise ValueError(
+      f'{correction.name} changes the loss, which needs the outputs of the model: give a'
+      ' tff_adaptive.models.Model (models.from_keras makes one of a Keras model).'
+    )
+  if correction.unsent and all(correction.unsent):
+    raise ValueError(
+      f'{correction.name}: all weights of the model stay at the clients or are frozen, so that'
+      ' nothing is sent: name fewer layers.'
+    )
 
 
 def _check_asynchrony(
@@ -150,6 +178,11 @@ def _check_asynchrony(
   if asynchrony.mixing and correction.overrides('update'):
     raise ValueError(
       f'{correction.name} does not aggregate differences of models: leave mixing out.'
+    )
+  if asynchrony.mixing and any(correction.unsent):
+    raise ValueError(
+      f'{correction.name} does not send all weights, and mixing moves whole models: leave mixing'
+      ' out.'
     )
 
 

@@ -31,8 +31,10 @@ class ClientStates(_Serializable):
 
   def get(self, client_id: str, initial: Any) -> Any:
     """Returns a client's state in the structure of `initial`, or `initial` if it has none yet."""
-    found = self._leaves.get(client_id)
-    return initial if found is None else tree.unflatten_as(initial, found)
+    leaves = self._leaves.get(client_id)
+    if leaves is None:
+      return initial
+    return tree.unflatten_as(initial, leaves)
 
   def updated(self, states: Mapping[str, Any]) -> 'ClientStates':
     """Returns a copy in which the states of some clients are replaced."""

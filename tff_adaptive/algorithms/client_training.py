@@ -77,7 +77,9 @@ def build(
     `(<M, W, C, D*> -> ClientOutput)`, or `(<M, W, D*> -> ClientOutput)` without a state; D* is the
     type of a client's data.
   """
-  model, training, correction = recipe.model, recipe.training, recipe.correction
+  model = recipe.model
+  training = recipe.training
+  correction = recipe.correction
 
   def train(
     message: local_training.Message, weights: Any, state: Any, data: Any, size: int | None
@@ -123,7 +125,9 @@ def build_exchange(
   Its type is `(<M, W, C, D*> -> <E, float32>)`; `build` explains M, W, C and D*. E is the result of
   `Correction.exchange` times the client's weight, which is the float32 (for the cohort's mean).
   """
-  model, training, correction = recipe.model, recipe.training, recipe.correction
+  model = recipe.model
+  training = recipe.training
+  correction = recipe.correction
 
   def exchange(
     message: local_training.Message, weights: Any, state: Any, data: Any, size: int | None
@@ -145,7 +149,9 @@ def _weighted(weight: tf.Tensor, tree: Any) -> Any:
 
   def scaled(leaf: tf.Tensor) -> tf.Tensor:
     is_wide = leaf.dtype.is_floating and leaf.dtype.size >= 4
-    return corrections.scale(weight, leaf if is_wide else tf.cast(leaf, tf.float32))
+    if not is_wide:
+      leaf = tf.cast(leaf, tf.float32)
+    return corrections.scale(weight, leaf)
 
   return tf.nest.map_structure(scaled, tree)
 
@@ -185,8 +191,12 @@ def _declare(
   def stateless(message: Any, weights: Any, data: Any) -> Any:
     return stateful(message, weights, (), data)
 
-  client: Any = stateful if has_state else stateless
-  types = [message_type, weights_type, *([client_state_type] if has_state else []), data_type]
+  client: Any = stateless
+  if has_state:
+    client = stateful
+  types = [message_type, weights_type, data_type]
+  if has_state:
+    types.insert(2, client_state_type)
   declare = tff.tensorflow.computation(*types)
   can_group = local_training.can_group(recipe.model, recipe.training)
   if can_group and recipe.asynchrony is None:
@@ -210,10 +220,13 @@ def _drift(
   group_size: int | None,
 ) -> collections.OrderedDict:
   """Returns a client's numbers for the metrics of drift: scalars, or [G] for G clients."""
-  before, after = client_state, trained.client_state
+  before = client_state
+  after = trained.client_state
   if recipe.training.optimizer_state == 'keep':
-    before, after = before['correction'], after['correction']
-  before, after = map(corrections.estimate, (before, after))
+    before = before['correction']
+    after = after['correction']
+  before = corrections.estimate(before)
+  after = corrections.estimate(after)
   h_i = corrections.squared_norm(after, group_size)
   is_new = tf.equal(corrections.squared_norm(before, group_size), 0) & bool(before)
   return collections.OrderedDict(

@@ -33,12 +33,8 @@ class Recipe(NamedTuple):
   asynchrony: Buffered | None = None
 
   def client_state(self, weights: corrections.Weights) -> Any:
-    """Returns a client's first state: the correction's, and the optimizer's if clients keep it."""
-    own = self.correction.client_state(weights)
-    if self.training.optimizer_state != 'keep':
-      return own
-    slots = client_optimizer.initial_slots(self.training.optimizer, weights)
-    return collections.OrderedDict(correction=own, optimizer=slots)
+    """Returns a client's first state; see `first_client_state`."""
+    return first_client_state(self.correction, self.training, weights)
 
   def server_state(self, weights: corrections.Weights) -> Any:
     """Returns the first server state: the correction's, and the client optimizer's if averaged."""
@@ -79,6 +75,19 @@ class Recipe(NamedTuple):
     return not (has_server_part or averages or self.is_stateful or is_asynchronous)
 
 
+def first_client_state(
+  correction: corrections.Correction,
+  training: local_training.ClientTraining,
+  weights: corrections.Weights,
+) -> Any:
+  """Returns a client's first state: the correction's, and the optimizer's if clients keep it."""
+  own = correction.client_state(weights)
+  if training.optimizer_state != 'keep':
+    return own
+  slots = client_optimizer.initial_slots(training.optimizer, weights)
+  return collections.OrderedDict(correction=own, optimizer=slots)
+
+
 def check_weighting(client_weighting: Weighting) -> None:
   """Raises ValueError for an unknown client weighting."""
   if not callable(client_weighting) and client_weighting not in ('examples', 'uniform'):
@@ -98,9 +107,9 @@ def client_weight(client_weighting: Weighting, trained: local_training.Trained) 
     weight = tf.cast(client_weighting(trained.metrics), tf.float32)
     weight = tf.reshape(weight, tf.shape(trained.is_used))  # Keras's metrics give lists.
     return tf.where(trained.is_used > 0, weight, 0.0)
-  return (
-    trained.is_used * trained.num_examples if client_weighting == 'examples' else trained.is_used
-  )
+  if client_weighting == 'examples':
+    return trained.is_used * trained.num_examples
+  return trained.is_used
 
 
 def check_rate(name: str, rate: Rate) -> Rate:
@@ -134,7 +143,9 @@ def build_aggregator(
 
   The process's state does not change in a round without a usable update; see `aggregator_state`.
   """
-  factory = tff.aggregators.MeanFactory() if aggregator is None else aggregator
+  factory: Any = tff.aggregators.MeanFactory()
+  if aggregator is not None:
+    factory = aggregator
   if isinstance(factory, tff.aggregators.UnweightedAggregationFactory):
     factory = tff.aggregators.as_weighted_aggregator(factory)
   return aggregator_state.kept_without_updates(factory.create(update_type, weight_type))

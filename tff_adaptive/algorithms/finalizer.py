@@ -8,7 +8,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-_ROUND, _OPTIMIZER = 'round_num', 'optimizer'  # Keys of TFF's scheduled optimizers.
+# Keys of TFF's scheduled optimizers.
+_ROUND = 'round_num'
+_OPTIMIZER = 'optimizer'
 _RATE = tff.learning.optimizers.LEARNING_RATE_KEY
 
 

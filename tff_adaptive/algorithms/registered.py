@@ -1,7 +1,7 @@
 """Builds processes and optimizers from the registry, and counts an algorithm's costs."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +17,7 @@ from tff_adaptive.client import (
   local_training,
   model_adapters,
 )
-from tff_adaptive.corrections import probe
+from tff_adaptive.corrections import messages, probe
 from tff_adaptive.registry import entries
 
 _NO_VALUES: Mapping[str, Any] = MappingProxyType({})
@@ -77,6 +77,8 @@ def build_process(
       ' argument'
       f" server_optimizer=algorithms.build_server_optimizer('{entry.server_optimizer}', 0.01), say."
     )
+  if client_weighting is None:
+    client_weighting = entry.client_weighting
   return builders.build_drift_corrected(
     model,
     _chain(entry, values, clients, more_parts),
@@ -84,7 +86,7 @@ def build_process(
     client_learning_rate=client_learning_rate,
     training=_as_named(entry, training),
     aggregator=aggregator,
-    client_weighting=entry.client_weighting if client_weighting is None else client_weighting,
+    client_weighting=client_weighting,
     asynchrony=asynchrony,
   )
 
@@ -97,6 +99,7 @@ def counts(
   clients: corrections.RegisteredClients | None = None,
   training: local_training.ClientTraining | None = None,
   more_parts: Sequence[corrections.Correction] | None = None,
+  aggregated_bytes: Callable[[Sequence[int], int], int] | None = None,
 ) -> registry.Counts:
   """Counts a client's communication and computation in a round, for `costs.CostModel`.
 
@@ -107,34 +110,50 @@ def counts(
     algorithm: A correction, or an entry of the registry, its name, or 'FILE.py:NAME'.
     model, training: See `build_drift_corrected`.
     values, clients, more_parts: See `build_process`.
+    aggregated_bytes: Returns the bytes that the update has in the aggregator that is used, from the
+      sizes of its tensors and the bytes of an element; by default the tensors' own.
 
   Raises:
     ValueError, TypeError: See `build_process`.
   """
   published: registry.Counts | None = None
   if isinstance(algorithm, corrections.Correction):
-    correction = algorithm
+    correction = corrections.chain(algorithm, *(more_parts or ()))
   else:
     entry = registry.algorithm(algorithm)
     values = entry.values(values)
     correction = _chain(entry, values, clients, more_parts)
-    published = entry.counts(values) if entry.counts else None
+    if entry.counts:
+      published = entry.counts(values)
     training = _as_named(entry, training)
-  training = (local_training.ClientTraining() if training is None else training).resolved()
+  if training is None:
+    training = local_training.ClientTraining()
+  training = training.resolved()
+  local_model = model_adapters.wrap(model)
+  correction = correction.resolved(local_model.named_weights())
   with tf.Graph().as_default():  # The graph is not used.
-    weights = tuple(
-      map(tf.convert_to_tensor, model_adapters.wrap(model).initial_weights().trainable)
-    )
-    traced, whole, averaged = probe.trace(correction, weights), probe.size(weights), 0
+    weights = tuple(map(tf.convert_to_tensor, local_model.initial_weights().trainable))
+    traced = probe.trace(correction, weights)
+    whole = probe.size(weights)
+    averaged = 0
     if training.optimizer_state == 'average':
       averaged = probe.size(client_optimizer_lib.initial_slots(training.optimizer, weights))
-  if published is None:
-    published = registry.Counts(1 + traced.bytes_down / whole, 1 + traced.bytes_up / whole)
+  if published is None or messages.is_compressed(correction):
+    down = (traced.bytes_of_weights + traced.bytes_down) / whole
+    up = (traced.bytes_update + traced.bytes_up) / whole
+    published = registry.Counts(down, up)
+  saved = 0
+  if aggregated_bytes is not None:
+    is_sent = [not is_unsent for is_unsent in correction.unsent] or [True] * len(weights)
+    sizes = [w.shape.num_elements() for w, sent in zip(weights, is_sent) if sent]
+    width = weights[0].dtype.size
+    saved = width * sum(sizes) - aggregated_bytes(sizes, width)
   return registry.Counts(
     down=published.down + averaged / whole,
-    up=published.up + averaged / whole,
+    up=published.up + (averaged - saved) / whole,
     gradients=traced.gradients,
     full_gradients=traced.full_gradients,
+    uncounted=traced.uncounted,
   )
 
 
@@ -210,13 +229,13 @@ def build_server_optimizer(
   schedule = rate if callable(rate) and entry.source is not None else None
   if schedule is not None:
     rate = getattr(schedule, 'base_rate', 1.0)
-  made = entries.resolve(entry.build)(rate, **options)
+  optimizer = entries.resolve(entry.build)(rate, **options)
   hint = 'return tff_adaptive.optimizers.build_sgdm(1.0), say'
   kind = tff.learning.optimizers.Optimizer
-  validation.instance(f'the result of {entry.name}', made, kind, hint)
+  validation.instance(f'the result of {entry.name}', optimizer, kind, hint)
   if schedule is None:
-    return made
-  return tff.learning.optimizers.schedule_learning_rate(made, schedules.in_graph(schedule))
+    return optimizer
+  return tff.learning.optimizers.schedule_learning_rate(optimizer, schedules.in_graph(schedule))
 
 
 def build_client_optimizer(

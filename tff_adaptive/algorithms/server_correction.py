@@ -107,10 +107,12 @@ def build_update(
   def update(
     server_state: Any, message: Any, weights: Any, inference: Any, g_bar: Any, totals: Any
   ) -> ServerUpdate:
-    g_bar, theta = tuple(g_bar), tuple(weights.trainable)
+    theta = tuple(weights.trainable)
+    g_bar = _with_unsent(correction, tuple(g_bar), theta)
     if recipe.is_plain:  # The direction is the aggregate, even if it is only noise.
       return ServerUpdate((), g_bar, (), (), message.t, ())
-    cohort, drift = tf.maximum(totals.used, 1.0), totals.drift
+    drift = totals.drift
+    cohort = tf.maximum(totals.used, 1.0)
     server = corrections.ServerRound(
       g_bar=g_bar,
       uploads=chains.combine_uploads(correction, totals.upload, cohort, drift['weight']),
@@ -124,10 +126,7 @@ def build_update(
     new_state, direction, factor = results.server_update(correction, own, server)
     if recipe.training.optimizer_state == 'average':
       means = [corrections.mean(leaf, drift['weight']) for leaf in totals.optimizer]
-      new_slots = tuple(  # Integers, such as step counters, are rounded.
-        tf.cast(mean if slot.dtype.is_floating else tf.round(mean), slot.dtype)
-        for mean, slot in zip(means, slots)
-      )
+      new_slots = tuple(_as_slot(mean, slot) for mean, slot in zip(means, slots))
       new_state = collections.OrderedDict(correction=new_state, optimizer=new_slots)
     # A round without a usable update changes nothing: the finalizer refuses a NaN direction.
     is_usable = tf.math.is_finite(corrections.squared_norm(g_bar)) & (totals.used > 0)
@@ -146,6 +145,23 @@ def build_update(
     return ServerUpdate(new_state, direction, factor, theta_bar, message.t, h_cosine)
 
   return update
+
+
+def _as_slot(mean: tf.Tensor, slot: tf.Tensor) -> tf.Tensor:
+  """Returns a mean of the clients' slots in the slot's dtype; step counters are rounded."""
+  if not slot.dtype.is_floating:
+    mean = tf.round(mean)
+  return tf.cast(mean, slot.dtype)
+
+
+def _with_unsent(
+  correction: corrections.Correction, sent: corrections.Weights, theta: corrections.Weights
+) -> corrections.Weights:
+  """Returns the aggregate of what was sent, with zeros for the weights that are not sent."""
+  if not any(correction.unsent):
+    return sent
+  is_sent = tuple(not is_unsent for is_unsent in correction.unsent)
+  return corrections.merged(is_sent, sent, corrections.zeros(theta))
 
 
 def build_finish(
@@ -168,7 +184,8 @@ def build_finish(
   def finish(
     updated: Any, before: Any, after: Any, g_bar: Any, totals: Any
   ) -> tuple[Any, Any, collections.OrderedDict]:
-    theta, non_trainable = tuple(after.trainable), after.non_trainable
+    theta = tuple(after.trainable)
+    non_trainable = after.non_trainable
     if tf.nest.flatten(updated.factor):
       theta = corrections.combine(
         lambda old, new: old + corrections.scale(updated.factor, new - old),

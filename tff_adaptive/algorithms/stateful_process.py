@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive.algorithms import client_training, components, finalizer, server_correction
 from tff_adaptive.asynchrony import process as asynchrony_lib
+from tff_adaptive.corrections import base as corrections
 from tff_adaptive.engine import batched_clients
 
 
@@ -51,18 +52,38 @@ class StatefulProcess(tff.templates.IterativeProcess):
 
   Args:
     initialize_fn, next_fn: The computations of the first server state, and of a round.
+    initial_client_state: See below.
+    recipe: The parts of the process.
 
   Attributes:
+    has_client_models: Whether each client has a model of its own, as in Ditto; see `client_model`.
     initial_client_state: A client's state before its first round: a structure of NumPy arrays. It
       comes from one more call of the model function. If that draws the initial weights at random,
       weights in this state therefore differ from those of `initialize()`.
   """
 
   def __init__(
-    self, initialize_fn: tff.Computation, next_fn: tff.Computation, initial_client_state: Any
+    self,
+    initialize_fn: tff.Computation,
+    next_fn: tff.Computation,
+    initial_client_state: Any,
+    recipe: components.Recipe,
   ) -> None:
     super().__init__(initialize_fn, next_fn, next_is_multi_arg=True)
     self.initial_client_state = initial_client_state
+    self._recipe = recipe
+    self.has_client_models = recipe.correction.overrides('personal')
+
+  def client_model(self, server_state: Any, client_state: Any) -> tuple[np.ndarray, ...]:
+    """Returns the trainable weights of a client's own model.
+
+    Args:
+      server_state: A server state.
+      client_state: The client's state after a round in which it took part. A client that has never
+        taken part has the model of `get_model_weights`.
+    """
+    theta = model_to_use(server_state).trainable
+    return own_model(self._recipe.correction, self._recipe.training, client_state, theta)
 
   def get_model_weights(self, server_state: Any) -> tff.learning.models.ModelWeights:
     """Returns the weights of the model for inference, such as the mean of the client models.
@@ -73,6 +94,24 @@ class StatefulProcess(tff.templates.IterativeProcess):
       server_state: A state from `initialize`, `next` or a program state manager.
     """
     return model_to_use(server_state)
+
+
+def own_model(
+  correction: corrections.Correction, training: Any, client_state: Any, theta: Any
+) -> tuple[np.ndarray, ...]:
+  """Returns the trainable weights of a client's own model; see `Correction.personal`.
+
+  Args:
+    correction: The correction, resolved for the model.
+    training: The settings of a client's training.
+    client_state: The client's state; see `components.Recipe.client_state`.
+    theta: The trainable weights of the model that is evaluated.
+  """
+  if training.optimizer_state == 'keep':
+    client_state = client_state['correction']
+  client_state = tf.nest.map_structure(tf.convert_to_tensor, client_state)
+  weights = correction.personal(client_state, tuple(map(tf.convert_to_tensor, theta)))
+  return tuple(np.asarray(w) for w in weights)
 
 
 def model_to_use(server_state: Any) -> tff.learning.models.ModelWeights:
@@ -108,7 +147,8 @@ def compose(recipe: components.Recipe) -> StatefulProcess | tff.learning.templat
   # Computed eagerly, so that building a process needs no TFF execution context.
   weights = tuple(recipe.model.initial_weights().trainable)
   first = tf.nest.map_structure(tf.convert_to_tensor, recipe.client_state(weights))
-  return StatefulProcess(initialize, next_fn, tf.nest.map_structure(np.asarray, first))
+  first = tf.nest.map_structure(np.asarray, first)
+  return StatefulProcess(initialize, next_fn, first, recipe)
 
 
 class _Parts(NamedTuple):
@@ -132,7 +172,8 @@ class _Parts(NamedTuple):
 
 def _build_parts(recipe: components.Recipe) -> _Parts:
   """Builds the parts in the order in which their types follow from one another."""
-  model, correction = recipe.model, recipe.correction
+  model = recipe.model
+  correction = recipe.correction
   state_type = None
   if recipe.is_stateful:
 
@@ -148,13 +189,16 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
   client_work = tff.tensorflow.computation(recipe.client_work)
   work_type = client_work.type_signature.result
   message = server_correction.build_message(recipe, server_type, work_type)
-  message_type, exchange, exchanged = message.type_signature.result, None, None
+  message_type = message.type_signature.result
+  exchange = None
+  exchanged = None
   if correction.overrides('exchange'):
     exchange = client_training.build_exchange(recipe, weights_type, message_type, state_type)
     sums_type = exchange.type_signature.result
     exchanged = server_correction.build_exchanged(message_type, sums_type)
     message_type = exchanged.type_signature.result
-  no_older, next_older = None, None
+  no_older = None
+  next_older = None
   sent_type = weights_type
   if recipe.asynchrony is not None:
     no_older = asynchrony_lib.build_stack(message_type, weights_type, 0)
@@ -162,7 +206,8 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
     sent_type = tff.types.to_type((weights_type, no_older.type_signature.result))
   train = client_training.build(recipe, sent_type, message_type, state_type)
   output = train.type_signature.result
-  aggregated, totals = output.result.update, output.totals
+  aggregated = output.result.update
+  totals = output.totals
   update = server_correction.build_update(
     recipe, server_type, message_type, weights_type, inference_type, aggregated, totals
   )
@@ -244,7 +289,8 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     output = tff.federated_map(
       parts.train, (tff.federated_broadcast(message), distributed.result, *clients)
     )
-    result, totals = output.result, tff.federated_sum(output.totals)
+    result = output.result
+    totals = tff.federated_sum(output.totals)
     aggregated = parts.aggregator.next(state.aggregator, result.update, result.update_weight)
     before = (state.correction, message, weights, state.inference_weights)
     updated = tff.federated_map(parts.update, (*before, aggregated.result, totals))
@@ -314,8 +360,10 @@ def _learning_process(
 
   @tff.tensorflow.computation(state_type, weights_type)
   def set_model_weights(state: Any, weights: Any) -> Any:
-    inference = weights if state.inference_weights else state.inference_weights
-    return state._replace(global_model_weights=weights, inference_weights=inference)
+    state = state._replace(global_model_weights=weights)
+    if state.inference_weights:
+      state = state._replace(inference_weights=weights)
+    return state
 
   @tff.tensorflow.computation(state_type)
   def get_hparams(state: Any) -> Any:

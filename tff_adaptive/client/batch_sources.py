@@ -19,7 +19,15 @@ from tff_adaptive._utils import seeds
 from tff_adaptive.client import batching as batching_lib, model_adapters
 from tff_adaptive.corrections import base as corrections
 
+_MESSAGES = -1  # In place of a number, for the seed of a client's messages.
+
 Step: TypeAlias = Callable[[Any, model_adapters.LocalStep], Any]  # (state, local step) -> state.
+# (total, batch, factor) -> total.
+_Add: TypeAlias = Callable[[corrections.Weights, Any, tf.Tensor], corrections.Weights]
+
+
+# Of a client's seed in a round other numbers give the order of its examples; see `batching`.
+_OF_PARTS = 5
 
 
 class _Arrays:
@@ -42,6 +50,13 @@ class _Arrays:
   def count_examples(self) -> tf.Tensor:
     """Returns the number of examples, [G] for a group."""
     return self.num_examples
+
+  def message_seed(self, update: corrections.Weights) -> tf.Tensor:
+    """Returns the int32 [2] seed of compression, from seed, round and client; [G, 2] for a group.
+
+    `update` is the client's, from which a source that does not know the client derives the seed.
+    """
+    raise NotImplementedError
 
   def _local_step(self, i: tf.Tensor) -> model_adapters.LocalStep:
     raise NotImplementedError
@@ -68,7 +83,8 @@ class WholeArrays(_Arrays):
     round_number: tf.Tensor,
   ) -> None:
     self._model = model
-    self.x, self.y = element['x'], element['y']
+    self.x = element['x']
+    self.y = element['y']
     n = batching_lib.num_rows(self.y)
     text = 'a client has not as many labels as inputs'
     checks = [
@@ -86,6 +102,7 @@ class WholeArrays(_Arrays):
     client_seed = seeds.fold(seeds.base(seed), round_number, element['client'])
     self.step_seed = seeds.scramble(client_seed)
     self._seeds = tf.unstack(self.step_seed)
+    self.part_seed = seeds.scramble(seeds.fold(client_seed, _OF_PARTS))
     if batching.continue_batches:  # No round has the number 0.
       passes_seed = seeds.fold(seeds.base(seed), 0, element['client'])
       self.plan = batching_lib.continued(batching, self.x, passes_seed, round_number)
@@ -94,13 +111,15 @@ class WholeArrays(_Arrays):
     if batching.step_limits:
       self.plan = self.plan.first(element['max_steps'])
     self.steps = tf.shape(self.plan.indices)[0]
+    self.planned_steps = tf.cast(self.steps, tf.float32)
     self._weighting: tuple[tf.Tensor, tf.Tensor] | None = None
     if model.is_masked and batching.batch_size is not None:
       self._weighting = self.plan.shares_and_sizes()
 
   def _local_step(self, i: tf.Tensor) -> model_adapters.LocalStep:
     # Whatever the loop captures or does takes time in every step: hence gathers, not slices.
-    indices, weighting = tf.gather(self.plan.indices, i), None
+    indices = tf.gather(self.plan.indices, i)
+    weighting = None
     if self._weighting is not None:
       shares, sizes = self._weighting
       weighting = tf.gather(shares, i), tf.gather(sizes, i)
@@ -112,13 +131,30 @@ class WholeArrays(_Arrays):
       batch, weighting, tf.stack([self._seeds[0], self._seeds[1] + i])
     )
 
+  def message_seed(self, update: corrections.Weights) -> tf.Tensor:
+    return seeds.fold(self.step_seed, _MESSAGES)
+
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights
   ) -> corrections.Weights:
     """Returns the mean gradient at `theta`, in batches of 512 unless the model couples examples."""
+    return self._mean(corrections.zeros(theta), _adder(self._model, theta, non_trainable))
+
+  def mean_loss(self, theta: corrections.Weights, non_trainable: corrections.Weights) -> tf.Tensor:
+    """Returns the mean loss at `theta` over all examples, float32."""
+    return self._mean((tf.zeros([]),), _loss_adder(self._model, theta, non_trainable))[0]
+
+  def label_counts(self, num_classes: int) -> tf.Tensor:
+    """Returns how many examples have each label 0, 1, ..., float32 [num_classes]."""
+    labels = tf.cast(tf.reshape(self.y, [-1]), tf.int32)
+    return tf.reduce_sum(tf.one_hot(labels, num_classes), 0)
+
+  def _mean(self, zero: corrections.Weights, add: _Add) -> corrections.Weights:
+    """Returns the mean over all examples of what `add` adds for a batch."""
     n = batching_lib.num_rows(self.y)
-    size = n if self._model.couples_examples else 512
-    add = _adder(self._model, theta, non_trainable)
+    size: Any = 512
+    if self._model.couples_examples:
+      size = n
 
     def body(total: corrections.Weights, start: tf.Tensor) -> tuple[corrections.Weights, tf.Tensor]:
       stop = tf.minimum(start + size, n)
@@ -126,8 +162,7 @@ class WholeArrays(_Arrays):
       batch = tf.nest.map_structure(lambda leaf: leaf[start:stop], examples)
       return add(total, batch, tf.cast(stop - start, tf.float32) / self.num_examples), stop
 
-    first = (corrections.zeros(theta), tf.constant(0))
-    total, _ = tf.while_loop(lambda _, start: start < n, body, first)
+    total, _ = tf.while_loop(lambda _, start: start < n, body, (zero, tf.constant(0)))
     return total
 
 
@@ -153,6 +188,8 @@ class GroupOfArrays(_Arrays):
     weightings = [c.plan.shares_and_sizes() for c in clients]
     self._shares, self._sizes = (_pad_and_stack(part, axis=1) for part in zip(*weightings))
     self._seeds = tf.stack([c.step_seed for c in clients])
+    self.part_seed = tf.stack([c.part_seed for c in clients])
+    self.planned_steps = tf.stack([c.planned_steps for c in clients])
 
   def _local_step(self, i: tf.Tensor) -> model_adapters.LocalStep:
     indices = tf.gather(self._indices, i)
@@ -164,12 +201,48 @@ class GroupOfArrays(_Arrays):
     weighting = tf.gather(self._shares, i), tf.gather(self._sizes, i)
     return model_adapters.LocalStep(batch, weighting, seed, active)
 
+  def message_seed(self, update: corrections.Weights) -> tf.Tensor:
+    return tf.stack([c.message_seed(update) for c in self._clients])
+
   def mean_gradient(
-    self, theta: corrections.Weights, non_trainable: corrections.Weights
+    self,
+    theta: corrections.Weights,
+    non_trainable: corrections.Weights,
+    has_client_axis: bool = False,
   ) -> corrections.Weights:
-    """Returns the mean gradient over all examples at `theta`, for each client."""
-    gradients = [c.mean_gradient(theta, non_trainable) for c in self._clients]
+    """Returns the mean gradient over all examples, for each client.
+
+    Args:
+      theta: The weights; with `has_client_axis` those of each client.
+      non_trainable: The model's other weights.
+      has_client_axis: Whether `theta` has a leading axis of clients.
+    """
+    each = zip(self._clients, self._by_client(theta, has_client_axis))
+    gradients = [client.mean_gradient(weights, non_trainable) for client, weights in each]
     return tuple(tf.stack(leaves) for leaves in zip(*gradients))
+
+  def mean_loss(
+    self,
+    theta: corrections.Weights,
+    non_trainable: corrections.Weights,
+    has_client_axis: bool = False,
+  ) -> tf.Tensor:
+    """Returns the mean loss over all examples, for each client, float32 [G]."""
+    each = zip(self._clients, self._by_client(theta, has_client_axis))
+    return tf.stack([client.mean_loss(weights, non_trainable) for client, weights in each])
+
+  def label_counts(self, num_classes: int) -> tf.Tensor:
+    """Returns how many examples of each client have each label, float32 [G, num_classes]."""
+    return tf.stack([client.label_counts(num_classes) for client in self._clients])
+
+  def _by_client(
+    self, theta: corrections.Weights, has_client_axis: bool
+  ) -> Sequence[corrections.Weights]:
+    """Returns the weights of each client."""
+    if not has_client_axis:
+      return [theta] * len(self._clients)
+    by_leaf = [tf.unstack(leaf, len(self._clients)) for leaf in theta]
+    return list(zip(*by_leaf))
 
 
 class Batches:
@@ -189,6 +262,8 @@ class Batches:
     self._data = data
     self._seed = seeds.scramble(seeds.fold(seeds.base(seed), round_number))
     self.num_examples = tf.constant(float('nan'))  # It is known only after the steps.
+    self.planned_steps = tf.constant(float('nan'))
+    self.part_seed = seeds.scramble(seeds.fold(seeds.base(seed), round_number, _OF_PARTS))
     self._last: list[tf.Tensor] = []  # The results of the last read of the data.
 
   def count_examples(self) -> tf.Tensor:
@@ -211,18 +286,36 @@ class Batches:
     state, steps, seen = self._reduce((state, tf.constant(0), tf.constant(0)), reduce_fn)
     return state, steps, tf.cast(seen, tf.float32)
 
+  def message_seed(self, update: corrections.Weights) -> tf.Tensor:
+    """Returns a seed from seed, round and the update, which is as good as the client's number."""
+    return seeds.fold(self._seed, _MESSAGES, sum(map(_fingerprint, update)))
+
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights
   ) -> corrections.Weights:
     """Returns the mean gradient over all examples at `theta`."""
-    add = _adder(self._model, theta, non_trainable)
+    return self._mean(corrections.zeros(theta), _adder(self._model, theta, non_trainable))
+
+  def mean_loss(self, theta: corrections.Weights, non_trainable: corrections.Weights) -> tf.Tensor:
+    """Returns the mean loss over all examples at `theta`, float32."""
+    return self._mean((tf.zeros([]),), _loss_adder(self._model, theta, non_trainable))[0]
+
+  def label_counts(self, num_classes: int) -> tf.Tensor:
+    """Refuses: labels are counted before the first batch is read."""
+    raise ValueError(
+      "the algorithm counts a client's labels, which needs all its examples at once: give"
+      ' training=tff_adaptive.ClientTraining(batching=...)'
+    )
+
+  def _mean(self, zero: corrections.Weights, add: _Add) -> corrections.Weights:
+    """Returns the mean over all examples of what `add` adds for a batch."""
 
     def reduce_fn(carried: Any, batch: Any) -> tuple[corrections.Weights, tf.Tensor]:
       total, seen = carried
       size = tf.cast(batching_lib.num_rows(batch), tf.float32)
       return _unless_empty(batch, lambda: add(total, batch, size), total), seen + size
 
-    total, seen = self._reduce((corrections.zeros(theta), tf.zeros([])), reduce_fn)
+    total, seen = self._reduce((zero, tf.zeros([])), reduce_fn)
     inverse = tf.math.divide_no_nan(1.0, seen)
     return corrections.combine(lambda s: corrections.scale(inverse, s), total)
 
@@ -248,9 +341,20 @@ def _unless_empty(batch: Any, function: Callable[[], Any], otherwise: Any) -> An
   return tf.nest.pack_sequence_as(otherwise, flat)
 
 
+def _loss_adder(
+  model: model_adapters.LocalModel, theta: corrections.Weights, non_trainable: corrections.Weights
+) -> _Add:
+  """Returns `(total, batch, factor) -> total`, which adds the batch's loss times the factor."""
+
+  def add(total: corrections.Weights, batch: Any, factor: tf.Tensor) -> corrections.Weights:
+    return (total[0] + factor * model.mean_loss(theta, non_trainable, batch),)
+
+  return add
+
+
 def _adder(
   model: model_adapters.LocalModel, theta: corrections.Weights, non_trainable: corrections.Weights
-) -> Callable[[corrections.Weights, Any, tf.Tensor], corrections.Weights]:
+) -> _Add:
   """Returns `(total, batch, factor) -> total`, which adds the batch's gradient times the factor."""
   model = model.without_metrics()
   metrics = model.start()

@@ -49,7 +49,8 @@ def client_arrays(
 
 def _check_lengths(x: Any, y: Any, client: int) -> None:
   """Raises ValueError unless all arrays of a client have the same number of examples."""
-  inputs, labels = _lengths(x), _lengths(y)
+  inputs = _lengths(x)
+  labels = _lengths(y)
   if len({*inputs, *labels}) <= 1:
     return
   if len(inputs) == len(labels) == 1:
@@ -185,10 +186,13 @@ def plan(batching: Batching, x: Any, seed: tf.Tensor, round_seed: tf.Tensor | No
   Returns:
     A plan of epochs * ceil(n / B) steps, or of `drawn_steps` with `local_steps`; empty if n is 0.
   """
-  epochs, n = batching.epochs, num_rows(x)
+  epochs = batching.epochs
+  n = num_rows(x)
   if batching.local_steps is not None:
     most = tf.where(n > 0, batching.drawn_steps(round_seed), 0)
-    each = 1 if batching.batch_size is None else tf.maximum(-(-n // batching.batch_size), 1)
+    each: Any = 1  # Steps of a pass.
+    if batching.batch_size is not None:
+      each = tf.maximum(-(-n // batching.batch_size), 1)
     return _passes(batching, x, seed, -(-most // each)).first(most)
   return _passes(batching, x, seed, epochs)
 
@@ -211,14 +215,15 @@ def continued(batching: Batching, x: Any, seed: tf.Tensor, round_number: tf.Tens
   """
   assert batching.local_steps is not None
   assert batching.batch_size is not None
-  n, most = num_rows(x), batching.local_steps
+  n = num_rows(x)
+  most = batching.local_steps
   each = tf.cast(tf.maximum(-(-n // batching.batch_size), 1), tf.int64)
   start = (tf.cast(round_number, tf.int64) - 1) * most
   passes = tf.range(start // each, -(-(start + most) // each))
 
   def one(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    found = _passes(batching, x, seeds.fold(seed, number), 1)
-    return found.indices, found.sizes
+    one_pass = _passes(batching, x, seeds.fold(seed, number), 1)
+    return one_pass.indices, one_pass.sizes
 
   specs = (tf.TensorSpec([None, batching.batch_size], tf.int32), tf.TensorSpec([None], tf.int32))
   indices, sizes = tf.map_fn(one, passes, fn_output_signature=specs)

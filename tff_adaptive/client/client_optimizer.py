@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_adaptive.client import by_client
 from tff_adaptive.corrections import base as corrections
 
 
@@ -43,7 +44,8 @@ class ClientOptimizer:
     Raises:
       ValueError: If the optimizer has no rate that can be set.
     """
-    self._optimizer, self._size = optimizer, group_size
+    self._optimizer = optimizer
+    self._size = group_size
     self.is_sgd = is_sgd(optimizer)
     state = optimizer.initialize(tuple(tf.TensorSpec(w.shape, w.dtype) for w in weights))
     key = tff.learning.optimizers.LEARNING_RATE_KEY
@@ -63,9 +65,7 @@ class ClientOptimizer:
 
   def tile(self, tensors: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
     """Repeats tensors once for each client of a group; returns them unchanged for one client."""
-    if self._size is None:
-      return tensors
-    return tuple(tf.tile(w[tf.newaxis], [self._size] + [1] * w.shape.rank) for w in tensors)
+    return tuple(by_client.tiled(w, self._size) for w in tensors)
 
   def next(
     self, slots: tuple[tf.Tensor, ...], weights: corrections.Weights, gradients: corrections.Weights

@@ -15,7 +15,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import models
-from tff_adaptive.corrections.base import Weights, scale
+from tff_adaptive.client import weight_kinds
+from tff_adaptive.corrections.base import Batch, NamedWeight, Weights, scale
 from tff_adaptive.environment import check
 from tff_adaptive.models import eager_constants
 
@@ -36,6 +37,8 @@ class LocalStep(NamedTuple):
     seed: int32 [2] for dropout, or [G, 2]; None for no dropout.
     active: None, or float32 [G]: 1, or 0 for a client that has taken all its steps.
     factor: None, or a factor of the gradients, float32 [].
+    loss: None, or a function of a `corrections.base.Batch`, whose result is differentiated in place
+      of the model's loss. Only `models.Model` has it, for one client.
   """
 
   batch: Any
@@ -43,6 +46,7 @@ class LocalStep(NamedTuple):
   seed: tf.Tensor | None = None
   active: tf.Tensor | None = None
   factor: tf.Tensor | None = None
+  loss: Callable[[Batch], tf.Tensor] | None = None
 
 
 def wrap(model: AnyModel) -> 'LocalModel':
@@ -82,6 +86,7 @@ class LocalModel:
     has_penalty: Whether the loss has a term that depends on the weights only, not on examples.
     couples_examples: Whether an example's loss depends on the other examples of its batch.
     has_variables: Whether the model creates TensorFlow variables while it is traced.
+    takes_loss: Whether `gradients` uses `LocalStep.loss`.
     metric_finalizers: The argument of `tff.learning.metrics.sum_then_finalize`.
   """
 
@@ -91,11 +96,23 @@ class LocalModel:
   has_penalty = False
   couples_examples = False
   has_variables = False
+  takes_loss = False
   metric_finalizers: Any
 
   def initial_weights(self) -> tff.learning.models.ModelWeights:
     """Returns the initial weights; called inside a `tff.tensorflow.computation`."""
     raise NotImplementedError
+
+  def named_weights(self) -> tuple[NamedWeight, ...]:
+    """Returns the trainable weights by name and kind, for `Correction.resolved`."""
+    raise NotImplementedError
+
+  def mean_loss(self, weights: Weights, non_trainable: Weights, batch: Any) -> tf.Tensor:
+    """Returns the mean loss of a batch, without dropout."""
+    raise ValueError(
+      f'{type(self).__name__.strip("_")} has no loss at given weights, which this algorithm needs:'
+      ' give a tff_adaptive.models.Model'
+    )
 
   def start(self, group_size: int | None = None) -> Any:
     """Returns the initial metrics of a client or of G clients; a training graph calls it once."""
@@ -138,6 +155,7 @@ class _SeededModel(LocalModel):
   """The `LocalModel` of a `tff_adaptive.models.Model`, for one client or a group."""
 
   is_masked = True
+  takes_loss = True
 
   def __init__(self, model: models.Model, in_group: bool = False) -> None:
     self.model = model
@@ -153,7 +171,7 @@ class _SeededModel(LocalModel):
     return tff.learning.models.ModelWeights(tuple(map(tf.constant, trainable)), ())
 
   def start(self, group_size: int | None = None) -> Any:
-    shape = [2 * len(self.model.metric_names)]
+    shape = [2 * len(self.model.trained_metric_names)]
     return tf.zeros(shape if group_size is None else [group_size, *shape])
 
   def for_groups(self) -> LocalModel:
@@ -162,19 +180,57 @@ class _SeededModel(LocalModel):
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
   ) -> tuple[Weights, Weights, Any]:
-    x, y = step.batch['x'], step.batch['y']
+    x = step.batch['x']
+    y = step.batch['y']
     shares, size = step.weighting or (None, tf.cast(tf.shape(y)[0], tf.float32))
 
     def differentiate(arguments: tuple[Any, ...]) -> tuple[Weights, tf.Tensor]:
       theta, x, y, shares, seed = arguments
       loss = functools.partial(self.model.loss_and_metrics, shares=shares, training=True, seed=seed)
+      if step.loss is not None:
+        loss = functools.partial(self._changed_loss, step.loss, shares=shares, seed=seed)
       # With a client axis the losses are independent: the gradient of their sum is each one's own.
       return _gradients(lambda: loss(theta, x, y), theta, step.factor)
 
     # The tape is inside the map, which drops the custom gradients of operations.
-    apply = tf.vectorized_map if self._is_mapped else lambda function, values: function(values)
-    found, means = apply(differentiate, (weights, x, y, shares, step.seed))
-    return found, non_trainable, metrics + size[..., tf.newaxis] * means
+    arguments = (weights, x, y, shares, step.seed)
+    if self._is_mapped:
+      gradients, means = tf.vectorized_map(differentiate, arguments)
+    else:
+      gradients, means = differentiate(arguments)
+    return gradients, non_trainable, metrics + size[..., tf.newaxis] * means
+
+  def named_weights(self) -> tuple[NamedWeight, ...]:
+    return weight_kinds.of_model(self.model)
+
+  def mean_loss(self, weights: Weights, non_trainable: Weights, batch: Any) -> tf.Tensor:
+    loss, _ = self.model.loss_and_metrics(weights, batch['x'], batch['y'])
+    return tf.cast(loss, tf.float32)
+
+  def _changed_loss(
+    self,
+    change: Callable[[Batch], tf.Tensor],
+    theta: Weights,
+    x: tf.Tensor,
+    y: tf.Tensor,
+    *,
+    shares: tf.Tensor | None,
+    seed: tf.Tensor | None,
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the loss that a part makes of a batch's, and the means of the model's own metrics."""
+    outputs = self.model.forward(tuple(theta), x, True, seed)
+    loss, means = self.model.loss_of_predictions(outputs, theta, y, shares=shares, training=True)
+    batch = Batch(
+      theta=tuple(theta),
+      x=x,
+      y=y,
+      outputs=outputs,
+      loss=loss,
+      shares=shares,
+      outputs_at=lambda weights: self.model.forward(tuple(weights), x, True, seed),
+      features_at=lambda weights: self.model.features(tuple(weights), x, True, seed),
+    )
+    return change(batch), means
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
     # Not a product: the sums of a client that diverged may be NaN.
@@ -195,6 +251,9 @@ class _FunctionalModel(LocalModel):
       tuple(map(tf.constant, trainable)), tuple(map(tf.constant, non_trainable))
     )
 
+  def named_weights(self) -> tuple[NamedWeight, ...]:
+    return weight_kinds.of_arrays(self._model.initial_weights[0])
+
   def start(self, group_size: int | None = None) -> Any:
     return self._model.initialize_metrics_state()
 
@@ -208,12 +267,12 @@ class _FunctionalModel(LocalModel):
       loss = self._model.loss(output=output, label=y)
       return loss, (loss, output)
 
-    found, (loss, output) = _gradients(loss_and_output, weights, step.factor)
+    gradients, (loss, output) = _gradients(loss_and_output, weights, step.factor)
     batch_output = tff.learning.models.BatchOutput(
       loss=loss, predictions=output, num_examples=tf.shape(tf.nest.flatten(output)[0])[0]
     )
     metrics = self._model.update_metrics_state(metrics, batch_output=batch_output, labels=y)
-    return found, non_trainable, metrics
+    return gradients, non_trainable, metrics
 
 
 class _VariableModel(LocalModel):
@@ -245,6 +304,9 @@ class _VariableModel(LocalModel):
       _check_trainable(model.trainable_variables)
       self.input_spec = model.input_spec
       self.metric_finalizers = model.metric_finalizers()
+      names = [variable.name.removesuffix(':0') for variable in model.trainable_variables]
+      shapes = [tuple(variable.shape) for variable in model.trainable_variables]
+      self._named_weights = weight_kinds.of_names(names, shapes)
       variables = tf.nest.flatten(tff.learning.models.ModelWeights.from_model(model))
       loaded = _assigned(graph, variables)
     # By the position of a variable among all, the value that the model function gave it.
@@ -264,13 +326,17 @@ class _VariableModel(LocalModel):
     # Tuples, as after a round: TFF's managers compare the structures of states.
     return type(weights)(tuple(weights.trainable), tuple(weights.non_trainable))
 
+  def named_weights(self) -> tuple[NamedWeight, ...]:
+    return self._named_weights
+
   def start(self, group_size: int | None = None) -> Any:
     self._model = self._model_fn()
     return collections.OrderedDict()
 
   def without_metrics(self) -> LocalModel:
     silent = copy.copy(self)
-    silent._model, silent._last = None, ()  # It will have its own variables.
+    silent._model = None  # It will have its own variables.
+    silent._last = ()
     return silent
 
   def gradients(
@@ -341,9 +407,15 @@ def _gradients(
     loss, others = function()
   operations = tf.compat.v1.get_default_graph().get_operations()[before:]
   scales_loss = factor is not None and bool(operations) and all(map(_is_linear, operations))
-  above, factor = (scale(factor, tf.ones_like(loss)), None) if scales_loss else (None, factor)
-  found = map(tf.convert_to_tensor, tape.gradient(loss, weights, above, 'zero'))
-  return tuple(found if factor is None else (scale(factor, g) for g in found)), others
+  factor_of_loss = None
+  if scales_loss:
+    factor_of_loss = scale(factor, tf.ones_like(loss))
+    factor = None
+  gradients = tape.gradient(loss, weights, factor_of_loss, 'zero')
+  gradients = tuple(tf.convert_to_tensor(g) for g in gradients)
+  if factor is not None:
+    gradients = tuple(scale(factor, g) for g in gradients)
+  return gradients, others
 
 
 def _is_linear(operation: tf.Operation) -> bool:

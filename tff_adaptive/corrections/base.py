@@ -11,29 +11,43 @@ rate of the round, S the cohort, and N the number of all clients. h_i and h are 
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from tff_adaptive._utils import hyperparameters, validation
 from tff_adaptive._utils.hyperparameters import option as option
 from tff_adaptive._utils.lazy_tensorflow import tf
+from tff_adaptive.corrections.algebra import (
+  Weights as Weights,
+  combine as combine,
+  either as either,
+  estimate as estimate,
+  mean as mean,
+  mean_gradient as mean_gradient,
+  merged as merged,
+  norm as norm,
+  only as only,
+  scale as scale,
+  squared_norm as squared_norm,
+  zeros as zeros,
+)
+from tff_adaptive.corrections.batch import Batch as Batch
+from tff_adaptive.corrections.weight_groups import NamedWeight as NamedWeight
 
 # The help of hyperparameters that several parts have.
 MU = "Weight of the client's correction"
 SCALE_MU = 'Scale mu by mean examples / examples of the client'
-
-if TYPE_CHECKING:
-  Weights: TypeAlias = tuple[tf.Tensor, ...]
-else:  # Its use in annotations must not import TensorFlow.
-  Weights = tuple
 
 
 class ClientRound(NamedTuple):
   """The values that a client knows during a round.
 
   Attributes:
-    theta_0: theta^{t-1}, the weights that the client received.
+    theta_0: theta^{t-1}, the weights that the client received. Weights that stay at the client are
+      those with which it begins (see `Correction.stays`).
     client_state: The client's state after the last round in which it took part, or its first state.
     broadcast: The values that the server sent besides the weights (see `Correction.broadcast`).
     t: Number of the round, float32, counted from 1.
@@ -46,6 +60,12 @@ class ClientRound(NamedTuple):
     gradient_at: A function (weights) -> the gradient of the batch's loss at these weights, with the
       same dropout. It is for `Correction.loss_gradient`, and for `Correction.gradient`, where it
       takes the gradient as `g` was taken: sharpness-aware, say.
+    full_loss: A function () -> the mean loss over the client's examples at `theta_0`, float32.
+    label_counts: A function (number of classes) -> how many of the client's examples have each
+      label, float32. It needs `Batching`, which knows all examples.
+    planned_steps: K_i if no step is left out, float32. Without `Batching` it is NaN.
+    seed: A seed for a part's own draws, int32 [2]. It depends on the client and the round; without
+      `Batching` on the round only.
   """
 
   theta_0: Weights
@@ -59,6 +79,10 @@ class ClientRound(NamedTuple):
   exchanged: Any = ()
   local_state: Any = ()
   gradient_at: Callable[[Weights], Weights] = lambda _: ()
+  full_loss: Callable[[], tf.Tensor] = lambda: ()
+  label_counts: Callable[[int], tf.Tensor] = lambda _: ()
+  planned_steps: tf.Tensor = math.nan
+  seed: tf.Tensor = ()
 
 
 class ServerRound(NamedTuple):
@@ -121,6 +145,14 @@ class Correction:
       as SAM does; '' for none.
     uploads_what: What a client sends besides its update that moves the model, for messages; ''
       for none.
+    compresses: Whether it compresses all messages of a client; see `corrections.Compressor`.
+    evaluates_mean: Whether the mean of the client models is evaluated beside the global model, if
+      clients keep a state.
+    needs_batching: The reason why clients must be given as whole arrays, for messages; '' for none.
+    stays: For each weight whether it stays at the client, or () for none. Such a weight is neither
+      sent nor aggregated; the client begins with what `begin` returns for it.
+    frozen: For each weight whether it never changes, or () for none. Such a weight is not sent
+      either.
   """
 
   name: ClassVar[str] = 'none'
@@ -133,6 +165,11 @@ class Correction:
   makes_step: ClassVar[str] = ''
   refuses_loss_gradient: ClassVar[str] = ''
   uploads_what: ClassVar[str] = ''
+  compresses: ClassVar[bool] = False
+  needs_batching: ClassVar[str] = ''
+  evaluates_mean: ClassVar[bool] = True
+  stays: tuple[bool, ...] = ()
+  frozen: tuple[bool, ...] = ()
 
   def __post_init__(self) -> None:
     for declared in hyperparameters.declared_by(type(self)):
@@ -144,6 +181,29 @@ class Correction:
   def parts(self) -> tuple[Correction, ...]:
     """The parts of a chain in order; of a single part, the part itself."""
     return (self,)
+
+  def resolved(self, weights: Sequence[NamedWeight]) -> Correction:
+    """Returns the part for a model with these weights; a builder calls it once.
+
+    A part that treats some weights differently finds them by name or kind here, with
+    `weight_groups.select`, and returns the result of `with_groups`.
+
+    Raises:
+      ValueError: If the model has no such weights.
+    """
+    return self
+
+  def with_groups(self, stays: tuple[bool, ...] = (), frozen: tuple[bool, ...] = ()) -> Correction:
+    """Returns a copy of the part with these `stays` and `frozen`."""
+    copied = copy.copy(self)
+    object.__setattr__(copied, 'stays', stays)
+    object.__setattr__(copied, 'frozen', frozen)
+    return copied
+
+  @property
+  def unsent(self) -> tuple[bool, ...]:
+    """For each weight whether it is not sent, because it stays or is frozen; () for none."""
+    return either(self.stays, self.frozen)
 
   @property
   def needs_num_examples(self) -> bool:
@@ -227,15 +287,40 @@ class Correction:
     """
     return ()
 
+  def begin(self, client: ClientRound, theta: Weights) -> Weights:
+    """Returns the weights with which a client begins its local steps, by default theta.
+
+    `theta` is theta^{t-1}; in a chain, what the part before this one returned. The client's update
+    is still theta^{t-1} - theta_i, except for weights that stay at the client, whose change it is.
+    """
+    return theta
+
   def local_state(self, client: ClientRound) -> Any:
     """Returns the first value of a state that each local step passes to the next; () for none."""
     return ()
 
+  def point(self, client: ClientRound, theta: Weights) -> Weights:
+    """Returns the weights at which a local step takes its gradient, by default theta.
+
+    The step still moves theta. It costs one gradient, where `loss_gradient` costs a second one.
+    Training metrics are those at this point.
+    """
+    return theta
+
+  def loss(self, client: ClientRound, batch: Batch) -> tf.Tensor:
+    """Returns the loss of a batch that a local step descends along, by default `batch.loss`.
+
+    In a chain `batch.loss` is what the part before this one returned. Training metrics are those of
+    the model's own loss. The model must be a `models.Model`.
+    """
+    return batch.loss
+
   def loss_gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     """Returns the gradient that stands for the loss's in a local step, by default g.
 
-    `g` is the gradient of the batch's loss at `theta`, and `client.gradient_at` gives it at other
-    weights. The `gradient` methods of all parts come after it.
+    `g` is the gradient of the batch's loss at `theta`, which is the result of `point`, and
+    `client.gradient_at` gives it at other weights. The `gradient` methods of all parts come after
+    it.
     """
     return g
 
@@ -255,6 +340,13 @@ class Correction:
     whose update is in other units also overrides `restore`.
     """
     return g_i
+
+  def message_bits(self, size: int) -> int | None:
+    """Returns the bits of a client's update of `size` numbers; None for the size of the weights.
+
+    A part whose `update` returns what a server decodes of fewer bits says here how many were sent.
+    """
+    return None
 
   def restore(self, server: ServerRound) -> Weights:
     """Returns the mean pseudo-gradient; `server.g_bar` is the aggregate of the results of `update`.
@@ -278,6 +370,14 @@ class Correction:
     """
     return client.client_state, ()
 
+  def personal(self, client_state: Any, theta: Weights) -> Weights:
+    """Returns a client's own model, from its state after a round, by default theta.
+
+    `theta` is the global model; in a chain, what the part before this one returned. Evaluation by
+    client and exports use it. A client that has never taken part has the global model.
+    """
+    return theta
+
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
     """Returns the new server state and the direction that the server optimizer descends along.
 
@@ -298,71 +398,7 @@ class Correction:
       theta_bar: theta^{t-1} - g_bar, the mean of the client models.
 
     Returns:
-      By default theta_bar if clients keep a state, because h moves theta away from it; else None.
+      By default theta_bar if clients keep a state, because h moves theta away from it, and
+      `evaluates_mean` is true; else None.
     """
-    return theta_bar if self.keeps_client_state() else None
-
-
-def estimate(state: Any) -> Weights:
-  """Returns the drift estimate of a server's state (h) or a client's (h_i); () if it has none.
-
-  It is the entry or field `h` of the state, weights or one tensor, or those of the states of a
-  chain's parts. Metrics use it, and count a client whose h_i is zero as one that takes part for the
-  first time.
-  """
-  if isinstance(state, Mapping):
-    return tuple(tf.nest.flatten(state.get('h', ())))
-  if hasattr(state, 'h'):
-    return tuple(tf.nest.flatten(state.h))
-  if not isinstance(state, (tuple, list)) or not any(isinstance(s, Mapping) for s in state):
-    return ()
-  estimates: Weights = ()
-  for state_of_part in state:
-    estimates += estimate(state_of_part)
-  return estimates
-
-
-def mean_gradient(client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
-  """Returns g_i / (steps * client.eta_l), with SGD the mean corrected gradient; 0 for no steps."""
-  inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
-  return combine(lambda g: scale(inverse, g), g_i)
-
-
-def mean(total: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-  """Returns total / count, or 0 if the count is 0; a total of integers is cast to float32."""
-  total = total if total.dtype.is_floating else tf.cast(total, tf.float32)
-  return tf.math.divide_no_nan(total, tf.cast(count, total.dtype))
-
-
-def zeros(weights: Weights) -> Weights:
-  """Returns zeros with the shapes and dtypes of the weights."""
-  return tuple(tf.zeros_like(w) for w in weights)
-
-
-def combine(fn: Callable[..., tf.Tensor], *trees: Weights) -> Weights:
-  """Returns `fn` of the first tensors of all trees, `fn` of their second tensors, and so on."""
-  return tuple(fn(*leaves) for leaves in zip(*trees))
-
-
-def scale(factor: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-  """Returns factor * weight in the weight's dtype; a factor [G] multiplies a weight [G, ...]."""
-  factor = tf.cast(factor, weight.dtype)
-  if factor.shape.rank:
-    factor = tf.reshape(factor, [-1] + [1] * (weight.shape.rank - 1))
-  return factor * weight
-
-
-def norm(tree: Weights) -> tf.Tensor:
-  """Returns the 2-norm of all weights together, float32."""
-  return tf.sqrt(squared_norm(tree))
-
-
-def squared_norm(tree: Weights, group_size: int | None = None) -> tf.Tensor:
-  """Returns the squared 2-norm of all weights together, float32; [G] for a group of G clients."""
-  if not tree:
-    return tf.zeros([] if group_size is None else [group_size])
-  # In 16 bits a square overflows for weights above 255 and vanishes below 2^-12.
-  wide = [w if w.dtype.size > 4 else tf.cast(w, tf.float32) for w in tree]
-  # `tf.nn.l2_loss` would be a loop over the clients of a group.
-  rows = [tf.reshape(w, [-1] if group_size is None else [group_size, -1]) for w in wide]
-  return tf.add_n([tf.cast(tf.reduce_sum(r * r, -1), tf.float32) for r in rows])
+    return theta_bar if self.keeps_client_state() and self.evaluates_mean else None

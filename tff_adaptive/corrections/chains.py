@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tff_adaptive._utils.lazy_tensorflow import tf
-from tff_adaptive.corrections import base, results
-from tff_adaptive.corrections.base import ClientRound, Correction, ServerRound, Weights
+from tff_adaptive.corrections import base, messages, results
+from tff_adaptive.corrections.base import (
+  Batch,
+  ClientRound,
+  Correction,
+  NamedWeight,
+  ServerRound,
+  Weights,
+)
 
 
 def chain(*parts: Correction) -> Correction:
@@ -21,18 +29,23 @@ def chain(*parts: Correction) -> Correction:
     ValueError: If two parts exclude each other, or are of the same class.
   """
   flat: list[Correction] = []
+  given: list[Correction] = []
   for part in parts:
     if not isinstance(part, Correction):
       raise TypeError(
         f'the parts of a chain must be corrections, found {part!r}: give'
         ' tff_adaptive.corrections.FedProx(mu=0.01), say'
       )
+    given += part.parts if isinstance(part, Chain) else (part,)
     # Parts that change nothing are left out.
     flat += [one for one in part.parts if type(one) is not Correction]
+  messages.check(given)
   check(flat)
   if not flat:
     return Correction()
-  return flat[0] if len(flat) == 1 else Chain(tuple(flat))
+  if len(flat) == 1:
+    return flat[0]
+  return Chain(tuple(flat))
 
 
 def check(parts: Sequence[Correction | type[Correction]]) -> None:
@@ -93,8 +106,25 @@ class Chain(Correction):
   def keeps_client_state(self) -> bool:  # type: ignore[override]
     return any(part.keeps_client_state() for part in self._parts)
 
+  @property
+  def needs_batching(self) -> str:  # type: ignore[override]
+    return next(filter(None, (part.needs_batching for part in self._parts)), '')
+
+  @property
+  def stays(self) -> tuple[bool, ...]:  # type: ignore[override]
+    return functools.reduce(base.either, (part.stays for part in self._parts))
+
+  @property
+  def frozen(self) -> tuple[bool, ...]:  # type: ignore[override]
+    return functools.reduce(base.either, (part.frozen for part in self._parts))
+
+  def resolved(self, weights: Sequence[NamedWeight]) -> Correction:
+    return Chain(tuple(part.resolved(weights) for part in self._parts))
+
   def client_state(self, weights: Weights) -> Any:
-    return self._joined('client_state', [part.client_state(weights) for part in self._parts])
+    states = [part.client_state(weights) for part in self._parts]
+    complete = messages.with_memories(self._parts, states, weights)
+    return self._joined('client_state', complete)
 
   def server_state(self, weights: Weights) -> Any:
     return self._joined('server_state', [part.server_state(weights) for part in self._parts])
@@ -107,9 +137,24 @@ class Chain(Correction):
     sent = [part.exchange(_client_of(client, i)) for i, part in enumerate(self._parts)]
     return self._joined('exchange', sent)
 
+  def begin(self, client: ClientRound, theta: Weights) -> Weights:
+    for i, part in enumerate(self._parts):
+      theta = results.begin(part, _client_of(client, i), theta)
+    return theta
+
   def local_state(self, client: ClientRound) -> Any:
     states = [part.local_state(_client_of(client, i)) for i, part in enumerate(self._parts)]
     return self._joined('local_state', states)
+
+  def point(self, client: ClientRound, theta: Weights) -> Weights:
+    for i, part in enumerate(self._parts):
+      theta = results.point(part, _client_of(client, i), theta)
+    return theta
+
+  def loss(self, client: ClientRound, batch: Batch) -> tf.Tensor:
+    for i, part in enumerate(self._parts):
+      batch = batch._replace(loss=results.loss(part, _client_of(client, i), batch))
+    return batch.loss
 
   def loss_gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     gradient_at = client.gradient_at
@@ -144,6 +189,11 @@ class Chain(Correction):
       uploads.append(upload)
     return self._joined('client_state', states), self._joined('client_update', uploads)
 
+  def personal(self, client_state: Any, theta: Weights) -> Weights:
+    for i, part in enumerate(self._parts):
+      theta = part.personal(_of_part(client_state, i), theta)
+    return theta
+
   def restore(self, server: ServerRound) -> Weights:
     for i, part in reversed(list(enumerate(self._parts))):
       server = server._replace(g_bar=part.restore(_server_of(server, i)))
@@ -158,8 +208,11 @@ class Chain(Correction):
       )
       server = server._replace(g_bar=direction)
       new_states.insert(0, state)
-      if tf.nest.flatten(own_factor):
-        factor = factor * own_factor if tf.nest.flatten(factor) else own_factor
+      if not tf.nest.flatten(own_factor):
+        continue
+      if tf.nest.flatten(factor):
+        own_factor = factor * own_factor
+      factor = own_factor
     new_state = self._joined('server_state', new_states)
     if tf.nest.flatten(factor):
       return new_state, server.g_bar, factor

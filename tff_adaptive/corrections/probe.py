@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tff_adaptive._utils.lazy_tensorflow import tf
-from tff_adaptive.corrections import base, results
+from tff_adaptive.corrections import base, messages, results
 
 
 class Traced(NamedTuple):
@@ -15,14 +15,20 @@ class Traced(NamedTuple):
   Attributes:
     gradients: Number of gradients of the loss in a local step; 1 for FedAvg.
     full_gradients: Number of gradients over all of the client's examples in a round.
+    bytes_of_weights: Number of bytes of the weights that are sent.
     bytes_down: Number of bytes that a client receives besides the weights.
     bytes_up: Number of bytes that a client sends besides its update.
+    bytes_update: Number of bytes of the update, as compressed.
+    uncounted: Names of compressors that do not say how many bits they send.
   """
 
   gradients: int
   full_gradients: int
+  bytes_of_weights: int
   bytes_down: int
   bytes_up: int
+  bytes_update: int
+  uncounted: tuple[str, ...]
 
 
 def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
@@ -44,27 +50,40 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
     client = base.ClientRound(
       theta, correction.client_state(theta), broadcast, one, one, one, full_gradient
     )
+    client = client._replace(
+      full_loss=lambda: one,
+      label_counts=lambda num_classes: tf.zeros([num_classes]),
+      planned_steps=one,
+      seed=tf.zeros([2], tf.int32),
+    )
     sent = correction.exchange(client)
     results.check_numbers(correction, 'exchange', sent, 'what is sent')
     client = client._replace(exchanged=sent, local_state=correction.local_state(client))
+    results.begin(correction, client, theta)
+    results.point(correction, client, theta)
     client = client._replace(gradient_at=gradient_at)
     results.loss_gradient(correction, client, theta, theta)
     of_loss = 1 + asked['at']
     asked['at'] = 0
     results.gradient(correction, client, theta, theta)
     in_gradient = 1 + asked['at']
-    results.update(correction, client, theta, one)
+    update = results.update(correction, client, theta, one)
+    if any(correction.unsent):
+      update = base.only(tuple(not is_unsent for is_unsent in correction.unsent), update)
     _, upload = results.client_update(correction, client, theta, one)
+    sizes = messages.size(correction, update, upload)
     return Traced(
       # `gradient_at` in `Correction.gradient` costs as much as the gradient of the loss.
       gradients=of_loss * in_gradient,
       full_gradients=asked['full'],
+      bytes_of_weights=size(theta) - size(base.only(correction.unsent, theta)),
       bytes_down=size(broadcast) + size(sent),
-      bytes_up=size(upload) + size(sent),
+      bytes_up=sizes.uploads + size(sent),
+      bytes_update=sizes.update,
+      uncounted=sizes.uncounted,
     )
 
 
 def size(tree: Any) -> int:
   """Returns the number of bytes of a structure of tensors."""
-  leaves = map(tf.convert_to_tensor, tf.nest.flatten(tree))
-  return sum(leaf.dtype.size * (leaf.shape.num_elements() or 0) for leaf in leaves)
+  return messages.num_bytes(tree)

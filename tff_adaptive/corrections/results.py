@@ -28,6 +28,27 @@ def gradient(
   return _like(correction, 'gradient', corrected, 'a gradient', g), local_state
 
 
+def begin(
+  correction: base.Correction, client: base.ClientRound, theta: base.Weights
+) -> base.Weights:
+  """Returns `Correction.begin`'s result; raises TypeError if it differs in form from theta."""
+  return _like(correction, 'begin', correction.begin(client, theta), 'weights', theta)
+
+
+def point(
+  correction: base.Correction, client: base.ClientRound, theta: base.Weights
+) -> base.Weights:
+  """Returns `Correction.point`'s result; raises TypeError if it differs in form from theta."""
+  return _like(correction, 'point', correction.point(client, theta), 'weights', theta)
+
+
+def loss(correction: base.Correction, client: base.ClientRound, batch: base.Batch) -> tf.Tensor:
+  """Returns `Correction.loss`'s result; raises TypeError unless it is a scalar."""
+  changed = correction.loss(client, batch)
+  check_numbers(correction, 'loss', changed, 'a loss', is_scalar=True)
+  return tf.cast(changed, batch.loss.dtype)
+
+
 def loss_gradient(
   correction: base.Correction, client: base.ClientRound, theta: base.Weights, g: base.Weights
 ) -> base.Weights:
@@ -84,7 +105,8 @@ def check_numbers(
   correction: base.Correction, method: str, found: Any, what: str, is_scalar: bool = False
 ) -> None:
   """Raises TypeError unless `found` has numbers of known shapes (one scalar if `is_scalar`)."""
-  for leaf in [found] if is_scalar else tf.nest.flatten(found):
+  leaves = [found] if is_scalar else tf.nest.flatten(found)
+  for leaf in leaves:
     array = leaf if tf.is_tensor(leaf) else np.asarray(leaf)  # None becomes an object array.
     dtype = tf.as_dtype(array.dtype)
     shape = tf.TensorShape(array.shape)

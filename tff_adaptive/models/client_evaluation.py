@@ -17,7 +17,7 @@ _BATCHES_AT_ONCE = 16  # Batches in memory; a client with more examples is held 
 
 def build_client_evaluation(
   model: model_lib.Model, batch_size: int = 500
-) -> Callable[[Sequence[Any], Iterable[Arrays]], np.ndarray]:
+) -> Callable[[Sequence[Any], Iterable[Arrays]], dict[str, np.ndarray]]:
   """Builds the evaluation of models on clients.
 
   Clients share batches, so 1,000 clients of 10 examples take as long as one client of 10,000.
@@ -29,9 +29,10 @@ def build_client_evaluation(
 
   Returns:
     `(weight_sets, clients) -> sums`. `weight_sets` has W sets of trainable weights. `clients` is an
-    iterable of C `OrderedDict(x, y)`, one for each client, which is read once. `sums` is float64
-    [W, C, M, 2]: for each set and each client, the numerator and the denominator of each of the
-    model's M metrics, in the order of `metric_names`.
+    iterable of C `OrderedDict(x, y)`, one for each client, which is read once. `sums` has, by the
+    name of a metric, float64 [W, C, 2], the numerator and the denominator of each set and client,
+    or [W, C, K] for a `SumMetric`. `Model.metric_value` makes the metric of them, or of their sums
+    over clients.
   """
   specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
   owner_spec = tf.TensorSpec([None], tf.int32)
@@ -40,46 +41,67 @@ def build_client_evaluation(
   def batch_sums(weights: Any, x: tf.Tensor, y: tf.Tensor, owners: tf.Tensor) -> tf.Tensor:
     predictions = model.forward(tuple(weights), x, False, None)
     losses = model.example_loss(predictions, y)
-    columns = [losses, tf.ones_like(losses)]
-    for metric in model.metric_fns.values():
-      numerator, denominator = metric(predictions, y)
-      columns += [numerator, tf.ones_like(numerator) if denominator is None else denominator]
-    table = tf.stack([tf.cast(column, tf.float32) for column in columns], -1)
-    return tf.math.segment_sum(table, owners)  # Owners are sorted: equal bits each time.
+    pairs = [(losses, None)]
+    pairs += [metric(predictions, y) for metric in model.metric_fns.values()]
+    columns = []
+    for numerator, denominator in pairs:
+      if denominator is None:
+        denominator = tf.ones_like(numerator)
+      columns += [numerator, denominator]
+    tables = [tf.stack([tf.cast(column, tf.float32) for column in columns], -1)]
+    for metric in model.sum_metrics.values():
+      contributions = tf.cast(metric.contribution(predictions, y), tf.float32)
+      tables.append(tf.ensure_shape(contributions, [None, metric.size]))
+    # Owners are sorted: equal bits each time.
+    return tf.math.segment_sum(tf.concat(tables, -1), owners)
 
-  def evaluate(weight_sets: Sequence[Any], clients: Iterable[Arrays]) -> np.ndarray:
-    weight_sets = [tuple(tf.convert_to_tensor(w) for w in weights) for weights in weight_sets]
-    shape = (len(weight_sets), len(model.metric_names), 2)
-    found = [np.zeros((0, *shape))]
+  # The columns of a table of sums, metric by metric.
+  sizes_of_metrics = [2] * len(model.trained_metric_names)
+  sizes_of_metrics += [metric.size for metric in model.sum_metrics.values()]
+
+  def evaluate(weight_sets: Sequence[Any], clients: Iterable[Arrays]) -> dict[str, np.ndarray]:
+    tensor_sets = [tuple(map(tf.convert_to_tensor, weights)) for weights in weight_sets]
+    shape = (len(tensor_sets), sum(sizes_of_metrics))
+    of_chunks = [np.zeros((0, *shape))]
 
     def sums_of(batch: dict[str, np.ndarray]) -> np.ndarray:
       arrays = [tf.cast(batch[name], spec.dtype) for name, spec in model.input_spec.items()]
       owners = batch['owner'] - batch['owner'][0]
-      return np.stack(
-        [np.asarray(batch_sums(w, *arrays, owners), np.float64) for w in weight_sets], 1
-      )
+      sums = [np.asarray(batch_sums(w, *arrays, owners), np.float64) for w in tensor_sets]
+      return np.stack(sums, 1)
 
     with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
       for chunk in _chunks(clients, _BATCHES_AT_ONCE * batch_size):
-        total = np.zeros((len(chunk), shape[0], 2 * shape[1]))
-        whole = {name: np.concatenate([c[name] for c in chunk]) for name in model.input_spec}
-        sizes = [len(c['y']) for c in chunk]
-        whole['owner'] = np.repeat(np.arange(len(chunk), dtype=np.int32), sizes)
-        ends: Any = range(batch_size, sum(sizes) + batch_size, batch_size)
-        if model.couples_examples:
-          ends = np.cumsum([size for size in sizes if size])
-        batches = [
-          {name: array[start:end] for name, array in whole.items()}
-          for start, end in itertools.pairwise([0, *ends])
-        ]
+        total = np.zeros((len(chunk), *shape))
+        batches = _batches(chunk, list(model.input_spec), batch_size, model.couples_examples)
         # In parallel, as an operation may have one thread; sums are added in order, for equal bits.
         for batch, sums in zip(batches, pool.map(sums_of, batches)):
           first = batch['owner'][0]
           total[first : first + len(sums)] += sums
-        found.append(total.reshape(len(chunk), *shape))
-    return np.moveaxis(np.concatenate(found), 0, 1)
+        of_chunks.append(total)
+    table = np.moveaxis(np.concatenate(of_chunks), 0, 1)
+    parts = np.split(table, np.cumsum(sizes_of_metrics)[:-1], axis=-1)
+    return dict(zip(model.metric_names, parts))
 
   return evaluate
+
+
+def _batches(
+  chunk: Sequence[Arrays], names: Sequence[str], batch_size: int, couples_examples: bool
+) -> list[dict[str, np.ndarray]]:
+  """Returns the clients' examples in batches, with `owner`, the client's place in the chunk."""
+  whole = {}
+  for name in names:
+    whole[name] = np.concatenate([client[name] for client in chunk])
+  sizes = [len(client['y']) for client in chunk]
+  whole['owner'] = np.repeat(np.arange(len(chunk), dtype=np.int32), sizes)
+  ends: Any = range(batch_size, sum(sizes) + batch_size, batch_size)
+  if couples_examples:  # A batch is a client; clients without examples have none.
+    ends = np.cumsum([size for size in sizes if size])
+  batches = []
+  for start, end in itertools.pairwise([0, *ends]):
+    batches.append({name: array[start:end] for name, array in whole.items()})
+  return batches
 
 
 def _chunks(clients: Iterable[Arrays], least: int) -> Iterator[list[Arrays]]:
@@ -91,6 +113,7 @@ def _chunks(clients: Iterable[Arrays], least: int) -> Iterator[list[Arrays]]:
     held += len(arrays['y'])
     if held >= least:
       yield chunk
-      chunk, held = [], 0
+      chunk = []
+      held = 0
   if chunk:
     yield chunk

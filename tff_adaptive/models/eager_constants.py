@@ -50,4 +50,6 @@ def lifted_if_needed(function: Callable[..., Any], *specs: Any) -> Callable[...,
   """
   traced = tf.function(function, input_signature=specs, autograph=False)
   uses_some = private_apis.captures_eager_tensors(traced.get_concrete_function())
-  return lifted(function) if uses_some else function
+  if uses_some:
+    return lifted(function)
+  return function

@@ -1,11 +1,10 @@
 """Keras models as a `Model`: a pure function of (weights, batch, seed)."""
 
 import functools
-import itertools
 import re
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +13,7 @@ import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
 from tff_adaptive.environment import check
-from tff_adaptive.models import eager_constants, keras_measures, model as model_lib
+from tff_adaptive.models import eager_constants, keras_measures, keras_names, model as model_lib
 
 # In training these layers draw from the seed; other layers that draw are refused.
 _SEEDED_LAYERS = (
@@ -32,12 +31,14 @@ class _Draws:
   """A replacement of a Keras layer's random generator that draws from a forward pass's seed."""
 
   def __init__(self, salt: int):
-    self._salt, self._calls = salt, 0
+    self._salt = salt
+    self._calls = 0
     self._seed: Any = None
 
   def restart(self, seed: tf.Tensor | None) -> None:
     """Begins a forward pass, which draws from `seed`."""
-    self._seed, self._calls = seed, 0
+    self._seed = seed
+    self._calls = 0
 
   def dropout(self, inputs: Any, rate: float, noise_shape: Any = None) -> tf.Tensor:
     """Applies dropout; with a `noise_shape` that has dimensions of 1 it drops whole slices."""
@@ -83,15 +84,17 @@ class KerasModel(model_lib.Model):
   ):
     """Creates the model from the arguments of `from_keras` and the model that `build_fn` built."""
     _check_kind(keras)
-    self._build_fn, self._keras = build_fn, keras
+    self._build_fn = build_fn
+    self._keras = keras
     self._modules = [keras, *keras.submodules]
     self._lock = threading.RLock()
-    trainable, others = keras.trainable_variables, keras.non_trainable_variables
+    trainable = keras.trainable_variables
+    others = keras.non_trainable_variables
     if not trainable:
       raise ValueError(f'the Keras model {keras.name!r} has no trainable weights')
     self._position = {id(v): i for i, v in enumerate([*trainable, *others])}
     self._trainable = tuple(v.numpy() for v in trainable)
-    self.weight_names = canonical_names(keras)
+    self.weight_names = keras_names.canonical(keras)
     self.constants = tuple(v.numpy() for v in others)
     self._regularizers = list(self._find_regularizers())  # (function, number of its weight)
     drawing = [m for m in self._modules if isinstance(m, _SEEDED_LAYERS)]
@@ -105,16 +108,24 @@ class KerasModel(model_lib.Model):
     def penalty(weights: Sequence[tf.Tensor]) -> tf.Tensor:
       return tf.add_n([function(weights[i]) for function, i in self._regularizers])
 
-    x, output = keras.inputs[0], keras.outputs[0].shape
-    y_spec = keras_measures.target_spec(loss, output) if y_spec is None else y_spec
+    x = keras.inputs[0]
+    output = keras.outputs[0].shape
+    if y_spec is None:
+      y_spec = keras_measures.target_spec(loss, output)
+    forward = self._run
+    if has_constants:
+      forward = eager_constants.lifted(self._run)
+    outputs = keras_measures.outputs_of(loss, y_spec, output)
     super().__init__(
       initial_weights=self._trainable,
-      forward=eager_constants.lifted(self._run) if has_constants else self._run,
+      forward=forward,
       example_loss=keras_measures.example_loss(loss, y_spec, output),
-      metrics=keras_measures.metric_fns(metrics, y_spec, output),
+      metrics=keras_measures.metrics_of(metrics, y_spec, output, outputs),
       x_spec=tf.TensorSpec([None, *x.shape[1:]], x.dtype),
       y_spec=y_spec,
       penalty=penalty if self._regularizers else None,
+      outputs=outputs,
+      features=self._features_of_last_layer(keras, has_constants),
     )
 
   def to_keras(self, weights: Sequence[Any]) -> tf.keras.Model:
@@ -123,27 +134,54 @@ class KerasModel(model_lib.Model):
     Args:
       weights: Arrays or tensors with the shapes of `initial_weights[0]`.
     """
-    made = self._build_fn()
-    for variable, value in zip(made.trainable_variables, weights):
+    keras = self._build_fn()
+    for variable, value in zip(keras.trainable_variables, weights):
       variable.assign(np.asarray(value))
-    for variable, value in zip(made.non_trainable_variables, self.constants):
+    for variable, value in zip(keras.non_trainable_variables, self.constants):
       variable.assign(value)
-    return made
+    return keras
 
-  def _run(self, weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
-    """Computes the Keras model's output; see `Model.forward`."""
-    weights, own = tuple(map(tf.convert_to_tensor, weights)), self._trainable[0].dtype
-    if weights[0].dtype != own:
+  def _features_of_last_layer(
+    self, keras: tf.keras.Model, has_constants: bool
+  ) -> Callable[..., tf.Tensor] | None:
+    """Returns `Model.features`; None if the last layer has no single input."""
+    last_input = keras.layers[-1].input
+    if not tf.keras.backend.is_keras_tensor(last_input):
+      return None
+    before_last = tf.keras.Model(keras.inputs[0], last_input)
+    run = functools.partial(self._run, of=before_last)
+
+    def features(weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+      values = run(weights, x, training, seed)
+      return tf.reshape(values, [tf.shape(values)[0], -1])
+
+    if has_constants:
+      return eager_constants.lifted(features)
+    return features
+
+  def _run(
+    self,
+    weights: Any,
+    x: Any,
+    training: bool,
+    seed: tf.Tensor | None,
+    of: tf.keras.Model | None = None,
+  ) -> tf.Tensor:
+    """Computes the output of the Keras model, or of a part of it; see `Model.forward`."""
+    weights = tuple(map(tf.convert_to_tensor, weights))
+    dtype = self._trainable[0].dtype
+    if weights[0].dtype != dtype:
       raise ValueError(
-        f'a Keras model computes with the dtype it was built with ({own}), its weights are'
+        f'a Keras model computes with the dtype it was built with ({dtype}), its weights are'
         f' {weights[0].dtype.name}: leave mixed precision out, or write the model as a models.Model'
       )
-    values = [*weights, *map(tf.constant, self.constants)]
+    values = [*weights, *map(tf.constant, self.constants)]  # In the order of `_position`.
     with self._lock, self._replaced(values):
-      for draws in self._draws:
+      for draws in self._draws:  # Each pass draws the same for the same seed.
         draws.restart(seed)
       # Only the layers that draw behave differently in training.
-      return self._keras(tf.convert_to_tensor(x), training=training and seed is not None)
+      run = self._keras if of is None else of
+      return run(tf.convert_to_tensor(x), training=training and seed is not None)
 
   @contextmanager
   def _replaced(self, values: Sequence[tf.Tensor]) -> Iterator[None]:
@@ -162,15 +200,19 @@ class KerasModel(model_lib.Model):
     if isinstance(value, (list, tuple)):
       return [self._with_tensors(v, values) for v in value]
     i = self._position.get(id(value))
-    return value if i is None else values[i]
+    if i is None:
+      return value
+    return values[i]
 
   def _find_slots(self) -> Iterator[tuple[Any, str]]:
     """Yields (attributes of a layer, name) for each attribute that is or contains a variable."""
 
     def has_variable(value: Any) -> bool:
-      value = value.values() if isinstance(value, Mapping) else value
-      is_several = isinstance(value, (list, tuple, ValuesView))
-      return any(map(has_variable, value)) if is_several else id(value) in self._position
+      if isinstance(value, Mapping):
+        value = value.values()
+      if isinstance(value, (list, tuple, ValuesView)):
+        return any(map(has_variable, value))
+      return id(value) in self._position
 
     # `vars` bypasses Keras's __setattr__, which would take the tensors for variables.
     for attributes in map(vars, self._modules):
@@ -200,7 +242,10 @@ class KerasModel(model_lib.Model):
           'put it into the loss'
         )
       for loss in private_apis.losses_of(layer):
-        inner = loss.args[0] if isinstance(loss, functools.partial) else None
+        # Keras adds a weight's regularizer as partial(partial(function, variable)).
+        inner = None
+        if isinstance(loss, functools.partial):
+          inner = loss.args[0]
         if not isinstance(inner, functools.partial) or id(inner.args[0]) not in self._position:
           raise ValueError(
             f'the layer {layer.name!r} adds a loss of its own, which clients cannot train with: '
@@ -267,8 +312,10 @@ def from_keras(
     build_fn: A function without arguments that builds a new model with one input and one output. It
       may load pretrained weights.
     loss: A loss of Keras or its name, or a function `(y_true, y_pred) -> [B]` or [B, ...].
-    metrics: Names or metrics of Keras that are means over examples (accuracies, mean errors,
-      cross-entropies), or functions `(y_true, y_pred) -> [B]` or [B, ...].
+    metrics: Metrics of Keras, or their names, that are means over examples (accuracies, mean
+      errors, cross-entropies) or whose state is a sum (AUC, Precision, Recall, F1Score, MeanIoU and
+      others); functions `(y_true, y_pred) -> [B]` or [B, ...]; or names such as 'f1' and 'auc_pr',
+      see `models.with_metrics`.
     seed: The seed of the initial weights.
     y_spec: Spec of a batch of targets, leading dimension None. By default int32 class numbers for
       sparse losses, float32 in the output's shape for others.
@@ -281,8 +328,8 @@ def from_keras(
     ValueError: If the model has several inputs or outputs, no known input, an output with a mask,
       no weights, a weight with a constraint, losses of its own (`add_loss`, activity regularizers)
       or a mixed precision policy. Also if it is not a pure function of weights, inputs and seed, if
-      targets do not fit output and loss, or if a loss or metric is not a mean over examples or has
-      `ignore_class`.
+      targets do not fit output and loss, or if a loss or metric is neither a mean over examples nor
+      a known sum, or has `ignore_class`.
 
   Warns:
     UserWarning: If the model has BatchNormalization, because its moving statistics do not change.
@@ -299,21 +346,21 @@ def _build_seeded(build_fn: Callable[[], tf.keras.Model], seed: int) -> tf.keras
     )
   check.require_keras_2()
   draws = np.random.default_rng([seed, 29])
-  made: list[tf.Variable] = []
+  created: list[tf.Variable] = []
 
   def create(create_next: Callable, **arguments: Any) -> tf.Variable:
     arguments['initial_value'] = _seeded(
       arguments.get('initial_value'), int(draws.integers(2**31 - 1)), arguments.get('name')
     )
-    made.append(create_next(**arguments))
-    return made[-1]
+    created.append(create_next(**arguments))
+    return created[-1]
 
   with tf.variable_creator_scope(create):
     model = build_fn()
   check.require_keras_2_model(model)
   if not isinstance(model, tf.keras.Model):
     raise TypeError(f'build_fn returned {type(model).__name__}, not a tf.keras.Model')
-  if not made and model.built and model.weights:
+  if not created and model.built and model.weights:
     raise ValueError('build_fn returned a model that existed before: make it in the function')
   return model
 
@@ -322,15 +369,17 @@ def _seeded(initial_value: Any, seed: int, name: str | None) -> Any:
   """Returns an initial value that depends on `seed` alone, or a function that makes one."""
   if not callable(initial_value):
     return initial_value
-  made = getattr(initial_value, 'func', None)
-  if isinstance(made, tf.keras.initializers.Initializer):
-    config = made.get_config()
+  initializer = getattr(initial_value, 'func', None)
+  if isinstance(initializer, tf.keras.initializers.Initializer):
+    config = initializer.get_config()
     if 'seed' not in config or config['seed'] is not None:
       return initial_value
     # Deterministic: Keras 2's initializers draw statelessly once they have a seed.
-    anew = type(made).from_config({**config, 'seed': seed})
-    return functools.partial(anew, *initial_value.args, **initial_value.keywords)
-  first, second = (np.asarray(initial_value()) for _ in range(2))
+    seeded = type(initializer).from_config({**config, 'seed': seed})
+    return functools.partial(seeded, *initial_value.args, **initial_value.keywords)
+  # Another function: it is kept if it gives the same twice.
+  first = np.asarray(initial_value())
+  second = np.asarray(initial_value())
   if not np.array_equal(first, second):
     raise ValueError(
       f'the initial weights {name!r} come from a function that draws others each time: take an '
@@ -369,27 +418,3 @@ def _check_kind(model: tf.keras.Model) -> None:
         f'the weight {variable.name!r} has a constraint ({type(variable.constraint).__name__}), '
         'which would not hold: clients and server average and step without it. Leave it out'
       )
-
-
-def canonical_names(model: tf.keras.Model) -> tuple[str, ...]:
-  """Returns the names of the trainable weights without Keras's layer counters."""
-  automatic = set()
-  for module in (model, *model.submodules):
-    # Bidirectional puts the direction before the names of its layers.
-    plain = re.sub(r'^(forward|backward)_|_\d+$', '', module.name)
-    if plain.replace('_', '') == type(module).__name__.lower():
-      automatic.add(module.name)
-  canonical: dict[str, str] = {}  # Layer's name -> canonical name, in the order of variables.
-  names: list[str] = []
-  for variable in model.trainable_variables:
-    layer, _, own = variable.name.partition(':')[0].rpartition('/')
-    if layer not in canonical:
-      parts = (re.sub(r'_\d+$', '', p) if p in automatic else p for p in layer.split('/'))
-      canonical[layer] = _unlike('/'.join(parts), canonical.values())
-    names.append(_unlike(f'{canonical[layer]}/{own}', names))
-  return tuple(names)
-
-
-def _unlike(name: str, others: Collection[str]) -> str:
-  numbered = (f'{name}_{number}' if number else name for number in itertools.count())
-  return next(candidate for candidate in numbered if candidate not in others)

@@ -33,15 +33,21 @@ def convert(model: models.Model, dtype: str) -> models.Model:
   if dtype not in DTYPES:
     raise ValueError(f'dtype is {dtype!r}; it must be one of {", ".join(DTYPES)}')
   compute = tf.dtypes.as_dtype(dtype)
-  scale = LOSS_SCALE if dtype == 'float16' else 1.0
+  scale = 1.0
+  if dtype == 'float16':
+    scale = LOSS_SCALE
   forward = model.forward
 
   def forward_in_16_bits(weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> Any:
-    own = weights[0].dtype
+    dtype_of_weights = weights[0].dtype
     narrow = tuple(tf.cast(_scale_gradient(w, 1 / scale), compute) for w in weights)
     x = tf.nest.map_structure(lambda t: _narrow(t, compute), x)
     predictions = forward(narrow, x, training, seed)
-    return tf.nest.map_structure(lambda p: _scale_gradient(tf.cast(p, own), scale), predictions)
+
+    def widened(prediction: tf.Tensor) -> tf.Tensor:
+      return _scale_gradient(tf.cast(prediction, dtype_of_weights), scale)
+
+    return tf.nest.map_structure(widened, predictions)
 
   converted = copy.copy(model)
   converted.forward = forward_in_16_bits
@@ -50,7 +56,9 @@ def convert(model: models.Model, dtype: str) -> models.Model:
 
 def _narrow(tensor: Any, compute: tf.DType) -> tf.Tensor:
   tensor = tf.convert_to_tensor(tensor)
-  return tf.cast(tensor, compute) if tensor.dtype.is_floating else tensor
+  if tensor.dtype.is_floating:
+    return tf.cast(tensor, compute)
+  return tensor
 
 
 def _scale_gradient(tensor: tf.Tensor, factor: float) -> tf.Tensor:

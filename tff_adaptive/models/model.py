@@ -1,15 +1,19 @@
 """Models as pure functions of (weights, batch, seed)."""
 
 import collections
-import concurrent.futures as futures
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.devices import threads
+from tff_adaptive._utils import metric_names
+from tff_adaptive.models.sum_metrics import SumMetric
+
+if TYPE_CHECKING:
+  from tff_adaptive.models import named_metrics
 
 MetricFn: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor | None]]
 
@@ -47,16 +51,30 @@ def with_seed(draw: Callable[[tf.Tensor], tf.Tensor], seed: tf.Tensor) -> tf.Ten
 
   The draws of G clients are stacked to [G, ...]. Each client gets what it would draw alone.
   """
-  return draw(seed) if seed.shape.rank == 1 else tf.stack([draw(s) for s in tf.unstack(seed)])
+  if seed.shape.rank == 1:
+    return draw(seed)
+  return tf.stack([draw(of_client) for of_client in tf.unstack(seed)])
 
 
 class Model(tff.learning.models.FunctionalModel):
   """A functional TFF model that also takes a seed and per-example weights.
 
   This package's algorithms use `loss_and_metrics`, which is a pure function. TFF's own algorithms
-  can train the model too, with two differences: dropout draws from TensorFlow's stateful generator,
-  and the `penalty` is left out, because TFF's loss does not get the weights.
+  can train the model too, with these differences: dropout draws from TensorFlow's stateful
+  generator, the `penalty` is left out, because TFF's loss does not get the weights, and so are
+  class weights.
+
+  Attributes:
+    metric_names: The names of all metrics, in the order of evaluations.
+    metric_fns: The metrics that are ratios of two sums, by name. Training computes them too.
+    sum_metrics: The other metrics by name, which only evaluations compute.
+    trained_metric_names: 'loss' and the names in `metric_fns`.
+    outputs: What predictions mean, for metrics by name; None if that is not known.
+    class_weights: None, or the factor of the training loss for each class; see `with_class_weight`.
   """
+
+  outputs: 'named_metrics.Outputs | None' = None
+  class_weights: tuple[float, ...] | None = None
 
   def __init__(
     self,
@@ -66,10 +84,12 @@ class Model(tff.learning.models.FunctionalModel):
     example_loss: Callable[[Any, Any], tf.Tensor],
     x_spec: tf.TensorSpec,
     y_spec: tf.TensorSpec,
-    metrics: Mapping[str, MetricFn] | None = None,
+    metrics: Mapping[str, MetricFn | SumMetric] | None = None,
     penalty: Callable[[Any], tf.Tensor] | None = None,
     client_axis: bool = False,
     couples_examples: bool = False,
+    outputs: 'named_metrics.Outputs | None' = None,
+    features: Callable[[Any, Any, bool, tf.Tensor | None], Any] | None = None,
   ) -> None:
     """Creates the model.
 
@@ -82,7 +102,7 @@ class Model(tff.learning.models.FunctionalModel):
       y_spec: Spec of a batch of labels, leading dimension None.
       metrics: By name, `(predictions, y) -> (numerator [B], denominator [B])`. A metric is the sum
         of the numerators divided by the sum of the denominators. A denominator of None means 1. The
-        metric 'loss' always exists.
+        metric 'loss' always exists. A metric that is another function of sums is a `SumMetric`.
       penalty: Optional `weights -> scalar`, such as an L2 term, which the training loss includes.
       client_axis: Whether the functions above also accept a leading axis for G clients: weights
         [G, ...], x [G, B, ...], seed [G, 2], losses [G, B], penalty [G].
@@ -91,9 +111,13 @@ class Model(tff.learning.models.FunctionalModel):
         argument, bool [B] (or [G, B]), which is False for padding. An evaluation takes all its
         examples, or all examples of one client, as one batch. Training metrics, and TFF's own
         evaluations, are computed batch by batch.
+      outputs: What predictions mean, so that `with_metrics` can add metrics by name.
+      features: Like `forward`, but returns the input of the last layer, [B, size]; for algorithms
+        that compare features, such as MOON. It is called for one client at a time.
 
     Raises:
-      ValueError: If a metric is called 'loss' or the specs have a fixed batch dimension.
+      ValueError: If a metric is called 'loss', a metric's name contradicts its direction, or the
+        specs have a fixed batch dimension.
     """
     metrics = dict(metrics or {})
     if 'loss' in metrics:
@@ -102,23 +126,31 @@ class Model(tff.learning.models.FunctionalModel):
       if spec.shape.rank is None or spec.shape.rank < 1 or spec.shape[0] is not None:
         raise ValueError(f'{name} is {spec}; its leading (batch) dimension must be None')
     if couples_examples:
-      example_loss = _of_all(example_loss, y_spec.shape.rank)
-      metrics = {name: _of_all(fn, y_spec.shape.rank) for name, fn in metrics.items()}
+      rank = y_spec.shape.rank
+      example_loss = _of_all(example_loss, rank)
+      metrics = {name: _metric_of_all(metric, rank) for name, metric in metrics.items()}
     self.forward = forward
     self.example_loss = example_loss
     self.penalty = penalty
-    self.metric_fns = metrics
     self.couples_examples = couples_examples
-    self.metric_names = ('loss', *metrics)
     self.client_axis = client_axis
+    self.outputs = outputs
+    self.set_metrics(metrics)
+    # TFF's functions below do not see what `set_metrics` changes later.
+    metric_fns = self.metric_fns
+    sum_metrics = self.sum_metrics
+    self._features = features
 
     @tf.function
     def predict_on_batch(model_weights: Any, x: Any, training: bool) -> Any:
-      seed = tf.random.uniform([2], maxval=2**31 - 1, dtype=tf.int32) if training else None
+      seed = None
+      if training:
+        seed = tf.random.uniform([2], maxval=2**31 - 1, dtype=tf.int32)
       return forward(tuple(model_weights[0]), x, training, seed)
 
     def loss_fn(output: Any, label: Any, sample_weight: tf.Tensor | None = None) -> tf.Tensor:
-      losses, shares = example_loss(output, label), None
+      losses = example_loss(output, label)
+      shares = None
       if sample_weight is not None:
         shares = tf.math.divide_no_nan(sample_weight, tf.reduce_sum(sample_weight))
       mean = _mean(losses, shares)
@@ -128,7 +160,9 @@ class Model(tff.learning.models.FunctionalModel):
 
     @tf.function
     def initialize_metrics() -> collections.OrderedDict:
-      return collections.OrderedDict((n, tf.zeros([2])) for n in self.metric_names)
+      sizes = dict.fromkeys(('loss', *metric_fns), 2)
+      sizes.update((name, metric.size) for name, metric in sum_metrics.items())
+      return collections.OrderedDict((name, tf.zeros([size])) for name, size in sizes.items())
 
     @tf.function
     def update_metrics(
@@ -138,24 +172,69 @@ class Model(tff.learning.models.FunctionalModel):
       predictions = batch_output.predictions
       losses = example_loss(predictions, labels)
       pairs = {'loss': (losses, tf.ones_like(losses))}
-      pairs.update((name, fn(predictions, labels)) for name, fn in metrics.items())
-      return collections.OrderedDict(
-        (name, state[name] + tf.stack([_sum(numerator), _sum(denominator, numerator)]))
+      pairs.update((name, fn(predictions, labels)) for name, fn in metric_fns.items())
+      sums = {
+        name: tf.stack([_sum(numerator), _sum(denominator, numerator)])
         for name, (numerator, denominator) in pairs.items()
-      )
+      }
+      for name, metric in sum_metrics.items():
+        sums[name] = _total(metric, predictions, labels)
+      return collections.OrderedDict((name, state[name] + added) for name, added in sums.items())
+
+    def finalize(sums: Any) -> collections.OrderedDict:
+      pairs = {name: added for name, added in sums.items() if name not in sum_metrics}
+      values = finalize_metrics(pairs)
+      for name, metric in sum_metrics.items():
+        values[name] = metric.result(sums[name])
+      return values
 
     super().__init__(
       initial_weights=(tuple(initial_weights), ()),
       predict_on_batch_fn=predict_on_batch,
       loss_fn=loss_fn,
-      metrics_fns=(initialize_metrics, update_metrics, tf.function(finalize_metrics)),
+      metrics_fns=(
+        initialize_metrics,
+        update_metrics,
+        tf.function(finalize),
+      ),
       input_spec=collections.OrderedDict(x=x_spec, y=y_spec),
     )
+
+  def set_metrics(self, metrics: Mapping[str, MetricFn | SumMetric]) -> None:
+    """Sets the metrics. TFF's own algorithms keep those that the model was made with.
+
+    Raises ValueError if the name of a `SumMetric` does not say which values are good.
+    """
+    self.metric_fns: dict[str, MetricFn] = {}
+    self.sum_metrics: dict[str, SumMetric] = {}
+    for name, metric in metrics.items():
+      if not isinstance(metric, SumMetric):
+        self.metric_fns[name] = metric
+        continue
+      if metric.is_error != metric_names.is_error(name):
+        raise ValueError(_contradiction(name, metric))
+      self.sum_metrics[name] = metric
+    self.trained_metric_names = ('loss', *self.metric_fns)
+    self.metric_names = (*self.trained_metric_names, *self.sum_metrics)
 
   @property
   def num_parameters(self) -> int:
     """The number of trainable scalars."""
     return int(sum(np.size(w) for w in self.initial_weights[0]))
+
+  def features(self, weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    """Returns the input of the last layer, [B, size]; the arguments are those of `forward`.
+
+    Raises:
+      ValueError: If the model was built without `features`.
+    """
+    if self._features is None:
+      raise ValueError(
+        'the model gives no features of its examples, which this algorithm compares: give'
+        ' models.Model(features=...), a function like forward that returns the input of the last'
+        ' layer.'
+      )
+    return self._features(tuple(weights), x, training, seed)
 
   def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
     """Returns the loss of a batch without the penalty: `mean_loss`, unless a subclass overrides it.
@@ -178,7 +257,9 @@ class Model(tff.learning.models.FunctionalModel):
     training: bool = True,
     seed: tf.Tensor | None = None,
   ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the loss of a batch and the means of its metrics.
+    """Returns the loss of a batch and the means of its metrics that are ratios.
+
+    Class weights are in the loss, in training, and not in the metric 'loss'.
 
     Args:
       weights: Trainable weights, a tuple of tensors.
@@ -191,31 +272,87 @@ class Model(tff.learning.models.FunctionalModel):
 
     Returns:
       `(loss, means)`: the scalar `batch_loss`, in training plus the penalty, and float32 [2 M], the
-      mean numerator and denominator of each of M metrics. For G clients: [G] and [G, 2 M].
+      mean numerator and denominator of each of M metrics, those in `trained_metric_names`. For G
+      clients: [G] and [G, 2 M].
     """
     predictions = self.forward(tuple(weights), x, training, seed if training else None)
-    known = (
-      (predictions, y)
-      if not self.couples_examples or shares is None
-      else (predictions, y, shares > 0)
-    )
-    losses = self.example_loss(*known)
+    return self.loss_of_predictions(predictions, weights, y, shares=shares, training=training)
+
+  def loss_of_predictions(
+    self,
+    predictions: Any,
+    weights: Sequence[tf.Tensor],
+    y: tf.Tensor,
+    *,
+    shares: tf.Tensor | None = None,
+    training: bool = True,
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the same as `loss_and_metrics`, from the predictions at the weights."""
+    arguments = [predictions, y]
+    if self.couples_examples and shares is not None:
+      arguments.append(shares > 0)
+    losses = self.example_loss(*arguments)
     mean_loss = _mean(losses, shares)
-    means = [mean_loss, tf.ones_like(mean_loss)]
+    one = tf.ones_like(mean_loss)
+    means = [mean_loss, one]
     for fn in self.metric_fns.values():
-      numerator, denominator = fn(*known)
+      numerator, denominator = fn(*arguments)
       means.append(_mean(numerator, shares))
-      means.append(tf.ones_like(mean_loss) if denominator is None else _mean(denominator, shares))
-    means = tf.stack([tf.cast(m, tf.float32) for m in means], axis=-1)
+      if denominator is None:
+        means.append(one)
+      else:
+        means.append(_mean(denominator, shares))
+    means = tf.stack([tf.cast(mean, tf.float32) for mean in means], axis=-1)
+    # The metric 'loss' has no weights, so that training and validation can be compared.
+    if self.class_weights is not None and training:
+      mean_loss = _mean(losses * _weights_of(self.class_weights, y, losses.dtype), shares)
     loss = self.batch_loss(mean_loss, y, shares)
     if self.penalty is not None and training:
       loss += self.penalty(tuple(weights))
     return loss, means
 
+  def evaluation_sums(
+    self, weights: Sequence[tf.Tensor], x: tf.Tensor, y: tf.Tensor
+  ) -> collections.OrderedDict:
+    """Returns the sums of all metrics over a batch, float32 [2] or [K] by name.
+
+    Args:
+      weights: Trainable weights, a tuple of tensors.
+      x: Features [B, ...].
+      y: Labels [B, ...].
+    """
+    predictions = self.forward(tuple(weights), x, False, None)
+    _, means = self.loss_of_predictions(predictions, weights, y, training=False)
+    sums = self.unpack_metrics(means * tf.cast(tf.shape(y)[0], tf.float32))
+    # Sums, not means times a size: counts stay whole numbers.
+    for name, metric in self.sum_metrics.items():
+      sums[name] = _total(metric, predictions, y)
+    return sums
+
+  def metric_value(self, name: str, sums: Any) -> np.ndarray:
+    """Returns a metric of its sums, float64 [...] of [..., 2] or [..., K]; NaN if not defined."""
+    if name in self.sum_metrics:
+      return self.sum_metrics[name].value(sums)
+    sums = np.asarray(sums, np.float64)
+    with np.errstate(all='ignore'):
+      return np.asarray(np.where(sums[..., 1] != 0, sums[..., 0] / sums[..., 1], np.nan))
+
   def unpack_metrics(self, sums: tf.Tensor) -> collections.OrderedDict:
     """Splits metric sums [..., 2 M], ordered as in `loss_and_metrics`, to [..., 2] by name."""
-    pairs = tf.reshape(sums, [*sums.shape[:-1], len(self.metric_names), 2])
-    return collections.OrderedDict(zip(self.metric_names, tf.unstack(pairs, axis=-2)))
+    pairs = tf.reshape(sums, [*sums.shape[:-1], len(self.trained_metric_names), 2])
+    return collections.OrderedDict(zip(self.trained_metric_names, tf.unstack(pairs, axis=-2)))
+
+
+def _contradiction(name: str, metric: SumMetric) -> str:
+  if metric.is_error:
+    return (
+      f'the metric {name!r} has is_error=True, but by its name high values are good: call it'
+      f' {name}_error, say'
+    )
+  return (
+    f'the metric {name!r} has is_error=False, but by its name small values are good: give it'
+    ' another name'
+  )
 
 
 def _of_all(function: Callable, rank: int) -> Callable:
@@ -229,23 +366,45 @@ def _of_all(function: Callable, rank: int) -> Callable:
   return of_counted
 
 
+def _metric_of_all(metric: MetricFn | SumMetric, rank: int) -> MetricFn | SumMetric:
+  if isinstance(metric, SumMetric):
+    return dataclasses.replace(metric, contribution=_of_all(metric.contribution, rank))
+  return _of_all(metric, rank)
+
+
 def _sum(values: tf.Tensor | None, like: tf.Tensor | None = None) -> tf.Tensor:
-  values = tf.ones_like(like) if values is None else values
+  if values is None:
+    values = tf.ones_like(like)
   return tf.reduce_sum(tf.cast(values, tf.float32))
 
 
+def _total(metric: SumMetric, predictions: Any, y: tf.Tensor) -> tf.Tensor:
+  """Returns the sums [K] of a batch."""
+  contributions = tf.cast(metric.contribution(predictions, y), tf.float32)
+  return tf.reduce_sum(tf.ensure_shape(contributions, [None, metric.size]), 0)
+
+
 def _mean(values: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
-  values = tf.cast(values, tf.float32) if values.dtype.is_integer else values
+  if values.dtype.is_integer:
+    values = tf.cast(values, tf.float32)
   if shares is None:
     return tf.reduce_mean(values, axis=-1)
   return tf.reduce_sum(values * tf.cast(shares, values.dtype), axis=-1)
 
 
+def _weights_of(class_weights: Sequence[float], y: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+  """Returns the weight of each example's class, [B] or [G, B]."""
+  return tf.gather(tf.constant(class_weights, dtype), tf.cast(y, tf.int32))
+
+
 def finalize_metrics(sums: Mapping[str, tf.Tensor]) -> collections.OrderedDict:
-  """Divides each metric's sums [numerator, denominator]; returns values by name. x / 0 gives 0."""
-  return collections.OrderedDict(
-    (name, tf.math.divide_no_nan(pair[0], pair[1])) for name, pair in sums.items()
-  )
+  """Divides each metric's sums [numerator, denominator]; returns values by name, NaN for x / 0."""
+  # TFF takes no function with default parameters, so this one knows nothing of `SumMetric`.
+  values = collections.OrderedDict()
+  for name, pair in sums.items():
+    quotient = tf.math.divide_no_nan(pair[0], pair[1])
+    values[name] = tf.where(pair[1] != 0, quotient, tf.cast(np.nan, quotient.dtype))
+  return values
 
 
 def accuracy(predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, None]:
@@ -258,45 +417,3 @@ def accuracy(predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, None]:
 def sparse_cross_entropy(logits: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
   """Returns each example's softmax cross-entropy of logits [..., classes] and labels [...]."""
   return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
-
-
-def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any], dict[str, float]]:
-  """Builds the centralised evaluation of a model on arrays of examples.
-
-  Args:
-    model: The model.
-    batch_size: Number of examples evaluated at once. With `couples_examples` it is ignored.
-
-  Returns:
-    `(weights, data) -> {metric: float}`. `weights` are the trainable weights (tensors or arrays).
-    `data` is an `OrderedDict(x=array[n, ...], y=array[n, ...])`, n >= 1, cast to the model's types.
-  """
-
-  weight_specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
-
-  @tf.function(input_signature=(weight_specs, *model.input_spec.values()), autograph=False)
-  def batch_sums(weights: Any, x: tf.Tensor, y: tf.Tensor) -> collections.OrderedDict:
-    _, means = model.loss_and_metrics(weights, x, y, training=False)
-    return model.unpack_metrics(means * tf.cast(tf.shape(y)[0], tf.float32))
-
-  def evaluate(weights: Any, data: Any) -> dict[str, float]:
-    weights = tuple(tf.convert_to_tensor(w) for w in weights)
-    n = len(data['y'])
-    if n == 0:
-      raise ValueError('the evaluation data are empty: at least one example is needed')
-    size = n if model.couples_examples else batch_size
-
-    def sums_from(start: int) -> dict[str, np.ndarray]:
-      batch = (
-        tf.cast(data[name][start : start + size], spec.dtype)
-        for name, spec in model.input_spec.items()
-      )
-      return {k: np.asarray(v, np.float64) for k, v in batch_sums(weights, *batch).items()}
-
-    # In parallel, as an operation may have one thread; sums are added in order, for equal bits.
-    with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
-      batches = list(pool.map(sums_from, range(0, n, size)))
-    total = {k: sum((sums[k] for sums in batches), np.zeros(2)) for k in batches[0]}
-    return {k: float(v[0] / v[1]) if v[1] else 0.0 for k, v in total.items()}
-
-  return evaluate

@@ -41,18 +41,22 @@ def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...
     raise ValueError(f'there is no file {path}; give a run, a .keras or an .npz file')
   if not path.endswith(('.npz', '.keras')):
     raise ValueError(f'{path} ends with neither .keras nor .npz; export the model as one of them')
-  own = getattr(model, 'constants', ())
+  constants_of_model = getattr(model, 'constants', ())
   try:
-    found, constants = (_read_npz(path), own) if path.endswith('.npz') else _read_keras(path, model)
+    if path.endswith('.npz'):
+      arrays, constants = _read_npz(path), constants_of_model
+    else:
+      arrays, constants = _read_keras(path, model)
   except Exception as error:  # On damaged bytes the decoders raise a dozen unrelated classes.
     reason = ' '.join(str(error).split())[:200] or type(error).__name__
     raise ValueError(f'{path} cannot be read: {reason}') from None
-  weights = fitted_weights(path, found, model)
-  if len(constants) != len(own) or not all(map(np.array_equal, constants, own)):
+  weights = fitted_weights(path, arrays, model)
+  is_same = len(constants) == len(constants_of_model)
+  if not is_same or not all(map(np.array_equal, constants, constants_of_model)):
     raise ValueError(
       f'{path} has arrays that are not trained, such as moving means and variances or frozen '
-      f'layers ({len(constants)}; the model has {len(own)}), and they differ from those of the '
-      'model: let the function that builds the model load the file with '
+      f'layers ({len(constants)}; the model has {len(constants_of_model)}), and they differ from '
+      'those of the model: let the function that builds the model load the file with '
       'tf.keras.models.load_model, instead of starting from it'
     )
   return weights
@@ -80,17 +84,18 @@ def _read_keras(
     )
   with zipfile.ZipFile(path) as archive, h5py.File(io.BytesIO(archive.read(_WEIGHTS))) as file:
     arrays = _layer_arrays(file)
-  made = model.to_keras(model.initial_weights[0])
-  if len(arrays) != len(made.weights):
-    raise ValueError(f'its layers have {len(arrays)} arrays, the model has {len(made.weights)}')
+  keras = model.to_keras(model.initial_weights[0])
+  if len(arrays) != len(keras.weights):
+    raise ValueError(f'its layers have {len(arrays)} arrays, the model has {len(keras.weights)}')
+  # Keras itself knows where in the file of this model an array belongs.
   with tempfile.TemporaryDirectory() as folder:
     weights_path = os.path.join(folder, _WEIGHTS)
-    made.save_weights(weights_path)
+    keras.save_weights(weights_path)
     with h5py.File(weights_path, 'r+') as file:
       _replace_arrays(file, arrays)
-    made.load_weights(weights_path)
-  trained = [v.numpy() for v in made.trainable_variables]
-  constants = tuple(v.numpy() for v in made.non_trainable_variables)
+    keras.load_weights(weights_path)
+  trained = [v.numpy() for v in keras.trainable_variables]
+  constants = tuple(v.numpy() for v in keras.non_trainable_variables)
   return dict(zip(model.weight_names, trained)), constants
 
 
@@ -127,7 +132,12 @@ def _plain(name: str) -> str:
 def _replace_arrays(file: h5py.File, arrays: Mapping[str, Any]) -> None:
   """Replaces the arrays in a model's own weights file by those of the same plain names."""
   names: list[str] = []
-  file.visititems(lambda name, part: names.append(name) if isinstance(part, h5py.Dataset) else None)
+
+  def visit(name: str, part: h5py.Group | h5py.Dataset) -> None:
+    if isinstance(part, h5py.Dataset):
+      names.append(name)
+
+  file.visititems(visit)  # First all names, because the file changes below.
   for name in names:
     if _plain(name) not in arrays:
       raise ValueError(
@@ -151,7 +161,9 @@ def fitted_weights(
   Raises:
     ValueError: If names or shapes differ, or a value is not a finite floating-point number.
   """
-  wanted, own = weight_names(model), model.initial_weights[0]
+  # Names like weight_0 only number the weights, so these go by their order.
+  wanted = weight_names(model)
+  of_model = model.initial_weights[0]
   if all(isinstance(name, str) and not name.startswith('weight_') for name in (*found, *wanted)):
     missing = [name for name in wanted if name not in found]
     if missing or len(found) != len(wanted):
@@ -163,9 +175,9 @@ def fitted_weights(
     arrays = [found[name] for name in wanted]
   else:
     arrays = list(found.values())
-  if len(arrays) != len(own):
-    raise ValueError(f'{where} has {len(arrays)} weights, the model has {len(own)}')
-  for name, array, like in zip(wanted, arrays, own):
+  if len(arrays) != len(of_model):
+    raise ValueError(f'{where} has {len(arrays)} weights, the model has {len(of_model)}')
+  for name, array, like in zip(wanted, arrays, of_model):
     if array.shape != np.shape(like):
       raise ValueError(
         f'{where}: {name} has shape {list(array.shape)}, in the model it has {list(np.shape(like))}'
@@ -175,7 +187,7 @@ def fitted_weights(
         f'{where}: {name} has dtype {array.dtype}; weights are floating-point numbers'
       )
   with np.errstate(over='ignore'):  # An overflow gives inf, which is refused below.
-    arrays = [a.astype(np.asarray(like).dtype) for a, like in zip(arrays, own)]
+    arrays = [a.astype(np.asarray(like).dtype) for a, like in zip(arrays, of_model)]
   for name, array in zip(wanted, arrays):
     if not np.isfinite(array).all():
       raise ValueError(f'{where}: {name} has values that are not finite numbers of {array.dtype}')

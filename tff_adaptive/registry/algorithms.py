@@ -9,13 +9,34 @@ from typing import Any
 
 from tff_adaptive.corrections import (
   ada_best,
+  apfl,
+  compressed,
   delta_sgd,
+  ditto,
+  dynamic_sam,
+  fed_acg,
+  fed_babu,
+  fed_bn,
   fed_cm,
+  fed_dc,
   fed_dyn,
   fed_exp,
+  fed_init,
+  fed_lc,
+  fed_lesam,
   fed_nova,
+  fed_ntd,
+  fed_per,
   fed_prox,
+  fed_rep,
+  fed_varp,
+  lg_fed_avg,
+  low_rank,
   mime,
+  moon,
+  p_fed_me,
+  per_fed_avg,
+  q_fed_avg,
   regularization,
   sam,
   scaffnew,
@@ -42,13 +63,47 @@ PARTS: Mapping[str, Any] = {
     mime.Mime,
     delta_sgd.DeltaSGD,
     scaffnew.Scaffnew,
+    fed_dc.FedDC,
+    fed_acg.FedACG,
+    fed_init.FedInit,
+    fed_varp.FedVARP,
+    fed_lesam.FedLESAM,
+    q_fed_avg.QFedAvg,
+    moon.Moon,
+    fed_ntd.FedNTD,
+    fed_lc.FedLC,
+    fed_per.FedPer,
+    lg_fed_avg.LgFedAvg,
+    fed_rep.FedRep,
+    fed_babu.FedBABU,
+    fed_bn.FedBN,
+    ditto.Ditto,
+    apfl.APFL,
+    p_fed_me.PFedMe,
+    per_fed_avg.PerFedAvg,
     sam.Sam,
+    dynamic_sam.DynamicSam,
     regularization.Clip,
     regularization.WeightDecay,
+    compressed.TopK,
+    compressed.RandK,
+    compressed.Sign,
+    compressed.Qsgd,
+    compressed.Quantize,
+    compressed.Ternary,
+    compressed.Float16,
+    compressed.BFloat16,
+    low_rank.LowRank,
   )
 }
-# These are flags of every algorithm, and parts of chains, but no algorithms of their own.
-_NO_ALGORITHMS = (sam.Sam, regularization.Clip, regularization.WeightDecay)
+# These are flags of every algorithm, and parts of chains, but no algorithms of their own. Nor are
+# compressors.
+_NO_ALGORITHMS = (
+  sam.Sam,
+  dynamic_sam.DynamicSam,
+  regularization.Clip,
+  regularization.WeightDecay,
+)
 # How the paper trains, where a correction needs that.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
   'scaffnew': {'participation': 1.0, 'local_steps': 10, 'random_local_steps': True}
@@ -121,7 +176,7 @@ _OF_SERVERS = (
 _OF_PARTS = tuple(
   described.algorithm((part,), settings=_SETTINGS.get(part.name, {}))
   for part in PARTS.values()
-  if part not in _NO_ALGORITHMS
+  if part not in _NO_ALGORITHMS and not part.compresses
 )
 _CHAINS = (
   _with_sam(
@@ -140,6 +195,14 @@ _CHAINS = (
     fed_dyn.FedDyn,
     "Sun et al., ICLR 2023; as in the authors' code (FL-Simulator), with FedDyn's server state h",
     0.1,
+    defaults={'mu': 0.1},
+  ),
+  _named(
+    'fed_smoo',
+    'FedSMOO',
+    'FedDyn with sharpness-aware minimization whose perturbations agree between clients',
+    "Sun et al., ICML 2023, Algorithm 1; as in the authors' code (FL-Simulator)",
+    (dynamic_sam.DynamicSam, fed_dyn.FedDyn),
     defaults={'mu': 0.1},
   ),
 )

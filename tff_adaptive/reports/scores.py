@@ -31,10 +31,12 @@ class Score:
   Attributes:
     values: Each run's mean over its last rounds, or test accuracy; not finite if the run diverged.
     label: The settings of the runs, if these were chosen as the best of several; else ''.
+    is_defined: Whether the metric is defined for all runs that did not diverge. Else it is NaN.
   """
 
   values: Sequence[float]
   label: str = ''
+  is_defined: bool = True
 
   @property
   def mean(self) -> float:
@@ -172,7 +174,10 @@ def has_diverged(run: run_lib.Run, column: str) -> bool:
   for name in (column, 'validation_loss'):
     values = list(run.curve(name).values()) or [0.0]
     is_worse = sign(name) < 0 and values[-1] > _FAR * values[0] > 0
-    if is_worse or not math.isfinite(values[-1]):
+    # A precision or AUC that is NaN beside a finite loss is not defined on the data.
+    losses = list(run.curve('validation_loss').values()) or [math.nan]
+    is_undefined = math.isnan(values[-1]) and sign(name) > 0 and math.isfinite(losses[-1])
+    if is_worse or not (math.isfinite(values[-1]) or is_undefined):
       return True
   last = run.rows[-1]
   return bool(0 < last.get('non_finite_clients', 0) >= last.get('clients', 1))
@@ -226,7 +231,14 @@ def score(members: Sequence[run_lib.Run], column: str, label: str = '') -> Score
     ValueError: If a run that did not diverge has no values of the column or, for `TEST`, is not
       complete or its task has no test data.
   """
-  return Score([value_of(run, column) for run in members], label)
+  values = []
+  is_defined = True
+  for run in members:
+    value = value_of(run, column)
+    if math.isnan(value) and not has_diverged(run, column):
+      is_defined = False
+    values.append(value)
+  return Score(values, label, is_defined)
 
 
 def value_of(run: run_lib.Run, column: str) -> float:
@@ -319,9 +331,10 @@ def text(score: Score | None, column: str, digits: int = 2, factor: float | None
   if not score.is_finite:
     number = len(score.values)
     lost = number - int(np.isfinite(score.values).sum())
+    what = 'diverged' if score.is_defined else 'not defined'
     if number == 1:
-      return 'diverged'
-    return f'diverged ({lost} of {number})'
+      return what
+    return f'{what} ({lost} of {number})'
   if factor is None:
     factor, symbol = unit(column)
     if not symbol:

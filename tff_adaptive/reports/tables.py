@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from tff_adaptive.reports import differences, figures, report, scores
+from tff_adaptive.reports import baselines, differences, figures, report, scores
 from tff_adaptive.runs import names, run as run_lib, summary as summary_lib
 
 # The columns of `comparison_table`; the last two are shown only if they are asked for.
@@ -93,7 +93,8 @@ def comparison_table(
   Returns:
     A table with the numbers of runs and rounds, the mean over the evaluations in the last rounds
     (`scores.window`), the last value, and the median seconds per round. Values are mean ± sample
-    standard deviation over the seeds, or NaN if a run diverged. Its note is made by `scores.note`.
+    standard deviation over the seeds, or NaN if a run diverged. The last row is the constant
+    prediction of `baselines.of_runs`, if there is one. The note is made by `scores.note`.
 
   Raises:
     ValueError: If a run lacks the column, or `columns` has other names, or 'reached' and no target.
@@ -101,12 +102,16 @@ def comparison_table(
   _check_columns(columns, target)
   all_runs = _members(groups)
   rows = [_row(label, members, column, target, columns) for label, members in groups.items()]
+  constant = baselines.of_runs(all_runs, column)
+  if constant is not None:
+    value = report.spread([constant.value])
+    rows.append({'label': constant.label, 'mean': value, 'last': value})
   names_of_columns = columns or _default_columns(target)
   headings = _headings(all_runs, column, target)
   heading = ['', *(headings.get(name, name) for name in names_of_columns)]
   cells = []
   for row in rows:
-    cells.append([row['label'], *(row[name] for name in names_of_columns)])
+    cells.append([row['label'], *(row.get(name, '') for name in names_of_columns)])
   return report.Table(heading, cells, note=scores.note({}, all_runs, column))
 
 

@@ -1,12 +1,13 @@
 """Names algorithms, optimizers and metrics as papers do, and says which metrics are errors."""
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive import registry
-from tff_adaptive._utils import user_code
+from tff_adaptive._utils import metric_names, user_code
+
+is_error = metric_names.is_error
 
 # A correction with one of these on the server is the algorithm as it was published.
 _PUBLISHED_SERVER = ('sgd', None)
@@ -20,18 +21,6 @@ _TABLES: Mapping[str, Mapping[str, Any]] = {
 OF_CLIENTS = ('client_optimizer', 'client_optimizer_state', 'sam_rho')
 _PLAIN = {'client_optimizer': 'sgd', 'client_optimizer_state': 'reset'}
 _STATES = {'keep': 'kept', 'average': 'averaged'}  # What `client_optimizer_state` does, in words.
-_ERRORS = frozenset(
-  {
-    *('loss', 'losses', 'error', 'errors', 'err', 'false', 'misclassification'),
-    *('mse', 'rmse', 'msle', 'rmsle', 'mae', 'mape', 'smape'),
-    *('bits', 'nats', 'bpc', 'bpd', 'bpb', 'bpw', 'bpt'),  # Per character, dimension, byte, ...
-    *('perplexity', 'perplexities', 'ppl', 'entropy', 'crossentropy', 'xent', 'nll'),
-    *('hinge', 'huber', 'logcosh', 'cosh', 'poisson', 'brier', 'deviance', 'pinball'),
-    *('divergence', 'kl', 'kld', 'distance', 'distances', 'residual', 'residuals', 'regret'),
-    *('cost', 'penalty', 'risk', 'ece', 'wer', 'cer', 'eer', 'fpr', 'fnr', 'hamming'),
-  }
-)
-_CAMEL = re.compile(r'(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])')
 
 
 def shown(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,17 +108,3 @@ def metric(column: str) -> str:
   if kind == 'inference':
     return f'validation {rest} (mean of the client models)'.replace('_', ' ')
   return column.replace('_', ' ')
-
-
-def is_error(name: str) -> bool:
-  """Returns whether small values of a metric are good, as for 'test_loss' and 'LogCoshError'.
-
-  Such a name has a word like 'error', 'mse' or 'perplexity', or a word that ends in 'loss'. High
-  values of all other metrics are good.
-
-  Args:
-    name: The name of a metric or a column. '_', other signs and capital letters separate its words.
-  """
-  words = '_'.join(re.split(r'[\W_]+', _CAMEL.sub('_', name).lower())).partition('_at_')[0]
-  is_of_likelihood = re.search('neg(ative)?_?log_?lik', words)
-  return bool(is_of_likelihood) or any(w in _ERRORS or w.endswith('loss') for w in words.split('_'))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive._utils import value_text
-from tff_adaptive.runs import errors
+from tff_adaptive.runs import errors, watched_file
 from tff_adaptive.runs.checksums import Count, checkpoint_checksum, client_checksum
 from tff_adaptive.runs.errors import SaveError, StateError
 from tff_adaptive.runs.state_path import path as path
@@ -89,8 +89,7 @@ class StateFile:
     is_writer = is_writer or self._is_held
     self._counted = Count()
     self._failure: SaveError | None = None
-    self._place: os.stat_result | None = None
-    self._size = 0  # Bytes at the last commit.
+    self._watched: watched_file.WatchedFile | None = None
     with self._border(StateError, 'opened'):
       errors.check_is_file(path)
       # Also readers need 'rw', because SQLite first rolls back what a killed writer has left.
@@ -122,8 +121,7 @@ class StateFile:
         self.rounds = [r for (r,) in self.rows('SELECT round FROM checkpoint ORDER BY round')]
       if signature is not None:
         if path != MEMORY:
-          self._place = os.stat(path)
-        self._note_size()
+          self._watched = watched_file.WatchedFile(path)
         self._check_signature(signature)
     except BaseException:
       self.close()
@@ -160,10 +158,11 @@ class StateFile:
       statements.append('BEGIN IMMEDIATE')
     with self._border(SaveError, 'written'):
       for statement in statements:
-        if not self._is_in_place() or self._is_cut():
+        if self._is_lost_or_cut():
           raise FileNotFoundError(self.path)
         self._file.execute(statement)
-    self._note_size()
+    if self._watched is not None:
+      self._watched.note_size()
 
   def verify(self) -> None:
     """Reads the last checkpoint back from the disk.
@@ -171,11 +170,11 @@ class StateFile:
     Raises SaveError if it is not there as it was written, for example because another program has
     written to the file. SQLite would not notice, because it has the file's pages in memory.
     """
-    if self._place is None or not self.rounds:
+    if self._watched is None or not self.rounds:
       return
     last = self.rounds[-1]
     self.check()
-    if not self._is_in_place() or self._is_cut():
+    if self._is_lost_or_cut():
       with self._border(SaveError, 'read back'):
         raise FileNotFoundError(self.path)
     try:
@@ -378,20 +377,9 @@ class StateFile:
         ' of another algorithm or model. Start in a new folder.'
       )
 
-  def _note_size(self) -> None:
-    if self._place is not None:
-      with contextlib.suppress(OSError):  # The next commit reports that the file is gone.
-        self._size = os.stat(self.path).st_size
-
-  def _is_cut(self) -> bool:
-    """Returns whether the file is shorter than at the last commit; SQLite never shortens it."""
-    return self._place is not None and os.stat(self.path).st_size < self._size
-
-  def _is_in_place(self) -> bool:
-    try:
-      return self._place is None or os.path.samestat(os.stat(self.path), self._place)
-    except OSError:
-      return False
+  def _is_lost_or_cut(self) -> bool:
+    """Returns whether somebody removed, replaced or cut the file; SQLite never shortens it."""
+    return self._watched is not None and not self._watched.is_intact()
 
   def _way_out(self, made: int) -> str:
     """Returns the advice for a damaged file; `made` is the round in which the bad part was made."""
@@ -404,9 +392,9 @@ class StateFile:
 
   def _reason(self, error: Exception) -> str:
     text = str(error)
-    if not self._is_in_place():
+    if self._watched is not None and not self._watched.is_in_place():
       return 'it was removed, renamed or replaced while the run was going on'
-    if self._is_cut():
+    if self._is_lost_or_cut():
       return (
         'it was cut short while the run was going on, so that its checkpoints are lost; restore a'
         ' copy of it, or start in a new folder'

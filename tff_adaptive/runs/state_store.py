@@ -82,6 +82,11 @@ class ClientStateStore:
     self._file.check()
     return [self._packer.unpack(self._find(client_id)) for client_id in client_ids]
 
+  def has(self, client_id: str) -> bool:
+    """Returns whether a client has a state of its own, because it has taken part in a round."""
+    self._file.check()
+    return self._find(client_id) is not None
+
   def put(
     self, client_ids: Sequence[str], states: Sequence[Any], round_number: int | None = None
   ) -> None:

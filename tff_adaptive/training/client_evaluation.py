@@ -2,7 +2,7 @@
 
 import concurrent.futures as futures
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # These imports load TFF, which a process that is not TFF's d
 
 FOLDER = client_distribution.FOLDER
 PERSONALIZED = 'personalized'
+OWN = 'own'
+LOCAL = 'local'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +46,8 @@ class ClientReport:
   Attributes:
     columns: Values by name, `clients_GROUP_METRIC_STATISTIC`: the name of a group, a metric, and
       one of `client_distribution.STATISTICS`. METRIC begins with `inference_` if the state's
-      `inference_weights` are evaluated, and with `personalized_` if the model was fine-tuned.
+      `inference_weights` are evaluated, with `personalized_` if the model was fine-tuned, and with
+      `own_` if it is the client's own, or with `local_` if each client trained alone.
     table: CSV text with a heading and a line for each client of each group.
   """
 
@@ -63,6 +66,7 @@ class ClientEvaluation:
     rounds_per_evaluation: int,
     most_clients: int | None = None,
     personalize: 'Personalize | None' = None,
+    train_alone: 'Personalize | None' = None,
     seed: int = 0,
     batch_size: int = 500,
   ):
@@ -75,6 +79,8 @@ class ClientEvaluation:
         round are evaluated too.
       most_clients: The largest number of clients to evaluate in a group, chosen once; None for all.
       personalize: A function that fine-tunes, from `build_personalization`; None for no tuning.
+      train_alone: A function like `personalize` by which each client trains alone, from the model's
+        initial weights: a baseline without federation, which is computed once. None for none.
       seed: The seed by which `most_clients` clients are chosen, >= 0.
       batch_size: The number of examples that are evaluated at once.
     """
@@ -85,6 +91,9 @@ class ClientEvaluation:
     self._groups = groups
     self._every = rounds_per_evaluation
     self._personalize = personalize
+    self._train_alone = train_alone
+    self._of_local: dict[str, dict[str, np.ndarray]] = {}  # By group.
+    self._model = model
     self._ids = {
       name: _choose(group.clients.client_ids, most_clients, seed) for name, group in groups.items()
     }
@@ -93,12 +102,16 @@ class ClientEvaluation:
     """Returns whether round `number` of a run of `last` rounds is evaluated."""
     return number % self._every == 0 or number == last
 
-  def evaluate(self, state: Any, number: int) -> ClientReport:
+  def evaluate(
+    self, state: Any, number: int, own_models: Callable[[str], Any] | None = None
+  ) -> ClientReport:
     """Evaluates the models of a server state on each client.
 
     Args:
       state: A server state. If it has `inference_weights`, they are evaluated too.
       number: The number of rounds done.
+      own_models: A function from a client's id to the trainable weights of its own model; None if
+        clients have no models.
     """
     weight_sets = {'': rounds.trainable(state.global_model_weights)}
     if inference := getattr(state, 'inference_weights', None):
@@ -109,41 +122,76 @@ class ClientEvaluation:
       ids = self._ids[name]
       of_group: list[dict[str, Any]] = []
       loaded = _loaded(name, group, ids, of_group)
-      found = dict(zip(weight_sets, self._evaluate(list(weight_sets.values()), loaded)))
-      if self._personalize is not None and group.fine_tuned_on is not None:
-        weights = list(weight_sets.values())[-1]  # Those for inference, if there are any.
-        found[PERSONALIZED] = self._personalized(weights, group, ids, number)
-      for model, sums in found.items():  # sums: [clients, metrics, 2].
-        for i, metric in enumerate(self._metrics):
-          own = '_'.join(filter(None, (model, metric)))
-          values = client_distribution.of_clients(sums[:, i])
-          for statistic, value in client_distribution.describe(sums[:, i], metric).items():
-            columns[f'clients_{name}_{own}_{statistic}'] = value
+      sums = self._evaluate(list(weight_sets.values()), loaded)
+      by_model: dict[str, dict[str, np.ndarray]] = {}
+      for i, model in enumerate(weight_sets):
+        by_model[model] = {metric: sums[metric][i] for metric in self._metrics}
+      if group.fine_tuned_on is not None:
+        if self._personalize is not None:
+          weights = list(weight_sets.values())[-1]  # Those for inference, if there are any.
+          by_model[PERSONALIZED] = self._tuned(self._personalize, weights, group, ids, number)
+        if self._train_alone is not None:
+          by_model[LOCAL] = self._alone(name, group, ids)
+      if own_models is not None:
+        by_model[OWN] = self._own(own_models, group, ids)
+      for model, of_model in by_model.items():
+        for metric, of_clients in of_model.items():  # float64 [clients, sums]
+          column = '_'.join(filter(None, (model, metric)))
+          values = self._model.metric_value(metric, of_clients)
+          pooled = float(self._model.metric_value(metric, of_clients.sum(0)))
+          statistics = client_distribution.describe_values(values, metric, pooled)
+          for statistic, value in statistics.items():
+            columns[f'clients_{name}_{column}_{statistic}'] = value
           for line, value in zip(of_group, values):
-            line[own] = repr(float(value))
+            line[column] = repr(float(value))
       lines += of_group
     import pandas as pd  # Slow to import and needed here only.
 
     return ClientReport(columns, pd.DataFrame(lines).to_csv(index=False))
 
-  def _personalized(
-    self, weights: Any, group: Group, ids: Sequence[str], number: int
-  ) -> np.ndarray:
-    """Fine-tunes on each client. Returns numerators and denominators, [clients, metrics, 2]."""
-    tuning, personalize = group.fine_tuned_on, self._personalize
+  def _own(
+    self, own_models: Callable[[str], Any], group: Group, ids: Sequence[str]
+  ) -> dict[str, np.ndarray]:
+    """Evaluates each client's own model. Returns the sums of each metric, [clients, sums]."""
+    of_clients = []
+    for client_id in ids:  # One after another: the clients' states are for one thread.
+      with cohorts.LOADING:
+        examples = _first(group.clients.load(client_id), group.max_examples)
+      of_clients.append(self._evaluate([own_models(client_id)], [examples]))
+    return self._stacked(of_clients)
+
+  def _stacked(self, of_clients: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Returns [clients, sums] by metric from evaluations of one model on one client each."""
+    by_metric = {}
+    for metric in self._metrics:
+      by_metric[metric] = np.stack([of_client[metric][0, 0] for of_client in of_clients])
+    return by_metric
+
+  def _alone(self, name: str, group: Group, ids: Sequence[str]) -> dict[str, np.ndarray]:
+    """Trains each client alone, once. Returns the sums of each metric, [clients, sums]."""
+    assert self._train_alone is not None
+    if name not in self._of_local:
+      weights = self._model.initial_weights[0]
+      self._of_local[name] = self._tuned(self._train_alone, weights, group, ids, 0)
+    return self._of_local[name]
+
+  def _tuned(
+    self, tune: 'Personalize', weights: Any, group: Group, ids: Sequence[str], number: int
+  ) -> dict[str, np.ndarray]:
+    """Fine-tunes on each client. Returns the sums of each metric, [clients, sums]."""
+    tuning = group.fine_tuned_on
     assert tuning is not None
-    assert personalize is not None
     positions = {client_id: i for i, client_id in enumerate(tuning.client_ids)}
 
-    def sums(client_id: str) -> np.ndarray:
+    def sums(client_id: str) -> dict[str, np.ndarray]:
       with cohorts.LOADING:
-        own = _first(tuning.load(client_id), group.max_tuning_examples)
+        examples = _first(tuning.load(client_id), group.max_tuning_examples)
         heldout = _first(group.clients.load(client_id), group.max_examples)
-      tuned = personalize(weights, own, positions[client_id], number)
-      return self._evaluate([tuned], [heldout])[0, 0]
+      tuned = tune(weights, examples, positions[client_id], number)
+      return self._evaluate([tuned], [heldout])
 
     with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
-      return np.stack(list(pool.map(sums, ids)))
+      return self._stacked(list(pool.map(sums, ids)))
 
 
 def _loaded(

@@ -8,6 +8,7 @@ import os
 import resource
 import sys
 import time
+import types
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ from tff_adaptive.training import (
 )
 from tff_adaptive.training.config import TrainingConfig
 
+_NO_STATES: Mapping[str, Any] = types.MappingProxyType({})
 _MOST_COUNTED = 100_000  # With more clients it would take long to add up their examples.
 
 
@@ -74,7 +76,9 @@ def train(
     process: A `tff.learning.templates.LearningProcess`, or a process whose clients keep a state:
       `next(server_state, client_states, cohort) -> (server_state, client_states, metrics)`, with
       `initial_client_state`, the state of a client before its first round. A server state has
-      `global_model_weights`, and may have `inference_weights`, which are evaluated too.
+      `global_model_weights`, and may have `inference_weights`, which are evaluated too. A process
+      with `has_client_models` and `client_model(server_state, client_state)`, which returns
+      trainable weights, also has the models of the clients evaluated by `client_evaluation`.
     clients: An object with `client_ids` (sorted list of str), `num_examples(client_id)` and
       `load(client_id)`, which returns `OrderedDict(x=array[n, ...], y=array[n, ...])`.
     evaluate_fn: A function from trainable weights (arrays or tensors) to floats by metric name.
@@ -158,7 +162,7 @@ def train(
       stop.on_abort.append(progress.close)  # It shows the terminal's cursor again.
       audience.append(progress)
     trainer = rounds.Trainer(process, loader, files.store, config, say)
-    run = _Run(trainer, files, evaluate_fn, config, audience, client_evaluation)
+    run = _Run(process, trainer, files, evaluate_fn, config, audience, client_evaluation)
     run.begin(stack, say)
     if num_older_models and config.cost_model is not None and show_progress:
       size = num_older_models * config.cost_model.bytes_of_client[0] / 1e6
@@ -176,6 +180,7 @@ def train(
 class _Run:
   """The state of one call of `train`."""
 
+  _process: protocols.Process
   _trainer: rounds.Trainer
   _files: run_files.RunFiles
   _evaluate_fn: protocols.EvaluateFn
@@ -245,7 +250,9 @@ class _Run:
       is_due = finished.passes
     if is_due or number == self._config.rounds:
       row.update(self._evaluation(finished.server_state))
-    row.update(self._of_clients(finished.server_state, number))
+    # The store has these states only after the round is recorded.
+    changed = dict(zip(finished.client_ids, finished.client_states or ()))
+    row.update(self._of_clients(finished.server_state, number, changed))
     self._files.log.append(row)
     return finished
 
@@ -255,13 +262,19 @@ class _Run:
     result['seconds_evaluation'] = time.perf_counter() - began
     return result
 
-  def _of_clients(self, state: Any, number: int) -> dict[str, float]:
-    """Evaluates on each client and writes a file. Returns the columns; {} if this is not due."""
+  def _of_clients(
+    self, state: Any, number: int, changed: Mapping[str, Any] = _NO_STATES
+  ) -> dict[str, float]:
+    """Evaluates on each client and writes a file. Returns the columns; {} if this is not due.
+
+    `changed` has the client states of the round, by id, which the store does not have yet.
+    """
     evaluation = self._client_evaluation
     if evaluation is None or not evaluation.is_due(number, self._config.rounds):
       return {}
     began = time.perf_counter()
-    report = evaluation.evaluate(state, number)
+    own_models = rounds.own_models(self._process, self._files.store, state, changed)
+    report = evaluation.evaluate(state, number, own_models)
     if self._files.output_dir is not None:
       folder = os.path.join(self._files.output_dir, client_evaluation_lib.FOLDER)
       path = os.path.join(folder, f'round_{number:06d}.csv')
@@ -307,6 +320,10 @@ class _Run:
     unit = 1024**2 if sys.platform == 'darwin' else 1024
     summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     summary['state_megabytes'] = self._trainer.state_megabytes(files.state)
+    costs = self._config.cost_model
+    if costs is not None and costs.counts.uncounted:
+      # Parts whose messages may be smaller than the columns of megabytes say.
+      summary['megabytes_uncounted'] = list(costs.counts.uncounted)
     if test_fn is not None and is_complete:
       summary['test'] = rounds.evaluated('test', 'test_inference', test_fn, files.state)
     for callback in self._callbacks:

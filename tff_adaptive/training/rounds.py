@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -126,7 +126,9 @@ class Trainer:
   def _check(self, state: Any, row: Row) -> None:
     loss, lost = row.get('train_loss', 0.0), row.get('non_finite_clients', 0)
     shown = f' (training loss {loss})' if 'train_loss' in row else ''
-    if lost or not np.isfinite(loss):
+    # Without clients, the loss is not defined: NaN.
+    is_of_clients = row.get('clients', 1) > 0
+    if lost or (is_of_clients and not np.isfinite(loss)):
       self._say_once(
         'diverged',
         f'Clients diverge in round {row["round"]}: {lost:.0f} of {row["clients"]} updates were not'
@@ -156,6 +158,37 @@ def evaluated(
     for name, weights in models.items()
     for metric, value in evaluate_fn(trainable(weights)).items()
   }
+
+
+def own_models(
+  process: protocols.Process,
+  store: state_store.ClientStateStore,
+  state: Any,
+  changed: Mapping[str, Any],
+) -> Callable[[str], Any] | None:
+  """Returns a function from a client's id to its own model; None if clients have no models.
+
+  Args:
+    process: The process. If clients have models it has `has_client_models` and `client_model`, as
+      `algorithms.StatefulProcess` does.
+    store: The clients' states.
+    state: The server state.
+    changed: Newer states by client id, which the store does not have yet.
+  """
+  if not getattr(process, 'has_client_models', False):
+    return None
+  of_server = state.inference_weights or state.global_model_weights
+
+  def own_model(client_id: str) -> Any:
+    if client_id in changed:
+      client_state = changed[client_id]
+    elif store.has(client_id):
+      client_state = store.get([client_id])[0]
+    else:
+      return trainable(of_server)
+    return process.client_model(state, client_state)  # type: ignore[union-attr]
+
+  return own_model
 
 
 def trainable(weights: Any) -> Any:

@@ -46,6 +46,14 @@ class ClientEvaluation(fields.Group):
     changes_numbers=False,
   )
 
+  local_baseline_epochs: int | None = fields.count(
+    'Evaluate also models that each client trains alone, from the initial model, for this number of'
+    ' epochs on its training examples: does a client gain by taking part? Default none.',
+    high=2**20 - 1,
+    needs='rounds_per_client_evaluation',
+    changes_numbers=False,
+  )
+
   def split(self, task: Any, seed: int) -> 'tuple[Any, tasks.ClientSplit]':
     """Returns the task with the clients and examples to train on, and the `ClientSplit`."""
     import tff_adaptive_tasks as tasks
@@ -68,6 +76,7 @@ class ClientEvaluation(fields.Group):
     seed: int,
     max_examples: int | None,
     personalize: Any = None,
+    train_alone: Any = None,
   ) -> 'client_evaluation.ClientEvaluation | None':
     """Returns the evaluation on each client; None without --rounds_per_client_evaluation.
 
@@ -78,6 +87,7 @@ class ClientEvaluation(fields.Group):
       seed: Says which clients are evaluated if there are many.
       max_examples: The most examples that a client trains on, and is fine-tuned on; None for all.
       personalize: The result of `personalization.build_personalization`, if asked for.
+      train_alone: The same for clients that train alone, from the initial model.
     """
     from tff_adaptive.training import client_evaluation
 
@@ -98,6 +108,7 @@ class ClientEvaluation(fields.Group):
       rounds_per_evaluation=self.rounds_per_client_evaluation,
       most_clients=self._most_clients(),
       personalize=personalize,
+      train_alone=train_alone,
       seed=seed,
     )
 

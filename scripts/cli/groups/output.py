@@ -50,6 +50,12 @@ class Output(fields.Group):
     'Resume a run whose metrics.csv was deleted or lacks rows. The model is that of the whole run;'
     ' the rows are lost.'
   )
+  metric: str | None = fields.flag(
+    "The metric by which displays, --target, sweeps and reports judge. Default: the task's. If the"
+    ' model has it not yet it is added: balanced_accuracy, f1_macro, precision_macro, recall_macro,'
+    ' top_5_accuracy; for two classes f1, precision, recall, auc_roc, auc_pr; for numbers r2,'
+    ' mean_absolute_error, root_mean_squared_error, quantile_loss_0.9.'
+  )
   target: float | None = fields.number(
     "Record in summary.json when the task's validation metric first reached this value: the round,"
     ' megabytes and virtual seconds.',

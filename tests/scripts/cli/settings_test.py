@@ -16,7 +16,7 @@ from tff_adaptive.devices import cuda
 def test_a_resumed_run_may_change_what_changes_no_number():
   assert {*settings.CHANGE_NO_NUMBER} == {
     *('output_dir', 'data_dir', 'log_to', 'resume_from', 'target', 'stop_at_target'),
-    *('accept_lost_rows', 'json', 'quiet'),
+    *('accept_lost_rows', 'json', 'quiet', 'metric', 'local_baseline_epochs'),
     *('virtual_seconds_per_evaluation', 'rounds_per_evaluation', 'rounds_per_checkpoint'),
     *('rounds_per_client_evaluation', 'client_evaluation_clients', 'personalization_epochs'),
     *('parallel_clients', 'ray', 'ray_workers', 'cpus_per_worker', 'memory_per_worker'),
@@ -54,7 +54,8 @@ def test_what_a_flag_needs_and_what_it_stands_in_place_of():
     'synchrony=buffered': {'buffer_size', 'concurrency', 'max_staleness', 'mixing'}
     | {'staleness', 'staleness_option'},
     'aggregator=dp_gaussian or dp_tree': {'target_epsilon', 'delta', 'noise_seed'},
-    'rounds_per_client_evaluation': {'client_evaluation_clients', 'personalization_epochs'},
+    'rounds_per_client_evaluation': {'client_evaluation_clients', 'personalization_epochs'}
+    | {'local_baseline_epochs'},
     'engine=graph': {'clients_per_step', 'parallel_clients', 'ray', 'subrounds'},
     'ray': {'ray_workers', 'cpus_per_worker', 'gpus_per_worker', 'memory_per_worker'},
     'target': {'stop_at_target'},

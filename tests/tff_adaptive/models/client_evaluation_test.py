@@ -30,19 +30,27 @@ def test_two_models_on_clients_of_all_sizes_are_as_in_numpy(batch_size):
   thetas = [small_problem.theta_0(2), small_problem.theta_0(3)]
   model = small_problem.model()
   forward = model.forward
-  model.forward = lambda *given: pytest.fail('trains') if given[2] else forward(*given)
+
+  def forward_without_training(weights, x, training, seed):
+    assert not training
+    return forward(weights, x, training, seed)
+
+  model.forward = forward_without_training
   evaluate = client_evaluation.build_client_evaluation(model, batch_size)
-  found = evaluate([oracle.unpack(theta) for theta in thetas], iter(arrays(data)))
-  expected = [[by_hand(theta, x, y) for x, y in data] for theta in thetas]
-  np.testing.assert_allclose(found, expected, rtol=2e-5)
-  assert evaluate([oracle.unpack(thetas[0])], []).shape == (1, 0, 2, 2)
+  sums = evaluate([oracle.unpack(theta) for theta in thetas], iter(arrays(data)))
+  for i, theta in enumerate(thetas):
+    expected = np.array([by_hand(theta, x, y) for x, y in data])
+    np.testing.assert_allclose(sums['loss'][i], expected[:, 0], rtol=2e-5)
+    np.testing.assert_array_equal(sums['accuracy'][i], expected[:, 1])
+  assert evaluate([oracle.unpack(thetas[0])], [])['loss'].shape == (1, 0, 2)
 
 
 def test_no_more_clients_are_in_memory_than_a_few_batches_hold():
   class Held(dict):
     pass
 
-  alive, most = weakref.WeakSet(), []
+  alive = weakref.WeakSet()
+  most = []
 
   def clients():
     for x, y in small_problem.clients(num_examples=[4] * 300):
@@ -53,8 +61,11 @@ def test_no_more_clients_are_in_memory_than_a_few_batches_hold():
       yield held
 
   evaluate = client_evaluation.build_client_evaluation(small_problem.model(), 2)
-  found = evaluate([oracle.unpack(small_problem.theta_0())], clients())
-  assert found.shape == (1, 300, 2, 2)
+  sums = evaluate([oracle.unpack(small_problem.theta_0())], clients())
+  assert sums['loss'].shape == (1, 300, 2)
   assert max(most) < 30
-  chunks = client_evaluation._chunks([{'y': range(n)} for n in (2, 3, 0, 5, 9, 1)], 5)
-  assert [[len(c['y']) for c in chunk] for chunk in chunks] == [[2, 3], [0, 5], [9], [1]]
+  clients = [{'y': range(n)} for n in (2, 3, 0, 5, 9, 1)]
+  sizes = []
+  for chunk in client_evaluation._chunks(clients, 5):
+    sizes.append([len(client['y']) for client in chunk])
+  assert sizes == [[2, 3], [0, 5], [9], [1]]

@@ -17,8 +17,10 @@ RNG = np.random.default_rng(0)
 SIZE = 150
 X = (3 + RNG.normal(size=(12, SIZE)) * np.arange(1, SIZE + 1)).astype(np.float32)
 Y = RNG.integers(3, size=12).astype(np.int32)
-MEAN, SCALE = X.mean(0), (1 / X.std(0)).astype(np.float32)
-SPREAD, WEIGHTS = np.float32(0.01), np.array([1.0, 2.0, 0.5], np.float32)
+MEAN = X.mean(0)
+SCALE = (1 / X.std(0)).astype(np.float32)
+SPREAD = np.float32(0.01)
+WEIGHTS = np.array([1.0, 2.0, 0.5], np.float32)
 
 
 def _functional(hidden):

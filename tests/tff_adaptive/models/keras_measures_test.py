@@ -10,7 +10,8 @@ from tff_adaptive import models
 from tff_adaptive.models import keras_measures
 
 keras = tf.keras
-losses, metrics_of = keras.losses, keras.metrics
+losses = keras.losses
+metrics_of = keras.metrics
 RNG = np.random.default_rng(0)
 SPARSE = losses.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -67,14 +68,14 @@ def test_values_are_those_of_keras(case):
   x = (
     np.random.default_rng(1).normal(size=(11, *model.input_spec['x'].shape[1:])).astype(np.float32)
   )
-  found = models.build_evaluation(model, batch_size=4)(
+  values = models.build_evaluation(model, batch_size=4)(
     model.initial_weights[0], collections.OrderedDict(x=x, y=y)
   )
   reference = model.to_keras(model.initial_weights[0])
   reference.compile(loss=loss, metrics=metrics, run_eagerly=True)
   expected = reference.evaluate(x, y, verbose=0, return_dict=True)
-  assert len(found) == len(expected)
-  for value, wanted in zip(found.values(), expected.values()):
+  assert len(values) == len(expected)
+  for value, wanted in zip(values.values(), expected.values()):
     assert value == pytest.approx(wanted, rel=1e-5)
 
 
@@ -96,8 +97,8 @@ def test_functions_of_ones_own_are_losses_and_metrics():
   model = models.from_keras(dense(1), cubed, [is_close])
   weights = [np.ones([5, 1], np.float32), np.zeros(1, np.float32)]
   data = collections.OrderedDict(x=np.eye(5, dtype=np.float32)[:2], y=np.float32([[3], [1.5]]))
-  found = models.build_evaluation(model)(weights, data)
-  assert found == {'loss': pytest.approx((8 + 0.125) / 2), 'is_close': 0.5}
+  values = models.build_evaluation(model)(weights, data)
+  assert values == {'loss': pytest.approx((8 + 0.125) / 2), 'is_close': 0.5}
   # '<lambda>' is no name that TFF takes.
   assert models.from_keras(dense(1), cubed, [lambda y, z: y - z]).metric_names == ('loss', 'lambda')
 
@@ -125,7 +126,9 @@ def test_only_targets_of_a_known_form_are_tried_with_probabilities():
     tried.append(p)
     return p[:, 0] * np.nan
 
-  tried, column, unknown = [], tf.TensorShape([None, 1]), tf.TensorShape(None)
+  tried = []
+  column = tf.TensorShape([None, 1])
+  unknown = tf.TensorShape(None)
   strings = tf.TensorSpec([None], tf.string)
   for form in ((PAIRS, column), (PAIRS, unknown), (tf.TensorSpec(None), column), (strings, column)):
     keras_measures._check_alone(nothing, '', *form)
@@ -141,8 +144,10 @@ PAIRS = tf.TensorSpec([None, 2], tf.float32)
   'build, loss, metrics, y_spec, message',
   [
     # What clients cannot sum up.
-    (dense(1), 'mse', ['AUC'], None, "'auc' is no mean over examples"),
-    (dense(1), 'mse', [metrics_of.Precision()], None, 'no mean over examples'),
+    (
+      *(dense(1), 'mse', [metrics_of.PrecisionAtRecall(0.5, name='precision_at_recall')], None),
+      "'precision_at_recall' is neither a mean over examples nor one of these",
+    ),
     (dense(1), 'mse', ['mae', 'mae'], None, "two metrics are called 'mae'"),
     # What counts over a whole batch.
     (dense(1), mean, [], None, 'gives one number for a batch'),

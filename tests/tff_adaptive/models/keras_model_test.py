@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.helpers import closeness
 from tff_adaptive import models
-from tff_adaptive.models import keras_model, model as model_lib
+from tff_adaptive.models import keras_model, keras_names, model as model_lib
 
 keras = tf.keras
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -24,8 +24,8 @@ def with_layers(*layers, shape=(5,)):
   """A builder that makes these layers anew: (type, arguments) each, and a dense one at the end."""
 
   def build():
-    made = [kind(**arguments) for kind, arguments in layers]
-    return keras.Sequential([keras.Input(shape), *made, keras.layers.Dense(3)])
+    new_layers = [kind(**arguments) for kind, arguments in layers]
+    return keras.Sequential([keras.Input(shape), *new_layers, keras.layers.Dense(3)])
 
   return build
 
@@ -50,9 +50,9 @@ def test_initial_weights_are_a_function_of_the_seed_alone():
   again = models.from_keras(perceptron, LOSS, seed=1)
   for a, b in zip(first.initial_weights[0], again.initial_weights[0]):
     np.testing.assert_array_equal(a, b)
-  kernels = [
-    w for s in (1, 2) for w in models.from_keras(perceptron, LOSS, seed=s).initial_weights[0][::2]
-  ]
+  kernels = []
+  for seed in (1, 2):
+    kernels += models.from_keras(perceptron, LOSS, seed=seed).initial_weights[0][::2]
   assert len({w.ravel()[:5].tobytes() for w in kernels}) == 4  # No two layers or seeds alike.
 
 
@@ -60,31 +60,32 @@ def test_a_seed_that_an_initializer_has_is_kept_and_one_that_draws_anew_is_refus
   def dense(initializer):
     return with_layers((keras.layers.Dense, dict(units=4, kernel_initializer=initializer)))
 
-  own = keras.initializers.GlorotNormal(seed=5)
-  found = models.from_keras(dense(own), LOSS, seed=2).initial_weights[0]
-  np.testing.assert_array_equal(found[0], keras.initializers.GlorotNormal(seed=5)([5, 4]))
+  initializer = keras.initializers.GlorotNormal(seed=5)
+  kernel = models.from_keras(dense(initializer), LOSS, seed=2).initial_weights[0][0]
+  np.testing.assert_array_equal(kernel, keras.initializers.GlorotNormal(seed=5)([5, 4]))
   with pytest.raises(ValueError, match='draws others each time'):
     models.from_keras(dense(lambda shape, dtype=None: tf.random.normal(shape, dtype=dtype)), LOSS)
 
 
 def test_names_of_layers_in_both_directions_do_not_depend_on_what_was_built_before():
   lstm = (keras.layers.Bidirectional, dict(layer=keras.layers.LSTM(2)))
-  first, again = (keras_model.canonical_names(with_layers(lstm, shape=(4, 5))()) for _ in range(2))
+  first, again = (keras_names.canonical(with_layers(lstm, shape=(4, 5))()) for _ in range(2))
   assert first == again
   assert first[0] == 'bidirectional/forward_lstm/lstm_cell/kernel'
 
 
 def test_layers_of_one_name_in_two_blocks_have_names_of_their_own():
   blocks = [keras.Sequential([keras.layers.Dense(2, name='fc')], name=name) for name in 'ab']
-  names = keras_model.canonical_names(keras.Sequential([keras.Input([2]), *blocks]))
+  names = keras_names.canonical(keras.Sequential([keras.Input([2]), *blocks]))
   assert names == ('fc/kernel', 'fc/bias', 'fc/kernel_1', 'fc/bias_1')
 
 
 @pytest.mark.parametrize('name', ['Dropout', 'GaussianNoise', 'GaussianDropout', 'AlphaDropout'])
 def test_what_a_layer_draws_comes_from_the_seed(name):
-  options = dict(stddev=1.0) if name == 'GaussianNoise' else dict(rate=0.5)
-  model = models.from_keras(with_layers((getattr(keras.layers, name), options)), LOSS)
-  weights, x = model.initial_weights[0], inputs()
+  option = {'GaussianNoise': 'stddev'}.get(name, 'rate')
+  model = models.from_keras(with_layers((getattr(keras.layers, name), {option: 0.5})), LOSS)
+  weights = model.initial_weights[0]
+  x = inputs()
   first, again = (model.forward(weights, x, True, SEED).numpy() for _ in range(2))
   np.testing.assert_array_equal(first, again)
   assert not np.array_equal(first, model.forward(weights, x, True, tf.constant([3, 5])))
@@ -117,7 +118,8 @@ def test_noise_has_the_mean_and_the_deviation_that_a_layer_asks_for():
 
 def test_two_dropout_layers_and_two_calls_of_one_draw_different_masks():
   def build():
-    shared, x = keras.layers.Dropout(0.5), keras.Input([50])
+    shared = keras.layers.Dropout(0.5)
+    x = keras.Input([50])
     outputs = [shared(x), shared(x), keras.layers.Dropout(0.5)(x)]
     return keras.Model(x, keras.layers.Dense(150)(keras.layers.Concatenate()(outputs)))
 
@@ -146,7 +148,8 @@ def test_batch_normalization_warns_and_treats_examples_alone():
     model = models.from_keras(build, LOSS)
   assert __file__ in [warning.filename for warning in warned]
   assert model.weight_names[:2] == ('batch_normalization/gamma', 'batch_normalization/beta')
-  x, weights = inputs(), model.initial_weights[0]
+  x = inputs()
+  weights = model.initial_weights[0]
   trained = model.forward(weights, x, True, SEED)
   np.testing.assert_allclose(trained[:1], model.forward(weights, x[:1], True, SEED), 1e-5, 1e-6)
   np.testing.assert_array_equal(trained, model.forward(weights, x, False, None))
@@ -183,13 +186,14 @@ def test_gradients_are_those_of_keras_and_the_variables_are_put_back(build, trai
     model = models.from_keras(build, LOSS)
   assert len(model.weight_names) == trainable
   weights = [w + np.float32(0.1) for w in model.initial_weights[0]]
-  x, y = inputs().astype(model.input_spec['x'].dtype.as_numpy_dtype) ** 2, np.int32([0, 1, 2] * 2)
+  x = inputs().astype(model.input_spec['x'].dtype.as_numpy_dtype) ** 2
+  y = np.int32([0, 1, 2] * 2)
   reference = model.to_keras(weights)
   with tf.GradientTape() as tape:
     loss = LOSS(y, reference(x))
   wanted = tape.gradient(loss, reference.trainable_variables)
-  for found, gradient in zip(gradients(model, weights, x, y), wanted):
-    closeness.assert_close(found, tf.convert_to_tensor(gradient))
+  for ours, gradient in zip(gradients(model, weights, x, y), wanted):
+    closeness.assert_close(ours, tf.convert_to_tensor(gradient))
   layer = model._keras.layers[0]
   if isinstance(layer, InAList):
     assert all(isinstance(v, tf.Variable) for v in [*layer.parts, layer.by_name['c']])
@@ -210,7 +214,8 @@ OUTSIDE = [tf.Variable(2.0, name=name) for name in 'ab']
 
 
 def two_inputs():
-  a, b = keras.Input([3]), keras.Input([3])
+  a = keras.Input([3])
+  b = keras.Input([3])
   return keras.Model([a, b], keras.layers.Dense(2)(a + b))
 
 

@@ -23,24 +23,25 @@ def gradients(model, weights, examples):
       loss, means = model.loss_and_metrics(weights, x, y, seed=tf.constant([1, 2]))
     return tape.gradient(loss, weights), means
 
-  found, means = run(weights, *map(tf.constant, examples))
-  for gradient, weight in zip(found, weights):
+  by_weight, means = run(weights, *map(tf.constant, examples))
+  for gradient, weight in zip(by_weight, weights):
     assert gradient.dtype == weight.dtype
-  leaves = [np.ravel(tf.convert_to_tensor(g)).astype(np.float64) for g in found]
+  leaves = [np.ravel(tf.convert_to_tensor(g)).astype(np.float64) for g in by_weight]
   return np.concatenate(leaves), means.numpy()
 
 
 @pytest.mark.parametrize('dtype, unit', [('bfloat16', 2**-8), ('float16', 2**-11)])
 def test_gradients_in_16_bits_are_those_of_32_up_to_rounding(dtype, unit):
-  model, examples = small_problem.model(), small_problem.clients()[1]
+  model = small_problem.model()
+  examples = small_problem.clients()[1]
   weights = tuple(map(tf.constant, model.initial_weights[0]))
   wanted, metrics = gradients(model, weights, examples)
-  found, metrics_found = gradients(mixed_precision.convert(model, dtype), weights, examples)
-  assert np.any(found != wanted)
+  rounded, rounded_metrics = gradients(mixed_precision.convert(model, dtype), weights, examples)
+  assert np.any(rounded != wanted)
   ends = np.cumsum([tf.size(w) for w in weights])[:-1]
-  for a, b in zip(np.split(found, ends), np.split(wanted, ends)):
+  for a, b in zip(np.split(rounded, ends), np.split(wanted, ends)):
     assert np.linalg.norm(a - b) <= 16 * unit * np.linalg.norm(b)
-  assert metrics_found[0] == pytest.approx(metrics[0], rel=8 * unit)  # The loss.
+  assert rounded_metrics[0] == pytest.approx(metrics[0], rel=8 * unit)  # The loss.
 
 
 def test_small_gradients_survive_float16():
@@ -53,10 +54,10 @@ def test_small_gradients_survive_float16():
     y_spec=tf.TensorSpec([None]),
   )
   weights = tuple(map(tf.constant, model.initial_weights[0]))
-  found, _ = gradients(
+  gradient, _ = gradients(
     mixed_precision.convert(model, 'float16'), weights, (tf.ones([2, 3]), tf.zeros([2]))
   )
-  np.testing.assert_allclose(found, [1e-8] * 3, rtol=0.01)
+  np.testing.assert_allclose(gradient, [1e-8] * 3, rtol=0.01)
 
 
 def test_the_resnet_takes_weights_of_16_bits():
@@ -66,25 +67,29 @@ def test_the_resnet_takes_weights_of_16_bits():
 
 @pytest.mark.parametrize('in_group', [False, True])
 def test_compiled_steps_are_equal(in_group, monkeypatch):
-  made, function = [], tf.function
+  options_of_functions = []
+  function = tf.function
 
   def noted(*arguments, **options):
-    made.append(options)
+    options_of_functions.append(options)
     return function(*arguments, **options)
 
   monkeypatch.setattr(tf, 'function', noted)
   model = small_problem.linear_model()
-  elements = [
-    {name: tf.constant(value) for name, value in small_problem.element(client, i)[0].items()}
-    for i, client in enumerate(small_problem.clients()[:2])
-  ]
+  elements = []
+  for i, client in enumerate(small_problem.clients()[:2]):
+    arrays = small_problem.element(client, i)[0]
+    elements.append({name: tf.constant(value) for name, value in arrays.items()})
   h = tuple(0.1 + tf.zeros_like(w) for w in model.initial_weights[0])
+  data, client_state = elements[1], {'h': h}
+  if in_group:
+    data, client_state = elements, {'h': tuple(tf.stack([w, w]) for w in h)}
   train = functools.partial(
     small_problem.train_locally,
-    elements if in_group else elements[1],
+    data,
     model,
     corrections.ScaffoldM(6),
-    {'h': tuple(tf.stack([w, w]) for w in h) if in_group else h},
+    client_state,
     tuple(map(tf.zeros_like, h)),
     rate=0.1,
     batching=Batching(4, 2),
@@ -92,10 +97,10 @@ def test_compiled_steps_are_equal(in_group, monkeypatch):
     clip_norm=0.5,
   )
   wanted = train()
-  assert not any(options.get('jit_compile') for options in made)
-  found = train(xla=True)
-  assert any(options.get('jit_compile') for options in made)
-  for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(wanted)):
+  assert not any(options.get('jit_compile') for options in options_of_functions)
+  compiled = train(xla=True)
+  assert any(options.get('jit_compile') for options in options_of_functions)
+  for a, b in zip(tf.nest.flatten(compiled), tf.nest.flatten(wanted)):
     closeness.assert_close(a, b)
 
 

@@ -7,11 +7,13 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from sklearn import metrics as sk
 
 import oracle
 import tff_adaptive_tasks as tasks
 from tests.helpers import fakes, small_problem
 from tests.tff_adaptive.runs import run_test
+from tff_adaptive import models as models_lib
 from tff_adaptive.models import client_evaluation as models
 from tff_adaptive.training import client_evaluation, cohorts
 
@@ -136,3 +138,53 @@ def test_personalization_is_fine_tuning_on_the_clients_own_other_examples(is_cut
   np.testing.assert_allclose(found, expected, rtol=1e-6)
   mean = report.columns['clients_heldout_personalized_accuracy_mean']
   assert mean == pytest.approx(np.mean(expected))
+
+
+def test_each_client_trains_alone_once_from_the_initial_model():
+  heldout = clients('bdf')
+  tuned = []
+
+  def train_alone(weights, data, client, rounds):
+    tuned.append((client, rounds))
+    return [w * (client + 2) for w in weights]
+
+  model = small_problem.model()
+  evaluate = client_evaluation.ClientEvaluation(
+    model,
+    {'heldout': client_evaluation.Group(heldout, clients('bdf', most=5))},
+    rounds_per_evaluation=1,
+    train_alone=train_alone,
+  )
+  reports = [evaluate.evaluate(PROCESS.initialize(), number) for number in (0, 7)]
+  assert sorted(tuned) == [(0, 0), (1, 0), (2, 0)]
+  initial = np.concatenate([np.ravel(w) for w in model.initial_weights[0]])
+  expected = [accuracies((i + 2) * initial, heldout)[i] for i in range(3)]
+  for report in reports:
+    lines = csv.DictReader(report.table.splitlines())
+    values = [float(line['local_accuracy']) for line in lines]
+    np.testing.assert_allclose(values, expected, rtol=1e-6)
+    mean = report.columns['clients_heldout_local_accuracy_mean']
+    assert mean == pytest.approx(np.mean(expected))
+
+
+def test_a_metric_of_sums_is_pooled_and_not_the_mean_of_clients():
+  names = ['f1_macro', 'balanced_accuracy']
+  evaluate = client_evaluation.ClientEvaluation(
+    models_lib.with_metrics(small_problem.model(), names),
+    {'train': client_evaluation.Group(clients('bcd'))},
+    rounds_per_evaluation=1,
+  )
+  theta = small_problem.theta_0()
+  report = evaluate.evaluate(PROCESS.initialize(), 0)
+  w, a, v, c = oracle.unpack(theta)
+  predicted = []
+  labels = []
+  for client in 'bcd':
+    data = clients('bcd').load(client)
+    predicted.append((np.tanh(data['x'] @ w + a) @ v + c).argmax(1))
+    labels.append(data['y'])
+  lines = list(csv.DictReader(report.table.splitlines()))
+  for line, y, p in zip(lines, labels, predicted):
+    assert float(line['balanced_accuracy']) == pytest.approx(sk.balanced_accuracy_score(y, p))
+  pooled = sk.f1_score(np.concatenate(labels), np.concatenate(predicted), average='macro')
+  assert report.columns['clients_train_f1_macro_by_examples'] == pytest.approx(pooled)

@@ -117,7 +117,13 @@ def test_clients_that_are_not_there_are_reported_once(availability, message):
 
 
 @pytest.mark.parametrize(
-  'row, lost', [({'train_loss': 0.5}, []), ({'train_loss': np.inf}, [0]), ({LOST: 2.0}, [2])]
+  'row, lost',
+  [
+    ({'train_loss': 0.5}, []),
+    ({'train_loss': np.inf}, [0]),
+    ({LOST: 2.0}, [2]),
+    ({'train_loss': np.nan, 'clients': 0}, []),  # Without clients there is no loss.
+  ],
 )
 def test_lost_updates_or_a_loss_that_is_not_finite_are_said_once(row, lost):
   lines, state = [], Process().initialize()

@@ -17,7 +17,7 @@ def _build(runs: entry.Runs, given: Mapping[str, Any], title: str) -> report.Rep
 FORM = entry.Form(
   'clients',
   'the distribution of a metric over clients by algorithm, from the last evaluation by client;'
-  ' other metrics are inference_accuracy and personalized_accuracy.',
+  ' other metrics are inference_accuracy, personalized_accuracy and own_accuracy.',
   {'clients': 'unseen', 'metric': 'accuracy'},
   (
     entry.METRIC,

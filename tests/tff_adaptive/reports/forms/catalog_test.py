@@ -18,7 +18,7 @@ def test_the_forms_are_those_of_the_folder_and_the_default_is_the_first():
   assert catalog.takers('label_by') == ['comparison', 'clients', 'rates']
 
 
-@pytest.mark.parametrize('form', catalog.FORMS.values(), ids=str)
+@pytest.mark.parametrize('form', catalog.FORMS.values(), ids=lambda form: form.name)
 def test_a_form_requires_only_options_that_it_takes(form):
   assert {*form.required} <= {option.name for option in form.options}
   assert bool(form.required) == bool(form.hint)

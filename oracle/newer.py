@@ -1,0 +1,261 @@
+"""Methods of 2020 to 2024 without a model for each client, in plain NumPy; see `oracle`."""
+
+import numpy as np
+
+from oracle import algorithms as oracle
+from oracle.algorithms import FedAvg
+
+
+def loss(theta, x, y):
+  """The mean cross-entropy of the perceptron of `oracle.gradient`."""
+  return np.mean(losses(logits(theta, x), y))
+
+
+def losses(scores, y):
+  """The cross-entropy of each example."""
+  highest = scores.max(1)
+  return np.log(np.exp(scores - highest[:, None]).sum(1)) + highest - scores[np.arange(len(y)), y]
+
+
+def features(theta, x):
+  """The hidden layer, [B, 4]."""
+  w, a, _, _ = oracle.unpack(theta)
+  return np.tanh(x @ w + a)
+
+
+def logits(theta, x):
+  """The scores, [B, 3]."""
+  _, _, v, c = oracle.unpack(theta)
+  return features(theta, x) @ v + c
+
+
+def slope(function, theta, step=1e-6):
+  """The gradient of a function of theta by central differences, which errs by about 1e-9."""
+  moves = step * np.eye(len(theta))
+  return np.array([(function(theta + d) - function(theta - d)) / (2 * step) for d in moves])
+
+
+class QFedAvg(FedAvg):
+  """Algorithm 2 of q-FFL (Li et al., 2020), L = 1 / eta_l."""
+
+  def __init__(self, *args, q, loss=loss, **options):
+    super().__init__(*args, **options)
+    self.q, self.loss = q, loss
+
+  def server_step(self, cohort, g, g_bar, steps, rate):
+    f = {i: self.loss(self.theta, *self.clients[i]) for i in cohort}
+    w = {i: g[i] / rate for i in cohort}
+    delta = {i: f[i] ** self.q * w[i] for i in cohort}
+    h = {i: self.q * f[i] ** (self.q - 1) * w[i] @ w[i] + f[i] ** self.q / rate for i in cohort}
+    direction = self.mean(cohort, delta) / self.mean(cohort, h)
+    self.theta = self.server(self.theta, -direction)
+
+
+class FedLESAM(FedAvg):
+  """Algorithm 1 of FedLESAM (Fan et al., 2024); the gradient is taken at y + rho (x' - x)/norm."""
+
+  def __init__(self, *args, rho, **options):
+    super().__init__(*args, **options)
+    self.rho = rho
+    self.received = np.tile(self.theta, (self.num_clients, 1))
+
+  def kept(self, i):
+    return {'received': self.received[i]}
+
+  def begin(self, i, rate):
+    change = self.received[i] - self.theta
+    norm = np.linalg.norm(change)
+    self.ascent = self.rho * change / norm if norm else change
+    self.received[i] = self.theta
+
+  def sharp(self, theta_i, batch):
+    return super().sharp(theta_i + self.ascent, batch)
+
+
+class FedVARP(FedAvg):
+  """Algorithm 1 of FedVARP (Jhunjhunwala et al., 2022), with the table of all clients."""
+
+  def __init__(self, *args, **options):
+    super().__init__(*args, **options)
+    self.last = np.zeros((self.num_clients, self.theta.size))
+
+  def server_step(self, cohort, g, g_bar, steps, rate):
+    direction = self.last.mean(0) + self.mean(cohort, {i: g[i] - self.last[i] for i in cohort})
+    for i in cohort:
+      self.last[i] = g[i]
+    self.theta = self.server(self.theta, -direction)
+
+  def kept(self, i):
+    return {'last': self.last[i]}
+
+
+class FedACG(FedAvg):
+  """Algorithm 1 of FedACG (Kim et al., 2024): the server sends x + lambda m."""
+
+  def __init__(self, *args, lookahead, pull, **options):
+    super().__init__(*args, **options)
+    self.lookahead, self.pull = lookahead, pull
+    self.m = np.zeros_like(self.theta)
+
+  def train(self, i, rate, limit=np.inf):
+    x = self.theta
+    self.theta = x + self.lookahead * self.m
+    found = super().train(i, rate, limit)
+    self.theta = x
+    return found
+
+  def correction(self, i, theta_i):
+    return self.pull * (theta_i - self.theta)
+
+  def server_step(self, cohort, g, g_bar, steps, rate):
+    ends = self.mean(cohort, {i: self.theta - g[i] for i in cohort})
+    sent = self.theta + self.lookahead * self.m
+    self.m = self.lookahead * self.m + (ends - sent)
+    self.theta = self.server(self.theta, ends - self.theta)
+
+
+class FedInit(FedAvg):
+  """Algorithm 1 of FedInit (Sun et al., 2023)."""
+
+  def __init__(self, *args, relaxation, **options):
+    super().__init__(*args, **options)
+    self.relaxation = relaxation
+    self.ended = {}
+
+  def state(self, i):
+    return {'ended': self.ended[i]}
+
+  def train(self, i, rate, limit=np.inf):
+    x = self.theta
+    self.theta = x + self.relaxation * (x - self.ended.get(i, x))
+    found = super().train(i, rate, limit)
+    self.theta = x
+    return found
+
+  def server_step(self, cohort, g, g_bar, steps, rate):
+    for i in cohort:
+      self.ended[i] = self.theta - g[i]
+    super().server_step(cohort, g, g_bar, steps, rate)
+
+
+class FedDC(FedAvg):
+  """Algorithm 1 of FedDC (Gao et al., 2022) with the gradient correction of the authors' code."""
+
+  def __init__(self, *args, drift_weight, **options):
+    super().__init__(*args, **options)
+    self.alpha = drift_weight
+    self.c_i = np.zeros_like(self.h_i)
+    self.c = np.zeros_like(self.theta)
+
+  def correction(self, i, theta_i):
+    of_drift = self.alpha * (theta_i - (self.theta - self.h_i[i]))
+    return of_drift - self.c_i[i] + self.c
+
+  def new_h_i(self, i, g_i, steps, rate):
+    return self.h_i[i] - g_i
+
+  def server_step(self, cohort, g, g_bar, steps, rate):
+    change = {i: g[i] / (steps[i] * rate) - self.c for i in cohort}
+    for i in cohort:
+      self.c_i[i] = self.c_i[i] + change[i]
+    self.c = self.c + sum(change.values()) / self.num_clients
+    self.h = self.h_i.mean(0)
+    target = self.theta - g_bar + self.h
+    self.theta = self.server(self.theta, target - self.theta)
+
+
+class Moon(FedAvg):
+  """Equation (3) of MOON (Li et al., 2021); the features are the hidden layer."""
+
+  def __init__(self, *args, contrast, temperature, **options):
+    super().__init__(*args, **options)
+    self.contrast, self.temperature = contrast, temperature
+    self.ended = np.tile(self.theta, (self.num_clients, 1))
+
+  def corrected(self, i, theta_i, g, batch):
+    x, _ = batch
+
+    def similarity(a, b):
+      z, other = features(a, x), features(b, x)
+      lengths = np.linalg.norm(z, axis=1) * np.linalg.norm(other, axis=1)
+      return np.exp((z * other).sum(1) / lengths / self.temperature)
+
+    def contrastive(y):
+      near, far = similarity(y, self.theta), similarity(y, self.ended[i])
+      return -np.mean(np.log(near / (near + far)))
+
+    return g + self.contrast * slope(contrastive, theta_i)
+
+  def server_step(self, cohort, g, g_bar, steps, rate):
+    for i in cohort:
+      self.ended[i] = self.theta - g[i]
+    super().server_step(cohort, g, g_bar, steps, rate)
+
+
+class FedLC(FedAvg):
+  """Equation (6) of FedLC (Zhang et al., 2022), over the classes that the client has."""
+
+  def __init__(self, *args, calibration, **options):
+    super().__init__(*args, **options)
+    self.calibration = calibration
+
+  def corrected(self, i, theta_i, g, batch):
+    x, y = batch
+    counts = np.bincount(self.clients[i][1], minlength=3)
+    present = np.flatnonzero(counts)
+
+    def calibrated(theta):
+      scores = logits(theta, x)[:, present] - self.calibration * counts[present] ** -0.25
+      return np.mean(losses(scores, np.searchsorted(present, y)))
+
+    return slope(calibrated, theta_i)
+
+
+class FedNTD(FedAvg):
+  """Equation (5) of FedNTD (Lee et al., 2022), times T^2 as in the authors' code."""
+
+  def __init__(self, *args, distillation, softening, **options):
+    super().__init__(*args, **options)
+    self.beta, self.softening = distillation, softening
+
+  def not_true(self, theta, x, y):
+    """The softmax over the classes other than y, [B, 2]."""
+    scores = logits(theta, x) / self.softening
+    others = [np.delete(row, label) for row, label in zip(scores, y)]
+    powers = np.exp(others)
+    return powers / powers.sum(1, keepdims=True)
+
+  def corrected(self, i, theta_i, g, batch):
+    taught = self.not_true(self.theta, *batch)
+
+    def distilled(theta):
+      return np.mean((taught * np.log(taught / self.not_true(theta, *batch))).sum(1))
+
+    return g + self.beta * self.softening**2 * slope(distilled, theta_i)
+
+
+class FedSMOO(oracle.FedDyn):
+  """Algorithm 1 of FedSMOO (Sun et al., 2023) as in FL-Simulator, with FedDyn's dual."""
+
+  def __init__(self, *args, rho, **options):
+    super().__init__(*args, **options)
+    self.rho = rho
+    self.dual = np.zeros_like(self.h_i)
+    self.s = np.zeros_like(self.theta)
+
+  def kept(self, i):
+    return {'dual': self.dual[i]}
+
+  def state(self, i):
+    return {}  # The test vectors have h_i.
+
+  def corrected(self, i, theta_i, g, batch):
+    ascent = g - self.dual[i] - self.s
+    step = self.rho * ascent / np.linalg.norm(ascent)
+    self.dual[i] = self.dual[i] + step - self.s
+    return super().corrected(i, theta_i, self.gradient(theta_i + step, *batch), batch)
+
+  def server_step(self, cohort, *arguments):
+    super().server_step(cohort, *arguments)
+    mean = self.dual[cohort].mean(0)
+    self.s = self.rho * mean / np.linalg.norm(mean)

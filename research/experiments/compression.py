@@ -1,0 +1,429 @@
+"""Accuracy by the bytes that clients send: five algorithms and eight ways to compress.
+
+usage: python -m research.experiments.compression --data_dir=DIR [--flag=value ...]
+
+Three stages, each a share of the rows of RESULTS.csv; a row is written when it is known, and the
+same command goes on:
+- 'bytes': each algorithm with each compression, --rounds rounds. The client rate of each pair is
+  the best of --rates with a seed that does not count. Noted are the last accuracy, the accuracy
+  when clients have sent a tenth of what FedAvg sends without compression, and the megabytes.
+- 'clock': virtual seconds to --target with uplinks of 1, 10 and 100 Mbit/s; the server waits for
+  50 clients, or is buffered and takes a step after 10.
+- 'text': DiLoCo on shakespeare_transformer, dense and as SparseLoCo (top-k, 2 bits, decay).
+Writes RESULTS.csv, RESULTS.md and RESULTS.png.
+
+  python -m research.experiments.compression --data_dir=DIR --results=results/compression
+  python -m research.experiments.compression --smoke --results=/tmp/compression
+"""
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from absl import flags as absl_flags
+
+from scripts.cli import command
+from tff_adaptive.reports import style
+
+from . import frame
+
+# Title -> the task, its options, those of local training, files: one is needed.
+PROBLEMS: Mapping[str, Any] = {
+  'EMNIST digits by writer': (
+    'emnist_cr',
+    {'only_digits': True, 'model': '2nn'},
+    {'batch_size': 20},
+    ('emnist_all.sqlite',),
+  ),
+  'EMNIST letters': (
+    'emnist_letters',
+    {},
+    {'batch_size': 45, 'epochs': 5},
+    ('emnist_letters.npz',),
+  ),
+}
+_SMOKE: Mapping[str, Any] = {'scikit-learn digits': ('digits', {}, {'batch_size': 10}, ())}
+_TEXT = 'Shakespeare, transformer'
+METHODS = ('FedAvg', 'FedYogi', 'SCAFFOLD', 'FedDyn', 'AdaBest')
+COMPRESSIONS = (
+  'none',
+  'top 5 %',
+  'top 5 %, EF14',
+  'top 5 %, EF21',
+  'rand 5 %, EF14',
+  'sign, EF14',
+  '8 bits',
+  'top 5 % + 4 bits, EF14',
+)
+_OF_TEXT = ('none', 'top 3 % + 2 bits', 'top 1 % + 2 bits')
+UPLINKS = (1, 10, 100)  # Mbit/s.
+SERVERS = ('synchronous', 'buffered')
+_KEYS = ['stage', 'problem', 'method', 'compression', 'server', 'uplink', 'rate', 'seed']
+_STAGES = ('tuning', 'bytes', 'clock', 'text')
+_COHORT = 50
+
+_FLAGS = frame.flags('compression')
+for _name, _values in (
+  ('problems', list(PROBLEMS)),
+  ('methods', list(METHODS)),
+  ('compressions', list(COMPRESSIONS)),
+  ('stages', ['bytes', 'clock', 'text']),
+  ('rates', ['0.3', '0.1', '0.03']),
+):
+  absl_flags.DEFINE_list(_name, _values, 'Which.', flag_values=_FLAGS)
+absl_flags.DEFINE_integer('rounds', 500, 'Of a run.', lower_bound=2, flag_values=_FLAGS)
+absl_flags.DEFINE_float('target', 0.85, "Accuracy of stage 'clock'.", flag_values=_FLAGS)
+absl_flags.DEFINE_boolean('smoke', False, 'Seconds on small data.', flag_values=_FLAGS)
+
+
+def compressors(name: str) -> list[Any]:
+  """Returns the parts of a compression by its title."""
+  from tff_adaptive import corrections
+
+  top = corrections.TopK
+  parts: dict[str, list[Any]] = {
+    'none': [],
+    'top 5 %': [top(share=0.05)],
+    'top 5 %, EF14': [top(share=0.05, feedback='ef14')],
+    'top 5 %, EF21': [top(share=0.05, feedback='ef21')],
+    'rand 5 %, EF14': [corrections.RandK(share=0.05, feedback='ef14')],
+    'sign, EF14': [corrections.Sign(feedback='ef14')],
+    '8 bits': [corrections.Quantize(bits=8)],
+    'top 5 % + 4 bits, EF14': [
+      top(share=0.05, feedback='ef14'),
+      corrections.Quantize(bits=4, random=False),
+    ],
+    **{
+      f'top {percent} % + 2 bits': [  # SparseLoCo.
+        top(share=percent / 100, of='tensor', feedback='ef14', decay=0.95),
+        corrections.Quantize(bits=2, random=False),
+      ]
+      for percent in (3, 1)
+    },
+  }
+  return parts[name]
+
+
+class Bench:
+  """A problem with its data, on which algorithms train."""
+
+  def __init__(self, problem: str, seed: int):
+    import tff_adaptive_tasks as tasks
+    from tff_adaptive import models
+
+    if problem == _TEXT:
+      described: Any = ('shakespeare_transformer', {}, {'batch_size': 16, 'local_steps': 30}, ())
+    else:
+      described = {**PROBLEMS, **_SMOKE}[problem]
+    name, options, self._local, _ = described
+    self._seed = seed
+    self._task = tasks.load(name, data_dir=_FLAGS.data_dir, seed=seed, **options)
+    self._model = self._task.build_model(seed)
+    evaluate = models.build_evaluation(self._model)
+    self._evaluate = lambda weights: evaluate(weights, self._task.validation)
+
+  def run(self, method: str, compression: str, rate: float, **how: Any) -> dict[str, float]:
+    """Trains; returns accuracies and what was sent.
+
+    Args:
+      method, compression: Titles.
+      rate: The client rate.
+      **how: `uplink` in Mbit/s and `is_buffered` for a run that ends at the target.
+    """
+    from tff_adaptive import algorithms, costs, population, runs, training
+
+    correction, server, options = self._algorithm(method, rate)
+    parts = compressors(compression)
+    uplink = how.get('uplink')
+    is_buffered = how.get('is_buffered', False)
+    size = min(8 if method == 'DiLoCo' else _COHORT, len(self._task.train.client_ids) // 2)
+    if is_buffered:
+      size = max(1, size // 5)
+    asynchrony = _asynchrony(5 * size) if is_buffered else None
+    counts = algorithms.counts(correction, self._model, more_parts=parts)
+    rounds = 50 if method == 'DiLoCo' and not _FLAGS.smoke else _FLAGS.rounds
+    speed = population.Speed(uplink=(uplink or 10) / 8, downlink=100 / 8, speed_sigma=1.0)
+    config = training.TrainingConfig(
+      rounds=rounds * (5 if is_buffered else 1),
+      clients_per_round=size,
+      seed=self._seed,
+      rounds_per_evaluation=max(1, rounds // 50),
+      rounds_per_checkpoint=rounds,
+      population=population.Population(speed=speed) if uplink or is_buffered else None,
+      asynchrony=asynchrony,
+      cost_model=costs.CostModel(
+        counts,
+        self._model.num_parameters,
+        self._local['batch_size'],
+        self._local.get('epochs', 1),
+        fixed_steps=self._local.get('local_steps'),
+      ),
+      target=_FLAGS.target if uplink else None,
+      stop_at_target=bool(uplink),
+    )
+    process = algorithms.build_drift_corrected(
+      self._model,
+      correction,
+      server,
+      client_learning_rate=rate,
+      more_parts=parts,
+      asynchrony=asynchrony,
+      **options,
+    )
+    rows: list[Mapping[str, Any]] = []
+
+    class Rows(training.Callback):
+      def round_end(self, row: Mapping[str, Any]) -> None:
+        rows.append(dict(row))
+
+    try:
+      result = training.train(
+        process, self._task.train, self._evaluate, config, callbacks=[Rows()], show_progress=False
+      )
+    except runs.NonFiniteWeightsError:
+      return dict.fromkeys(('accuracy', 'accuracy_at_tenth', 'loss'), np.nan)
+    dense = 4 * self._model.num_parameters * size * rounds / 1e6
+    to_target = result.summary.get('to_target', {})
+    reached = [v for k, v in to_target.items() if k != 'target' and v]
+    return {
+      **curve(rows, dense / 10),
+      'megabytes_up': sum(row['megabytes_up'] for row in rows if 'megabytes_up' in row),
+      'seconds': min((one['virtual_seconds'] for one in reached), default=np.inf),
+    }
+
+  def _algorithm(self, method: str, rate: float) -> tuple[Any, Any, dict[str, Any]]:
+    """Returns the correction, the server optimizer and how clients train."""
+    from tff_adaptive import client, corrections, optimizers
+
+    clients = len(self._task.train.client_ids)
+    made = {
+      'SCAFFOLD': lambda: corrections.Scaffold(clients),
+      'FedDyn': lambda: corrections.FedDyn(0.02, clients),
+      'AdaBest': lambda: corrections.AdaBest(0.02, 0.8),
+    }
+    server = optimizers.build_sgdm(1.0)
+    how: dict[str, Any] = {'batching': client.Batching(**self._local), 'seed': self._seed}
+    if method == 'FedYogi':
+      server = optimizers.build_yogi(0.03, tau=1e-3)
+    if method == 'DiLoCo':
+      server = optimizers.build_nesterov(0.7)
+      how['optimizer'] = optimizers.build_adamw(rate, beta2=0.95, decay=0.1)
+      how['optimizer_state'] = 'keep'
+    training = client.ClientTraining(**how)
+    return made.get(method, corrections.Correction)(), server, {'training': training}
+
+
+def _asynchrony(concurrency: int) -> Any:
+  from tff_adaptive import asynchrony
+
+  return asynchrony.Buffered(concurrency)
+
+
+def curve(rows: Sequence[Mapping[str, Any]], budget: float) -> dict[str, float]:
+  """Returns the last accuracy and loss, and the accuracy when `budget` megabytes were sent.
+
+  Accuracies are those of the model for inference if there is one, else of the global model.
+  """
+  sent = 0.0
+  found = {'accuracy': np.nan, 'accuracy_at_tenth': np.nan, 'loss': np.nan}
+  for row in rows:
+    sent += row.get('megabytes_up', 0.0)
+    if 'validation_accuracy' not in row:
+      continue
+    accuracy = max(row['validation_accuracy'], row.get('inference_accuracy', 0.0))
+    found['accuracy'] = accuracy
+    found['loss'] = row['validation_loss']
+    if sent <= budget * (1 + 1e-9):
+      found['accuracy_at_tenth'] = accuracy
+  return found
+
+
+def asked(known: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+  """Yields the keys of the runs of the study in order; rates that were chosen come from `known`."""
+  problems = list(_SMOKE) if _FLAGS.smoke else _FLAGS.problems
+  pairs = list(itertools.product(problems, _FLAGS.methods, _FLAGS.compressions))
+  seeds = [int(seed) for seed in _FLAGS.seeds]
+  tuning_seed = int(_FLAGS.tuning_seed)
+  rates = [float(rate) for rate in _FLAGS.rates]
+  for (problem, method, compression), rate in itertools.product(pairs, rates):
+    yield _key('tuning', problem, method, compression, rate, tuning_seed)
+  if 'bytes' in _FLAGS.stages:
+    for (problem, method, compression), seed in itertools.product(pairs, seeds):
+      rate = chosen(known, problem, method, compression)
+      yield _key('bytes', problem, method, compression, rate, seed)
+  if 'clock' in _FLAGS.stages:
+    clocks = itertools.product(SERVERS, UPLINKS, seeds)
+    for (problem, method, compression), (server, uplink, seed) in itertools.product(pairs, clocks):
+      if method == 'FedAvg':
+        rate = chosen(known, problem, method, compression)
+        yield _key('clock', problem, method, compression, rate, seed, server, uplink)
+  if 'text' in _FLAGS.stages and not _FLAGS.smoke:
+    for compression, rate in itertools.product(_OF_TEXT, (3e-3, 1e-3, 3e-4)):
+      yield _key('tuning', _TEXT, 'DiLoCo', compression, rate, tuning_seed)
+    for compression, seed in itertools.product(_OF_TEXT, seeds):
+      rate = chosen(known, _TEXT, 'DiLoCo', compression)
+      yield _key('text', _TEXT, 'DiLoCo', compression, rate, seed)
+
+
+def _key(
+  stage: str,
+  problem: str,
+  method: str,
+  compression: str,
+  rate: float,
+  seed: int,
+  server: str = 'synchronous',
+  uplink: int = 0,
+) -> dict[str, Any]:
+  values = (stage, problem, method, compression, server, uplink, rate, seed)
+  return dict(zip(_KEYS, values))
+
+
+def chosen(
+  known: Sequence[Mapping[str, Any]], problem: str, method: str, compression: str
+) -> float:
+  """Returns the client rate whose run that does not count was the most accurate."""
+  wanted = {'stage': 'tuning', 'problem': problem, 'method': method, 'compression': compression}
+  tried = [row for row in known if wanted.items() <= row.items()]
+  best = max(tried, key=lambda row: float(np.nan_to_num(row['accuracy'], nan=-1.0)))
+  return float(best['rate'])
+
+
+def train(path: str) -> None:
+  """Trains what the CSV file lacks, and writes row after row."""
+  known = frame.read_rows(path)
+  benches: dict[Any, Bench] = {}
+  for key in asked(known):
+    if any(key.items() <= row.items() for row in known):
+      continue
+    place = key['problem'], key['seed']
+    if place not in benches:
+      benches = {place: Bench(*place)}  # The data of one at a time.
+    how = {}
+    if key['stage'] == 'clock':
+      how = {'uplink': key['uplink'], 'is_buffered': key['server'] == 'buffered'}
+    row = key | benches[place].run(key['method'], key['compression'], key['rate'], **how)
+    known.append(row)
+    command.say(' '.join(f'{value}' for value in row.values()))
+    frame.write_rows(path, known)
+
+
+def report(table: pd.DataFrame) -> list[str]:
+  """Returns the parts of RESULTS.md: accuracies by compression, and virtual seconds."""
+  parts = [_INTRODUCTION]
+  for problem, own in table[table['stage'].isin(['bytes', 'text'])].groupby('problem', sort=False):
+    for column, title in (
+      ('accuracy', 'after the same rounds'),
+      ('accuracy_at_tenth', 'at a tenth of the megabytes that FedAvg sends without compression'),
+    ):
+      cells = own.groupby(['compression', 'method'], sort=False)[column].agg(_spread).unstack()
+      parts += [f'## {problem}: accuracy in percent {title}\n', frame.table(cells)]
+    sizes = own.groupby(['compression', 'method'], sort=False)['megabytes_up'].mean().unstack()
+    parts += ['Megabytes that clients send:\n', frame.table(sizes.map('{:,.1f}'.format))]
+  for problem, own in table[table['stage'] == 'clock'].groupby('problem', sort=False):
+    cells = own.groupby(['compression', 'server', 'uplink'], sort=False)['seconds'].agg(_median)
+    parts.append(
+      f'## {problem}: virtual seconds to {_FLAGS.target:g} by uplink in Mbit/s, FedAvg\n'
+    )
+    parts.append(frame.table(cells.unstack().unstack()))
+  flags = f'experiments.compression --rounds={_FLAGS.rounds} --target={_FLAGS.target:g}'
+  if _FLAGS.smoke:
+    flags += ' --smoke'
+  what = f'seeds {", ".join(_FLAGS.seeds)}, rates chosen with seed {_FLAGS.tuning_seed}'
+  return [*parts, frame.made_by(flags, what)]
+
+
+def _spread(values: pd.Series) -> str:
+  return f'{100 * values.mean():.2f} ± {100 * values.std(ddof=1):.2f}'
+
+
+def _median(seconds: pd.Series) -> str:
+  """The median of the seeds that reached the target; a dash for none."""
+  reached = seconds[np.isfinite(seconds)]
+  return f'{reached.median():,.0f}' if len(reached) else '-'
+
+
+_INTRODUCTION = frame.paragraph("""
+  Means and standard deviations over the seeds; NaN is a run that diverged. The client rate of each
+  algorithm with each compression is the best of three by the last accuracy of a run with another
+  seed. 50 clients train in a round, with uniform weights. FedDyn's and AdaBest's mu 0.02, AdaBest's
+  beta 0.8, Yogi's rate 0.03. Algorithms count by the better of the global model and the mean of the
+  client models. Stage 'clock': log-normal seconds of a local step with sigma 1, downlink 100
+  Mbit/s; a buffered server takes a step after a fifth of the clients that train.
+""")
+
+
+def draw(path: str, table: pd.DataFrame) -> None:
+  """Writes the figure: accuracy over the megabytes that clients sent, by algorithm."""
+  own = table[table['stage'].isin(['bytes', 'text'])]
+  problems = list(dict.fromkeys(own['problem']))
+  made, grid = style.figure(len(problems), 1, height=3.2 * len(problems))
+  for axes, problem in zip(np.ravel(grid), problems):
+    of_problem = own[own['problem'] == problem]
+    for method, of_method in of_problem.groupby('method', sort=False):
+      means = of_method.groupby('compression', sort=False)[['megabytes_up', 'accuracy']].mean()
+      axes.plot(means['megabytes_up'], 100 * means['accuracy'], 'o', markersize=4, label=method)
+    axes.set_xscale('log')
+    axes.set_title(problem, fontsize=8)
+    axes.set_xlabel('megabytes sent by clients', fontsize=8)
+    axes.set_ylabel('accuracy in percent', fontsize=8)
+    axes.legend(fontsize=6, frameon=False)
+  style.write(made, path)
+
+
+@command.entry('compression.py')
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command; returns the exit code, 2 for bad input."""
+  if not command.read(_FLAGS, __doc__, arguments):
+    return command.DONE
+  if _FLAGS.smoke:
+    _shorten()
+  files = {} if _FLAGS.smoke else {name: PROBLEMS[name][-1] for name in _FLAGS.problems}
+  if 'text' in _FLAGS.stages and not _FLAGS.smoke:
+    files[_TEXT] = ('shakespeare.sqlite',)
+  known = {
+    'problems': PROBLEMS,
+    'methods': METHODS,
+    'compressions': COMPRESSIONS,
+    'stages': _STAGES,
+  }
+  frame.check(_FLAGS, known, files)
+  command.check_output('results', _FLAGS.results)
+  path = f'{_FLAGS.results}.csv'
+  if not _FLAGS.report_only:
+    from tff_adaptive import engine
+
+    engine.set_graph_context()
+    train(path)
+  if not os.path.exists(path):
+    raise ValueError(f'{path} is missing: leave out --report_only, which trains nothing.')
+  table = pd.read_csv(path)
+  if not (table['stage'] != 'tuning').any():
+    raise ValueError(f'{path} has no run that counts yet: the same command goes on.')
+  draw(f'{_FLAGS.results}.png', table)
+  frame.write(_FLAGS.results, report(table))
+  return command.DONE
+
+
+def _shorten() -> None:
+  """Leaves of the study what takes seconds."""
+  shorter: dict[str, Any] = {
+    'rounds': 2,
+    'methods': ['FedAvg'],
+    'compressions': ['none', 'top 5 %, EF14'],
+    'seeds': ['0'],
+    'rates': ['0.1'],
+    'target': 0.05,
+    'stages': ['bytes', 'clock'],
+  }
+  for name, value in shorter.items():
+    if not _FLAGS[name].present:
+      _FLAGS[name].value = value
+
+
+if __name__ == '__main__':
+  sys.exit(main())

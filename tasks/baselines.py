@@ -1,0 +1,85 @@
+"""Predictions without a model, which a model should beat: the most frequent class, or the mean."""
+
+import copy
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tff_adaptive import models
+from tff_adaptive_tasks import task as task_lib
+
+_MOST_CLIENTS = 1000  # Of more clients, the labels of the first ones are counted.
+
+
+@dataclasses.dataclass(frozen=True)
+class Baseline:
+  """A constant prediction and its metrics on the validation data.
+
+  Attributes:
+    prediction: What is predicted, such as "'no'" or '3.2'.
+    text: What that is, such as 'the most frequent class (94.5 % of the training examples)'.
+    metrics: The values by name. A metric that is not defined, such as the precision of a class that
+      is never predicted, is NaN.
+  """
+
+  prediction: str
+  text: str
+  metrics: dict[str, float]
+
+
+def of_task(task: task_lib.Task, model: models.Model) -> Baseline | None:
+  """Returns the constant prediction of a task.
+
+  For classes all examples have the classes' shares in training as probabilities, so that the most
+  frequent class is predicted. For numbers the mean of the training targets is predicted.
+
+  Args:
+    task: The task. The labels of at most 1,000 training clients are used.
+    model: Its model, with the metrics to compute.
+
+  Returns:
+    The baseline; None if it is not known what the model's predictions mean.
+  """
+  outputs = models.outputs_of(model)
+  if outputs is None or task.validation['y'].dtype.kind not in 'biuf':
+    return None
+  targets = _targets(task)
+  clients = 'the training examples'
+  if len(task.train.client_ids) > _MOST_CLIENTS:
+    clients = f'the examples of {_MOST_CLIENTS:,} clients'
+  if outputs.num_classes is None:
+    mean = targets.mean(0, dtype=np.float64)
+    prediction = ', '.join(f'{number:.4g}' for number in np.ravel(mean))
+    return Baseline(prediction, f'the mean of {clients}', _metrics(task, model, mean))
+  if targets.ndim == 2 and targets.shape[1] == outputs.num_classes > 1:
+    targets = targets.argmax(1)
+  counts = np.bincount(targets.astype(int).ravel(), minlength=outputs.num_classes)
+  shares = counts / counts.sum()
+  most = int(counts.argmax())
+  labels: Any = getattr(task.preparation, 'classes', None)
+  name = most if labels is None else labels[most]
+  text = f'the most frequent class ({100 * shares[most]:.1f} % of {clients})'
+  return Baseline(repr(name), text, _metrics(task, model, outputs.constant(shares.tolist())))
+
+
+def _targets(task: task_lib.Task) -> np.ndarray:
+  ids: Sequence[str] = task.train.client_ids[:_MOST_CLIENTS]
+  return np.concatenate([task.train.load(client)['y'] for client in ids])
+
+
+def _metrics(task: task_lib.Task, model: models.Model, values: np.ndarray) -> dict[str, float]:
+  """Evaluates the model with these values as its outputs for every example."""
+
+  def constant(weights: Any, x: Any, training: bool, seed: Any) -> tf.Tensor:
+    # Only the shape is used, so the graph does not compute the model.
+    outputs = model.forward(weights, x, training, seed)
+    flat = tf.constant(np.ravel(values), outputs.dtype)
+    row = tf.reshape(flat, [1, *outputs.shape[1:]])
+    return tf.repeat(row, tf.shape(x)[0], axis=0)
+
+  always = copy.copy(model)
+  always.forward = constant
+  return models.build_evaluation(always)(model.initial_weights[0], task.validation)

@@ -1,0 +1,269 @@
+"""Compressed training: NumPy's models, identities, groups, resumption to the bit, true bytes."""
+
+import collections
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import oracle
+import tff_adaptive
+from oracle import compressed
+from scripts import train
+from scripts.cli import resolve
+from tests.helpers import engines, fakes, small_problem
+from tff_adaptive import algorithms, corrections, population, registry
+from tff_adaptive.client import Batching, ClientTraining
+
+N = small_problem.NUM_CLIENTS
+SHARE = 0.2
+HOW = dict(eta_l=lambda t: 0.2, batch_size=4, server=oracle.Sgd(1.0))
+
+
+@pytest.fixture(scope='module')
+def run(graph):
+  """A function of the parts -> the run of their chain after some rounds."""
+
+  def make(*parts, num_rounds=4, **training):
+    process = algorithms.build_drift_corrected(
+      small_problem.model(),
+      corrections.chain(*parts),
+      client_learning_rate=0.2,
+      training=ClientTraining(**{'batching': Batching(4, shuffle=False), **training}),
+    )
+    started = engines.run(graph, small_problem.Run, process, small_problem.clients())
+    return engines.run(graph, started.rounds, small_problem.cohorts(num_rounds))
+
+  return make
+
+
+def follow(oracle_run, num_rounds=4):
+  for cohort in small_problem.cohorts(num_rounds):
+    oracle_run.round(cohort)
+  return oracle_run.theta
+
+
+def channel(feedback, decay=1.0):
+  return compressed.Channel(lambda v: compressed.top_k(v, SHARE), feedback, decay)
+
+
+@pytest.mark.parametrize(
+  ('feedback', 'decay'), [('none', 1.0), ('ef14', 1.0), ('ef14', 0.8), ('ef21', 1.0)]
+)
+def test_top_k_is_numpys(run, feedback, decay):
+  theta, clients = small_problem.theta_0(), small_problem.clients()
+  sent = channel(feedback, decay)
+  wanted = follow(compressed.FedAvg(theta, clients, channel=sent, **HOW))
+  found = run(corrections.TopK(share=SHARE, feedback=feedback, decay=decay))
+  np.testing.assert_allclose(found.theta, wanted, rtol=2e-5, atol=2e-6)
+  assert (feedback != 'none') == found.is_stateful
+
+
+@pytest.mark.parametrize('feedback', ['none', 'ef14', 'ef21'])
+def test_scaffolds_second_message_is_compressed_too(run, feedback):
+  theta, clients = small_problem.theta_0(), small_problem.clients()
+  wanted = compressed.Scaffold(
+    theta, clients, channel=channel(feedback), second_channel=channel(feedback), **HOW
+  )
+  follow(wanted)
+  found = run(corrections.Scaffold(N), corrections.TopK(share=SHARE, feedback=feedback))
+  np.testing.assert_allclose(found.theta, wanted.theta, rtol=2e-5, atol=3e-6)
+  np.testing.assert_allclose(found.h, wanted.h, rtol=2e-5, atol=3e-6)
+
+
+@pytest.mark.parametrize(
+  'parts', [(corrections.Scaffold(N),), (corrections.FedDyn(0.3, N),), (corrections.FedNova(),), ()]
+)
+def test_top_k_of_all_numbers_changes_no_bit(run, parts):
+  plain = run(*parts)
+  for feedback in ('none', 'ef14'):
+    found = run(*parts, corrections.TopK(share=1.0, feedback=feedback))
+    np.testing.assert_array_equal(found.theta, plain.theta)
+
+
+RANDOM = (corrections.RandK(share=0.5, feedback='ef14'), corrections.Qsgd(levels=3))
+
+
+@pytest.mark.parametrize('feedback', ['none', 'ef14'])
+def test_weights_that_stay_at_the_client_are_in_no_message(run, feedback):
+  """Where top-k sends all that FedPer sends, no bit changes. Of the hidden layer half counts."""
+  of_all = corrections.TopK(share=1.0, feedback=feedback)
+  np.testing.assert_array_equal(
+    run(corrections.FedPer(), of_all).theta, run(corrections.FedPer()).theta
+  )
+  model = small_problem.model()
+  sizes = [weight.size for weight in model.initial_weights[0]]
+  half = corrections.chain(corrections.FedPer(), corrections.TopK(share=0.5, feedback=feedback))
+  hidden = sum(sizes[:2])
+  num_bits = 32 * hidden // 2 + hidden  # The values, and a bit for each place.
+  assert algorithms.counts(half, model).up == num_bits / (32 * sum(sizes))
+
+
+def test_draws_follow_from_seed_round_and_client(graph, run):
+  """A client sends the same whoever else takes part, and other numbers in another round."""
+  process = algorithms.build_drift_corrected(
+    small_problem.model(),
+    corrections.chain(corrections.RandK(share=0.3)),
+    client_learning_rate=0.2,
+    training=ClientTraining(batching=Batching(4, shuffle=False), seed=5),
+    client_weighting='uniform',
+  )
+  clients = small_problem.clients()
+
+  def sent(cohort):
+    """The sum of what the cohort's clients send in the first round."""
+    started = engines.run(graph, small_problem.Run, process, clients)
+    after = engines.run(graph, started.round, cohort)
+    return (small_problem.theta_0() - after.theta) * len(cohort)
+
+  one, two = sent([1]), sent([4])
+  assert set(np.flatnonzero(np.abs(one) > 1e-6)) != set(np.flatnonzero(np.abs(two) > 1e-6))
+  np.testing.assert_allclose(sent([1, 4]), one + two, rtol=1e-5, atol=1e-6)
+  np.testing.assert_array_equal(run(*RANDOM).theta, run(*RANDOM).theta)
+  assert np.abs(run(*RANDOM).theta - run(*RANDOM, seed=1).theta).max() > 1e-3
+
+
+def test_clients_without_a_number_draw_from_their_updates(graph):
+  """Those given as datasets of batches, which TFF's processes take."""
+  process = algorithms.build_drift_corrected(
+    small_problem.model(),
+    corrections.RandK(share=0.3),
+    client_learning_rate=0.2,
+    client_weighting='uniform',
+  )
+  batches = []
+  for x, y in small_problem.clients()[:2]:
+    examples = tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=x, y=y))
+    batches.append(examples.batch(4))
+
+  def moved(chosen):
+    state = engines.run(graph, process.initialize)
+    output = engines.run(graph, process.next, state, chosen)
+    return small_problem.theta_0() - oracle.pack(output.state.global_model_weights.trainable)
+
+  one, two = moved(batches[:1]), moved(batches[1:])
+  assert set(np.flatnonzero(np.abs(one) > 1e-6)) != set(np.flatnonzero(np.abs(two) > 1e-6))
+  np.testing.assert_array_equal(one, moved(batches[:1]))
+
+
+FLAGS = ('--task=digits', '--clients_per_round=3', '--seed=1', '--algorithm=scaffold+rand_k+qsgd')
+OPTIONS = ('--algorithm_option=share=0.1', '--algorithm_option=rand_k.feedback=ef21')
+
+
+def weights(folder, *flags):
+  """The weights after a run of train.py."""
+  with fakes.no_figures():
+    arguments = ['train.py', *FLAGS, *OPTIONS, *flags, f'--output_dir={folder}']
+    assert train.main(arguments) == 0
+  return tff_adaptive.load_run(str(folder)).weights
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path):
+  whole = weights(tmp_path / 'whole', '--rounds=4')
+  weights(tmp_path / 'parts', '--rounds=2')
+  resumed = weights(tmp_path / 'parts', '--rounds=4')
+  assert all(np.array_equal(a, b) for a, b in zip(whole, resumed, strict=True))
+
+
+def test_columns_totals_and_the_clock_have_the_bytes_of_the_messages(tmp_path):
+  weights(tmp_path / 'run', '--rounds=2')
+  found = tff_adaptive.load_run(str(tmp_path / 'run'))
+  whole = sum(w.size for w in found.weights)
+  k = round(0.1 * whole)
+  message = -(-(64 + 32 + 5 * k) // 8)  # The seed, the norm, and 31 levels in five bits.
+  row = found.rows[-1]
+  assert row['megabytes_up'] == pytest.approx(3 * 2 * message / 1e6, rel=1e-9)
+  assert row['megabytes_down'] == pytest.approx(3 * 2 * 4 * whole / 1e6, rel=1e-9)
+  summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
+  assert summary['totals']['megabytes_up'] == pytest.approx(2 * row['megabytes_up'])
+  assert 'megabytes_uncounted' not in summary
+
+
+USERS = """
+import dataclasses
+import tensorflow as tf
+from tff_adaptive import corrections
+
+@dataclasses.dataclass(frozen=True)
+class Halved(corrections.Compressor):
+  name = 'halved'
+  def compress(self, values, seed):
+    return values / 2
+
+@dataclasses.dataclass(frozen=True)
+class Counted(Halved):
+  name = 'counted'
+  def message_bits(self, size):
+    return 31 * size
+
+@dataclasses.dataclass(frozen=True)
+class Own(corrections.Correction):
+  name = 'own'
+  def update(self, client, g_i, steps):
+    return tuple(g / 2 for g in g_i)
+"""
+
+
+def test_a_users_compressor_counts_by_its_message_bits_or_the_run_says_that_it_has_none(
+  tmp_path, capsys
+):
+  path = tmp_path / 'mine.py'
+  path.write_text(USERS)
+  for name, factor in (('Halved', 1), ('Counted', 31 / 32), ('Own', 1)):
+    counts = algorithms.counts(f'{path}:{name}', small_problem.model())
+    number = small_problem.theta_0().size
+    assert counts.up == pytest.approx(factor, abs=1 / (4 * number))
+    assert counts.uncounted == (() if name == 'Counted' else (name.lower(),))
+  with fakes.no_figures():
+    flags = [*FLAGS[:3], f'--algorithm={path}:Halved', '--rounds=1']
+    assert train.main(['train.py', *flags, f'--output_dir={tmp_path / "run"}']) == 0
+  assert 'halved may send less than megabytes_up counts' in capsys.readouterr().err
+  summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
+  assert summary['megabytes_uncounted'] == ['halved']
+
+
+@pytest.mark.parametrize('aggregator', ['secure', 'compression'])
+def test_what_saves_nothing_is_refused(aggregator):
+  with pytest.raises(ValueError, match=f'{aggregator} does not go with top_k'):
+    resolve.resolve(algorithm='fed_avg+top_k', aggregator=aggregator)
+  resolve.resolve(algorithm='fed_avg+top_k', aggregator='clipping')
+
+
+def test_clipping_limits_what_the_server_decodes(graph):
+  """Whatever feedback adds: an update counts with at most the norm."""
+  from tff_adaptive import aggregation
+
+  cohort = aggregation.Cohort(3, small_problem.model().initial_weights[0])
+  process = algorithms.build_drift_corrected(
+    small_problem.model(),
+    corrections.TopK(share=0.1, feedback='ef14'),
+    client_learning_rate=5.0,
+    training=ClientTraining(batching=Batching(4)),
+    aggregator=aggregation.build_aggregator('clipping', {'norm': 0.01}, cohort),
+  )
+  state = engines.run(graph, small_problem.Run, process, small_problem.clients())
+  before = state.theta
+  for numbers in small_problem.cohorts(3):
+    after = engines.run(graph, state.round, numbers).theta
+    assert np.linalg.norm(after - before) <= 0.01 * (1 + 1e-4)
+    before = after
+
+
+def test_the_clock_of_a_population_takes_less_time_for_a_compressed_update():
+  times = {}
+  for name in ('fed_avg', 'fed_avg+top_k'):
+    counts = algorithms.counts(name, small_problem.model())
+    cost_model = tff_adaptive.costs.CostModel(counts, small_problem.theta_0().size, 4)
+    down, up = cost_model.bytes_of_client
+    speed = population.Speed(uplink=1e-6)
+    times[name] = speed.times(['a'], 0, down, up).upload[0]
+  k = max(1, round(0.05 * small_problem.theta_0().size))
+  whole = small_problem.theta_0().size
+  wanted = -(-(k * (whole - 1).bit_length() + 32 * k) // 8)
+  assert times['fed_avg+top_k'] / times['fed_avg'] == pytest.approx(wanted / (4 * whole), rel=1e-6)
+
+
+def test_entries_of_compressors_are_no_algorithms():
+  assert 'top_k' in registry.PARTS
+  assert 'top_k' not in registry.ALGORITHMS

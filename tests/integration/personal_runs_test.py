@@ -1,0 +1,83 @@
+"""Clients' own models from the command line: evaluated, resumed to the bit, and exported."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import tff_adaptive_tasks as tasks
+from scripts import export, train
+from tests.helpers import fakes
+from tff_adaptive import models
+
+FLAGS = (
+  '--task=digits',
+  '--clients_per_round=3',
+  '--seed=1',
+  '--heldout_examples=0.2',
+  '--client_learning_rate=0.1',
+  '--rounds_per_client_evaluation=2',
+)
+
+
+def run(folder, *flags):
+  """The folder of a run of train.py, as text."""
+  with fakes.no_figures():
+    assert train.main(['train.py', *FLAGS, *flags, f'--output_dir={folder}']) == 0
+  return str(folder)
+
+
+def accuracies(folder, number):
+  """Each held-out client's accuracies after a round, by id: the global model's and its own."""
+  with open(f'{folder}/client_evaluations/round_{number:06d}.csv', newline='') as file:
+    lines = [line for line in csv.DictReader(file) if line['group'] == 'heldout']
+  return {line['client']: (float(line['accuracy']), float(line['own_accuracy'])) for line in lines}
+
+
+@pytest.mark.parametrize('algorithm', ['ditto', 'fed_rep'])
+def test_a_resumed_run_has_the_own_models_of_a_whole_one_to_the_bit(tmp_path, algorithm):
+  name = f'--algorithm={algorithm}'
+  whole = run(tmp_path / 'whole', name, '--rounds=4')
+  parts = run(tmp_path / 'parts', name, '--rounds=2')
+  run(parts, name, '--rounds=4')
+  found = accuracies(whole, 4)
+  assert accuracies(parts, 4) == found
+  assert any(own != of_server for of_server, own in found.values())
+  first = accuracies(whole, 0)  # Nobody has taken part.
+  assert all(own == of_server for of_server, own in first.values())
+  last = tasks.load_run(whole).rows[-1]
+  mean = np.mean([own for _, own in found.values()])
+  assert last['clients_heldout_own_accuracy_mean'] == pytest.approx(mean)
+  for one, other in zip(tasks.load_run(whole).weights, tasks.load_run(parts).weights):
+    np.testing.assert_array_equal(one, other)
+
+
+def test_a_clients_own_model_is_exported(tmp_path, capsys):
+  folder = run(tmp_path / 'run', '--algorithm=ditto+sam', '--rounds=3')
+  own = {client: own for client, (_, own) in accuracies(folder, 3).items()}
+  of_server = {client: of_server for client, (of_server, _) in accuracies(folder, 3).items()}
+  # One that has taken part, whose model differs, and one that may not have.
+  client = next(c for c in own if own[c] != of_server[c])
+  output = tmp_path / 'exported'
+  arguments = [f'--client={client}', '--format=npz', f'--output={output}']
+  assert export.main(['export.py', folder, *arguments]) == 0
+  record = json.loads((output / 'export.json').read_text())
+  assert record['weights'] == f'the model of client {client}'
+  run_of_folder = tasks.load_run(folder)
+  with np.load(output / 'model.npz') as arrays:
+    weights = [arrays[name] for name in record['weight_names']]
+  assert not np.array_equal(weights[0], run_of_folder.weights[0])
+  whole = tasks.load('digits', seed=1).train  # The run's task has what clients train on.
+  parts = tasks.split_clients(whole, seed=1, heldout_examples=0.2)
+  evaluate = models.build_evaluation(run_of_folder.task().build_model(1))
+  assert evaluate(weights, parts.heldout.load(client))['accuracy'] == pytest.approx(own[client])
+  for flags, words in (
+    ([f'--client={client}', '--weights=theta'], 'leave --weights out'),
+    (['--client=nobody'], "unknown client 'nobody'"),
+  ):
+    assert export.main(['export.py', folder, *flags, f'--output={tmp_path / "no"}']) == 2
+    assert words in capsys.readouterr().err
+  other = run(tmp_path / 'other', '--algorithm=fed_prox', '--rounds=1')
+  assert export.main(['export.py', other, f'--client={client}']) == 2
+  assert 'have no models of their own' in capsys.readouterr().err

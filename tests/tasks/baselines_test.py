@@ -1,0 +1,72 @@
+"""The constant prediction of a task against scikit-learn's dummies."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn import dummy, metrics as sk
+
+import tff_adaptive_tasks as tasks
+from tff_adaptive_tasks import baselines
+
+keras = tf.keras
+RNG = np.random.default_rng(1)
+X = RNG.normal(size=(400, 2)).astype(np.float32)
+CLIENTS = np.repeat(np.arange(20), 20)
+RARE = np.where(RNG.uniform(size=400) < 0.06, 'yes', 'no')
+NUMBERS = RNG.normal(50, 4, 400).astype(np.float32)
+
+
+def one(activation):
+  return lambda: keras.Sequential([keras.Input([2]), keras.layers.Dense(1, activation)])
+
+
+def probabilities(shape, outputs):
+  return keras.Sequential([keras.Input(shape), keras.layers.Dense(outputs, 'softmax')])
+
+
+def training_targets(task):
+  return np.concatenate([task.train.load(c)['y'] for c in task.train.client_ids])
+
+
+@pytest.mark.parametrize('model', ['logistic_regression', one('sigmoid'), one(None), probabilities])
+def test_classes_are_predicted_by_their_shares(model):
+  task = tasks.from_arrays(X, RARE, CLIENTS, model=model)
+  found = baselines.of_task(task, task.build_model(0))
+  labels = training_targets(task)
+  y = task.validation['y']
+  prior = dummy.DummyClassifier(strategy='prior').fit(np.zeros([len(labels), 1]), labels)
+  zeros = np.zeros([len(y), 1])
+  assert found.prediction == "'no'"
+  share = np.mean(labels == 0)
+  assert found.text == f'the most frequent class ({100 * share:.1f} % of the training examples)'
+  assert found.metrics['accuracy'] == pytest.approx(prior.score(zeros, y))
+  loss = sk.log_loss(y, prior.predict_proba(zeros))
+  assert found.metrics['loss'] == pytest.approx(loss, rel=1e-4)
+  assert found.metrics['balanced_accuracy'] == 0.5
+  assert found.metrics['auc_roc'] == 0.5
+  assert found.metrics['auc_pr'] == pytest.approx(np.mean(y))
+  assert found.metrics['f1'] == 0  # There are positive examples, and none is found.
+
+
+def test_numbers_are_predicted_by_their_mean():
+  task = tasks.from_arrays(X, NUMBERS, CLIENTS)
+  found = baselines.of_task(task, task.build_model(0))
+  mean = training_targets(task).mean()
+  errors = task.validation['y'] - mean
+  assert found.prediction == f'{mean:.4g}'
+  assert found.metrics['mean_absolute_error'] == pytest.approx(np.mean(abs(errors)), rel=1e-5)
+  r2 = sk.r2_score(task.validation['y'], np.full(len(errors), mean))
+  assert found.metrics['r2'] == pytest.approx(r2, abs=1e-5)
+
+
+def test_a_model_whose_outputs_are_not_known_has_none():
+  task = tasks.load('least_squares')
+  assert baselines.of_task(task, task.build_model(0)) is None
+
+
+def test_a_task_of_the_catalogue_has_one():
+  task = tasks.load('digits')
+  found = baselines.of_task(task, task.build_model(0))
+  most = np.bincount(training_targets(task)).argmax()
+  assert found.prediction == str(most)
+  assert found.metrics['accuracy'] == pytest.approx(np.mean(task.validation['y'] == most))

@@ -1,0 +1,179 @@
+"""Messages with error feedback: oracles in NumPy, identities, second messages, sizes."""
+
+import collections
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_adaptive import corrections
+from tff_adaptive.corrections import messages
+
+SEED = tf.constant([1, 2])
+SHAPES = ((3, 4), (5,))
+
+
+def update(seed):
+  rng = np.random.default_rng(seed)
+  return tuple(tf.constant(rng.normal(size=shape), tf.float32) for shape in SHAPES)
+
+
+def pack(tensors):
+  return np.concatenate([np.asarray(t, np.float64).ravel() for t in tensors])
+
+
+def top_k(vector, k):
+  """The k largest numbers, and zeros."""
+  kept = np.zeros_like(vector)
+  largest = np.argsort(-np.abs(vector))[:k]
+  kept[largest] = vector[largest]
+  return kept
+
+
+def rounds_of(correction, num_rounds):
+  """What the server decodes of one client's updates, and the client's memory after them."""
+  state = correction.client_state(update(0))
+  received = []
+  for t in range(num_rounds):
+    decoded, state, _ = messages.send(correction, update(t), state, (), SEED)
+    received.append(pack(decoded))
+  return received, pack(state[0]['memory'][0])
+
+
+@pytest.mark.parametrize('decay', [1.0, 0.7])
+def test_ef14_is_its_formula(decay):
+  chain = corrections.chain(corrections.TopK(share=0.2, feedback='ef14', decay=decay))
+  received, memory = rounds_of(chain, 5)
+  e = np.zeros(17)
+  for t in range(5):
+    asked = pack(update(t)) + decay * e
+    sent = top_k(asked, 3)
+    e = asked - sent
+    np.testing.assert_allclose(received[t], sent, rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(memory, e, rtol=1e-5, atol=1e-6)
+
+
+def test_ef21_is_its_formula():
+  chain = corrections.chain(corrections.TopK(share=0.2, feedback='ef21'))
+  received, memory = rounds_of(chain, 5)
+  h = np.zeros(17)
+  for t in range(5):
+    h = h + top_k(pack(update(t)) - h, 3)
+    np.testing.assert_allclose(received[t], h, rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(memory, h, rtol=1e-5, atol=1e-6)
+
+
+def test_feedback_of_what_loses_nothing_keeps_nothing():
+  everything = corrections.TopK(share=1.0, feedback='ef14')
+  received, memory = rounds_of(corrections.chain(everything), 3)
+  for t in range(3):
+    np.testing.assert_array_equal(received[t], pack(update(t)))
+  np.testing.assert_array_equal(memory, np.zeros(17))
+  received, memory = rounds_of(corrections.chain(corrections.TopK(share=1.0, feedback='ef21')), 3)
+  np.testing.assert_allclose(memory, pack(update(2)), atol=1e-6)  # Of the last update.
+
+
+def test_feedback_is_around_all_compressors_of_a_chain():
+  """What top-k leaves out and what the rounding changes is sent later: the sums agree."""
+  chain = corrections.chain(
+    corrections.TopK(share=0.3, feedback='ef14'), corrections.Quantize(bits=2, random=False)
+  )
+  received, memory = rounds_of(chain, 8)
+  whole = sum(pack(update(t)) for t in range(8))
+  np.testing.assert_allclose(sum(received) + memory, whole, rtol=1e-5, atol=1e-5)
+  assert all(np.count_nonzero(r) <= 5 for r in received)
+
+
+@dataclasses.dataclass(frozen=True)
+class Second(corrections.Correction):
+  """Sends a second message: a number, integers, and tensors like the update."""
+
+  name = 'second'
+
+  def client_state(self, weights):
+    return collections.OrderedDict(rounds=tf.zeros([]))
+
+  def client_update(self, client, g_i, steps):
+    tensors = tuple(2 * g for g in g_i)
+    return client.client_state, {'count': steps, 'more': tensors, 'ids': tf.range(3)}
+
+
+UPLOAD = {'count': tf.constant(5.0), 'ids': tf.range(3), 'more': update(9)}
+
+
+@pytest.mark.parametrize('is_first', [True, False])
+def test_second_messages_are_compressed_with_a_memory_of_their_own(is_first):
+  top = corrections.TopK(share=0.2, feedback='ef14')
+  chain = corrections.chain(*((Second(), top) if is_first else (top, Second())))
+  state = chain.client_state(update(0))
+  second = 0 if is_first else 2
+  feedback = 1 if is_first else 0
+  upload = tuple(UPLOAD if i == second else () for i in range(3))
+  decoded, state, uploaded = messages.send(chain, update(3), state, upload, SEED)
+  np.testing.assert_allclose(pack(decoded), top_k(pack(update(3)), 3), rtol=1e-6)
+  found = uploaded[second]
+  assert float(found['count']) == 5
+  np.testing.assert_array_equal(found['ids'], range(3))
+  np.testing.assert_allclose(pack(found['more']), top_k(pack(update(9)), 3), rtol=1e-6)
+  whole = pack(UPLOAD['more'])
+  memory = pack(state[feedback]['memory'][1])
+  np.testing.assert_allclose(memory, whole - top_k(whole, 3), rtol=1e-6)
+  sizes = messages.size(chain, update(3), upload)
+  of_message = -(-(3 * 5 + 3 * 32) // 8)  # Three positions of five bits, and three numbers.
+  assert sizes == (of_message, of_message + 4 + 12, ())
+
+
+def test_a_message_that_is_not_finite_is_not_compressed():
+  """A compressor could turn NaN into a number, and the client would not count as diverged."""
+  bad = (tf.fill([3, 4], np.nan), tf.ones([5]))
+  for part in (corrections.Ternary(), corrections.RandK(share=0.01), corrections.Sign()):
+    found, _, _ = messages.send(part, bad, (), (), SEED)
+    assert np.isnan(found[0]).all()
+
+
+@dataclasses.dataclass(frozen=True)
+class Halved(corrections.Compressor):
+  """A user's compressor."""
+
+  name = 'halved'
+
+  def compress(self, values, seed):
+    return values / 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Own(corrections.Correction):
+  """A user's part that compresses in `update`."""
+
+  name = 'own'
+
+  def message_bits(self, size):
+    return 3 * size
+
+
+def test_the_size_of_a_users_parts():
+  """The whole size counts for a compressor that does not say its own, and its name is known."""
+  assert messages.size(Halved(), update(0), ()) == (17 * 4, 0, ('halved',))
+  assert messages.size(Own(), update(0), ()) == (-(-3 * 17 // 8), 0, ())
+  assert messages.size(corrections.Correction(), update(0), ()) == (17 * 4, 0, ())
+  top = corrections.TopK(share=0.2)
+  chain = corrections.chain(top, Halved())
+  assert messages.size(chain, update(0), ()) == (-(-(15 + 3 * 32) // 8), 0, ('halved',))
+
+
+def test_groups_have_the_bits_of_single_clients():
+  chain = corrections.chain(
+    Second(), corrections.RandK(share=0.3, feedback='ef14'), corrections.Qsgd(levels=3)
+  )
+  states = [chain.client_state(update(i)) for i in range(2)]
+  upload = (UPLOAD, (), (), ())
+  seeds = tf.constant([[1, 2], [1, 3]])
+  singles = [messages.send(chain, update(i), states[i], upload, seeds[i]) for i in range(2)]
+  group = tf.nest.map_structure(
+    lambda *leaves: tf.stack(leaves),
+    *[(update(i), states[i], upload) for i in range(2)],
+  )
+  found = messages.send_each(chain, 2, *group, seeds)
+  wanted = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *singles)
+  tf.nest.map_structure(np.testing.assert_array_equal, found, wanted)

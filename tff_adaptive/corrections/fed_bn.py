@@ -1,0 +1,22 @@
+"""FedBN: personal normalisation layers."""
+
+import dataclasses
+
+from tff_adaptive._utils.hyperparameters import option
+from tff_adaptive.corrections import kept_weights, weight_groups
+
+
+@dataclasses.dataclass(frozen=True)
+class FedBN(kept_weights.KeptWeights):
+  """FedBN: scales and offsets of normalisation layers stay at each client.
+
+  "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization" (Li et al., 2021).
+  It is for models with normalisation layers. In the paper these are batch normalisations, whose
+  moving statistics stay at the client, too; here moving statistics do not change.
+  """
+
+  layers: str = option('norm', weight_groups.HELP, weight_groups.check)
+  name = 'fed_bn'
+  title = 'FedBN'
+  summary = 'scales and offsets of normalisation layers stay at the client'
+  paper = 'Li et al., "FedBN", ICLR 2021'

@@ -1,0 +1,388 @@
+"""The messages of a client: compressed by the compressors of a chain, and their size in bits.
+
+A client's messages are its update and, for each other part, what `client_update` uploads. They are
+compressed when all parts have made them, whatever the order of the parts.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tff_adaptive._utils import seeds
+from tff_adaptive._utils.lazy_tensorflow import tf
+from tff_adaptive.compression import bits as bits_lib
+from tff_adaptive.corrections import compressed, low_rank, results
+from tff_adaptive.corrections.base import (
+  ClientRound,
+  Correction,
+  Weights,
+  either,
+  only,
+  zeros,
+)
+
+_WITH_MEMORY = (compressed.EF14, compressed.EF21, low_rank.LowRank)
+
+
+class Compression(NamedTuple):
+  """How the messages of a client are compressed.
+
+  Attributes:
+    compressors: The compressors in order.
+    feedback: The part with the clients' memory; None without error feedback.
+  """
+
+  compressors: tuple[compressed.Compressor, ...]
+  feedback: compressed.EF14 | compressed.EF21 | None
+
+
+def compression_of(parts: Sequence[Correction]) -> Compression:
+  """Returns the compression that the parts of a chain stand for; without compressors if none."""
+  compressors = [part for part in parts if isinstance(part, compressed.Compressor)]
+  of_clients = [part for part in parts if isinstance(part, (compressed.EF14, compressed.EF21))]
+  if not of_clients:
+    return Compression(tuple(compressors), None)
+  feedback = of_clients[0]
+  # Random compressors are unbiased without feedback, and contractions with it.
+  return Compression(tuple(c.with_feedback(feedback.name) for c in compressors), feedback)
+
+
+def check(parts: Sequence[Correction]) -> None:
+  """Raises ValueError unless the compressors among the parts can follow one another.
+
+  Args:
+    parts: The parts of a chain, before `Correction.parts` of compressors are taken.
+  """
+  compressors = [part for part in parts if isinstance(part, compressed.Compressor)]
+  for before, after in itertools.pairwise(compressors):
+    if not isinstance(before, compressed.Selection):
+      raise ValueError(
+        f'{after.name} cannot follow {before.name}, which sends codes: let a selection such as'
+        ' top_k come first, and name one format at most.'
+      )
+    if isinstance(after, low_rank.LowRank):
+      raise ValueError(
+        f'{after.name} cannot follow {before.name}: it needs matrices; leave one of them out.'
+      )
+    if isinstance(after, compressed.Selection):
+      raise ValueError(f'{after.name} cannot follow {before.name}, which selects too: name one.')
+    if after.feedback != 'none':
+      raise ValueError(
+        f'feedback of {after.name} is {after.feedback}, but {before.name} compresses before it:'
+        f' give it as {before.name}.feedback, which is around both.'
+      )
+
+
+def is_compressed(correction: Correction) -> bool:
+  """Returns whether a part of a correction compresses messages."""
+  return any(part.compresses for part in correction.parts)
+
+
+def with_memories(
+  parts: Sequence[Correction], states: Sequence[Any], weights: Weights
+) -> list[Any]:
+  """Returns the first client states of a chain, with a memory for each message of its parts.
+
+  Args:
+    parts: The parts of the chain.
+    states: The first client state of each part.
+    weights: The initial weights.
+  """
+  complete = list(states)
+  if not any(isinstance(part, _WITH_MEMORY) for part in parts):
+    return complete
+  unsent = functools.reduce(either, (part.unsent for part in parts))
+  sent = weights
+  if any(unsent):
+    sent = only(tuple(not is_unsent for is_unsent in unsent), weights)
+  messages = [zeros(sent)]
+  for upload in _uploads(parts, states, weights):
+    if _large(upload):
+      messages.append(tuple(tf.zeros(leaf.shape, leaf.dtype) for leaf in _large(upload)))
+  for i, part in enumerate(parts):
+    if isinstance(part, (compressed.EF14, compressed.EF21)):
+      complete[i] = collections.OrderedDict(memory=tuple(messages))
+    elif isinstance(part, low_rank.LowRank):
+      factors = tuple(part.first_factors(message) for message in messages)
+      complete[i] = collections.OrderedDict(factors=factors)
+  return complete
+
+
+def _uploads(parts: Sequence[Correction], states: Sequence[Any], weights: Weights) -> list[Any]:
+  """Returns what each part uploads, as tensors of a graph that does not run."""
+  uploads = []
+  with tf.Graph().as_default():
+    theta = tuple(tf.zeros(w.shape, w.dtype) for w in weights)
+    one = tf.constant(1.0)
+    for part, state in zip(parts, states):
+      if not part.overrides('client_update'):
+        continue
+      own_state = tf.nest.map_structure(lambda leaf: tf.zeros(leaf.shape, leaf.dtype), state)
+      broadcast = part.broadcast(part.server_state(theta))
+      client = ClientRound(theta, own_state, broadcast, one, one, one, lambda: theta)
+      client = client._replace(exchanged=part.exchange(client))
+      client = client._replace(local_state=part.local_state(client))
+      _, upload = results.client_update(part, client, theta, one)
+      uploads.append(upload)
+  return uploads
+
+
+def send(
+  correction: Correction, update: Weights, state: Any, upload: Any, seed: tf.Tensor
+) -> tuple[Weights, Any, Any]:
+  """Returns a client's update, state and upload with the messages as the server decodes them.
+
+  Args:
+    correction: The part or the chain.
+    update: The result of `Correction.update`.
+    state, upload: The results of `Correction.client_update`.
+    seed: int32 [2], of the client's draws in this round.
+  """
+  parts = correction.parts
+  compression = compression_of(parts)
+  if not compression.compressors:
+    return update, state, upload
+  uploads = _by_part(parts, upload)
+  messages = [update]
+  for own in uploads:
+    if _large(own):
+      messages.append(_large(own))
+  memories = _memories(parts, state, compressed.EF14, compressed.EF21)
+  factors = _memories(parts, state, low_rank.LowRank)
+  received = []
+  new_memories = []
+  new_factors = []
+  for i, message in enumerate(messages):
+    asked = message
+    if compression.feedback is not None:
+      asked = compression.feedback.before(message, memories[i])
+    of_message = factors[i] if factors else ()
+    decoded, of_message = _compress_finite(
+      compression.compressors, asked, seeds.fold(seed, i), of_message
+    )
+    new_factors.append(of_message)
+    if compression.feedback is not None:
+      decoded, memory = compression.feedback.after(asked, decoded, memories[i])
+      new_memories.append(memory)
+    received.append(decoded)
+  if memories:
+    state = _with_new(parts, state, new_memories, compressed.EF14, compressed.EF21)
+  if factors:
+    state = _with_new(parts, state, new_factors, low_rank.LowRank)
+  new_update = received.pop(0)
+  new_uploads = tuple(_replaced(own, received) for own in uploads)
+  if not tf.nest.flatten(upload):
+    return new_update, state, upload
+  return new_update, state, new_uploads if len(parts) > 1 else new_uploads[0]
+
+
+def send_each(
+  correction: Correction,
+  group_size: int | None,
+  update: Weights,
+  state: Any,
+  upload: Any,
+  seed: tf.Tensor,
+) -> tuple[Weights, Any, Any]:
+  """Calls `send` for a client, or for each of a group, whose tensors have a leading axis."""
+  if group_size is None:
+    return send(correction, update, state, upload, seed)
+  # One after another, with the same operations as for a client alone: so with the same bits.
+  results_of_group = tf.nest.map_structure(
+    lambda leaf: tf.TensorSpec(leaf.shape[1:], leaf.dtype), (update, state, upload)
+  )
+  return tf.map_fn(
+    lambda made: send(correction, *made),
+    (update, state, upload, seed),
+    fn_output_signature=results_of_group,
+  )
+
+
+def _by_part(parts: Sequence[Correction], upload: Any) -> tuple[Any, ...]:
+  """Returns what each part uploads; () if none does."""
+  if not tf.nest.flatten(upload):
+    return ()
+  return tuple(upload) if len(parts) > 1 else (upload,)
+
+
+def _large(upload: Any) -> Weights:
+  """Returns the tensors of an upload that are compressed: floats of rank 1 or more."""
+  leaves = map(tf.convert_to_tensor, tf.nest.flatten(upload))
+  return tuple(leaf for leaf in leaves if leaf.dtype.is_floating and leaf.shape.rank)
+
+
+def _replaced(upload: Any, received: list[Weights]) -> Any:
+  """Returns an upload with its large tensors from the first of the messages, which is taken."""
+  if not _large(upload):
+    return upload
+  message = list(received.pop(0))
+  leaves = []
+  for leaf in map(tf.convert_to_tensor, tf.nest.flatten(upload)):
+    leaves.append(message.pop(0) if leaf.dtype.is_floating and leaf.shape.rank else leaf)
+  return tf.nest.pack_sequence_as(upload, leaves)
+
+
+def _position(parts: Sequence[Correction], *kinds: type) -> int | None:
+  """Returns the position of the part of these classes; None if there is none."""
+  for i, part in enumerate(parts):
+    if isinstance(part, kinds):
+      return i
+  return None
+
+
+def _memories(parts: Sequence[Correction], state: Any, *kinds: type) -> tuple[Weights, ...]:
+  """Returns what the part of these classes keeps for each message; () if there is none."""
+  position = _position(parts, *kinds)
+  if position is None:
+    return ()
+  own = state[position] if len(parts) > 1 else state
+  (of_messages,) = own.values()
+  return tuple(of_messages)
+
+
+def _with_new(
+  parts: Sequence[Correction], state: Any, of_messages: Sequence[Weights], *kinds: type
+) -> Any:
+  """Returns a client state with what the part of these classes now keeps for each message."""
+  leaves = tf.nest.flatten(tuple(of_messages))
+  if len(parts) == 1:
+    return tf.nest.pack_sequence_as(state, leaves)
+  position = _position(parts, *kinds)
+  assert position is not None
+  states = list(state)
+  states[position] = tf.nest.pack_sequence_as(states[position], leaves)
+  return tuple(states)
+
+
+def _compress_finite(
+  compressors: Sequence[compressed.Compressor], message: Weights, seed: tf.Tensor, factors: Weights
+) -> tuple[Weights, Weights]:
+  """Returns what the server decodes of a message, and the new factors of a low-rank compressor.
+
+  A message that is not finite is returned as it is.
+  The client then counts as diverged, whatever a compressor would make of NaN or infinity.
+  """
+  squares = [tf.cast(tf.nn.l2_loss(leaf), tf.float32) for leaf in message]
+  is_finite = tf.math.is_finite(tf.add_n(squares))
+
+  def compress() -> tuple[Weights, Weights]:
+    if isinstance(compressors[0], low_rank.LowRank):
+      return compressors[0].decode(message, factors)
+    return _compress(compressors, message, seed), factors
+
+  return tf.cond(is_finite, compress, lambda: (message, factors))
+
+
+def _compress(
+  compressors: Sequence[compressed.Compressor], message: Weights, seed: tf.Tensor
+) -> Weights:
+  """Returns what the server decodes of a message."""
+  flat = [tf.cast(tf.reshape(leaf, [-1]), tf.float32) for leaf in message]
+  if compressors[0].by_tensor or len(flat) == 1:
+    decoded = [
+      _compress_vector(compressors, vector, seeds.fold(seed, i)) for i, vector in enumerate(flat)
+    ]
+  else:
+    sizes = [leaf.shape.num_elements() for leaf in message]
+    whole = _compress_vector(compressors, tf.concat(flat, 0), seeds.fold(seed, 0))
+    decoded = tf.split(whole, sizes)
+  return tuple(
+    tf.cast(tf.reshape(vector, leaf.shape), leaf.dtype) for vector, leaf in zip(decoded, message)
+  )
+
+
+def _compress_vector(
+  compressors: Sequence[compressed.Compressor], values: tf.Tensor, seed: tf.Tensor
+) -> tf.Tensor:
+  """Returns what the server decodes of a vector, float32 [n]."""
+  first = compressors[0]
+  own_seed = seeds.fold(seed, 0)
+  if len(compressors) == 1:
+    return first.compress(values, own_seed)
+  assert isinstance(first, compressed.Selection)
+  size = values.shape.num_elements()
+  positions = tf.where(first.selected(values, own_seed))
+  kept = tf.ensure_shape(tf.gather_nd(values, positions), [first.num_kept(size)])
+  for i, compressor in enumerate(compressors[1:], 1):
+    kept = compressor.compress(kept, seeds.fold(seed, i))
+  return first.factor(size) * tf.scatter_nd(positions, kept, tf.constant([size], tf.int64))
+
+
+class Size(NamedTuple):
+  """The size of what a client sends after it has trained.
+
+  Attributes:
+    update: The bytes of the update.
+    uploads: The bytes of what parts upload besides it.
+    uncounted: The names of parts that may send less, because they have no `message_bits`:
+      compressors, and users' parts that change the update.
+  """
+
+  update: int
+  uploads: int
+  uncounted: tuple[str, ...]
+
+
+def size(correction: Correction, update: Weights, upload: Any) -> Size:
+  """Returns the size of a client's messages, from tensors or specs of them."""
+  parts = correction.parts
+  compressors = compression_of(parts).compressors
+  own_bits = [part.message_bits(_num_elements(update)) for part in parts if not part.compresses]
+  said = [number for number in own_bits if number is not None]
+  if compressors:
+    of_update = _bytes(compressors, update)
+  elif said:
+    of_update = -(-said[-1] // 8)
+  else:
+    of_update = num_bytes(update)
+  of_uploads = 0
+  for own in _by_part(parts, upload):
+    of_uploads += num_bytes(own)
+    large = _large(own)
+    if compressors and large:
+      of_uploads += _bytes(compressors, large) - num_bytes(large)
+  uncounted = tuple(part.name for part in parts if _is_uncounted(part))
+  return Size(of_update, of_uploads, uncounted)
+
+
+def _is_uncounted(part: Correction) -> bool:
+  """Returns whether a part may send less than counted, because it does not say how much."""
+  if part.message_bits(1) is not None:
+    return False
+  is_users = not type(part).__module__.startswith('tff_adaptive.')
+  return part.compresses or (is_users and part.overrides('update'))
+
+
+def _bytes(compressors: Sequence[compressed.Compressor], message: Weights) -> int:
+  """Returns the bytes of a compressed message: its bits, rounded up to a whole byte."""
+  if isinstance(compressors[0], low_rank.LowRank):
+    return -(-compressors[0].bits_of(message) // 8)
+  sizes = [leaf.shape.num_elements() for leaf in message]
+  if not compressors[0].by_tensor:
+    sizes = [sum(sizes)]
+  total = sum(vector_bits(compressors, number) for number in sizes)
+  return -(-total // 8)
+
+
+def vector_bits(compressors: Sequence[compressed.Compressor], size: int) -> int:
+  """Returns the bits of a compressed vector of `size` numbers."""
+  first, *others = compressors
+  if others:
+    assert isinstance(first, compressed.Selection)
+    return first.index_bits(size) + vector_bits(others, first.num_kept(size))
+  number = first.message_bits(size)
+  return bits_lib.FLOAT * size if number is None else number
+
+
+def num_bytes(tree: Any) -> int:
+  """Returns the number of bytes of a structure of tensors."""
+  leaves = map(tf.convert_to_tensor, tf.nest.flatten(tree))
+  return sum(leaf.dtype.size * (leaf.shape.num_elements() or 0) for leaf in leaves)
+
+
+def _num_elements(tree: Weights) -> int:
+  return sum(leaf.shape.num_elements() or 0 for leaf in tree)

@@ -1,0 +1,60 @@
+"""Evaluates a model on arrays of examples."""
+
+import collections
+import concurrent.futures as futures
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tff_adaptive.devices import threads
+from tff_adaptive.models import model as model_lib
+
+
+def build_evaluation(
+  model: model_lib.Model, batch_size: int = 500
+) -> Callable[[Any, Any], dict[str, float]]:
+  """Builds the centralised evaluation of a model on arrays of examples.
+
+  Args:
+    model: The model.
+    batch_size: Number of examples evaluated at once. With `couples_examples` it is ignored.
+
+  Returns:
+    `(weights, data) -> {metric: float}`. `weights` are the trainable weights (tensors or arrays).
+    `data` is an `OrderedDict(x=array[n, ...], y=array[n, ...])`, n >= 1, cast to the model's types.
+  """
+
+  weight_specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
+
+  @tf.function(input_signature=(weight_specs, *model.input_spec.values()), autograph=False)
+  def batch_sums(weights: Any, x: tf.Tensor, y: tf.Tensor) -> collections.OrderedDict:
+    return model.evaluation_sums(weights, x, y)
+
+  def evaluate(weights: Any, data: Any) -> dict[str, float]:
+    weights = tuple(tf.convert_to_tensor(w) for w in weights)
+    n = len(data['y'])
+    if n == 0:
+      raise ValueError('the evaluation data are empty: at least one example is needed')
+    size = batch_size
+    if model.couples_examples:
+      size = n
+
+    def sums_from(start: int) -> dict[str, np.ndarray]:
+      batch = (
+        tf.cast(data[name][start : start + size], spec.dtype)
+        for name, spec in model.input_spec.items()
+      )
+      return {k: np.asarray(v, np.float64) for k, v in batch_sums(weights, *batch).items()}
+
+    # In parallel, as an operation may have one thread; sums are added in order, for equal bits.
+    with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
+      batches = list(pool.map(sums_from, range(0, n, size)))
+    values = {}
+    for name, first in batches[0].items():
+      total = sum((batch[name] for batch in batches), np.zeros_like(first))
+      values[name] = float(model.metric_value(name, total))
+    return values
+
+  return evaluate
