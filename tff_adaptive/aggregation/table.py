@@ -185,7 +185,7 @@ def aggregator(name: str) -> Aggregator:
   return Aggregator(
     part.name,
     "a user's own",
-    lambda values, cohort: part.definition(cohort, **values),  # type: ignore[arg-type]
+    lambda values, cohort: part.definition(cohort, **values),
     part.hyperparameters,
     is_weighted=bool(getattr(part.definition, 'is_weighted', True)),
     promise=str(getattr(part.definition, 'promise', '')),
