@@ -1,11 +1,15 @@
 """The constant prediction that a run's model should beat, in its first and last lines."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tff_adaptive._utils import metric_names
 from tff_adaptive.training import callbacks
-from tff_adaptive_tasks import baselines
+
+if TYPE_CHECKING:
+  from tff_adaptive_tasks import baselines  # It imports TensorFlow.
 
 _ALIKE = 1e-9  # Differences that are only rounding.
 _UNEVEN = 80.0  # From this share of one class on, in percent, accuracy alone says little.

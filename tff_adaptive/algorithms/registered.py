@@ -164,10 +164,10 @@ def _chain(
   more_parts: Sequence[corrections.Correction] | None,
 ) -> corrections.Correction:
   """Returns an algorithm's correction with the parts that follow it; see `build_process`."""
-  own = entries.resolve(entry.correction).configure(entry.values(values), clients)
+  first_part = entries.resolve(entry.correction).configure(entry.values(values), clients)
   if more_parts is None:
     more_parts = regularization(**{k: v for k, v in entry.settings.items() if k in _REGULARIZATION})
-  return corrections.chain(own, *more_parts)
+  return corrections.chain(first_part, *more_parts)
 
 
 def regularization(

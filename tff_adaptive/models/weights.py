@@ -248,9 +248,9 @@ def save(model: Any, weights: Sequence[Any], path: str, file_format: str) -> str
   folder = os.path.dirname(os.path.abspath(path))
   try:
     with temporary_folders.folder('.exported.', folder) as temporary:
-      made = os.path.join(temporary, os.path.basename(path))
-      write(model, arrays, made)
-      shutil.move(made, path)  # Within one file system: a renaming.
+      written = os.path.join(temporary, os.path.basename(path))
+      write(model, arrays, written)
+      shutil.move(written, path)  # Within one file system: a renaming.
   except (OSError, tf.errors.OpError) as error:  # SavedModels raise TensorFlow's errors.
     is_full = isinstance(error, tf.errors.ResourceExhaustedError)
     number = errno.ENOSPC if is_full else getattr(error, 'errno', None) or errno.EIO

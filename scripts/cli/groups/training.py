@@ -120,7 +120,9 @@ class Rates(fields.Group):
   def check(self) -> None:
     """Raises ValueError for schedules or options that are unknown or out of range."""
     for side in ('client', 'server'):
-      self._schedule(side)
+      # Where no default is known, a rule says that the rate has to be given.
+      if getattr(self, f'{side}_learning_rate') is not None:
+        self._schedule(side)
 
   def _schedule(self, side: str) -> schedules.Schedule:
     name = getattr(self, f'{side}_schedule')
