@@ -33,6 +33,7 @@ from .cli import client_models, command, fields, flags
 
 FORMATS = ('keras', 'saved_model', 'npz', 'tflite')
 WEIGHTS = ('best', 'theta', 'theta_bar')
+CHECKPOINTS = ('last', 'best')
 # Beside these stands model.npz, from which --initial_weights starts.
 _WITH_ARRAYS = ('model', 'model.tflite')
 
@@ -49,6 +50,12 @@ class _Export(fields.Group):
     ' better metric at the last evaluation.',
     'best',
     choices=WEIGHTS,
+  )
+  which: str = fields.flag(
+    'last, the weights of the last checkpoint; or best, those of the best evaluation, of a run with'
+    ' --keep_best.',
+    'last',
+    choices=CHECKPOINTS,
   )
   client: str | None = fields.flag(
     'The id of a client, whose own model is exported, of algorithms such as Ditto; else the global'
@@ -88,6 +95,10 @@ def main(arguments: Sequence[str]) -> int:
   flags.check(_FLAGS, _Export)
   if _FLAGS.client is not None and _FLAGS.weights != 'best':
     raise ValueError("--client exports a client's own model: leave --weights out.")
+  if _FLAGS.which == 'best' and (_FLAGS.client is not None or _FLAGS.weights != 'best'):
+    raise ValueError(
+      '--which=best exports the weights that --keep_best kept: leave --weights and --client out.'
+    )
   folder = os.path.expanduser(rest[0])
   output = _FLAGS.output or os.path.join(folder, f'export_{_FLAGS.format}')
   if os.path.lexists(output):
@@ -97,7 +108,7 @@ def main(arguments: Sequence[str]) -> int:
 
   run = tasks.load_run(folder)
   try:
-    record = export(run, _FLAGS.format, output, _FLAGS.weights, _FLAGS.client)
+    record = export(run, _FLAGS.format, output, _FLAGS.weights, _FLAGS.client, _FLAGS.which)
   except OSError as error:
     raise command.FailureError(f'--output={output}: {error}; nothing is left of it.') from error
   values = ', '.join(f'{name} {value:.4f}' for name, value in record['validation'].items())
@@ -107,7 +118,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def export(
-  run: Any, file_format: str, output: str, which: str = 'best', client: str | None = None
+  run: Any,
+  file_format: str,
+  output: str,
+  which: str = 'best',
+  client: str | None = None,
+  checkpoint: str = 'last',
 ) -> dict[str, Any]:
   """Writes a run's model to a new folder, and returns the contents of its export.json.
 
@@ -120,6 +136,7 @@ def export(
     output: The folder to create. It does not exist after a failure.
     which: One of `WEIGHTS`, which --weights explains.
     client: The id of the client whose own model is exported; None for the model `which`.
+    checkpoint: 'last', or 'best' for what --keep_best kept.
 
   Raises:
     ValueError: If the run has no checkpoint or no such weights, what its folder lacks cannot be
@@ -129,6 +146,9 @@ def export(
   if client is not None:
     source, weights = _of_client(run, client)
     which = f'the model of client {client}'
+  elif checkpoint == 'best':
+    source, weights = _of_best_evaluation(run)
+    which = 'the best weights'
   else:
     source = _source(run)
     if which == 'best':
@@ -187,6 +207,25 @@ def _of_task(run: Any) -> _Source:
   return _Source(model, stored_model.description(task), copy_preparation, evaluate)
 
 
+def _of_best_evaluation(run: Any) -> tuple[_Source, Any]:
+  """Returns what is stored in a run's folder, and the weights that --keep_best kept."""
+  from tff_adaptive.training import stopping
+
+  path = os.path.join(run.folder, 'checkpoints', stopping.BEST_FILE)
+  kept_best = stopping.read_best(path)
+  if kept_best is None:
+    raise ValueError(
+      f'--which=best: {path} is not there or damaged: train with --keep_best, or leave --which out.'
+    )
+  best, weights = kept_best
+
+  def evaluate(which: str) -> tuple[int, Mapping[str, float]]:
+    del which
+    return best.round_number, {best.column: best.value}
+
+  return dataclasses.replace(_source(run), evaluate=evaluate), weights
+
+
 def _of_client(run: Any, client: str) -> tuple[_Source, Any]:
   """Returns what the run's task gives, and the weights of a client's own model."""
   from tff_adaptive import models
@@ -231,7 +270,7 @@ def _record(run: Any, source: _Source, which: str) -> dict[str, Any]:
     'run_id': run.config['run_id'],
     'task': source.description['task'],
     'source': source.description['source'],
-    'round': run.round_number,
+    'round': evaluated_round if which == 'the best weights' else run.round_number,
     'weights': which,
     'weight_names': list(models.weight_names(source.model)),
     'input': {'shape': list(x.shape), 'dtype': x.dtype.name},

@@ -265,3 +265,25 @@ def test_a_full_disk_ends_the_command_in_one_line(run, monkeypatch, capsys):
   assert line.startswith(f'export.py: --output={output}: ')
   assert 'No space left on device' in line
   assert sorted(os.listdir(run)) == before
+
+
+def test_the_best_weights_of_a_run_are_exported_on_request(tmp_path, capsys):
+  folder = tmp_path / 'run'
+  flags = ['--rounds=2', '--rounds_per_evaluation=1', f'--output_dir={folder}']
+  assert train.main(['train.py', '--task=digits', *flags]) == 0
+  command = ['export.py', str(folder), '--format=npz', '--which=best']
+  assert export.main(command) == 2
+  assert 'train with --keep_best' in capsys.readouterr().err
+  last = tasks.load_run(str(folder)).chosen('theta')
+  # As if an evaluation of round 1 with these weights had been the best.
+  arrays = {f'weight_{i}': 2 * weight for i, weight in enumerate(last)}
+  path = folder / 'checkpoints' / 'best.npz'
+  np.savez(path, round=1, column='validation_accuracy', value=0.75, **arrays)
+  assert export.main(command) == 0
+  record = json.loads((folder / 'export_npz' / 'export.json').read_text())
+  assert (record['round'], record['weights']) == (1, 'the best weights')
+  assert record['validation'] == {'validation_accuracy': 0.75}
+  saved = np.load(folder / 'export_npz' / 'model.npz')
+  for name, weight in zip(record['weight_names'], last):
+    np.testing.assert_array_equal(saved[name], 2 * weight)
+  assert export.main([*command, '--weights=theta']) == 2
