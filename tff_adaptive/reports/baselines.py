@@ -26,10 +26,10 @@ def of_runs(runs: Sequence[run_lib.Run], column: str) -> Constant | None:
   Returns:
     The prediction; None if a run has none or another one, or the column has no value for it.
   """
-  found = {_of_run(run, column) for run in runs}
-  if len(found) != 1:
+  constants = {_of_run(run, column) for run in runs}
+  if len(constants) != 1:
     return None
-  return found.pop()
+  return constants.pop()
 
 
 def _of_run(run: run_lib.Run, column: str) -> Constant | None:
