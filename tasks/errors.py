@@ -1,5 +1,9 @@
 """`DataError`, which tasks raise if data or options cannot be used, and a check of options."""
 
+from typing import Any
+
+import numpy as np
+
 _LONGEST = 1000
 
 
@@ -33,3 +37,13 @@ def check_range(name: str, value: float, low: float, high: float) -> None:
   """Raises DataError if the option `name` has a `value` that is NaN or outside [low, high]."""
   if not low <= value <= high:
     raise DataError(f'{name} is {value}; it must be from {low:,} to {high:,}')
+
+
+def check_unmasked(values: Any, what: str) -> None:
+  """Raises DataError if an array has masked values, which `np.asarray` would take as they are."""
+  num_masked = np.ma.count_masked(values) if isinstance(values, np.ma.MaskedArray) else 0
+  if num_masked:
+    raise DataError(
+      f'{what} has masked values ({num_masked:,}): fill them, as with x.filled(0), or leave out '
+      'their rows'
+    )

@@ -198,7 +198,11 @@ def training_rows(clients: np.ndarray, options: Mapping[str, Any]) -> np.ndarray
 
 
 def as_array(values: Any, what: str) -> np.ndarray:
-  """Returns values as an array. Raises DataError if they are lists of different lengths."""
+  """Returns values as an array.
+
+  Raises DataError if they are lists of different lengths, or values are masked.
+  """
+  errors.check_unmasked(values, what)
   try:
     array = np.asarray(values)
     is_of_lists = array.dtype.kind == 'O' and array.ndim == 1 and array.size > 0

@@ -38,8 +38,10 @@ def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
     where: A description of the arrays for error messages.
 
   Raises:
-    DataError: If x and y have different numbers of examples, or no examples.
+    DataError: If x and y have different numbers of examples, no examples, or masked values.
   """
+  errors.check_unmasked(x, f'x of {where}')
+  errors.check_unmasked(y, f'y of {where}')
   x = np.asarray(x)
   y = np.asarray(y)
   if x.ndim == 0 or y.ndim == 0 or x.shape[0] != y.shape[0]:

@@ -57,9 +57,10 @@ class CostModel:
     """Returns a client's number of local steps: `fixed_steps`, or all batches of all epochs."""
     if self.fixed_steps is not None and num_examples:
       return self.fixed_steps
-    return self.epochs * self._batches(num_examples)
+    return self.epochs * self.batches(num_examples)
 
-  def _batches(self, num_examples: int) -> int:
+  def batches(self, num_examples: int) -> int:
+    """Returns the number of batches of a client's examples."""
     if num_examples == 0:
       return 0
     if self.batch_size is None:
@@ -89,7 +90,7 @@ class CostModel:
     if downloads is None:
       downloads = cohort
     steps = sum(client_steps)
-    passes = self.counts.full_gradients * sum(map(self._batches, client_examples))
+    passes = self.counts.full_gradients * sum(map(self.batches, client_examples))
     values = (
       downloads * bytes_down / 1e6,
       cohort * bytes_up / 1e6,

@@ -47,8 +47,11 @@ class DefaultValues(griffe.Extension):
       if parameter.default is not None:
         parameter.default = value(parameter.default, func.module.path)
 
-  def on_attribute_instance(self, *, attr: griffe.Attribute, **others: Any) -> None:
+  def on_attribute_instance(self, *, node: Any, attr: griffe.Attribute, **others: Any) -> None:
     """Called by griffe for each assignment that it has read."""
-    is_field = 'class-attribute' in attr.labels and attr.annotation
+    # What a method assigns to an attribute of `self` is no default, and may name its arguments.
+    targets = getattr(node, 'targets', None) or [node.target]
+    is_of_self = isinstance(targets[0], ast.Attribute)
+    is_field = 'class-attribute' in attr.labels and attr.annotation and not is_of_self
     if is_field and attr.value is not None:
       attr.value = value(attr.value, attr.module.path)

@@ -325,11 +325,12 @@ def report(table: pd.DataFrame) -> list[str]:
     sizes = own.groupby(['compression', 'method'], sort=False)['megabytes_up'].mean().unstack()
     parts += ['Megabytes that clients send:\n', frame.table(sizes.map('{:,.1f}'.format))]
   for problem, own in table[table['stage'] == 'clock'].groupby('problem', sort=False):
-    cells = own.groupby(['compression', 'server', 'uplink'], sort=False)['seconds'].agg(_median)
+    how = own['server'] + ', ' + own['uplink'].astype(str)
+    cells = own.groupby(['compression', how.rename('how')], sort=False)['seconds'].agg(_median)
     parts.append(
       f'## {problem}: virtual seconds to {_FLAGS.target:g} by uplink in Mbit/s, FedAvg\n'
     )
-    parts.append(frame.table(cells.unstack().unstack()))
+    parts.append(frame.table(cells.unstack()))
   flags = f'experiments.compression --rounds={_FLAGS.rounds} --target={_FLAGS.target:g}'
   if _FLAGS.smoke:
     flags += ' --smoke'

@@ -1,13 +1,15 @@
 """The constant prediction that a run's model should beat, in its first and last lines."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tff_adaptive._utils import metric_names
 from tff_adaptive.training import callbacks
 
-if TYPE_CHECKING:  # It loads TensorFlow, without which a command starts.
-  from tff_adaptive_tasks import baselines
+if TYPE_CHECKING:
+  from tff_adaptive_tasks import baselines  # It imports TensorFlow.
 
 _ALIKE = 1e-9  # Differences that are only rounding.
 _UNEVEN = 80.0  # From this share of one class on, in percent, accuracy alone says little.
@@ -18,7 +20,7 @@ class Callback(callbacks.Callback):
 
   may_load_ahead = True
 
-  def __init__(self, baseline: 'baselines.Baseline', metric: str):
+  def __init__(self, baseline: baselines.Baseline, metric: str):
     """Creates the callback; `metric` is the one by which the run is judged."""
     self._entry = {
       'prediction': baseline.prediction,
@@ -31,7 +33,7 @@ class Callback(callbacks.Callback):
     return {'baseline': self._entry}
 
 
-def first_line(baseline: 'baselines.Baseline', metric: str) -> str:
+def first_line(baseline: baselines.Baseline, metric: str) -> str:
   """Returns the line that a run begins with."""
   names = [metric]
   if metric != 'accuracy' and 'accuracy' in baseline.metrics:

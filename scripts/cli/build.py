@@ -8,6 +8,7 @@ from typing import Any
 
 import tff_adaptive_tasks as tasks
 from tff_adaptive import (
+  aggregation as aggregation_lib,
   algorithms,
   costs,
   models,
@@ -18,6 +19,7 @@ from tff_adaptive import (
 from tff_adaptive.aggregation import sizes
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
+from tff_adaptive.population import attacks, choosing
 from tff_adaptive.runs import capacity, serialization, state_file
 from tff_adaptive.training import callbacks, personalization
 from tff_adaptive_tasks import baselines
@@ -94,6 +96,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     'callbacks': observers,
     'test_fn': build_evaluation(model, task.test),
     'client_evaluation': _client_evaluation(settings, of_clients, model, parts),
+    'client_losses': _client_losses(config, model),
     'resume_from': settings.output.resume_from,
     'accept_lost_rows': bool(settings.output.accept_lost_rows),
     'settings': record,
@@ -170,6 +173,8 @@ def build_process(
   weighting: Any = settings.clients.client_weighting
   if weighting == 'tokens':
     weighting = task.client_weight
+  if choosing.gives_weights(settings.cohort.build(weighting)):
+    weighting = 'uniform'  # The rule's weights say how clients count.
   return algorithms.build_process(
     settings.what.algorithm_entry,
     model,
@@ -180,11 +185,28 @@ def build_process(
     ),
     client_learning_rate=rates.client,
     training=settings.client_training(task),
-    aggregator=settings.aggregation.build(settings.training, model, privacy),
+    aggregator=_aggregator(settings, model, privacy),
     client_weighting=weighting,
     more_parts=settings.more_parts(),
     asynchrony=settings.synchrony.build(),
   )
+
+
+def _aggregator(
+  settings: settings_lib.Settings, model: models.Model, privacy: aggregation.PrivacyPlan | None
+) -> Any:
+  """Returns the aggregation factory, with what measures norms and makes attackers' updates."""
+  factory: Any = settings.aggregation.build(settings.training, model, privacy)
+  rule = settings.cohort.build(settings.clients.client_weighting)
+  needs_norms = rule is not None and 'norms' in choosing.needs_of(rule)
+  entry = settings.aggregation.entry
+  hides_norms = entry.is_private or entry.name == 'secure'
+  if needs_norms or (settings.output.ledger and not hides_norms):
+    factory = aggregation_lib.ClientNormsFactory(factory)
+  attackers = settings.attack.build()
+  if attackers is not None and attackers.attack == attacks.INNER_PRODUCT:
+    factory = aggregation_lib.InnerProductFactory(attackers.strength, factory)
+  return factory
 
 
 def build_evaluation(model: Any, examples: Any) -> Any:
@@ -193,6 +215,14 @@ def build_evaluation(model: Any, examples: Any) -> Any:
     return None
   evaluate = models.build_evaluation(model)
   return lambda weights: evaluate(weights, examples)
+
+
+def _client_losses(config: training.TrainingConfig, model: models.Model) -> Any:
+  """Returns the function that evaluates losses of clients; None if no rule needs it."""
+  rule = config.cohort
+  if rule is None or not {'losses', 'train_losses'} & set(choosing.needs_of(rule)):
+    return None
+  return training.build_client_losses(model)
 
 
 def _registered(settings: settings_lib.Settings, task: tasks.Task) -> corrections.RegisteredClients:
@@ -225,8 +255,11 @@ def _training_config(
   names = [field.name for field in dataclasses.fields(training.TrainingConfig)]
   arguments = {name: flags[name] for name in names if name in flags}
   arguments['max_examples_per_client'] = flags['max_examples_per_client'] or None
-  arguments['stop_at_target'] = bool(flags['stop_at_target'])
+  for name in ('stop_at_target', 'keep_best', 'ledger'):
+    arguments[name] = bool(flags[name])
   arguments['metric'] = task.metric
+  arguments['cohort'] = settings.cohort.build(settings.clients.client_weighting)
+  arguments['attackers'] = settings.attack.build()
   local = settings.client_training(task)
   local_steps = None
   if local.batching is not None:

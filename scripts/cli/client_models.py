@@ -65,11 +65,11 @@ def _correction(run: Any) -> Any:
     values = {h.name: settings[h.name] for h in entry.hyperparameters}
   data = run.config['data']
   clients = corrections.RegisteredClients(data['clients'], data['examples'] / data['clients'])
-  own = entries.resolve(entry.correction).configure(entry.values(values), clients)
+  of_algorithm = entries.resolve(entry.correction).configure(entry.values(values), clients)
   parts = algorithms.regularization(
     settings['sam_rho'] or 0.0, settings.get('clip_norm'), settings['weight_decay'] or 0.0
   )
-  return corrections.chain(own, *parts)
+  return corrections.chain(of_algorithm, *parts)
 
 
 def _options(pairs: Any) -> dict[str, Any]:

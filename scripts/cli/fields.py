@@ -28,6 +28,10 @@ class Group:
     del values
     return {}
 
+  def sources(self) -> dict[str, Any]:
+    """Loads the user's own files that flags name. Returns a `user_code.UserCode` by flag."""
+    return {}
+
   def check(self) -> None:
     """Raises a ValueError that names a flag if a value, or what it names, cannot be used.
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from tff_adaptive import registry
 from tff_adaptive.aggregation import table
+from tff_adaptive.population import cohort_rules
 from tff_adaptive.registry import entries as entries_lib
 from tff_adaptive_tasks import catalog
 
@@ -108,6 +109,7 @@ def _sections() -> list[_Section]:
     ('Client optimizers and their options', registry.CLIENT_OPTIMIZERS),
     ('Schedules and their options', registry.SCHEDULES),
     ('Aggregators and their options', table.AGGREGATORS),
+    ('Cohorts and their options', _cohorts()),
   ):
     texts = {name: _described(entry) for name, entry in entries.items()}
     sections.append(_Section(heading, texts, _OF_NAMES))
@@ -125,6 +127,17 @@ def _more_parts() -> dict[str, registry.Algorithm]:
   """Returns the entries of the parts that are no algorithms of their own."""
   names = [name for name in registry.PARTS if name not in registry.ALGORITHMS]
   return {name: registry.algorithm(name) for name in names}
+
+
+def _cohorts() -> dict[str, entries_lib.Named]:
+  """Returns the rules that choose clients, as entries."""
+  rules = {}
+  for name, kind in cohort_rules.COHORTS.items():
+    summary = (kind.__doc__ or '').partition('\n')[0].rstrip('.')
+    rules[name] = entries_lib.Named(
+      name, summary[0].lower() + summary[1:], '', cohort_rules.options_of(name)
+    )
+  return rules
 
 
 def _described(entry: Any) -> str:

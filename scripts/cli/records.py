@@ -21,7 +21,7 @@ def of(run: settings_lib.Settings) -> config.Record:
     'client_optimizer': run.what.client_entry.title,
   }
   files = {}
-  for key, source in run.what.sources().items():
+  for key, source in run.sources().items():
     files[key] = source.record()
     if key in titles:
       files[key]['name'] = titles[key]

@@ -7,15 +7,16 @@ with its flag (see `fields`); what needs the data is checked with `check_cohort`
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 from tff_adaptive import registry
 from tff_adaptive.aggregation import table
 from tff_adaptive.corrections import chains
+from tff_adaptive.population import attacks, choosing, speed
 from tff_adaptive.registry import described
 from tff_adaptive_tasks import catalog
 
-from . import fields
-from .groups import runtime
+from . import fields, machine_rules
 from .settings import Settings
 
 
@@ -90,9 +91,17 @@ def _cohort_is_of_the_clients(settings: Settings) -> str | None:
   return None
 
 
+def _classes(settings: Settings) -> list[Any]:
+  """Returns the classes of the algorithm's parts; [] for a user's that cannot be imported."""
+  try:
+    return list(described.classes_of(settings.what.algorithm_entry))
+  except ImportError:  # The process's builder names the file and the error.
+    return []
+
+
 # Flags of every algorithm that add a part to its chain: what a part excludes, it declares.
 def _parts_of_flags_fit(settings: Settings) -> str | None:
-  classes = described.classes_of(settings.what.algorithm_entry)
+  classes = _classes(settings)
   for flag, value, part in (
     ('sam_rho', settings.what.sam_rho, 'sam'),
     ('clip_norm', settings.clients.clip_norm, 'clip'),
@@ -108,7 +117,7 @@ def _parts_of_flags_fit(settings: Settings) -> str | None:
 def _exchanges_are_in_rounds(settings: Settings) -> str | None:
   if settings.synchrony.synchrony != 'buffered':
     return None
-  for part in described.classes_of(settings.what.algorithm_entry):
+  for part in _classes(settings):
     if part.overrides('exchange'):
       return (
         f'--synchrony=buffered does not go with --algorithm={settings.what.algorithm}: the clients'
@@ -285,6 +294,97 @@ def _private_cohorts_are_drawn_from_all(settings: Settings) -> str | None:
   return None
 
 
+# The choice of clients, and attacks.
+
+
+def _all_clients_are_chosen(settings: Settings) -> str | None:
+  algorithm = settings.what.algorithm_entry
+  needs_all = 'participation' in algorithm.settings or algorithm.pools_clients
+  if settings.cohort.cohort is None or not needs_all:
+    return None
+  return (
+    f'--cohort={settings.cohort.cohort} does not go with --algorithm={algorithm.name}, which trains'
+    ' all clients in every round: leave out one of them.'
+  )
+
+
+def _buffers_draw_clients_one_by_one(settings: Settings) -> str | None:
+  if settings.cohort.cohort is None or settings.synchrony.synchrony != 'buffered':
+    return None
+  return (
+    f'--cohort={settings.cohort.cohort} does not go with --synchrony=buffered, which draws the'
+    ' clients that begin one by one: leave out one of them.'
+  )
+
+
+# An epsilon assumes uniform draws, and a secure sum shows no norm of a single client.
+def _rules_see_what_the_server_may_see(settings: Settings) -> str | None:
+  rule = settings.cohort.build(settings.clients.client_weighting)
+  if rule is None:
+    return None
+  entry = settings.aggregation.entry
+  sees_norms = entry.name == 'secure' and 'norms' in choosing.needs_of(rule)
+  if not entry.is_private and not sees_norms:
+    return None
+  return (
+    f'--cohort={settings.cohort.cohort} does not go with --aggregator={entry.name}, which must not'
+    ' depend on what a single client sent, and assumes uniform draws where it reports an epsilon:'
+    ' leave out one of them.'
+  )
+
+
+def _weights_are_of_all_that_is_sent(settings: Settings) -> str | None:
+  if not choosing.gives_weights(settings.cohort.build(settings.clients.client_weighting)):
+    return None
+  flag = f'--cohort={settings.cohort.cohort}'
+  if settings.clients.client_weighting == 'tokens':
+    return (
+      f'{flag} gives updates weights as the clients count in the objective: give'
+      ' --client_weighting=examples or uniform.'
+    )
+  sends = settings.what.algorithm_entry.uploads
+  if not sends and settings.what.client_optimizer_state == 'average':
+    sends = 'the state of its optimizer'
+  if not sends:
+    return None
+  return (
+    f'{flag} gives updates weights, and a client of {settings.what.algorithm_entry.name} also sends'
+    f' {sends}, which would have none: take another algorithm, such as fed_avg or fed_dyn.'
+  )
+
+
+# Their marks are weights, which noise for privacy has not.
+def _attackers_have_weights(settings: Settings) -> str | None:
+  is_product = settings.attack.attack == attacks.INNER_PRODUCT
+  if not is_product or not settings.aggregation.entry.is_private:
+    return None
+  return (
+    f'--attack={settings.attack.attack} does not go with --aggregator='
+    f'{settings.aggregation.aggregator}, which takes no weights: take another attack.'
+  )
+
+
+# The clock and the speed of clients.
+
+
+def _budgets_of_seconds_have_a_clock(settings: Settings) -> str | None:
+  has_clock = settings.population.availability or settings.synchrony.synchrony == 'buffered'
+  if settings.output.max_virtual_seconds is None or has_clock:
+    return None
+  return '--max_virtual_seconds needs clients with a speed: give --availability=always, say.'
+
+
+def _speed_is_given_once(settings: Settings) -> str | None:
+  if settings.population.speed is None:
+    return None
+  for flag in (*speed.COLUMNS, 'speed_sigma', 'bandwidth_sigma', 'client_profiles'):
+    if flag in settings.given:
+      return (
+        f'--{flag} has no meaning with --speed={settings.population.speed}: leave out one of them.'
+      )
+  return None
+
+
 # Evaluation by client.
 
 
@@ -297,75 +397,6 @@ def _fine_tuning_is_judged_on_other_examples(settings: Settings) -> str | None:
     if getattr(evaluation, name) is not None and not evaluation.heldout_examples:
       return (
         f'--{name} needs examples that {training} has not seen: give --heldout_examples=0.2, say.'
-      )
-  return None
-
-
-# Engine, devices and workers.
-
-
-def _ray_has_its_own_gpus(settings: Settings) -> str | None:
-  if settings.runtime.ray is not None and settings.runtime.device == 'gpu':
-    return '--device=gpu does not go with --ray: give --gpus_per_worker=1, say.'
-  return None
-
-
-def _ray_has_its_own_threads(settings: Settings) -> str | None:
-  if settings.runtime.ray is None:
-    return None
-  for name, hint in runtime.ONE_PROCESS.items():
-    if getattr(settings.runtime, name) is not None:
-      return f'--{name} does not go with --ray: {hint}.'
-  return None
-
-
-# A subround is what one worker gets to do.
-def _every_worker_has_a_subround(settings: Settings) -> str | None:
-  workers = settings.runtime.ray_workers or 0
-  if settings.runtime.ray is None or (settings.runtime.subrounds or 0) >= workers:
-    return None
-  return (
-    f'--subrounds must be at least {workers}, the number of workers, found'
-    f' {settings.runtime.subrounds}: some workers would be idle.'
-  )
-
-
-# It would do no harm, but the user expects more than there is.
-def _no_more_clients_at_once_than_in_a_round(settings: Settings) -> str | None:
-  cohort = settings.most_clients
-  for name in runtime.ONE_PROCESS:
-    value = getattr(settings.runtime, name)
-    if value is not None and value > cohort:
-      return (
-        f'--{name} must be at most {cohort}, the number of clients in a round, found {value}: give'
-        ' fewer.'
-      )
-  return None
-
-
-def _native_engine_has_no_gpu(settings: Settings) -> str | None:
-  if settings.runtime.device == 'gpu' and settings.runtime.engine == 'native':
-    return (
-      "--device=gpu does not go with --engine=native: TFF's worker is built without CUDA. Leave one"
-      ' of them out.'
-    )
-  return None
-
-
-def _compiled_operations_are_in_their_place(settings: Settings) -> str | None:
-  compiled = settings.compiled_option
-  chosen_runtime = settings.runtime
-  for flag, is_given in (
-    ('--engine=native', chosen_runtime.engine == 'native'),
-    ('--device=gpu', chosen_runtime.device == 'gpu'),
-    ('--gpus_per_worker', chosen_runtime.gpus_per_worker),
-    ('--mixed_precision', chosen_runtime.mixed_precision),
-    ('--xla', chosen_runtime.xla),
-  ):
-    if compiled and is_given:
-      return (
-        f'--task_option={compiled} does not go with {flag}: it is an operation of float32, for the'
-        ' graph engine on a CPU. Leave one of them out.'
       )
   return None
 
@@ -391,11 +422,13 @@ RULES: tuple[Callable[[Settings], str | None], ...] = (
   _delta_is_above_zero,
   _noise_is_given_once,
   _private_cohorts_are_drawn_from_all,
+  _all_clients_are_chosen,
+  _buffers_draw_clients_one_by_one,
+  _rules_see_what_the_server_may_see,
+  _weights_are_of_all_that_is_sent,
+  _attackers_have_weights,
+  _budgets_of_seconds_have_a_clock,
+  _speed_is_given_once,
   _fine_tuning_is_judged_on_other_examples,
-  _ray_has_its_own_gpus,
-  _ray_has_its_own_threads,
-  _every_worker_has_a_subround,
-  _no_more_clients_at_once_than_in_a_round,
-  _native_engine_has_no_gpu,
-  _compiled_operations_are_in_their_place,
+  *machine_rules.RULES,
 )

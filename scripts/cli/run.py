@@ -172,10 +172,10 @@ def check_result(result: Any) -> None:
 
 def _explained(settings: settings_lib.Settings, error: BaseException) -> str | None:
   """Returns a message that names the failed line of a user's file; None if the error suffices."""
-  sources = settings.what.sources()
+  sources = settings.sources()
   if not sources or isinstance(error, (errors.DataError, KeyboardInterrupt)):  # They say where.
     return None
-  named = {key: settings.what.given_as(key) for key in sources}
+  named = {key: settings.given_as(key) for key in sources}
   place = user_code.place(error)
   words = user_code.in_words(error)
   for key, source in sources.items():

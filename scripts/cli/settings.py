@@ -8,11 +8,14 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tff_adaptive.population import choosing
 from tff_adaptive_tasks import catalog
 
 from . import fields, hyperparameters
 from .groups import (
   aggregation,
+  attack as attack_lib,
+  cohort as cohort_lib,
   evaluation,
   output,
   population,
@@ -37,6 +40,8 @@ class Settings:
   training: local_training.Training
   rates: local_training.Rates
   clients: local_training.Clients
+  cohort: cohort_lib.Cohort
+  attack: attack_lib.Attack
   population: population.Population
   synchrony: synchrony.Synchrony
   aggregation: aggregation.Aggregation
@@ -66,6 +71,19 @@ class Settings:
     if not self.what.server_entry.takes_options:
       values.update(self.server)
     return values
+
+  def sources(self) -> dict[str, Any]:
+    """Loads the user's own files. Returns their origins by the flags that name them."""
+    sources: dict[str, Any] = {}
+    for group in self.groups():
+      sources.update(group.sources())
+    return sources
+
+  def given_as(self, key: str) -> str:
+    """Returns the flag and value, --FLAG=VALUE, that name a file; `key` is one of `sources`."""
+    if key in self.what.sources():
+      return self.what.given_as(key)
+    return f'--{key}={self.flat()[key]}'
 
   @property
   def most_clients(self) -> int:
@@ -99,12 +117,19 @@ class Settings:
       batching = dataclasses.replace(
         batching, epochs=epochs, local_steps=None, random_local_steps=False, continue_batches=False
       )
+    rule = self.cohort.build(self.clients.client_weighting)
+    attackers = self.attack.build()
+    attack = None
+    if attackers is not None and epochs is None:
+      attack = attackers.of_updates
     return client.ClientTraining(
       optimizer=optimizer,
       batching=batching,
       optimizer_state=self.what.client_optimizer_state,
       seed=self.what.seed,
       xla=bool(self.runtime.xla),
+      cohort_weights=choosing.gives_weights(rule) and epochs is None,
+      attack=attack,
     )
 
   def more_parts(self) -> list[Any]:

@@ -82,6 +82,18 @@ class StatelessProcess:
     return StatelessOutput(state, metrics)
 
 
+class MeasuringProcess(StatelessProcess):
+  """Measures the norms of updates, as `aggregation.ClientNormsFactory` does."""
+
+  def next(self, state, cohort):
+    output = super().next(state, cohort)
+    norms = [
+      np.linalg.norm(data['x'].mean(0) - state.global_model_weights[0]) for (data,) in cohort
+    ]
+    measured = {'client_norms': np.array(norms, np.float32), 'aggregate': ()}
+    return output._replace(metrics={**output.metrics, 'aggregator': measured})
+
+
 class Clients:
   """Twenty clients with two to six examples each."""
 

@@ -83,7 +83,7 @@ def test_defaults_are_an_epoch_a_round_and_no_settings_of_federated_clients():
     ((), '--algorithm=centralized has no default rate for sgd: give --client_learning_rate'),
     (('--client_learning_rate=1', '--clients_per_round=3'), 'trains one client'),
     (('--client_learning_rate=1', '--participation=0.5'), 'trains one client'),
-    (('--client_learning_rate=1', '--availability=0.5'), 'trains one client'),
+    (('--client_learning_rate=1', '--availability=diurnal'), 'trains one client'),
     (('--client_learning_rate=1', '--client_optimizer_state=keep'), 'no meaning'),
     (('--client_learning_rate=1', '--server_optimizer=adam'), 'whose server is sgd'),
   ],

@@ -228,6 +228,7 @@ def test_no_other_page_has_examples_that_nothing_runs():
     'chains',
     'metrics',
   }
+  run |= {'choosing_clients', 'robust_aggregation'}  # By tests/integration/user_parts_test.py.
   run |= {'own_algorithms_more', 'personal_models'}  # By test_the_guides_files_follow_the_papers.
   run |= {'compression'}
   run |= {'own_optimizers'}  # By tests/tff_adaptive/registry/optimizers_test.py.

@@ -161,6 +161,8 @@ def test_standardising_uses_the_training_examples_alone():
     (dict(y=list(range(60))), 'labels have 60 different values in 60 rows, such as 0'),
     (dict(clients=[['a'], ['a', 'b']] * 30), 'clients has lists of different lengths'),
     (dict(x=np.where(np.arange(180).reshape(60, 3) == 53, 1e39, X)), 'x, row 17, has inf'),
+    (dict(x=np.ma.masked_where(X[0, 0] == X, X)), r'x has masked values \(1\): fill them'),
+    (dict(y=np.ma.masked_where(Y == 0, Y)), r'y has masked values'),
     (dict(y=Y[:59]), r'x has 60 rows and y has shape \(59,\)'),
     (dict(clients=CLIENTS[:59]), 'clients has shape'),
     (dict(clients=['a'] * 60), "all rows belong to one client, 'a'"),

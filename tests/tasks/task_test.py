@@ -31,6 +31,7 @@ def test_clients_in_memory_load_what_they_were_given():
     ({'\udce4': ([1.0], [0])}, r"the client '\\udce4' is not UTF-8"),
     ({'a': ([0], [0]), 'bob': ([[1], [np.nan]], [0, 0])}, "'bob': x, row 1, has nan; it must be f"),
     ({'bob': ([0, 0], [1, np.inf])}, "client 'bob': y, row 1, has inf"),
+    ({'bob': (np.ma.masked_equal([0, 9], 9), [0, 1])}, "x of client 'bob' has masked values"),
   ],
 )
 def test_a_client_that_cannot_be_used_is_named(arrays, named):

@@ -10,6 +10,7 @@ import numpy as np
 # Purposes of draws in a round or, in asynchronous training, for the n-th client that begins to
 # train. They count from 1, because a seed sequence ignores a 0 at its end.
 AVAILABLE, FAILURE, SPEED, BANDWIDTH, PHASE, DISPATCH, DISPATCH_FAILURE = range(1, 8)
+COHORT, ATTACKERS, ATTACK = range(8, 11)
 ALWAYS = 0  # In place of the round, for a client's properties in the whole run.
 # Further purposes, in place of the round; rounds are from 1 to 2^31 - 1.
 HELDOUT_CLIENTS, HELDOUT_EXAMPLES, EVALUATED_CLIENTS, FINE_TUNING = range(2**31, 2**31 + 4)

@@ -62,7 +62,9 @@ class SampledGaussian:
 
   @functools.cached_property
   def _loss(self) -> Any:
-    mu, q = SENSITIVITY / self.noise_multiplier, self._sizes[1] / self._sizes[0]
+    num_clients, drawn = self._sizes
+    mu = SENSITIVITY / self.noise_multiplier
+    q = drawn / num_clients
     # The largest loss of the sampled mechanism, from the largest loss of the Gaussian.
     loss = mu * mu / 2 + _TAIL * mu
     last = math.ceil((loss + math.log(q + (1 - q) * math.exp(-loss))) / _GRID)
@@ -182,9 +184,11 @@ def noise_multiplier_for(
   def excess(log_z: float) -> float:
     return float(make(math.exp(log_z)).epsilon(rounds, delta)) - epsilon
 
-  low, high = math.log(0.05), math.log(1.0)
+  low = math.log(0.05)
+  high = math.log(1.0)
   while excess(high) > 0:
-    low, high = high, high + math.log(4)
+    low = high
+    high += math.log(4)
     if high > math.log(1e6):
       raise ValueError(f'no noise reaches epsilon {epsilon:g}, delta {delta:g} in {rounds} rounds.')
   if excess(low) <= 0:
@@ -192,12 +196,16 @@ def noise_multiplier_for(
   z = math.exp(optimize.brentq(excess, low, high, xtol=1e-5))
   step = 10.0 ** (math.floor(math.log10(z)) - 3)
   z = math.ceil(z / step) * step
-  return z if excess(math.log(z)) <= 0 else z + step
+  if excess(math.log(z)) > 0:  # Rounding has made it too small.
+    z += step
+  return z
 
 
 def count_stddev(clients_per_round: int, given: float | None = None) -> float:
   """Returns the standard deviation of noise on a count: `given`, or 1/20 of a cohort if None."""
-  return clients_per_round / 20 if given is None else given
+  if given is not None:
+    return given
+  return clients_per_round / 20
 
 
 def update_noise_multiplier(noise_multiplier: float, stddev: float) -> float:

@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
 from tff_adaptive._utils import validation
-from tff_adaptive.aggregation import queries, table
+from tff_adaptive.aggregation import gathering, queries, robust as robust_rules, table
 from tff_adaptive.registry import entries
 
 Factory: TypeAlias = (
@@ -62,7 +62,9 @@ def build_aggregator(
     ValueError: If there is no such aggregator or option, a value is out of its range, or an
       aggregator with noise has no noise multiplier.
   """
-  entry = table.aggregator(aggregator) if isinstance(aggregator, str) else aggregator
+  entry = aggregator
+  if isinstance(entry, str):
+    entry = table.aggregator(entry)
   options = entry.values(values)
   if entry.is_private and options['noise_multiplier'] is None:
     raise ValueError(f'{entry.name} needs a noise_multiplier: give 1.0, say.')
@@ -114,7 +116,8 @@ def dp_gaussian(values: Values, cohort: Cohort) -> Factory:
   "Learning Differentially Private Recurrent Language Models" (McMahan et al., 2018); adaptive
   clipping: "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021).
   """
-  z, clip = values['noise_multiplier'], values['clip']
+  z = values['noise_multiplier']
+  clip = values['clip']
   if values['adaptive']:
     from tff_adaptive.aggregation import accounting  # It imports SciPy, which takes long.
 
@@ -148,12 +151,56 @@ def dp_tree(values: Values, cohort: Cohort) -> Factory:
   return queries.PrivateMeanFactory(query, cohort.clients_per_round)
 
 
+def median(values: Values, cohort: Cohort) -> Factory:
+  """Builds the coordinate-wise median of the updates."""
+  del values, cohort
+  return gathering.RuleFactory(robust_rules.median)
+
+
+def trimmed_mean(values: Values, cohort: Cohort) -> Factory:
+  """Builds the coordinate-wise trimmed mean of the updates."""
+  del cohort
+  return gathering.RuleFactory(robust_rules.TrimmedMean(values['trim']))
+
+
+def krum(values: Values, cohort: Cohort) -> Factory:
+  """Builds Krum: the update nearest to its neighbours."""
+  del cohort
+  return gathering.RuleFactory(robust_rules.Krum(values['attackers'], 1))
+
+
+def multi_krum(values: Values, cohort: Cohort) -> Factory:
+  """Builds Multi-Krum: the mean of the updates nearest to their neighbours."""
+  del cohort
+  return gathering.RuleFactory(robust_rules.Krum(values['attackers'], values['selected']))
+
+
+def geometric_median(values: Values, cohort: Cohort) -> Factory:
+  """Builds the geometric median of the updates, by smoothed Weiszfeld steps (RFA)."""
+  del cohort
+  return gathering.RuleFactory(robust_rules.GeometricMedian(**values))
+
+
+def norm_bounding(values: Values, cohort: Cohort) -> Factory:
+  """Builds the mean of updates scaled down to a norm; None is the median norm of the cohort."""
+  del cohort
+  return gathering.RuleFactory(robust_rules.NormBounding(values['norm']))
+
+
+def centred_clipping(values: Values, cohort: Cohort) -> Factory:
+  """Builds the last aggregate plus the mean of the clipped differences from it."""
+  del cohort
+  return gathering.RuleFactory(robust_rules.CentredClipping(**values))
+
+
 def _noise_seeds(cohort: Cohort) -> list[int]:
   """Returns two noise seeds, four 64-bit integers; close values of `noise_seed` give unlike seeds.
 
   The k-th draw has the seed plus k. With neighbouring seeds one run would repeat the noise of the
   other, one draw later.
   """
-  entropy = secrets.randbits(128) if cohort.noise_seed is None else cohort.noise_seed
+  entropy = cohort.noise_seed
+  if entropy is None:
+    entropy = secrets.randbits(128)
   words = np.random.SeedSequence(entropy).generate_state(4, np.uint64)
   return [int(word) for word in words.view(np.int64)]

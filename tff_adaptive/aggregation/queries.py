@@ -38,17 +38,15 @@ class SeededGaussianSumQuery(tfp.GaussianSumQuery):
 
   def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
     """Returns the sum with the noise of this round, the next state and the privacy event."""
-    stddev, draws, seed = global_state.stddev, global_state.draws, global_state.seed
+    stddev = global_state.stddev
+    draws = global_state.draws
     leaves = tf.nest.flatten(sample_state)
-    noised = [
-      leaf
-      + tf.cast(
-        # All 128 bits: a folded seed has only 32, which an attacker could try one by one.
-        stddev * tf.random.stateless_normal(tf.shape(leaf), seed + tf.stack([draws, i])),
-        leaf.dtype,
-      )
-      for i, leaf in enumerate(leaves)
-    ]
+    noised = []
+    for i, leaf in enumerate(leaves):
+      # All 128 bits: a folded seed has only 32, which an attacker could try one by one.
+      seed = global_state.seed + tf.stack([draws, i])
+      noise = stddev * tf.random.stateless_normal(tf.shape(leaf), seed)
+      noised.append(leaf + tf.cast(noise, leaf.dtype))
     event = dp_accounting.GaussianDpEvent(stddev / global_state.l2_norm_clip)
     after = global_state._replace(draws=draws + 1)
     return tf.nest.pack_sequence_as(sample_state, noised), after, event
@@ -101,7 +99,8 @@ class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
   def __init__(self, query: tfp.SumAggregationDPQuery, clients_per_round: int) -> None:
     """Creates the factory from a query that clips, sums and adds noise, for cohorts of one size."""
-    self._sum, self._query = query, tfp.NormalizedQuery(query, float(clients_per_round))
+    self._sum = query
+    self._query = tfp.NormalizedQuery(query, float(clients_per_round))
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values of the given type."""
@@ -119,7 +118,10 @@ class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
     @tff.tensorflow.computation(query_type)
     def emptied(state: Any) -> Any:
-      return tf.nest.map_structure(lambda leaf: leaf[:0] if _grows(leaf) else leaf, state)
+      def without_rows(leaf: Any) -> Any:
+        return leaf[:0] if _grows(leaf) else leaf
+
+      return tf.nest.map_structure(without_rows, state)
 
     @tff.tensorflow.computation(query_type)
     def begun(state: Any) -> Any:

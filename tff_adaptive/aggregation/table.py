@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive import registry
-from tff_adaptive._utils import validation
-from tff_adaptive.registry import described
+from tff_adaptive._utils import user_code, validation
+from tff_adaptive.registry import described, user_parts
 from tff_adaptive.registry.entries import Aggregator, Hyperparameter, by_name, named
 
 _ABOVE_ZERO = validation.above_zero
@@ -46,6 +46,17 @@ def _entry(
   return Aggregator(name, description, build, hyperparameters, promise=promise, **options)
 
 
+def _trim(name: str, value: Any, hint: str) -> Any:
+  if not 0 <= validation.real(name, value, hint) < 0.5:
+    raise ValueError(f'{name} must be in [0, 0.5), found {value}: {hint}.')
+  return value
+
+
+_ATTACKERS = Hyperparameter(
+  'attackers', int, 1, 'f: how many clients of a cohort may send anything', validation.whole
+)
+_MEDIAN_NORM = 'the median of the cohort unless given'
+_ROBUST: dict[str, Any] = {'promise': 'bound'}
 _PRIVATE: dict[str, Any] = {'promise': 'clip and noise', 'is_weighted': False, 'is_private': True}
 
 AGGREGATORS: Mapping[str, Aggregator] = by_name(
@@ -80,6 +91,58 @@ AGGREGATORS: Mapping[str, Aggregator] = by_name(
     promise='sum in secret',
   ),
   _entry(
+    'median',
+    'the median of each coordinate; all updates of a cohort are in memory, as with the next six',
+    is_weighted=False,
+    **_ROBUST,
+  ),
+  _entry(
+    'trimmed_mean',
+    'the mean of each coordinate without its largest and smallest values',
+    Hyperparameter('trim', float, 0.1, 'The share cut off at each end', _trim, 'give 0.2, say'),
+    is_weighted=False,
+    **_ROBUST,
+  ),
+  _entry(
+    'krum',
+    'the one update that is nearest to its neighbours',
+    _ATTACKERS,
+    is_weighted=False,
+    **_ROBUST,
+  ),
+  _entry(
+    'multi_krum',
+    'the mean of the updates that are nearest to their neighbours',
+    _ATTACKERS,
+    Hyperparameter(
+      'selected', int, None, 'How many; the cohort less f unless given', validation.count
+    ),
+    is_weighted=False,
+    **_ROBUST,
+  ),
+  _entry(
+    'geometric_median',
+    'the point with the least sum of distances to the updates: RFA',
+    Hyperparameter('iterations', int, 4, 'Weiszfeld steps of a round', validation.count),
+    Hyperparameter('smoothing', float, 1e-6, 'nu: the least distance that counts', _ABOVE_ZERO),
+    **_ROBUST,
+  ),
+  _entry(
+    'norm_bounding',
+    'updates are scaled down to a 2-norm that follows the cohort, or is given',
+    Hyperparameter('norm', float, None, f'The 2-norm; {_MEDIAN_NORM}', _ABOVE_ZERO, _HINT),
+    **_ROBUST,
+  ),
+  _entry(
+    'centred_clipping',
+    'differences of the updates from the last aggregate are clipped',
+    Hyperparameter(
+      'radius', float, None, f'tau: the largest 2-norm; {_MEDIAN_NORM}', _ABOVE_ZERO, _HINT
+    ),
+    Hyperparameter('iterations', int, 1, 'Steps of a round', validation.count),
+    **_ROBUST,
+  ),
+  _entry(
     'dp_gaussian',
     'clipped updates with Gaussian noise, cohorts drawn at random: DP-FedAvg',
     *(_NOISE_MULTIPLIER, _clip(0.1)),
@@ -105,8 +168,28 @@ AGGREGATORS: Mapping[str, Aggregator] = by_name(
 
 
 def aggregator(name: str) -> Aggregator:
-  """Returns the entry of an aggregator; raises ValueError if there is none of this name."""
-  return named('aggregator', name, AGGREGATORS)
+  """Returns the entry of an aggregator.
+
+  Args:
+    name: A name in `AGGREGATORS`, or 'FILE.py:NAME'. NAME is a function of a `factories.Cohort`
+      that returns a TFF aggregation factory; its further arguments, with defaults, are options. It
+      may have the attributes `is_weighted` (False if the factory takes no weights) and `promise`;
+      see `entries.Aggregator`.
+
+  Raises:
+    ValueError: If there is none of this name, or the file cannot be used.
+  """
+  if not user_code.is_reference(name):
+    return named('aggregator', name, AGGREGATORS)
+  part = user_parts.load(name, 'a function of a cohort that returns a TFF aggregation factory')
+  return Aggregator(
+    part.name,
+    "a user's own",
+    lambda values, cohort: part.definition(cohort, **values),
+    part.hyperparameters,
+    is_weighted=bool(getattr(part.definition, 'is_weighted', True)),
+    promise=str(getattr(part.definition, 'promise', '')),
+  )
 
 
 def check(

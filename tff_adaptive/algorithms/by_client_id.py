@@ -139,8 +139,8 @@ class ByClientId:
     server_state, after, metrics = self._process.next(
       state.server_state, before, list(cohort.values())
     )
-    kept = state.client_states.updated(dict(zip(cohort, after)))
-    return tff.learning.templates.LearningProcessOutput(State(server_state, kept), metrics)
+    states_of_all = state.client_states.updated(dict(zip(cohort, after)))
+    return tff.learning.templates.LearningProcessOutput(State(server_state, states_of_all), metrics)
 
   def get_model_weights(self, state: State) -> Any:
     """Returns the weights for inference; see `StatefulProcess.get_model_weights`."""

@@ -14,7 +14,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive.algorithms import components
 from tff_adaptive.asynchrony import process as asynchrony_lib
-from tff_adaptive.client import local_training
+from tff_adaptive.client import attacks, entries as entries_lib, local_training
 from tff_adaptive.corrections import base as corrections, chains
 from tff_adaptive.engine import batched_clients
 from tff_adaptive.models import eager_constants
@@ -94,6 +94,10 @@ def build(
     )
     if beginning is not None:
       trained = asynchrony_lib.discounted(trained, beginning)
+    if training.attack is not None:
+      trained = attacks.attacked(training.attack, training.seed, trained, data, message.t)
+    if training.cohort_weights:
+      trained = _times_cohort_weight(trained, data)
     weight = components.client_weight(recipe.client_weighting, trained)
     drift: Any = ()
     if not recipe.is_plain:
@@ -108,6 +112,8 @@ def build(
       trained.squared_norm,
       drift,
     )
+    if training.attack == 'inner_product':
+      weight = attacks.marked(weight, data)
     result = tff.learning.templates.ClientResult(trained.update, weight)
     return ClientOutput(trained.client_state, trained.metrics, result, totals)
 
@@ -144,6 +150,13 @@ def build_exchange(
   return _declare(recipe, exchange, weights_type, message_type, client_state_type)
 
 
+def _times_cohort_weight(trained: local_training.Trained, data: Any) -> local_training.Trained:
+  """Returns a client's result with its update times the weight in the client's data."""
+  weight = attacks.of_data(data, entries_lib.COHORT_WEIGHT)
+  update = corrections.combine(lambda leaf: corrections.scale(weight, leaf), trained.update)
+  return trained._replace(update=update, squared_norm=trained.squared_norm * weight**2)
+
+
 def _weighted(weight: tf.Tensor, tree: Any) -> Any:
   """Returns tensors times a client's weight, in float32 or wider; a weight [G] is for a group."""
 
@@ -171,6 +184,10 @@ def _declare(
   entries: dict[str, tf.TensorSpec] = {}
   if recipe.asynchrony is not None:
     entries = asynchrony_lib.data_entries(recipe.asynchrony)
+  if recipe.training.cohort_weights:
+    entries[entries_lib.COHORT_WEIGHT] = tf.TensorSpec([], tf.float32)
+  if recipe.training.attack is not None:
+    entries[entries_lib.ATTACK] = tf.TensorSpec([], tf.float32)
   data_type = local_training.data_type(recipe.model, recipe.training, entries)
   has_state = client_state_type is not None
 

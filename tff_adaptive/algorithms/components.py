@@ -38,11 +38,11 @@ class Recipe(NamedTuple):
 
   def server_state(self, weights: corrections.Weights) -> Any:
     """Returns the first server state: the correction's, and the client optimizer's if averaged."""
-    own = self.correction.server_state(weights)
+    of_correction = self.correction.server_state(weights)
     if self.training.optimizer_state != 'average':
-      return own
+      return of_correction
     slots = client_optimizer.initial_slots(self.training.optimizer, weights)
-    return collections.OrderedDict(correction=own, optimizer=slots)
+    return collections.OrderedDict(correction=of_correction, optimizer=slots)
 
   def split(self, server_state: Any) -> tuple[Any, Any]:
     """Splits a server state into the correction's and the client optimizer's part (() if none)."""
@@ -81,11 +81,11 @@ def first_client_state(
   weights: corrections.Weights,
 ) -> Any:
   """Returns a client's first state: the correction's, and the optimizer's if clients keep it."""
-  own = correction.client_state(weights)
+  of_correction = correction.client_state(weights)
   if training.optimizer_state != 'keep':
-    return own
+    return of_correction
   slots = client_optimizer.initial_slots(training.optimizer, weights)
-  return collections.OrderedDict(correction=own, optimizer=slots)
+  return collections.OrderedDict(correction=of_correction, optimizer=slots)
 
 
 def check_weighting(client_weighting: Weighting) -> None:

@@ -82,6 +82,6 @@ def _refused(state: Any, new_state: Any) -> Any:
   """Returns the state after a refused aggregate: unchanged, but a schedule has advanced."""
   if not (isinstance(state, Mapping) and set(state) == {_ROUND, _OPTIMIZER}):
     return state
-  kept = collections.OrderedDict(state[_OPTIMIZER])
-  kept[_RATE] = new_state[_OPTIMIZER][_RATE]
-  return collections.OrderedDict([(_ROUND, new_state[_ROUND]), (_OPTIMIZER, kept)])
+  optimizer_state = collections.OrderedDict(state[_OPTIMIZER])
+  optimizer_state[_RATE] = new_state[_OPTIMIZER][_RATE]
+  return collections.OrderedDict([(_ROUND, new_state[_ROUND]), (_OPTIMIZER, optimizer_state)])

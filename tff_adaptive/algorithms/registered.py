@@ -110,8 +110,8 @@ def counts(
     algorithm: A correction, or an entry of the registry, its name, or 'FILE.py:NAME'.
     model, training: See `build_drift_corrected`.
     values, clients, more_parts: See `build_process`.
-    aggregated_bytes: Returns the bytes that a client sends of its update with the aggregator in use,
-      from the sizes of the tensors and the bytes of an element; by default the tensors' own.
+    aggregated_bytes: Returns the bytes that the update has in the aggregator that is used, from the
+      sizes of its tensors and the bytes of an element; by default the tensors' own.
 
   Raises:
     ValueError, TypeError: See `build_process`.
@@ -164,10 +164,10 @@ def _chain(
   more_parts: Sequence[corrections.Correction] | None,
 ) -> corrections.Correction:
   """Returns an algorithm's correction with the parts that follow it; see `build_process`."""
-  own = entries.resolve(entry.correction).configure(entry.values(values), clients)
+  first_part = entries.resolve(entry.correction).configure(entry.values(values), clients)
   if more_parts is None:
     more_parts = regularization(**{k: v for k, v in entry.settings.items() if k in _REGULARIZATION})
-  return corrections.chain(own, *more_parts)
+  return corrections.chain(first_part, *more_parts)
 
 
 def regularization(

@@ -45,8 +45,8 @@ def build_initialize(recipe: components.Recipe, weights_type: tff.Type) -> tff.C
   def server_state(weights: Any) -> Any:
     theta = tuple(weights.trainable)
     state = recipe.server_state(theta)
-    own, _ = recipe.split(state)
-    inference = recipe.correction.inference_weights(own, theta, theta)
+    of_correction, _ = recipe.split(state)
+    inference = recipe.correction.inference_weights(of_correction, theta, theta)
     return state, () if inference is None else weights
 
   return server_state
@@ -63,9 +63,9 @@ def build_message(
 
   @tff.tensorflow.computation(np.int32, server_type, client_work_type)
   def message(t: Any, server_state: Any, client_work: Any) -> Any:
-    own, slots = recipe.split(server_state)
+    of_correction, slots = recipe.split(server_state)
     rate = client_work[tff.learning.optimizers.LEARNING_RATE_KEY] if client_work else rate_fn(t)
-    return local_training.Message(t + 1, rate, recipe.correction.broadcast(own), slots)
+    return local_training.Message(t + 1, rate, recipe.correction.broadcast(of_correction), slots)
 
   return message
 
@@ -122,8 +122,8 @@ def build_update(
       exchanged=message.exchanged,
     )
     server = server._replace(g_bar=results.restore(correction, server))
-    own, slots = recipe.split(server_state)
-    new_state, direction, factor = results.server_update(correction, own, server)
+    of_correction, slots = recipe.split(server_state)
+    new_state, direction, factor = results.server_update(correction, of_correction, server)
     if recipe.training.optimizer_state == 'average':
       means = [corrections.mean(leaf, drift['weight']) for leaf in totals.optimizer]
       new_slots = tuple(_as_slot(mean, slot) for mean, slot in zip(means, slots))
@@ -141,7 +141,7 @@ def build_update(
     if tf.nest.flatten(factor):  # A NaN factor would change the model.
       factor = tf.where(is_usable, factor, 1.0)
     direction = tuple(tf.where(is_usable, d, tf.cast(np.nan, d.dtype)) for d in direction)
-    h_cosine = _cosine(corrections.estimate(own), g_bar)
+    h_cosine = _cosine(corrections.estimate(of_correction), g_bar)
     return ServerUpdate(new_state, direction, factor, theta_bar, message.t, h_cosine)
 
   return update
@@ -193,13 +193,17 @@ def build_finish(
         theta,
       )
     inference: Any = ()
-    own, _ = recipe.split(updated.correction)
+    of_correction, _ = recipe.split(updated.correction)
     if tf.nest.flatten(updated.theta_bar):
-      inference = recipe.correction.inference_weights(own, theta, tuple(updated.theta_bar))
+      inference = recipe.correction.inference_weights(
+        of_correction, theta, tuple(updated.theta_bar)
+      )
       inference = tff.learning.models.ModelWeights(inference, non_trainable)
     metrics = _describe_updates(totals)
     if not recipe.is_plain:
-      metrics.update(_describe_drift(totals, tuple(g_bar), theta, own), h_cosine=updated.h_cosine)
+      metrics.update(
+        _describe_drift(totals, tuple(g_bar), theta, of_correction), h_cosine=updated.h_cosine
+      )
     return tff.learning.models.ModelWeights(theta, non_trainable), inference, metrics
 
   return finish

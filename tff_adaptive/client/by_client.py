@@ -22,10 +22,10 @@ def each(
   """
   if size is None:
     return function(client, values)
-  own = {'client_state': client.client_state, 'num_examples': client.num_examples}
-  own.update(planned_steps=client.planned_steps, seed=client.seed)
+  of_client = {'client_state': client.client_state, 'num_examples': client.num_examples}
+  of_client.update(planned_steps=client.planned_steps, seed=client.seed)
   if has_own_theta_0:
-    own['theta_0'] = client.theta_0
+    of_client['theta_0'] = client.theta_0
 
   def one(each_client: Any) -> Any:
     i, of_client, values = each_client
@@ -45,7 +45,7 @@ def each(
     # The result may be a tensor of an outer graph, which `vectorized_map` does not take.
     return tf.nest.map_structure(tf.identity, function(mine, values))
 
-  return tf.vectorized_map(one, (tf.range(size), own, values))
+  return tf.vectorized_map(one, (tf.range(size), of_client, values))
 
 
 def tiled(weight: tf.Tensor, size: int | None) -> tf.Tensor:

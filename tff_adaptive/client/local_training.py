@@ -98,9 +98,9 @@ def start(
   def own_weights(one: corrections.ClientRound, _: Any) -> corrections.Weights:
     return corrections.only(correction.stays, results.begin(correction, one, received))
 
-  own = by_client.each(size, own_weights, client, ())
+  of_client = by_client.each(size, own_weights, client, ())
   shared = tuple(by_client.tiled(w, size) for w in received)
-  theta_0 = corrections.merged(correction.stays, own, shared)
+  theta_0 = corrections.merged(correction.stays, of_client, shared)
   of_group: dict[str, bool] = {}
   if size is not None:
     of_group['has_client_axis'] = True

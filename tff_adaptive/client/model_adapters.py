@@ -351,18 +351,18 @@ class _VariableModel(LocalModel):
         variable.assign(value)
       for variable, value in zip(variables.non_trainable, non_trainable):
         variable.assign(value)
-      found, _ = _gradients(
+      gradients, _ = _gradients(
         lambda: (self._model.forward_pass(step.batch, training=True).loss, None),
         tuple(variables.trainable),
         step.factor,
       )
-      return found, tuple(map(tf.identity, variables.non_trainable))
+      return gradients, tuple(map(tf.identity, variables.non_trainable))
 
     graph = tf.compat.v1.get_default_graph()  # In a step gradients are taken one after another.
     with tf.control_dependencies([t for t in self._last if getattr(t, 'graph', None) is graph]):
-      found, moved = assign_and_differentiate()
-    self._last = found[-1:]
-    return found, moved, metrics
+      gradients, moved = assign_and_differentiate()
+    self._last = gradients[-1:]
+    return gradients, moved, metrics
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
     with tf.control_dependencies([is_used]):  # Else the variables might be read before training.

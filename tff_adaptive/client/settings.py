@@ -30,6 +30,12 @@ class ClientTraining:
       convention: each element of a client's dataset is one batch and one step.
     seed: Seed of shuffling and dropout, from 0 to 2^62 - 1.
     xla: Whether XLA compiles the local step, for GPUs. The model must be a `models.Model`.
+    cohort_weights: Whether clients' data have the entry `cohort_weight`, float32, by which the
+      update is multiplied: for rules that choose clients with weights. It needs `batching`. What
+      a client sends besides its update is not multiplied.
+    attack: What clients whose data have an entry `attack` above 0 do with their updates, one of
+      `population.attacks.OF_UPDATES`; the entry, float32, is then in all clients' data, and is 0
+      for honest ones. It needs `batching`. None for no attack.
 
   Raises:
     ValueError: If a number is out of its range.
@@ -41,6 +47,8 @@ class ClientTraining:
   optimizer_state: str | None = None
   seed: int = 0
   xla: bool = False
+  cohort_weights: bool = False
+  attack: str | None = None
 
   def __post_init__(self) -> None:
     hint = 'give tff_adaptive.optimizers.build_sgdm(0.1), say, or leave it out for SGD'
@@ -53,6 +61,16 @@ class ClientTraining:
       raise ValueError(
         f'optimizer_state must be one of {", ".join(OPTIMIZER_STATES)}, found '
         f'{self.optimizer_state!r}'
+      )
+    if self.cohort_weights and self.batching is None:
+      raise ValueError(
+        'cohort_weights need clients that are given as whole arrays: give'
+        ' batching=tff_adaptive.Batching(20), say.'
+      )
+    if self.attack is not None and self.batching is None:
+      raise ValueError(
+        'attack needs clients that are given as whole arrays: give'
+        ' batching=tff_adaptive.Batching(20), say.'
       )
     # 62 bits: what `seeds.base` holds.
     validation.whole_number('seed', self.seed, 0, 'give a seed such as 0', high=2**62 - 1)

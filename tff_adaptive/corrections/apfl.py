@@ -44,13 +44,13 @@ class APFL(base.Correction):
     return client.client_state
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
-    own = client.local_state['own']
+    personal_weights = client.local_state['own']
     alpha = client.local_state['alpha']
-    of_mixture = client.gradient_at(_mixed(alpha, own, theta))
+    of_mixture = client.gradient_at(_mixed(alpha, personal_weights, theta))
     rate = client.eta_l * alpha
-    new_own = base.combine(lambda v, g: v - base.scale(rate, g), own, of_mixture)
+    new_own = base.combine(lambda v, g: v - base.scale(rate, g), personal_weights, of_mixture)
     if self.learn_alpha:
-      apart = base.combine(tf.subtract, own, theta)
+      apart = base.combine(tf.subtract, personal_weights, theta)
       slope = tf.add_n(
         [tf.reduce_sum(tf.cast(a * b, tf.float32)) for a, b in zip(of_mixture, apart)]
       )
@@ -64,6 +64,8 @@ class APFL(base.Correction):
     return _mixed(client_state['alpha'], client_state['own'], theta)
 
 
-def _mixed(alpha: tf.Tensor, own: Weights, theta: Weights) -> Weights:
+def _mixed(alpha: tf.Tensor, personal_weights: Weights, theta: Weights) -> Weights:
   """Returns alpha own + (1 - alpha) theta."""
-  return base.combine(lambda v, y: base.scale(alpha, v) + base.scale(1 - alpha, y), own, theta)
+  return base.combine(
+    lambda v, y: base.scale(alpha, v) + base.scale(1 - alpha, y), personal_weights, theta
+  )

@@ -42,11 +42,16 @@ class Ditto(base.Correction):
     return client.client_state['own']
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
-    own = client.local_state
+    personal_weights = client.local_state
     direction = base.combine(
-      lambda g, v, x: g + self.lam * (v - x), client.gradient_at(own), own, client.theta_0
+      lambda g, v, x: g + self.lam * (v - x),
+      client.gradient_at(personal_weights),
+      personal_weights,
+      client.theta_0,
     )
-    return g, base.combine(lambda v, d: v - base.scale(client.eta_l, d), own, direction)
+    return g, base.combine(
+      lambda v, d: v - base.scale(client.eta_l, d), personal_weights, direction
+    )
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     return collections.OrderedDict(own=client.local_state), ()

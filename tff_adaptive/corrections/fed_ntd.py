@@ -37,10 +37,10 @@ class FedNTD(base.Correction):
       return batch.loss
     logits = batch.logits()
     is_true = tf.one_hot(batch.y, logits.shape[-1])
-    own = tf.nn.log_softmax(logits / self.softening - 1e9 * is_true)
+    of_client = tf.nn.log_softmax(logits / self.softening - 1e9 * is_true)
     received = batch.logits(batch.outputs_at(client.theta_0))
     taught = tf.nn.log_softmax(received / self.softening - 1e9 * is_true)
     # Of the true class both probabilities are 0, and so is its product.
-    divergence = tf.reduce_sum((1 - is_true) * tf.exp(taught) * (taught - own), -1)
+    divergence = tf.reduce_sum((1 - is_true) * tf.exp(taught) * (taught - of_client), -1)
     distilled = self.softening**2 * batch.mean(divergence)
     return batch.loss + self.distillation * tf.cast(distilled, batch.loss.dtype)

@@ -148,9 +148,9 @@ def send(
     return update, state, upload
   uploads = _by_part(parts, upload)
   messages = [update]
-  for own in uploads:
-    if _large(own):
-      messages.append(_large(own))
+  for of_part in uploads:
+    if _large(of_part):
+      messages.append(_large(of_part))
   memories = _memories(parts, state, compressed.EF14, compressed.EF21)
   factors = _memories(parts, state, low_rank.LowRank)
   received = []
@@ -174,7 +174,7 @@ def send(
   if factors:
     state = _with_new(parts, state, new_factors, low_rank.LowRank)
   new_update = received.pop(0)
-  new_uploads = tuple(_replaced(own, received) for own in uploads)
+  new_uploads = tuple(_replaced(of_part, received) for of_part in uploads)
   if not tf.nest.flatten(upload):
     return new_update, state, upload
   return new_update, state, new_uploads if len(parts) > 1 else new_uploads[0]
@@ -239,8 +239,8 @@ def _memories(parts: Sequence[Correction], state: Any, *kinds: type) -> tuple[We
   position = _position(parts, *kinds)
   if position is None:
     return ()
-  own = state[position] if len(parts) > 1 else state
-  (of_messages,) = own.values()
+  of_part = state[position] if len(parts) > 1 else state
+  (of_messages,) = of_part.values()
   return tuple(of_messages)
 
 
@@ -306,10 +306,10 @@ def _compress_vector(
   assert isinstance(first, compressed.Selection)
   size = values.shape.num_elements()
   positions = tf.where(first.selected(values, own_seed))
-  kept = tf.ensure_shape(tf.gather_nd(values, positions), [first.num_kept(size)])
+  selected = tf.ensure_shape(tf.gather_nd(values, positions), [first.num_kept(size)])
   for i, compressor in enumerate(compressors[1:], 1):
-    kept = compressor.compress(kept, seeds.fold(seed, i))
-  return first.factor(size) * tf.scatter_nd(positions, kept, tf.constant([size], tf.int64))
+    selected = compressor.compress(selected, seeds.fold(seed, i))
+  return first.factor(size) * tf.scatter_nd(positions, selected, tf.constant([size], tf.int64))
 
 
 class Size(NamedTuple):
@@ -340,9 +340,9 @@ def size(correction: Correction, update: Weights, upload: Any) -> Size:
   else:
     of_update = num_bytes(update)
   of_uploads = 0
-  for own in _by_part(parts, upload):
-    of_uploads += num_bytes(own)
-    large = _large(own)
+  for of_part in _by_part(parts, upload):
+    of_uploads += num_bytes(of_part)
+    large = _large(of_part)
     if compressors and large:
       of_uploads += _bytes(compressors, large) - num_bytes(large)
   uncounted = tuple(part.name for part in parts if _is_uncounted(part))

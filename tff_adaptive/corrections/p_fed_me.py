@@ -51,15 +51,16 @@ class PFedMe(base.Correction):
     return client.local_state
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
-    own = client.local_state
+    personal_weights = client.local_state
     for inner_step in range(self.inner_steps):
       if inner_step > 0:
-        g = client.gradient_at(own)
-      own = base.combine(self._moved, own, g, theta)
-    return base.combine(lambda y, p: self.moreau_lam * (y - p), theta, own), own
+        g = client.gradient_at(personal_weights)
+      personal_weights = base.combine(self._moved, personal_weights, g, theta)
+    direction = base.combine(lambda y, p: self.moreau_lam * (y - p), theta, personal_weights)
+    return direction, personal_weights
 
-  def _moved(self, own: tf.Tensor, g: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-    return own - self.inner_rate * (g + self.moreau_lam * (own - theta))
+  def _moved(self, p: tf.Tensor, g: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return p - self.inner_rate * (g + self.moreau_lam * (p - y))
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     return collections.OrderedDict(own=client.local_state), ()

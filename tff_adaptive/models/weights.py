@@ -44,8 +44,7 @@ def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...
   constants_of_model = getattr(model, 'constants', ())
   try:
     if path.endswith('.npz'):
-      arrays = _read_npz(path)
-      constants = constants_of_model
+      arrays, constants = _read_npz(path), constants_of_model
     else:
       arrays, constants = _read_keras(path, model)
   except Exception as error:  # On damaged bytes the decoders raise a dozen unrelated classes.
@@ -249,9 +248,9 @@ def save(model: Any, weights: Sequence[Any], path: str, file_format: str) -> str
   folder = os.path.dirname(os.path.abspath(path))
   try:
     with temporary_folders.folder('.exported.', folder) as temporary:
-      new_path = os.path.join(temporary, os.path.basename(path))
-      write(model, arrays, new_path)
-      shutil.move(new_path, path)  # Within one file system: a renaming.
+      written = os.path.join(temporary, os.path.basename(path))
+      write(model, arrays, written)
+      shutil.move(written, path)  # Within one file system: a renaming.
   except (OSError, tf.errors.OpError) as error:  # SavedModels raise TensorFlow's errors.
     is_full = isinstance(error, tf.errors.ResourceExhaustedError)
     number = errno.ENOSPC if is_full else getattr(error, 'errno', None) or errno.EIO

@@ -1,6 +1,7 @@
 """Determines which clients can be drawn, by round and virtual time."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
@@ -133,7 +134,9 @@ class _DiurnalMask:
   """The mask of days in virtual hours, which knows when the next client becomes available."""
 
   def __init__(self, phases: np.ndarray, period: float, share: float) -> None:
-    self._phases, self._period, self._share = phases, period, share
+    self._phases = phases
+    self._period = period
+    self._share = share
 
   def __call__(self, round_number: int, seconds: float) -> np.ndarray:
     del round_number
@@ -179,7 +182,8 @@ class Trace:
             f'client {value_text.in_text(client)} is available from {begin} until {end}: give 0 <='
             ' from < until, in seconds.'
           )
-    first = min((begin for pairs in self.intervals.values() for begin, _ in pairs), default=0)
+    pairs_of_all = itertools.chain.from_iterable(self.intervals.values())
+    first = min((begin for begin, _ in pairs_of_all), default=0)
     if first > _LATEST_BEGIN:
       raise ValueError(
         f'the first interval of the trace begins at {first:.15g}, years after the beginning of the'
@@ -189,7 +193,8 @@ class Trace:
   def unmatched(self, client_ids: Sequence[str]) -> str | None:
     """Returns a message about ids that only the trace or only the run has; None if they agree."""
     known = {client for client, pairs in self.intervals.items() if len(pairs)}
-    strangers, never = len(known - set(client_ids)), len(set(client_ids) - known)
+    strangers = len(known - set(client_ids))
+    never = len(set(client_ids) - known)
     if not strangers and not never:
       return None
     return (
@@ -200,18 +205,18 @@ class Trace:
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
     """See `Availability.bind`. Clients that are not in the run only affect the trace's length."""
     del seed
-    rows = [
-      (position, begin, end)
-      for position, client in enumerate(client_ids)
-      for begin, end in self.intervals.get(client, ())
-    ]
+    rows: list[tuple[int, float, float]] = []
+    for position, client in enumerate(client_ids):
+      rows.extend((position, begin, end) for begin, end in self.intervals.get(client, ()))
     if not rows:
-      known, found = next(iter(client_ids), None), next(iter(self.intervals), None)
+      first_of_run = next(iter(client_ids), None)
+      first_of_trace = next(iter(self.intervals), None)
       raise ValueError(
         f'the trace has no interval of any of the {len(client_ids)} clients: its first client is'
-        f' {value_text.in_text(found)}, theirs is {value_text.in_text(known)}.'
+        f' {value_text.in_text(first_of_trace)}, theirs is {value_text.in_text(first_of_run)}.'
       )
-    last = max(end for pairs in self.intervals.values() for _, end in pairs)
+    pairs_of_all = itertools.chain.from_iterable(self.intervals.values())
+    last = max(end for _, end in pairs_of_all)
     return _TraceMask(len(client_ids), rows, float(last))
 
 
@@ -221,8 +226,12 @@ class _TraceMask:
   def __init__(
     self, num_clients: int, rows: Sequence[tuple[int, float, float]], length: float
   ) -> None:
-    self._num_clients, self._length = num_clients, length
-    self._owner, self._begins, self._ends = (np.array(column) for column in zip(*rows))
+    self._num_clients = num_clients
+    self._length = length
+    owners, begins, ends = zip(*rows)
+    self._owner = np.array(owners)
+    self._begins = np.array(begins)
+    self._ends = np.array(ends)
 
   def __call__(self, round_number: int, seconds: float) -> np.ndarray:
     del round_number
@@ -234,9 +243,7 @@ class _TraceMask:
   def seconds_to_next(self, seconds: float) -> float:
     """Returns the virtual seconds from `seconds`, when no client is available, until one is."""
     now = seconds % self._length
-    later = self._begins[self._begins > now]
-    begin = later.min() if later.size else self._begins.min() + self._length
-    wait = float(begin - now)
+    wait = self._wait_for(self._begins, now)
     for _ in range(4):  # Rounding must not stop the clock just before the interval.
       if self(0, seconds + wait).any():
         break
@@ -249,9 +256,14 @@ class _TraceMask:
     begins = self._begins[clients[self._owner]]
     if not begins.size:
       return math.inf
+    return _not_before(self, seconds, self._wait_for(begins, now), clients)
+
+  def _wait_for(self, begins: np.ndarray, now: float) -> float:
+    """Returns the virtual seconds from `now`, a time of the trace, to the next of some times."""
     later = begins[begins > now]
-    begin = later.min() if later.size else begins.min() + self._length
-    return _not_before(self, seconds, float(begin - now), clients)
+    if later.size:
+      return float(later.min() - now)
+    return float(begins.min() + self._length - now)  # In the next repetition of the trace.
 
 
 def _not_before(mask: Mask, seconds: float, wait: float, clients: np.ndarray) -> float:
@@ -264,7 +276,8 @@ def _not_before(mask: Mask, seconds: float, wait: float, clients: np.ndarray) ->
   for _ in range(32):
     if mask(0, seconds + wait)[clients].any():
       break
-    wait, step = wait + step, 2 * step
+    wait += step
+    step *= 2
   return wait
 
 

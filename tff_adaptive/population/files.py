@@ -1,5 +1,6 @@
 """Reads CSV files that describe clients: traces of their availability, and profiles."""
 
+import contextlib
 import csv
 import errno
 import math
@@ -22,10 +23,10 @@ def read_trace(path: str) -> dict[str, list[tuple[float, float]]]:
   Raises:
     ValueError: If the file cannot be read; the error names the line. `Trace` checks the times.
   """
-  found: dict[str, list[tuple[float, float]]] = {}
+  intervals: dict[str, list[tuple[float, float]]] = {}
   for client, row in _rows(path, TRACE_COLUMNS, ()):
-    found.setdefault(client, []).append((row['from'], row['until']))
-  return found
+    intervals.setdefault(client, []).append((row['from'], row['until']))
+  return intervals
 
 
 def read_profiles(path: str) -> dict[str, dict[str, float]]:
@@ -39,32 +40,29 @@ def read_profiles(path: str) -> dict[str, dict[str, float]]:
   Raises:
     ValueError: If the file cannot be read, with the line. `Speed` and `Availability` check values.
   """
-  found: dict[str, dict[str, float]] = {}
+  profiles: dict[str, dict[str, float]] = {}
   for client, row in _rows(path, ('client',), PROFILE_COLUMNS):
     for name, value in row.items():
-      if client in found.setdefault(name, {}):
+      values = profiles.setdefault(name, {})
+      if client in values:
         raise ValueError(f'{path}: client {client!r} has two lines: give one line a client.')
-      found[name][client] = value
-  return found
+      values[client] = value
+  return profiles
 
 
 def _rows(
   path: str, needed: Sequence[str], optional: Sequence[str]
 ) -> Iterator[tuple[str, dict[str, float]]]:
   """Yields each client and its numbers by column. Raises ValueError if the file is malformed."""
-  try:
-    if os.path.exists(path) and not os.path.isfile(path):  # Opening a pipe would wait.
-      raise OSError(errno.EINVAL, 'it is no file')
-    with open(path, encoding='utf-8-sig', newline='') as file:
-      reader = csv.reader(file, strict=True)
-      lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
-  except (OSError, UnicodeDecodeError, csv.Error) as error:
-    reason = error.strerror if isinstance(error, OSError) else error
-    raise ValueError(f'{path} cannot be read ({reason}).') from None
+  lines = _lines(path)
   (_, columns), *rows = lines or [(0, [])]
-  fits = {*needed} <= {*columns} <= {*needed, *optional} and len({*columns}) == len(columns)
-  if not fits or (optional and len(columns) == len(needed)):
-    also = f' and one or more of {", ".join(optional)}' if optional else ''
+  has_known_columns = {*needed} <= {*columns} <= {*needed, *optional}
+  has_repeated_columns = len({*columns}) < len(columns)
+  lacks_optional = bool(optional) and len(columns) == len(needed)
+  if not has_known_columns or has_repeated_columns or lacks_optional:
+    also = ''
+    if optional:
+      also = f' and one or more of {", ".join(optional)}'
     raise ValueError(
       f'{path} has the columns [{", ".join(map(repr, columns))}]; give {", ".join(needed)}{also}.'
     )
@@ -79,11 +77,29 @@ def _rows(
     yield cells.pop('client'), {n: _number(path, line, n, text) for n, text in cells.items()}
 
 
-def _number(path: str, line: int, name: str, text: str) -> float:
+def _lines(path: str) -> list[tuple[int, list[str]]]:
+  """Returns the number and the cells of each line that is not empty."""
+  lines = []
   try:
-    value = math.nan if '_' in text else float(text)  # Python takes 1_0 for ten.
-  except ValueError:
-    value = math.nan
+    if os.path.exists(path) and not os.path.isfile(path):  # Opening a pipe would wait.
+      raise OSError(errno.EINVAL, 'it is no file')
+    with open(path, encoding='utf-8-sig', newline='') as file:
+      reader = csv.reader(file, strict=True)
+      for row in reader:
+        if row:
+          lines.append((reader.line_num, [cell.strip() for cell in row]))
+  except OSError as error:
+    raise ValueError(f'{path} cannot be read ({error.strerror}).') from None
+  except (UnicodeDecodeError, csv.Error) as error:
+    raise ValueError(f'{path} cannot be read ({error}).') from None
+  return lines
+
+
+def _number(path: str, line: int, name: str, text: str) -> float:
+  value = math.nan
+  if '_' not in text:  # Python takes 1_0 for ten.
+    with contextlib.suppress(ValueError):
+      value = float(text)
   if not math.isfinite(value):
     raise ValueError(f'{path}, line {line}: {name} is {text!r}; give a finite number.')
   return value

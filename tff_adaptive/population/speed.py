@@ -74,14 +74,14 @@ class Speed:
 
     of_bandwidth = spread(self.bandwidth_sigma, draws.BANDWIDTH)
     spreads = (spread(self.speed_sigma, draws.SPEED), of_bandwidth, of_bandwidth)
-    found = {}
+    values = {}
     for name, factors in zip(COLUMNS, spreads):
       if name in self.profiles:
-        found[name] = availability.by_client(self.profiles[name], client_ids, name)
+        values[name] = availability.by_client(self.profiles[name], client_ids, name)
       else:
-        found[name] = getattr(self, name) * factors
+        values[name] = getattr(self, name) * factors
     return Times(
-      download=bytes_down / (1e6 * found['downlink']),
-      step=found['seconds_per_step'],
-      upload=bytes_up / (1e6 * found['uplink']),
+      download=bytes_down / (1e6 * values['downlink']),
+      step=values['seconds_per_step'],
+      upload=bytes_up / (1e6 * values['uplink']),
     )

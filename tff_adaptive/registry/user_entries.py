@@ -60,7 +60,7 @@ def _of_fields(loaded: Any) -> tuple[entries.Hyperparameter, ...]:
       of_fields.append(declared[field.name])
     elif field.init and field.name not in CLIENT_FIELDS:
       help_text = field.metadata.get('help', '')
-      of_fields.append(_hyperparameter(field.name, types[field.name], field.default, help_text))
+      of_fields.append(hyperparameter(field.name, types[field.name], field.default, help_text))
   return tuple(of_fields)
 
 
@@ -132,7 +132,7 @@ def _from_signature(loaded: Any) -> tuple[entries.Hyperparameter, ...]:
   types = {} if isinstance(loaded, type) else _argument_types(loaded)
   several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
   return tuple(
-    _hyperparameter(a.name, types.get(a.name, type(a.default)), a.default)
+    hyperparameter(a.name, types.get(a.name, type(a.default)), a.default)
     for a in arguments[1:]
     if a.kind not in several
   )
@@ -149,7 +149,7 @@ def _argument_types(function: Callable[..., Any]) -> dict[str, Any]:
   return typing.get_type_hints(arguments, getattr(function, '__globals__', {}))
 
 
-def _hyperparameter(
+def hyperparameter(
   name: str, kind: Any, default: Any, help_text: str = ''
 ) -> entries.Hyperparameter:
   """Returns a hyperparameter without a range; the user's class or function checks its value."""
@@ -165,11 +165,11 @@ def _hyperparameter(
       kind = known[0]
   if kind not in _KINDS:
     raise ValueError(f'{place} of the type {kind}: options are float, int or bool')
-  hyperparameter = entries.Hyperparameter(name, kind, default, help_text or name)
+  option = entries.Hyperparameter(name, kind, default, help_text or name)
   if default is None:
-    return hyperparameter
+    return option
   try:
-    return dataclasses.replace(hyperparameter, default=hyperparameter.checked(default))
+    return dataclasses.replace(option, default=option.checked(default))
   except (TypeError, ValueError) as error:
     raise ValueError(f'{place} with a default that is refused: {error}'.rstrip('.')) from None
 

@@ -26,10 +26,10 @@ def of_runs(runs: Sequence[run_lib.Run], column: str) -> Constant | None:
   Returns:
     The prediction; None if a run has none or another one, or the column has no value for it.
   """
-  constants = {_of_run(run, column) for run in runs}
-  if len(constants) != 1:
+  baselines = {_of_run(run, column) for run in runs}
+  if len(baselines) != 1:
     return None
-  return constants.pop()
+  return baselines.pop()
 
 
 def _of_run(run: run_lib.Run, column: str) -> Constant | None:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tff_adaptive._utils import atomic_files, value_text
+from tff_adaptive._utils import atomic_files, user_code, value_text
 from tff_adaptive.runs import revision
 from tff_adaptive.runs.errors import ResumeError, reading, saving
 
@@ -20,7 +20,10 @@ FILE = 'config.json'
 FORMAT = 1
 _PACKAGES = ('tff-adaptive', 'tensorflow', 'tensorflow-federated', 'numpy')
 # Settings that may name an object in a user's file, as FILE.py:NAME.
-REFERENCES = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
+REFERENCES = (
+  *('task', 'algorithm', 'server_optimizer', 'client_optimizer', 'cohort', 'aggregator'),
+  *('availability', 'speed', 'staleness', 'client_schedule', 'server_schedule'),
+)
 _CONTENT = {
   'run_id': str,
   'settings': dict,
@@ -194,7 +197,7 @@ def identity(config: Mapping[str, Any], name: str) -> Any:
   file = config['files'].get(name)
   if file is None:
     return value
-  if name in REFERENCES:
+  if name in REFERENCES and user_code.is_reference(str(value)):
     return [str(value).rpartition(':')[2], digest(file)]
   # The path does not count: a file that was only moved is the same setting.
   return [None, digest(file)]

@@ -13,6 +13,7 @@ import numpy as np
 from tff_adaptive._utils import streams
 from tff_adaptive.runs import (
   config as config_lib,
+  ledger as ledger_lib,
   metrics as metrics_lib,
   names,
   state_file,
@@ -80,6 +81,11 @@ class Run:
     done = self.rows[-1]['round']
     asked = self.settings['rounds']
     return bool(done >= asked or summary_lib.is_complete(self.folder, asked, done))
+
+  @property
+  def ledger(self) -> 'pd.DataFrame':
+    """The ledger: a row for each client and round. Raises RunFileError if the run has none."""
+    return ledger_lib.read(self.folder)
 
   def summary(self) -> dict[str, Any]:
     """Returns the entries of summary.json that follow from the rows; see `summary.summarize`."""

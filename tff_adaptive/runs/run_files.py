@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from tff_adaptive._utils import atomic_files, noise_states
@@ -31,6 +32,7 @@ class RunFiles:
     state: The current server state, at first the one from which training starts or continues.
     round_number: The number of rounds done.
     saved_round: The round of the last checkpoint; -1 if there is none.
+    metadata: What the last checkpoint has besides the states and the run's id.
   """
 
   def __init__(
@@ -65,6 +67,7 @@ class RunFiles:
     self.round_number = 0
     self.saved_round = -1
     self._accepts_lost_rows = accept_lost_rows
+    self.metadata: dict[str, Any] = {}
     self._config_text = b''  # As it was at the first save.
     if output_dir is not None:  # SQLite would fail later, with a message that names no reason.
       state_path.check_length(output_dir)
@@ -95,8 +98,10 @@ class RunFiles:
     """Closes the files; unsaved changes are dropped."""
     self._stack.close()
 
-  def save(self) -> bool:
+  def save(self, metadata: Mapping[str, Any] | None = None) -> bool:
     """Saves `state` in a checkpoint. Returns False if the round has one or there is no folder.
+
+    `metadata` are further values for the checkpoint, which JSON can hold.
 
     Raises SaveError if a file cannot be written. Earlier checkpoints are kept then.
     """
@@ -107,7 +112,7 @@ class RunFiles:
     if self.saved_round == self.round_number:
       return False
     self.log.sync()  # A checkpoint requires the rows up to its round.
-    self.store.commit(self.round_number, self.state, {'run_id': self._run_id})
+    self.store.commit(self.round_number, self.state, {**(metadata or {}), 'run_id': self._run_id})
     self.saved_round = self.round_number
     return True
 
@@ -141,6 +146,7 @@ class RunFiles:
     self.state = checkpoint.server_state
     self.round_number = checkpoint.round_number
     self.saved_round = checkpoint.round_number
+    self.metadata = dict(checkpoint.metadata)
     if self.round_number > rounds:  # A shorter run is another one; its model is gone.
       raise ResumeError(
         f'The run in {folder} has done {self.round_number} rounds already, rounds is {rounds}:'

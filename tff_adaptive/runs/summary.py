@@ -165,7 +165,7 @@ def read(folder: str) -> dict[str, Any]:
 
 
 def is_complete(folder: str, rounds: int, done: float | None = None) -> bool:
-  """Returns whether the run in a folder has done all `rounds`, or has stopped at its target.
+  """Returns whether the run in a folder has done all `rounds`, or has stopped earlier as it should.
 
   It is not if `done`, the last round in metrics.csv, is given and is not that of summary.json.
   """
@@ -173,7 +173,8 @@ def is_complete(folder: str, rounds: int, done: float | None = None) -> bool:
     summary = read(folder)
   except (FileNotFoundError, RunFileError):
     return False
-  is_asked = summary['rounds'] == rounds or 'stopped_at_target' in summary
+  has_stopped = 'stopped_at_target' in summary or 'stopped_early' in summary
+  is_asked = summary['rounds'] == rounds or has_stopped
   return summary['is_complete'] and is_asked and done in (None, summary['rounds'])
 
 

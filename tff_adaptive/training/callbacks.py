@@ -2,10 +2,9 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-  from tff_adaptive.training.loop import TrainingResult
+from tff_adaptive.training import protocols
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Callback:
     del rounds
     return {}
 
-  def end(self, result: 'TrainingResult') -> None:
+  def end(self, result: protocols.TrainingResult) -> None:
     """Called after the summary is written, but not after an error."""
 
   def close(self) -> None:
@@ -95,11 +94,14 @@ class PrivacyCallback(Callback):
       rounds_per_evaluation: The same as in `TrainingConfig`.
       noise_seed: The same as in `aggregation.Cohort`; None if the noise's seed is secret.
     """
-    self._accountant, self._delta, self._every = accountant, delta, rounds_per_evaluation
+    self._accountant = accountant
+    self._delta = delta
+    self._every = rounds_per_evaluation
     self._noise = 'noise is drawn from a secret, which the checkpoint has'
     if noise_seed is not None:
       self._noise = 'noise is reproducible: this epsilon protects nobody who knows the seed'
-    self._last = self._round = 0
+    self._last = 0
+    self._round = 0
 
   def begin(self, run: RunInfo) -> None:
     self._last = run.rounds
@@ -143,7 +145,8 @@ class RayCallback(Callback):
   def begin(self, run: RunInfo) -> None:
     self._say = run.say
     count = self._context.workers
-    run.say(f'Starting {count} worker{"" if count == 1 else "s"}.')
+    words = '1 worker' if count == 1 else f'{count} workers'
+    run.say(f'Starting {words}.')
 
   def round_begin(self, number: int) -> None:
     self._before = self._context.counters()

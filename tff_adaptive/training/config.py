@@ -3,13 +3,23 @@
 import dataclasses
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tff_adaptive import costs
 from tff_adaptive._utils import validation, value_text
 from tff_adaptive.asynchrony.settings import Buffered
-from tff_adaptive.population import rounds as population_rounds
+from tff_adaptive.population import attacks, choosing, rounds as population_rounds
 from tff_adaptive.runs import config as config_file
+
+# For a budget of a run, the columns of metrics.csv whose sum it limits.
+BUDGETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+  {
+    'max_megabytes': ('megabytes_down', 'megabytes_up'),
+    'max_gradients': ('gradients',),
+    'max_virtual_seconds': ('virtual_seconds',),
+  }
+)
 
 
 def _whole(default: Any, least: int, hint: str, *, changes_numbers: bool = True) -> Any:
@@ -34,7 +44,14 @@ class TrainingConfig:
 
   Attributes:
     rounds: Number of rounds of the whole run, >= 1. Round 0 is the initial model.
-    clients_per_round: Number of clients drawn in each round, uniformly without replacement, >= 1.
+    clients_per_round: Number of clients chosen in each round, >= 1.
+    cohort: The rule that chooses the clients of a round, such as `population.PowerOfChoice()`, or a
+      function of a `population.Situation`. None draws them uniformly without replacement. A rule
+      that gives weights needs a process built with `ClientTraining(cohort_weights=True)` and
+      `client_weighting='uniform'`.
+    attackers: Clients that attack, for experiments. An attack on updates needs a process built with
+      `ClientTraining(attack=attackers.of_updates)`, and 'inner_product' one whose aggregator is an
+      `aggregation.InnerProductFactory`. None for no attack.
     seed: The seed by which clients are drawn and the population is simulated, >= 0.
     max_examples_per_client: At most this number of a client's first examples is used; None for all.
     rounds_per_evaluation: The number of rounds between evaluations, >= 1. Round 0 and the last
@@ -55,6 +72,21 @@ class TrainingConfig:
     target: If given, summary.json says when `metric` on validation data first was as good as this.
     stop_at_target: Whether the run ends with the evaluation in which the global model, or the one
       for inference, reaches the target. The run is then complete.
+    early_stop: A metric such as 'loss', or a column of metrics.csv such as 'validation_loss'. The
+      run ends, and is complete, if the evaluated values have not become better for `patience`
+      evaluations. A metric stands for the model for inference if there is one. High values are
+      good, except for losses and errors.
+    patience: Number of these evaluations, >= 1.
+    min_delta: By how much a value has to be better than the best before, >= 0.
+    keep_best: Whether the weights of the best evaluation are kept, by `early_stop` or else by
+      `metric`: in `TrainingResult.best_weights`, and in checkpoints/best.npz.
+    ledger: Whether the run's folder gets a ledger, a row for each client and round; see
+      `runs.ledger`. It has norms of updates if the process measures them
+      (`aggregation.ClientNormsFactory`), and losses if the rule of `cohort` needs them.
+    max_megabytes: A budget: the run ends, and is complete, after the round in which the clients
+      have received and sent this number of megabytes in all. It needs a `cost_model`.
+    max_gradients: The same for the number of batch gradients. It needs a `cost_model`.
+    max_virtual_seconds: The same for virtual seconds. It needs a `population`.
   """
 
   rounds: int = _whole(dataclasses.MISSING, 1, 'give 100, say')
@@ -74,6 +106,16 @@ class TrainingConfig:
     None, lambda *given: float(validation.real(*given)), 'give 0.9, say, or None'
   )
   stop_at_target: bool = _field(False)
+  early_stop: str | None = _field(None)
+  patience: int = _whole(10, 1, 'give 10 evaluations, say', changes_numbers=False)
+  min_delta: float = _field(0.0, validation.at_least_zero, 'give 0, say')
+  keep_best: bool = _field(False)
+  ledger: bool = _field(False)
+  max_megabytes: float | None = _field(None, validation.above_zero, 'give 1000, say, or None')
+  max_gradients: float | None = _field(None, validation.above_zero, 'give 100000, say, or None')
+  max_virtual_seconds: float | None = _field(None, validation.above_zero, 'give 3600, say, or None')
+  cohort: choosing.Rule | None = None
+  attackers: attacks.Attackers | None = None
 
   def __post_init__(self) -> None:
     for field in dataclasses.fields(self):
@@ -98,6 +140,47 @@ class TrainingConfig:
         ' needs: give one.'
       )
 
+    self._check_budgets()
+    if self.cohort is not None:
+      self._check_cohort(self.cohort)
+
+  def _check_budgets(self) -> None:
+    """Raises ValueError for a budget whose costs nothing counts."""
+    for name in ('max_megabytes', 'max_gradients'):
+      if getattr(self, name) is not None and self.cost_model is None:
+        raise ValueError(
+          f'{name} is given without a cost_model, which counts the costs: give one, or None.'
+        )
+    if self.max_virtual_seconds is not None and self.population is None:
+      raise ValueError(
+        'max_virtual_seconds is given without a population, which has the clock: give one'
+        " (availability='always', say), or None."
+      )
+
+  def _check_cohort(self, cohort: choosing.Rule) -> None:
+    """Raises TypeError or ValueError for a rule that cannot choose the clients of this run."""
+    if not callable(cohort):
+      raise TypeError(
+        f'cohort is {value_text.in_text(cohort):.80}; give a function of a population.Situation,'
+        ' such as population.PowerOfChoice().'
+      )
+    choosing.needs_of(cohort)
+    if self.asynchrony is not None:
+      raise ValueError(
+        f'cohort is {choosing.name_of(cohort)}, but asynchronous training draws the clients that'
+        ' begin one by one: leave out one of the two.'
+      )
+
+  @property
+  def weighs_cohorts(self) -> bool:
+    """Returns whether clients' data have a weight, by which their updates are multiplied."""
+    return choosing.gives_weights(self.cohort)
+
+  @property
+  def attack_on_updates(self) -> str | None:
+    """Returns the attack on updates, for which clients' data have an entry; None for none."""
+    return None if self.attackers is None else self.attackers.of_updates
+
   @property
   def limits_steps(self) -> bool:
     """Returns whether clients' data have a maximum number of local steps."""
@@ -113,23 +196,26 @@ class TrainingConfig:
       ValueError: If a setting cannot be recorded, or has the name of a field of this class.
     """
     fields = dataclasses.fields(self)
-    found = {field.name: getattr(self, field.name) for field in fields}
+    recorded = {field.name: getattr(self, field.name) for field in fields}
     # The flag's name, by which reports group runs and earlier runs are resumed.
-    found['synchrony'] = found.pop('asynchrony')
+    recorded['synchrony'] = recorded.pop('asynchrony')
     given = {name: _as_json(name, value) for name, value in (settings or {}).items()}
     for name in given:
-      if name in found:
+      if name in recorded:
         raise ValueError(f'settings has {name!r}, which `config` says already: leave it out.')
-    del found['metric'], found['cost_model']
-    found['population'] = self.population and self.population.record()
+    del recorded['metric'], recorded['cost_model']
+    for name in ('cohort', 'attackers'):
+      recorded[name] = population_rounds.record(getattr(self, name))
+    if self.population is not None:
+      recorded['population'] = self.population.record()
     if self.asynchrony is not None:
-      found['synchrony'] = self.asynchrony.record()
+      recorded['synchrony'] = self.asynchrony.record()
     if self.population is not None and self.cost_model is not None:
       # It determines which clients finish in time. Without a population it only counts costs.
       model = dataclasses.asdict(self.cost_model)
-      found['cost_model'] = json.loads(json.dumps(model, default=int))  # NumPy's integers.
+      recorded['cost_model'] = json.loads(json.dumps(model, default=int))  # NumPy's integers.
     harmless = {field.name for field in fields if not field.metadata.get('changes_numbers', True)}
-    return config_file.Record({**found, **given}, harmless & set(found), metric=self.metric)
+    return config_file.Record({**recorded, **given}, harmless & set(recorded), metric=self.metric)
 
 
 def _as_json(name: str, value: Any) -> Any:

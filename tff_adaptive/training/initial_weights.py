@@ -48,7 +48,8 @@ def sha256(path: str) -> str:
     ValueError: If the run has no weights.
     OSError: If the file cannot be read.
   """
-  path, digest = file_of(path), hashlib.sha256()
+  path = file_of(path)
+  digest = hashlib.sha256()
   if os.path.isdir(path):
     for weight in _weights_of_run(path):
       digest.update(f'{weight.dtype.str} {weight.shape}'.encode())

@@ -16,38 +16,29 @@ from typing import Any
 from tff_adaptive._utils import atomic_files, client_references, value_text
 from tff_adaptive.asynchrony import older_models
 from tff_adaptive.reports import figures
-from tff_adaptive.runs import config as config_file, run_files, summary as summary_lib
+from tff_adaptive.runs import (
+  config as config_file,
+  ledger as ledger_lib,
+  run_files,
+  state_file,
+  summary as summary_lib,
+)
 from tff_adaptive.runs.errors import NonFiniteWeightsError, saving
 from tff_adaptive.training import (
   callbacks as callbacks_lib,
   client_evaluation as client_evaluation_lib,
+  client_losses as client_losses_lib,
   cohorts,
   progress as progress_lib,
   protocols,
   rounds,
+  stopping,
   tensorboard_log,
 )
 from tff_adaptive.training.config import TrainingConfig
 
 _NO_STATES: Mapping[str, Any] = types.MappingProxyType({})
 _MOST_COUNTED = 100_000  # With more clients it would take long to add up their examples.
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingResult:
-  """The result of `train`, besides the files of the run.
-
-  Attributes:
-    state: The server state after `round_number` rounds.
-    round_number: The number of finished rounds.
-    is_complete: Whether the run has done all rounds or reached its target; False after a signal.
-    summary: The content of summary.json.
-  """
-
-  state: Any
-  round_number: int
-  is_complete: bool
-  summary: Mapping[str, Any]
 
 
 def train(
@@ -62,11 +53,12 @@ def train(
   stop: protocols.Stop | None = None,
   test_fn: protocols.EvaluateFn | None = None,
   client_evaluation: client_evaluation_lib.ClientEvaluation | None = None,
+  client_losses: client_losses_lib.ClientLosses | None = None,
   show_progress: bool = True,
   resume_from: run_files.ResumeFrom = 'latest',
   accept_lost_rows: bool = False,
   settings: Mapping[str, Any] | config_file.Record | None = None,
-) -> TrainingResult:
+) -> protocols.TrainingResult:
   """Trains a run to the end; resumes it if `output_dir` has a checkpoint.
 
   Two runs with the same arguments write the same rows to metrics.csv, except for the columns
@@ -92,6 +84,8 @@ def train(
     test_fn: Like `evaluate_fn`, on test data, for `test` in the summary of a complete run.
     client_evaluation: An object that evaluates the models on each client and adds columns to the
       rows. The clients' values are written to a file for each evaluation.
+    client_losses: A function that evaluates the losses of clients, from `build_client_losses`, for
+      a rule of `config.cohort` that needs them. It takes weights and an iterable of examples.
     show_progress: Whether to write progress to standard error.
     resume_from: The checkpoint to resume from, 'latest' or, if that is damaged, 'previous'. The
       rounds after the checkpoint are dropped.
@@ -110,28 +104,37 @@ def train(
     StateError: If the checkpoint is damaged, in use or of another run.
     ValueError: If there are too few clients for `config` or an id occurs twice, the population does
       not fit them, a setting cannot be recorded, the data of a diverged client are not finite, the
-      process has no `batching` or does not fit `config`, or a population has a `PrivacyCallback`.
+      process has no `batching` or does not fit `config`, a population or a rule for cohorts has a
+      `PrivacyCallback`, or that rule needs what is not given, or chooses what it cannot.
     TypeError: If `clients` lacks `client_ids` or one of the methods.
   """
   rounds.check_takes_arrays(process, config)
-  if config.population and any(isinstance(c, callbacks_lib.PrivacyCallback) for c in callbacks):
-    raise ValueError(
-      'PrivacyCallback reports an epsilon that assumes cohorts drawn from all clients, which those'
-      ' of a population are not: leave out the callback, or give population=None.'
-    )
+  is_private = any(isinstance(c, callbacks_lib.PrivacyCallback) for c in callbacks)
+  for name, whose in (('population', 'a population'), ('cohort', 'a rule')):
+    if is_private and getattr(config, name) is not None:
+      raise ValueError(
+        'PrivacyCallback reports an epsilon that assumes cohorts drawn from all clients, which'
+        f' those of {whose} are not: leave out the callback, or give {name}=None.'
+      )
   rounds.check_client_data(clients)
-  simulation = cohorts.simulate(config, clients)
-  record = settings if isinstance(settings, config_file.Record) else config.record(settings)
-  data = {} if output_dir is None else _described(clients)
-  if output_dir is not None and (found := record.check(output_dir, run_id)):
-    record.open(output_dir, {**found['data'], **data}, 0, run_id)  # Refuses other data.
+  loader = cohorts.CohortLoader(clients, config, client_losses)
+  record = settings
+  if not isinstance(record, config_file.Record):
+    record = config.record(record)
+  data = {}
+  if output_dir is not None:
+    data = _described(clients)
+    earlier = record.check(output_dir, run_id)
+    if earlier is not None:
+      record.open(output_dir, {**earlier['data'], **data}, 0, run_id)  # Refuses other data.
   with contextlib.ExitStack() as stack:
+    stack.callback(loader.close)
     stop = stop or protocols.Stop()
     client_state = ()
     if isinstance(process, protocols.StatefulProcess):
       client_state = process.initial_client_state
     workers = client_references.workers()
-    num_older_models = cohorts.most_older_models(simulation, config.rounds)
+    num_older_models = cohorts.most_older_models(loader.simulation, config.rounds)
     files = run_files.RunFiles(
       config,
       output_dir,
@@ -144,11 +147,11 @@ def train(
     stack.callback(files.close)
     if num_older_models:
       files.state = older_models.in_slots(files.state, num_older_models)
-    loader = cohorts.CohortLoader(clients, config, simulation)
-    stack.callback(loader.close)
-    loader.loads_ahead = callbacks_lib.let_load_ahead(callbacks)
+    loader.restore(files.metadata, files.round_number)
+    if not callbacks_lib.let_load_ahead(callbacks):
+      loader.loads_ahead = False
     # Workers have a copy of the clients' data, which no callback can change.
-    if workers is not None and loader.loads_ahead:
+    if workers is not None and callbacks_lib.let_load_ahead(callbacks):
       loader.by_reference = workers.accepts(loader.source)
     if output_dir is not None:
       _write_config(output_dir, record, run_id, data, files.state.global_model_weights)
@@ -162,16 +165,16 @@ def train(
       stop.on_abort.append(progress.close)  # It shows the terminal's cursor again.
       audience.append(progress)
     trainer = rounds.Trainer(process, loader, files.store, config, say)
-    run = _Run(process, trainer, files, evaluate_fn, config, audience, client_evaluation)
+    run = _Run(process, trainer, loader, files, evaluate_fn, config, audience, client_evaluation)
     run.begin(stack, say)
     if num_older_models and config.cost_model is not None and show_progress:
-      size = num_older_models * config.cost_model.bytes_of_client[0] / 1e6
+      megabytes = num_older_models * config.cost_model.bytes_of_client[0] / 1e6
       say(
-        f'At most {num_older_models} older models, {size:,.1f} MB, are in memory and in each'
+        f'At most {num_older_models} older models, {megabytes:,.1f} MB, are in memory and in each'
         ' checkpoint.'
       )
-    if simulation is not None and simulation.note is not None:
-      say(simulation.note)
+    if loader.simulation is not None and loader.simulation.note is not None:
+      say(loader.simulation.note)
     result = run.to_the_end(stop, test_fn)
   return result
 
@@ -182,16 +185,33 @@ class _Run:
 
   _process: protocols.Process
   _trainer: rounds.Trainer
+  _loader: cohorts.CohortLoader
   _files: run_files.RunFiles
   _evaluate_fn: protocols.EvaluateFn
   _config: TrainingConfig
   _callbacks: Sequence[callbacks_lib.Callback]
   _client_evaluation: client_evaluation_lib.ClientEvaluation | None
 
+  def __post_init__(self) -> None:
+    rows = self._files.log.rows()
+    self._stopping = stopping.Stopping(self._config, rows)
+    self._ledger: ledger_lib.Ledger | None = None
+    if self._config.ledger and self._files.output_dir is not None:
+      self._ledger = ledger_lib.Ledger(self._files.output_dir, self._files.round_number)
+    self._best: stopping.BestWeights | None = None
+    if self._config.keep_best:
+      folder = None
+      if self._files.output_dir is not None:
+        folder = os.path.dirname(state_file.path(self._files.output_dir))
+      metric = self._config.early_stop or self._config.metric
+      self._best = stopping.BestWeights(metric, folder, rows)
+
   def begin(self, stack: contextlib.ExitStack, say: Any) -> None:
     """Calls `begin` of each callback, and makes `stack` call each `close`."""
     done = self._files.round_number
-    first = done + 1 if self._files.log.columns else done
+    first = done
+    if self._files.log.columns:
+      first = done + 1
     info = callbacks_lib.RunInfo(self._files.output_dir, first, self._config.rounds, say)
     for callback in self._callbacks:
       stack.callback(callback.close)
@@ -199,25 +219,26 @@ class _Run:
 
   def to_the_end(
     self, stop: protocols.Stop, test_fn: protocols.EvaluateFn | None
-  ) -> TrainingResult:
-    files, config = self._files, self._config
+  ) -> protocols.TrainingResult:
+    files = self._files
+    config = self._config
     self._save()  # Before the row of round 0: a run with rows but no checkpoint is refused.
     if not files.log.columns:  # A new run, or one that has lost its rows.
       row = {'round': files.round_number, **self._evaluation(files.state)}
       row.update(self._of_clients(files.state, files.round_number))
+      self._keep_best(row, files.state)
       files.log.append(row)
+      self._stopping.add(row)
       self._report(row)
-    is_reached = self._is_reached(files.log.rows())
-    while files.round_number < config.rounds and not stop.requested and not is_reached:
+    while files.round_number < config.rounds and not stop.requested and not self._stopping.reason:
       try:
         finished = self._train_round(files.round_number + 1)
       except NonFiniteWeightsError as error:
         files.log.append({'round': files.round_number + 1, 'validation_loss': math.nan})
-        raise NonFiniteWeightsError(
-          f'{error}; the checkpoint of round {files.saved_round} is kept.'
-          if files.saved_round >= 0
-          else f'{error}; there is no checkpoint.'
-        ) from None
+        checkpoint = 'there is no checkpoint.'
+        if files.saved_round >= 0:
+          checkpoint = f'the checkpoint of round {files.saved_round} is kept.'
+        raise NonFiniteWeightsError(f'{error}; {checkpoint}') from None
       except (Exception, KeyboardInterrupt):
         self._save()  # The state is that of the last whole round.
         if stop.exit_code:  # The signal may have ended TFF's worker too, hence the error.
@@ -225,9 +246,13 @@ class _Run:
         raise
       if finished.client_states is not None:
         files.store.put(finished.client_ids, finished.client_states, files.round_number + 1)
-      files.state, files.round_number = finished.server_state, files.round_number + 1
+      files.state = finished.server_state
+      files.round_number += 1
+      self._loader.commit()
+      if self._ledger is not None:
+        self._ledger.add(finished.ledger)
+      self._stopping.add(finished.row)
       self._report(finished.row)
-      is_reached = self._is_reached([finished.row])
       if files.round_number % config.rounds_per_checkpoint == 0:
         self._save()
     self._save()
@@ -248,11 +273,13 @@ class _Run:
     is_due = number % self._config.rounds_per_evaluation == 0
     if self._config.virtual_seconds_per_evaluation is not None:
       is_due = finished.passes
-    if is_due or number == self._config.rounds:
+    is_last = number == self._config.rounds or self._stopping.exhausts(row) is not None
+    if is_due or is_last:
       row.update(self._evaluation(finished.server_state))
     # The store has these states only after the round is recorded.
     changed = dict(zip(finished.client_ids, finished.client_states or ()))
-    row.update(self._of_clients(finished.server_state, number, changed))
+    row.update(self._of_clients(finished.server_state, number, changed, is_last=is_last))
+    self._keep_best(row, finished.server_state)
     self._files.log.append(row)
     return finished
 
@@ -262,15 +289,27 @@ class _Run:
     result['seconds_evaluation'] = time.perf_counter() - began
     return result
 
+  def _keep_best(self, row: Mapping[str, Any], state: Any) -> None:
+    """Keeps the weights of an evaluation that is the best so far."""
+    if self._best is not None:
+      self._best.add(row, state)
+
   def _of_clients(
-    self, state: Any, number: int, changed: Mapping[str, Any] = _NO_STATES
+    self,
+    state: Any,
+    number: int,
+    changed: Mapping[str, Any] = _NO_STATES,
+    *,
+    is_last: bool = False,
   ) -> dict[str, float]:
     """Evaluates on each client and writes a file. Returns the columns; {} if this is not due.
 
     `changed` has the client states of the round, by id, which the store does not have yet.
     """
     evaluation = self._client_evaluation
-    if evaluation is None or not evaluation.is_due(number, self._config.rounds):
+    if evaluation is None:
+      return {}
+    if not is_last and not evaluation.is_due(number, self._config.rounds):
       return {}
     began = time.perf_counter()
     own_models = rounds.own_models(self._process, self._files.store, state, changed)
@@ -292,32 +331,32 @@ class _Run:
       raise
 
   def _save(self) -> None:
-    if self._files.save():
+    if self._ledger is not None:
+      self._ledger.save()  # Before the checkpoint, which requires the rows up to its round.
+    if self._files.save(self._loader.record()):
       for callback in self._callbacks:
         callback.checkpoint(self._files.round_number)
 
-  def _is_reached(self, rows: Sequence[Mapping[str, float]]) -> bool:
-    """Returns whether one of the rows reaches the target at which the run stops."""
-    config = self._config
-    if not config.stop_at_target or config.target is None:
-      return False
-    found = summary_lib.reached(rows, config.metric, config.target)
-    return any(isinstance(first, dict) for first in found.values())
-
-  def _summarize(self, test_fn: protocols.EvaluateFn | None) -> TrainingResult:
+  def _summarize(self, test_fn: protocols.EvaluateFn | None) -> protocols.TrainingResult:
     files = self._files
     rows = files.log.rows()
-    is_reached = self._is_reached(rows)
-    is_complete = is_reached or files.round_number >= self._config.rounds
+    reason = self._stopping.reason
+    is_complete = reason is not None or files.round_number >= self._config.rounds
     summary = summary_lib.summarize(rows, is_complete)
-    if is_reached:
+    if reason == 'target':
       summary['stopped_at_target'] = True
+    elif reason is not None and files.round_number < self._config.rounds:
+      summary['stopped_early'] = reason
+    if self._best is not None:
+      summary.update(self._best.summary())
     if self._config.target is not None:
       summary['to_target'] = summary_lib.reached(rows, self._config.metric, self._config.target)
     if self._config.population is not None:
       summary['population'] = summary_lib.of_population(rows, self._config.clients_per_round)
     # The peak of this process since it began. Linux gives it in kilobytes, macOS in bytes.
-    unit = 1024**2 if sys.platform == 'darwin' else 1024
+    unit = 1024
+    if sys.platform == 'darwin':
+      unit = 1024**2
     summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     summary['state_megabytes'] = self._trainer.state_megabytes(files.state)
     costs = self._config.cost_model
@@ -337,7 +376,8 @@ class _Run:
     state = files.state
     if self._config.asynchrony is not None:
       state = older_models.as_stack(state)
-    return TrainingResult(state, files.round_number, is_complete, summary)
+    best_weights = None if self._best is None else self._best.weights
+    return protocols.TrainingResult(state, files.round_number, is_complete, summary, best_weights)
 
 
 def _described(clients: protocols.ClientData) -> dict[str, Any]:
@@ -360,5 +400,5 @@ def _write_config(
     record.note_changes(folder)
     return
   weights = rounds.trainable(model)
-  size = sum(int(w.size if hasattr(w, 'size') else w.shape.num_elements()) for w in weights)
+  size = sum(math.prod(weight.shape) for weight in weights)
   record.open(folder, data, size, run_id)

@@ -39,7 +39,8 @@ class Progress(callbacks.Callback):
     """
     self._stream = stream or sys.stderr or io.StringIO()  # A daemon may have no standard error.
     self._metric = metric
-    self._rounds, self._start = 0, 0
+    self._rounds = 0
+    self._start = 0
     self._times: collections.deque[float] = collections.deque(maxlen=_ROUNDS_OF_RATE + 1)
     self._last_line = -math.inf
     self._validation = ''
@@ -47,16 +48,18 @@ class Progress(callbacks.Callback):
 
   def begin(self, run: callbacks.RunInfo) -> None:
     """Begins to show the rounds of a run."""
-    self._rounds, self._start = run.rounds, max(0, run.first_round - 1)
+    self._rounds = run.rounds
+    self._start = max(0, run.first_round - 1)
     if self._stream.isatty():
       console = rich.console.Console(file=self._stream)
       whole = rich.table.Column(no_wrap=True, min_width=len(f'round {run.rounds}/{run.rounds}'))
-      self._bar = rich.progress.Progress(
-        rich.progress.TextColumn('round {task.completed}/{task.total}', table_column=whole),
-        *([rich.progress.BarColumn(bar_width=12)] if console.width >= _WIDE else []),
-        rich.progress.TextColumn('{task.fields[text]}'),
-        console=console,
-      )
+      columns: list[rich.progress.ProgressColumn] = [
+        rich.progress.TextColumn('round {task.completed}/{task.total}', table_column=whole)
+      ]
+      if console.width >= _WIDE:
+        columns.append(rich.progress.BarColumn(bar_width=12))
+      columns.append(rich.progress.TextColumn('{task.fields[text]}'))
+      self._bar = rich.progress.Progress(*columns, console=console)
       self._task = self._bar.add_task('', total=run.rounds, completed=self._start, text='')
       with _may_fail():
         self._bar.start()
@@ -95,7 +98,8 @@ class Progress(callbacks.Callback):
     parts = []
     if 'train_loss' in row:
       parts.append(f'loss {row["train_loss"]:.4f}')
-    train, validation = f'train_{self._metric}', f'validation_{self._metric}'
+    train = f'train_{self._metric}'
+    validation = f'validation_{self._metric}'
     if train in row and self._metric != 'loss':
       parts.append(f'{self._metric} {row[train]:.4f}')
     if validation in row:

@@ -1,5 +1,6 @@
 """The interfaces of the objects that the training loop takes."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -57,6 +58,26 @@ class ModelWeights(Protocol):
   """The interface of `tff.learning.models.ModelWeights`."""
 
   trainable: Sequence[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingResult:
+  """The result of `train`, besides the files of the run.
+
+  Attributes:
+    state: The server state after `round_number` rounds.
+    round_number: The number of finished rounds.
+    is_complete: Whether the run has done all rounds, or has ended earlier because of a target, of
+      `early_stop` or of a budget; False after a signal.
+    summary: The content of summary.json.
+    best_weights: The trainable weights of the best evaluation; None without `keep_best`.
+  """
+
+  state: Any
+  round_number: int
+  is_complete: bool
+  summary: Mapping[str, Any]
+  best_weights: Sequence[np.ndarray] | None = None
 
 
 class Stop:

@@ -9,9 +9,10 @@ import numpy as np
 import tree
 
 from tff_adaptive.asynchrony import older_models, settings as asynchrony_lib, simulation
+from tff_adaptive.client import entries
 from tff_adaptive.runs import metrics as metrics_lib, state_store
 from tff_adaptive.runs.errors import NonFiniteWeightsError
-from tff_adaptive.training import cohorts, protocols
+from tff_adaptive.training import cohorts, ledger as ledger_lib, protocols, selection
 from tff_adaptive.training.config import TrainingConfig
 
 Row = dict[str, Any]
@@ -27,6 +28,7 @@ class Round:
     client_states: The new state of each of these clients; None if clients keep no state.
     row: The round's row of metrics.csv.
     passes: Whether `virtual_seconds_per_evaluation` makes an evaluation due after the round.
+    ledger: The rows of the ledger; () without one.
   """
 
   server_state: Any
@@ -34,6 +36,7 @@ class Round:
   client_states: Sequence[Any] | None
   row: Row
   passes: bool
+  ledger: Sequence[Row] = ()
 
 
 @dataclasses.dataclass
@@ -52,49 +55,38 @@ class Trainer:
 
     Raises:
       NonFiniteWeightsError: If the new global model is not finite.
-      ValueError: If clients diverged because their data are not finite.
+      ValueError: If clients diverged because their data are not finite, the rule of the cohort
+        chose clients that it cannot, or it needs norms that the process does not measure.
     """
     began = time.perf_counter()
-    cohort = self._loader.take(number)
+    cohort = self._loader.take(number, trainable(server_state.global_model_weights))
     loaded = time.perf_counter()
-    plan, model = cohort.plan, self._config.cost_model
-    after, slots = None, None
+    plan = cohort.plan
+    slots: Any = None
     if isinstance(plan, simulation.Arrivals):
       slots = server_state.older
       server_state = older_models.before_step(server_state, plan.needed)
-    if isinstance(self._process, protocols.StatefulProcess):
-      before, data = self._store.get(cohort.client_ids), cohort.data
-      if not data:
-        # TFF's own runtime cannot return an empty list of client states. A client without examples
-        # stands in, which takes no step and has no weight.
-        before, data = [self._process.initial_client_state], [self._loader.without_examples()]
-      new_state, after, metrics = self._process.next(server_state, before, data)
-      after = list(after)[: len(cohort.client_ids)]
-    else:
-      output = self._process.next(server_state, cohort.data)
-      new_state, metrics = output.state, output.metrics
-    # Without clients, metrics are sums of nothing, but would look like measurements.
-    measured = metrics_lib.flatten(metrics) if cohort.client_ids else {}
-    if measured.get('non_finite_clients', 0):
-      cohort.check_finite()  # A check of all data in each round would cost time.
-    empty = sum(not examples for examples in cohort.client_examples)
-    if measured.get('non_finite_clients', 0) + empty >= len(cohort.client_ids):
-      # No client's update is used, and a training loss of 0 would look like a success.
-      measured = {k: v for k, v in measured.items() if not k.startswith('train_')}
+    new_state, client_states, metrics = self._next(server_state, cohort)
+    metrics, norms = _without_norms(metrics)
+    self._observe(number, cohort, norms)
+    measured = self._measured(metrics, cohort)
     if isinstance(plan, simulation.Arrivals):
       new_state = older_models.after_step(new_state, slots, plan.store)
-    downloads = plan.selected if plan else None
-    sizes = cohort.client_examples, cohort.client_steps
-    own = dict(round=number, clients=len(cohort.client_ids), examples=sum(cohort.client_examples))
-    row = {
-      **own,
-      **(plan.columns() if plan else {}),
-      **(model.round(*sizes, downloads) if model else {}),
-      **measured,
-      'seconds_data': loaded - began,
-      'seconds_round': time.perf_counter() - loaded,
-      **own,  # Again: a metric of the process may have one of these names.
+    counts = {
+      'round': number,
+      'clients': len(cohort.client_ids),
+      'examples': sum(cohort.client_examples),
     }
+    row: Row = dict(counts)
+    if self._config.attackers is not None:
+      row['attackers'] = self._loader.count_attackers(cohort)
+    if plan is not None:
+      row.update(plan.columns())
+    row.update(self._costs(cohort))
+    row.update(measured)
+    row['seconds_data'] = loaded - began
+    row['seconds_round'] = time.perf_counter() - loaded
+    row.update(counts)  # Again: a metric of the process may have one of these names.
     size = self._config.clients_per_round
     if plan and plan.available < size and self._config.asynchrony is None:
       self._say_once(
@@ -105,7 +97,71 @@ class Trainer:
     self._check(new_state, row)
     seconds = self._config.virtual_seconds_per_evaluation
     passes = plan is not None and seconds is not None and plan.passes(seconds)
-    return Round(new_state, cohort.client_ids, after, row, passes)
+    ledger: Sequence[Row] = ()
+    if self._config.ledger:
+      rows_of = ledger_lib.Rows(self._config, self._loader.simulation, self._loader.strengths)
+      ledger = rows_of.of_round(number, cohort, norms)
+    return Round(new_state, cohort.client_ids, client_states, row, passes, ledger)
+
+  def _next(self, server_state: Any, cohort: cohorts.Cohort) -> tuple[Any, Any, Any]:
+    """Runs the process. Returns the server state, the clients' states (or None) and metrics."""
+    if not isinstance(self._process, protocols.StatefulProcess):
+      output = self._process.next(server_state, cohort.data)
+      return output.state, None, output.metrics
+    before = self._store.get(cohort.client_ids)
+    data = cohort.data
+    if not data:
+      # TFF's own runtime cannot return an empty list of client states. A client without examples
+      # stands in, which takes no step and has no weight.
+      before = [self._process.initial_client_state]
+      data = [self._loader.without_examples()]
+    new_state, after, metrics = self._process.next(server_state, before, data)
+    return new_state, list(after)[: len(cohort.client_ids)], metrics
+
+  def _observe(self, number: int, cohort: cohorts.Cohort, norms: np.ndarray | None) -> None:
+    """Tells the rule of the cohort what the round showed of its clients."""
+    if 'norms' in self._loader.selector.needs and norms is None:
+      raise ValueError(
+        'the rule of the cohort needs norms of updates, which the process does not measure: build'
+        ' it with aggregator=aggregation.ClientNormsFactory().'
+      )
+    if norms is not None:
+      norms = norms[: len(cohort.client_ids)]
+    self._loader.observe(number, cohort, norms)
+
+  def _measured(self, metrics: Any, cohort: cohorts.Cohort) -> Row:
+    """Returns the columns of the process's metrics."""
+    if not cohort.client_ids:
+      # Metrics are sums of nothing, but would look like measurements.
+      return {}
+    measured = metrics_lib.flatten(metrics)
+    diverged = measured.get('non_finite_clients', 0)
+    if diverged:
+      cohort.check_finite()  # A check of all data in each round would cost time.
+    empty = sum(not examples for examples in cohort.client_examples)
+    if diverged + empty >= len(cohort.client_ids):
+      # No client's update is used, and a training loss of 0 would look like a success.
+      measured = {k: v for k, v in measured.items() if not k.startswith('train_')}
+    return measured
+
+  def _costs(self, cohort: cohorts.Cohort) -> Row:
+    """Returns the columns of the round's costs."""
+    model = self._config.cost_model
+    choice = cohort.choice
+    columns: Row = {}
+    if choice is not None:
+      columns.update(selection.costs_of_candidates(choice, self._loader.num_examples))
+    if model is None:
+      return columns
+    downloads = None
+    if choice is not None:
+      downloads = choice.downloads
+    elif cohort.plan is not None:
+      downloads = cohort.plan.selected
+    columns.update(model.round(cohort.client_examples, cohort.client_steps, downloads))
+    if choice is not None:
+      columns['megabytes_up'] += selection.megabytes_of_losses(choice)
+    return columns
 
   def state_megabytes(self, server_state: Any) -> dict[str, float]:
     """Returns megabytes by key: `server`, its state without the model; `client`, a client's state.
@@ -114,9 +170,8 @@ class Trainer:
     """
     others = server_state.global_model_weights, getattr(server_state, 'older', ())
     client = getattr(self._process, 'initial_client_state', ())
-    states = (tree.flatten(state) for state in (server_state, *others, client))
-    whole, *less, client = (sum(np.asarray(a).nbytes for a in leaves) / 1e6 for leaves in states)
-    return {'server': whole - sum(less), 'client': client}
+    counted = [_megabytes(other) for other in others]
+    return {'server': _megabytes(server_state) - sum(counted), 'client': _megabytes(client)}
 
   def _say_once(self, kind: str, line: str) -> None:
     if kind not in self._said:
@@ -124,23 +179,42 @@ class Trainer:
       self._say(f'{line} This is reported once; the summary has the count.')
 
   def _check(self, state: Any, row: Row) -> None:
-    loss, lost = row.get('train_loss', 0.0), row.get('non_finite_clients', 0)
-    shown = f' (training loss {loss})' if 'train_loss' in row else ''
+    loss = row.get('train_loss', 0.0)
+    lost = row.get('non_finite_clients', 0)
+    about_loss = ''
+    if 'train_loss' in row:
+      about_loss = f' (training loss {loss})'
     # Without clients, the loss is not defined: NaN.
     is_of_clients = row.get('clients', 1) > 0
     if lost or (is_of_clients and not np.isfinite(loss)):
       self._say_once(
         'diverged',
         f'Clients diverge in round {row["round"]}: {lost:.0f} of {row["clients"]} updates were not'
-        f' finite and were left out{shown}. A lower client learning rate or gradient clipping may'
-        ' help.',
+        f' finite and were left out{about_loss}. A lower client learning rate or gradient clipping'
+        ' may help.',
       )
     weights = trainable(state.global_model_weights)
     if not all(np.isfinite(np.asarray(w)).all() for w in weights):
       raise NonFiniteWeightsError(
-        f'The global model is no longer finite after round {row["round"]}{shown}. Lower the server'
-        ' or the client learning rate, clip gradients, or raise tau if the server optimizer has it'
+        f'The global model is no longer finite after round {row["round"]}{about_loss}. Lower the'
+        ' server or the client learning rate, clip gradients, or raise tau if the server optimizer'
+        ' has it'
       )
+
+
+def _megabytes(state: Any) -> float:
+  return sum(np.asarray(leaf).nbytes for leaf in tree.flatten(state)) / 1e6
+
+
+def _without_norms(metrics: Any) -> tuple[Any, np.ndarray | None]:
+  """Returns metrics without the `client_norms` of an aggregator, and these norms, [m]."""
+  aggregator = None
+  if isinstance(metrics, Mapping):
+    aggregator = metrics.get('aggregator')
+  if not isinstance(aggregator, Mapping) or 'client_norms' not in aggregator:
+    return metrics, None
+  norms = np.asarray(aggregator['client_norms'])
+  return {**metrics, 'aggregator': aggregator['aggregate']}, norms
 
 
 def evaluated(
@@ -151,13 +225,14 @@ def evaluated(
   The names in the result begin with `model_name` and `inference_name` respectively.
   """
   models = {model_name: state.global_model_weights}
-  if inference := getattr(state, 'inference_weights', None):  # () where there are none.
+  inference = getattr(state, 'inference_weights', None)
+  if inference:  # It is () where there are none.
     models[inference_name] = inference
-  return {
-    f'{name}_{metric}': float(value)
-    for name, weights in models.items()
-    for metric, value in evaluate_fn(trainable(weights)).items()
-  }
+  values = {}
+  for name, weights in models.items():
+    for metric, value in evaluate_fn(trainable(weights)).items():
+      values[f'{name}_{metric}'] = float(value)
+  return values
 
 
 def own_models(
@@ -214,8 +289,11 @@ def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> No
       `step_limits` that do not fit `config`.
   """
   signature = getattr(process.next, 'type_signature', None)
-  data_type = None if signature is None else signature.parameter[len(signature.parameter) - 1]
-  if (element := getattr(getattr(data_type, 'member', None), 'element', None)) is None:
+  data_type = None
+  if signature is not None:
+    data_type = signature.parameter[len(signature.parameter) - 1]
+  element = getattr(getattr(data_type, 'member', None), 'element', None)
+  if element is None:
     return
   if not hasattr(element, 'client'):
     raise ValueError(
@@ -227,12 +305,18 @@ def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> No
     needed.add('max_steps')
   if config.asynchrony is not None:
     needed |= {asynchrony_lib.OLDER_MODEL, config.asynchrony.factor_entry}
+  if config.weighs_cohorts:
+    needed.add(entries.COHORT_WEIGHT)
+  if config.attack_on_updates is not None:
+    needed.add(entries.ATTACK)
   factors = (asynchrony_lib.STALENESS_FACTOR, asynchrony_lib.MIXING_FACTOR)
-  optional = ('max_steps', asynchrony_lib.OLDER_MODEL, *factors)
+  of_clients = ('max_steps', entries.COHORT_WEIGHT, entries.ATTACK)
+  optional = (*of_clients, asynchrony_lib.OLDER_MODEL, *factors)
   if {entry for entry in optional if hasattr(element, entry)} != needed:
     raise ValueError(
       'the process was built for other rounds than these: build it with'
       f' asynchrony=config.asynchrony, which is {config.asynchrony}, and'
       ' training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20,'
-      f' step_limits={config.limits_steps})), say'
+      f' step_limits={config.limits_steps}), cohort_weights={config.weighs_cohorts},'
+      f' attack={config.attack_on_updates!r}), say'
     )

@@ -62,4 +62,6 @@ class EventLog(callbacks.Callback):
 def tag(column: str) -> str:
   """Returns the tag of a column of metrics.csv, such as train/loss for train_loss."""
   group, _, rest = column.partition('_')
-  return f'{group}/{rest}' if rest and group in _GROUPS else column
+  if rest and group in _GROUPS:
+    return f'{group}/{rest}'
+  return column

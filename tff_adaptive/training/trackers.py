@@ -9,12 +9,9 @@ nothing is sent), WANDB_DIR, WANDB_ENTITY and WANDB_PROJECT (default tff-adaptiv
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tff_adaptive.training import callbacks
-
-if TYPE_CHECKING:
-  from tff_adaptive.training.loop import TrainingResult
+from tff_adaptive.training import callbacks, protocols
 
 _PROJECT = 'tff-adaptive'
 _RUN_ID = 'tff_adaptive.run_id'
@@ -40,10 +37,11 @@ class _Tracker(callbacks.Callback):
       name: The run's name in the tracker.
       parameters: The run's parameters by name; values of None are left out.
     """
-    self._run_id, self._name = run_id, name
+    self._run_id = run_id
+    self._name = name
     self._parameters = {k: v for k, v in parameters.items() if v is not None}
     self._say: Callable[[str], None] = print
-    self._result: TrainingResult | None = None
+    self._result: protocols.TrainingResult | None = None
     self._is_open = False
 
   def begin(self, run: callbacks.RunInfo) -> None:
@@ -59,7 +57,7 @@ class _Tracker(callbacks.Callback):
     values = {name: float(value) for name, value in row.items() if name != 'round'}
     self._try(self._log, int(row['round']), values)
 
-  def end(self, result: 'TrainingResult') -> None:
+  def end(self, result: protocols.TrainingResult) -> None:
     self._result = result
 
   def close(self) -> None:
@@ -89,15 +87,19 @@ class MlflowCallback(_Tracker):
 
     self._client: Any = mlflow.MlflowClient()
     name = os.environ.get('MLFLOW_EXPERIMENT_NAME', _PROJECT)
-    found = self._client.get_experiment_by_name(name)
-    experiment = found.experiment_id if found else self._client.create_experiment(name)
-    known = self._client.search_runs([experiment], f"tags.`{_RUN_ID}` = '{self._run_id}'")
+    experiment = self._client.get_experiment_by_name(name)
+    if experiment is None:
+      experiment_id = self._client.create_experiment(name)
+    else:
+      experiment_id = experiment.experiment_id
+    known = self._client.search_runs([experiment_id], f"tags.`{_RUN_ID}` = '{self._run_id}'")
     if known:
       self._mlflow_id = known[0].info.run_id
       self._client.update_run(self._mlflow_id, status='RUNNING')
     else:
-      made = self._client.create_run(experiment, tags={_RUN_ID: self._run_id}, run_name=self._name)
-      self._mlflow_id = made.info.run_id
+      tags = {_RUN_ID: self._run_id}
+      run = self._client.create_run(experiment_id, tags=tags, run_name=self._name)
+      self._mlflow_id = run.info.run_id
       params = [mlflow.entities.Param(k, str(v)) for k, v in self._parameters.items()]
       self._client.log_batch(self._mlflow_id, params=params)
 
@@ -108,10 +110,12 @@ class MlflowCallback(_Tracker):
     metrics = [Metric(name, value, now, step) for name, value in values.items()]
     self._client.log_batch(self._mlflow_id, metrics=metrics)
 
-  def _finish(self, result: 'TrainingResult | None') -> None:
+  def _finish(self, result: protocols.TrainingResult | None) -> None:
     status = 'FAILED'
     if result is not None:  # A run that was killed can be resumed.
-      status = 'FINISHED' if result.is_complete else 'KILLED'
+      status = 'KILLED'
+      if result.is_complete:
+        status = 'FINISHED'
     self._client.set_terminated(self._mlflow_id, status)
 
 
@@ -129,20 +133,23 @@ class WandbCallback(_Tracker):
   def _open(self) -> None:
     import wandb
 
+    resume: Any = 'allow'
+    # Offline, wandb keeps each part in a folder of its own; syncing joins them by the id.
+    if os.environ.get('WANDB_MODE') == 'offline':
+      resume = None
     self._run: Any = wandb.init(
       project=os.environ.get('WANDB_PROJECT', _PROJECT),
       id=self._run_id,
       name=self._name,
       config=self._parameters,
-      # Offline, wandb keeps each part in a folder of its own; syncing joins them by the id.
-      resume=None if os.environ.get('WANDB_MODE') == 'offline' else 'allow',
+      resume=resume,
       settings=wandb.Settings(console='off', quiet=True, silent=True),
     )
 
   def _log(self, step: int, values: Mapping[str, float]) -> None:
     self._run.log(dict(values), step=step)
 
-  def _finish(self, result: 'TrainingResult | None') -> None:
+  def _finish(self, result: protocols.TrainingResult | None) -> None:
     self._run.finish(exit_code=int(result is None))  # A run that failed has exit code 1.
 
 

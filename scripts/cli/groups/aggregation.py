@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tff_adaptive._utils import validation
+from tff_adaptive._utils import user_code, validation
 from tff_adaptive.aggregation import table
 from tff_adaptive.registry import entries
 
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 _PRIVATE = fields.Needs(
   'aggregator', tuple(a.name for a in table.AGGREGATORS.values() if a.is_private)
 )
+
+
+def _check_name(aggregator: str) -> None:
+  """Raises ValueError for an unknown aggregator; a user's own is checked when it is loaded."""
+  if not user_code.is_reference(aggregator):
+    fields.check_name('aggregator', aggregator, (*table.AGGREGATORS, 'FILE.py:NAME'))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +42,9 @@ class Aggregation(fields.Group):
   TITLE = 'Aggregation and privacy'
 
   aggregator: str = fields.flag(
-    'How the server combines updates; see the list above.', 'mean', choices=tuple(table.AGGREGATORS)
+    'How the server combines updates: one of the list above, or your own, FILE.py:NAME.',
+    'mean',
+    lambda name, value: _check_name(value),
   )
   aggregator_option: tuple[str, ...] = fields.flag(
     'An option of the aggregator, NAME=VALUE; see the list above. May be repeated.', []
@@ -63,7 +71,9 @@ class Aggregation(fields.Group):
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns uniform `client_weighting` if the aggregator cannot weight clients, else {}."""
-    if table.aggregator(values['aggregator']).is_weighted:
+    with fields.about('aggregator'):
+      entry = table.aggregator(values['aggregator'])
+    if entry.is_weighted:
       return {}
     return {'client_weighting': 'uniform'}
 
@@ -71,6 +81,12 @@ class Aggregation(fields.Group):
   def entry(self) -> entries.Aggregator:
     """The entry of the aggregator in `aggregation.table`."""
     return table.aggregator(self.aggregator)
+
+  def sources(self) -> dict[str, user_code.UserCode]:
+    """See `fields.Group.sources`."""
+    if not user_code.is_reference(self.aggregator):
+      return {}
+    return {'aggregator': user_code.load(self.aggregator)[1]}
 
   @property
   def option_values(self) -> dict[str, Any]:

@@ -71,6 +71,38 @@ class Output(fields.Group):
   )
   quiet: bool | None = fields.flag('Print only the last line and errors.')
 
+  early_stop: str | None = fields.flag(
+    'End the run, which is then complete, if this metric (such as loss), or column of metrics.csv,'
+    ' has not become better for --patience evaluations.'
+  )
+  patience: int = fields.count('Evaluations without a better value.', 10, needs='early_stop')
+  min_delta: float = fields.number(
+    'By how much a value has to be better than the best before.',
+    validation.at_least_zero,
+    0.0,
+    needs='early_stop',
+  )
+  keep_best: bool | None = fields.flag(
+    "Keep the weights of the best evaluation, by --early_stop or the task's metric, in"
+    ' checkpoints/best.npz.'
+  )
+  ledger: bool | None = fields.flag(
+    'Write a ledger: a row for each client and round, with steps, norms of updates, bytes, seconds'
+    ' and what became of the client, in Parquet files in the folder ledger.'
+  )
+  max_megabytes: float | None = fields.number(
+    'End the run, which is then complete, after the round in which all clients together have'
+    ' received and sent this many megabytes.',
+    validation.above_zero,
+  )
+  max_gradients: float | None = fields.number(
+    'The same for the number of batch gradients.', validation.above_zero
+  )
+  max_virtual_seconds: float | None = fields.number(
+    'The same for virtual seconds. Needs --availability or a similar flag.',
+    validation.above_zero,
+  )
+
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the default output_dir: runs/TASK_ALGORITHM.

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive import population
-from tff_adaptive._utils import suggestions, validation
+from tff_adaptive._utils import suggestions, user_code, validation
 from tff_adaptive.population import rounds, speed as speed_lib
+from tff_adaptive.registry import user_parts
 
 from .. import fields, options
 
@@ -37,7 +38,7 @@ class Population(fields.Group):
   availability: str | None = fields.flag(
     'When clients are available: always; independent, with a probability; diurnal, a part of each'
     ' day; or by a trace FILE.csv with the columns client, from, until, in virtual seconds, which'
-    ' repeats. Default always.'
+    ' repeats; or your own, FILE.py:NAME. Default always.'
   )
   availability_option: tuple[str, ...] = fields.flag(
     'An option of --availability, NAME=VALUE: probability=0.5 for independent; period=24, unit='
@@ -47,6 +48,12 @@ class Population(fields.Group):
   client_profiles: str | None = fields.flag(
     'FILE.csv with a line for each client: client, and one or more of seconds_per_step, downlink,'
     ' uplink, probability (for independent), phase (0 to 1, for diurnal).'
+  )
+  speed: str | None = fields.flag(
+    "The clients' speed of your own, FILE.py:NAME, in place of the next flags and of profiles."
+  )
+  speed_option: tuple[str, ...] = fields.flag(
+    'An option of --speed, NAME=VALUE. May be repeated.', [], needs='speed'
   )
   seconds_per_step: float | None = fields.number(
     'Median virtual seconds of a local step over the clients. Default 0.1.', validation.above_zero
@@ -94,19 +101,42 @@ class Population(fields.Group):
     by_default: dict[str, Any] = {}
     for kind in (population.Population, population.Speed):
       by_default.update({field.name: field.default for field in dataclasses.fields(kind)})
-    defaults = {name: by_default[name] for name in names if name in by_default}
+    has_flag = [name for name in names if name in by_default and name not in _BUILT]
+    defaults = {name: by_default[name] for name in has_flag}
     return {**defaults, 'availability': 'always'}
 
   def check(self) -> None:
     """Raises ValueError for an unknown availability or option, or profiles not in a .csv file."""
     if self.availability is None:
       return
-    if not _is_file(self.availability):
-      fields.check_name('availability', self.availability, (*_KINDS, 'FILE.csv'))
+    if not _is_file(self.availability) and not user_code.is_reference(self.availability):
+      fields.check_name('availability', self.availability, (*_KINDS, 'FILE.csv', 'FILE.py:NAME'))
     path = self.client_profiles
     if path is not None and not _is_file(path):
       raise ValueError(f'--client_profiles={path}: give a file whose name ends in .csv.')
+    if self.speed is not None:
+      self._own_speed()
     self._options()
+
+  def sources(self) -> dict[str, user_code.UserCode]:
+    """See `fields.Group.sources`."""
+    sources = {}
+    for flag in ('availability', 'speed'):
+      value = getattr(self, flag)
+      if value is not None and user_code.is_reference(value):
+        sources[flag] = user_code.load(value)[1]
+    return sources
+
+  def _own_speed(self) -> Any:
+    """Returns the user's own speed."""
+    if not user_code.is_reference(str(self.speed)):
+      raise ValueError(f'--speed={self.speed}: give a class of your own, FILE.py:NAME.')
+    with fields.about('speed'):
+      part = user_parts.load(str(self.speed), 'a class with the method times of population.Speed')
+      speed = part.build(options.parse('speed_option', self.speed_option))
+      if not hasattr(speed, 'times'):
+        raise ValueError(f'{part.name} has no method times: give it that of population.Speed.')
+      return speed
 
   def files(self) -> dict[str, str]:
     """Returns the paths of CSV files by the name of the flag that gives the path."""
@@ -121,8 +151,12 @@ class Population(fields.Group):
     if self.client_profiles is not None:
       profiles = population.read_profiles(self.client_profiles)
       self._check_profiles(profiles, given)
-    of_speed = {name: profiles[name] for name in speed_lib.COLUMNS if name in profiles}
-    speed = population.Speed(**self._flags_of(population.Speed), profiles=of_speed)
+    speed: Any
+    if self.speed is None:
+      of_speed = {name: profiles[name] for name in speed_lib.COLUMNS if name in profiles}
+      speed = population.Speed(**self._flags_of(population.Speed), profiles=of_speed)
+    else:
+      speed = self._own_speed()
     return population.Population(
       **self._flags_of(population.Population),
       availability=self._availability(profiles),
@@ -140,6 +174,8 @@ class Population(fields.Group):
       intervals = population.read_trace(kind)
       with fields.about(f'availability={kind}'):
         return population.Trace(intervals)
+    if user_code.is_reference(kind):
+      return self._own_availability(kind)
     values = self._options()
     for column, (owner, name) in _ARGUMENT_OF.items():
       if column in profiles and owner == kind:
@@ -147,9 +183,23 @@ class Population(fields.Group):
     availability: population.Availability = _KINDS[kind](**values)
     return availability
 
+  def _own_availability(self, reference: str) -> population.Availability:
+    """Returns the user's own availability."""
+    with fields.about('availability'):
+      part = user_parts.load(reference, 'a class with the method bind of population.Availability')
+      availability = part.build(options.parse('availability_option', self.availability_option))
+      if not hasattr(availability, 'bind'):
+        raise ValueError(
+          f'{part.name} has no method bind: give it that of population.Availability.'
+        )
+      return availability
+
   def _options(self) -> dict[str, Any]:
     """Returns the availability's options. Raises ValueError if one is unknown or invalid."""
     kind = str(self.availability)
+    if user_code.is_reference(kind):
+      self._own_availability(kind)
+      return options.parse('availability_option', self.availability_option)
     allowed: list[str] = []
     if kind in _KINDS:
       allowed = [f.name for f in dataclasses.fields(_KINDS[kind]) if f.name != 'phases']

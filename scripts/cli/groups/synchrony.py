@@ -1,16 +1,26 @@
 """Settings of synchronous and asynchronous training."""
 
 import dataclasses
+import math
+import numbers
+from collections.abc import Callable
 from typing import Any
 
-from tff_adaptive._utils import suggestions
+from tff_adaptive._utils import suggestions, user_code
 from tff_adaptive.asynchrony import settings as asynchrony
+from tff_adaptive.registry import user_parts
 
 from .. import fields, options
 
 BUFFERED = fields.Needs('synchrony', ('buffered',))
 # The options of each kind of staleness.
 _OPTIONS = {'polynomial': ('a',), 'hinge': ('a', 'b'), 'constant': ('c',), 'none': ()}
+
+
+def _check_staleness(staleness: str) -> None:
+  """Raises ValueError for an unknown staleness; a user's own is checked when it is loaded."""
+  if not user_code.is_reference(staleness):
+    fields.check_name('staleness', staleness, (*asynchrony.STALENESS, 'FILE.py:NAME'))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,8 +40,9 @@ class Synchrony(fields.Group):
   )
   staleness: str | None = fields.flag(
     'Factor of an update that is tau server steps old: none; polynomial, (1 + tau)^-a; hinge, 1 up'
-    ' to b, then 1 / (a (tau - b) + 1); constant, c for any tau above 0. Default polynomial.',
-    choices=asynchrony.STALENESS,
+    ' to b, then 1 / (a (tau - b) + 1); constant, c for any tau above 0; or your own, FILE.py:NAME,'
+    ' a function of tau. Default polynomial.',
+    check=lambda name, value: _check_staleness(value),
     needs=BUFFERED,
   )
   staleness_option: tuple[str, ...] = fields.flag(
@@ -50,6 +61,12 @@ class Synchrony(fields.Group):
     needs=BUFFERED,
   )
 
+  def sources(self) -> dict[str, user_code.UserCode]:
+    """See `fields.Group.sources`."""
+    if self.staleness is None or not user_code.is_reference(self.staleness):
+      return {}
+    return {'staleness': user_code.load(self.staleness)[1]}
+
   def check(self) -> None:
     """Raises ValueError if --synchrony=buffered lacks a setting or has a bad one."""
     self.build()
@@ -63,13 +80,27 @@ class Synchrony(fields.Group):
     with fields.about('staleness_option'):
       given: dict[str, Any] = options.parse('staleness_option', self.staleness_option)
       kind = self.staleness or 'polynomial'
+      more = {'max_staleness': self.max_staleness, 'mixing': bool(self.mixing)}
+      if user_code.is_reference(kind):
+        part = user_parts.load(kind, 'a function of the staleness tau')
+        return _with_factor(part.name, part.build(given))(self.concurrency, **more)  # type: ignore[arg-type]
       for name in given:
         if name not in _OPTIONS[kind]:
           raise ValueError(suggestions.unknown(f'option of {kind}', name, _OPTIONS[kind]))
-      return asynchrony.Buffered(
-        self.concurrency,
-        kind,
-        **given,
-        max_staleness=self.max_staleness,
-        mixing=bool(self.mixing),
-      )
+      return asynchrony.Buffered(self.concurrency, kind, **given, **more)  # type: ignore[arg-type]
+
+
+def _with_factor(name: str, function: Callable[[int], float]) -> type[asynchrony.Buffered]:
+  """Returns the class of settings whose factor is a user's function. Raises ValueError if bad."""
+  first: Any = function(0)
+  if not isinstance(first, numbers.Real) or not math.isfinite(first):
+    raise ValueError(f'{name}(0) is {first!r:.80}: give a finite number for each staleness.')
+
+  class Own(asynchrony.Buffered):
+    """Settings with a factor of the user's own."""
+
+    def factor(self, tau: int) -> float:
+      """Returns s(tau)."""
+      return float(function(tau))
+
+  return Own

@@ -4,7 +4,8 @@ import dataclasses
 import functools
 
 from tff_adaptive import schedules
-from tff_adaptive._utils import validation
+from tff_adaptive._utils import user_code, validation
+from tff_adaptive.registry import user_parts
 
 from .. import fields, options
 from . import synchrony
@@ -85,14 +86,26 @@ class Rates(fields.Group):
     "Server rate eta. Default: the task's or the optimizer's own; 1 for a correction with SGD.",
     validation.at_least_zero,
   )
-  client_schedule: str = fields.flag("Schedule of the client rate by round. Default the task's.")
+  client_schedule: str = fields.flag(
+    'Schedule of the client rate by round: one of the list above, or FILE.py:NAME. Default'
+    " the task's."
+  )
   client_schedule_option: tuple[str, ...] = fields.flag(
     'Option of the client schedule, NAME=VALUE; see the schedules above. May be repeated.', []
   )
-  server_schedule: str = fields.flag('Schedule of the server rate by round. Default constant.')
+  server_schedule: str = fields.flag(
+    'Schedule of the server rate by round, in the same form. Default constant.'
+  )
   server_schedule_option: tuple[str, ...] = fields.flag(
     'Option of the server schedule, in the same form.', []
   )
+
+  def sources(self) -> dict[str, user_code.UserCode]:
+    """See `fields.Group.sources`."""
+    names = {flag: getattr(self, flag) for flag in ('client_schedule', 'server_schedule')}
+    return {
+      flag: user_code.load(name)[1] for flag, name in names.items() if user_code.is_reference(name)
+    }
 
   @property
   def client(self) -> schedules.Schedule:
@@ -107,12 +120,17 @@ class Rates(fields.Group):
   def check(self) -> None:
     """Raises ValueError for schedules or options that are unknown or out of range."""
     for side in ('client', 'server'):
-      self._schedule(side)
+      # Where no default is known, a rule says that the rate has to be given.
+      if getattr(self, f'{side}_learning_rate') is not None:
+        self._schedule(side)
 
   def _schedule(self, side: str) -> schedules.Schedule:
     name = getattr(self, f'{side}_schedule')
     rate = getattr(self, f'{side}_learning_rate')
-    return _built(side, name, rate, getattr(self, f'{side}_schedule_option'))
+    pairs = getattr(self, f'{side}_schedule_option')
+    if user_code.is_reference(name):  # The file may have changed since the last call.
+      return _built.__wrapped__(side, name, rate, pairs)
+    return _built(side, name, rate, pairs)
 
 
 @functools.cache
@@ -120,7 +138,13 @@ def _built(side: str, name: str, rate: float, pairs: tuple[str, ...]) -> schedul
   """Returns the schedule of a side's rate, which is built, and checked, once."""
   with fields.about(f'{side}_schedule'):
     given = options.parse(f'{side}_schedule_option', pairs)
-    return schedules.build(name, rate, **given)
+    if not user_code.is_reference(name):
+      return schedules.build(name, rate, **given)
+    part = user_parts.load(name, 'a function of the base rate that returns a schedule')
+    schedule = part.definition(rate, **part.values(given))
+    if not callable(schedule):
+      raise ValueError(f'{part.name} makes no schedule: return a function of the round, from 0.')
+    return schedule
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -27,9 +27,9 @@ def config(clients=15, **options):
   return training.TrainingConfig(rounds=1, clients_per_round=clients, **options)
 
 
-def take(clients, chosen, simulation=None):
+def take(clients, chosen):
   """The cohort of round 1, and the data of a client without examples."""
-  loader = cohorts.CohortLoader(clients, chosen, simulation)
+  loader = cohorts.CohortLoader(clients, chosen)
   try:
     return loader.take(1), loader.without_examples()
   finally:
@@ -120,7 +120,7 @@ def test_each_client_is_given_its_own_most_steps_in_the_working_order():
     ),
   )
   simulation = cohorts.simulate(chosen, clients)
-  cohort, nobody = take(clients, chosen, simulation)
+  cohort, nobody = take(clients, chosen)
   plan = simulation.plan(1)
   own = dict(zip(plan.positions, plan.steps))
   assert len(set(own.values())) > 3
@@ -133,5 +133,5 @@ def test_each_client_is_given_its_own_most_steps_in_the_working_order():
   (data,) = nobody
   assert (len(data['x']), len(data['y']), int(data['max_steps'])) == (0, 0, 0)
   plain = config(cost_model=chosen.cost_model, population=population.Population())
-  ((whole,), *_) = take(clients, plain, cohorts.simulate(plain, clients))[0].data
+  ((whole,), *_) = take(clients, plain)[0].data
   assert 'max_steps' not in whole

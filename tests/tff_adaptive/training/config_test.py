@@ -57,13 +57,17 @@ def test_a_resumed_run_notes_what_it_may_change_and_is_refused_the_rest(tmp_path
 
 def test_what_changes_no_number_may_change():
   harmless = dict(rounds_per_evaluation=1, rounds_per_checkpoint=1)
-  harmless |= dict(target=0.5, stop_at_target=True)
+  harmless |= dict(target=0.5, stop_at_target=True, early_stop='loss', patience=3, min_delta=0.1)
+  harmless |= dict(keep_best=True, ledger=True, max_megabytes=3.0, max_gradients=9.0)
   usual = dict(rounds_per_evaluation=10, rounds_per_checkpoint=50)
   assert {**usual, 'seed': 0}.items() <= record().settings.items()
   before = run_folders.config(record().settings)
-  assert record(rounds=9, metric='loss', **harmless).refused_changes(before) == []
+  model = costs.CostModel(registry.Counts(), 1, 1)
+  changed = record(rounds=9, metric='loss', cost_model=model, **harmless)
+  assert changed.refused_changes(before) == []
   assert len(record(max_examples_per_client=3).refused_changes(before)) == 1
-  assert set(record().change_no_number) == {*harmless, 'virtual_seconds_per_evaluation'}
+  by_clock = {'virtual_seconds_per_evaluation', 'max_virtual_seconds'}
+  assert set(record().change_no_number) == {*harmless, *by_clock}
 
 
 def test_what_cannot_be_recorded_is_refused_before_anything_is_written(tmp_path):

@@ -1,0 +1,99 @@
+"""The ledger of a run: a Parquet file with a row for each client and round, written in parts.
+
+A part, ledger/rounds_FIRST_LAST.parquet, has the rounds since the checkpoint before. It is written
+before the checkpoint of its last round, so that a resumed run drops the parts after its checkpoint.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tff_adaptive._utils import atomic_files
+from tff_adaptive.runs.errors import RunFileError, reading, saving
+
+if TYPE_CHECKING:
+  import pandas as pd
+
+FOLDER = 'ledger'
+# Columns and their types. A value that is not known is empty.
+COLUMNS: Mapping[str, str] = {
+  'round': 'int64',
+  'client': 'str',
+  'outcome': 'str',
+  'examples': 'Int64',
+  'steps': 'Int64',
+  'weight': 'float64',
+  'loss': 'float64',
+  'update_norm': 'float64',
+  'staleness': 'Int64',
+  'bytes_down': 'Int64',
+  'bytes_up': 'Int64',
+  'virtual_seconds': 'float64',
+  'is_attacker': 'bool',
+}
+_PART = re.compile(r'rounds_(\d+)_(\d+)\.parquet')
+
+
+class Ledger:
+  """Collects the rows of a run's rounds, and writes them at its checkpoints."""
+
+  def __init__(self, output_dir: str, round_number: int) -> None:
+    """Opens the ledger of a run that has done `round_number` rounds; drops parts after them.
+
+    Raises SaveError if the folder cannot be written.
+    """
+    self._folder = os.path.join(output_dir, FOLDER)
+    self._rows: list[Mapping[str, Any]] = []
+    with saving(self._folder):
+      os.makedirs(self._folder, exist_ok=True)
+      for last, path in _parts(self._folder):
+        if last > round_number:
+          os.unlink(path)
+
+  def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Adds the rows of a round, with values by column; see `COLUMNS`."""
+    self._rows.extend(rows)
+
+  def save(self) -> None:
+    """Writes the rows since the last call. Raises SaveError if this fails."""
+    if not self._rows:
+      return
+    import pandas as pd  # Slow to import and needed here only.
+
+    table = pd.DataFrame(self._rows, columns=list(COLUMNS)).astype(dict(COLUMNS))
+    first = self._rows[0]['round']
+    last = self._rows[-1]['round']
+    path = os.path.join(self._folder, f'rounds_{first:06d}_{last:06d}.parquet')
+    with saving(path), atomic_files.atomic_path(path) as temporary:
+      table.to_parquet(temporary, index=False)
+    self._rows.clear()
+
+
+def read(output_dir: str) -> 'pd.DataFrame':
+  """Returns the ledger of the run in a folder, a row for each client and round.
+
+  Raises:
+    RunFileError: If the run has no ledger, or it cannot be read.
+  """
+  folder = os.path.join(output_dir, FOLDER)
+  parts = _parts(folder) if os.path.isdir(folder) else []
+  if not parts:
+    raise RunFileError(f'{output_dir} has no ledger: train with one.')
+  import pandas as pd
+
+  tables = []
+  for _, path in parts:
+    with reading(path):
+      tables.append(pd.read_parquet(path))
+  return pd.concat(tables, ignore_index=True)
+
+
+def _parts(folder: str) -> list[tuple[int, str]]:
+  """Returns the last round and the path of each part, in the order of the rounds."""
+  parts = []
+  for name in sorted(os.listdir(folder)):
+    match = _PART.fullmatch(name)
+    if match is not None:
+      parts.append((int(match[2]), os.path.join(folder, name)))
+  return parts
