@@ -156,7 +156,12 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   assert tracker == (found['run_id'], found['settings'].settings)
   _, evaluated, _, of_evaluation = found['client_evaluation']
   assert evaluated is model
-  assert of_evaluation == {'seed': 5, 'max_examples': None, 'personalize': None}
+  assert of_evaluation == {
+    'seed': 5,
+    'max_examples': None,
+    'personalize': None,
+    'train_alone': None,
+  }
   assert found['evaluate_fn'] is task.validation
   assert (found['test_fn'], found['resume_from']) == (task.test, 'previous')
   data, risk, room, noise = capsys.readouterr().err.splitlines()

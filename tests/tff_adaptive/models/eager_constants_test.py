@@ -114,9 +114,9 @@ def _round(model, batching, **context):
 def test_a_keras_model_with_constants_trains(place):
   with_constants, without = ({**PLAIN, **parts} for parts in PLACES[place])
   batching = Batching(4) if place == 'Normalization' else None
-  found, wanted = (_round(_model(**parts), batching) for parts in (with_constants, without))
-  engines.assert_same(found, wanted, rtol=1e-4, atol=1e-5)
-  assert np.abs(found[0].trainable[1]).max() > 0  # It did train.
+  lifted, wanted = (_round(_model(**parts), batching) for parts in (with_constants, without))
+  engines.assert_same(lifted, wanted, rtol=1e-4, atol=1e-5)
+  assert np.abs(lifted[0].trainable[1]).max() > 0  # It did train.
 
 
 def test_clients_with_constants_train_together():
@@ -129,9 +129,9 @@ def test_clients_with_constants_train_together():
 
 @pytest.mark.parametrize('batching', [None, Batching(4)], ids=['datasets', 'arrays'])
 def test_a_model_of_functions_with_constants_trains(batching):
-  found, wanted = (_round(_own(scale), batching) for scale in (tf.constant(SCALE), SCALE))
-  engines.assert_same(found, wanted, rtol=1e-5, atol=1e-6)
-  assert np.abs(found[0].trainable[0]).max() > 0
+  lifted, wanted = (_round(_own(scale), batching) for scale in (tf.constant(SCALE), SCALE))
+  engines.assert_same(lifted, wanted, rtol=1e-5, atol=1e-6)
+  assert np.abs(lifted[0].trainable[0]).max() > 0
 
 
 def test_tffs_own_algorithms_train_a_keras_model_with_constants():

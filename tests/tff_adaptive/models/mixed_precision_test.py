@@ -81,9 +81,11 @@ def test_compiled_steps_are_equal(in_group, monkeypatch):
     arrays = small_problem.element(client, i)[0]
     elements.append({name: tf.constant(value) for name, value in arrays.items()})
   h = tuple(0.1 + tf.zeros_like(w) for w in model.initial_weights[0])
-  data, client_state = elements[1], {'h': h}
+  data = elements[1]
+  client_state = {'h': h}
   if in_group:
-    data, client_state = elements, {'h': tuple(tf.stack([w, w]) for w in h)}
+    data = elements
+    client_state = {'h': tuple(tf.stack([w, w]) for w in h)}
   train = functools.partial(
     small_problem.train_locally,
     data,

@@ -33,15 +33,15 @@ def test_what_is_loaded_predicts_alike(tmp_path, build, file_format):
   path = models.save(model, weights, str(tmp_path / 'model'), file_format)
   if file_format == 'npz':
     assert tuple(np.load(path)) == models.weight_names(model)
-    found = model.forward(models.read_weights_for(path, model), X, False, None)
+    predictions = model.forward(models.read_weights_for(path, model), X, False, None)
   elif file_format == 'tflite':
     runner = tf.lite.Interpreter(path).get_signature_runner()
-    found = runner(x=X)['predictions']
+    predictions = runner(x=X)['predictions']
   elif file_format == 'keras':
-    found = keras.models.load_model(path).predict(X, verbose=0)
+    predictions = keras.models.load_model(path).predict(X, verbose=0)
   else:
-    found = tf.saved_model.load(path).signatures['serving_default'](x=X)['predictions']
-  np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    predictions = tf.saved_model.load(path).signatures['serving_default'](x=X)['predictions']
+  np.testing.assert_allclose(predictions, expected, rtol=1e-6, atol=1e-6)
   assert os.listdir(tmp_path) == [os.path.basename(path)]
 
 
@@ -53,7 +53,8 @@ def test_an_exported_model_takes_its_inputs_as_they_are():
 
 
 def test_nothing_is_overwritten_and_nothing_half_written(tmp_path, monkeypatch):
-  model, gone = by_hand(), tmp_path / 'gone'
+  model = by_hand()
+  gone = tmp_path / 'gone'
   gone.mkdir()
   monkeypatch.chdir(gone)
   gone.rmdir()  # It is written beside its path, and not here.
