@@ -50,7 +50,7 @@ class DefaultValues(griffe.Extension):
   def on_attribute_instance(self, *, node: Any, attr: griffe.Attribute, **others: Any) -> None:
     """Called by griffe for each assignment that it has read."""
     # What a method assigns to an attribute of `self` is no default, and may name its arguments.
-    targets = getattr(node, 'targets', None) or [node.target]
+    targets = getattr(node, 'targets', None) or [getattr(node, 'target', None)]
     is_of_self = isinstance(targets[0], ast.Attribute)
     is_field = 'class-attribute' in attr.labels and attr.annotation and not is_of_self
     if is_field and attr.value is not None:

@@ -7,7 +7,6 @@ with its flag (see `fields`); what needs the data is checked with `check_cohort`
 
 import os
 from collections.abc import Callable
-from typing import Any
 
 from tff_adaptive import registry
 from tff_adaptive.aggregation import table
@@ -91,17 +90,9 @@ def _cohort_is_of_the_clients(settings: Settings) -> str | None:
   return None
 
 
-def _classes(settings: Settings) -> list[Any]:
-  """Returns the classes of the algorithm's parts; [] for a user's that cannot be imported."""
-  try:
-    return list(described.classes_of(settings.what.algorithm_entry))
-  except ImportError:  # The process's builder names the file and the error.
-    return []
-
-
 # Flags of every algorithm that add a part to its chain: what a part excludes, it declares.
 def _parts_of_flags_fit(settings: Settings) -> str | None:
-  classes = _classes(settings)
+  classes = described.classes_of(settings.what.algorithm_entry)
   for flag, value, part in (
     ('sam_rho', settings.what.sam_rho, 'sam'),
     ('clip_norm', settings.clients.clip_norm, 'clip'),
@@ -117,7 +108,7 @@ def _parts_of_flags_fit(settings: Settings) -> str | None:
 def _exchanges_are_in_rounds(settings: Settings) -> str | None:
   if settings.synchrony.synchrony != 'buffered':
     return None
-  for part in _classes(settings):
+  for part in described.classes_of(settings.what.algorithm_entry):
     if part.overrides('exchange'):
       return (
         f'--synchrony=buffered does not go with --algorithm={settings.what.algorithm}: the clients'

@@ -99,7 +99,10 @@ def algorithm(
 
 def classes_of(entry: Algorithm) -> tuple[Any, ...]:
   """Returns the classes of an entry's parts; () for FedAvg."""
-  correction = resolve(entry.correction)
+  try:
+    correction = resolve(entry.correction)
+  except ImportError:  # Of a user's entry; the builder of its process names the error.
+    return ()
   if isinstance(correction, Parts):
     return correction.classes
   return (correction,)

@@ -10,7 +10,7 @@ from tff_adaptive._utils import hyperparameters, suggestions, user_code
 from tff_adaptive._utils.hyperparameters import Counts, Hyperparameter
 
 
-class _WithHyperparameters:
+class WithHyperparameters:
   """The base class of entries, which have hyperparameters."""
 
   name: str
@@ -57,7 +57,7 @@ class _WithHyperparameters:
 
 
 @dataclasses.dataclass(frozen=True)
-class Algorithm(_WithHyperparameters):
+class Algorithm(WithHyperparameters):
   """A client correction, with a server optimizer if the algorithm's name fixes one.
 
   Attributes:
@@ -108,7 +108,7 @@ class Algorithm(_WithHyperparameters):
 
 
 @dataclasses.dataclass(frozen=True)
-class ServerOptimizer(_WithHyperparameters):
+class ServerOptimizer(WithHyperparameters):
   """An optimizer for the server or the clients.
 
   Attributes:
@@ -139,7 +139,7 @@ class ServerOptimizer(_WithHyperparameters):
 
 
 @dataclasses.dataclass(frozen=True)
-class Named(_WithHyperparameters):
+class Named(WithHyperparameters):
   """The base class of entries that have no separate title.
 
   Attributes:

@@ -18,7 +18,7 @@ from tff_adaptive.registry import entries, user_entries
 
 
 @dataclasses.dataclass(frozen=True)
-class UserPart(entries._WithHyperparameters):
+class UserPart(entries.WithHyperparameters):
   """A part of a run that a user's file defines.
 
   Attributes:

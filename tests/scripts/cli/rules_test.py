@@ -4,19 +4,18 @@ import inspect
 
 import pytest
 
-from scripts.cli import rules
+from scripts.cli import machine_rules, rules
 from tests.helpers import settings as settings_lib
 from tff_adaptive import corrections, registry
 from tff_adaptive_tasks import catalog
 
 
 def test_every_rule_is_asked():
-  functions = inspect.getmembers(rules, inspect.isfunction)
-  of_settings = {
-    function
-    for name, function in functions
-    if name.startswith('_') and function.__module__ == rules.__name__
-  }
+  of_settings = set()
+  for module in (rules, machine_rules):
+    for name, function in inspect.getmembers(module, inspect.isfunction):
+      if name.startswith('_') and function.__module__ == module.__name__:
+        of_settings.add(function)
   assert set(rules.RULES) == of_settings
   assert len(rules.RULES) == len(of_settings)
 

@@ -198,10 +198,9 @@ class Two(corrections.Correction):
 
 def test_an_error_that_says_enough_is_not_explained():
   source = types.SimpleNamespace(path='a.py')
-  what = types.SimpleNamespace(
-    sources=lambda: {'task': source}, given_as=lambda key: f'--{key}=a', task='a'
+  settings = types.SimpleNamespace(
+    sources=lambda: {'task': source}, given_as=lambda key: f'--{key}=a'
   )
-  settings = types.SimpleNamespace(what=what)
   for error in (ValueError('no'), errors.DataError('in user code')):
     assert run._explained(settings, error) is None
   for error in (ValueError('in user code'), KeyError('no')):

@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 from sklearn.utils import class_weight
 
-from tests.helpers import oracle, small_problem
+import oracle
+from tests.helpers import small_problem
 from tff_adaptive import models
 
 WEIGHTS = (0.5, 2.0, 7.0)

@@ -15,7 +15,7 @@ from tests.helpers import fakes, small_problem
 from tests.tff_adaptive.runs import run_test
 from tff_adaptive import models as models_lib
 from tff_adaptive.models import client_evaluation as models
-from tff_adaptive.training import client_evaluation, cohorts
+from tff_adaptive.training import client_evaluation, client_source, cohorts
 
 PROCESS = run_test.Process(run_test.State)
 
@@ -51,9 +51,11 @@ def train(folder, rounds=5, **options):
 
 
 def test_clients_are_loaded_one_at_a_time(monkeypatch):
-  monkeypatch.setattr(cohorts, 'LOADING', mock.MagicMock())
+  loading = mock.MagicMock()
+  monkeypatch.setattr(cohorts, 'LOADING', loading)
+  monkeypatch.setattr(client_source, 'LOADING', loading)
   train(None, client_evaluation=evaluation())  # Five rounds of 2; 7 after rounds 0, 2, 4 and 5.
-  assert cohorts.LOADING.__enter__.call_count == 5 * 2 + 4 * 7
+  assert loading.__enter__.call_count == 5 * 2 + 4 * 7
 
 
 @pytest.fixture(scope='module')
