@@ -202,11 +202,12 @@ class PathologicalPartitioner(Partitioner):
     )
 
 
+@dataclasses.dataclass(frozen=True)
 class _BySize(Partitioner):
   """IID samples whose sizes grow with the number of the client, from 1 on."""
 
   num_partitions: int
-  seed: int
+  seed: int = 0
 
   @abc.abstractmethod
   def _units(self, numbers: np.ndarray) -> np.ndarray:
@@ -238,9 +239,6 @@ class LinearPartitioner(_BySize):
     seed: The seed of the draws.
   """
 
-  num_partitions: int
-  seed: int = 0
-
   def _units(self, numbers: np.ndarray) -> np.ndarray:
     return numbers
 
@@ -254,9 +252,6 @@ class SquarePartitioner(_BySize):
     seed: The seed of the draws.
   """
 
-  num_partitions: int
-  seed: int = 0
-
   def _units(self, numbers: np.ndarray) -> np.ndarray:
     return numbers**2
 
@@ -269,9 +264,6 @@ class ExponentialPartitioner(_BySize):
     num_partitions: Number of clients.
     seed: The seed of the draws.
   """
-
-  num_partitions: int
-  seed: int = 0
 
   def _units(self, numbers: np.ndarray) -> np.ndarray:
     return np.exp(numbers - numbers[-1])  # exp(i) would overflow from 710 clients on.

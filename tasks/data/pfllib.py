@@ -4,6 +4,7 @@ They follow `separate_data` and `split_data` of its `dataset/utils/dataset_utils
 random numbers, `RandomState`, are part of this.
 """
 
+import abc
 import dataclasses
 import math
 from typing import Any
@@ -15,8 +16,27 @@ from tff_adaptive_tasks.data.dirichlet import Partitioner, codes_of, dirichlet
 from tff_adaptive_tasks.data.partition import Partition
 
 
+class _FromPfllib(Partitioner):
+  """The base class of PFLlib's partitions, which draw the clients' rows and then their splits."""
+
+  seed: int
+
+  @abc.abstractmethod
+  def _draw(self, labels: Any, rng: np.random.RandomState) -> Partition:
+    """Returns each client's rows."""
+
+  def __call__(self, labels: Any) -> Partition:
+    """Returns each client's rows; see `Partitioner`."""
+    return self._draw(labels, np.random.RandomState(self.seed))
+
+  def train_and_test(self, labels: Any) -> tuple[Partition, Partition]:
+    """Returns each client's rows for training, three in four, and for tests, as PFLlib has them."""
+    rng = np.random.RandomState(self.seed)
+    return _train_and_test(self._draw(labels, rng), rng)
+
+
 @dataclasses.dataclass(frozen=True)
-class PfllibPartitioner(Partitioner):
+class PfllibPartitioner(_FromPfllib):
   """PFLlib's "practical" label skew, with the same rows from the same seed.
 
   `dataset/utils/dataset_utils.py` of PFLlib divides the training and the test split, joined in this
@@ -35,15 +55,6 @@ class PfllibPartitioner(Partitioner):
   min_partition_size: int = 40
   seed: int = 1
 
-  def __call__(self, labels: Any) -> Partition:
-    """Returns each client's rows; see `Partitioner`."""
-    return self._draw(labels, np.random.RandomState(self.seed))
-
-  def train_and_test(self, labels: Any) -> tuple[Partition, Partition]:
-    """Returns each client's rows for training, three in four, and for tests, as PFLlib has them."""
-    rng = np.random.RandomState(self.seed)
-    return _train_and_test(self._draw(labels, rng), rng)
-
   def _draw(self, labels: Any, rng: np.random.RandomState) -> Partition:
     codes = codes_of(labels)
     errors.check_range('num_partitions', self.num_partitions, 1, len(codes))
@@ -52,7 +63,7 @@ class PfllibPartitioner(Partitioner):
 
 
 @dataclasses.dataclass(frozen=True)
-class PfllibPathologicalPartitioner(Partitioner):
+class PfllibPathologicalPartitioner(_FromPfllib):
   """PFLlib's "pathological" label skew, with the same rows from the same seed.
 
   Each client has some classes, the first clients the first classes. Of a class the clients get
@@ -69,15 +80,6 @@ class PfllibPathologicalPartitioner(Partitioner):
   num_classes_per_partition: int = 2
   balance: bool = False
   seed: int = 1
-
-  def __call__(self, labels: Any) -> Partition:
-    """Returns each client's rows; see `Partitioner`."""
-    return self._draw(labels, np.random.RandomState(self.seed))
-
-  def train_and_test(self, labels: Any) -> tuple[Partition, Partition]:
-    """Returns each client's rows for training, three in four, and for tests, as PFLlib has them."""
-    rng = np.random.RandomState(self.seed)
-    return _train_and_test(self._draw(labels, rng), rng)
 
   def _draw(self, labels: Any, rng: np.random.RandomState) -> Partition:
     codes = codes_of(labels)

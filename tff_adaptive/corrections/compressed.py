@@ -183,7 +183,22 @@ _WHOLE = 'What the share is of: the whole model, or each tensor'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TopK(Selection):
+class _OfAShare(Selection):
+  """The base class of selections of a share of the numbers of a model, or of each tensor."""
+
+  share: float = option(0.05, 'Share of the numbers that are sent', _SHARE, _SHARE_HINT)
+  of: str = option('model', _WHOLE, choices=('model', 'tensor'))
+
+  @property
+  def by_tensor(self) -> bool:
+    return self.of == 'tensor'
+
+  def num_kept(self, size: int) -> int:
+    return selection.num_kept(size, self.share)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TopK(_OfAShare):
   """The numbers of largest magnitude are sent.
 
   "Sparsified SGD with Memory" (Stich et al., NeurIPS 2018). ||C(x) - x||^2 <= (1 - k/n) ||x||^2.
@@ -193,19 +208,10 @@ class TopK(Selection):
     of: 'model' or 'tensor'.
   """
 
-  share: float = option(0.05, 'Share of the numbers that are sent', _SHARE, _SHARE_HINT)
-  of: str = option('model', _WHOLE, choices=('model', 'tensor'))
   name = 'top_k'
   title = 'top-k'
   summary = 'clients send the largest numbers of their updates'
   paper = 'Stich et al., "Sparsified SGD with Memory", NeurIPS 2018'
-
-  @property
-  def by_tensor(self) -> bool:
-    return self.of == 'tensor'
-
-  def num_kept(self, size: int) -> int:
-    return selection.num_kept(size, self.share)
 
   def selected(self, values: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return selection.largest(values, self.num_kept(values.shape.num_elements() or 0))
@@ -215,7 +221,7 @@ class TopK(Selection):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RandK(Selection):
+class RandK(_OfAShare):
   """Numbers at random positions are sent, and the seed that the positions follow from.
 
   Without feedback the server multiplies them by n/k, which leaves no bias: the mean of ||C(x) -
@@ -226,19 +232,10 @@ class RandK(Selection):
     of: 'model' or 'tensor'.
   """
 
-  share: float = option(0.05, 'Share of the numbers that are sent', _SHARE, _SHARE_HINT)
-  of: str = option('model', _WHOLE, choices=('model', 'tensor'))
   name = 'rand_k'
   title = 'rand-k'
   summary = 'clients send numbers at random positions of their updates'
   paper = 'Stich et al., "Sparsified SGD with Memory", NeurIPS 2018'
-
-  @property
-  def by_tensor(self) -> bool:
-    return self.of == 'tensor'
-
-  def num_kept(self, size: int) -> int:
-    return selection.num_kept(size, self.share)
 
   def selected(self, values: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     # The largest of independent random numbers are at random positions.
