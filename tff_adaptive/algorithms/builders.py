@@ -42,6 +42,7 @@ class _Common(TypedDict, total=False):
 
 
 def _by_examples(common: _Common) -> _Common:
+  # What the caller gives comes last, so that it wins.
   return {'client_weighting': 'examples', **common}
 
 

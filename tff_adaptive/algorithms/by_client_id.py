@@ -133,6 +133,7 @@ class ByClientId:
         'the cohort must be {client id: data} with strings for ids, by which a resumed program'
         f' finds states; the selection function returned {value_text.in_text(cohort):.100}.'
       )
+    # Some program state managers of TFF give a plain tuple back.
     state = State(*state)
     initial = self._process.initial_client_state
     before = [state.client_states.get(client_id, initial) for client_id in cohort]

@@ -112,6 +112,7 @@ def build(
       trained.squared_norm,
       drift,
     )
+    # Only the aggregator sees the marked weight: the sums above have the true one.
     if training.attack == 'inner_product':
       weight = attacks.marked(weight, data)
     result = tff.learning.templates.ClientResult(trained.update, weight)
@@ -181,6 +182,7 @@ def _declare(
   If `local_training.can_group` allows it, the engine may run it for a group of clients together;
   not in asynchronous training, where clients begin with different models.
   """
+  # What the data of a client have besides x, y and client.
   entries: dict[str, tf.TensorSpec] = {}
   if recipe.asynchrony is not None:
     entries = asynchrony_lib.data_entries(recipe.asynchrony)
@@ -214,12 +216,14 @@ def _declare(
   types = [message_type, weights_type, data_type]
   if has_state:
     types.insert(2, client_state_type)
+  # The client's data are the last argument, also where there is no state.
   declare = tff.tensorflow.computation(*types)
   can_group = local_training.can_group(recipe.model, recipe.training)
   if can_group and recipe.asynchrony is None:
     group = batched_clients.Group(together, recipe.model.has_client_axis)
     declare = batched_clients.computation(group, *types)
   try:
+    # TFF traces here. Whether a model uses eager tensors is known only if TensorFlow refuses them.
     return declare(client)
   except RuntimeError as error:
     if not eager_constants.is_refusal(error):
@@ -245,6 +249,7 @@ def _drift(
   before = corrections.estimate(before)
   after = corrections.estimate(after)
   h_i = corrections.squared_norm(after, group_size)
+  # A client's h_i is zero until the client has taken part.
   is_new = tf.equal(corrections.squared_norm(before, group_size), 0) & bool(before)
   return collections.OrderedDict(
     h_i_norm=trained.is_used * tf.sqrt(h_i),

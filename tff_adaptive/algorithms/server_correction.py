@@ -112,6 +112,7 @@ def build_update(
     if recipe.is_plain:  # The direction is the aggregate, even if it is only noise.
       return ServerUpdate((), g_bar, (), (), message.t, ())
     drift = totals.drift
+    # Sums are divided by it, also in a round without a usable update, whose results are not used.
     cohort = tf.maximum(totals.used, 1.0)
     server = corrections.ServerRound(
       g_bar=g_bar,
@@ -125,6 +126,7 @@ def build_update(
     of_correction, slots = recipe.split(server_state)
     new_state, direction, factor = results.server_update(correction, of_correction, server)
     if recipe.training.optimizer_state == 'average':
+      # The weights are those of the updates; see `ClientTraining.optimizer_state`.
       means = [corrections.mean(leaf, drift['weight']) for leaf in totals.optimizer]
       new_slots = tuple(_as_slot(mean, slot) for mean, slot in zip(means, slots))
       new_state = collections.OrderedDict(correction=new_state, optimizer=new_slots)
@@ -187,6 +189,7 @@ def build_finish(
     theta = tuple(after.trainable)
     non_trainable = after.non_trainable
     if tf.nest.flatten(updated.factor):
+      # `after - before` is the step that the server optimizer took with factor 1.
       theta = corrections.combine(
         lambda old, new: old + corrections.scale(updated.factor, new - old),
         tuple(before.trainable),
@@ -215,6 +218,7 @@ def _describe_updates(totals: Any) -> collections.OrderedDict:
   mean_square = tf.math.divide_no_nan(totals.squared_norm, totals.used)
   return collections.OrderedDict(
     update_norm_mean=mean,
+    # Rounding can make the variance of equal norms negative.
     update_norm_std=tf.sqrt(tf.maximum(mean_square - mean * mean, 0.0)),
     non_finite_clients=totals.diverged,
   )

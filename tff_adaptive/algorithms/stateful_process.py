@@ -141,6 +141,7 @@ def compose(recipe: components.Recipe) -> StatefulProcess | tff.learning.templat
   parts = _build_parts(recipe)
   initialize = _build_initialize(parts)
   next_fn = _build_next(parts, initialize.type_signature.result, recipe)
+  # The registry of groups refers to these weakly, and the engine looks there when it traces.
   batched_clients.keep(next_fn, parts.train, parts.exchange)
   if not recipe.is_stateful:
     return _learning_process(parts, initialize, next_fn)
@@ -272,6 +273,7 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
   *_, data_type = parts.train.type_signature.parameter
   aggregate_metrics = tff.learning.metrics.sum_then_finalize(recipe.model.metric_finalizers)
 
+  # `clients` are the clients' states and data, or their data alone.
   def run(state: Any, *clients: Any) -> tuple[Any, Any, Any]:
     weights = state.global_model_weights
     models = weights
