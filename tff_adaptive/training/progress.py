@@ -49,6 +49,7 @@ class Progress(callbacks.Callback):
   def begin(self, run: callbacks.RunInfo) -> None:
     """Begins to show the rounds of a run."""
     self._rounds = run.rounds
+    # The rounds that are done; round 0 of a new run is no round of training.
     self._start = max(0, run.first_round - 1)
     if self._stream.isatty():
       console = rich.console.Console(file=self._stream)
