@@ -97,6 +97,7 @@ class Formula:
     for declared in hyperparameters.declared_by(type(self)):
       value = getattr(self, declared.name)
       if value is not None or declared.default is not None:
+        # The dataclass is frozen, so a plain assignment would be refused.
         object.__setattr__(self, declared.name, declared.checked(value))
 
   def hparams(self) -> dict[str, float]:
