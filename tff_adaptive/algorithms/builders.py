@@ -119,6 +119,7 @@ def build_drift_corrected(
       'training=tff_adaptive.ClientTraining(batching=...)'
     )
   local_model = model_adapters.wrap(model)
+  # By the names of the weights, known only now, parts find those that stay or are frozen.
   correction = correction.resolved(local_model.named_weights())
   _check_needs(correction, local_model, training)
   if asynchrony is not None:

@@ -56,6 +56,7 @@ class ClientStates(_Serializable):
   def from_bytes(cls, buffer: bytes) -> 'ClientStates':
     """Returns the states that `to_bytes` wrote."""
     with np.load(io.BytesIO(buffer[: -len(_END)]), allow_pickle=False) as file:
+      # All arrays but that of the ids.
       columns = [file[f'leaf_{i}'] for i in range(len(file.files) - 1)]
       return cls(dict(zip(file['client_ids'].tolist(), zip(*columns))))
 

@@ -155,6 +155,7 @@ def _times_cohort_weight(trained: local_training.Trained, data: Any) -> local_tr
   """Returns a client's result with its update times the weight in the client's data."""
   weight = attacks.of_data(data, entries_lib.COHORT_WEIGHT)
   update = corrections.combine(lambda leaf: corrections.scale(weight, leaf), trained.update)
+  # The norm is that of what the client sends.
   return trained._replace(update=update, squared_norm=trained.squared_norm * weight**2)
 
 
@@ -194,6 +195,7 @@ def _declare(
   has_state = client_state_type is not None
 
   def together(clients: list[Any]) -> Any:
+    # The server sends the same to all clients.
     message, weights = clients[0][:2]
     states = [client[2] if has_state else () for client in clients]
     return function(
@@ -255,5 +257,6 @@ def _drift(
     h_i_norm=trained.is_used * tf.sqrt(h_i),
     first_time_clients=trained.is_used * tf.cast(is_new, tf.float32),
     weight=weight,
+    # For `update_spread`; see `server_correction`.
     weighted_square=weight * trained.squared_norm,
   )

@@ -47,6 +47,7 @@ def build_initialize(recipe: components.Recipe, weights_type: tff.Type) -> tff.C
     state = recipe.server_state(theta)
     of_correction, _ = recipe.split(state)
     inference = recipe.correction.inference_weights(of_correction, theta, theta)
+    # Before the first round the model for inference is the initial one.
     return state, () if inference is None else weights
 
   return server_state
@@ -65,6 +66,7 @@ def build_message(
   def message(t: Any, server_state: Any, client_work: Any) -> Any:
     of_correction, slots = recipe.split(server_state)
     rate = client_work[tff.learning.optimizers.LEARNING_RATE_KEY] if client_work else rate_fn(t)
+    # Schedules count rounds from 0, and formulas from 1 as papers do.
     return local_training.Message(t + 1, rate, recipe.correction.broadcast(of_correction), slots)
 
   return message
@@ -137,6 +139,7 @@ def build_update(
     if isinstance(inference_type, tff.types.StructType) and len(inference_type):
       theta_bar = tf.cond(
         is_usable,
+        # The mean of the client models, as g_i is theta minus a client's model.
         lambda: corrections.combine(tf.subtract, theta, server.g_bar),
         lambda: tuple(inference.trainable),
       )

@@ -116,6 +116,7 @@ def own_model(
 
 def model_to_use(server_state: Any) -> tff.learning.models.ModelWeights:
   """Returns the `inference_weights` of a `ServerState`, or its global model if there are none."""
+  # `inference_weights` may be ().
   weights = server_state.inference_weights or server_state.global_model_weights
   return tff.learning.models.ModelWeights(weights.trainable, weights.non_trainable)
 
@@ -278,6 +279,7 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     weights = state.global_model_weights
     models = weights
     if parts.next_older is not None:
+      # Sent together, because clients of one step begin with different models.
       models = tff.federated_zip((weights, state.older))
     distributed = parts.distributor.next(state.distributor, models)
     message = tff.federated_map(
@@ -364,6 +366,7 @@ def _learning_process(
   def set_model_weights(state: Any, weights: Any) -> Any:
     state = state._replace(global_model_weights=weights)
     if state.inference_weights:
+      # Otherwise evaluations would still see the model of before.
       state = state._replace(inference_weights=weights)
     return state
 

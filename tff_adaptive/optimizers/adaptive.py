@@ -74,6 +74,7 @@ class SgdOfClients(Sgd):
   def build(cls, learning_rate: Any, **values: Any) -> tff.learning.optimizers.Optimizer:
     from tff_adaptive.optimizers import published
 
+    # TFF's own class, by which local training knows plain SGD and takes its short cut.
     return published.build_sgd(learning_rate, **values)
 
 

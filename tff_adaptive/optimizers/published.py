@@ -207,6 +207,7 @@ class Muon(base.Formula):
     return {'m': 0.0, 'v': 0.0}
 
   def step(self, at: At) -> Stepped:
+    # Vectors and scalars have no orthogonal factor.
     if at.x.shape.rank < 2:
       r, slots = _direction(at, 'momentum')
       return at.moved(r), slots
@@ -352,6 +353,7 @@ def _direction(at: At, beta1: str = 'beta1') -> Stepped:
   """Returns AdamW's direction of a step, and the new slots."""
   m = at.average(beta1, 'm', at.g)
   v = at.average('beta2', 'v', tf.square(at.g))
+  # m and v begin at 0, so that in the first steps they are too small by these factors.
   m_hat = m / (1 - at.h.get(beta1, 0.0) ** at.t)
   v_hat = v / (1 - at.h['beta2'] ** at.t)
   return m_hat / (tf.sqrt(v_hat) + at.h['tau']) + at.h['decay'] * at.x, {'m': m, 'v': v}

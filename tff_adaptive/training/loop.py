@@ -381,6 +381,7 @@ class _Run:
         figures.draw_run(path, rows, title)
     state = files.state
     if self._config.asynchrony is not None:
+      # Callers get a state that the process takes.
       state = older_models.as_stack(state)
     best_weights = None if self._best is None else self._best.weights
     return protocols.TrainingResult(state, files.round_number, is_complete, summary, best_weights)

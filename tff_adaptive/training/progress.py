@@ -41,6 +41,7 @@ class Progress(callbacks.Callback):
     self._metric = metric
     self._rounds = 0
     self._start = 0
+    # One more than rounds, because a rate needs the times at both ends.
     self._times: collections.deque[float] = collections.deque(maxlen=_ROUNDS_OF_RATE + 1)
     self._last_line = -math.inf
     self._validation = ''

@@ -104,6 +104,7 @@ class Selector:
       stored=self._next_memory,
     )
     choice = choosing.choose(self._rule, situation)
+    # A client that was asked twice received the model once.
     asked = np.unique(np.array(candidates, np.int64))
     return choosing.Choice(choice.positions, choice.weights, asked)
 
