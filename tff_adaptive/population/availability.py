@@ -152,6 +152,7 @@ class _DiurnalMask:
       seconds: Virtual seconds since the beginning of the run.
       clients: bool [N]; at least one is True.
     """
+    # A client's next day begins, with it available, when its share reaches 1.
     left = 1 - (self._days(seconds)[clients] % 1).max()
     return _not_before(self, seconds, float(left) * self._period * 3600, clients)
 
