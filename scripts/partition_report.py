@@ -5,7 +5,7 @@ usage: {partition_report} --task=TASK [--flag=value ...]
 Prints the numbers as a table; with --output, writes it to OUTPUT.md and a picture to OUTPUT.png:
 the labels of each client, and the sizes of all clients.
 
-  {partition_report} --task=digits --output=results/digits_partition
+  {partition_report} --task=digits --output=runs/digits_partition
   {partition_report} --task=mnist_skewed --data_dir=DIR --task_option=alpha=0.03
 
 Labels are shown only if the targets of the task are classes (not text, tags or images).
