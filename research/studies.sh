@@ -6,7 +6,8 @@
 # run.sh; by default it runs all that its end lists. The same command again goes on with what is not complete.
 #
 #   JOBS=2 sh results/NAME/run.sh DIR    trains two runs at a time
-#   SMOKE=1 sh results/NAME/run.sh DIR   trains two rounds of the first value of each list, writes no result
+#   SMOKE=1 sh results/NAME/run.sh DIR   trains two rounds of all algorithms with the first value of each other list, and
+#                                        writes no result
 #   PY=echo sh results/NAME/run.sh DIR   shows the commands
 set -eu
 STUDY=$(basename "$(dirname "$0")")
@@ -46,9 +47,12 @@ sweep() { # FOLDER SWEEP'S-FLAGS -- TRAIN'S-FLAGS
   folder=$RUNS/$1
   shift
   if [ -n "${SMOKE:-}" ]; then
-    for argument in "$@"; do # Each list of values keeps its first one.
+    for argument in "$@"; do # Each list of values keeps its first one, but that of algorithms: others may need one of them.
       shift
-      case $argument in --grid=*) argument=${argument%%,*} ;; esac
+      case $argument in
+        --grid=algorithm=*) ;;
+        --grid=*) argument=${argument%%,*} ;;
+      esac
       set -- "$@" "$argument"
     done
     set -- "$@" --rounds=2 --rounds_per_evaluation=1

@@ -10,7 +10,9 @@ Shifts='--availability_option=unit=rounds --availability_option=period=50 --avai
 
 scenarios() { # FOLDER ALGORITHM SERVER CLIENT-RATE SERVER-RATE FLAGS
   folder=$1
-  pair="--algorithm=$2 --server_optimizer=$3 --client_learning_rate=$4 --server_learning_rate=$5"
+  what="--algorithm=$2 --server_optimizer=$3"
+  if [ $2 = fed_avg ] && [ $3 = yogi ]; then what=--algorithm=fed_yogi; fi
+  pair="$what --client_learning_rate=$4 --server_learning_rate=$5"
   pair_name=$2-$3
   shift 5
   for scenario in ideal dropout diurnal drop partial; do
