@@ -1,5 +1,5 @@
 #!/bin/sh
-# AdaBest's Table 2 on 6,862 letters of other sources: participation of 1, 10 and 100 %.
+# AdaBest's Table 2 on 6,862 letters, all 26, of other sources: participation of 1, 10 and 100 %.
 #
 # usage: sh results/participation/run.sh DIR    See research/studies.sh.
 . research/studies.sh

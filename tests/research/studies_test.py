@@ -98,7 +98,7 @@ def test_todays_flags_accept_its_commands(name, tmp_path, monkeypatch, capsys):
   commands = shown_commands(name, tmp_path)
   assert commands
   short = shown_commands(name, tmp_path, SMOKE='1')
-  # What sweeps and single runs add in a smoke is the same for all; programs have flags of their own.
+  # What sweeps and single runs add in a smoke is the same for all; programs have their own flags.
   for arguments in [*commands, *(line for line in short if line[0] == '-m')]:
     check(arguments)
   outputs = [text for line in short for text in line if text.startswith('--output=')]
