@@ -31,8 +31,8 @@ done
 PARTS=$*
 
 parts() { # NAMES: runs these parts, or those that the command line names.
-  for part in ${PARTS:-$*}; do
-    $part
+  for _part in ${PARTS:-$*}; do
+    $_part
   done
 }
 
@@ -43,31 +43,34 @@ train() { # TRAIN'S-FLAGS: for a run that no sweep makes
   $PY scripts/train.py "$@"
 }
 
+# The shell's functions share their variables: those below begin with _, so that run.sh may use any other name.
+
 sweep() { # FOLDER SWEEP'S-FLAGS -- TRAIN'S-FLAGS
-  folder=$RUNS/$1
+  _folder=$RUNS/$1
   shift
   if [ -n "${SMOKE:-}" ]; then
-    for argument in "$@"; do # Each list of values keeps its first one, but that of algorithms: others may need one of them.
+    for _argument in "$@"; do # Each list of values keeps its first one, but that of algorithms: others may need one of them.
       shift
-      case $argument in
+      case $_argument in
         --grid=algorithm=*) ;;
-        --grid=*) argument=${argument%%,*} ;;
+        --grid=*) _argument=${_argument%%,*} ;;
       esac
-      set -- "$@" "$argument"
+      set -- "$@" "$_argument"
     done
     set -- "$@" --rounds=2 --rounds_per_evaluation=1
   fi
-  $PY scripts/sweep.py --output_dir="$folder" --jobs="$JOBS" "$@"
+  $PY scripts/sweep.py --output_dir="$_folder" --jobs="$JOBS" "$@"
 }
 
 report() { # FOLDER NAME REPORT'S-FLAGS-AND-MORE-FOLDERS: writes NAME.* of the study
-  folder=$RUNS/$1 name=$2
+  _folder=$RUNS/$1
+  _name=$2
   shift 2
-  $PY scripts/report.py "$folder" --output="$RESULTS/$name" "$@"
+  $PY scripts/report.py "$_folder" --output="$RESULTS/$_name" "$@"
 }
 
 program() { # NAME FLAGS: a program of research/, where SMOKE's flags are the study's own
-  name=$1
+  _name=$1
   shift
-  $PY -m "research.$name" "$@"
+  $PY -m "research.$_name" "$@"
 }

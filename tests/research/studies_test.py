@@ -1,6 +1,7 @@
 """The studies of results/: today's flags accept their commands, and each says how it was made."""
 
 import importlib
+import itertools
 import json
 import os
 import pathlib
@@ -101,6 +102,11 @@ def test_todays_flags_accept_its_commands(name, tmp_path, monkeypatch, capsys):
   # What sweeps and single runs add in a smoke is the same for all; programs have their own flags.
   for arguments in [*commands, *(line for line in short if line[0] == '-m')]:
     check(arguments)
+  for text in itertools.chain(*commands, *short):
+    flag, _, value = text.partition('=')
+    if flag == '--output_dir':
+      # A variable of run.sh that a function of studies.sh sets would put a folder into another.
+      assert value.count(str(tmp_path)) == 1
   outputs = [text for line in short for text in line if text.startswith('--output=')]
   assert not any('=results/' in text for text in outputs)
   assert not capsys.readouterr().err
