@@ -134,8 +134,8 @@ def test_fed_avg_drifts_and_partial_work_tilts_it_and_leaves_scaffold_at_the_sol
 
 
 def _unequal(problem):
-  """The problem with 16, 4, 8, 12 and 6 rows a client, and p_k, the shares of the rows."""
-  counts = np.array([16, 4, 8, 12, 6])
+  """The problem with 16, 8, 12, 14 and 10 rows a client, and p_k, the shares of the rows."""
+  counts = np.array([16, 8, 12, 14, 10])
   a, b = ([array[:count] for array, count in zip(arrays, counts)] for arrays in problem)
   return a, b, counts / counts.sum()
 
