@@ -182,11 +182,13 @@ def ends(problem: Problem) -> None:
   """Writes the first figure and its numbers."""
   panels = curves(problem)
   table = pd.DataFrame(index=pd.RangeIndex(_FLAGS.rounds + 1, name='round'))
-  for curve in dict.fromkeys(curve.label for panel in panels for curve in panel):
-    (one, *_) = [c for panel in panels for c in panel if c.label == curve]
-    table[f'{curve}: predicted'] = np.linalg.norm(one.end - problem.solution)
-    table[curve] = distances(problem, path(problem, one.algorithm, one.steps, **one.options))
-    command.say(f'{curve}: distance {table[curve].iloc[-1]:.3e}')
+  # FedAvg and SCAFFOLD are in both panels.
+  by_label = {curve.label: curve for curve in itertools.chain(*panels)}
+  for label, curve in by_label.items():
+    models = path(problem, curve.algorithm, curve.steps, **curve.options)
+    table[f'{label}: predicted'] = np.linalg.norm(curve.end - problem.solution)
+    table[label] = distances(problem, models)
+    command.say(f'{label}: distance {table[label].iloc[-1]:.3e}')
   frame.write_rows(_file('least_squares.csv'), table.reset_index())
   figure, (axes,) = style.figure(1, 2, 5.5, 4.4)
   titles = ('Corrections decide where it ends', 'Server optimizers decide how it gets there')
