@@ -56,7 +56,8 @@ class Corrected(oracle.Adaptive):
 def _adam(kind: Any, name: str, v: float, correct: bool = True, m: float = 0.0, t: int = 0) -> Any:
   """An adaptive optimizer whose m, v and t begin with these values."""
   made = kind(name, 0.1, 0.9 if name != 'adagrad' else 0.0, 0.99, TAU, v, correct)
-  made.m, made.t = m, t
+  made.m = m
+  made.t = t
   return made
 
 
@@ -65,14 +66,18 @@ def models_of(form: Callable[..., Any], case: Any, problem: Any) -> list[Any]:
   if isinstance(form, type):
     with np.errstate(all='ignore'):  # A client overflows.
       return [one['server']['x'] for one in vectors.rounds(case, problem, 4, 1.0, form)]
-  step, x, seen = form(), np.array(problem['initial']), []
+  step = form()
+  x = np.array(problem['initial'])
+  seen = []
   for one in case['rounds']:
     sent = [c['weight'] * np.array(c['update']) for c in one['clients'] if c['update']]
     seen.append(x := step(x, -sum(sent)))
   return seen
 
 
-ADAPTIVE, ZERO, CORRECTED = oracle.Adaptive, 'v = 0 at first', 'the rate corrected for the bias'
+ADAPTIVE = oracle.Adaptive
+ZERO = 'v = 0 at first'
+CORRECTED = 'the rate corrected for the bias'
 INSIDE = (
   'sqrt(v + eps) for sqrt(v) + tau',
   lambda: ADAPTIVE('adagrad', 0.1, 0.0, None, 0.0, 2 * TAU**2),

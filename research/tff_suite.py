@@ -281,7 +281,8 @@ def _compared(path: pathlib.Path, name: str, work: pathlib.Path, seconds: float)
     nothing_passed = i and all(one.kind != 'passed' for one in found[0].values())
     if nothing_passed or (i == 2 and not list(differences(*found))):
       break
-    start, how = time.monotonic(), 'kept'
+    start = time.monotonic()
+    how = 'kept'
     if not output.exists():
       how = run(path, context, output, seconds)
     found[i] = read(output)
@@ -301,7 +302,8 @@ def main(argv: list[str] | None = None) -> int:
   parser.add_argument('--only', default='', help='files whose path holds this regular expression')
   parser.add_argument('--seconds', type=float, default=1200, help='the time limit of a file')
   given = parser.parse_args(argv)
-  source, work = given.source.resolve(), given.work.resolve()
+  source = given.source.resolve()
+  work = given.work.resolve()
   if not (names := programs(source, given.only)):
     parser.error(f'--source={given.source} has no tests of TFF programs that --only names')
   wheel = pathlib.Path(sysconfig.get_path('purelib'), 'tensorflow_federated')

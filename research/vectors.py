@@ -22,7 +22,9 @@ from research.vector_cases import ASYNCHRONOUS, LEAST_SQUARES, LOGISTIC
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / 'vectors'
 VERSION = '1.2'
-ROUNDS, EPOCHS, BATCH_SIZE = 10, 2, 4
+ROUNDS = 10
+EPOCHS = 2
+BATCH_SIZE = 4
 TOLERANCE = 1e-11  # Relative to the largest entry of a list: other processors sum in other orders.
 
 ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
@@ -63,7 +65,8 @@ ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
 def _optimizer(values: dict[str, Any], shapes: list[list[int]]) -> Callable[[], Any]:
   """Makes the oracle's optimizer of these values."""
   options = {k: v for k, v in values.items() if k not in ('name', 'rate', 'state')}
-  name, rate = values['name'], values.get('rate')
+  name = values['name']
+  rate = values.get('rate')
   if name in ('sgd', 'sgdm'):
     return functools.partial(oracle.Sgd, rate, **options)
   if name in ('adagrad', 'adam', 'yogi') and 'initial_v' in options:
@@ -149,7 +152,8 @@ def rounds(
     values['is_frozen'] = settings['algorithm'] == 'fed_babu'
   if kind is newer.QFedAvg:
     values['loss'] = _softmax_loss if problem['loss'] == 'logistic' else _squared_loss
-  server, state = settings['server_optimizer'], settings['client_optimizer']['state']
+  server = settings['server_optimizer']
+  state = settings['client_optimizer']['state']
   run = kind(
     problem['initial'],
     _arrays(problem),
@@ -166,7 +170,8 @@ def rounds(
     gradient=_softmax if problem['loss'] == 'logistic' else _linear,
     **values,
   )
-  rng, number = np.random.default_rng(1), len(problem['clients'])
+  rng = np.random.default_rng(1)
+  number = len(problem['clients'])
   for t in range(ROUNDS):
     drawn = rng.choice(number, cohort, replace=False).tolist()
     members = [*range(number)] if settings['algorithm'] == 'scaffnew' else drawn
@@ -226,7 +231,8 @@ def _arrivals(settings: Any, problem: Any) -> Iterator[Any]:
   steps: list[Any] = []
   is_async = settings['algorithm'] == 'fed_async'
   base: type[asynchronous.FedBuff] = asynchronous.FedAsync if is_async else asynchronous.FedBuff
-  values, rate = settings['hyperparameters'], settings['server_optimizer']['rate']
+  values = settings['hyperparameters']
+  rate = settings['server_optimizer']['rate']
   size = values.get('buffer_size', 1)
 
   class Logged(base):  # type: ignore[valid-type, misc]
@@ -248,7 +254,8 @@ def _arrivals(settings: Any, problem: Any) -> Iterator[Any]:
     return (1 + tau) ** -values['a']
 
   optimizer = _optimizer(settings['server_optimizer'], [])()
-  clients, seconds = _arrays(problem), [1.0, 1.37, 2.11, 3.03, 5.29, 8.71]
+  clients = _arrays(problem)
+  seconds = [1.0, 1.37, 2.11, 3.03, 5.29, 8.71]
 
   def server(w: np.ndarray, d: np.ndarray) -> np.ndarray:
     return optimizer(w, -d)
@@ -262,7 +269,8 @@ def _arrivals(settings: Any, problem: Any) -> Iterator[Any]:
 
 def files() -> dict[str, dict[str, Any]]:
   """The content of each file, by its name."""
-  linear, softmax = {'w': [5]}, {'W': [3, 3], 'b': [3]}
+  linear = {'w': [5]}
+  softmax = {'W': [3, 3], 'b': [3]}
   sizes = [3, 11, 4, 8, 16, 5, 9]
   few: Any = functools.partial(rounds, cohort=3, factor=0.9)
   many: Any = functools.partial(rounds, cohort=4, factor=1.0)

@@ -119,7 +119,9 @@ PROBLEMS: Mapping[str, Problem] = {
 }
 _SGD = ('server_learning_rate=0.1,3,log',)
 _ADAPTIVE = ('server_learning_rate=0.001,1,log', 'tau=0.00001,0.1,log')
-_MU, _RHO, _ALPHA = ('mu=0.001,1,log',), ('sam_rho=0.01,0.5,log',), ('alpha=0.05,1,log',)
+_MU = ('mu=0.001,1,log',)
+_RHO = ('sam_rho=0.01,0.5,log',)
+_ALPHA = ('alpha=0.05,1,log',)
 # What is drawn besides the client rate; FedAda2's is Adagrad's. A server rate of 1 is the paper's.
 USUAL: Mapping[str, Sequence[str]] = {
   **dict.fromkeys(('fed_avg', 'fed_avgm', 'scaffold', 'fed_nova'), _SGD),
@@ -257,7 +259,8 @@ def collect(kept: pd.DataFrame) -> pd.DataFrame:
     folder = _folder(kind, problem, method)
     if (problem, method) in kept.index or not os.path.isdir(folder):
       continue
-    share, axes = sensitivity(problem, method), space(problem, method).axes
+    share = sensitivity(problem, method)
+    axes = space(problem, method).axes
     for run in run_lib.find_runs([folder]):
       chosen = ' '.join(f'{name}={run.settings[name]:.3g}' for name in axes)
       row = {'problem': problem, 'method': method, 'server': kind, **_row(run, share)}

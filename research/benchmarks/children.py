@@ -43,7 +43,8 @@ def _sample() -> None:
 
 def _megabytes() -> float:
   """The memory of this process and its children, each page's size shared by those who map it."""
-  total, me = 0, psutil.Process()
+  total = 0
+  me = psutil.Process()
   for process in [me, *me.children(recursive=True)]:
     with contextlib.suppress(psutil.Error):
       total += process.memory_full_info().pss

@@ -210,7 +210,8 @@ def chosen(found: Sequence[Mapping[str, Any]], problem: str, method: str, server
 
 def report(table: pd.DataFrame) -> list[str]:
   """The parts of RESULTS.md: virtual seconds to the target, by problem."""
-  parts, final = [_INTRODUCTION], table[table['stage'] == 'final']
+  parts = [_INTRODUCTION]
+  final = table[table['stage'] == 'final']
   for problem, own in final.groupby('problem', sort=False):
     cells = own.groupby(['method', 'sigma', 'server'], sort=False)['seconds'].agg(_median)
     chosen_ones = own.groupby(['method', 'server'], sort=False)['share'].first().unstack()

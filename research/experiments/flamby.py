@@ -56,7 +56,8 @@ class Benchmark:
   def __init__(self, name: str):
     import tff_adaptive_tasks as tasks
 
-    self.name, self.task = name, tasks.load(name, data_dir=_FLAGS.data_dir)
+    self.name = name
+    self.task = tasks.load(name, data_dir=_FLAGS.data_dir)
     assert self.task.test_clients is not None
     pooled = self.task
     if name == 'fed_heart':
@@ -75,13 +76,16 @@ class Benchmark:
     from tff_adaptive import client, models
     from tff_adaptive_tasks import catalog
 
-    model, rounds = self.task.build_model(seed), catalog.sizes(self.name)['rounds']
+    model = self.task.build_model(seed)
+    rounds = catalog.sizes(self.name)['rounds']
     data = self.clients
     if method.startswith(('Local', 'Pooled')):
-      data, rounds = [self.pooled] if method[0] == 'P' else [self.clients[int(method[-1])]], 1
+      data = [self.pooled] if method[0] == 'P' else [self.clients[int(method[-1])]]
+      rounds = 1
       method = 'Local'  # One process does for all.
     elif method == 'Cyclic':  # Its code evaluates the first client's model, which gets no other.
-      draws, data = np.random.default_rng(seed), self.clients[:1]
+      draws = np.random.default_rng(seed)
+      data = self.clients[:1]
       passes = [draws.permutation(len(self.clients)) for _ in range(rounds)]
       rounds = np.count_nonzero(np.concatenate(passes)[:rounds] == 0)
     if method not in self._processes:  # Of all seeds: starts and clients' numbers differ.
@@ -89,7 +93,8 @@ class Benchmark:
     process = self._processes[method]
     cohort = [client.client_arrays(d['x'], d['y'], 100 * seed + i) for i, d in enumerate(data)]
     start = tff.learning.models.ModelWeights(model.initial_weights[0], ())
-    state, states = process.initialize()._replace(global_model_weights=start), None
+    state = process.initialize()._replace(global_model_weights=start)
+    states = None
     if hasattr(process, 'initial_client_state'):
       states = [process.initial_client_state] * len(cohort)
     for _ in range(rounds):
@@ -97,14 +102,16 @@ class Benchmark:
         state = process.next(state, cohort).state
       else:
         state, states, _ = process.next(state, states, cohort)
-    weights, evaluate = state.global_model_weights.trainable, models.build_evaluation(model)
+    weights = state.global_model_weights.trainable
+    evaluate = models.build_evaluation(model)
     return {name: evaluate(weights, test)[self.task.metric] for name, test in self.tests.items()}
 
   def _build(self, method: str, model: Any, settings: Any) -> Any:
     from tff_adaptive import algorithms, client, optimizers
     from tff_adaptive_tasks import catalog
 
-    size, rate = catalog.sizes(self.name)['batch_size'], float(settings['learning_rate'])
+    size = catalog.sizes(self.name)['batch_size']
+    rate = float(settings['learning_rate'])
     training = client.ClientTraining(
       batching=client.Batching(size, local_steps=_STEPS, continue_batches=True)
     )
@@ -179,7 +186,8 @@ def main(arguments: Sequence[str]) -> int:
   from tff_adaptive import engine
 
   engine.set_graph_context()
-  begun, rows = time.monotonic(), []
+  begun = time.monotonic()
+  rows = []
   for task, table in tables.items():
     benchmark = Benchmark(task)
     for (method, seed), own in table.groupby(['Method', 'seed'], sort=False):

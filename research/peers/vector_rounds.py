@@ -16,9 +16,12 @@ from typing import Any
 import numpy as np
 
 FILE = json.loads(pathlib.Path(sys.argv[2]).read_text(encoding='utf-8'))
-CLIENTS, START = FILE['problem']['clients'], np.array(FILE['problem']['initial'])
+CLIENTS = FILE['problem']['clients']
+START = np.array(FILE['problem']['initial'])
 CASES = {case['name']: case['rounds'] for case in FILE['cases']}
-RATE, BETAS, TAU = 0.1, (0.9, 0.99), 0.01
+RATE = 0.1
+BETAS = (0.9, 0.99)
+TAU = 0.01
 MIME_RATE = RATE * (1 - 0.8)  # For libraries whose momentum is m <- beta m + g.
 
 Models = dict[str, list[list[float]]]
@@ -38,7 +41,8 @@ def server(
   name: str, step: Callable[[Any, np.ndarray, np.ndarray], Any], state: Any = None
 ) -> list[list[float]]:
   """The models by a server optimizer, (state, x, D) -> (state, x)."""
-  x, seen = START, []
+  x = START
+  seen = []
   for one in CASES[name]:
     d = sum(c['weight'] * np.array(c['update']) for c in sent(one))
     state, new = step(state, x, d)
@@ -53,7 +57,8 @@ def tff() -> Models:
   import tensorflow_federated
 
   learning = tensorflow_federated.learning
-  optimizers, algorithms = learning.optimizers, learning.algorithms
+  optimizers = learning.optimizers
+  algorithms = learning.algorithms
   model = learning.models.FunctionalModel(
     initial_weights=((np.float32(START),), ()),
     predict_on_batch_fn=tf.function(lambda w, x, training: tf.linalg.matvec(x, w[0][0])),
@@ -66,7 +71,8 @@ def tff() -> Models:
     return server(name, lambda s, x, d: made.next(s, tf.constant(x), tf.constant(d)), start)
 
   def whole(name: str, process: Any) -> Any:
-    state, seen = process.initialize(), []
+    state = process.initialize()
+    seen = []
     for one in CASES[name]:
       clients = [tuple(map(np.float32, arrays(c['client']))) for c in sent(one)]
       data = [tf.data.Dataset.from_tensor_slices(each) for each in clients]
@@ -110,12 +116,14 @@ def flower() -> Models:
     'fed_adam': strategy.FedAdam(**moments),
     'fed_yogi': strategy.FedYogi(**moments),
   }.items():
-    x, found[name] = START, []
+    x = START
+    found[name] = []
     for t, one in enumerate(CASES[name], 1):
       results = []
       for c in sent(one):
         model = common.ndarrays_to_parameters([x - np.array(c['update'])])
-        status, examples = common.Status(common.Code.OK, ''), len(CLIENTS[c['client']]['y'])
+        status = common.Status(common.Code.OK, '')
+        examples = len(CLIENTS[c['client']]['y'])
         results.append((None, common.FitRes(status, model, examples, {})))
       x = common.parameters_to_ndarrays(made.aggregate_fit(t, results, [])[0])[0]
       found[name].append(x.tolist())
@@ -141,7 +149,9 @@ def fedjax() -> Models:
     return 0.5 * (batch['x'] @ x - batch['y']) ** 2
 
   def whole(name: str, algorithm: Any) -> Any:
-    state, seen, key = algorithm.init(jax.numpy.array(START)), [], jax.random.PRNGKey(0)
+    state = algorithm.init(jax.numpy.array(START))
+    seen = []
+    key = jax.random.PRNGKey(0)
     for one in CASES[name]:
       data = [(c['client'], dict(zip('xy', arrays(c['client'])))) for c in sent(one)]
       clients = [(i, Client(each), key) for i, each in data]
@@ -214,7 +224,8 @@ def pfl() -> Models:
     module.loss = lambda x, y: 0.5 * torch.mean((module(x) - y) ** 2)
     module.metrics = lambda x, y: {}
     members = [[c['client'] for c in sent(one)] for one in CASES[name]]
-    seen, order = Seen([len(each) for each in members]), iter(np.concatenate(members))
+    seen = Seen([len(each) for each in members])
+    order = iter(np.concatenate(members))
     clients = FederatedDataset(data, lambda: next(order))
     common = {'central_num_iterations': len(members), 'evaluation_frequency': 10**9}
     kind().run(
@@ -232,7 +243,8 @@ def pfl() -> Models:
     made = kind([weights], *values)
 
     def step(state: None, x: np.ndarray, d: np.ndarray) -> Any:
-      weights.data[:], weights.grad = torch.tensor(x), torch.tensor(d)
+      weights.data[:] = torch.tensor(x)
+      weights.grad = torch.tensor(d)
       made.step()
       return state, weights.detach().numpy()
 
@@ -243,8 +255,10 @@ def pfl() -> Models:
     'use_gradient_as_control_variate': False,
     'user_state_storage': user_state.InMemoryUserStateStorage(),
   }
-  plain, settings = base.NNAlgorithmParams, scaffold.SCAFFOLDParams
-  weights, optim = [WeightByDatapoints()], torch.optim
+  plain = base.NNAlgorithmParams
+  settings = scaffold.SCAFFOLDParams
+  weights = [WeightByDatapoints()]
+  optim = torch.optim
   return {
     'fed_avg': whole('fed_avg', algorithm.FederatedAveraging, plain, weights),
     'fed_prox': whole('fed_prox', algorithm.FedProx, algorithm.FedProxParams, weights, mu=0.5),

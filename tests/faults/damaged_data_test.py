@@ -22,7 +22,8 @@ from tff_adaptive import models, training
 from tff_adaptive_tasks import errors
 from tff_adaptive_tasks.data import image_arrays, tff_sqlite
 
-TRIES, SEED = int(os.environ.get('FAULT_TRIES', '60')), int(os.environ.get('FAULT_SEED', '1'))
+TRIES = int(os.environ.get('FAULT_TRIES', '60'))
+SEED = int(os.environ.get('FAULT_SEED', '1'))
 _FEATURES = {
   'pixels': tf.io.FixedLenFeature([4], tf.float32),
   'label': tf.io.FixedLenFeature([], tf.int64),
@@ -34,7 +35,8 @@ def mutate(content: bytes, rng: np.random.Generator) -> bytes:
   """Some faults: bits flipped, bytes overwritten, cut, spliced in, or moved."""
   out = bytearray(content)
   for _ in range(rng.integers(1, 6)):
-    kind, at = rng.integers(6), int(rng.integers(len(out) + 1))
+    kind = rng.integers(6)
+    at = int(rng.integers(len(out) + 1))
     length = int(rng.integers(1, 2 ** rng.integers(1, 8)))
     if kind == 0 and at < len(out):
       out[at] ^= 1 << int(rng.integers(8))
@@ -56,7 +58,8 @@ def npz(folder: str, save: Callable) -> tuple[str, Callable]:
   """Writes a file of images; returns its path and the function that reads and checks it."""
   path = os.path.join(folder, 'mnist.npz')
   rng = np.random.default_rng(1)
-  x, y = rng.integers(0, 256, [18, 8, 8]).astype(np.uint8), rng.integers(0, 10, 18)
+  x = rng.integers(0, 256, [18, 8, 8]).astype(np.uint8)
+  y = rng.integers(0, 10, 18)
   save(path, x_train=x[:12], y_train=y[:12], x_test=x[12:], y_test=y[12:])
 
   def read():
@@ -69,7 +72,8 @@ def npz(folder: str, save: Callable) -> tuple[str, Callable]:
 
 def sqlite(folder: str) -> tuple[str, Callable]:
   """As `npz`, a file in TFF's format."""
-  path, rng = os.path.join(folder, 'emnist.sqlite'), np.random.default_rng(1)
+  path = os.path.join(folder, 'emnist.sqlite')
+  rng = np.random.default_rng(1)
   protos = [
     task_data.example(pixels=rng.random(4).tolist(), label=int(label))
     for label in rng.integers(10, size=150)
@@ -119,7 +123,8 @@ def table(folder: str, ending: str) -> tuple[str, Callable]:
 
   Neither format has checksums here: a digit that became another is read.
   """
-  path, load = os.path.join(folder, f'own.{ending}'), getattr(tasks, f'from_{ending}')
+  path = os.path.join(folder, f'own.{ending}')
+  load = getattr(tasks, f'from_{ending}')
   rng = np.random.default_rng(1)
   rows = pd.DataFrame(
     {

@@ -50,7 +50,8 @@ def damage(path: str | pathlib.Path, kind: str, rng: random.Random) -> None:
   file = pathlib.Path(path)
   content = bytearray(file.read_bytes())
   lines = content.splitlines(keepends=True)
-  where, i = rng.randrange(len(content)), rng.randrange(max(1, len(lines) - 1))
+  where = rng.randrange(len(content))
+  i = rng.randrange(max(1, len(lines) - 1))
   if kind == 'bit':
     content[where] ^= 1 << rng.randrange(8)
   elif kind == 'cut':

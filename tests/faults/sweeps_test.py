@@ -43,7 +43,8 @@ def command(tmp_path, monkeypatch, capsys):
 def test_a_damaged_study_is_refused_or_the_table_is_the_same(of, tmp_path, command):
   code, runs, _, table = command(of)
   assert (code, runs >= 5) == (0, True)
-  kept, rng = shutil.copytree(tmp_path / 'sweep', tmp_path / 'kept'), random.Random(of)
+  kept = shutil.copytree(tmp_path / 'sweep', tmp_path / 'kept')
+  rng = random.Random(of)
   for kind in 2 * small_run.KINDS:
     shutil.rmtree(tmp_path / 'sweep')
     shutil.copytree(kept, tmp_path / 'sweep')

@@ -27,7 +27,8 @@ def assert_close(found, expected, rtol=RTOL, atol=ATOL, where=''):
 
   Elements that are not finite must be the same. With 0 and 0 all elements must be equal.
   """
-  found, expected = np.asarray(found), np.asarray(expected)
+  found = np.asarray(found)
+  expected = np.asarray(expected)
   assert found.shape == expected.shape, f'{where}: shapes {found.shape} and {expected.shape}'
   is_finite = np.isfinite(expected)
   np.testing.assert_array_equal(np.isfinite(found), is_finite, err_msg=where)

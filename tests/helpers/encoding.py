@@ -100,7 +100,8 @@ class Quantize:
     self.bits = bits
 
   def encode(self, values, decoded):
-    low, high = values.min(), values.max()
+    low = values.min()
+    high = values.max()
     codes = np.round((np.float64(decoded) - low) / (np.float64(high) - low) * (2**self.bits - 1))
     return of_float(low) + of_float(high) + ''.join(of_integer(c, self.bits) for c in codes)
 

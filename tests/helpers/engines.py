@@ -31,7 +31,8 @@ def plain(value):
   if isinstance(value, tff.structure.Struct):
     names, elements = zip(*tff.structure.iter_elements(value))
   elif isinstance(value, collections.abc.Mapping):
-    names, elements = tuple(value), value.values()
+    names = tuple(value)
+    elements = value.values()
   elif attrs.has(type(value)):
     names = tuple(field.name for field in attrs.fields(type(value)))
     elements = [getattr(value, name) for name in names]
@@ -39,7 +40,8 @@ def plain(value):
     # Some are infinite.
     return Container('sequence', (), [plain(element) for element in value.take(1000)])
   elif isinstance(value, tuple):
-    names, elements = getattr(value, '_fields', ()), value
+    names = getattr(value, '_fields', ())
+    elements = value
   elif isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes)):
     return Container('list', (), [plain(element) for element in value])
   else:
@@ -54,7 +56,8 @@ def assert_same(
 
   For the tolerances, which are relative to the norm of each tensor, see `closeness`.
   """
-  found, expected = plain(found), plain(expected)
+  found = plain(found)
+  expected = plain(expected)
   _assert_same(found, expected, rtol, atol, where, values)
 
 
@@ -69,9 +72,11 @@ def _assert_same(found, expected, rtol, atol, where, values):
     return
   kinds = (np.ndarray, np.generic, bytes)  # Or tensors, in a dataset.
   assert isinstance(found, kinds) == isinstance(expected, kinds), where
-  found, expected = np.asarray(found), np.asarray(expected)
+  found = np.asarray(found)
+  expected = np.asarray(expected)
   if expected.dtype.kind in 'OS':
-    found, expected = found.astype(object), expected.astype(object)
+    found = found.astype(object)
+    expected = expected.astype(object)
   assert (found.dtype, found.shape) == (expected.dtype, expected.shape), where
   if not values:
     return

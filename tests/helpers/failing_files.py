@@ -16,7 +16,9 @@ class FailingFile:
   """An unbuffered file whose device is full after some bytes: it takes a part of the last write."""
 
   def __init__(self, file: Any, room: int, number: int):
-    self._file, self._room, self._number = file, room, number
+    self._file = file
+    self._room = room
+    self._number = number
 
   def write(self, data: bytes) -> int:
     if not self._room:

@@ -42,8 +42,10 @@ class StatefulProcess:
 
   def next(self, server_state, client_states, cohort):
     time.sleep(self._delay)
-    (weights,), t = server_state.global_model_weights, int(server_state.round_number)
-    new_states, updates = [], []
+    (weights,) = server_state.global_model_weights
+    t = int(server_state.round_number)
+    new_states = []
+    updates = []
     for state, (data,) in zip(client_states, cohort):
       gradient = weights - data['x'].mean(0) - np.float32(0.1) * state['h']
       updates.append(-np.float32(0.3) * gradient)
@@ -172,6 +174,7 @@ def train_until_a_signal(folder, delay, pipe):
   os.dup2(os.open(pipe, os.O_WRONLY), 2)
   with signals.StopGuard() as stop:
     stop.on_abort.append(lambda: os.write(2, b'Ended.\n'))
-    process, audience = StatefulProcess(delay=delay), [_Begun()]
+    process = StatefulProcess(delay=delay)
+    audience = [_Begun()]
     result = train(folder, 10**6, process, callbacks=audience, stop=stop, show_progress=True)
   sys.exit(0 if result.is_complete else 3)

@@ -41,7 +41,9 @@ def own_algorithm():
   of_all = processes.whole(*((i, 3 + 5 * i % 7) for i in range(7)))
   results = []
   for context in contexts(clients_per_step=2)[::2]:
-    state, kept, found = engines.run(context, process.initialize), {}, []
+    state = engines.run(context, process.initialize)
+    kept = {}
+    found = []
     # Five clients on three devices; then two, with two devices idle; then states that come back.
     for cohort in ([0, 3, 1, 6, 2], [4, 5], [6, 4, 3]):
       before = [kept.get(i, process.initial_client_state) for i in cohort]
@@ -56,7 +58,8 @@ def own_algorithm():
 
 def process_of_tff():
   """A Keras model, which has variables of each client's own, on datasets."""
-  process, results = processes.PROCESSES['weighted_fed_avg'](), []
+  process = processes.PROCESSES['weighted_fed_avg']()
+  results = []
   for context in contexts()[::2]:
     state = engines.run(context, process.initialize)
     results.append(engines.run(context, process.next, state, processes.cohorts()[0]))

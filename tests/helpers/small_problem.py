@@ -189,7 +189,8 @@ class Run:
   """Runs a process. Keeps the states of the clients that took part, and the last metrics."""
 
   def __init__(self, process, data):
-    self.process, self.data = process, data
+    self.process = process
+    self.data = data
     self.state = process.initialize()
     self.client_states = {}
     self.metrics = None
@@ -204,7 +205,8 @@ class Run:
     """One round with these elements, of the clients of these numbers."""
     if not self.is_stateful:
       output = self.process.next(self.state, batch)
-      self.state, self.metrics = output.state, output.metrics
+      self.state = output.state
+      self.metrics = output.metrics
       return self
     initial = self.process.initial_client_state
     before = [self.client_states.get(i, initial) for i in cohort]

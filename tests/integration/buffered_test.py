@@ -31,7 +31,9 @@ from tff_adaptive.engine.cluster import subrounds
 from tff_adaptive.engine.graph import context
 from tff_adaptive.runs import state_store
 
-N, STEPS, RATE = 6, 3, 0.1
+N = 6
+STEPS = 3
+RATE = 0.1
 SECONDS = [1.0, 1.37, 2.11, 3.03, 5.29, 8.71]  # No two arrive at once.
 
 
@@ -180,7 +182,8 @@ def test_each_server_step_is_that_of_the_event_by_event_oracle(case):
 def test_a_full_buffer_of_equal_clients_equals_synchronous_rounds_to_the_bit(tmp_path, case):
   """Whether clients keep a state or not."""
   _, (name, *_), options, _ = CASES[case]
-  rows, weights = [], []
+  rows = []
+  weights = []
   for buffered in (None, asynchrony.Buffered(3)):
     folder = tmp_path / str(len(rows))
     config = _config(8, 3, buffered, [1.0] * N)

@@ -5,7 +5,8 @@ import pytest
 
 from tests.helpers import closeness
 
-RATE, STEPS = 0.1, 2
+RATE = 0.1
+STEPS = 2
 
 
 def control_variate(theta, theta_i):
@@ -35,7 +36,8 @@ def test_the_last_bit_of_a_step_may_change_the_second_digit_of_a_small_control_v
 def test_any_order_of_a_sum_is_close_and_a_changed_thousandth_is_not():
   rng = np.random.default_rng(1)
   terms = rng.standard_normal((100, 50)).astype(np.float32)
-  forwards, backwards = np.zeros(50, np.float32), np.zeros(50, np.float32)
+  forwards = np.zeros(50, np.float32)
+  backwards = np.zeros(50, np.float32)
   for term in terms:
     forwards += term
   for term in terms[::-1]:

@@ -52,7 +52,8 @@ def channel(feedback, decay=1.0):
   ('feedback', 'decay'), [('none', 1.0), ('ef14', 1.0), ('ef14', 0.8), ('ef21', 1.0)]
 )
 def test_top_k_is_numpys(run, feedback, decay):
-  theta, clients = small_problem.theta_0(), small_problem.clients()
+  theta = small_problem.theta_0()
+  clients = small_problem.clients()
   sent = channel(feedback, decay)
   wanted = follow(compressed.FedAvg(theta, clients, channel=sent, **HOW))
   found = run(corrections.TopK(share=SHARE, feedback=feedback, decay=decay))
@@ -62,7 +63,8 @@ def test_top_k_is_numpys(run, feedback, decay):
 
 @pytest.mark.parametrize('feedback', ['none', 'ef14', 'ef21'])
 def test_scaffolds_second_message_is_compressed_too(run, feedback):
-  theta, clients = small_problem.theta_0(), small_problem.clients()
+  theta = small_problem.theta_0()
+  clients = small_problem.clients()
   wanted = compressed.Scaffold(
     theta, clients, channel=channel(feedback), second_channel=channel(feedback), **HOW
   )
@@ -117,7 +119,8 @@ def test_draws_follow_from_seed_round_and_client(graph, run):
     after = engines.run(graph, started.round, cohort)
     return (small_problem.theta_0() - after.theta) * len(cohort)
 
-  one, two = sent([1]), sent([4])
+  one = sent([1])
+  two = sent([4])
   assert set(np.flatnonzero(np.abs(one) > 1e-6)) != set(np.flatnonzero(np.abs(two) > 1e-6))
   np.testing.assert_allclose(sent([1, 4]), one + two, rtol=1e-5, atol=1e-6)
   np.testing.assert_array_equal(run(*RANDOM).theta, run(*RANDOM).theta)
@@ -142,7 +145,8 @@ def test_clients_without_a_number_draw_from_their_updates(graph):
     output = engines.run(graph, process.next, state, chosen)
     return small_problem.theta_0() - oracle.pack(output.state.global_model_weights.trainable)
 
-  one, two = moved(batches[:1]), moved(batches[1:])
+  one = moved(batches[:1])
+  two = moved(batches[1:])
   assert set(np.flatnonzero(np.abs(one) > 1e-6)) != set(np.flatnonzero(np.abs(two) > 1e-6))
   np.testing.assert_array_equal(one, moved(batches[:1]))
 

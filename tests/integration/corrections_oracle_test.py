@@ -52,7 +52,8 @@ def _pair(name, limited):
     **{'client_weighting': 'uniform', **options, **of_process},
   )
   training = dict(eta_l=lambda t: 0.2 * 0.9**t, batch_size=4, epochs=2, clip=0.3, weight_decay=0.05)
-  theta, clients = small_problem.theta_0(), small_problem.clients()
+  theta = small_problem.theta_0()
+  clients = small_problem.clients()
   expected = kind(theta, clients, server=oracle_server, **training, **options, **of_oracle)
   return small_problem.Run(process, small_problem.clients()), expected
 
@@ -83,7 +84,9 @@ def _check_metrics(run, expected, h, g_bar, new, mu_in_h_i):
 
 @pytest.mark.parametrize('name', CASES)
 def test_ten_rounds_equal_the_formulas(name):
-  rng, seen, limited = np.random.default_rng(2), set(), name == 'ada_best'
+  rng = np.random.default_rng(2)
+  seen = set()
+  limited = name == 'ada_best'
   with engine.graph_context(clients_per_step=1 if limited else 3):
     run, expected = _pair(name, limited)
     # What the oracle, as the paper prints it, multiplies into h_i, and the project does not.
@@ -94,7 +97,9 @@ def test_ten_rounds_equal_the_formulas(name):
         cohort = cohort[: rng.integers(4)]
         most = [small_problem.NUM_EXAMPLES[i] // 2 for i in cohort]
         limits = {i: int(rng.integers(1, 2 + k)) for i, k in zip(cohort, most)}
-      before, h, new = expected.theta, expected.h, len(set(cohort) - seen)
+      before = expected.theta
+      h = expected.h
+      new = len(set(cohort) - seen)
       seen |= {*cohort}
       run.round(cohort, limits)
       expected.round(cohort, limits)
@@ -112,7 +117,8 @@ def test_ten_rounds_equal_the_formulas(name):
 
 def test_fed_speed_is_fed_dyn_with_perturbed_gradients():
   """Algorithm 1 of FedSpeed with lambda = 1 / mu; both are the oracle's."""
-  theta, clients = small_problem.theta_0(), small_problem.clients()
+  theta = small_problem.theta_0()
+  clients = small_problem.clients()
   how = dict(eta_l=lambda t: 0.2, batch_size=4, sam_rho=0.3)
   fed_speed = methods.FedSpeed(theta, clients, server=oracle.Sgd(1.0), lam=4.0, **how)
   fed_dyn = oracle.FedDyn(theta, clients, server=oracle.Sgd(1.0), mu=0.25, **how)

@@ -29,7 +29,8 @@ MODELS = {
 def _round(process, clients):
   """The state, the clients' states and the metrics after two rounds."""
   cohort = [[_batch(*rows) for rows in client] for client in clients]
-  state, kept = process.initialize(), ()
+  state = process.initialize()
+  kept = ()
   with engine.graph_context():
     if hasattr(process, 'initial_client_state'):
       kept = [process.initial_client_state] * len(cohort)
@@ -38,7 +39,8 @@ def _round(process, clients):
     else:
       for _ in range(2):
         output = process.next(state, cohort)
-        state, metrics = output.state, output.metrics
+        state = output.state
+        metrics = output.metrics
   return state, kept, metrics
 
 

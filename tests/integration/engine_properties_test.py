@@ -98,7 +98,8 @@ def apply_step(step, values):
   server = [v for v in values if not at_clients(v)]
   clients = [v for v in values if at_clients(v) and v not in sequences]
   structs = [v for v in server + clients if isinstance(member(v), tff.types.StructType)]
-  of_clients, of_server = clients[first % len(clients)], server[first % len(server)]
+  of_clients = clients[first % len(clients)]
+  of_server = server[first % len(server)]
   struct = structs[first % len(structs)]
   placement = tff.CLIENTS if first % 2 else tff.SERVER
   constant = tff.tensorflow.computation(lambda: collections.OrderedDict(c=tf.constant([second, 2])))

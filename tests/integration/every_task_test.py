@@ -45,12 +45,14 @@ def test_the_task_learns(name):
       assert part[key].dtype == spec.dtype.as_numpy_dtype, key
       assert spec.shape.is_compatible_with(part[key].shape), key
   if model.couples_examples:  # Cox's loss of a few patients of whom none has died is 0.
-    client, values['batch_size'] = task.train.load_all(), None
+    client = task.train.load_all()
+    values['batch_size'] = None
   x, y = (tf.constant(client[k][: values['batch_size']]) for k in ('x', 'y'))
 
   # A tenth of the default, so that the loss of one batch falls in every step or nearly.
   rate = values['client_learning_rate'] / 10
-  weights, losses = tuple(map(tf.constant, model.initial_weights[0])), []
+  weights = tuple(map(tf.constant, model.initial_weights[0]))
+  losses = []
   for _ in range(STEPS):
     with tf.GradientTape() as tape:
       tape.watch(weights)
@@ -81,7 +83,8 @@ TINY_X = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
   ],
 )
 def test_tffs_algorithms_train_the_same_loss(build, x, y):
-  model, y = build(), tf.cast(y, build().input_spec['y'].dtype)
+  model = build()
+  y = tf.cast(y, build().input_spec['y'].dtype)
   weights = tuple(map(tf.constant, model.initial_weights[0]))
   loss, _ = model.loss_and_metrics(weights, x, y)
   output = model.forward(weights, x, True, None)

@@ -65,7 +65,8 @@ def test_raw_inputs_become_those_that_were_evaluated(name, tmp_path):
   # By the file beside an exported model alone.
   prepare = runpy.run_path(str(tmp_path / 'preparation.py'))['Preparation']
   prepare = prepare.load(str(tmp_path / 'preparation.json'))
-  x, y = prepare(raw), task.validation['y']
+  x = prepare(raw)
+  y = task.validation['y']
   np.testing.assert_array_equal(x, task.validation['x'])
   assert x.dtype == task.validation['x'].dtype
   if name == 'emnist_cr':

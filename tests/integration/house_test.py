@@ -191,7 +191,8 @@ def test_a_test_mirrors_a_module_or_crosses_modules():
   """x_test.py is for the module x, or for a public name x of the package itself."""
   wrong = []
   for path in sources('tests'):
-    name, package = path.name.removesuffix('_test.py'), ROOT.joinpath(*path.parts[1:-1])
+    name = path.name.removesuffix('_test.py')
+    package = ROOT.joinpath(*path.parts[1:-1])
     if path.name == name or path.parts[1] in ('integration', 'faults'):
       continue
     stub = package / '__init__.pyi'

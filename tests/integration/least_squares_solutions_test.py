@@ -29,12 +29,14 @@ def gradient_descent(a, b, steps, rate):
   It solves sum_k M_k (A_k'A_k x - A_k'b_k) = 0, M_k = sum_{e < K_k} (I - s A_k'A_k)^e, which
   docs/design/population.md derives for all q_k = 1. `steps` are the K_k.
   """
-  left, right = 0.0, 0.0
+  left = 0.0
+  right = 0.0
   for m, v, count in zip(a, b, steps):
     hessian = m.T @ m
     step = np.eye(len(hessian)) - rate * hessian
     moves = sum(np.linalg.matrix_power(step, e) for e in range(count))
-    left, right = left + moves @ hessian, right + moves @ m.T @ v
+    left = left + moves @ hessian
+    right = right + moves @ m.T @ v
   return np.linalg.solve(left, right)
 
 

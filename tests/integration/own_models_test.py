@@ -47,7 +47,8 @@ CASES = {
 def pair(part, kind, options, yogi=False, **training):
   """The run of a part and of its oracle."""
   how = {'batch_size': 4, 'epochs': 2}
-  server, of_oracle = None, oracle.Sgd(1.0)
+  server = None
+  of_oracle = oracle.Sgd(1.0)
   if yogi:
     server = optimizers.build_yogi(0.1, tau=0.01)
     of_oracle = oracle.Adaptive('yogi', 0.1, 0.9, 0.99, 0.01)

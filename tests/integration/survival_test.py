@@ -107,7 +107,8 @@ def test_evaluation_takes_all_examples_and_each_client_as_one_batch():
 
 
 def test_rounds_on_batches_that_go_on_are_as_in_numpy():
-  data, made = [cohort(n, 5) for n in (7, 10)], model()
+  data = [cohort(n, 5) for n in (7, 10)]
+  made = model()
   batching = Batching(4, local_steps=3, continue_batches=True, shuffle=False)
   process = algorithms.build_fed_avg(
     made,
@@ -121,7 +122,8 @@ def test_rounds_on_batches_that_go_on_are_as_in_numpy():
     state = process.next(state, [client_arrays(*d, i) for i, d in enumerate(data)]).state
     thetas = []
     for x, y in data:
-      starts, theta = range(0, len(y), 4), w.copy()
+      starts = range(0, len(y), 4)
+      theta = w.copy()
       for k in range(3 * t, 3 * t + 3):
         rows = slice(starts[k % len(starts)], starts[k % len(starts)] + 4)
         theta -= 0.1 * cox_gradient(theta, x[rows], y[rows])
@@ -133,7 +135,9 @@ def test_rounds_on_batches_that_go_on_are_as_in_numpy():
 
 def cox_gradient(w, x, y):
   order = np.argsort(-y[:, 1], kind='stable')
-  x, y, gradient = x[order], y[order], np.zeros_like(w)
+  x = x[order]
+  y = y[order]
+  gradient = np.zeros_like(w)
   for k in np.flatnonzero(y[:, 0]):
     p = np.exp(x[: k + 1] @ w[:-1])
     gradient[:-1] += p @ x[: k + 1] / p.sum() - x[k]

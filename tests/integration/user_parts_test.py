@@ -49,7 +49,8 @@ def config(folder):
 
 def test_the_guides_cohort_trains_resumes_and_is_recorded(tmp_path, capsys):
   path = example(tmp_path, 'choosing_clients')
-  whole, halves = str(tmp_path / 'whole'), str(tmp_path / 'halves')
+  whole = str(tmp_path / 'whole')
+  halves = str(tmp_path / 'halves')
   flags = [f'--cohort={path}:LongestAway', '--cohort_option=candidates=6']
   assert train(whole, *flags, '--rounds=5') == 0
   assert train(halves, *flags, '--rounds=2') == 0

@@ -47,14 +47,17 @@ def _check_that_it_says_what_is_missing(python, folder):
 
 @pytest.mark.slow
 def test_the_wheel_is_whole_and_works_in_an_empty_environment(tmp_path):
-  source, environment, files = tmp_path / 'source', tmp_path / 'environment', set()
+  source = tmp_path / 'source'
+  environment = tmp_path / 'environment'
+  files = set()
   without = shutil.ignore_patterns('__pycache__', 'env')
   for folder in ('tff_adaptive', 'tff_adaptive_tasks', 'scripts'):
     shutil.copytree(ROOT / folder, source / folder, ignore=without)
     files |= {str(p.relative_to(source)) for p in (source / folder).rglob('*') if p.is_file()}
   for name in ('setup.py', 'pyproject.toml', 'README.md', 'LICENSE', *LOCKS):
     shutil.copy(ROOT / name, source)
-  pip, alone = (sys.executable, '-m', 'pip', '--isolated', '-q'), ('--no-deps', '--no-index')
+  pip = (sys.executable, '-m', 'pip', '--isolated', '-q')
+  alone = ('--no-deps', '--no-index')
   build = *pip, 'wheel', *alone, '--no-build-isolation', f'--wheel-dir={tmp_path}', source
   subprocess.run(build, check=True)
   [wheel] = tmp_path.glob(f'tff_adaptive-{tff_adaptive.__version__}-*.whl')

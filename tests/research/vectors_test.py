@@ -178,7 +178,8 @@ def _asynchrony(case):
 
 def _data(client, problem, t, factor):
   """A client's whole arrays; where rounds do not wait, with the model that it began with."""
-  number, staleness = client['client'], client.get('staleness')
+  number = client['client']
+  staleness = client.get('staleness')
   more = {}
   if staleness is not None:
     row = t - staleness if staleness else -1
@@ -200,7 +201,8 @@ def _slots(leaves, problem):
 
 def _servers(run, cases, problem):
   """Of each case the server's state by the names of the vectors."""
-  state, own = run.state, getattr(run.state, 'correction', ())
+  state = run.state
+  own = getattr(run.state, 'correction', ())
   parts = [state.finalizer] if len(cases) == 1 else state.finalizer['parts']
   for case, theta, part in zip(cases, np.split(run.theta, len(cases)), parts):
     found = {'x': theta}
@@ -246,8 +248,10 @@ def _close(found, wanted, where):
 
 
 def _compare(name, cases):
-  problem, case = FILES[name]['problem'], cases[0]
-  run, older = small_problem.Run(_process(name, cases, problem), None), []
+  problem = FILES[name]['problem']
+  case = cases[0]
+  run = small_problem.Run(_process(name, cases, problem), None)
+  older = []
   factor = _asynchrony(case).factor_entry
   for t, first in enumerate(case['rounds']):
     clients = first['clients']
@@ -268,7 +272,8 @@ def _compare(name, cases):
 @pytest.mark.parametrize('group', _graph_cases())
 def test_the_graph_engine_computes_the_vectors(group):
   """In groups of clients on least squares, which every algorithm has, and else client by client."""
-  name, cases = group[0], GROUPS[group]
+  name = group[0]
+  cases = GROUPS[group]
   with engine.graph_context(clients_per_step=2 if name == 'least_squares' else 1):
     _compare(name, cases)
 

@@ -42,7 +42,8 @@ def test_every_cell_can_be_searched_and_trained(flags):
 def test_a_report_has_each_cells_own_numbers(flags):
   columns = ('value', 'area', 'sensitivity', 'megabytes', 'virtual_seconds', 'seconds')
   table = pd.DataFrame({c: [0.1, 0.2, 0.3, np.nan] for c in columns})
-  table['problem'], table['server'] = [*2 * ['mnist'], *2 * ['synthetic']], 'synchronous'
+  table['problem'] = [*2 * ['mnist'], *2 * ['synthetic']]
+  table['server'] = 'synchronous'
   table['method'] = ['scaffold', 'fed_avg', 'fed_avg', 'scaffold']
   parts = which_optimizer.report(table.assign(started='2026', revision='r'))
   assert '| FedAvg | 30 | 20 |' in ''.join(parts)  # synthetic(1, 1), then MNIST.

@@ -75,7 +75,8 @@ def softmax(scores):
 
 def test_a_copied_run_folder_is_exported_and_served_where_there_is_no_data(tmp_path):
   """As its user does: the run's folder alone goes to a machine that serves, from any folder."""
-  here, there = tmp_path / 'here', tmp_path / 'there'
+  here = tmp_path / 'here'
+  there = tmp_path / 'there'
   here.mkdir()
   there.mkdir()
   (here / 'my_task.py').write_text(blocks('own_data.md')[0])
@@ -258,7 +259,8 @@ def test_a_full_disk_ends_the_command_in_one_line(run, monkeypatch, capsys):
     raise tf.errors.ResourceExhaustedError(None, None, 'a; No space left on device')
 
   monkeypatch.setattr(tf.keras.Model, 'save', full)
-  output, before = run / 'full', sorted(os.listdir(run))
+  output = run / 'full'
+  before = sorted(os.listdir(run))
   arguments = ['export.py', str(run / 'runs' / 'visits'), '--format=saved_model']
   assert export.main([*arguments, f'--output={output}']) == 1
   (line,) = capsys.readouterr().err.splitlines()[-1:]

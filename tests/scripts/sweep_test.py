@@ -119,7 +119,8 @@ def test_random_points_depend_on_the_seed_and_the_trial_alone(sweeping, tmp_path
   assert sweeping([*command, '--trials=2', '--', '--rounds=2'], result)[0] == 0
   code, pool = sweeping([*command, '--trials=5', '--', '--rounds=2'], result)  # Goes on.
   assert (code, len(pool.settings)) == (0, 3)
-  at_once, drawn = drawn, []
+  at_once = drawn
+  drawn = []
   assert len({rate for _, rate, _ in at_once}) == 5
   assert all(0.01 <= rate <= 1 and 2 <= clients <= 9 for _, rate, clients in at_once)
   other = [f'--output_dir={tmp_path}/b', *command, '--trials=5', '--jobs=3']
@@ -148,7 +149,8 @@ def test_of_each_rung_the_best_go_on_with_their_runs(sweeping, capsys):
   command = [f'--grid=client_learning_rate={rates}', '--prune=asha', '--', '--rounds=90']
   code, pool = sweeping([*command, '--rounds_per_evaluation=1'], _rate)
   assert code == 0
-  expected, rungs = [], {10: [], 30: []}  # From a ninth of the rounds on.
+  expected = []
+  rungs = {10: [], 30: []}  # From a ninth of the rounds on.
   for value in values:
     for rung, before in rungs.items():
       expected.append((f'client_learning_rate={value}', rung))

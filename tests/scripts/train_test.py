@@ -16,7 +16,8 @@ from scripts import train
 from tests.helpers import fakes, fresh
 
 _SCRIPT = os.path.join(os.path.dirname(train.__file__), 'train.py')
-_ROUNDS, _CLIENTS = 110, 4
+_ROUNDS = 110
+_CLIENTS = 4
 # Its clients wait after some rounds while the working folder has a file named wait, so that no run
 # ends before it is interrupted.
 _TASK = """
@@ -77,7 +78,8 @@ def _processes(folder):
 
 def _interrupted(folder, flags):
   """Runs the script until it has twenty rows, and interrupts it; exit code and output."""
-  path, place = os.path.join(folder, 'metrics.csv'), os.path.dirname(folder)
+  path = os.path.join(folder, 'metrics.csv')
+  place = os.path.dirname(folder)
   wait = pathlib.Path(place, 'wait')
   wait.touch()
   with subprocess.Popen(

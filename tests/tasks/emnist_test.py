@@ -20,7 +20,8 @@ def assert_like_keras(model, keras_model, x, y, keras_loss, to_predictions):
   weights = [w + 0.1 * (w.ndim == 1) for w in model.initial_weights[0]]
   keras_model.set_weights(weights)
   weights = tuple(map(tf.constant, weights))
-  predictions, expected = model.forward(weights, tf.constant(x), False, None), keras_model(x)
+  predictions = model.forward(weights, tf.constant(x), False, None)
+  expected = keras_model(x)
   np.testing.assert_allclose(to_predictions(predictions), expected, rtol=1e-4, atol=1e-5)
   loss, _ = model.loss_and_metrics(weights, x, y, training=False)
   np.testing.assert_allclose(loss, keras_loss(y, expected), rtol=1e-5)
@@ -50,7 +51,9 @@ def test_dropout_comes_from_the_seed():
   def run(seed, training=True):
     return model.forward(weights, X, training, seed).numpy()
 
-  a, b, c = run(tf.constant([1, 2])), run(tf.constant([1, 2])), run(tf.constant([1, 3]))
+  a = run(tf.constant([1, 2]))
+  b = run(tf.constant([1, 2]))
+  c = run(tf.constant([1, 3]))
   np.testing.assert_array_equal(a, b)
   assert not np.allclose(a, c)
   np.testing.assert_array_equal(run(None), run(tf.constant([1, 2]), training=False))

@@ -19,7 +19,8 @@ def write_heart(folder):
   tables = {}
   for name in flamby.HOSPITALS:
     table = rng.normal(50, 9, [10, 14]).round(1)
-    table[:, 2], table[:, 6] = np.arange(10) % 4 + 1, np.arange(10) % 2
+    table[:, 2] = np.arange(10) % 4 + 1
+    table[:, 6] = np.arange(10) % 2
     table[:, 13] = np.arange(10) % 2 * 3
     rows = [[str(v) for v in row] for row in table]
     rows[4][3] = '?'
@@ -39,7 +40,8 @@ def test_heart_disease_is_standardised_by_each_hospitals_own_training_part(tmp_p
     numbers = table[:, [0, 1, 3, 4, 5, 7, 8, 9]]
     levels = [table[:, [2]] == [2, 3, 4], table[:, [6]] == [1]]
     x = np.concatenate([numbers, *levels], 1)
-    train, test = task.train.load(name), task.test_clients.load(name)
+    train = task.train.load(name)
+    test = task.test_clients.load(name)
     assert (train['y'].shape, test['y'].shape) == ((5,), (4,))  # 66 % of nine, rounded down.
     rows = [1, 2, 4, 5, 6, 0, 3, 7, 8]  # Of FLamby's seed, each part in the file's order.
     np.testing.assert_array_equal([*train['y'], *test['y']], table[rows, 13] > 0)
@@ -103,7 +105,8 @@ def test_files_of_another_form_are_refused(tmp_path, name, old, new, words):
 
 
 def test_heart_disease_is_a_logistic_regression_that_starts_as_pytorchs_linear():
-  x, y = np.float32([[-1], [0.5], [2], [0]]), np.float32([0, 1, 0, 1])
+  x = np.float32([[-1], [0.5], [2], [0]])
+  y = np.float32([0, 1, 0, 1])
   weights = tf.ones([1, 1]), tf.zeros(1)
   _, means = flamby.build_heart_model(0, 1).loss_and_metrics(weights, x, y)
   wrong = [-1, -0.5, 2, 0]  # The logits of the class that it is not.

@@ -27,7 +27,8 @@ def test_each_row_is_trained_on_by_its_client_or_held_out(clients):
     data = task.train.load(client)
     np.testing.assert_array_equal(data['x'], X[client == clients])
     np.testing.assert_array_equal(data['y'], Y[client == clients])
-  trained, held = rows_of(task.train.load_all()), rows_of(task.validation)
+  trained = rows_of(task.train.load_all())
+  held = rows_of(task.validation)
   assert not trained & held
   assert len(trained) + len(held) == 60
 
@@ -35,7 +36,8 @@ def test_each_row_is_trained_on_by_its_client_or_held_out(clients):
 def test_examples_are_held_out_of_each_client():
   task = tasks.from_arrays(X, Y, CLIENTS, validation=0.4, validation_by='examples', seed=3)
   assert [task.train.num_examples(c) for c in task.train.client_ids] == [3] * 12
-  trained, held = rows_of(task.train.load_all()), rows_of(task.validation)
+  trained = rows_of(task.train.load_all())
+  held = rows_of(task.validation)
   assert not trained & held
   assert len(held) == 24
   for share, count in ((0.01, 11), (0.99, 1)):  # One client at least is held out, and one trains.

@@ -56,7 +56,8 @@ def test_linear_regression_has_squared_and_absolute_errors():
 def test_the_labels_of_one_output_are_those_that_accuracy_counts(activation, options, expected):
   task = tasks.from_arrays(X, BINARY, CLIENTS, **{'model': dense(1, activation), **options})
   assert task.preparation.threshold == expected
-  model, weights = task.build_model(0), [np.float32([[1], [-1], [0]]), np.full(1, 0.3, np.float32)]
+  model = task.build_model(0)
+  weights = [np.float32([[1], [-1], [0]]), np.full(1, 0.3, np.float32)]
   predicted = model.forward(weights, task.validation['x'], False, None).numpy()
   labels = task.preparation.labels(predicted)
   accuracy = np.mean(labels == task.validation['y'].astype(bool))

@@ -238,7 +238,8 @@ def test_numbers_of_rows_that_programs_saved_are_no_inputs_unless_named(tmp_path
       file.write('\n'.join(lines))
   load = tasks.from_csv
   if kind == 'in a Parquet file':
-    load, path = tasks.from_parquet, str(tmp_path / 'a.parquet')
+    load = tasks.from_parquet
+    path = str(tmp_path / 'a.parquet')
     TABLE.assign(**{'Unnamed: 0': range(ROWS), '__index_level_0__': range(ROWS)}).to_parquet(path)
   assert inputs(load(path, 'hospital', 'outcome')) == ['age', 'sex', 'dose']
   named = load(path, 'hospital', 'outcome', features=['Unnamed: 0'], validation_by='examples')

@@ -63,7 +63,8 @@ def test_labels_may_be_texts(partitioner):
 def test_dirichlet_has_the_variance_of_its_distribution():
   # A share of Dirichlet(alpha) over N clients has the mean 1 / N and the variance
   # (1 / N) (1 - 1 / N) / (N alpha + 1).
-  num_clients, alpha = 5, 0.8
+  num_clients = 5
+  alpha = 0.8
   labels = np.repeat(np.arange(400), 50)
   partitioner = partition.DirichletPartitioner(
     num_clients, alpha, min_partition_size=1, self_balancing=False

@@ -43,14 +43,16 @@ def test_any_text_is_cut_as_tff_cuts_it():
 
 SNIPPETS = np.array([b'Never, never!', b'To be ' * 30, b'', b'My lord, ' * 8], object)
 SEQUENCES = shakespeare.to_sequences(SNIPPETS)[0].astype(np.int32)
-X, Y = SEQUENCES[:, :-1], SEQUENCES[:, 1:]
+X = SEQUENCES[:, :-1]
+Y = SEQUENCES[:, 1:]
 
 
 def test_the_model_and_its_losses_are_keras_and_its_weights_are_drawn_as_the_baselines_are():
   tf.keras.utils.set_random_seed(3)
   theirs = char_prediction_models.create_recurrent_model(90, 20)
   theirs.build([None, 20])
-  model, levels = shakespeare.build_model(1), np.linspace(0, 1, 21)
+  model = shakespeare.build_model(1)
+  levels = np.linspace(0, 1, 21)
   assert model.num_parameters == 820_522
   for w, other in zip(model.initial_weights[0], theirs.get_weights()):
     if w.ndim == 1:  # Biases: ones for the forget gate, and zeros.
@@ -61,11 +63,14 @@ def test_the_model_and_its_losses_are_keras_and_its_weights_are_drawn_as_the_bas
       np.testing.assert_allclose(w @ w.T, np.eye(256), atol=1e-4)
     # The others' least and greatest too: normal numbers are cut off at two deviations.
     these = levels[1:-1] if is_recurrent else levels
-    found, wanted = np.quantile(w, these), np.quantile(other, these)
+    found = np.quantile(w, these)
+    wanted = np.quantile(other, these)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=0.2 * other.std())
   theirs.set_weights(model.initial_weights[0])
-  x, y = X[:, :20], Y[:, :20]  # Long enough for padding.
-  weights, logits = tuple(map(tf.constant, model.initial_weights[0])), theirs(x)
+  x = X[:, :20]  # Long enough for padding.
+  y = Y[:, :20]
+  weights = tuple(map(tf.constant, model.initial_weights[0]))
+  logits = theirs(x)
   np.testing.assert_allclose(
     model.forward(weights, x, False, None)[x != 0], logits[x != 0], rtol=1e-4, atol=1e-5
   )
@@ -104,7 +109,8 @@ def test_embedded_roles_are_the_clients_and_their_snippets_stay_together(tmp_pat
   dealt = tasks.load('shakespeare_transformer', str(tmp_path), workers=4).train
   sizes = [dealt.num_examples(c) for c in dealt.client_ids]
   assert sizes == [2, 2, 1, 1]
-  whole, parts = task.train.load_all(), dealt.load_all()
+  whole = task.train.load_all()
+  parts = dealt.load_all()
   for name in 'xy':
     np.testing.assert_array_equal(*(np.sort(data[name], axis=0) for data in (whole, parts)))
   assert len(tasks.load('shakespeare_transformer', str(tmp_path), workers=6).train) == 6

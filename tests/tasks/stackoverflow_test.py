@@ -153,7 +153,8 @@ def write_stackoverflow(folder):
 
 
 def test_counts_are_downloaded_by_tffs_loaders(monkeypatch):
-  of_tff, called = tff.simulation.datasets.stackoverflow, []
+  of_tff = tff.simulation.datasets.stackoverflow
+  called = []
   for kind in ('tag', 'word'):
     monkeypatch.setattr(of_tff, f'load_{kind}_counts', lambda kind=kind: called.append(kind))
   found = [

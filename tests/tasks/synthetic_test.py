@@ -16,7 +16,8 @@ def test_shapes_sizes_and_the_seed():
   task = tasks.load('synthetic', seed=3)
   assert len(task.train) == len(task.test_clients) == 30
   for c in task.train.client_ids:
-    n, held = task.train.num_examples(c), task.test_clients.num_examples(c)
+    n = task.train.num_examples(c)
+    held = task.test_clients.num_examples(c)
     assert n == int(0.9 * (n + held))
     assert n + held >= 50
   client = task.train.load('00000')

@@ -15,7 +15,8 @@ from tff_adaptive.client import batching
 
 class _Task:
   train = types.SimpleNamespace(client_ids='abc', num_examples={'a': 2, 'b': 4, 'c': 9}.get)
-  unit_starts, client_weight = 'unit_starts', 'client_weight'
+  unit_starts = 'unit_starts'
+  client_weight = 'client_weight'
 
 
 @pytest.fixture
@@ -126,7 +127,8 @@ def test_a_weight_is_sent_in_the_models_own_width(dtype, width):
 
 
 def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
-  seen, task = {}, build_lib.tasks.load('least_squares', num_clients=9)
+  seen = {}
+  task = build_lib.tasks.load('least_squares', num_clients=9)
   process = types.SimpleNamespace(initial_client_state={'h': np.zeros(2, np.float32)})
   monkeypatch.setattr(runtime.Runtime, 'build', lambda *given, **more: seen.update(more))
   monkeypatch.setattr(
@@ -145,7 +147,8 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   flags += ' --resume_from=previous'
   given = settings.of(*flags.split(), '--engine=native')
   found = build_lib.prepare(given, ['command'])
-  (own, _, model, private), config = seen.pop('built'), found['config']
+  own, _, model, private = seen.pop('built')
+  config = found['config']
   assert seen == {'is_compiled': False, 'data_dir': str(tmp_path), 'seed': 5}
   assert (own.training.clients_per_round, private.delta) == (2, 7**-1.1)
   assert (config.clients_per_round, config.metric, config.population) == (2, 'loss', None)

@@ -221,5 +221,6 @@ def test_rungs_leave_no_trace_in_a_run(tmp_path):
     result = _of_fakes(tmp_path / 'parts', until)
     assert (result.round_number, result.is_complete) == (reached, reached == 9)
   assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')
-  (ours,), (expected,) = result.state.global_model_weights, whole.state.global_model_weights
+  (ours,) = result.state.global_model_weights
+  (expected,) = whole.state.global_model_weights
   assert ours.tobytes() == expected.tobytes()

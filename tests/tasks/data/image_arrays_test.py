@@ -64,9 +64,11 @@ def test_tensorflow_datasets_serve_without_a_folder(monkeypatch):
   image = np.arange(784, dtype=np.uint8).reshape(1, 28, 28, 1)
   split = {'image': image, 'label': np.array([26])}
   served = [split, split]
-  builder, given = types.SimpleNamespace(is_prepared=lambda: True), {}
+  builder = types.SimpleNamespace(is_prepared=lambda: True)
+  given = {}
   builder.as_dataset = lambda **options: given.update(options) or served
-  builder.url_infos, builder.download_and_prepare = ['https://example.org/a'], pytest.fail
+  builder.url_infos = ['https://example.org/a']
+  builder.download_and_prepare = pytest.fail
   tfds = types.SimpleNamespace(builder=lambda _: builder, as_numpy=list)
   monkeypatch.setitem(sys.modules, 'tensorflow_datasets', tfds)
   train, _, source = image_arrays.load(image_arrays.EMNIST_LETTERS, None)

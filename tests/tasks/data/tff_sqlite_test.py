@@ -174,7 +174,8 @@ def test_a_download_is_kept_only_when_whole(path, tmp_path, monkeypatch):
 def test_of_a_large_file_blocks_are_compared(tmp_path, monkeypatch):
   monkeypatch.setattr(tff_sqlite, '_BLOCK_BYTES', 4)
   monkeypatch.setattr(tff_sqlite, '_BLOCKS', 3)
-  path, whole = tmp_path / 'data', bytes(range(200))
+  path = tmp_path / 'data'
+  whole = bytes(range(200))
   path.write_bytes(whole)
   expected = tff_sqlite.fingerprint(str(path))
   for at, is_compared in ((0, True), (3, True), (66, True), (135, True), (50, False)):

@@ -10,7 +10,8 @@ from tff_adaptive._utils import atomic_files
 def test_a_file_is_on_the_disk_before_it_replaces_another_and_its_folder_after(
   tmp_path, monkeypatch
 ):
-  events, fsync = [], os.fsync
+  events = []
+  fsync = os.fsync
 
   def spy(descriptor):
     events.append(os.readlink(f'/proc/self/fd/{descriptor}'))
@@ -21,7 +22,8 @@ def test_a_file_is_on_the_disk_before_it_replaces_another_and_its_folder_after(
     os.replace(temporary, path)
 
   monkeypatch.setattr(os, 'fsync', spy)
-  path, umask = str(tmp_path / 'a.txt'), os.umask(0o026)
+  path = str(tmp_path / 'a.txt')
+  umask = os.umask(0o026)
   try:
     atomic_files.write_text(path, 'ä\n', place)
   finally:

@@ -124,7 +124,8 @@ def test_a_tensor_may_be_freed_twice_and_keeps_its_attributes():
   """That nothing is left is `context_test`'s."""
   import tensorflow as tf
 
-  plain, named = tf.constant(1), tf.constant(1)
+  plain = tf.constant(1)
+  named = tf.constant(1)
   named.name_of_mine = 'one'
   for _ in range(2):
     private_apis.free_attributes([plain, named])
@@ -163,7 +164,8 @@ def test_generators_are_found_in_the_graph_of_a_dataset():
 
 
 def test_the_starts_of_workers_are_watched(monkeypatch):
-  seen, worker = [], ['/tff/worker_binary', '--port=1']
+  seen = []
+  worker = ['/tff/worker_binary', '--port=1']
 
   class Popen:
     pid = 7

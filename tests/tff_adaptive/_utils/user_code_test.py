@@ -73,7 +73,8 @@ def test_a_file_imports_its_neighbours_and_leaves_no_path(tmp_path, monkeypatch)
   ],
 )
 def test_a_file_that_does_not_serve_is_refused_in_one_line(tmp_path, text, words):
-  path, before = _write(tmp_path, text), list(sys.path)
+  path = _write(tmp_path, text)
+  before = list(sys.path)
   with pytest.raises(ValueError) as error:
     user_code.load(f'{path}:A')
   assert f'{path!r} {words}' in str(error.value)

@@ -49,7 +49,9 @@ def test_one_round_of_a_sampled_cohort_has_the_divergence_of_the_mixture(q, z):
 
 
 def test_rounds_with_all_clients_are_one_gaussian_mechanism():
-  z, rounds, delta = 4.0, 50, 1e-3
+  z = 4.0
+  rounds = 50
+  delta = 1e-3
   everyone = accounting.SampledGaussian(100, 100, z).epsilon(rounds, delta)
   assert divergence(normal(2 / z * math.sqrt(rounds)), normal(0), everyone) == pytest.approx(
     delta, rel=1e-3

@@ -105,7 +105,8 @@ def test_multi_krum_averages_those_with_the_least_scores(graph, selected, count)
 
 
 def test_the_geometric_median_is_that_of_weiszfeld_steps_and_near_the_least_sum(graph):
-  rows, weights = updates(5), np.array([1, 2, 3, 4, 5], 'f')
+  rows = updates(5)
+  weights = np.array([1, 2, 3, 4, 5], 'f')
   result, _ = aggregate(graph, 'geometric_median', rows, weights, iterations=4)
   point = np.average(rows.astype('d'), axis=0, weights=weights)
   for _ in range(4):
@@ -123,7 +124,8 @@ def test_the_geometric_median_is_that_of_weiszfeld_steps_and_near_the_least_sum(
 
 @pytest.mark.parametrize('norm', [None, 2.5])
 def test_norm_bounding_scales_updates_down(graph, norm):
-  rows, weights = updates(5), np.array([1, 2, 3, 4, 5], 'f')
+  rows = updates(5)
+  weights = np.array([1, 2, 3, 4, 5], 'f')
   result, measured = aggregate(graph, 'norm_bounding', rows, weights, norm=norm)
   norms = np.linalg.norm(rows, axis=1)
   bound = np.median(norms) if norm is None else norm

@@ -34,7 +34,8 @@ def rounds(context, process, *cohorts):
   """The leaves of the state and the results of rounds with these updates, of weight 1 each."""
 
   def run():
-    state, outputs = process.initialize(), []
+    state = process.initialize()
+    outputs = []
     for updates in cohorts:
       output = process.next(state, updates, [1.0] * len(updates))
       state = output.state
@@ -58,11 +59,13 @@ def test_a_round_of_nobody_leaves_the_norms_as_they_were(graph, name):
 def test_training_goes_on_after_rounds_of_nobody(graph):
   data = small_problem.clients()
   data.append(tuple(array[:0] for array in data[0]))
-  model, clipping = small_problem.linear_model, factory('clipping')
+  model = small_problem.linear_model
+  clipping = factory('clipping')
   process = small_problem.process('fed_avg', build_model=model, aggregator=clipping)
 
   def train():
-    run, states = small_problem.Run(process, data), []
+    run = small_problem.Run(process, data)
+    states = []
     for cohort in ([0, 1, 2], [], [7], [1, 2]):
       states.append(run.round(cohort).state)
     return states

@@ -54,7 +54,8 @@ def test_an_entry_and_its_builder_compose_the_same(name, is_given, composed):
     owners.append(registry.server_optimizer(entry.server_optimizer))
   given = [{h.name: OTHERS[h.kind] for h in owner.hyperparameters if is_given} for owner in owners]
   values, server_values = (*given, {})[:2]
-  model, aggregator = small_problem.model(), tff.aggregators.MeanFactory()
+  model = small_problem.model()
+  aggregator = tff.aggregators.MeanFactory()
   common = {'client_learning_rate': 0.1, 'training': TRAINING, 'aggregator': aggregator}
   server = algorithms.build_server_optimizer(entry.server_optimizer or 'sgd', 0.5, server_values)
   algorithms.build_process(

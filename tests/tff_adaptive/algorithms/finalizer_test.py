@@ -30,10 +30,13 @@ def thetas(graph, optimizer, updates):
   process = finalizer.build(optimizer, _weights_type([2, 2], [1]))
 
   def steps():
-    state, weights, seen = process.initialize(), WEIGHTS, []
+    state = process.initialize()
+    weights = WEIGHTS
+    seen = []
     for update in updates:
       output = process.next(state, weights, update)
-      state, weights = output.state, output.result
+      state = output.state
+      weights = output.result
       seen.append(np.asarray(weights.trainable[0]))
     return seen
 
@@ -71,10 +74,13 @@ def test_without_a_schedule_it_is_tffs_own(graph, optimizer):
   assert ours.next.type_signature == theirs.next.type_signature
 
   def steps(process):
-    state, weights, seen = process.initialize(), WEIGHTS, []
+    state = process.initialize()
+    weights = WEIGHTS
+    seen = []
     for update in UPDATES:
       output = process.next(state, weights, update)
-      state, weights = output.state, output.result
+      state = output.state
+      weights = output.result
       hparams = process.get_hparams(state)
       state = process.set_hparams(state, {**hparams, 'learning_rate': np.float32(0.05)})
       seen.append((weights, hparams, output.measurements))

@@ -56,7 +56,8 @@ def users(tmp_path):
 
 def test_a_users_correction_and_server_optimizer_train(users, graph):
   server = algorithms.build_server_optimizer(f'{users}:halved', 2.0, {'factor': 0.25})
-  model, sgd = small_problem.model(), optimizers.build_sgdm(0.5)
+  model = small_problem.model()
+  sgd = optimizers.build_sgdm(0.5)
   options = {'values': {'strength': 0.3}, 'client_weighting': 'examples', **COMMON}
   process = algorithms.build_process(f'{users}:Pull', model, server_optimizer=server, **options)
   own = algorithms.build_fed_prox(model, mu=0.3, server_optimizer=sgd, **COMMON)
@@ -85,7 +86,8 @@ def test_a_name_stands_for_how_clients_train_where_nothing_is_said(monkeypatch):
   adamw = optimizers.build_adamw(1.0, beta2=0.95, decay=0.1)
   amsgrad = optimizers.build_amsgrad(1.0)
   sgd = optimizers.build_sgd(1.0)
-  clip, sam = corrections.Clip(1.0), corrections.Sam(0.05)
+  clip = corrections.Clip(1.0)
+  sam = corrections.Sam(0.05)
   for name, said, parts, own in (
     ('diloco', {}, [clip], dict(optimizer=adamw, optimizer_state='keep')),
     ('diloco', {'optimizer': amsgrad}, [clip], dict(optimizer=amsgrad, optimizer_state='keep')),
@@ -184,7 +186,8 @@ COSTS = {
 
 @pytest.mark.parametrize('name', registry.ALGORITHMS)
 def test_what_is_sent_and_computed_is_as_published_or_traced(name):
-  model, clients = small_problem.model(), corrections.RegisteredClients(7, 8.0)
+  model = small_problem.model()
+  clients = corrections.RegisteredClients(7, 8.0)
   if name == 'fed_bn':
     with pytest.raises(ValueError, match=r"^layers=norm: the model has no weight 'norm'"):
       algorithms.counts(name, model, clients=clients)

@@ -47,7 +47,8 @@ def test_uploads_are_combined_as_the_correction_says(graph, combine, sent):
     combine_uploads = combine
 
   update = build(Sends(10), G)
-  g_bar, uploads = (np.float32([0.5, 1]),), (sent * np.float32([2, 4]),)
+  g_bar = (np.float32([0.5, 1]),)
+  uploads = (sent * np.float32([2, 4]),)
   found = engines.run(graph, update, H, MESSAGE, WEIGHTS, BEFORE, g_bar, totals(uploads, 3))
   # h + |S|/N uploads, the direction g-bar, theta - g-bar.
   np.testing.assert_allclose(found.correction['h'][0], [1 + 0.3 * 2, 2 + 0.3 * 4], rtol=1e-6)

@@ -118,7 +118,8 @@ def test_hyperparameters_of_the_server_can_be_read_and_changed(graph):
 
 def test_the_clients_rate_is_a_hyperparameter_as_in_tff(graph):
   """The rate of another process, set in this one, gives the other's rounds."""
-  model, sgd = small_problem.linear_model(), tff.learning.optimizers.build_sgdm
+  model = small_problem.linear_model()
+  sgd = tff.learning.optimizers.build_sgdm
   slow, fast = (
     algorithms.build_fed_avg(model, client_learning_rate=rate, training=TRAINING)
     for rate in (0.2, 0.5)
@@ -136,7 +137,8 @@ def test_the_clients_rate_is_a_hyperparameter_as_in_tff(graph):
     hparams = slow.get_hparams(slow.initialize())
     hparams['client_work']['learning_rate'] = np.float32(0.5)
     changed = slow.set_hparams(slow.initialize(), hparams)
-    one, other = rounds(slow, changed), rounds(fast, fast.initialize())
+    one = rounds(slow, changed)
+    other = rounds(fast, fast.initialize())
     assert scheduled.get_hparams(scheduled.initialize())['client_work'] == ()
     return one, other, slow.get_hparams(slow.initialize()), of_tff.get_hparams(of_tff.initialize())
 
@@ -174,7 +176,8 @@ def test_an_aggregator_of_tff_composes_with_clients_that_remember(graph):
   found = run(graph, process)
   h = np.zeros_like(found.h)
   for cohort in ([0, 1, 2], [3, 1]):
-    before, theta = {i: found.h_i(i) for i in cohort}, found.theta
+    before = {i: found.h_i(i) for i in cohort}
+    theta = found.theta
     engines.run(graph, found.round, cohort)
     # One round apart, h_i <- h_i / 1 + g_i reveals g_i.
     g = [found.h_i(i) - before[i] for i in cohort]

@@ -44,7 +44,8 @@ def test_who_begins_is_who_is_available_when_a_place_becomes_free():
 
 
 def test_the_place_of_a_model_is_kept_until_nobody_trains_from_it():
-  run, kept = simulation(people(1, 2, 4, 3.5, 0.7), Buffered(5), 2, [2] * 5), {}
+  run = simulation(people(1, 2, 4, 3.5, 0.7), Buffered(5), 2, [2] * 5)
+  kept = {}
   for version, plan in enumerate(plans(run, 60)):
     for slot, tau in zip(plan.slots, plan.staleness):
       assert (slot == -1) == (tau == 0)
@@ -81,7 +82,8 @@ def test_factors_are_those_of_the_papers(options, factors):
 
 
 def test_a_full_buffer_of_equal_clients_is_a_synchronous_round():
-  steps, alike = [5] * 9, people(*[0.1] * 9)
+  steps = [5] * 9
+  alike = people(*[0.1] * 9)
   waiting = plans(simulation(alike, None, 4, steps), 30)
   found = plans(simulation(alike, Buffered(4), 4, steps), 30)
   for plan, round_plan in zip(found, waiting):
@@ -156,7 +158,10 @@ def test_a_day_in_hours_begins_at_its_time():
 def _arrivals_by_seconds(intervals, takes, size, steps):
   """Who arrives when, on a clock that goes by whole seconds; everybody trains who can."""
   length = max(end for pairs in intervals for _, end in pairs)
-  ends, buffer, found, second = {}, [], [], 0
+  ends = {}
+  buffer = []
+  found = []
+  second = 0
   begun = {}
   while len(found) < steps:
     for i in sorted((i for i in ends if ends[i] == second), key=begun.__getitem__):
@@ -177,7 +182,8 @@ def _arrivals_by_seconds(intervals, takes, size, steps):
 @pytest.mark.parametrize('seed', range(8))
 def test_everybody_trains_who_is_there(seed):
   rng = np.random.default_rng(seed)
-  count, size = 6, 2
+  count = 6
+  size = 2
   # No two clients arrive in the same second: the seconds are their numbers modulo 8.
   intervals = []
   for i in range(count):

@@ -183,7 +183,8 @@ def test_examples_may_be_drawn_with_replacement():
   np.testing.assert_allclose(np.bincount(np.ravel(plan.indices)) / 1000, 0.2, atol=0.06)
 
 
-X, Y = np.arange(6.0).reshape(3, 2), np.arange(3)
+X = np.arange(6.0).reshape(3, 2)
+Y = np.arange(3)
 
 
 @pytest.mark.parametrize('steps', [None, 0, 5])

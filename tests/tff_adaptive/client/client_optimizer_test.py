@@ -47,7 +47,8 @@ def test_plain_sgd_is_known(optimizer, is_sgd, num_slots):
 
 
 def test_another_optimizer_that_keeps_nothing_takes_its_own_steps():
-  w, g = (tf.constant([1.0, 2.0]),), (tf.constant([30.0, -0.1]),)
+  w = (tf.constant([1.0, 2.0]),)
+  g = (tf.constant([30.0, -0.1]),)
   slots, (found,) = client_optimizer.ClientOptimizer(Sign(), w, tf.constant(0.5)).next((), w, g)
   assert slots == ()
   np.testing.assert_array_equal(found, [0.5, 2.5])

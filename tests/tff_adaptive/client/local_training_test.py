@@ -19,7 +19,8 @@ from tff_adaptive.client import (
 )
 
 DATA = small_problem.clients()
-train, keras_model = small_problem.train_locally, small_problem.keras_model
+train = small_problem.train_locally
+keras_model = small_problem.keras_model
 
 
 def batches(i):
@@ -113,7 +114,8 @@ def test_a_model_of_several_inputs_trains_on_whole_arrays():
   results = []
   with engine.graph_context():
     for process, data in ((found, nested), (wanted, flat)):
-      state, kept = process.initialize(), [process.initial_client_state] * 3
+      state = process.initialize()
+      kept = [process.initial_client_state] * 3
       for _ in range(2):
         state, kept, _ = process.next(state, kept, data)
       results.append((state.global_model_weights.trainable, kept))
@@ -273,7 +275,9 @@ def drawing_model(cells):
 
 @pytest.mark.parametrize('given_as', ['whole arrays', 'batches'])
 def test_no_two_local_steps_draw_the_same(given_as):
-  model, cohort, epochs = drawing_model(10**5), [1, 2, 3], 1  # Neighbours, as rounds are.
+  model = drawing_model(10**5)
+  cohort = [1, 2, 3]  # Neighbours, as rounds are.
+  epochs = 1
 
   def drawn(*trained):
     return set(np.flatnonzero(np.concatenate([t.update[0] for t in trained], None)) % 10**5)

@@ -15,7 +15,8 @@ from tff_adaptive.client.model_adapters import LocalStep
 
 RNG = np.random.default_rng(4)
 THETAS = RNG.normal(size=(3, sum(oracle.SIZES))).astype(np.float32)
-X, Y = RNG.normal(size=(3, 6, 5)).astype(np.float32), RNG.integers(3, size=(3, 6)).astype(np.int32)
+X = RNG.normal(size=(3, 6, 5)).astype(np.float32)
+Y = RNG.integers(3, size=(3, 6)).astype(np.int32)
 COUNTS = (6, 4, 1)  # Of three clients: the other examples are padding.
 SHARES = (
   np.array([[i < n for i in range(6)] for n in COUNTS], np.float32)
@@ -23,7 +24,8 @@ SHARES = (
 )
 SIZES = tf.constant(COUNTS, tf.float32)
 SEEDS = tf.constant([[1, 2], [3, 4], [2, 3]])
-SPEC, FORWARD = small_problem.SPEC, small_problem.model().forward
+SPEC = small_problem.SPEC
+FORWARD = small_problem.model().forward
 
 
 def _weights(theta):
@@ -41,7 +43,8 @@ def _batch(i, n=None):
 def _expected(i):
   """Gradient, and (loss, accuracy) over a client's examples: sums and counts."""
   n = COUNTS[i]
-  x, y = X[i, :n].astype(np.float64), Y[i, :n]
+  x = X[i, :n].astype(np.float64)
+  y = Y[i, :n]
   w, a, v, c = oracle.unpack(THETAS[i].astype(np.float64))
   scores = np.tanh(x @ w + a) @ v + c
   losses = np.log(np.exp(scores).sum(1)) - scores[np.arange(n), y]
@@ -104,7 +107,8 @@ def test_a_seeded_model_is_trained_with_its_seed_and_in_training_mode(in_group):
     batch = {'x': tf.constant(X[::-1]), 'y': tf.constant(Y[::-1])}
     step = LocalStep(batch, shares, SEEDS)
     found, _, metrics = adapter.gradients(stacked, (), step, adapter.start(3))
-    found, metrics = [g[2] for g in found], metrics[2]
+    found = [g[2] for g in found]
+    metrics = metrics[2]
   else:
     step = LocalStep(_batch(0), None, SEEDS[2])
     found, _, metrics = adapter.gradients(weights, (), step, adapter.start())
@@ -237,8 +241,10 @@ class _Undecorated(tff.learning.models.VariableModel):
   trainable_variables = non_trainable_variables = local_variables = ()
 
   def __init__(self):
-    self._w, self._n = tf.Variable(tf.ones([5])), tf.Variable(0.0)
-    self.trainable_variables, self.local_variables = [self._w], [self._n]
+    self._w = tf.Variable(tf.ones([5]))
+    self._n = tf.Variable(0.0)
+    self.trainable_variables = [self._w]
+    self.local_variables = [self._n]
 
   def forward_pass(self, batch, training=True):
     scores = tf.linalg.matvec(batch['x'], self._w)
@@ -324,7 +330,8 @@ def test_weights_that_a_model_function_loads_are_the_initial_ones(way, tmp_path)
   if way == 'head':
     np.testing.assert_array_equal(found[-1], [7, 8, 9])
     assert np.abs(found[-2] - wanted[-2]).max() > 0.1  # It is drawn.
-    found, wanted = found[:-2], wanted[:-2]
+    found = found[:-2]
+    wanted = wanted[:-2]
   for one, other in zip(found, wanted, strict=True):
     np.testing.assert_array_equal(one, other)
 

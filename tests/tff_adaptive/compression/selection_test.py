@@ -34,7 +34,8 @@ def test_the_largest_are_those_of_a_sort(kind, k):
 @pytest.mark.parametrize('kind', ['normal', 'few values', 'sample above', 'sample below', 'sparse'])
 def test_a_long_vector_is_searched_by_a_sample_of_it(kind):
   """Whatever the sample, every eighth number here, says."""
-  size, k = 8 * selection._SAMPLE, 5000
+  size = 8 * selection._SAMPLE
+  k = 5000
   rng = np.random.default_rng(0)
   normal = rng.normal(size=size)
   is_sample = np.arange(size) % 8 == 0

@@ -138,7 +138,9 @@ def test_draws_differ_by_seed_tensor_and_message_and_repeat():
     found, _, _ = messages.send(part, update, (), (), tf.constant(seed))
     return [leaf.numpy() for leaf in found]
 
-  one, again, other = send([1, 2]), send([1, 2]), send([1, 3])
+  one = send([1, 2])
+  again = send([1, 2])
+  other = send([1, 3])
   np.testing.assert_array_equal(one, again)
   assert (one[0] != one[1]).any()
   assert (one[0] != other[0]).any()

@@ -31,7 +31,8 @@ class Own(corrections.Correction):
 
 
 def test_what_is_right_passes_as_it_is():
-  g, client = inputs.weights(6), inputs.client_round()
+  g = inputs.weights(6)
+  client = inputs.client_round()
   assert results.gradient(Own(g), client, g, g) == (g, ())
   carrying = client._replace(local_state=G[0])
   assert results.gradient(Own((g, G[0])), carrying, g, g) == (g, G[0])
@@ -57,7 +58,9 @@ WRONG = [
 
 @pytest.mark.parametrize('found, words', WRONG)
 def test_weights_and_states_of_another_form_are_refused(found, words):
-  client, server, one = inputs.client_round(client_state=G), inputs.server_round(), tf.constant(1.0)
+  client = inputs.client_round(client_state=G)
+  server = inputs.server_round()
+  one = tf.constant(1.0)
   for what, call in (
     ('gradient', lambda: results.gradient(Own(found), client, G, G)),
     ('client_state', lambda: results.client_update(Own((found, ())), client, G, one)),
@@ -69,7 +72,9 @@ def test_weights_and_states_of_another_form_are_refused(found, words):
 
 
 def test_uploads_and_factors_that_are_no_numbers_are_refused():
-  client, server, one = inputs.client_round(), inputs.server_round(), tf.constant(1.0)
+  client = inputs.client_round()
+  server = inputs.server_round()
+  one = tf.constant(1.0)
   state = client.client_state
   for upload in (None, tf.constant('a'), tf.constant(True), {'a': (one, 'b')}):
     with pytest.raises(TypeError, match=r'Own\.client_update must return an upload of numbers'):

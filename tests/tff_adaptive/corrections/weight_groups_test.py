@@ -26,8 +26,10 @@ def test_weights_without_names_have_numbers_and_the_last_kernel_begins_the_head(
 
 
 def test_normalisations_and_embeddings_are_found_by_their_form():
-  ones, zeros = np.ones(4, np.float32), np.zeros(4, np.float32)
-  table, kernel = np.zeros((9, 4), np.float32), np.zeros((4, 3), np.float32)
+  ones = np.ones(4, np.float32)
+  zeros = np.zeros(4, np.float32)
+  table = np.zeros((9, 4), np.float32)
+  kernel = np.zeros((4, 3), np.float32)
   weights = weight_kinds.of_arrays([table, ones, zeros, kernel, zeros[:3]], reads_tokens=True)
   assert selected('norm', weights) == ['weight_1', 'weight_2']
   assert selected('embedding', weights) == ['weight_0']

@@ -55,7 +55,8 @@ def test_without_a_gpu_no_device_is_named_and_the_gpu_is_refused(monkeypatch):
 
 
 def test_on_gpus_a_cohort_trains_together_in_equal_shares(monkeypatch):
-  one, four = placement.Placement(('/GPU:0',), True), placement.Placement(('/GPU:0',) * 4, True)
+  one = placement.Placement(('/GPU:0',), True)
+  four = placement.Placement(('/GPU:0',) * 4, True)
   assert [one.clients_together(n) for n in (0, 1, 10, 50)] == [1, 1, 10, placement.MOST_TOGETHER]
   assert [four.clients_together(n) for n in (1, 10, 50)] == [1, 3, 13]
   assert placement.Placement().clients_together(10) == 1

@@ -33,7 +33,8 @@ def test_pieces_and_threads_are_of_the_processors(monkeypatch, clients, chosen, 
   monkeypatch.setattr(threads, 'num_processors', lambda: 3)
   assert [threads.side_by_side(pieces) for pieces in (None, 9, 2)] == [3, 3, 2]
   monkeypatch.setenv(VARIABLE, '2') if variables else monkeypatch.delenv(VARIABLE, raising=False)
-  threading, found = tf.config.threading, []
+  threading = tf.config.threading
+  found = []
   monkeypatch.setattr(threading, 'get_intra_op_parallelism_threads', lambda: chosen)
   monkeypatch.setattr(threading, 'set_intra_op_parallelism_threads', found.append)
   threads.one_an_operation(clients)

@@ -175,7 +175,8 @@ COHORT = [
 def rounds(process, clients_per_step, cohort=COHORT):
   """All values of two rounds."""
   with engine.graph_context(clients_per_step=clients_per_step):
-    state, results = process.initialize(), []
+    state = process.initialize()
+    results = []
     kept = [getattr(process, 'initial_client_state', ())] * len(cohort)
     for _ in range(2):
       if isinstance(process, algorithms.StatefulProcess):
@@ -281,7 +282,8 @@ def test_a_step_together_is_as_one_after_another(name, monkeypatch):
   differs = other.initial_weights[0][0] != model.initial_weights[0][0]
   assert name == 'least_squares' or differs.any()
   together = (single := model_adapters.wrap(model)).for_groups()
-  examples, seeds = batch(model), tf.constant([[1, 2], [3, 4]])
+  examples = batch(model)
+  seeds = tf.constant([[1, 2], [3, 4]])
   shares = tf.constant([[0.5, 0.5], [1.0, 0.0]])  # The second client has one example and padding.
   sizes = tf.constant([2.0, 1.0])
   step = model_adapters.LocalStep
@@ -302,5 +304,6 @@ def test_a_step_together_is_as_one_after_another(name, monkeypatch):
     wanted, _, sums = one(tuple(w[i] for w in weights), mine, (shares[i], sizes[i]), seeds[i])
     np.testing.assert_allclose(metrics[i], sums, rtol=1e-4)
     for a, b in zip(grads, wanted):
-      a, b = tf.convert_to_tensor(a)[i].numpy(), tf.convert_to_tensor(b).numpy()
+      a = tf.convert_to_tensor(a)[i].numpy()
+      b = tf.convert_to_tensor(b).numpy()
       np.testing.assert_allclose(a, b, 1e-3, 1e-4 * np.abs(b).max())

@@ -148,7 +148,8 @@ def test_sparse_gradients_are_dense_ones_in_another_form():
 
 def test_hyperparameters_can_be_read_and_changed(case):
   optimizer = case.optimizer()
-  weights, gradient = tf.constant([1.0, -2.0], tf.float64), tf.constant([0.3, 0.1], tf.float64)
+  weights = tf.constant([1.0, -2.0], tf.float64)
+  gradient = tf.constant([0.3, 0.1], tf.float64)
   state = optimizer.initialize(specs_of(weights))
   hparams = optimizer.get_hparams(state)
   assert hparams['learning_rate'] == case.eta

@@ -8,7 +8,8 @@ from oracle import optimizers as oracles
 from tff_adaptive import algorithms, optimizers, registry
 from tff_adaptive.optimizers import published
 
-ETA, STEPS = 0.1, 4
+ETA = 0.1
+STEPS = 4
 MOMENTS = dict(beta1=0.7, beta2=0.6, tau=1e-3)
 MUON = dict(momentum=0.9, beta2=0.99, tau=1e-3, decay=0.3)
 CASES = {
@@ -38,7 +39,8 @@ def test_an_optimizer_follows_its_formula(build, options, oracle):
   expected, *gs = gradients(shapes) + gradients(shapes, 1)
   expected[0] = np.zeros(3)  # A tensor of norm 0.
   weights = tuple(map(tf.constant, expected))
-  optimizer, steps = build(ETA, **options), [oracle(ETA, **options) for _ in shapes]
+  optimizer = build(ETA, **options)
+  steps = [oracle(ETA, **options) for _ in shapes]
   state = optimizer.initialize(tuple(tf.TensorSpec(w.shape, w.dtype) for w in weights))
   for g in gs:
     state, weights = optimizer.next(state, weights, tuple(map(tf.constant, g)))

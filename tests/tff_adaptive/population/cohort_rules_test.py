@@ -165,7 +165,8 @@ def test_each_rule_chooses_available_clients_and_the_same_ones_again(name):
     return choosing.choose(rule, at)
 
   for number in range(1, 8):
-    first, again = choose(number), choose(number)
+    first = choose(number)
+    again = choose(number)
     assert set(first.positions) <= {0, 2, 3, 5, 8}
     np.testing.assert_array_equal(first.positions, again.positions)
 

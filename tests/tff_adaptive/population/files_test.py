@@ -6,7 +6,8 @@ import pytest
 
 from tff_adaptive import population
 
-TRACE, PROFILES = population.read_trace, population.read_profiles
+TRACE = population.read_trace
+PROFILES = population.read_profiles
 HEADING = 'client,from,until\n'
 
 

@@ -48,7 +48,9 @@ def test_scores_are_those_of_the_formula():
   utility = 2 * np.arange(1.0, 11.0)
   positions = np.arange(10)
   scores = rule._scores(positions, positions, utility, clients, 20)
-  low, high, clip = 2 * 0.999, 20, 12  # The entry at 5 of ten in rising order.
+  low = 2 * 0.999
+  high = 20
+  clip = 12  # The entry at 5 of ten in rising order.
   for i in range(10):
     uncertainty = math.sqrt(0.1 * math.log(20) / (i + 1))
     expected = (min(utility[i], clip) - low) / (high - low) + uncertainty

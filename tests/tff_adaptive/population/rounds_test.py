@@ -93,7 +93,8 @@ def test_a_round_is_what_becomes_of_each_client(
   size = min(len(clients), int(np.ceil(round(over_select * cohort_size, 6))))
   drawn = [int(i) for i in cohorts.sample(seed, 1, len(clients), size)]
   chance = draws.generator(seed, 1, draws.FAILURE).random((2, len(clients)))
-  arrivals, last = [], 0.0
+  arrivals = []
+  last = 0.0
   for order, i in enumerate(drawn):
     k, s = clients[i]
     fit = max((n for n in range(k + 1) if deadline is None or 2 + n * s <= deadline), default=0)

@@ -83,11 +83,13 @@ def _write(folder, text):
 def test_entries_are_as_published_and_can_be_keys(table, wanted):
   found = []
   for name, entry in table.items():
-    words, settings = [], ()
+    words = []
+    settings = ()
     if isinstance(entry, registry.Algorithm):
       facts = {'uniform': entry.client_weighting == 'uniform', 'sgd': entry.assumes_sgd}
       words = [word for word, holds in {**facts, 'more': entry.uploads}.items() if holds]
-      counts, settings = entry.counts and entry.counts({}), entry.settings.values()
+      counts = entry.counts and entry.counts({})
+      settings = entry.settings.values()
       words += [f'{counts.down}:{counts.up}'] if counts else []
       name = '/'.join(filter(None, (name, entry.server_optimizer)))
     rate = [entry.rate] if isinstance(entry, registry.ServerOptimizer) else []

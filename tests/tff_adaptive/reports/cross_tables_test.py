@@ -10,7 +10,8 @@ from tests.helpers import run_folders
 from tff_adaptive.reports import cross_tables, scores
 from tff_adaptive_tasks import catalog
 
-TEST, SO = scores.TEST, (342_477, 135_818_730)
+TEST = scores.TEST
+SO = (342_477, 135_818_730)
 WORDS = catalog.TASKS['stackoverflow_nwp'].metric
 ALGORITHMS = dict(
   zip(cross_tables.OPTIMIZERS, ('fed_adagrad', 'fed_adam', 'fed_yogi', 'fed_avgm', 'fed_avg'))

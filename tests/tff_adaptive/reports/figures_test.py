@@ -41,7 +41,8 @@ def test_a_partition_is_drawn_with_the_names_of_classes(monkeypatch, names, show
   drawn = []
   monkeypatch.setattr(style, 'write', lambda figure, path: drawn.append(figure))
   figures.draw_partition('', [3, 4, 4], [[1, 2], [0, 4]], '$', names)
-  ((figure,), (bars, sizes)) = drawn, drawn[0].axes
+  (figure,) = drawn
+  bars, sizes = drawn[0].axes
   found = [(bar.get_x(), bar.get_width()) for bar in bars.patches]
   assert found == [(0, 1), (0, 0), (1, 2), (0, 4)]  # Label by label, beside each other.
   assert [bar.get_height() for bar in sizes.patches] == [1, 2]

@@ -126,7 +126,8 @@ def _latex_shows(text):
   """What LaTeX shows of a cell or a caption, in which nothing may be left that it obeys."""
   names = {'backslash': '\\', 'asciitilde': '~', 'asciicircum': '^'}
   names |= {'less': '<', 'greater': '>', 'bar': '|'}
-  shown, rest = '', text
+  shown = ''
+  rest = text
   while rest:
     if found := re.match(r'\\text(\w+)\{\}', rest):
       shown += names[found[1]]

@@ -18,7 +18,8 @@ GRID = {'fed_yogi': [[0.5, 0.6, 0.7], [0.8, 0.9, 0.4], [0.3, 0.2, math.nan]]}
 GRID['fed_avg'] = (np.array(GRID['fed_yogi']) - 0.1).tolist()
 
 
-CLIENT, SERVER = tuning.CLIENT, tuning.SERVER
+CLIENT = tuning.CLIENT
+SERVER = tuning.SERVER
 
 
 def grid_runs(folder):

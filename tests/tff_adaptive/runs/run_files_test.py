@@ -77,7 +77,8 @@ def test_a_run_that_was_killed_before_its_second_checkpoint_starts_again(tmp_pat
     return fakes.evaluate(weights)
 
   for num_rows in (0, 1, 3):  # At 0 between the first checkpoint and the first row.
-    calls, folder = itertools.count(), str(tmp_path / str(num_rows))
+    calls = itertools.count()
+    folder = str(tmp_path / str(num_rows))
     with pytest.raises(SystemExit):
       _train(folder, evaluate=evaluate)
     assert not os.path.exists(os.path.join(folder, 'summary.json'))

@@ -61,7 +61,8 @@ def _open(path):
 def _fill(path, rounds=9, every=3):
   """Rounds of three clients of nine; returns, for each checkpoint, what each client had."""
   rng = random.Random(0)
-  present, history = {}, {0: {}}
+  present = {}
+  history = {0: {}}
   with _open(path) as store:
     store.commit(0, _server(0))
     for t in range(1, rounds + 1):

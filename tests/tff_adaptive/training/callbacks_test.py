@@ -14,7 +14,8 @@ from tff_adaptive.training import callbacks
 def _recorder():
   """Notes all calls in `method_calls`."""
   recorder = mock.Mock(spec=callbacks.Callback())
-  recorder.columns.return_value, recorder.summary.return_value = {'mine': 0.5}, {}
+  recorder.columns.return_value = {'mine': 0.5}
+  recorder.summary.return_value = {}
   return recorder
 
 
@@ -62,7 +63,8 @@ def test_each_method_is_called_in_its_place(tmp_path):
 def test_an_error_in_a_callback_ends_the_run_and_loses_no_round(
   tmp_path, method, error, calls, saved
 ):
-  failing, recorder = _recorder(), _recorder()
+  failing = _recorder()
+  recorder = _recorder()
   getattr(failing, method).side_effect = [*[{}] * (calls - 1), error]
   with pytest.raises(error):
     _train(tmp_path, 10, recorder, failing)
@@ -94,7 +96,8 @@ def test_epsilon_stands_in_evaluated_rounds_and_in_the_summary(tmp_path, rounds,
 
 
 def test_columns_are_of_the_round_and_what_happens_to_workers_is_said():
-  context, lines = mock.Mock(workers=3), []
+  context = mock.Mock(workers=3)
+  lines = []
   context.announce.side_effect = lambda occasion, report: report(f'{occasion}: a worker was lost')
   context.counters.side_effect = [{'seconds_waiting': waited} for waited in (5.0, 7.5)]
   callback = training.RayCallback(context)

@@ -118,7 +118,8 @@ def test_at_most_so_many_clients_the_same_each_time(monkeypatch):
 @pytest.mark.parametrize('is_cut', [False, True])
 def test_personalization_is_fine_tuning_on_the_clients_own_other_examples(is_cut):
   """Those of the files, or of each the first five."""
-  own, heldout = clients('bdf', most=None if is_cut else 5), clients('bdf')
+  own = clients('bdf', most=None if is_cut else 5)
+  heldout = clients('bdf')
   tuned = []
 
   def personalize(weights, data, client, rounds):

@@ -64,7 +64,8 @@ def test_the_simulation_counts_the_steps_of_the_examples_that_are_used(max_examp
 
 @pytest.mark.parametrize('max_examples', [None, 3])
 def test_a_cohort_by_reference_is_the_same_and_loads_nothing(max_examples):
-  chosen, unloadable = config(max_examples_per_client=max_examples), fakes.Clients()
+  chosen = config(max_examples_per_client=max_examples)
+  unloadable = fakes.Clients()
   unloadable.load = None
   loaders = [cohorts.CohortLoader(c, chosen) for c in (fakes.Clients(), unloadable)]
   loaders[1].by_reference = True

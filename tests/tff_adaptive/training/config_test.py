@@ -166,7 +166,8 @@ class _Share:
   """Some clients are available; not a dataclass."""
 
   def __init__(self, share, weights=()):
-    self.share, self.weights = share, np.asarray(weights)
+    self.share = share
+    self.weights = np.asarray(weights)
     self._cache = object()
 
   def bind(self, client_ids, seed):

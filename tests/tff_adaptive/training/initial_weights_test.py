@@ -47,7 +47,8 @@ def check_refused(path, model, message):
 
 
 def test_a_keras_file_is_a_start_for_a_model_of_its_layers(tmp_path, model):
-  path, source = tmp_path / 'm.keras', build()
+  path = tmp_path / 'm.keras'
+  source = build()
   source.save(path)
   check_found(path, model, source.get_weights())
   trained = build()
@@ -63,7 +64,8 @@ def test_a_keras_file_is_a_start_for_a_model_of_its_layers(tmp_path, model):
 
 def network(keras_version):
   """A model with layers in layers, made by a version of Keras; its weights come from a seed."""
-  layers, x = keras_version.layers, keras_version.Input([4, 3])
+  layers = keras_version.layers
+  x = keras_version.Input([4, 3])
   inner = keras_version.Sequential([layers.Dense(5), layers.Dropout(0.5), layers.Dense(4)])
   h = inner(layers.Dense(3)(x))
   h = layers.MultiHeadAttention(2, 2)(h, h)
@@ -194,7 +196,8 @@ def parts(tmp_path_factory):
   'text, message', [('text', 'not convert'), (None, 'its layers have 3 arrays, the model has 4')]
 )
 def test_a_keras_file_of_other_arrays_is_refused(parts, model, tmp_path, text, message):
-  path, weights = tmp_path / 'm.keras', tmp_path / 'changed.h5'
+  path = tmp_path / 'm.keras'
+  weights = tmp_path / 'changed.h5'
   weights.write_bytes(parts['model.weights.h5'])
   with h5py.File(weights, 'r+') as file:
     group = file['layers/dense/vars']
@@ -216,7 +219,8 @@ def test_moving_statistics_and_frozen_layers_of_a_file_are_not_lost(tmp_path):
     layers = [keras.layers.BatchNormalization(), keras.layers.Dense(3)]
     return keras.Sequential([keras.Input([5]), *layers])
 
-  path, source = tmp_path / 'm.keras', network()
+  path = tmp_path / 'm.keras'
+  source = network()
   source.layers[0].moving_mean.assign(np.arange(5.0))
   source.save(path)
   other = models.from_keras(network, 'mse')

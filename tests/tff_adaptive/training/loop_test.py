@@ -215,7 +215,9 @@ def test_a_full_disk_at_any_moment_loses_no_checkpoint_and_mixes_none(tmp_path, 
 
 
 def test_a_run_ends_with_the_evaluation_that_reaches_its_target(tmp_path):
-  whole, folder, tested = tmp_path / 'whole', tmp_path / 'part', []
+  whole = tmp_path / 'whole'
+  folder = tmp_path / 'part'
+  tested = []
   fakes.train(whole, 20)
   target = float(fakes.rows(whole)[9]['validation_loss'])
   early = {'target': target, 'stop_at_target': True}

@@ -42,7 +42,8 @@ def train(folder, chosen, number=20, process=None, **options):
 def test_ideal_clients_give_todays_numbers_to_the_bit(tmp_path):
   train(tmp_path / 'today', None)
   train(tmp_path / 'ideal', population.Population())
-  today, ideal = fakes.rows(tmp_path / 'today'), fakes.rows(tmp_path / 'ideal')
+  today = fakes.rows(tmp_path / 'today')
+  ideal = fakes.rows(tmp_path / 'ideal')
   assert set(ideal[0]) - set(today[0]) == set(rounds.COLUMNS)
   for one, other in zip(today, ideal):
     assert one == {k: v for k, v in other.items() if k not in rounds.COLUMNS}
@@ -59,7 +60,8 @@ def test_who_does_not_finish_is_not_in_the_round(tmp_path):
   """Against a plain loop over the plans, which keeps the states of those that finished."""
   for number in (7, 8, 20):  # A resumed run equals one go.
     result = train(tmp_path, UNRELIABLE, number)
-  process, clients = Process(), fakes.Clients()
+  process = Process()
+  clients = fakes.Clients()
   sizes = [2 + i % 5 for i in range(20)]
   simulation = population.Simulation(
     UNRELIABLE,
@@ -71,7 +73,10 @@ def test_who_does_not_finish_is_not_in_the_round(tmp_path):
     bytes_up=1_000_000,
     draw=cohorts.sample,
   )
-  state, kept, dropped, seconds = process.initialize(), {}, 0, 0.0
+  state = process.initialize()
+  kept = {}
+  dropped = 0
+  seconds = 0.0
   for t in range(1, 21):
     plan = simulation.plan(t)
     dropped += plan.dropped
@@ -126,7 +131,8 @@ def test_clients_that_are_not_there_are_reported_once(availability, message):
   ],
 )
 def test_lost_updates_or_a_loss_that_is_not_finite_are_said_once(row, lost):
-  lines, state = [], Process().initialize()
+  lines = []
+  state = Process().initialize()
   trainer = training_rounds.Trainer(None, None, None, None, lines.append)
   for number in (7, 8):
     trainer._check(state, {'round': number, 'clients': 5, **row})

@@ -33,7 +33,8 @@ def test_a_target_is_met_and_hardly_missed(aggregator, options):
 
 @pytest.mark.parametrize('seed', [None, 0, 7])
 def test_noise_has_a_seed_only_where_one_is_given(monkeypatch, seed):
-  drawn, sample = set(), cohorts.sample
+  drawn = set()
+  sample = cohorts.sample
   monkeypatch.setattr(cohorts, 'sample', lambda *given: drawn.add(given) or sample(*given))
   monkeypatch.setattr(aggregation, 'build_aggregator', lambda entry, *given: given)
   given = {'aggregator': 'dp_tree', 'target_epsilon': 5.0, 'noise_seed': seed, 'seed': 3}

@@ -28,7 +28,8 @@ def test_defaults_and_addresses():
   [([], ['graph']), (['--engine=native'], ['native']), (['--subrounds=3'], ['graph', 'subround'])],
 )
 def test_what_runs_computations_is_set(flags, expected, monkeypatch):
-  found, seen = [], {}
+  found = []
+  seen = {}
   for name in ('graph', 'native', 'subround', 'ray'):
     monkeypatch.setattr(
       engine, f'set_{name}_context', lambda *_, n=name, **more: found.append(n) or seen.update(more)

@@ -68,7 +68,8 @@ def test_no_examples_travel_and_results_are_those_of_one_process(
   ray_workers, graph, clients, tmp_path
 ):
   in_one = engine.SubroundContext(4, server=graph)
-  process, train = subround_runs.build('ada_best'), subround_runs.trained
+  process = subround_runs.build('ada_best')
+  train = subround_runs.trained
   alone = train(process, in_one, 4, tmp_path / 'alone', clients)
   before = ray_workers.counters()
   trained = train(process, ray_workers, 4, tmp_path / 'workers', clients)

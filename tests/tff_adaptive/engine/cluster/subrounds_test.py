@@ -20,7 +20,9 @@ def train_backwards(workload):
 @pytest.mark.parametrize('name', ['ada_best', *subround_runs.METHODS])
 def test_subrounds_in_any_order_give_what_the_graph_engine_gives(name, graph, tmp_path):
   """And a run that is interrupted, at least what clients and server keep in `METHODS`."""
-  process, numbers, train = subround_runs.build(name), [], subrounds.train
+  process = subround_runs.build(name)
+  numbers = []
+  train = subrounds.train
 
   def noted(workload):
     numbers.append(len(workload.parts))
@@ -51,7 +53,8 @@ def test_client_values_come_back_in_order(count, graph):
 
 
 def test_an_operation_has_one_thread_unless_it_is_told_otherwise(graph, monkeypatch):
-  made, threading = [], tf.config.threading
+  made = []
+  threading = tf.config.threading
   monkeypatch.setattr(threading, 'set_intra_op_parallelism_threads', made.append)
   monkeypatch.setattr(tff.framework, 'set_default_context', made.append)
   for given in (0, 3):

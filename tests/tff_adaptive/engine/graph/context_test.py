@@ -13,8 +13,10 @@ from tests.helpers import computations, engines, processes, small_problem
 from tff_adaptive import engine
 from tff_adaptive.engine.graph import nodes, round_function
 
-FLOAT, VECTOR = computations.FLOAT, computations.VECTOR
-at_clients, at_server = computations.at_clients, computations.at_server
+FLOAT = computations.FLOAT
+VECTOR = computations.VECTOR
+at_clients = computations.at_clients
+at_server = computations.at_server
 
 
 @pytest.fixture
@@ -33,8 +35,11 @@ def traces(monkeypatch):
 
 def test_other_cohorts_and_runs_are_traced_once_and_groups_by_their_size(traces):
   """A group is traced client by client; a later, larger cohort gets the groups asked for."""
-  process, results = processes.own('fed_avg', build_model=small_problem.linear_model), []
-  one, two, three = [(3, 7)], [(1, 5), (2, 2)], [(1, 1), (2, 9), (4, 4)]
+  process = processes.own('fed_avg', build_model=small_problem.linear_model)
+  results = []
+  one = [(3, 7)]
+  two = [(1, 5), (2, 2)]
+  three = [(1, 1), (2, 9), (4, 4)]
   for options, number in (({}, 2), ({'clients_per_step': 16}, 3)):
     context = engine.GraphContext(**options)
     del traces[:]
@@ -63,11 +68,13 @@ def test_rounds_leave_nothing_in_memory():
     gc.collect()
     return sys.getallocatedblocks()
 
-  blocks, grown = rounds(50), []
+  blocks = rounds(50)
+  grown = []
   # What results hold if it is not freed is 50 a round; caches that fill up take some, and what else
   # this process has goes on meanwhile: a leak is there each time.
   while len(grown) < 3 and min(grown, default=10) >= 10:
-    before, blocks = blocks, rounds(100)
+    before = blocks
+    blocks = rounds(100)
     grown.append((blocks - before) / 100)
   assert min(grown) < 10
 

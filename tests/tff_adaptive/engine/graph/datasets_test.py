@@ -58,7 +58,8 @@ def found(cache, dataset):
 
 @pytest.mark.parametrize('name', REPEATABLE)
 def test_a_dataset_that_repeats_is_held_from_its_second_use_on(name):
-  cache, dataset = datasets.DatasetCache(), REPEATABLE[name]()
+  cache = datasets.DatasetCache()
+  dataset = REPEATABLE[name]()
   first = read(found(cache, dataset), dataset)
   assert cache.find(dataset) is None
   second = found(cache, dataset)
@@ -71,9 +72,11 @@ def test_a_dataset_that_repeats_is_held_from_its_second_use_on(name):
 @pytest.mark.parametrize('name', OTHERS)
 def test_others_are_not(name, monkeypatch):
   monkeypatch.setattr(datasets, '_MAX_ELEMENTS', 100)
-  looked, repeats = [], datasets._repeats
+  looked = []
+  repeats = datasets._repeats
   monkeypatch.setattr(datasets, '_repeats', lambda v: looked.append(v) or repeats(v))
-  cache, dataset = datasets.DatasetCache(max_bytes=10000), OTHERS[name]()
+  cache = datasets.DatasetCache(max_bytes=10000)
+  dataset = OTHERS[name]()
   for _ in range(3):
     read(found(cache, dataset), dataset)
     assert cache.find(dataset) is None
@@ -98,7 +101,8 @@ def test_an_element_that_fails_after_those_that_are_read_is_not_met(graph):
 
 def test_a_full_cache_takes_no_more_and_the_dead_make_room():
   cache = datasets.DatasetCache(max_bytes=100)
-  one, other = numbers(20), numbers(10)
+  one = numbers(20)
+  other = numbers(10)
   for _ in range(3):
     for dataset in (one, other):
       found(cache, dataset)

@@ -37,7 +37,8 @@ def in_loop(function, dataset):
 def ops_called(graph_def):
   """The ops of a graph and of the functions that it calls, but not of a dataset's elements."""
   functions = {f.signature.name: f.node_def for f in graph_def.library.function}
-  ops, pending = [], list(graph_def.node)
+  ops = []
+  pending = list(graph_def.node)
   while pending:
     node = pending.pop()
     ops.append(node.op)

@@ -18,8 +18,10 @@ class Works:
   """What clients do, as a TFF computation: client i works for `seconds[i]`, or for None last."""
 
   def __init__(self, seconds, fails=None):
-    self.seconds, self.fails = seconds, fails
-    self.events, self._others_ended = [], threading.Event()
+    self.seconds = seconds
+    self.fails = fails
+    self.events = []
+    self._others_ended = threading.Event()
     self._graphs = []  # They keep the function alive.
     self._lock = threading.Lock()
 

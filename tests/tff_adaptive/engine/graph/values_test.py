@@ -12,9 +12,12 @@ from tests.helpers import computations, engines
 from tff_adaptive import engine
 from tff_adaptive.engine.graph import values
 
-FLOAT, VECTOR, NUMBERS = computations.FLOAT, computations.VECTOR, computations.NUMBERS
+FLOAT = computations.FLOAT
+VECTOR = computations.VECTOR
+NUMBERS = computations.NUMBERS
 VECTOR_OF_2 = tff.TensorType(np.float32, [2])
-at_clients, at_server = computations.at_clients, computations.at_server
+at_clients = computations.at_clients
+at_server = computations.at_server
 
 
 ROW = tff.types.to_type(
