@@ -22,7 +22,7 @@ class FedBuff:
     history: w before the first step and after each.
   """
 
-  def __init__(self, clients, seconds, size, factor, server, rate, steps, most=np.inf, **own):
+  def __init__(self, clients, seconds, size, factor, server, rate, steps, most=np.inf, **options):
     self.clients = clients
     self.seconds = seconds
     self.size = size
@@ -32,7 +32,7 @@ class FedBuff:
     self.steps = steps
     self.most = most
     self.w = np.zeros(clients[0][0].shape[1])
-    self.own = own
+    self.own = options
     self.c = np.zeros_like(self.w)
     self.c_i = np.zeros((len(clients), self.w.size))
     self.last = np.zeros(len(clients))

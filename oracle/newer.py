@@ -102,9 +102,9 @@ class FedACG(FedAvg):
   def train(self, i, rate, limit=np.inf):
     x = self.theta
     self.theta = x + self.lookahead * self.m
-    found = super().train(i, rate, limit)
+    trained = super().train(i, rate, limit)
     self.theta = x
-    return found
+    return trained
 
   def correction(self, i, theta_i):
     return self.pull * (theta_i - self.theta)
@@ -130,9 +130,9 @@ class FedInit(FedAvg):
   def train(self, i, rate, limit=np.inf):
     x = self.theta
     self.theta = x + self.relaxation * (x - self.ended.get(i, x))
-    found = super().train(i, rate, limit)
+    trained = super().train(i, rate, limit)
     self.theta = x
-    return found
+    return trained
 
   def server_step(self, cohort, g, g_bar, steps, rate):
     for i in cohort:

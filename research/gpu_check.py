@@ -85,9 +85,9 @@ def rounds(
   return following
 
 
-def distance(found: Sequence[Any], expected: Sequence[Any], start: Sequence[Any]) -> float:
+def distance(actual: Sequence[Any], expected: Sequence[Any], start: Sequence[Any]) -> float:
   """How far weights are from those expected, as a part of the update that these had."""
-  a, b, c = (np.concatenate([np.ravel(w) for w in each]) for each in (found, expected, start))
+  a, b, c = (np.concatenate([np.ravel(w) for w in each]) for each in (actual, expected, start))
   return float(np.linalg.norm(a - b) / np.linalg.norm(b - c))
 
 
@@ -109,8 +109,8 @@ def compare(name: str, devices: Sequence[str]) -> list[dict[str, Any]]:
     together = {'single': 1, 'two devices': 2}.get(variant, 4)
     try:
       at = devices if variant == 'two devices' else devices[:1]
-      found = rounds(workload, at, together, [variant])()
-      row['difference'] = distance(found, wanted, start)
+      weights = rounds(workload, at, together, [variant])()
+      row['difference'] = distance(weights, wanted, start)
     except Exception as error:  # Of whatever kind a driver or a kernel raises.
       row['error'] = f'{type(error).__name__}: {" ".join(str(error).split()):.300}'
     rows.append({**row, 'is_within': row.get('difference', math.nan) <= bound})
@@ -125,10 +125,10 @@ def measure(name: str, device: str, clients: int, times: int) -> dict[str, Any]:
   tf.config.experimental.enable_tensor_float_32_execution(True)  # As TensorFlow has it.
   if 'GPU' in device:
     tf.config.experimental.reset_memory_stats(device[1:])
-  made = rounds(workload, [device], clients)
-  made()  # It is traced first.
+  run_rounds = rounds(workload, [device], clients)
+  run_rounds()  # It is traced first.
   row: dict[str, Any] = {'workload': name, 'clients': clients}
-  row['seconds'] = statistics.median(timeit.repeat(made, number=1, repeat=times))
+  row['seconds'] = statistics.median(timeit.repeat(run_rounds, number=1, repeat=times))
   if 'GPU' in device:  # Of CPUs TensorFlow does not count it.
     row['peak_mb'] = tf.config.experimental.get_memory_info(device[1:])['peak'] / 2**20
   if name == 'W4' and importlib.util.find_spec('jax') is not None:
@@ -210,8 +210,8 @@ def main(arguments: Sequence[str]) -> int:
       f' TensorFlow {tf.__version__}, {here["date"]}. A difference is a share of the 2-norm of the'
       f" CPU's update.\n\n{table(results, _RESULT)}\n{table(figures, _FIGURES)}"
     )
-    found = {'machine': here, 'results': results, 'figures': figures}
-    atomic_files.write_json(f'{_FLAGS.output}.json', found)
+    content = {'machine': here, 'results': results, 'figures': figures}
+    atomic_files.write_json(f'{_FLAGS.output}.json', content)
     atomic_files.write_text(f'{_FLAGS.output}.md', text)
   command.show(text)
   # TensorFlow may place on the CPU what it was to place on a GPU.

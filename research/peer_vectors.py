@@ -55,10 +55,10 @@ class Corrected(oracle.Adaptive):
 
 def _adam(kind: Any, name: str, v: float, correct: bool = True, m: float = 0.0, t: int = 0) -> Any:
   """An adaptive optimizer whose m, v and t begin with these values."""
-  made = kind(name, 0.1, 0.9 if name != 'adagrad' else 0.0, 0.99, TAU, v, correct)
-  made.m = m
-  made.t = t
-  return made
+  optimizer = kind(name, 0.1, 0.9 if name != 'adagrad' else 0.0, 0.99, TAU, v, correct)
+  optimizer.m = m
+  optimizer.t = t
+  return optimizer
 
 
 def models_of(form: Callable[..., Any], case: Any, problem: Any) -> list[Any]:
@@ -106,11 +106,11 @@ FORMS: dict[tuple[str, str], tuple[str, Callable[..., Any]]] = {
 }
 
 
-def cell(library: str, case: Any, problem: Any, found: list[list[float]]) -> str:
+def cell(library: str, case: Any, problem: Any, models: list[list[float]]) -> str:
   """A cell of the table: the largest deviation, or where and how the library departs."""
 
   def deviations(wanted: list[Any]) -> Any:
-    return np.abs(np.subtract(found, wanted)).max(1) / np.abs(wanted).max(1)
+    return np.abs(np.subtract(models, wanted)).max(1) / np.abs(wanted).max(1)
 
   error = deviations([one['server']['x'] for one in case['rounds']])
   if error.max() <= SAME:

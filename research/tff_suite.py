@@ -73,18 +73,18 @@ def make_overlay(source: pathlib.Path, wheel: pathlib.Path, overlay: pathlib.Pat
 
 def programs(source: pathlib.Path, only: str) -> list[str]:
   """The tests and notebooks of a checkout that may run computations, as paths in it."""
-  found = [*source.rglob('*_test.py'), *source.rglob('*.ipynb')]
-  texts = {str(path.relative_to(source)): path.read_text(encoding='utf-8') for path in found}
+  paths = [*source.rglob('*_test.py'), *source.rglob('*.ipynb')]
+  texts = {str(path.relative_to(source)): path.read_text(encoding='utf-8') for path in paths}
   named = [name for name, text in texts.items() if _NAMES_TFF.search(text)]
   return sorted(name for name in named if re.search(only, name))
 
 
-def _differ(found: Outcome, expected: Outcome) -> bool:
+def _differ(actual: Outcome, expected: Outcome) -> bool:
   """Whether two outcomes have other results, by more than rounding."""
   from tests.helpers import engines
 
   try:
-    engines.assert_same(found.results, expected.results, rtol=1e-3, atol=1e-4)
+    engines.assert_same(actual.results, expected.results, rtol=1e-3, atol=1e-4)
   except AssertionError:
     return True
   return False
@@ -236,33 +236,33 @@ def run(path: pathlib.Path, context: str, output: pathlib.Path, seconds: float) 
     with contextlib.suppress(ProcessLookupError):
       os.killpg(process.pid, signal.SIGKILL)  # type: ignore[arg-type]
     process.join()
-  found = output.with_suffix('.new')
+  outcomes_file = output.with_suffix('.new')
   if how != 'exit code 0':
-    with found.open('ab') as file:
+    with outcomes_file.open('ab') as file:
       pickle.dump(('file', 'failed', how), file)
-  found.replace(output)
+  outcomes_file.replace(output)
   return how
 
 
 def read(output: pathlib.Path) -> Outcomes:
   """What was kept of a file."""
-  found: Outcomes = {}
+  outcomes: Outcomes = {}
   with output.open('rb') as file, contextlib.suppress(EOFError):
     while True:
       name, *outcome = pickle.load(file)
-      found[name] = Outcome(*outcome)
-  return found
+      outcomes[name] = Outcome(*outcome)
+  return outcomes
 
 
 def differences(native: Outcomes, engine: Outcomes, again: Outcomes) -> Iterator[tuple[str, str]]:
   """Tests that the engine alone does not pass, or whose results differ, with what differs."""
   for name, wanted in native.items():
-    found = engine.get(name, Outcome('failed', 'it did not run'))
+    actual = engine.get(name, Outcome('failed', 'it did not run'))
     if wanted.kind != 'passed':
       continue
-    if found.kind != 'passed':
-      yield name, found.message or found.kind
-    elif _differ(again.get(name, wanted), wanted) < _differ(found, wanted):
+    if actual.kind != 'passed':
+      yield name, actual.message or actual.kind
+    elif _differ(again.get(name, wanted), wanted) < _differ(actual, wanted):
       yield name, _OTHER
   if 'file' in engine and 'file' not in native:
     yield 'file', engine['file'].message
@@ -275,21 +275,21 @@ def reason(name: str, expected: dict[str, str]) -> str:
 
 def _compared(path: pathlib.Path, name: str, work: pathlib.Path, seconds: float) -> list[Outcomes]:
   """Runs a file in each context in which it was not run, if there is something to compare."""
-  found: list[Outcomes] = [{}, {}, {}]
+  outcomes: list[Outcomes] = [{}, {}, {}]
   for i, context in enumerate(_CONTEXTS):
     output = work / context / f'{name}.pickle'
-    nothing_passed = i and all(one.kind != 'passed' for one in found[0].values())
-    if nothing_passed or (i == 2 and not list(differences(*found))):
+    nothing_passed = i and all(one.kind != 'passed' for one in outcomes[0].values())
+    if nothing_passed or (i == 2 and not list(differences(*outcomes))):
       break
     start = time.monotonic()
     how = 'kept'
     if not output.exists():
       how = run(path, context, output, seconds)
-    found[i] = read(output)
-    counts = collections.Counter(one.kind for one in found[i].values())
+    outcomes[i] = read(output)
+    counts = collections.Counter(one.kind for one in outcomes[i].values())
     said = ', '.join(f'{counts[kind]} {kind}' for kind in ('failed', 'passed', 'skipped'))
     print(f'{name} {context}: {said}; {how}, {time.monotonic() - start:.0f} s', flush=True)
-  return found
+  return outcomes
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -316,10 +316,10 @@ def main(argv: list[str] | None = None) -> int:
   counts: collections.Counter[str] = collections.Counter()
   for i, name in enumerate(names):
     print(f'{i + 1}/{len(names)} ', end='')
-    found = _compared(source / name, name, work, given.seconds)
-    for context, outcomes in zip(_CONTEXTS, found[:2]):
+    of_version = _compared(source / name, name, work, given.seconds)
+    for context, outcomes in zip(_CONTEXTS, of_version[:2]):
       counts.update(f'{context} {one.kind}' for one in outcomes.values())
-    for test, what in differences(*found):
+    for test, what in differences(*of_version):
       how = 'results differ' if what == _OTHER else 'failed in the engine alone'
       why = reason(f'{name}::{test}', expected[how])
       kind = 'expected' if why else 'UNEXPECTED'

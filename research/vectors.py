@@ -188,34 +188,34 @@ def _client(run: oracle.FedAvg, i: int, state: str) -> dict[str, Any]:
   if i not in run.last_g:
     return {'weight': 0.0, 'update': None}
   shares = {j: len(run.clients[j][1]) if run.by_examples else 1 for j in run.last_g}
-  kept: dict[str, Any] = {}
+  content: dict[str, Any] = {}
   with_h_i = (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest, methods.Scaffnew, newer.FedDC)
-  kept.update({name: np.atleast_1d(value).copy() for name, value in run.state(i).items()})
+  content.update({name: np.atleast_1d(value).copy() for name, value in run.state(i).items()})
   if isinstance(run, with_h_i):
     mu = getattr(run, 'mu', 1.0)  # The oracle has it within h_i, as AdaBest's Algorithm 1.
-    kept['h'] = run.h_i[i] / (mu[i] if isinstance(mu, list) else mu)
+    content['h'] = run.h_i[i] / (mu[i] if isinstance(mu, list) else mu)
   if state == 'keep':
-    kept.update(m=-run.optimizers[i].m, v=run.optimizers[i].v)
+    content.update(m=-run.optimizers[i].m, v=run.optimizers[i].v)
   sent = {'weight': shares[i] / sum(shares.values()), 'update': run.last_g[i]}
-  return {**sent, 'state': kept} if kept else sent
+  return {**sent, 'state': content} if content else sent
 
 
 def _server(run: oracle.FedAvg, state: str) -> dict[str, Any]:
   """The server's state; m of an optimizer is that of the gradient, as in the formulas."""
-  found: dict[str, Any] = {'x': run.theta}
+  values: dict[str, Any] = {'x': run.theta}
   with_h = isinstance(run, (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest, newer.FedDC))
   if with_h or isinstance(run, methods.FedExP):
-    found['x_bar'] = run.theta_bar
+    values['x_bar'] = run.theta_bar
   if with_h or isinstance(run, methods.FedCM):
-    found['h'] = run.h
-  found.update(_slots(run.server))
+    values['h'] = run.h
+  values.update(_slots(run.server))
   if isinstance(run, methods.MimeLite):
     names = {'sgdm': 'm', 'adagrad': 'v'}.get(run.kind, 'mv')
-    found.update({f'base_{name}': getattr(run, name) for name in names})
+    values.update({f'base_{name}': getattr(run, name) for name in names})
   if state == 'average':
     slots = _slots(run.optimizers[0])
-    found.update({f'client_{name}': slot for name, slot in slots.items()})
-  return found
+    values.update({f'client_{name}': slot for name, slot in slots.items()})
+  return values
 
 
 def _slots(optimizer: Any) -> dict[str, Any]:
@@ -274,7 +274,7 @@ def files() -> dict[str, dict[str, Any]]:
   sizes = [3, 11, 4, 8, 16, 5, 9]
   few: Any = functools.partial(rounds, cohort=3, factor=0.9)
   many: Any = functools.partial(rounds, cohort=4, factor=1.0)
-  made: dict[str, dict[str, Any]] = {}
+  contents: dict[str, dict[str, Any]] = {}
   for name, tensors, numbers, cases, make in (
     ('least_squares', linear, [*sizes, 6], LEAST_SQUARES, many),
     ('logistic', softmax, sizes, LOGISTIC, few),
@@ -283,27 +283,27 @@ def files() -> dict[str, dict[str, Any]]:
     problem = _problem(name, tensors, numbers)
     with np.errstate(all='ignore'):  # A client overflows.
       done = [{**one, 'rounds': [*make(one, problem)]} for one in cases]
-    made[name] = {'version': VERSION, 'problem': problem, 'cases': done}
-  return made
+    contents[name] = {'version': VERSION, 'problem': problem, 'cases': done}
+  return contents
 
 
-def differences(found: Any, wanted: Any, where: str = '') -> Iterator[str]:
+def differences(actual: Any, wanted: Any, where: str = '') -> Iterator[str]:
   """Where two contents differ, as paths of keys and positions."""
-  found = found.tolist() if isinstance(found, np.ndarray) else found
-  if isinstance(found, dict) and isinstance(wanted, dict) and found.keys() == wanted.keys():
-    for key in found:
-      yield from differences(found[key], wanted[key], f'{where}/{key}')
-  elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
-    if found and isinstance(found[0], float):
-      if np.abs(np.subtract(found, wanted)).max() > TOLERANCE * np.abs(wanted).max():
+  actual = actual.tolist() if isinstance(actual, np.ndarray) else actual
+  if isinstance(actual, dict) and isinstance(wanted, dict) and actual.keys() == wanted.keys():
+    for key in actual:
+      yield from differences(actual[key], wanted[key], f'{where}/{key}')
+  elif isinstance(actual, list) and isinstance(wanted, list) and len(actual) == len(wanted):
+    if actual and isinstance(actual[0], float):
+      if np.abs(np.subtract(actual, wanted)).max() > TOLERANCE * np.abs(wanted).max():
         yield where
       return
-    for k, (one, other) in enumerate(zip(found, wanted)):
+    for k, (one, other) in enumerate(zip(actual, wanted)):
       yield from differences(one, other, f'{where}/{k}')
-  elif isinstance(found, float) and isinstance(wanted, float):
-    if abs(found - wanted) > TOLERANCE * abs(wanted):
+  elif isinstance(actual, float) and isinstance(wanted, float):
+    if abs(actual - wanted) > TOLERANCE * abs(wanted):
       yield where
-  elif found != wanted:
+  elif actual != wanted:
     yield where
 
 
@@ -320,10 +320,10 @@ def main() -> int:
   for name, content in files().items():
     path = FOLDER / f'{name}.json'
     before = json.loads(path.read_text(encoding='utf-8')) if path.exists() else None
-    found = [*differences(content, before)]
-    said = f'differs at {found[:5]}: written anew' if found else 'the same'
+    deviations = [*differences(content, before)]
+    said = f'differs at {deviations[:5]}: written anew' if deviations else 'the same'
     sys.stdout.write(f'{path.name}: {said}\n')
-    if found:
+    if deviations:
       status = 1
       path.write_text(_text(content), encoding='utf-8')
   return status

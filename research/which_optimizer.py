@@ -171,14 +171,14 @@ def main(arguments: Sequence[str]) -> int:
   frame.check(_FLAGS, _KNOWN, {name: PROBLEMS[name].files for name in _FLAGS.problems})
   command.check_output('results', _FLAGS.results)
   problems = () if _FLAGS.report_only else _FLAGS.problems
-  kept = known(f'{_FLAGS.results}.csv')
+  rows = known(f'{_FLAGS.results}.csv')
   for problem in problems:
-    methods = [method for method in _FLAGS.methods if (problem, method) not in kept.index]
+    methods = [method for method in _FLAGS.methods if (problem, method) not in rows.index]
     for train in (tune, train_finals):
       for method in methods:
         if code := train(problem, method):
           return code
-  table = collect(kept)
+  table = collect(rows)
   frame.write_rows(f'{_FLAGS.results}.csv', table)
   draw(f'{_FLAGS.results}.png', table)
   frame.write(_FLAGS.results, report(table))
@@ -204,8 +204,8 @@ def space(problem: str, method: str) -> search_space.Space:
   """What the search of a cell varies."""
   low, high = PROBLEMS[problem].rates
   rate = f'client_learning_rate={low:g},{high:g},log'
-  own = {text.partition('=')[0]: text for text in (rate, *METHODS[method])}
-  axes = search_space.read([], [*own.values()])
+  names = {text.partition('=')[0]: text for text in (rate, *METHODS[method])}
+  axes = search_space.read([], [*names.values()])
   given = _given(problem, method, *PROBLEMS[problem].tuning)
   return search_space.Space(axes, given | {'seed': int(_FLAGS.tuning_seed)})
 
@@ -249,25 +249,25 @@ def _folder(stage: str, problem: str, method: str) -> str:
   return os.path.join(_FLAGS.output_dir, stage, problem, method)
 
 
-def collect(kept: pd.DataFrame) -> pd.DataFrame:
+def collect(rows: pd.DataFrame) -> pd.DataFrame:
   """A row for each complete run that counts: those that are known, and those of the folders.
 
   Its value is nan if it diverged; its sensitivity is that of the search that chose its rates.
   """
-  found = kept.reset_index().to_dict('records')
+  records = rows.reset_index().to_dict('records')
   for (problem, method), kind in itertools.product(cells(), SERVERS):
     folder = _folder(kind, problem, method)
-    if (problem, method) in kept.index or not os.path.isdir(folder):
+    if (problem, method) in rows.index or not os.path.isdir(folder):
       continue
     share = sensitivity(problem, method)
     axes = space(problem, method).axes
     for run in run_lib.find_runs([folder]):
-      chosen = ' '.join(f'{name}={run.settings[name]:.3g}' for name in axes)
+      values = ' '.join(f'{name}={run.settings[name]:.3g}' for name in axes)
       row = {'problem': problem, 'method': method, 'server': kind, **_row(run, share)}
-      found.append(row | {'chosen': chosen})
-  if not found:
+      records.append(row | {'chosen': values})
+  if not records:
     raise ValueError(f'no run that counts is in {_FLAGS.output_dir}, nor a row in the CSV file.')
-  return pd.DataFrame(found)
+  return pd.DataFrame(records)
 
 
 def _row(run: run_lib.Run, share: float) -> dict[str, Any]:
@@ -318,19 +318,19 @@ def sensitivity(problem: str, method: str) -> float:
 def report(table: pd.DataFrame) -> list[str]:
   """The parts of RESULTS.md."""
   parts = [_INTRODUCTION]
-  shown = table[table['server'] == SERVERS[0]]
+  rows = table[table['server'] == SERVERS[0]]
   for column, title in (('value', 'Final value'), ('area', 'Area under the curve')):
-    means = _means(shown, column)
+    means = _means(rows, column)
     ranks, p, difference = average_ranks(means.dropna(axis=1, how='all').T.dropna(how='all').T)
     order = ranks.mean().sort_values()
-    cells = _percents(shown.groupby(['method', 'problem'])[column]).unstack()
+    cells = _percents(rows.groupby(['method', 'problem'])[column]).unstack()
     cells = cells.loc[order.index, ranks.index]
     cells.insert(0, 'rank', order.map('{:.1f}'.format))
     parts += [f'## {title}, %\n', frame.table(_titled(cells))]
     test = f"Friedman's test: p = {p:.2g}. " if p == p else ''  # It wants three problems.
     what = f'if their average ranks are {difference:.1f} apart (Nemenyi).\n'
     parts.append(f'{test}Two methods differ at 5 % {what}')
-  shares = 100 * shown.groupby(['method', 'problem'])['sensitivity'].first()
+  shares = 100 * rows.groupby(['method', 'problem'])['sensitivity'].first()
   cells = shares.map('{:.0f}'.format).unstack(fill_value='').loc[order.index, ranks.index]
   words = '## How much the rates matter: trials of the search within 2 points of its best, %\n'
   parts += [words, frame.table(_titled(cells)), '## Cost, and a server that does not wait\n']
@@ -374,7 +374,7 @@ def draw(path: str, table: pd.DataFrame) -> None:
   """Writes the figure: average ranks with the critical difference, and ranks by problem."""
   ranks, _, difference = average_ranks(_means(table[table['server'] == SERVERS[0]], 'value'))
   order = ranks.mean().sort_values()
-  made, (axes,) = style.figure(1, 2, height=0.3 * len(order) + 1)
+  picture, (axes,) = style.figure(1, 2, height=0.3 * len(order) + 1)
   labels = [registry.algorithm(name).title for name in order.index]
   rows = np.arange(len(order))
   axes[0].scatter(order, rows, color='#0072B2', zorder=3)
@@ -390,15 +390,15 @@ def draw(path: str, table: pd.DataFrame) -> None:
   for one in axes:
     one.set_yticks(rows, labels, fontsize=8)
     one.set_ylim(len(order) - 0.5, -0.5)
-  style.write(made, path)
+  style.write(picture, path)
 
 
 def _means(table: pd.DataFrame, column: str) -> pd.DataFrame:
   """Means over the seeds: a row a problem, a column a method."""
   grouped = table.groupby(['problem', 'method'])[column]
-  found = grouped.agg(lambda own: own.mean(skipna=False)).unstack()
-  asked = [name for name in _FLAGS.methods if name in found]
-  return found.loc[[name for name in _FLAGS.problems if name in found.index], asked]
+  means = grouped.agg(lambda rows: rows.mean(skipna=False)).unstack()
+  asked = [name for name in _FLAGS.methods if name in means]
+  return means.loc[[name for name in _FLAGS.problems if name in means.index], asked]
 
 
 if __name__ == '__main__':

@@ -136,8 +136,8 @@ class Bench:
       )
     except runs.NonFiniteWeightsError:
       return {'seconds': np.inf, 'updates': np.inf, 'accuracy': np.nan, 'staleness': np.nan}
-    found = [v for k, v in result.summary['to_target'].items() if k != 'target' and v]
-    first = min(found, key=lambda one: one['round']) if found else None
+    seconds_to_target = [v for k, v in result.summary['to_target'].items() if k != 'target' and v]
+    first = min(seconds_to_target, key=lambda one: one['round']) if seconds_to_target else None
     last = [row for row in rows if 'validation_accuracy' in row][-1]
     stale = [row['staleness_mean'] for row in rows if 'staleness_mean' in row]
     return {
@@ -151,7 +151,7 @@ class Bench:
     from tff_adaptive import algorithms, client, corrections, optimizers
 
     clients = len(self._task.train.client_ids)
-    made = {
+    build_options = {
       'SCAFFOLD': lambda: corrections.Scaffold(clients),
       'FedDyn': lambda: corrections.FedDyn(0.02, clients),
       'AdaBest': lambda: corrections.AdaBest(0.02, 0.8),
@@ -161,7 +161,7 @@ class Bench:
       server = optimizers.build_yogi(0.03 * share, tau=1e-3)
     return algorithms.build_drift_corrected(
       self._model,
-      made.get(method, corrections.Correction)(),
+      build_options.get(method, corrections.Correction)(),
       server,
       client_learning_rate=self._rate,
       training=client.ClientTraining(
@@ -181,29 +181,29 @@ def _asynchrony(is_buffered: bool) -> Any:
 
 def train(path: str) -> None:
   """Trains what the CSV file lacks, and writes row after row."""
-  found = frame.read_rows(path)
+  rows = frame.read_rows(path)
   for problem in _FLAGS.problems:
     for seed in (_FLAGS.tuning_seed, *_FLAGS.seeds):
       bench: Bench | None = None
       is_tuning = seed == _FLAGS.tuning_seed
       sigmas, shares = (['1'], _FLAGS.shares) if is_tuning else (_FLAGS.sigmas, [''])
       for method, server, sigma in itertools.product(METHODS, SERVERS, map(float, sigmas)):
-        for share in map(float, shares if is_tuning else [chosen(found, problem, method, server)]):
+        for share in map(float, shares if is_tuning else [chosen(rows, problem, method, server)]):
           stage = 'tuning' if is_tuning else 'final'
           row = dict(zip(_KEYS, (stage, problem, method, server, sigma, share, int(seed))))
-          if any(row.items() <= other.items() for other in found):
+          if any(row.items() <= other.items() for other in rows):
             continue
           bench = bench or Bench(problem, int(seed))
           row |= bench.run(method, server, sigma, share)
-          found.append(row)
+          rows.append(row)
           command.say(' '.join(f'{value}' for value in row.values()))
-          frame.write_rows(path, found)
+          frame.write_rows(path, rows)
 
 
-def chosen(found: Sequence[Mapping[str, Any]], problem: str, method: str, server: str) -> float:
+def chosen(rows: Sequence[Mapping[str, Any]], problem: str, method: str, server: str) -> float:
   """The share of the server's rate that reached the target first, or came nearest to it."""
   asked = {'stage': 'tuning', 'problem': problem, 'method': method, 'server': server}
-  tried = [row for row in found if asked.items() <= row.items()]
+  tried = [row for row in rows if asked.items() <= row.items()]
   best = min(tried, key=lambda row: (row['seconds'], -np.nan_to_num(row['accuracy'], nan=-1.0)))
   return float(best['share'])
 
@@ -212,10 +212,10 @@ def report(table: pd.DataFrame) -> list[str]:
   """The parts of RESULTS.md: virtual seconds to the target, by problem."""
   parts = [_INTRODUCTION]
   final = table[table['stage'] == 'final']
-  for problem, own in final.groupby('problem', sort=False):
-    cells = own.groupby(['method', 'sigma', 'server'], sort=False)['seconds'].agg(_median)
-    chosen_ones = own.groupby(['method', 'server'], sort=False)['share'].first().unstack()
-    chosen_ones.loc['mean staleness'] = own.groupby('server')['staleness'].mean()
+  for problem, rows in final.groupby('problem', sort=False):
+    cells = rows.groupby(['method', 'sigma', 'server'], sort=False)['seconds'].agg(_median)
+    chosen_ones = rows.groupby(['method', 'server'], sort=False)['share'].first().unstack()
+    chosen_ones.loc['mean staleness'] = rows.groupby('server')['staleness'].mean()
     servers = [server for server in SERVERS if server in chosen_ones]
     parts += [f'## {problem}\n', frame.table(cells.unstack(fill_value='')[servers])]
     parts.append("The shares of the server's rate that were chosen, and the mean staleness:\n")
@@ -246,11 +246,11 @@ def draw(path: str, table: pd.DataFrame) -> None:
   """Writes the figure: virtual seconds to the target by sigma, a line for each server."""
   final = table[table['stage'] == 'final']
   problems = [name for name in PROBLEMS if name in set(final['problem'])]
-  made, grid = style.figure(len(problems), len(METHODS), height=3 * len(problems))
+  picture, grid = style.figure(len(problems), len(METHODS), height=3 * len(problems))
   for (i, problem), (j, method) in itertools.product(enumerate(problems), enumerate(METHODS)):
-    own = final[(final['problem'] == problem) & (final['method'] == method)]
+    rows = final[(final['problem'] == problem) & (final['method'] == method)]
     for server in SERVERS:
-      some = own[own['server'] == server]
+      some = rows[rows['server'] == server]
       medians = some.groupby('sigma')['seconds'].median()  # inf where most did not reach it.
       grid[i][j].plot(medians.index, medians.to_numpy(), marker='o', markersize=3, label=server)
     grid[i][j].set_yscale('log')
@@ -258,7 +258,7 @@ def draw(path: str, table: pd.DataFrame) -> None:
     grid[i][j].set_xlabel('sigma', fontsize=8)
   grid[0][0].legend(fontsize=6, frameon=False)
   grid[0][0].set_ylabel('virtual seconds', fontsize=8)
-  style.write(made, path)
+  style.write(picture, path)
 
 
 @command.entry('asynchronous.py')

@@ -200,7 +200,7 @@ class Bench:
     from tff_adaptive import client, corrections, optimizers
 
     clients = len(self._task.train.client_ids)
-    made = {
+    arguments = {
       'SCAFFOLD': lambda: corrections.Scaffold(clients),
       'FedDyn': lambda: corrections.FedDyn(0.02, clients),
       'AdaBest': lambda: corrections.AdaBest(0.02, 0.8),
@@ -214,7 +214,7 @@ class Bench:
       how['optimizer'] = optimizers.build_adamw(rate, beta2=0.95, decay=0.1)
       how['optimizer_state'] = 'keep'
     training = client.ClientTraining(**how)
-    return made.get(method, corrections.Correction)(), server, {'training': training}
+    return arguments.get(method, corrections.Correction)(), server, {'training': training}
 
 
 def _asynchrony(concurrency: int) -> Any:
@@ -229,17 +229,17 @@ def curve(rows: Sequence[Mapping[str, Any]], budget: float) -> dict[str, float]:
   Accuracies are those of the model for inference if there is one, else of the global model.
   """
   sent = 0.0
-  found = {'accuracy': np.nan, 'accuracy_at_tenth': np.nan, 'loss': np.nan}
+  columns = {'accuracy': np.nan, 'accuracy_at_tenth': np.nan, 'loss': np.nan}
   for row in rows:
     sent += row.get('megabytes_up', 0.0)
     if 'validation_accuracy' not in row:
       continue
     accuracy = max(row['validation_accuracy'], row.get('inference_accuracy', 0.0))
-    found['accuracy'] = accuracy
-    found['loss'] = row['validation_loss']
+    columns['accuracy'] = accuracy
+    columns['loss'] = row['validation_loss']
     if sent <= budget * (1 + 1e-9):
-      found['accuracy_at_tenth'] = accuracy
-  return found
+      columns['accuracy_at_tenth'] = accuracy
+  return columns
 
 
 def asked(known: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -315,18 +315,18 @@ def train(path: str) -> None:
 def report(table: pd.DataFrame) -> list[str]:
   """Returns the parts of RESULTS.md: accuracies by compression, and virtual seconds."""
   parts = [_INTRODUCTION]
-  for problem, own in table[table['stage'].isin(['bytes', 'text'])].groupby('problem', sort=False):
+  for problem, rows in table[table['stage'].isin(['bytes', 'text'])].groupby('problem', sort=False):
     for column, title in (
       ('accuracy', 'after the same rounds'),
       ('accuracy_at_tenth', 'at a tenth of the megabytes that FedAvg sends without compression'),
     ):
-      cells = own.groupby(['compression', 'method'], sort=False)[column].agg(_spread).unstack()
+      cells = rows.groupby(['compression', 'method'], sort=False)[column].agg(_spread).unstack()
       parts += [f'## {problem}: accuracy in percent {title}\n', frame.table(cells)]
-    sizes = own.groupby(['compression', 'method'], sort=False)['megabytes_up'].mean().unstack()
+    sizes = rows.groupby(['compression', 'method'], sort=False)['megabytes_up'].mean().unstack()
     parts += ['Megabytes that clients send:\n', frame.table(sizes.map('{:,.1f}'.format))]
-  for problem, own in table[table['stage'] == 'clock'].groupby('problem', sort=False):
-    how = own['server'] + ', ' + own['uplink'].astype(str)
-    cells = own.groupby(['compression', how.rename('how')], sort=False)['seconds'].agg(_median)
+  for problem, rows in table[table['stage'] == 'clock'].groupby('problem', sort=False):
+    how = rows['server'] + ', ' + rows['uplink'].astype(str)
+    cells = rows.groupby(['compression', how.rename('how')], sort=False)['seconds'].agg(_median)
     parts.append(
       f'## {problem}: virtual seconds to {_FLAGS.target:g} by uplink in Mbit/s, FedAvg\n'
     )
@@ -360,11 +360,11 @@ _INTRODUCTION = frame.paragraph("""
 
 def draw(path: str, table: pd.DataFrame) -> None:
   """Writes the figure: accuracy over the megabytes that clients sent, by algorithm."""
-  own = table[table['stage'].isin(['bytes', 'text'])]
-  problems = list(dict.fromkeys(own['problem']))
-  made, grid = style.figure(len(problems), 1, height=3.2 * len(problems))
+  rows = table[table['stage'].isin(['bytes', 'text'])]
+  problems = list(dict.fromkeys(rows['problem']))
+  picture, grid = style.figure(len(problems), 1, height=3.2 * len(problems))
   for axes, problem in zip(np.ravel(grid), problems):
-    of_problem = own[own['problem'] == problem]
+    of_problem = rows[rows['problem'] == problem]
     for method, of_method in of_problem.groupby('method', sort=False):
       means = of_method.groupby('compression', sort=False)[['megabytes_up', 'accuracy']].mean()
       axes.plot(means['megabytes_up'], 100 * means['accuracy'], 'o', markersize=4, label=method)
@@ -373,7 +373,7 @@ def draw(path: str, table: pd.DataFrame) -> None:
     axes.set_xlabel('megabytes sent by clients', fontsize=8)
     axes.set_ylabel('accuracy in percent', fontsize=8)
     axes.legend(fontsize=6, frameon=False)
-  style.write(made, path)
+  style.write(picture, path)
 
 
 @command.entry('compression.py')

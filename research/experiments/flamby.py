@@ -190,12 +190,12 @@ def main(arguments: Sequence[str]) -> int:
   rows = []
   for task, table in tables.items():
     benchmark = Benchmark(task)
-    for (method, seed), own in table.groupby(['Method', 'seed'], sort=False):
+    for (method, seed), settings_rows in table.groupby(['Method', 'seed'], sort=False):
       if str(seed) in _FLAGS.seeds:
-        found = benchmark.run(method, own.iloc[0], int(seed))
-        for test, value in zip(own['Test'], own['Metric']):
-          rows.append((task, method, test, seed, found[test], value))
-        command.say(f'{task} {method} {seed}: {found[_POOLED]:.4f}')
+        scores = benchmark.run(method, settings_rows.iloc[0], int(seed))
+        for test, value in zip(settings_rows['Test'], settings_rows['Metric']):
+          rows.append((task, method, test, seed, scores[test], value))
+        command.say(f'{task} {method} {seed}: {scores[_POOLED]:.4f}')
   names = ['task', 'method', 'test', 'seed', 'here', 'published']
   both = pd.DataFrame(rows, columns=names).sort_values('seed', kind='stable')
   frame.write_rows(f'{_FLAGS.results}.csv', both)

@@ -20,16 +20,16 @@ MNIST = ('mnist.npz', 'mnist_digits.npz')
 
 def flags(name: str) -> absl_flags.FlagValues:
   """The flags of an experiment whose rates are chosen by runs that do not count."""
-  made = absl_flags.FlagValues()
+  values = absl_flags.FlagValues()
   for flag, default, words in (
     ('data_dir', None, "Folder with the tasks' files."),
     ('results', f'results/{name}', 'Where to write: RESULTS.md, say.'),
     ('tuning_seed', '100', 'Seed of the runs that choose the rates.'),
   ):
-    absl_flags.DEFINE_string(flag, default, words, flag_values=made)
-  absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=made)
-  absl_flags.DEFINE_list('seeds', ['0', '1', '2'], 'Of the runs that count.', flag_values=made)
-  return made
+    absl_flags.DEFINE_string(flag, default, words, flag_values=values)
+  absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=values)
+  absl_flags.DEFINE_list('seeds', ['0', '1', '2'], 'Of the runs that count.', flag_values=values)
+  return values
 
 
 def check(
@@ -64,8 +64,8 @@ def settings(*arguments: str) -> dict[str, Any]:
 
 def best(folder: str, names: Sequence[str], metric: str) -> dict[str, Any]:
   """Some settings of the run in a folder that was best by a metric on validation data."""
-  _, found = scores.best_runs(run_lib.find_runs([folder]), metric)
-  return {name: found[0].settings[name] for name in names if found[0].settings.get(name)}
+  _, best = scores.best_runs(run_lib.find_runs([folder]), metric)
+  return {name: best[0].settings[name] for name in names if best[0].settings.get(name)}
 
 
 def read_rows(path: str) -> list[dict[str, Any]]:

@@ -62,13 +62,13 @@ def tff() -> Models:
   model = learning.models.FunctionalModel(
     initial_weights=((np.float32(START),), ()),
     predict_on_batch_fn=tf.function(lambda w, x, training: tf.linalg.matvec(x, w[0][0])),
-    loss_fn=tf.function(lambda found, y, _=None: 0.5 * tf.reduce_mean((found - y) ** 2)),
+    loss_fn=tf.function(lambda prediction, y, _=None: 0.5 * tf.reduce_mean((prediction - y) ** 2)),
     input_spec=tuple(tf.TensorSpec(s, tf.float32) for s in ([None, len(START)], [None])),
   )
 
-  def optimizer(name: str, made: Any) -> Any:
-    start = made.initialize(tf.TensorSpec(START.shape, tf.float64))
-    return server(name, lambda s, x, d: made.next(s, tf.constant(x), tf.constant(d)), start)
+  def optimizer(name: str, optimizer: Any) -> Any:
+    start = optimizer.initialize(tf.TensorSpec(START.shape, tf.float64))
+    return server(name, lambda s, x, d: optimizer.next(s, tf.constant(x), tf.constant(d)), start)
 
   def whole(name: str, process: Any) -> Any:
     state = process.initialize()
@@ -94,9 +94,9 @@ def tff() -> Models:
   }
   context = tensorflow_federated.backends.native.create_sync_local_cpp_execution_context
   with tensorflow_federated.framework.get_context_stack().install(context()):
-    found = {name: whole(name, process) for name, process in processes.items()}
+    models = {name: whole(name, process) for name, process in processes.items()}
   gc.collect()  # Ends the context's process, which would outlive this one with its output open.
-  return found | {name: optimizer(name, made) for name, made in servers.items()}
+  return models | {name: optimizer(name, of_name) for name, of_name in servers.items()}
 
 
 def flower() -> Models:
@@ -108,8 +108,8 @@ def flower() -> Models:
   adaptive = {'eta': RATE, 'tau': TAU, 'initial_parameters': first}
   moments = {'beta_1': BETAS[0], 'beta_2': BETAS[1], **adaptive}
   momentum = {'server_learning_rate': 0.5, 'server_momentum': 0.9, 'initial_parameters': first}
-  found: Models = {}
-  for name, made in {
+  models: Models = {}
+  for name, flower_strategy in {
     'fed_avg': strategy.FedAvg(),
     'fed_avgm': strategy.FedAvgM(**momentum),
     'fed_adagrad': strategy.FedAdagrad(**adaptive),
@@ -117,7 +117,7 @@ def flower() -> Models:
     'fed_yogi': strategy.FedYogi(**moments),
   }.items():
     x = START
-    found[name] = []
+    models[name] = []
     for t, one in enumerate(CASES[name], 1):
       results = []
       for c in sent(one):
@@ -125,9 +125,9 @@ def flower() -> Models:
         status = common.Status(common.Code.OK, '')
         examples = len(CLIENTS[c['client']]['y'])
         results.append((None, common.FitRes(status, model, examples, {})))
-      x = common.parameters_to_ndarrays(made.aggregate_fit(t, results, [])[0])[0]
-      found[name].append(x.tolist())
-  return found
+      x = common.parameters_to_ndarrays(flower_strategy.aggregate_fit(t, results, [])[0])[0]
+      models[name].append(x.tolist())
+  return models
 
 
 def fedjax() -> Models:
@@ -174,14 +174,14 @@ def fedjax() -> Models:
     'fed_adam': optimizers.adam(RATE, *BETAS, TAU),
     'fed_yogi': optimizers.yogi(RATE, *BETAS, TAU),
   }
-  found = {name: whole(name, algorithm) for name, algorithm in algorithms.items()}
+  models = {name: whole(name, algorithm) for name, algorithm in algorithms.items()}
 
-  def step(made: Any) -> Any:
-    return lambda s, x, d: made.apply(d, s, x)
+  def step(optimizer: Any) -> Any:
+    return lambda s, x, d: optimizer.apply(d, s, x)
 
-  for name, made in servers.items():
-    found[name] = server(name, step(made), made.init(START))
-  return found
+  for name, optimizer in servers.items():
+    models[name] = server(name, step(optimizer), optimizer.init(START))
+  return models
 
 
 def pfl() -> Models:
@@ -218,7 +218,7 @@ def pfl() -> Models:
     x, y = (torch.tensor(a, dtype=torch.float32) for a in arrays(number))
     return Dataset([x, y[:, None]], user_id=str(number))
 
-  def whole(name: str, kind: Any, settings: Any, weights: list[Any], **own: Any) -> Any:
+  def whole(name: str, kind: Any, settings: Any, weights: list[Any], **options: Any) -> Any:
     module = torch.nn.Linear(len(START), 1, bias=False)
     module.weight.data[:] = torch.tensor(START)
     module.loss = lambda x, y: 0.5 * torch.mean((module(x) - y) ** 2)
@@ -229,7 +229,7 @@ def pfl() -> Models:
     clients = FederatedDataset(data, lambda: next(order))
     common = {'central_num_iterations': len(members), 'evaluation_frequency': 10**9}
     kind().run(
-      settings(train_cohort_size=seen, val_cohort_size=0, **common, **own),
+      settings(train_cohort_size=seen, val_cohort_size=0, **common, **options),
       SimulatedBackend(clients, clients, weights),
       PyTorchModel(module, torch.optim.SGD, torch.optim.SGD(module.parameters(), lr=1.0)),
       NNTrainHyperParams(local_num_epochs=2, local_learning_rate=RATE, local_batch_size=4),
@@ -240,12 +240,12 @@ def pfl() -> Models:
 
   def optimizer(name: str, kind: Any, *values: Any) -> Any:
     weights = torch.nn.Parameter(torch.tensor(START))
-    made = kind([weights], *values)
+    optimizer = kind([weights], *values)
 
     def step(state: None, x: np.ndarray, d: np.ndarray) -> Any:
       weights.data[:] = torch.tensor(x)
       weights.grad = torch.tensor(d)
-      made.step()
+      optimizer.step()
       return state, weights.detach().numpy()
 
     return server(name, step)

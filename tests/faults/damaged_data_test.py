@@ -139,11 +139,11 @@ def table(folder: str, ending: str) -> tuple[str, Callable]:
 
   def read():
     task = load(path, 'who', 'outcome')
-    found = task.train.load_all()
-    assert found['x'].dtype == np.float32
-    assert np.isfinite(found['x']).all()
-    assert set(found['y']) <= set(range(len(task.preparation.classes)))
-    assert len(found['y']) + len(task.validation['y']) <= 80
+    client = task.train.load_all()
+    assert client['x'].dtype == np.float32
+    assert np.isfinite(client['x']).all()
+    assert set(client['y']) <= set(range(len(task.preparation.classes)))
+    assert len(client['y']) + len(task.validation['y']) <= 80
 
   return path, read
 
@@ -161,10 +161,10 @@ def weights(folder: str, ending: str) -> tuple[str, Callable]:
 
   def read():
     try:
-      found = training.initial_weights_from(path, model)
+      weights = training.initial_weights_from(path, model)
     except ValueError as error:
       raise errors.DataError(str(error)) from error
-    for a, b in zip(found, model.initial_weights[0]):
+    for a, b in zip(weights, model.initial_weights[0]):
       np.testing.assert_array_equal(a, b)
 
   return path, read
@@ -198,9 +198,9 @@ def test_damaged_files_are_refused_by_name(kind, tmp_path):
   path, read = KINDS[kind](str(tmp_path))
   file = pathlib.Path(path)
   good = file.read_bytes()
-  found = collections.Counter()
+  outcomes = collections.Counter()
   for i in range(TRIES):
     file.write_bytes(mutate(good, np.random.default_rng([SEED, i])))
-    found[_outcome(read, file.name)] += 1
-  assert set(found) <= {'read', 'refused'}
-  assert found['refused'] > TRIES / 6
+    outcomes[_outcome(read, file.name)] += 1
+  assert set(outcomes) <= {'read', 'refused'}
+  assert outcomes['refused'] > TRIES / 6

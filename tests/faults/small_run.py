@@ -36,13 +36,13 @@ def outcome(folder: str) -> tuple:
 
 def contents(folder: str) -> dict[str, str]:
   """Returns a digest of each file of a run, but for the journal that SQLite looks after."""
-  found = {}
+  files = {}
   for path, _, names in os.walk(folder):
     for name in names:
       if not name.endswith('-journal'):
         with open(os.path.join(path, name), 'rb') as file:
-          found[os.path.join(path, name)] = hashlib.sha256(file.read()).hexdigest()
-  return found
+          files[os.path.join(path, name)] = hashlib.sha256(file.read()).hexdigest()
+  return files
 
 
 def damage(path: str | pathlib.Path, kind: str, rng: random.Random) -> None:

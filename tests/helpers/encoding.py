@@ -40,14 +40,14 @@ def width_of(num_levels):
   return (num_levels - 1).bit_length()
 
 
-def positions(chosen, size):
+def positions(indices, size):
   """The positions as a list, or as a bit for each coordinate; nothing if all are sent."""
-  if len(chosen) == size:
+  if len(indices) == size:
     return ''
-  listed = ''.join(of_integer(i, width_of(size)) for i in chosen)
+  listed = ''.join(of_integer(i, width_of(size)) for i in indices)
   if len(listed) <= size:
     return listed
-  return ''.join('1' if i in set(chosen) else '0' for i in range(size))
+  return ''.join('1' if i in set(indices) else '0' for i in range(size))
 
 
 def read_positions(reader, num_kept, size):
@@ -160,18 +160,18 @@ class Selected:
     self.factor = factor
 
   def encode(self, values, decoded):
-    chosen = np.flatnonzero(decoded)
-    assert len(chosen) == self.num_kept
-    where = of_integer(123456789, 64) if self.has_seed else positions(chosen, len(values))
-    self.chosen = chosen  # What the server draws from the seed.
-    return where + self.format.encode(values[chosen], decoded[chosen] / self.factor)
+    indices = np.flatnonzero(decoded)
+    assert len(indices) == self.num_kept
+    where = of_integer(123456789, 64) if self.has_seed else positions(indices, len(values))
+    self.chosen = indices  # What the server draws from the seed.
+    return where + self.format.encode(values[indices], decoded[indices] / self.factor)
 
   def decode(self, reader, size):
     if self.has_seed:
       reader.integer(64)
-      chosen = self.chosen
+      indices = self.chosen
     else:
-      chosen = read_positions(reader, self.num_kept, size)
+      indices = read_positions(reader, self.num_kept, size)
     decoded = np.zeros(size, np.float32)
-    decoded[chosen] = self.factor * self.format.decode(reader, self.num_kept)
+    decoded[indices] = self.factor * self.format.decode(reader, self.num_kept)
     return decoded

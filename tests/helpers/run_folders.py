@@ -50,6 +50,6 @@ def make(
 def each(folder, ends, column='validation_accuracy', *, start=0.1, **common):
   """Runs of one round: of each its last value and the settings in which it differs."""
   return [
-    make(os.path.join(folder, str(i)), [start, end], column, **{**common, **own})
-    for i, (end, own) in enumerate(ends)
+    make(os.path.join(folder, str(i)), [start, end], column, **{**common, **settings})
+    for i, (end, settings) in enumerate(ends)
   ]

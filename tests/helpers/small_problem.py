@@ -28,12 +28,12 @@ SPEC = collections.OrderedDict(
 def clients(seed=0, num_examples=NUM_EXAMPLES):
   """Clients (x float32 [n, 5], y int32 [n]) whose inputs and labels are unlike each other's."""
   rng = np.random.default_rng(seed)
-  made = []
+  data = []
   for n in num_examples:
     centre = rng.normal(size=5)
     x = (centre + rng.normal(size=(n, 5))).astype(np.float32)
-    made.append((x, rng.choice(3, size=n, p=rng.dirichlet([0.5] * 3)).astype(np.int32)))
-  return made
+    data.append((x, rng.choice(3, size=n, p=rng.dirichlet([0.5] * 3)).astype(np.int32)))
+  return data
 
 
 def cohorts(rounds, size=3, seed=1):
@@ -118,14 +118,14 @@ def train_locally(
   """
   how, parts = _split(how)
   parts = algorithms.regularization(**parts)
-  own = correction or corrections.Correction()
-  whole = corrections.chain(own, *parts)
-  is_chain = bool(parts) and type(own) is not corrections.Correction and len(whole.parts) > 1
+  rule = correction or corrections.Correction()
+  whole = corrections.chain(rule, *parts)
+  is_chain = bool(parts) and type(rule) is not corrections.Correction and len(whole.parts) > 1
   if is_chain:
     nothing = [()] * len(parts)
-    state = (state, *nothing) if own.keeps_client_state() else ()
-    broadcast = (broadcast, *nothing) if own.overrides('broadcast') else ()
-    exchanged = (exchanged, *nothing) if own.overrides('exchange') else ()
+    state = (state, *nothing) if rule.keeps_client_state() else ()
+    broadcast = (broadcast, *nothing) if rule.overrides('broadcast') else ()
+    exchanged = (exchanged, *nothing) if rule.overrides('exchange') else ()
   local = model_adapters.wrap(model() if own_model is None else own_model)
 
   def train():
@@ -246,5 +246,5 @@ class Run:
 def _of_part(state):
   """The state with an h: the state itself, or in a chain that of the part that has one."""
   if isinstance(state, tuple):
-    return next(own for own in state if 'h' in own)
+    return next(part for part in state if 'h' in part)
   return state

@@ -142,11 +142,11 @@ def test_a_run_counts_its_attackers_and_records_them(tmp_path):
 def test_flags_make_attackers():
   assert settings.of().attack.build() is None
   flags = ['--attackers=0.2', '--attack=scaling', '--attack_option=scale=3']
-  made = settings.of(*flags)
-  assert made.attack.build() == population.Attackers(0.2, 'scaling', 3)
+  run_settings = settings.of(*flags)
+  assert run_settings.attack.build() == population.Attackers(0.2, 'scaling', 3)
   task = type('Task', (), {'unit_starts': None})
-  assert made.client_training(task).attack == 'scaling'
-  assert made.client_training(task, epochs=1).attack is None
+  assert run_settings.client_training(task).attack == 'scaling'
+  assert run_settings.client_training(task, epochs=1).attack is None
 
 
 @pytest.mark.parametrize(

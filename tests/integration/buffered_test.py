@@ -39,18 +39,18 @@ SECONDS = [1.0, 1.37, 2.11, 3.03, 5.29, 8.71]  # No two arrive at once.
 
 def _clients():
   rng = np.random.default_rng(5)
-  made = []
+  data = []
   for n in (4, 7, 5, 9, 6, 8):
     x = rng.normal(size=(n, 3)).astype(np.float32)
-    made.append((x, (x @ rng.normal(size=3) + 0.1 * rng.normal(size=n)).astype(np.float32)))
-  return made
+    data.append((x, (x @ rng.normal(size=3) + 0.1 * rng.normal(size=n)).astype(np.float32)))
+  return data
 
 
 def _model():
   return models.Model(
     initial_weights=[np.zeros(3, np.float32)],
     forward=lambda weights, x, training, seed: tf.linalg.matvec(x, weights[0]),
-    example_loss=lambda found, y: 0.5 * tf.square(found - y),
+    example_loss=lambda prediction, y: 0.5 * tf.square(prediction - y),
     x_spec=tf.TensorSpec([None, 3], tf.float32),
     y_spec=tf.TensorSpec([None], tf.float32),
     metrics={},
@@ -170,11 +170,11 @@ CASES = {
 
 @pytest.mark.parametrize('case', CASES)
 def test_each_server_step_is_that_of_the_event_by_event_oracle(case):
-  make, (name, size, buffered), options, (factor, server, own) = CASES[case]
-  found, _ = _run(name, _config(30, size, buffered), **options)
+  make, (name, size, buffered), options, (factor, server, oracle_options) = CASES[case]
+  models, _ = _run(name, _config(30, size, buffered), **options)
   descend = server and (lambda w, direction: server(w, -direction))
-  expected = make(_clients(), SECONDS, size, factor, descend, RATE, STEPS, **own).run(30)
-  error = np.abs(found - expected).max(1)
+  expected = make(_clients(), SECONDS, size, factor, descend, RATE, STEPS, **oracle_options).run(30)
+  error = np.abs(models - expected).max(1)
   assert error.max() <= 2e-5 * np.abs(expected).max(), (case, error)
 
 

@@ -23,14 +23,14 @@ def test_the_last_bit_of_a_step_may_change_the_second_digit_of_a_small_control_v
   g = np.linspace(0.0, 3e-4, 20, dtype=np.float32)
   theta_i = theta - np.float32(STEPS * RATE) * g
   wanted = control_variate(theta, theta_i)
-  found = control_variate(theta, np.nextafter(theta_i, np.float32(9)))  # Another last bit.
+  moved = control_variate(theta, np.nextafter(theta_i, np.float32(9)))  # Another last bit.
   small = np.argmin(np.where(wanted == 0, np.inf, np.abs(wanted)))
-  assert abs(found[small] - wanted[small]) > 0.03 * abs(wanted[small])
+  assert abs(moved[small] - wanted[small]) > 0.03 * abs(wanted[small])
   atol = closeness.ATOL * np.linalg.norm(theta) / RATE
-  closeness.assert_close(found, wanted, atol=atol)
+  closeness.assert_close(moved, wanted, atol=atol)
   # Far from what a mistake changes: one step more or less in K.
   with pytest.raises(AssertionError, match='is allowed'):
-    closeness.assert_close(found * STEPS / (STEPS + 1), wanted, atol=atol)
+    closeness.assert_close(moved * STEPS / (STEPS + 1), wanted, atol=atol)
 
 
 def test_any_order_of_a_sum_is_close_and_a_changed_thousandth_is_not():

@@ -149,11 +149,11 @@ def test_losses_of_clients_are_means_over_their_examples():
   weights = model.initial_weights[0]
   examples = [Clients().load(name) for name in Clients.client_ids]
   empty = {name: array[:0] for name, array in examples[0].items()}
-  found = training.build_client_losses(model, batch_size=3)(weights, [*examples, empty])
-  for arrays, row in zip(examples, found):
+  computed = training.build_client_losses(model, batch_size=3)(weights, [*examples, empty])
+  for arrays, row in zip(examples, computed):
     losses = np.square(arrays['x'] @ weights[0] - arrays['y']) / 2
     np.testing.assert_allclose(row, [losses.mean(), np.square(losses).mean()], rtol=1e-5)
-  assert np.isnan(found[-1]).all()
+  assert np.isnan(computed[-1]).all()
 
 
 def test_what_does_not_fit_is_refused():

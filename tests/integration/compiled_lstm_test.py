@@ -61,12 +61,12 @@ def gradients(lstm, in_group):
     step = model_adapters.LocalStep({'x': x, 'y': y}, (shares, sizes))
     together = local.for_groups()
     return together.gradients(tuple(map(tf.constant, weights)), (), step, together.start(2))
-  found = []
+  gradients = []
   for i in range(2):
     step = model_adapters.LocalStep({'x': x[i], 'y': y[i]}, (shares[i], sizes[i]))
     theta = tuple(tf.constant(w[i]) for w in weights)
-    found.append(local.gradients(theta, (), step, local.start()))
-  return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *found)
+    gradients.append(local.gradients(theta, (), step, local.start()))
+  return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *gradients)
 
 
 @pytest.mark.parametrize('in_group', [False, True])

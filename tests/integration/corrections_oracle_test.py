@@ -31,9 +31,9 @@ CASES = {
 }
 
 
-def close(what, found, wanted):
+def close(what, actual, wanted):
   """Compares relative to the largest entry; float32 rounds at 6e-8, and h_i is a difference."""
-  error = np.abs(found - wanted).max()
+  error = np.abs(actual - wanted).max()
   assert error <= 2e-5 * max(np.abs(wanted).max(), 1e-2), f'{what}: {error}'
 
 
@@ -76,10 +76,10 @@ def _check_metrics(run, expected, h, g_bar, new, mu_in_h_i):
     'h_i_norm_mean': np.mean(h_i),
     'first_time_clients': new,
   }
-  found = {name: float(v) for name, v in run.metrics['client_work']['updates'].items()}
-  found['update_norm_std'] = np.hypot(found['update_norm_std'], found['update_norm_mean'])
-  found['update_spread'] = np.hypot(found['update_spread'], found['aggregate_norm'])
-  assert found == pytest.approx(wanted, rel=1e-4)
+  metrics = {name: float(v) for name, v in run.metrics['client_work']['updates'].items()}
+  metrics['update_norm_std'] = np.hypot(metrics['update_norm_std'], metrics['update_norm_mean'])
+  metrics['update_spread'] = np.hypot(metrics['update_spread'], metrics['aggregate_norm'])
+  assert metrics == pytest.approx(wanted, rel=1e-4)
 
 
 @pytest.mark.parametrize('name', CASES)

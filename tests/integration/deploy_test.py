@@ -98,9 +98,9 @@ def test_manifests_pass_kubernetes_validate(path, tmp_path):
     pod = {'apiVersion': 'v1', 'kind': 'Pod', **template}
     pod['metadata'] = {'name': f'pod-{i}', **template['metadata']}
     plain.append(pod)
-  shown = tmp_path / 'objects.yaml'
-  shown.write_text(yaml.safe_dump_all(plain))
-  result = _lint('kubernetes-validate', '--strict', str(shown))
+  objects_file = tmp_path / 'objects.yaml'
+  objects_file.write_text(yaml.safe_dump_all(plain))
+  result = _lint('kubernetes-validate', '--strict', str(objects_file))
   assert result.returncode == 0, result.stdout + result.stderr
   assert result.stdout.count('passed') + result.stderr.count('passed') == len(plain)
 

@@ -175,8 +175,8 @@ def test_random_computation(native, graph, steps, num_clients, seed):
   composed = build(steps, with_clients=num_clients > 0)
   data = arguments(num_clients, seed)
   expected = engines.run(native, composed, data)
-  found = engines.run(graph, composed, data)
-  engines.assert_same(found, expected, rtol=1e-4, atol=1e-5)
+  result = engines.run(graph, composed, data)
+  engines.assert_same(result, expected, rtol=1e-4, atol=1e-5)
 
 
 @settings(max_examples=4)
@@ -190,5 +190,5 @@ def test_random_computation_in_subrounds(graph, steps, num_clients, seed):
   composed = build(steps, with_clients=True)
   data = arguments(num_clients, seed)
   expected = engines.run(graph, composed, data)
-  found = engines.run(engine.SubroundContext(3, server=graph), composed, data)
-  engines.assert_same(found, expected, rtol=1e-4, atol=1e-5)
+  result = engines.run(engine.SubroundContext(3, server=graph), composed, data)
+  engines.assert_same(result, expected, rtol=1e-4, atol=1e-5)

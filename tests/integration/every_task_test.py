@@ -90,8 +90,10 @@ def test_tffs_algorithms_train_the_same_loss(build, x, y):
   output = model.forward(weights, x, True, None)
   np.testing.assert_allclose(model.loss(output, y), loss, rtol=1e-6)
   weighted = model.loss(output, y, sample_weight=tf.constant([2.0, 0.0, 2.0]))
-  kept = [0, 2]
-  loss, means = model.loss_and_metrics(weights, x[kept], tf.gather(y, kept))
+  clients_with_data = [0, 2]
+  loss, means = model.loss_and_metrics(
+    weights, x[clients_with_data], tf.gather(y, clients_with_data)
+  )
   np.testing.assert_allclose(weighted, loss, rtol=1e-6)
   # A batch filled up by an example that does not count.
   filled = model.loss_and_metrics(weights, x, y, shares=tf.constant([0.5, 0.0, 0.5]))

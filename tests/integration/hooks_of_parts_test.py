@@ -136,8 +136,8 @@ def test_weights_that_stay_are_what_the_client_begins_with():
     for name, w, own_kinds in zip(names, WEIGHTS, kinds)
   ]
   chain = corrections.chain(corrections.FedPer(), corrections.FedProx(0.5)).resolved(named)
-  own = base.combine(lambda w: w + 0.5, base.only(chain.stays, WEIGHTS))
-  state = (collections.OrderedDict(own=own), ())
+  beginning = base.combine(lambda w: w + 0.5, base.only(chain.stays, WEIGHTS))
+  state = (collections.OrderedDict(own=beginning), ())
   head = np.concatenate([np.full(size, i >= 2) for i, size in enumerate(oracle.SIZES)])
   received = np.where(head, small_problem.theta_0() + 0.5, small_problem.theta_0())
   theta = received.astype(np.float64)

@@ -80,9 +80,9 @@ def sources(folder: str) -> list[pathlib.Path]:
   return sorted(path.relative_to(ROOT) for path in (ROOT / folder).rglob('*.py'))
 
 
-def offenders(found: dict[str, Collection[str]]) -> dict[str, Collection[str]]:
+def offenders(complaints: dict[str, Collection[str]]) -> dict[str, Collection[str]]:
   """What there is to complain of, by file."""
-  return {path: what for path, what in found.items() if what}
+  return {path: what for path, what in complaints.items() if what}
 
 
 @functools.cache
@@ -107,9 +107,9 @@ def imports(path: pathlib.Path) -> Iterator[str]:
 
 def rooms_imported(path: pathlib.Path) -> set[str]:
   """The rooms of tff_adaptive that a file imports, its own left out."""
-  found = {m.split('.')[1] for m in imports(path) if m.startswith('tff_adaptive.')}
-  own = path.parts[1].removesuffix('.py') if path.parts[0] == 'tff_adaptive' else ''
-  return found & set(ARROWS) - {own}
+  rooms = {m.split('.')[1] for m in imports(path) if m.startswith('tff_adaptive.')}
+  own_room = path.parts[1].removesuffix('.py') if path.parts[0] == 'tff_adaptive' else ''
+  return rooms & set(ARROWS) - {own_room}
 
 
 def test_there_is_no_circle_among_the_allowed_arrows():

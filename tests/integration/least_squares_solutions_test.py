@@ -146,13 +146,13 @@ def test_fed_avg_drifts_and_partial_work_tilts_it_and_leaves_scaffold_at_the_sol
     ('fed_avg', 0.0, tilted, 1e-6),
     ('scaffold', 0.3, x_ls, 1e-5),
   ):
-    chosen = population.Population(
+    slow_clients = population.Population(
       speed=populations.speed(1.0, 1.0, 2.0, 4.0, 8.0),
       round_deadline=10.0,
       stragglers='partial',
       dropout_rate=failing,
     )
-    simulation = populations.simulation(chosen, [8] * K, K)
+    simulation = populations.simulation(slow_clients, [8] * K, K)
     assert failing or sorted(simulation.plan(1).steps) == [1, 2, 4, 8, 8]
     run = _run(name, problem, steps=8, limited=True)
     for t in range(1, 61):

@@ -139,10 +139,10 @@ def test_fed_avg_is_that_of_tff_and_each_client_begins_with_the_servers_state():
     other = tffs.initialize()
     result = ours.next(one, data)
     of_tff = tffs.next(other, data)
-  found = ours.get_model_weights(result.state)
+  weights = ours.get_model_weights(result.state)
   wanted = tffs.get_model_weights(of_tff.state)
-  np.testing.assert_allclose(found.trainable, wanted.trainable, rtol=1e-6)
-  np.testing.assert_array_equal(found.non_trainable, [0, 2])  # The server's do not change.
+  np.testing.assert_allclose(weights.trainable, wanted.trainable, rtol=1e-6)
+  np.testing.assert_array_equal(weights.non_trainable, [0, 2])  # The server's do not change.
   np.testing.assert_array_equal(wanted.non_trainable, [0, 2])
   by_hand = np.average([_trained(*_examples(n)) for n in (11, 3, 21)], weights=(11, 3, 21))
-  np.testing.assert_allclose(found.trainable[0], by_hand, rtol=1e-5)
+  np.testing.assert_allclose(weights.trainable[0], by_hand, rtol=1e-5)

@@ -67,14 +67,14 @@ def test_every_engine_gives_the_same_rounds(native, graph):
   )
   two = subrounds.SubroundContext(2, server=graph)
   contexts = {'graph': graph, 'native': native, 'subrounds': two}
-  found = {}
+  results = {}
   for context in contexts:
     installed = tff.framework.get_context_stack().install(contexts[context])
     few = pytest.warns(UserWarning, match='Only 2 clients are available in round 1, fewer')
     with installed, few:
       result = trained(process, clients)
-    found[context] = oracle.pack(result.state.global_model_weights.trainable)
+    results[context] = oracle.pack(result.state.global_model_weights.trainable)
     wanted = dict(selected=5, finished=2, partial=3, dropped=0, rounds_without_clients=1)
     assert wanted.items() <= result.summary['population'].items()
   for context in contexts:
-    close(context, found[context], found['graph'])
+    close(context, results[context], results['graph'])

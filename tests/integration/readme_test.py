@@ -43,8 +43,8 @@ def train_loss(metrics) -> float:
 def test_a_tff_program(page, blocks, capsys):
   scope = run_blocks(page, blocks)
   if page == README:  # Its first block ends with what it has learned.
-    shown = re.search(r'training accuracy (0\.\d\d)\n', capsys.readouterr().out)
-    assert float(shown[1]) > 0.8
+    accuracy = re.search(r'training accuracy (0\.\d\d)\n', capsys.readouterr().out)
+    assert float(accuracy[1]) > 0.8
   assert np.isfinite(train_loss(scope['metrics']))
   assert len(scope['client_states']) == len(scope['clients'])
 
@@ -161,8 +161,8 @@ def test_compressors():
 def test_every_algorithm_and_optimizer_has_its_formula():
   page = (GUIDE / 'formulas.md').read_text(encoding='utf-8')
   sections = re.split(r'^## ', page, flags=re.MULTILINE)[1:]
-  found = {text.partition('\n')[0]: re.findall(r'^\| `(\w+)` \|', text, re.M) for text in sections}
-  assert {title: names for title, names in found.items() if names} == {
+  tables = {text.partition('\n')[0]: re.findall(r'^\| `(\w+)` \|', text, re.M) for text in sections}
+  assert {title: names for title, names in tables.items() if names} == {
     'Algorithms': [*registry.ALGORITHMS],
     'Server optimizers': [*registry.SERVER_OPTIMIZERS],
     'Asynchronous training': ['buffered'],
@@ -180,7 +180,7 @@ def test_a_population(tmp_path, monkeypatch):
   scope = run_blocks(GUIDE / 'population.md', 2)
   profiles = population.read_profiles('profiles.csv')
   expected = {'seconds_per_step': 1.2, 'downlink': 1.024, 'uplink': 1.024}
-  assert {name: own['07'] for name, own in profiles.items()} == expected
+  assert {name: profile['07'] for name, profile in profiles.items()} == expected
   trace = population.read_trace('availability.csv')
   assert (trace['00'], trace['59']) == ([(0, 10)], [(3, 4)])
   assert scope['config'].population.limits_steps

@@ -18,10 +18,10 @@ def test_the_settings_of_each_run_are_accepted(script, more, tmp_path, monkeypat
   script = f'research/experiments/{script}.sh'
   command = ['sh', '-ec', 'sh $0 $1; sh $0 $1 $2', script, tmp_path, more]  # All, and one by name.
   environment = {**os.environ, 'PY': 'echo', 'RUNS': str(tmp_path / 'runs')}
-  shown = subprocess.check_output(command, env=environment, text=True)
-  shown = re.sub(r'(--grid=seed=\d+)[,\d]*', r'\1', shown)  # Any seed goes with the others.
-  sweeps = [line.split()[1:] for line in shown.splitlines() if 'sweep.py' in line]
-  for run in re.findall(r'(--flagfile=\S* .*--seed=.*) --output_dir=\S*(.*)', shown):
+  commands = subprocess.check_output(command, env=environment, text=True)
+  commands = re.sub(r'(--grid=seed=\d+)[,\d]*', r'\1', commands)  # Any seed goes with the others.
+  sweeps = [line.split()[1:] for line in commands.splitlines() if 'sweep.py' in line]
+  for run in re.findall(r'(--flagfile=\S* .*--seed=.*) --output_dir=\S*(.*)', commands):
     sweeps.append(['--output_dir=out', '--grid=clip_norm=9', '--', *' '.join(run).split()])
   assert len(sweeps) > 9
   for arguments in sweeps:

@@ -66,6 +66,6 @@ def test_clients_and_examples_are_tffs(monkeypatch, name, options, module, of_tf
       np.testing.assert_array_equal(loaded[key].reshape(expected.shape), expected)
   if name != 'stackoverflow_nwp':  # Of its test clients some are drawn.
     first, last = (examples(test, sorted(test.client_ids)[i])[0] for i in (0, -1))
-    found = task.validation['x'].reshape(-1, *first.shape[1:])
-    np.testing.assert_array_equal(found[: len(first)], first)
-    np.testing.assert_array_equal(found[-len(last) :], last)
+    x = task.validation['x'].reshape(-1, *first.shape[1:])
+    np.testing.assert_array_equal(x[: len(first)], first)
+    np.testing.assert_array_equal(x[-len(last) :], last)

@@ -131,13 +131,13 @@ def test_an_algorithm_of_a_users_file_trains_costs_resumes_as_it_was_and_is_repo
 def test_a_server_optimizer_of_a_users_file_takes_its_options(tmp_path):
   spec = f'{_write(tmp_path, "server.py", SERVER)}:build_heavy'
   flags = [f'--server_optimizer={spec}', '--algorithm=fed_avg', '--rounds=2']
-  own = str(tmp_path / 'own')
+  run_of_user = str(tmp_path / 'own')
   ours = str(tmp_path / 'ours')
-  assert _train(own, *flags, '--server_optimizer_option=drag=0.5') == 0
-  assert _config(own)['settings']['server_optimizer_option'] == ['drag=0.5']
+  assert _train(run_of_user, *flags, '--server_optimizer_option=drag=0.5') == 0
+  assert _config(run_of_user)['settings']['server_optimizer_option'] == ['drag=0.5']
   same = ['--algorithm=fed_avgm', '--momentum=0.5', '--rounds=2']
   assert _train(ours, *same, '--server_learning_rate=1', '--client_learning_rate=0.1') == 0
-  for mine, ours_ in zip(fakes.rows(own), fakes.rows(ours)):
+  for mine, ours_ in zip(fakes.rows(run_of_user), fakes.rows(ours)):
     assert mine['validation_loss'] == ours_['validation_loss']
 
 

@@ -79,8 +79,8 @@ def test_the_guides_aggregator_trains_and_equals_numpy(tmp_path):
   rows = np.random.default_rng(0).normal(size=(5, 3)).astype('f')
   distances = np.linalg.norm(rows - np.median(rows, 0), axis=1)
   expected = rows[np.argsort(distances)[:3]].mean(0)
-  found = rule.combine((), tf.constant(rows), tf.ones([5])).aggregate
-  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  aggregate = rule.combine((), tf.constant(rows), tf.ones([5])).aggregate
+  np.testing.assert_allclose(aggregate, expected, rtol=1e-6)
 
 
 BEHAVIOUR = """

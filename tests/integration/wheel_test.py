@@ -78,10 +78,14 @@ def test_the_wheel_is_whole_and_works_in_an_empty_environment(tmp_path):
   # As a site folder, whose own .pth files count: setuptools brings distutils by one.
   others = sysconfig.get_path('purelib')
   (packages / 'others.pth').write_text(f'import site; site.addsitedir({others!r})\n')
-  own = {'cwd': tmp_path, 'env': {**os.environ, 'PYTHONPATH': ''}, 'check': True}  # No checkout.
+  options = {
+    'cwd': tmp_path,
+    'env': {**os.environ, 'PYTHONPATH': ''},
+    'check': True,
+  }  # No checkout.
   for name in _entry.NAMES.values():
-    helped = subprocess.run([python.with_name(name), '--help'], stdout=subprocess.PIPE, **own)
+    helped = subprocess.run([python.with_name(name), '--help'], stdout=subprocess.PIPE, **options)
     assert f'{name} '.encode() in helped.stdout
   train = [python.with_name('tff-adaptive-train'), '--rounds=1', '--output_dir=run']
-  subprocess.run(train, **own)
+  subprocess.run(train, **options)
   assert '"git_revision": null' in (tmp_path / 'run' / 'config.json').read_text()

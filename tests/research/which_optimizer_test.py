@@ -30,13 +30,13 @@ def test_ranks_and_the_critical_difference_are_those_of_the_tables():
 def test_every_cell_can_be_searched_and_trained(flags):
   for problem, method in which_optimizer.cells():
     space = which_optimizer.space(problem, method)
-    found = space.check()
-    own = {text.partition('=')[0] for text in which_optimizer.METHODS[method]}
-    assert {*space.axes} == own | {'client_learning_rate'}
-    assert found.what.algorithm == method
-    assert found.what.seed == 100
-    held_out = found.evaluation.heldout_clients or found.evaluation.heldout_examples
-    assert held_out or 'validation=clients' in found.what.task_option
+    checked = space.check()
+    own_options = {text.partition('=')[0] for text in which_optimizer.METHODS[method]}
+    assert {*space.axes} == own_options | {'client_learning_rate'}
+    assert checked.what.algorithm == method
+    assert checked.what.seed == 100
+    held_out = checked.evaluation.heldout_clients or checked.evaluation.heldout_examples
+    assert held_out or 'validation=clients' in checked.what.task_option
 
 
 def test_a_report_has_each_cells_own_numbers(flags):
@@ -63,7 +63,7 @@ def test_a_cell_with_all_its_rows_is_not_trained_again(flags, tmp_path):
   path = str(tmp_path / 'rows.csv')
   assert which_optimizer.known(path).empty
   frame.write_rows(path, [row for row in rows if row['method'] != 'scaffold' or row['seed'] > 1])
-  kept = which_optimizer.known(path)
-  assert (len(kept), {*kept.index}) == (15, {('mnist', 'fed_avg'), ('mnist', 'fed_cm')})
+  known = which_optimizer.known(path)
+  assert (len(known), {*known.index}) == (15, {('mnist', 'fed_avg'), ('mnist', 'fed_cm')})
   flags.output_dir = str(tmp_path)
-  assert which_optimizer.collect(kept).equals(kept.reset_index())
+  assert which_optimizer.collect(known).equals(known.reset_index())

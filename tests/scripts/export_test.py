@@ -196,8 +196,8 @@ def test_the_weights_that_were_asked_for_are_exported(run, monkeypatch, capsys):
   assert export.main(['export.py', folder, '--format=npz', '--weights=theta']) == 0
   path = f'{folder}/export_npz/model.npz'
   assert capsys.readouterr().out.startswith(f'{path}: theta of round 6; validation: ')
-  found = np.load(path)
-  np.testing.assert_equal(tuple(found.values()), tasks.load_run(folder).weights)
+  exported = np.load(path)
+  np.testing.assert_equal(tuple(exported.values()), tasks.load_run(folder).weights)
 
 
 def test_a_runs_task_is_loaded_from_any_folder_without_what_it_held_out_while_its_file_is_the_same(

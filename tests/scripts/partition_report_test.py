@@ -33,8 +33,8 @@ def test_partition_report_of_classes_and_of_numbers(tmp_path, capsys):
 def test_what_is_refused_leaves_nothing_behind(tmp_path, capsys, flag, output, words):
   flags = ['--task=digits', flag, f'--output={tmp_path}/{output}']
   assert partition_report.main(['x', *flags]) == 2
-  shown, error = capsys.readouterr()
-  assert (words in error, shown) == (True, '')
+  printed, error = capsys.readouterr()
+  assert (words in error, printed) == (True, '')
   assert error.count('\n') == 1
   assert not list(tmp_path.iterdir())
 

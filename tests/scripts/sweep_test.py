@@ -24,8 +24,8 @@ def _sweeping(tmp_path, monkeypatch):
   def run(arguments, result):
     pool = sweep_pool.Runs(result)
     sweep_pool.install(monkeypatch, pool)
-    own, _, fixed = ' '.join(arguments).partition(' -- ')
-    command = ['sweep.py', f'--output_dir={tmp_path}', *own.split(), '--', *fixed.split()]
+    own_arguments, _, fixed = ' '.join(arguments).partition(' -- ')
+    command = ['sweep.py', f'--output_dir={tmp_path}', *own_arguments.split(), '--', *fixed.split()]
     return sweep.main(command), pool
 
   return run

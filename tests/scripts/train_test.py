@@ -69,11 +69,11 @@ def whole(flags, tmp_path_factory):
 
 def _processes(folder):
   """The processes that work in a folder."""
-  found = []
+  pids = []
   for process in psutil.process_iter():
     with contextlib.suppress(psutil.Error):
-      found += [process.pid] if process.cwd() == folder else []
-  return found
+      pids += [process.pid] if process.cwd() == folder else []
+  return pids
 
 
 def _interrupted(folder, flags):

@@ -143,11 +143,13 @@ def test_crops_are_filled_with_the_mean_colour():
 
 def test_augmentation_changes_half_of_the_images_each_way():
   x = tf.constant(np.repeat(X[:1], 600, 0))
-  made = ada_best.distort(x, tf.constant([4, 5])).numpy()
-  assert made.dtype == X.dtype
-  plain = np.mean([np.array_equal(m, X[0]) for m in made])
-  mirrored = np.mean([np.array_equal(m, X[0, :, ::-1]) for m in made])
+  distorted = ada_best.distort(x, tf.constant([4, 5])).numpy()
+  assert distorted.dtype == X.dtype
+  plain = np.mean([np.array_equal(m, X[0]) for m in distorted])
+  mirrored = np.mean([np.array_equal(m, X[0, :, ::-1]) for m in distorted])
   # Neither shifted: 1/2 + 1/2 / 81; half of those are mirrored.
   expected = (0.5 + 0.5 / 81) / 2
   assert max(abs(plain - expected), abs(mirrored - expected)) < 0.06
-  assert 2 * 8**2 < len({m.tobytes() for m in made}) <= 2 * 9**2  # Shifts of -4 to 4 both ways.
+  assert (
+    2 * 8**2 < len({m.tobytes() for m in distorted}) <= 2 * 9**2
+  )  # Shifts of -4 to 4 both ways.

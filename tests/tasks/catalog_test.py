@@ -25,9 +25,9 @@ fed_tcga_brca    | 6 8 5       | -2 -2 -2 -1 -1           | 0 -1 -1 0 0         
 def test_the_catalogue_has_the_papers_rates():
   rows = [[cell.split() for cell in row.split('|')] for row in _PUBLISHED.strip().splitlines()]
   for (task,), sizes, clients, servers, taus in rows:
-    found = catalog.sizes(task)
+    numbers = catalog.sizes(task)
     names = ('clients_per_round', 'batch_size', 'rounds')
-    assert [found[name] for name in names] == [int(size) for size in sizes]
+    assert [numbers[name] for name in names] == [int(size) for size in sizes]
     for i, server in enumerate(('adagrad', 'adam', 'yogi', 'sgdm', 'sgd')):
       expected = {'client_learning_rate': clients[i], 'server_learning_rate': servers[i]}
       expected |= {'tau': taus[i]} if i < 3 else {}
@@ -40,8 +40,12 @@ def test_the_catalogue_has_the_papers_rates():
   assert catalog.sizes('cifar100_cnn')['weight_decay'] == 1e-3
   assert 'tau' not in catalog.rates('emnist_cr', 'sgd')
   assert catalog.sizes('fed_tcga_brca')['local_steps'] == 100
-  found = [catalog.num_clients(name, {}) for name in ('fed_heart', 'fed_tcga_brca', 'mnist_2nn')]
-  assert (found, catalog.metric('emnist_ae'), catalog.metric('mine')) == ([4, 6, None], 'mse', None)
+  numbers = [catalog.num_clients(name, {}) for name in ('fed_heart', 'fed_tcga_brca', 'mnist_2nn')]
+  assert (numbers, catalog.metric('emnist_ae'), catalog.metric('mine')) == (
+    [4, 6, None],
+    'mse',
+    None,
+  )
 
 
 @pytest.mark.parametrize('task', catalog.OFFLINE)

@@ -22,9 +22,9 @@ def clients(number=30):
 def examples(part):
   if part is None:
     return set()
-  found = [v for c in part.client_ids for v in part.load(c)['x'].tolist()]
-  assert len(found) == sum(part.num_examples(c) for c in part.client_ids)
-  return set(found)
+  values = [v for c in part.client_ids for v in part.load(c)['x'].tolist()]
+  assert len(values) == sum(part.num_examples(c) for c in part.client_ids)
+  return set(values)
 
 
 def test_clients_and_examples_are_in_one_part_each():
@@ -35,9 +35,9 @@ def test_clients_and_examples_are_in_one_part_each():
   assert set(split.train.client_ids) & set(split.unseen.client_ids) == set()
   assert list(split.train.client_ids) == sorted(split.train.client_ids)
   parts = [examples(part) for part in (split.train, split.heldout, split.unseen, split.unseen_rest)]
-  chosen = *split.train.client_ids, *split.unseen.client_ids
-  assert sum(map(len, parts)) == len(set.union(*parts)) == sum(map(data.num_examples, chosen))
-  gone = set(data.client_ids) - set(chosen)
+  ids = *split.train.client_ids, *split.unseen.client_ids
+  assert sum(map(len, parts)) == len(set.union(*parts)) == sum(map(data.num_examples, ids))
+  gone = set(data.client_ids) - set(ids)
   assert all(data.num_examples(c) < 4 for c in gone)  # Never train, and nothing to hold out.
   for client_id in split.heldout.client_ids:
     total = data.num_examples(client_id)

@@ -66,10 +66,10 @@ def test_the_autoencoder_is_tffs_and_its_loss_is_summed_as_the_authors():
   theirs = emnist_models.create_autoencoder_model(debug_seed=_THEIR_SEED)
   mean = tf.keras.losses.MeanSquaredError()
   assert_like_keras(model, theirs, x, x, lambda y, p: len(y) * mean(y, p), lambda p: p)
-  found = models.build_evaluation(model)(theirs.get_weights(), {'x': x, 'y': x})
+  metrics = models.build_evaluation(model)(theirs.get_weights(), {'x': x, 'y': x})
   errors = theirs(x) - x
-  assert found['mse'] == pytest.approx(np.mean(errors**2), rel=1e-5)
-  assert found['mae'] == pytest.approx(np.mean(abs(errors)), rel=1e-5)
+  assert metrics['mse'] == pytest.approx(np.mean(errors**2), rel=1e-5)
+  assert metrics['mae'] == pytest.approx(np.mean(abs(errors)), rel=1e-5)
 
 
 def write_emnist(folder, **changes):

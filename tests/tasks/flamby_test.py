@@ -68,9 +68,9 @@ def test_regions_have_the_patients_of_their_folds_and_others_are_left_out(tmp_pa
   write_brca(tmp_path / 'flamby')
   task = tasks.load('fed_tcga_brca', data_dir=str(tmp_path))
   assert task.train.client_ids == ['0', '1']
-  found = [task.train.load('0'), task.train.load('1'), *map(task.test_clients.load, '01')]
-  assert [list(part['x'][:, 0]) for part in found] == [[0, 1, 7], [3, 6], [2], [4, 5]]
-  np.testing.assert_array_equal(found[0]['y'], [[0, 100.5], [1, 101.5], [1, 107.5]])
+  clients = [task.train.load('0'), task.train.load('1'), *map(task.test_clients.load, '01')]
+  assert [list(part['x'][:, 0]) for part in clients] == [[0, 1, 7], [3, 6], [2], [4, 5]]
+  np.testing.assert_array_equal(clients[0]['y'], [[0, 100.5], [1, 101.5], [1, 107.5]])
   assert len(task.validation['y']) == 3
   model = task.build_model(0)
   assert (task.metric, model.metric_names[1], model.num_parameters) == (*['concordance'] * 2, 3)

@@ -34,10 +34,10 @@ def by_shape(shape, outputs):
 def test_linear_regression_has_squared_and_absolute_errors():
   task = tasks.from_arrays(X, NUMBERS, CLIENTS)
   weights = [np.float32([[1], [-1], [0.3]]), np.full(1, 0.2, np.float32)]
-  found = models.build_evaluation(task.build_model(0))(weights, task.validation)
+  metrics = models.build_evaluation(task.build_model(0))(weights, task.validation)
   errors = task.validation['x'] @ weights[0][:, 0] + 0.2 - task.validation['y']
-  assert found['loss'] == pytest.approx(np.mean(errors**2), rel=1e-5)
-  assert found['mean_absolute_error'] == pytest.approx(np.mean(abs(errors)), rel=1e-5)
+  assert metrics['loss'] == pytest.approx(np.mean(errors**2), rel=1e-5)
+  assert metrics['mean_absolute_error'] == pytest.approx(np.mean(abs(errors)), rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -282,14 +282,20 @@ def test_gaps_become_the_mean_or_median_of_training_rows_or_a_category(tmp_path,
   assert age.fill == pytest.approx(typical, rel=1e-12)
   assert (sex.categories, sex.fill) == (('', 'f', 'm'), '')
   for client in TRAINING:
-    own = rows[rows['hospital'] == client]
+    rows_of_client = rows[rows['hospital'] == client]
     expected = np.stack(
-      [own['age'].fillna(typical), own['sex'].isna(), own['sex'] == 'f', own['sex'] == 'm'], 1
+      [
+        rows_of_client['age'].fillna(typical),
+        rows_of_client['sex'].isna(),
+        rows_of_client['sex'] == 'f',
+        rows_of_client['sex'] == 'm',
+      ],
+      1,
     )
     np.testing.assert_allclose(
       task.train.load(client)['x'][:, :4], expected.astype(float), rtol=1e-6
     )
-    np.testing.assert_array_equal(task.preparation(own), task.train.load(client)['x'])
+    np.testing.assert_array_equal(task.preparation(rows_of_client), task.train.load(client)['x'])
   task.preparation.save(str(tmp_path / 'p.json'))
   assert tasks.Preparation.load(str(tmp_path / 'p.json')) == task.preparation
   assert json.loads((tmp_path / 'p.json').read_text())['columns'][0]['fill'] == age.fill

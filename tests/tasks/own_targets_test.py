@@ -100,10 +100,10 @@ def test_counts_are_told_from_classes():
   assert len(task.preparation.classes) == len(set(COUNTS))
   with warnings.catch_warnings():
     warnings.simplefilter('error')
-    kept = tasks.from_frame(TABLE, 'where', 'visits', features=['dose'], kind='classes')
+    as_classes = tasks.from_frame(TABLE, 'where', 'visits', features=['dose'], kind='classes')
     numbers = tasks.from_frame(TABLE, 'where', 'visits', features=['dose'], kind='numbers')
     tasks.from_frame(TABLE, 'where', 'late')  # Two whole numbers are classes.
-  assert kept.preparation.classes == task.preparation.classes
+  assert as_classes.preparation.classes == task.preparation.classes
   assert numbers.preparation.classes is None
   assert numbers.preparation.is_numbers
   first = numbers.train.client_ids[0]
@@ -136,8 +136,10 @@ def test_labels_of_a_model_of_ones_own_need_a_threshold():
   task = tasks.from_arrays(X, LABELS, CLIENTS, targets=['a', 'b', 'c'], model=build)
   with pytest.raises(ValueError, match='one score for two classes or a label, and no threshold'):
     task.preparation.labels(X[:, :3])
-  own = tasks.from_arrays(X, LABELS, CLIENTS, targets=['a', 'b', 'c'], model=build, threshold=0.3)
-  np.testing.assert_array_equal(own.preparation.labels(X[:, :3]), X[:, :3] > 0.3)
+  of_own_model = tasks.from_arrays(
+    X, LABELS, CLIENTS, targets=['a', 'b', 'c'], model=build, threshold=0.3
+  )
+  np.testing.assert_array_equal(of_own_model.preparation.labels(X[:, :3]), X[:, :3] > 0.3)
 
 
 def test_one_name_may_be_that_of_a_column_of_lists():

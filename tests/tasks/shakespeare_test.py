@@ -63,9 +63,9 @@ def test_the_model_and_its_losses_are_keras_and_its_weights_are_drawn_as_the_bas
       np.testing.assert_allclose(w @ w.T, np.eye(256), atol=1e-4)
     # The others' least and greatest too: normal numbers are cut off at two deviations.
     these = levels[1:-1] if is_recurrent else levels
-    found = np.quantile(w, these)
+    actual = np.quantile(w, these)
     wanted = np.quantile(other, these)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=0.2 * other.std())
+    np.testing.assert_allclose(actual, wanted, rtol=0, atol=0.2 * other.std())
   theirs.set_weights(model.initial_weights[0])
   x = X[:, :20]  # Long enough for padding.
   y = Y[:, :20]

@@ -42,8 +42,8 @@ def joined(dataset):
 def test_sentences_are_cut_as_tff_cuts_them():
   prepare = word_prediction_preprocessing.create_preprocess_fn(SPEC, WORDS)
   expected = joined(prepare(tf.data.Dataset.from_tensor_slices(SENTENCES)))
-  made = OF_WORDS.pairs(FEATURES['tokens'])
-  for a, b in zip(made, expected):
+  pairs = OF_WORDS.pairs(FEATURES['tokens'])
+  for a, b in zip(pairs, expected):
     np.testing.assert_array_equal(a, b)
     assert a.dtype == np.int32
 
@@ -157,11 +157,11 @@ def test_counts_are_downloaded_by_tffs_loaders(monkeypatch):
   called = []
   for kind in ('tag', 'word'):
     monkeypatch.setattr(of_tff, f'load_{kind}_counts', lambda kind=kind: called.append(kind))
-  found = [
+  counts = [
     stackoverflow._counts_file(f'stackoverflow.{kind}_count', None) for kind in ('word', 'tag')
   ]
   assert called == ['word', 'tag']
-  assert found[0] == os.path.expanduser('~/.keras/datasets/stackoverflow.word_count')
+  assert counts[0] == os.path.expanduser('~/.keras/datasets/stackoverflow.word_count')
 
 
 def test_embedded_users_are_the_clients_and_validation_takes_them_in_a_seeded_order(tmp_path):

@@ -42,11 +42,11 @@ def test_sizes_are_50_and_a_log_normal_number():
 @pytest.mark.parametrize('beta', [0, 0.5, 2])
 def test_inputs_have_the_variances_of_the_definition(beta):
   """Within a client j^-1.2; of the mean of all 60 means beta^2 + 1 / 60 between clients."""
-  found = inputs(tasks.load('synthetic', beta=beta, **MANY))
-  within = np.mean([x.var(0, ddof=1) for x in found if len(x) > 40], 0)
+  drawn = inputs(tasks.load('synthetic', beta=beta, **MANY))
+  within = np.mean([x.var(0, ddof=1) for x in drawn if len(x) > 40], 0)
   np.testing.assert_allclose(within, np.arange(1, 61) ** -1.2, rtol=0.1)
-  between = np.var([x.mean() for x in found], ddof=1)
-  rest = np.mean([np.sum(np.arange(1, 61) ** -1.2) / 3600 / len(x) for x in found])
+  between = np.var([x.mean() for x in drawn], ddof=1)
+  rest = np.mean([np.sum(np.arange(1, 61) ** -1.2) / 3600 / len(x) for x in drawn])
   expected = beta**2 + 1 / 60 + rest
   assert abs(between / expected - 1) < 4 * np.sqrt(2 / 400)
 
@@ -57,15 +57,15 @@ def test_labels_are_those_of_a_linear_model_of_each_client():
   for options, least in (({'iid': True}, 0.9), ({'alpha': 0, 'beta': 0}, 0.9)):
     task = tasks.load('synthetic', seed=1, **options)
     largest = max(task.train.client_ids, key=task.train.num_examples)
-    own = task.train.load(largest)
-    fitted = linear_model.LogisticRegression(max_iter=300, C=100).fit(own['x'], own['y'])
-    assert fitted.score(own['x'], own['y']) > least
+    client = task.train.load(largest)
+    fitted = linear_model.LogisticRegression(max_iter=300, C=100).fit(client['x'], client['y'])
+    assert fitted.score(client['x'], client['y']) > least
     others = np.mean([fitted.score(*d.values()) for d in map(task.train.load, ['00001', '00002'])])
     # One model is everybody's if it is IID, and only one's own if not.
     assert (others > 0.8) == ('iid' in options)
 
 
 def test_iid_clients_have_inputs_of_mean_0():
-  found = inputs(tasks.load('synthetic', iid=True, alpha=5, beta=5))
-  deviation = np.sqrt(np.arange(1, 61) ** -1.2 / sum(map(len, found)))
-  assert (np.abs(np.concatenate(found).mean(0)) < 5 * deviation).all()
+  x = inputs(tasks.load('synthetic', iid=True, alpha=5, beta=5))
+  deviation = np.sqrt(np.arange(1, 61) ** -1.2 / sum(map(len, x)))
+  assert (np.abs(np.concatenate(x).mean(0)) < 5 * deviation).all()

@@ -20,8 +20,8 @@ def model(counts=None, **options):
   ],
 )
 def test_steps_are_epochs_times_batches_rounded_up(num_examples, batch_size, epochs, steps):
-  found = costs.CostModel(registry.Counts(), 1, batch_size, epochs)
-  assert found.local_steps(num_examples) == steps
+  model_of_costs = costs.CostModel(registry.Counts(), 1, batch_size, epochs)
+  assert model_of_costs.local_steps(num_examples) == steps
 
 
 def test_parameters_are_four_bytes_and_some_algorithms_send_or_compute_more():
@@ -35,13 +35,18 @@ def test_parameters_are_four_bytes_and_some_algorithms_send_or_compute_more():
 
 
 def test_steps_may_be_the_same_or_fewer_and_clients_may_only_receive():
-  found = model(fixed_steps=7).round((10, 0, 1))
-  assert (found['local_steps'], found['gradients']) == (14, 14)
+  costs_of_round = model(fixed_steps=7).round((10, 0, 1))
+  assert (costs_of_round['local_steps'], costs_of_round['gradients']) == (14, 14)
   twice = model(registry.Counts(2, 2))
   whole = twice.round(SIZES)
   assert twice.round(SIZES, [2, 6, 2], 3) == whole
-  found = twice.round(SIZES, [1, 3, 1], downloads=5)
-  assert found == {**whole, 'local_steps': 5, 'gradients': 5, 'megabytes_down': 5 * 800 / 1e6}
+  costs_of_round = twice.round(SIZES, [1, 3, 1], downloads=5)
+  assert costs_of_round == {
+    **whole,
+    'local_steps': 5,
+    'gradients': 5,
+    'megabytes_down': 5 * 800 / 1e6,
+  }
 
 
 def test_bad_values_are_refused():

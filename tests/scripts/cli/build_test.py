@@ -37,9 +37,9 @@ def built(monkeypatch):
     monkeypatch.setattr(build_lib.algorithms, 'build_process', record)
     monkeypatch.setattr(build_lib.algorithms, 'build_server_optimizer', record_server)
     monkeypatch.setattr(build_lib.aggregation.Aggregation, 'build', lambda self, *given: given)
-    found = settings.of(*arguments)
-    assert build_lib.build_process(found, _Task, 'model', 'plan') == 'process'
-    assert seen['aggregator'] == (found.training, seen['model'], 'plan')
+    run_settings = settings.of(*arguments)
+    assert build_lib.build_process(run_settings, _Task, 'model', 'plan') == 'process'
+    assert seen['aggregator'] == (run_settings.training, seen['model'], 'plan')
     return seen
 
   return build
@@ -92,8 +92,12 @@ def test_the_client_optimizer_and_local_steps_are_passed_on(built, tmp_path):
   state = training.optimizer.initialize(tf.TensorSpec([1]))
   assert (float(state['momentum']), training.optimizer_state) == (0.5, 'keep')
   assert seen['more_parts'] == [corrections.Sam(0.1)]
-  found = training.batching
-  assert (found.local_steps, found.random_local_steps, found.with_replacement) == (4, True, True)
+  batching = training.batching
+  assert (batching.local_steps, batching.random_local_steps, batching.with_replacement) == (
+    4,
+    True,
+    True,
+  )
   path = tmp_path / 'mine.py'
   path.write_text(
     'from tff_adaptive import optimizers\ndef own(rate, momentum: float = 0.7):\n'
@@ -146,18 +150,18 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   flags += ' --aggregator=dp_tree --aggregator_option=noise_multiplier=5 --batch_size=7'
   flags += ' --resume_from=previous'
   given = settings.of(*flags.split(), '--engine=native')
-  found = build_lib.prepare(given, ['command'])
-  own, _, model, private = seen.pop('built')
-  config = found['config']
+  prepared = build_lib.prepare(given, ['command'])
+  built_process, _, model, private = seen.pop('built')
+  config = prepared['config']
   assert seen == {'is_compiled': False, 'data_dir': str(tmp_path), 'seed': 5}
-  assert (own.training.clients_per_round, private.delta) == (2, 7**-1.1)
+  assert (built_process.training.clients_per_round, private.delta) == (2, 7**-1.1)
   assert (config.clients_per_round, config.metric, config.population) == (2, 'loss', None)
   assert (config.cost_model.batch_size, config.cost_model.epochs) == (7, 10)
-  assert (found['settings'].command, found['settings'].metric) == (['command'], 'loss')
-  stored, tracker, _ = found['callbacks']
+  assert (prepared['settings'].command, prepared['settings'].metric) == (['command'], 'loss')
+  stored, tracker, _ = prepared['callbacks']
   assert isinstance(stored, stored_model.StoreModel)
-  assert tracker == (found['run_id'], found['settings'].settings)
-  _, evaluated, _, of_evaluation = found['client_evaluation']
+  assert tracker == (prepared['run_id'], prepared['settings'].settings)
+  _, evaluated, _, of_evaluation = prepared['client_evaluation']
   assert evaluated is model
   assert of_evaluation == {
     'seed': 5,
@@ -165,8 +169,8 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
     'personalize': None,
     'train_alone': None,
   }
-  assert found['evaluate_fn'] is task.validation
-  assert (found['test_fn'], found['resume_from']) == (task.test, 'previous')
+  assert prepared['evaluate_fn'] is task.validation
+  assert (prepared['test_fn'], prepared['resume_from']) == (task.test, 'previous')
   data, risk, room, noise = capsys.readouterr().err.splitlines()
   assert 'listens on all network interfaces' in risk
   assert data.endswith('; 7 clients, 140 examples')

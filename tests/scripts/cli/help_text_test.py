@@ -48,9 +48,9 @@ def test_the_help_on_a_word_has_what_is_called_so_or_speaks_of_it(capsys):
 
 def test_a_section_of_the_help_is_shown_alone(capsys):
   assert train.main(['train.py', '--help=rates']) == 0
-  shown = capsys.readouterr().out
-  assert shown.startswith('\nRates:\n  --client_learning_rate')
-  assert '--rounds' not in shown
+  output = capsys.readouterr().out
+  assert output.startswith('\nRates:\n  --client_learning_rate')
+  assert '--rounds' not in output
   assert 'scaffold' in help_text.text('ALGORITHMS')
   assert train.main(['train.py', '--help=qqq']) == 2
   error = capsys.readouterr().err

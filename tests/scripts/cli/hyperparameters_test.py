@@ -30,9 +30,9 @@ def damped(monkeypatch):
 
 
 def test_a_new_entry_is_a_flag_with_check_default_and_help(damped):
-  found = resolve.resolve(flags.parse(['', '--algorithm=damped']))
-  assert found.flat()['strength'] == found.correction['strength'] == 0.5
-  assert found.clients.client_weighting == 'uniform'
+  run_settings = resolve.resolve(flags.parse(['', '--algorithm=damped']))
+  assert run_settings.flat()['strength'] == run_settings.correction['strength'] == 0.5
+  assert run_settings.clients.client_weighting == 'uniform'
   given = flags.parse(['', '--algorithm=damped', '--strength=0.25'])
   assert resolve.resolve(given).correction == {'strength': 0.25}
   with pytest.raises(ValueError, match=r'--strength must be .*, found -1\.0: give 0\.5, say'):

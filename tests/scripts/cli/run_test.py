@@ -32,10 +32,10 @@ def test_a_run_goes_on_as_it_would_have_and_says_what_became_of_the_clients(tmp_
   out, err = capfd.readouterr()
   with open(tmp_path / 'whole' / 'summary.json', encoding='utf-8') as file:
     summary = json.load(file)
-  found = summary['population']
-  assert found['partial'] > 0 < found['dropped']
-  assert found['selected'] == found['finished'] + found['partial'] + found['dropped']
-  assert f'selected {found["selected"]}, finished {found["finished"]}' in out
+  counts = summary['population']
+  assert counts['partial'] > 0 < counts['dropped']
+  assert counts['selected'] == counts['finished'] + counts['partial'] + counts['dropped']
+  assert f'selected {counts["selected"]}, finished {counts["finished"]}' in out
   assert 'fewer than the 10 of a round' in err
   assert summary['to_target']['validation_accuracy']['round'] == 0
   for number in (2, 3):

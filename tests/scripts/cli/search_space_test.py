@@ -32,9 +32,9 @@ def test_a_hyperparameter_counts_where_the_registry_has_it_and_the_last_flag_var
 
 def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
   given = {'tau': 0.5, 'rounds': 3}
-  found = Space({'algorithm': ['fed_avg', 'fed_adam', 'diloco', 'scaffold']}, given).grid('x')
-  assert [run.server.get('tau') for run in found] == [None, 0.5, None, None]
-  assert {run.training.rounds for run in found} == {3}
+  points = Space({'algorithm': ['fed_avg', 'fed_adam', 'diloco', 'scaffold']}, given).grid('x')
+  assert [run.server.get('tau') for run in points] == [None, 0.5, None, None]
+  assert {run.training.rounds for run in points} == {3}
   labels = ['algorithm=fed_avg', *(f'algorithm=ada_best,tau={tau}' for tau in '12')]
   axes = {'algorithm': ['fed_avg', 'ada_best'], 'tau': ['1', '2']}
   assert _labels(axes, {'server_optimizer': 'yogi'}) == labels  # FedAvg has no Yogi.
@@ -103,9 +103,9 @@ def test_draws_lie_in_their_ranges_and_have_what_counts():
   space = Space(axes, {})
   space.check()
   study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
-  found = [space.draw(study.ask()) for _ in range(60)]
+  points = [space.draw(study.ask()) for _ in range(60)]
   kinds = set()
-  for point in found:
+  for point in points:
     assert point['batch_size'] in ('4', '5', '6')
     assert ('mu' in point) == (point['algorithm'] == 'ada_best') == ('server_optimizer' in point)
     assert ('momentum' in point) == (point.get('server_optimizer') == 'sgdm')
@@ -113,7 +113,7 @@ def test_draws_lie_in_their_ranges_and_have_what_counts():
     assert 1e-3 <= float(point.get('tau', 1e-2)) <= 1e-1
     kinds.add((point['algorithm'], point.get('server_optimizer')))
   assert kinds == {('fed_avg', None), ('ada_best', 'sgdm'), ('ada_best', 'adam')}
-  below = sum(float(point['tau']) < 1e-2 for point in found if 'tau' in point)
+  below = sum(float(point['tau']) < 1e-2 for point in points if 'tau' in point)
   assert 4 < below < 16  # Half of some twenty, by the logarithm: a tenth otherwise.
 
 

@@ -28,19 +28,25 @@ def test_a_resumed_run_may_change_what_changes_no_number():
 def test_how_long_clients_train():
   task = type('Task', (), {'unit_starts': None})
   for more, limits in (({}, False), ({'stragglers': 'partial', 'round_deadline': 9.0}, True)):
-    found = resolve.resolve(client_epochs=2, **more)
-    assert found.client_training(task).batching.step_limits == limits
-  for epochs, made in ((2, found.client_training(task)), (7, found.client_training(task, 7))):
-    assert (made.batching.batch_size, made.batching.epochs) == (10, epochs)
-  for name, own in (('fed_avg', (100, False, True)), ('scaffnew', (10, True, False))):
-    found = resolve.resolve(algorithm=name, task='fed_heart' if own[2] else 'digits')
-    for epochs, how in ((None, own), (2, (None, False, False))):  # Fine-tuning has epochs.
-      made = found.client_training(task, epochs).batching
-      assert (made.local_steps, made.random_local_steps, made.continue_batches) == how
-  found = resolve.resolve(participation=0.25, local_steps=7)
-  assert (found.flat()['clients_per_round'], found.flat()['client_epochs']) == (None, None)
-  assert [found.training.cohort(n) for n in (1, 60)] == [1, 15]
-  assert found.most_clients == 15
+    run_settings = resolve.resolve(client_epochs=2, **more)
+    assert run_settings.client_training(task).batching.step_limits == limits
+  for epochs, local in (
+    (2, run_settings.client_training(task)),
+    (7, run_settings.client_training(task, 7)),
+  ):
+    assert (local.batching.batch_size, local.batching.epochs) == (10, epochs)
+  for name, expected in (('fed_avg', (100, False, True)), ('scaffnew', (10, True, False))):
+    run_settings = resolve.resolve(algorithm=name, task='fed_heart' if expected[2] else 'digits')
+    for epochs, how in ((None, expected), (2, (None, False, False))):  # Fine-tuning has epochs.
+      local = run_settings.client_training(task, epochs).batching
+      assert (local.local_steps, local.random_local_steps, local.continue_batches) == how
+  run_settings = resolve.resolve(participation=0.25, local_steps=7)
+  assert (run_settings.flat()['clients_per_round'], run_settings.flat()['client_epochs']) == (
+    None,
+    None,
+  )
+  assert [run_settings.training.cohort(n) for n in (1, 60)] == [1, 15]
+  assert run_settings.most_clients == 15
 
 
 def test_what_a_flag_needs_and_what_it_stands_in_place_of():

@@ -164,9 +164,9 @@ def test_a_download_is_kept_only_when_whole(path, tmp_path, monkeypatch):
   with pytest.raises(errors.DataError, match='is incomplete'):
     fetch(whole[:-1])
   assert os.listdir(tmp_path / '.tff') == []
-  found = fetch(whole)
-  tff_sqlite.check_complete(found)
-  assert fetch(b'', OSError('not called')) == found  # From the cache.
+  path_of_data = fetch(whole)
+  tff_sqlite.check_complete(path_of_data)
+  assert fetch(b'', OSError('not called')) == path_of_data  # From the cache.
   with pytest.raises(errors.DataError, match=r'there is no a.sqlite in'):
     tff_sqlite.find_tff_file('a.sqlite', str(tmp_path))
 

@@ -67,9 +67,9 @@ def by_hand(weights, tokens):
 def test_logits_are_those_of_the_formulas():
   weights = drawn()
   x = np.random.default_rng(1).integers(0, TOKENS, [3, STEPS])
-  found = logits(weights, x)
-  for own, tokens in zip(found, x):
-    np.testing.assert_allclose(own, by_hand(weights, tokens), rtol=1e-4, atol=1e-5)
+  results = logits(weights, x)
+  for result, tokens in zip(results, x):
+    np.testing.assert_allclose(result, by_hand(weights, tokens), rtol=1e-4, atol=1e-5)
 
 
 def test_initial_weights_begin_as_in_gpt_2():

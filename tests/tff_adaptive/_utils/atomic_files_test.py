@@ -27,8 +27,8 @@ def test_a_file_is_on_the_disk_before_it_replaces_another_and_its_folder_after(
   try:
     atomic_files.write_text(path, 'ä\n', place)
   finally:
-    kept = os.umask(umask)
-  assert (kept, os.stat(path).st_mode & 0o777) == (0o026, 0o640)
+    mode = os.umask(umask)
+  assert (mode, os.stat(path).st_mode & 0o777) == (0o026, 0o640)
   temporary = events[0]
   assert events == [temporary, (temporary, path), str(tmp_path)]
   assert os.path.dirname(temporary) == str(tmp_path)

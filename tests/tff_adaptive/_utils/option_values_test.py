@@ -15,5 +15,5 @@ from tff_adaptive._utils import option_values
   ],
 )
 def test_numbers_and_truth_values_are_such_and_other_texts_stay(text, expected):
-  found = option_values.value(text)
-  assert (found, type(found)) == (expected, type(expected))
+  value = option_values.value(text)
+  assert (value, type(value)) == (expected, type(expected))

@@ -30,8 +30,8 @@ def test_the_installed_versions_are_those_it_was_written_for():
   import tensorflow as tf  # tensorflow-cpu is the same package under another name.
 
   tff_version = importlib.metadata.version('tensorflow-federated')
-  found = {'tensorflow-federated': tff_version, 'tensorflow': tf.__version__}
-  assert found == private_apis.VERSIONS, (
+  versions = {'tensorflow-federated': tff_version, 'tensorflow': tf.__version__}
+  assert versions == private_apis.VERSIONS, (
     'try each function of private_apis with these (docs/design/tff_on_today.md), then change it'
   )
 
@@ -76,7 +76,7 @@ def uses(text):
   """The uses of private interfaces of other packages in a module, but for its own names."""
   tree = ast.parse(text)
   known = DOCUMENTED | set(names_defined(tree))
-  found = []
+  names = []
   for node in ast.walk(tree):
     for name in names_used(node):
       if name.startswith(('tff_adaptive', 'scripts')):
@@ -85,8 +85,8 @@ def uses(text):
       *path, last = name.split('.')
       hidden = (is_private(last) and ' ' not in last) or (is_import and any(map(is_private, path)))
       if (hidden and last not in known) or PACKAGES.match(name):
-        found.append(name)
-  return found
+        names.append(name)
+  return names
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_a_use_is_found(line):
 
 
 def test_no_other_module_uses_one():
-  found = {}
+  users = {}
   for room in ('tff_adaptive', 'tasks', 'scripts'):
     for path in sorted(ROOT.glob(f'{room}/**/*.py')):
-      found[path.relative_to(ROOT).as_posix()] = uses(path.read_text())
-  assert len(found.pop(MODULE)) > 10
-  assert {name: used for name, used in found.items() if used} == {}
+      users[path.relative_to(ROOT).as_posix()] = uses(path.read_text())
+  assert len(users.pop(MODULE)) > 10
+  assert {name: used for name, used in users.items() if used} == {}
 
 
 def test_a_tensor_may_be_freed_twice_and_keeps_its_attributes():

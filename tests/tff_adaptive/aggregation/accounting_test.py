@@ -62,13 +62,13 @@ def test_rounds_with_all_clients_are_one_gaussian_mechanism():
 def test_many_rounds_lie_close_above_one_direction_of_the_replacement(sizes, z, rounds):
   """A bound by pairs holds for either direction, so it is no less than that of one of them."""
   delta = 1e-4
-  found = accounting.SampledGaussian(*sizes, z).epsilon(rounds, delta)
+  epsilon = accounting.SampledGaussian(*sizes, z).epsilon(rounds, delta)
   one = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
   event = dp_accounting.PoissonSampledDpEvent(
     sizes[1] / sizes[0], dp_accounting.GaussianDpEvent(z / 2)
   )
   one.compose(event, rounds)
-  assert 0.999 * one.get_epsilon(delta) <= found < 1.2 * one.get_epsilon(delta)
+  assert 0.999 * one.get_epsilon(delta) <= epsilon < 1.2 * one.get_epsilon(delta)
 
 
 # Examples, those of a round, z, rounds, delta, the published epsilon: of Poisson sampling, one

@@ -133,11 +133,11 @@ def test_trees_of_neighbouring_seeds_share_no_noise(monkeypatch):
 
 def test_without_a_seed_noise_comes_from_the_operating_systems_secret(graph):
   nothing = updates_of_norm(0.0)
-  made = []
+  noises = []
   for _ in range(2):
     factory = build('dp_gaussian', 1, None, noise_multiplier=1.0, adaptive=False)
-    made.append(np.asarray(aggregate(graph, factory, nothing)[0].result[0]))
-  assert abs(np.corrcoef(made)[0, 1]) < 0.03
+    noises.append(np.asarray(aggregate(graph, factory, nothing)[0].result[0]))
+  assert abs(np.corrcoef(noises)[0, 1]) < 0.03
 
 
 def test_each_tensor_each_round_and_the_count_have_noise_of_their_own():
@@ -161,15 +161,15 @@ def test_each_tensor_each_round_and_the_count_have_noise_of_their_own():
 def test_the_clipping_norm_adapts_as_tffs_own_does(graph):
   updates = updates_of_norm(0.2, 0.4, 0.6, 0.8)
   how = dict(target_unclipped_quantile=0.8, learning_rate=0.4)
-  own = tff.aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(0.0, 4.0, **how)
+  of_tff = tff.aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(0.0, 4.0, **how)
   options = dict(quantile=0.8, clip_learning_rate=0.4, count_stddev=1e-5)
   mine = build('dp_gaussian', 4, noise_multiplier=1e-6, **options)
-  found, expected = (
+  actual, expected = (
     [float(next(iter(tf.nest.flatten(o.measurements)))) for o in aggregate(graph, f, updates, 3)]
-    for f in (mine, own)
+    for f in (mine, of_tff)
   )
-  np.testing.assert_allclose(found, expected, rtol=1e-4)
-  assert len(set(found)) == 3
+  np.testing.assert_allclose(actual, expected, rtol=1e-4)
+  assert len(set(actual)) == 3
 
 
 def test_adaptive_noise_follows_the_norm_and_differs_from_round_to_round(graph):

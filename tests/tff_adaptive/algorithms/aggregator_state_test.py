@@ -108,9 +108,9 @@ def test_of_tffs_own_noise_within_zeroing_only_the_zeroing_norm_is_kept(graph):
   assert isinstance(empty, collections.OrderedDict)
   engines.assert_same(leaves(empty['zeroing_norm']), leaves(first['zeroing_norm']), rtol=0, atol=0)
   queries = [state['inner_agg'].query_state.numerator_state for state in (first, empty)]
-  found = [float(query.sum_state.l2_norm_clip) for query in queries]
-  assert np.isfinite(found).all()
-  assert found[0] != found[1]
+  norms = [float(query.sum_state.l2_norm_clip) for query in queries]
+  assert np.isfinite(norms).all()
+  assert norms[0] != norms[1]
   # An aggregator without a state is taken as it is.
   process = tff.aggregators.MeanFactory().create(*TYPES)
   assert aggregator_state.kept_without_updates(process) is process

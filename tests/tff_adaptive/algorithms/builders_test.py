@@ -71,12 +71,15 @@ def test_an_entry_and_its_builder_compose_the_same(name, is_given, composed):
   else:
     options['server_learning_rate'] = 0.5
   getattr(algorithms, f'build_{name}')(model, **options, **common)
-  (_, training, correction, server, *rest), own = composed
-  for wanted, found in ((correction, own.correction), (server, own.server_optimizer)):
-    assert type(found) is type(wanted)
-    assert vars(found) == vars(wanted)
-  assert training == own.training == TRAINING.resolved()
-  assert list(own[4:]) == rest == [0.1, aggregator, entry.client_weighting, None]
+  (_, training, correction, server, *rest), from_builder = composed
+  for wanted, actual in (
+    (correction, from_builder.correction),
+    (server, from_builder.server_optimizer),
+  ):
+    assert type(actual) is type(wanted)
+    assert vars(actual) == vars(wanted)
+  assert training == from_builder.training == TRAINING.resolved()
+  assert list(from_builder[4:]) == rest == [0.1, aggregator, entry.client_weighting, None]
 
 
 def test_the_rate_of_a_named_server_may_be_a_schedule(composed):

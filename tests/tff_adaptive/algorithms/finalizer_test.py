@@ -86,9 +86,9 @@ def test_without_a_schedule_it_is_tffs_own(graph, optimizer):
       seen.append((weights, hparams, output.measurements))
     return seen, state
 
-  found, expected = (engines.run(graph, steps, process) for process in (ours, theirs))
-  engines.assert_same(found, expected, rtol=0, atol=0)
-  assert [int(measured['update_non_finite']) for _, _, measured in found[0]] == [0, 1, 0]
+  actual, expected = (engines.run(graph, steps, process) for process in (ours, theirs))
+  engines.assert_same(actual, expected, rtol=0, atol=0)
+  assert [int(measured['update_non_finite']) for _, _, measured in actual[0]] == [0, 1, 0]
 
 
 class Halved(tff.learning.optimizers.Optimizer):

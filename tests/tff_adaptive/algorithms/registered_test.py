@@ -71,8 +71,8 @@ def test_a_users_correction_and_server_optimizer_train(users, graph):
 
 def test_a_users_server_optimizer_gets_a_number_and_is_scheduled(users):
   for schedule, first in ((schedules.InvSqrt(0.4), 0.4), (lambda t: 0.3 + 0 * t, 0.3)):
-    made = algorithms.build_server_optimizer(f'{users}:halved', schedule)
-    state = made.initialize((np.zeros([1], np.float32),))
+    optimizer = algorithms.build_server_optimizer(f'{users}:halved', schedule)
+    state = optimizer.initialize((np.zeros([1], np.float32),))
     assert float(state['optimizer']['learning_rate']) == pytest.approx(first)
 
 
@@ -88,7 +88,7 @@ def test_a_name_stands_for_how_clients_train_where_nothing_is_said(monkeypatch):
   sgd = optimizers.build_sgd(1.0)
   clip = corrections.Clip(1.0)
   sam = corrections.Sam(0.05)
-  for name, said, parts, own in (
+  for name, said, parts, expected in (
     ('diloco', {}, [clip], dict(optimizer=adamw, optimizer_state='keep')),
     ('diloco', {'optimizer': amsgrad}, [clip], dict(optimizer=amsgrad, optimizer_state='keep')),
     # What is given counts as given, though it is what others have by default.
@@ -103,13 +103,13 @@ def test_a_name_stands_for_how_clients_train_where_nothing_is_said(monkeypatch):
     algorithms.build_process(
       name, None, server_optimizer=server, client_learning_rate=0.1, training=training
     )
-    correction, found = seen.pop()
+    correction, composed = seen.pop()
     assert correction == corrections.chain(*parts) or not parts
-    wanted = dataclasses.replace(training, **own)
-    for one, other in ((found.optimizer, wanted.optimizer),):
+    wanted = dataclasses.replace(training, **expected)
+    for one, other in ((composed.optimizer, wanted.optimizer),):
       assert type(one) is type(other)
       assert one is None or vars(one) == vars(other)
-    assert found.optimizer_state == wanted.optimizer_state
+    assert composed.optimizer_state == wanted.optimizer_state
 
 
 def test_parts_that_are_given_replace_those_of_the_name(monkeypatch):
@@ -192,8 +192,8 @@ def test_what_is_sent_and_computed_is_as_published_or_traced(name):
     with pytest.raises(ValueError, match=r"^layers=norm: the model has no weight 'norm'"):
       algorithms.counts(name, model, clients=clients)
     return
-  found = algorithms.counts(name, model, clients=clients)
-  assert found == registry.Counts(*COSTS.get(name, (1, 1, 1, 0)))
+  counts = algorithms.counts(name, model, clients=clients)
+  assert counts == registry.Counts(*COSTS.get(name, (1, 1, 1, 0)))
   entry = registry.algorithm(name)
   if entry.settings:
     return  # Of the correction's name.
@@ -206,8 +206,8 @@ def test_what_is_sent_and_computed_is_as_published_or_traced(name):
     'fed_acg': (2, 1),
     'ada_best': (1 + 1 / N, 1 + 1 / N),
   }
-  down, up = differing.get(name, (found.down, found.up))
-  assert traced == dataclasses.replace(found, down=down, up=up)
+  down, up = differing.get(name, (counts.down, counts.up))
+  assert traced == dataclasses.replace(counts, down=down, up=up)
 
 
 def test_costs_depend_on_hyperparameters_and_on_how_clients_train(users):

@@ -38,9 +38,9 @@ def test_the_full_gradient_is_the_mean_over_all_examples(n):
     element = {'x': tf.constant(x), 'y': tf.constant(y), 'client': 0}
     source = batch_sources.WholeArrays(model, Batching(20), 0, element, 1)
   theta = tuple(tf.constant(w, tf.float32) for w in oracle.unpack(small_problem.theta_0()))
-  found = oracle.pack(source.mean_gradient(theta, ()))
+  gradient = oracle.pack(source.mean_gradient(theta, ()))
   expected = oracle.gradient(small_problem.theta_0().astype(np.float64), x, y)
-  np.testing.assert_allclose(found / (n if parts else 1), expected, atol=1e-6)
+  np.testing.assert_allclose(gradient / (n if parts else 1), expected, atol=1e-6)
   assert float(source.count_examples()) == n
   counted = source.run(lambda state, local: state + 1, tf.constant(0))
   assert [int(value) for value in counted] == [-(-n // 20), -(-n // 20), n]

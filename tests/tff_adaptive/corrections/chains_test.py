@@ -29,8 +29,8 @@ def run(graph):
       client_learning_rate=0.2,
       training=ClientTraining(batching=batching),
     )
-    made = engines.run(graph, small_problem.Run, process, small_problem.clients())
-    return engines.run(graph, made.rounds, small_problem.cohorts(num_rounds))
+    new_run = engines.run(graph, small_problem.Run, process, small_problem.clients())
+    return engines.run(graph, new_run.rounds, small_problem.cohorts(num_rounds))
 
   return make
 
@@ -78,10 +78,10 @@ def test_order_matters_where_it_should(run):
   clip = corrections.Clip(0.3)
   decay = corrections.WeightDecay(0.5)
   wanted = follow(oracle.FedAvg(theta, clients, clip=0.3, weight_decay=0.5, **HOW))
-  found = run(corrections.chain(clip, decay))
-  np.testing.assert_allclose(found.theta, wanted, rtol=2e-5, atol=2e-6)
+  moved = run(corrections.chain(clip, decay))
+  np.testing.assert_allclose(moved.theta, wanted, rtol=2e-5, atol=2e-6)
   other = run(corrections.chain(decay, clip))
-  assert np.abs(other.theta - found.theta).max() > 1e-3
+  assert np.abs(other.theta - moved.theta).max() > 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,8 +122,8 @@ def test_what_a_part_does_to_the_update_is_undone_before_others_see_it(run, is_f
   np.testing.assert_allclose(both.theta, alone.theta, rtol=1e-6, atol=1e-7)
   np.testing.assert_allclose(both.h, alone.h, rtol=1e-6, atol=1e-7)
   np.testing.assert_allclose(both.theta_bar, alone.theta_bar, rtol=1e-6, atol=1e-7)
-  own = both.state.correction[0 if is_first else 1]
-  assert float(own['rounds']) == 3
+  part_state = both.state.correction[0 if is_first else 1]
+  assert float(part_state['rounds']) == 3
 
 
 def test_factors_of_the_server_step_are_multiplied(run):
@@ -170,8 +170,8 @@ def test_a_chain_by_name_has_the_parts_options_and_facts():
   assert [h.name for h in entry.hyperparameters] == ['fed_dyn.mu', 'scale_mu', 'fed_prox.mu', 'rho']
   assert (entry.is_stateful, entry.client_weighting, entry.assumes_sgd) == (True, 'uniform', '')
   values = entry.values({'fed_prox.mu': 0.5, 'sam.rho': 0.2})
-  made = entry.correction.configure(values, CLIENTS)
-  assert made == corrections.chain(
+  configured = entry.correction.configure(values, CLIENTS)
+  assert configured == corrections.chain(
     corrections.FedDyn(0.02, N), corrections.FedProx(0.5), corrections.Sam(0.2)
   )
   with pytest.raises(ValueError, match=r"unknown option of fed_dyn\+fed_prox\+sam 'mu'"):
@@ -211,5 +211,5 @@ def test_fed_cm_and_sam_are_mo_fed_sam(run):
   theta = small_problem.theta_0()
   clients = small_problem.clients()
   wanted = follow(methods.FedCM(theta, clients, alpha=0.3, sam_rho=0.3, **HOW))
-  found = run(corrections.chain(corrections.FedCM(0.3), corrections.Sam(0.3)))
-  np.testing.assert_allclose(found.theta, wanted, rtol=2e-5, atol=2e-6)
+  trained = run(corrections.chain(corrections.FedCM(0.3), corrections.Sam(0.3)))
+  np.testing.assert_allclose(trained.theta, wanted, rtol=2e-5, atol=2e-6)

@@ -47,15 +47,19 @@ def test_keras_models_have_names():
       ]
     )
 
-  made = models.from_keras(build, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-  weights = model_adapters.wrap(made).named_weights()
+  wrapped = models.from_keras(
+    build, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+  )
+  weights = model_adapters.wrap(wrapped).named_weights()
   assert selected('head', weights) == ['dense_1/kernel', 'dense_1/bias']
   assert [name.rpartition('/')[2] for name in selected('norm', weights)] == ['gamma', 'beta']
   assert selected('dense/*', weights) == ['dense/kernel', 'dense/bias']
   x = np.ones((2, 5), np.float32)
-  found = made.features(made.initial_weights[0], x, False, None)
-  last = np.asarray(found) @ made.initial_weights[0][-2] + made.initial_weights[0][-1]
-  np.testing.assert_allclose(made.forward(made.initial_weights[0], x, False, None), last, rtol=1e-5)
+  features = wrapped.features(wrapped.initial_weights[0], x, False, None)
+  last = np.asarray(features) @ wrapped.initial_weights[0][-2] + wrapped.initial_weights[0][-1]
+  np.testing.assert_allclose(
+    wrapped.forward(wrapped.initial_weights[0], x, False, None), last, rtol=1e-5
+  )
 
 
 @pytest.mark.parametrize(

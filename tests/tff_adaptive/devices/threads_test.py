@@ -34,11 +34,11 @@ def test_pieces_and_threads_are_of_the_processors(monkeypatch, clients, chosen, 
   assert [threads.side_by_side(pieces) for pieces in (None, 9, 2)] == [3, 3, 2]
   monkeypatch.setenv(VARIABLE, '2') if variables else monkeypatch.delenv(VARIABLE, raising=False)
   threading = tf.config.threading
-  found = []
+  threads_set = []
   monkeypatch.setattr(threading, 'get_intra_op_parallelism_threads', lambda: chosen)
-  monkeypatch.setattr(threading, 'set_intra_op_parallelism_threads', found.append)
+  monkeypatch.setattr(threading, 'set_intra_op_parallelism_threads', threads_set.append)
   threads.one_an_operation(clients)
-  assert found == made
+  assert threads_set == made
   monkeypatch.setattr(threads, 'num_processors', lambda: 9)
   assert [threads.side_by_side(pieces) for pieces in (None, 9, 2)] == [4, 4, 2]
 

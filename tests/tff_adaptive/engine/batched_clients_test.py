@@ -117,12 +117,12 @@ def test_functions_of_one_name_from_two_processes_are_distinguished():
 
 @pytest.mark.parametrize('name, client_axis', [('fed_avg', False), ('ada_best', True)])
 def test_a_group_lives_as_long_as_the_process_and_no_longer(name, client_axis, monkeypatch):
-  made = []
+  references = []
   group = batched_clients.Group.__init__
 
   def remember(self, *args, **named):
     group(self, *args, **named)
-    made.append(weakref.ref(self))
+    references.append(weakref.ref(self))
     assert self.is_batched == client_axis
 
   monkeypatch.setattr(batched_clients.Group, '__init__', remember)
@@ -135,10 +135,10 @@ def test_a_group_lives_as_long_as_the_process_and_no_longer(name, client_axis, m
   gc.collect()
   next_computation = process.next
   del process
-  assert any(reference() is not None for reference in made)
+  assert any(reference() is not None for reference in references)
   del next_computation
   gc.collect()
-  assert all(reference() is None for reference in made)
+  assert all(reference() is None for reference in references)
   assert ended() is None
 
 
@@ -177,13 +177,13 @@ def rounds(process, clients_per_step, cohort=COHORT):
   with engine.graph_context(clients_per_step=clients_per_step):
     state = process.initialize()
     results = []
-    kept = [getattr(process, 'initial_client_state', ())] * len(cohort)
+    client_states = [getattr(process, 'initial_client_state', ())] * len(cohort)
     for _ in range(2):
       if isinstance(process, algorithms.StatefulProcess):
-        state, kept, metrics = process.next(state, kept, cohort)
+        state, client_states, metrics = process.next(state, client_states, cohort)
       else:
         state, metrics = process.next(state, cohort)
-      results.append((state, list(kept), metrics))
+      results.append((state, list(client_states), metrics))
   return [np.asarray(leaf) for leaf in tf.nest.flatten(results)]
 
 

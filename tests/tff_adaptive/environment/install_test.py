@@ -146,8 +146,8 @@ def test_another_build_of_tensorflow_goes_first(
 ):
   """Two packages with the same files: what pip installed second would be half removed later."""
   platform_is(system, machine)
-  found = [types.SimpleNamespace(metadata={'Name': name}) for name in present]
-  monkeypatch.setattr(install.importlib.metadata, 'distributions', lambda: found)
+  installed = [types.SimpleNamespace(metadata={'Name': name}) for name in present]
+  monkeypatch.setattr(install.importlib.metadata, 'distributions', lambda: installed)
   monkeypatch.setattr(install, 'compile_packages', lambda: None)
   assert install.main([f'--add={add}', '--system'] if add else ['--system']) == 0
   verbs = [next(a for a in arguments if not a.startswith('-')) for arguments, _ in pip]

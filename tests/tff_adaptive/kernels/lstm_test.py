@@ -40,9 +40,9 @@ def value_and_gradients(function, arguments, upstream):
   return [value, *tape.gradient(total, arguments)]
 
 
-def distance(found, expected):
+def distance(actual, expected):
   """The largest error, of the largest value."""
-  return np.abs(np.asarray(found, np.float64) - expected).max() / np.abs(expected).max()
+  return np.abs(np.asarray(actual, np.float64) - expected).max() / np.abs(expected).max()
 
 
 def unrolled(z, r, steps):
@@ -66,10 +66,10 @@ def test_values_and_gradients_are_those_of_keras(recurrence, steps, batch, units
     lambda z, r: keras_recurrence(z, r, steps), [tf.constant(z), tf.constant(r)], upstream
   )
   single = [tf.constant(a, tf.float32) for a in (z, r)]
-  found = value_and_gradients(
+  actual = value_and_gradients(
     lambda z, r: recurrence(z, r, steps), single, tf.constant(upstream, tf.float32)
   )
-  for a, b in zip(found, exact):
+  for a, b in zip(actual, exact):
     if steps == 1 and not np.any(b):
       assert not np.any(a)  # R counts from the second step on.
     else:
@@ -123,8 +123,8 @@ def test_rows_do_not_depend_on_those_beside_them():
   whole = tf.reshape(lstm.recurrence(tf.reshape(z, [-1, 80]), r, 6), [6, 7, 20])
   for rows in (slice(0, 1), slice(2, 5), slice(3, 7)):
     part = z[:, rows]
-    found = lstm.recurrence(tf.reshape(part, [-1, 80]), r, 6)
-    np.testing.assert_array_equal(tf.reshape(found, [6, -1, 20]), whole[:, rows])
+    alone = lstm.recurrence(tf.reshape(part, [-1, 80]), r, 6)
+    np.testing.assert_array_equal(tf.reshape(alone, [6, -1, 20]), whole[:, rows])
 
 
 def test_the_batch_size_may_be_unknown():

@@ -44,9 +44,9 @@ def test_an_optimizer_follows_its_formula(build, options, oracle):
   state = optimizer.initialize(tuple(tf.TensorSpec(w.shape, w.dtype) for w in weights))
   for g in gs:
     state, weights = optimizer.next(state, weights, tuple(map(tf.constant, g)))
-    expected = [step(x, -own) for step, x, own in zip(steps, expected, g)]
-    for found, wanted in zip(weights, expected):
-      np.testing.assert_allclose(found, wanted, 1e-11, 1e-12)
+    expected = [step(x, -gradient) for step, x, gradient in zip(steps, expected, g)]
+    for actual, wanted in zip(weights, expected):
+      np.testing.assert_allclose(actual, wanted, 1e-11, 1e-12)
 
 
 @pytest.mark.parametrize('name', registry.CLIENT_OPTIMIZERS)
@@ -62,5 +62,5 @@ def test_clients_of_a_group_step_as_each_by_itself(name):
     return theta[0]
 
   together = tf.vectorized_map(run, tf.stack(gs))
-  for found, g in zip(together, gs):
-    np.testing.assert_allclose(found, run(g), 1e-5, 1e-6)
+  for actual, g in zip(together, gs):
+    np.testing.assert_allclose(actual, run(g), 1e-5, 1e-6)

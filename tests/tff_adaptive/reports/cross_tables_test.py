@@ -84,14 +84,14 @@ def test_the_table_of_participation_is_of_test_data(tmp_path):
   runs = []
   for rate, value in ((0.1, 0.9), (0.2, 0.8)):  # On test data the other rate would win.
     for algorithm, better in (('fed_avg', 0.0), ('ada_best', 0.01)):
-      own = [
+      settings = [
         {'clients_per_round': 10, 'buffer_size': n, 'task_option': [alpha, 'validation=test']}
         for n in (None, 1)
         for alpha in ('alpha=inf', 'alpha=10', 'alpha=3')
       ]
       common = {'algorithm': algorithm, 'client_learning_rate': rate}
       folder = tmp_path / f'{rate}_{algorithm}'
-      runs += of_participation(folder, own, value, 0.5 + rate + better, **common)
+      runs += of_participation(folder, settings, value, 0.5 + rate + better, **common)
   table = by_participation(runs)
   assert table.heading == ['participation', 'task', 'task option', 'FedAvg', 'AdaBest']
   assert table.rows == [
@@ -107,8 +107,10 @@ def test_the_table_of_participation_is_of_test_data(tmp_path):
 
 def test_runs_that_diverged_are_counted(tmp_path):
   names = ['fed_avg'] * 2 + ['scaffold_m'] * 3
-  own = [{'algorithm': name, 'seed': seed} for seed, name in enumerate(names)]
-  runs = of_participation(tmp_path, own, column='validation_loss', start=1.0, participation=0.1)
+  settings = [{'algorithm': name, 'seed': seed} for seed, name in enumerate(names)]
+  runs = of_participation(
+    tmp_path, settings, column='validation_loss', start=1.0, participation=0.1
+  )
   runs[2].rows[-1]['validation_loss'] = 1000.0
   table = by_participation(runs)
   assert table.rows[0] == ['10 %', 't.py:load', '', '50.00 ± 0.00', 'diverged (1 of 3)']
@@ -129,8 +131,8 @@ def test_corrections_by_server_optimizers(tmp_path):
     for (algorithm, server), value in values.items()
     for seed in (0, 2)
   ]
-  made = cross_tables.build(run_folders.each(tmp_path, ends), ['correction'], 'server_optimizer')
-  (table,) = made.tables
+  report = cross_tables.build(run_folders.each(tmp_path, ends), ['correction'], 'server_optimizer')
+  (table,) = report.tables
   assert table.heading == ['correction', 'SGD', 'Yogi']
   assert table.rows == [
     ['none', '51.00 ± 1.41', '81.00 ± 1.41'],
@@ -138,9 +140,9 @@ def test_corrections_by_server_optimizers(tmp_path):
     ['AdaBest', 'diverged (2 of 2)', ''],
   ]
   assert table.bold == {(0, 2), (1, 2)}  # The best of each row.
-  assert made.figure is None
+  assert report.figure is None
   assert table.title == 'Validation accuracy, %, mean of the last 1 round'
-  assert '76.00' in made.data
+  assert '76.00' in report.data
 
 
 @pytest.mark.parametrize(
@@ -176,8 +178,8 @@ def tau_runs(folder, algorithm='fed_yogi', shift=0.0):
 def test_by_a_number_there_is_a_line_for_each_row(tmp_path):
   both = [*tau_runs(tmp_path), *tau_runs(tmp_path, 'fed_adam', -0.05)]
   both.append(run_folders.make(tmp_path / 'other', [0.1, 0.99], tau=None))
-  made = cross_tables.build(both, ['algorithm'], 'tau')
-  (table,) = made.tables
+  report = cross_tables.build(both, ['algorithm'], 'tau')
+  (table,) = report.tables
   assert table.heading == ['algorithm', '0.001', '0.01', '0.1', 'none']
   assert table.rows == [
     ['FedYogi', '60.00 ± 0.71', '80.00 ± 0.71', '40.00 ± 0.71', ''],
@@ -186,15 +188,18 @@ def test_by_a_number_there_is_a_line_for_each_row(tmp_path):
   ]
   assert table.bold == {(0, 2), (1, 2), (2, 4)}
   assert 'client_learning_rate=0.1 (FedYogi, 0.1; FedAdam, 0.1)' in table.note
-  (axes,) = made.figure.axes
+  (axes,) = report.figure.axes
   assert axes.get_xscale() == 'log'
-  assert [text.get_text() for text in made.figure.legends[0].get_texts()] == ['FedYogi', 'FedAdam']
+  assert [text.get_text() for text in report.figure.legends[0].get_texts()] == [
+    'FedYogi',
+    'FedAdam',
+  ]
   line, *_ = axes.get_lines()
   np.testing.assert_allclose(line.get_xydata(), [[0.001, 0.6], [0.01, 0.8], [0.1, 0.4]])
   # A value that is 0 has no place on a logarithmic axis; 0.001 to 0.01 are enough for one.
   for tau, scale in ((0.0, 'linear'), (0.005, 'log')):
     for run in (*both[:4], *both[12:16]):
       run.settings['tau'] = tau
-    made = cross_tables.build(both, ['algorithm'], 'tau', title='Mine')
-    assert (made.figure.axes[0].get_xscale(), made.title) == (scale, 'Mine')
-    assert made.tables[0].title.startswith('Mine: validation accuracy, %, mean of the last')
+    report = cross_tables.build(both, ['algorithm'], 'tau', title='Mine')
+    assert (report.figure.axes[0].get_xscale(), report.title) == (scale, 'Mine')
+    assert report.tables[0].title.startswith('Mine: validation accuracy, %, mean of the last')

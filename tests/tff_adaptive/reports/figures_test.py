@@ -43,8 +43,8 @@ def test_a_partition_is_drawn_with_the_names_of_classes(monkeypatch, names, show
   figures.draw_partition('', [3, 4, 4], [[1, 2], [0, 4]], '$', names)
   (figure,) = drawn
   bars, sizes = drawn[0].axes
-  found = [(bar.get_x(), bar.get_width()) for bar in bars.patches]
-  assert found == [(0, 1), (0, 0), (1, 2), (0, 4)]  # Label by label, beside each other.
+  drawn_bars = [(bar.get_x(), bar.get_width()) for bar in bars.patches]
+  assert drawn_bars == [(0, 1), (0, 0), (1, 2), (0, 4)]  # Label by label, beside each other.
   assert [bar.get_height() for bar in sizes.patches] == [1, 2]
   assert (bars.get_xlabel(), bars.get_ylabel()) == ('examples, a colour a label', 'client')
   assert (sizes.get_xlabel(), sizes.get_ylabel()) == ('examples of a client', 'clients')
@@ -117,8 +117,8 @@ def test_of_a_run_what_was_evaluated_is_drawn_with_what_it_trained(monkeypatch):
   lines = [[line.get_xydata().tolist() for line in axes.get_lines()] for axes in figure.axes]
   assert lines == [[[[0, 3], [2, 1.5]], [[1, 2.5], [2, 2]]], [[[2, 0.5]]]]
   assert [axes.get_ylabel() for axes in figure.axes] == ['loss', 'accuracy']
-  found = [text.get_text() for text in figure.legends[0].get_texts()]
-  assert (found, path) == (['inference', 'validation', 'train'], 'a.png')
+  labels = [text.get_text() for text in figure.legends[0].get_texts()]
+  assert (labels, path) == (['inference', 'validation', 'train'], 'a.png')
 
 
 def test_a_log_scale_shows_all_that_did_not_diverge(tmp_path):
@@ -163,8 +163,8 @@ def test_the_axis_adds_up_what_rounds_took(tmp_path):
     np.testing.assert_allclose(curve.x, [0, 2 * per_round, 4 * per_round])
   with pytest.raises(ValueError, match=r"no column 'virtual_seconds' .* than virtual_seconds"):
     figures.mean_curves({'a': [run]}, 'validation_accuracy', 'virtual_seconds')
-  found = figures.mean_curves({'a': [run]}, 'validation_accuracy', 'seconds')
-  text = figures.curves_table({'validation_accuracy': found}, 'seconds').splitlines()
+  curves = figures.mean_curves({'a': [run]}, 'validation_accuracy', 'seconds')
+  text = figures.curves_table({'validation_accuracy': curves}, 'seconds').splitlines()
   assert text[0] == 'label,round,seconds,validation_accuracy_mean,validation_accuracy_std'
   assert text[2] == 'a,2,1,0.2,0'
 

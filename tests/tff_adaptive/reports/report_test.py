@@ -81,8 +81,8 @@ HOSTILE = {
 }
 # As a name of a row, of a column, in a bold cell, as title and as note.
 HOSTILE_TABLES = [
-  (shown or text, report.Table([text, text], [[text, text]] * 2, {(1, 1)}, text, text))
-  for text, shown in HOSTILE.items()
+  (in_latex or text, report.Table([text, text], [[text, text]] * 2, {(1, 1)}, text, text))
+  for text, in_latex in HOSTILE.items()
 ]
 
 
@@ -126,17 +126,17 @@ def _latex_shows(text):
   """What LaTeX shows of a cell or a caption, in which nothing may be left that it obeys."""
   names = {'backslash': '\\', 'asciitilde': '~', 'asciicircum': '^'}
   names |= {'less': '<', 'greater': '>', 'bar': '|'}
-  shown = ''
+  plain = ''
   rest = text
   while rest:
-    if found := re.match(r'\\text(\w+)\{\}', rest):
-      shown += names[found[1]]
-    elif found := re.match(r'\\([&%$#_{}])|\{([*\[])\}|([^\\&%$#_{}~^<>|])', rest):
-      shown += found[found.lastindex]
+    if match := re.match(r'\\text(\w+)\{\}', rest):
+      plain += names[match[1]]
+    elif match := re.match(r'\\([&%$#_{}])|\{([*\[])\}|([^\\&%$#_{}~^<>|])', rest):
+      plain += match[match.lastindex]
     else:
       raise AssertionError(f'LaTeX obeys {rest!r}')
-    rest = rest[found.end() :]
-  return shown
+    rest = rest[match.end() :]
+  return plain
 
 
 @pytest.mark.parametrize('text, table', HOSTILE_TABLES)
@@ -185,7 +185,7 @@ def test_no_file_of_a_report_has_control_characters(tmp_path, ending):
   made.write(str(tmp_path / 'x'), [ending])
   written = (tmp_path / f'x.{ending}').read_bytes()
   if ending in ('png', 'pdf'):
-    texts = [shown.get_text() for shown in figure.findobj(matplotlib.text.Text)]
+    texts = [text_of_figure.get_text() for text_of_figure in figure.findobj(matplotlib.text.Text)]
     assert r'a\x1b[31m\udcff' in texts
     assert text not in texts
   else:

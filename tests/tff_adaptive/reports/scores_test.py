@@ -85,8 +85,8 @@ def test_settings_that_stopped_early_beat_those_that_diverged_only(tmp_path):
 
 def test_of_a_loss_the_lowest_is_the_best(tmp_path):
   ends = [(loss, {'client_learning_rate': loss}) for loss in (0.5, 0.2, 0.9)]
-  found = run_folders.each(tmp_path, ends, 'validation_loss', start=1.0)
-  assert scores.best_runs(found, 'validation_loss')[1] == [found[1]]
+  runs = run_folders.each(tmp_path, ends, 'validation_loss', start=1.0)
+  assert scores.best_runs(runs, 'validation_loss')[1] == [runs[1]]
 
 
 @pytest.mark.parametrize(
@@ -104,22 +104,22 @@ def test_the_note_says_how_clients_are_weighed(tmp_path, weightings, words):
 
 
 def test_runs_of_which_only_the_initial_model_was_evaluated_are_left_out(tmp_path, capsys):
-  found = [
+  runs = [
     run_folders.make(tmp_path / name, values, every=2, rounds=4)
     for name, values in (('a', [0.1, 0.2]), ('b', [0.1]), ('c', [0.1, 0.3]))
   ]
-  del found[2].rows[-1]['validation_accuracy']
-  for run in found[::2]:
+  del runs[2].rows[-1]['validation_accuracy']
+  for run in runs[::2]:
     run.rows[-1]['train_loss'] = 1.0
-  assert scores.evaluated(found) == found[:1]
+  assert scores.evaluated(runs) == runs[:1]
   assert [line.split()[2] for line in capsys.readouterr().err.splitlines()] == [
     *(str(tmp_path / name) for name in 'bc')
   ]
-  assert scores.evaluated(found, 'train_loss') == [found[0], found[2]]
+  assert scores.evaluated(runs, 'train_loss') == [runs[0], runs[2]]
   # No run has such a column, which is another error's business.
-  assert scores.evaluated(found[::2], 'train_lost') == found[::2]
+  assert scores.evaluated(runs[::2], 'train_lost') == runs[::2]
   with pytest.raises(ValueError, match='none of the runs has been evaluated after round 0'):
-    scores.evaluated(found[1:])
+    scores.evaluated(runs[1:])
 
 
 def test_theta_bar_is_taken_where_it_was_evaluated(tmp_path):
@@ -131,7 +131,7 @@ def test_theta_bar_is_taken_where_it_was_evaluated(tmp_path):
 def test_test_data_are_those_of_the_last_round(tmp_path, rounds, number, test):
   """Not of a run that was complete, was begun again with more rounds, and has not ended yet."""
   test = {'test_accuracy': 0.5} if test else None
-  made = run_folders.make(tmp_path / 'a', [0.1, 0.2], test=test, rounds=rounds)
-  made.rows[-1]['round'] = number
+  run = run_folders.make(tmp_path / 'a', [0.1, 0.2], test=test, rounds=rounds)
+  run.rows[-1]['round'] = number
   with pytest.raises(ValueError, match=f'summary.json after {number} of {rounds} rounds'):
-    scores.value_on_test(made)
+    scores.value_on_test(run)

@@ -13,17 +13,17 @@ COLUMN = 'validation_accuracy'
 
 
 def _table(runs, column=COLUMN):
-  made = tables.comparison_table({'a': runs}, column)
-  _, _, _, mean, last, _ = made.rows[0]
-  return mean, last, made.note
+  report = tables.comparison_table({'a': runs}, column)
+  _, _, _, mean, last, _ = report.rows[0]
+  return mean, last, report.note
 
 
 def _seeds(folder, curves, column=COLUMN, rounds=4):
-  found = [
+  runs = [
     run_folders.make(folder / str(seed), values, column, every=2, seed=seed, rounds=rounds)
     for seed, values in enumerate(curves)
   ]
-  return [dataclasses.replace(run, window=rounds) for run in found]
+  return [dataclasses.replace(run, window=rounds) for run in runs]
 
 
 def test_a_run_that_is_not_complete_is_named_and_one_without_values_refused(tmp_path):
@@ -78,20 +78,22 @@ def test_columns_are_chosen_and_the_title_is_the_tables_caption(tmp_path):
   without = {'b': [run_folders.make(tmp_path / 'b', [0.0, 0.5])]}  # It has no summary.json.
   with pytest.raises(ValueError, match='b has no sizes of its states: leave'):
     tables.comparison(without, [COLUMN], target=0.6, columns=columns)
-  made = tables.comparison(groups, [COLUMN], target=0.6, title='Digits', columns=columns)
-  assert made.tables[0].heading[:4] == ['', 'validation accuracy, last', 'rounds to 0.6', 'runs']
+  report = tables.comparison(groups, [COLUMN], target=0.6, title='Digits', columns=columns)
+  assert report.tables[0].heading[:4] == ['', 'validation accuracy, last', 'rounds to 0.6', 'runs']
   sizes = '2.0000 ± 0.0000', '0.5000 ± 0.0000'
-  assert made.tables[0].rows == [['a', '0.7000 ± 0.1414', '3 ± 1', '2', *sizes]]
-  assert '\\caption{Digits.}' in made.tables[0].latex()
+  assert report.tables[0].rows == [['a', '0.7000 ± 0.1414', '3 ± 1', '2', *sizes]]
+  assert '\\caption{Digits.}' in report.tables[0].latex()
   options = {'title': 'Digits', 'levels': {'paper': 0.9}, 'log_scale': ['megabytes_up']}
-  made = tables.comparison(groups, [COLUMN, 'megabytes_up'], axis='seconds', **options)
-  titles = [table.title for table in made.tables]
+  report = tables.comparison(groups, [COLUMN, 'megabytes_up'], axis='seconds', **options)
+  titles = [table.title for table in report.tables]
   assert titles == ['Digits: validation accuracy', 'Digits: megabytes up']
-  assert made.data.startswith('label,round,seconds,')
-  drawn = [(axes.get_xlabel(), axes.get_yscale()) for axes in made.figure.axes]
+  assert report.data.startswith('label,round,seconds,')
+  drawn = [(axes.get_xlabel(), axes.get_yscale()) for axes in report.figure.axes]
   assert drawn == [('seconds of training', scale) for scale in ('linear', 'log')]
-  legend = [text.get_text() for text in made.figure.legends[0].get_texts()]
-  assert (made.title, made.figure.get_suptitle(), legend[-1]) == ('Digits',) * 2 + ('paper = 0.9',)
+  legend = [text.get_text() for text in report.figure.legends[0].get_texts()]
+  assert (report.title, report.figure.get_suptitle(), legend[-1]) == ('Digits',) * 2 + (
+    'paper = 0.9',
+  )
   for unknown in ('accuracy', 'reached'):
     with pytest.raises(ValueError, match='give some of runs, rounds, mean, last'):
       tables.comparison(groups, [COLUMN], columns=[unknown])
@@ -146,8 +148,8 @@ def test_the_legend_says_which_curve_ends_early(tmp_path):
     for seed, values in enumerate(([0.1, 0.2, 0.3, 0.4], [0.1, 0.2], [0.1, 0.3, 0.4, 0.5]))
   ]
   for runs, label in ((found, 'a (n = 3), to round 1'), (found[::2], 'a (n = 2)')):
-    made = tables.comparison({'a': runs}, [COLUMN])
-    assert [text.get_text() for text in made.figure.legends[0].get_texts()] == [label]
+    report = tables.comparison({'a': runs}, [COLUMN])
+    assert [text.get_text() for text in report.figure.legends[0].get_texts()] == [label]
   for run, t in zip(found[::2], (1, 2)):
     run.rows[:] = run.rows[t : t + 1]
   words = "the runs of 'a' have no round with a value of .* in common"

@@ -41,21 +41,21 @@ def made(tmp_path_factory):
   return tuning.by_rates(grid_runs(tmp_path_factory.mktemp('runs')), COLUMN, title='Digits')
 
 
-def test_a_map_is_a_table_with_its_best_cell_bold(made):
-  yogi = next(table for table in made.tables if table.title.startswith('FedYogi'))
+def test_a_map_is_a_table_with_its_best_cell_bold(report):
+  yogi = next(table for table in report.tables if table.title.startswith('FedYogi'))
   assert yogi.title == 'FedYogi: validation accuracy, %, mean of the last 1 round'
   assert yogi.heading == ['', 'client 0.01', 'client 0.1', 'client 1']
   assert yogi.rows[0] == ['server 1', '30.0 ± 0.7', '20.0 ± 0.7', 'diverged (2 of 2)']
   assert yogi.rows[1][2] == '90.0 ± 0.7'
   assert yogi.bold == {(1, 2)}
-  assert made.tables[-1].rows == [
+  assert report.tables[-1].rows == [
     ['FedYogi', '0.1 (80.0 ± 0.7)', '0.1 (90.0 ± 0.7)', '0.01 (70.0 ± 0.7)'],
     ['FedAvg', '0.1 (70.0 ± 0.7)', '0.1 (80.0 ± 0.7)', '0.01 (60.0 ± 0.7)'],
   ]
 
 
-def test_the_figure_has_a_map_each_and_the_numbers_are_there(made):
-  maps = [axes for axes in made.figure.axes if axes.images]
+def test_the_figure_has_a_map_each_and_the_numbers_are_there(report):
+  maps = [axes for axes in report.figure.axes if axes.images]
   assert {axes.get_title() for axes in maps} == {'FedYogi', 'FedAvg'}
   for axes in maps:
     for ticks in (axes.get_xticklabels(), axes.get_yticklabels()):
@@ -63,9 +63,9 @@ def test_the_figure_has_a_map_each_and_the_numbers_are_there(made):
     assert (axes.get_xlabel(), axes.get_ylabel()) == ('client rate', 'server rate')
     assert not axes.yaxis_inverted()
   yogi = next(axes for axes in maps if axes.get_title() == 'FedYogi')
-  shown = yogi.images[0].get_array()  # The lowest server rate is the lowest row.
-  np.testing.assert_allclose(shown[:2], 100 * np.array(GRID['fed_yogi'][:2]))
-  assert shown.mask[2, 2]
+  values = yogi.images[0].get_array()  # The lowest server rate is the lowest row.
+  np.testing.assert_allclose(values[:2], 100 * np.array(GRID['fed_yogi'][:2]))
+  assert values.mask[2, 2]
   texts = {(*text.get_position(), text.get_text(), text.get_color()) for text in yogi.texts}
   assert texts >= {(1, 2, '20.0', 'w'), (1, 1, '90.0', 'k'), (2, 2, 'x', '0.4')}  # Light on dark.
   # One scale for all, of which the worst quarter does not take the colours.
@@ -73,9 +73,9 @@ def test_the_figure_has_a_map_each_and_the_numbers_are_there(made):
   assert scale[1] == pytest.approx(90)
   assert scale[0] > 20
   about = 'validation accuracy, %,\nmean of the last 1 round; x: diverged'  # Beside the colours.
-  assert about in [axes.get_ylabel() for axes in made.figure.axes]
-  assert (made.title, made.figure.get_suptitle()) == ('Digits', 'Digits')
-  rows = list(csv.DictReader(io.StringIO(made.data)))
+  assert about in [axes.get_ylabel() for axes in report.figure.axes]
+  assert (report.title, report.figure.get_suptitle()) == ('Digits', 'Digits')
+  rows = list(csv.DictReader(io.StringIO(report.data)))
   assert len(rows) == 18
   row = next(r for r in rows if r['label'] == 'FedAvg' and r['server_learning_rate'] == '0.1')
   assert [row[CLIENT], row['runs'], row['mean'], row['std']] == ['0.01', '2', '0.7', '0.00707107']
@@ -103,10 +103,10 @@ def test_of_a_loss_the_least_is_best_and_of_equal_ones_the_lowest_rate(
   tmp_path, column, values, best, colors
 ):
   ends = [(value, {SERVER: rate}) for value, rate in zip(values, (0.01, 0.1, 1.0))]
-  found = run_folders.each(tmp_path, ends, column, start=2.0, **{CLIENT: 0.1})
-  made = tuning.by_rates(found, column)
-  assert made.tables[-1].rows == [['FedAvg', best]]
-  image = made.figure.axes[0].images[0]  # Good values are light.
+  runs = run_folders.each(tmp_path, ends, column, start=2.0, **{CLIENT: 0.1})
+  report = tuning.by_rates(runs, column)
+  assert report.tables[-1].rows == [['FedAvg', best]]
+  image = report.figure.axes[0].images[0]  # Good values are light.
   colours = image.get_cmap().name, image.colorbar.extend
   assert colours == (('viridis', 'min') if column == COLUMN else ('viridis_r', 'max'))
   assert image.get_clim() == pytest.approx(colors)
@@ -116,22 +116,25 @@ def test_algorithms_with_rates_and_tasks_of_their_own_have_maps_of_their_own(tmp
   ends = [
     (0.5, {'task': task, 'algorithm': algorithm, 'server_optimizer': server, SERVER: rate})
     for task in ('digits', 'least_squares')
-    for algorithm, server, own in (('fed_avg', 'sgd', (0.5, 1)), ('fed_adam', 'adam', (0.01, 0.1)))
-    for rate in own
+    for algorithm, server, rates in (
+      ('fed_avg', 'sgd', (0.5, 1)),
+      ('fed_adam', 'adam', (0.01, 0.1)),
+    )
+    for rate in rates
   ]
-  made = tuning.by_rates(run_folders.each(tmp_path, ends, **{CLIENT: 0.1}), COLUMN)
-  *maps, best = made.tables
+  report = tuning.by_rates(run_folders.each(tmp_path, ends, **{CLIENT: 0.1}), COLUMN)
+  *maps, best = report.tables
   assert [row[0] for row in best.rows] == [
     f'{name}, {task}' for task in ('digits', 'least_squares') for name in ('FedAvg', 'FedAdam')
   ]
   assert [len(table.rows) for table in maps] == [2] * 4
-  assert [axes.axison for axes in made.figure.axes[:6]] == [True] * 4 + [False] * 2
+  assert [axes.axison for axes in report.figure.axes[:6]] == [True] * 4 + [False] * 2
 
 
 def test_rates_have_as_many_digits_as_tell_them_apart(tmp_path):
   ends = [(0.12, {CLIENT: rate, SERVER: 1 - rate}) for rate in (0.12341, 0.12344)]
-  made = tuning.by_rates(run_folders.each(tmp_path, ends), COLUMN)
-  assert made.tables[0].heading[1:] == ['client 0.12341', 'client 0.12344']
-  assert [row[0] for row in made.tables[0].rows] == ['server 0.87659', 'server 0.87656']
-  (axes,) = (axes for axes in made.figure.axes if axes.images)
+  report = tuning.by_rates(run_folders.each(tmp_path, ends), COLUMN)
+  assert report.tables[0].heading[1:] == ['client 0.12341', 'client 0.12344']
+  assert [row[0] for row in report.tables[0].rows] == ['server 0.87659', 'server 0.87656']
+  (axes,) = (axes for axes in report.figure.axes if axes.images)
   assert len({tick.get_text() for tick in axes.get_xticklabels()}) == 2

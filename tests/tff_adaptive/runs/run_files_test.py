@@ -197,9 +197,9 @@ def test_what_killed_processes_left_is_cleaned_up_and_the_users_files_stay(run):
   for name in (*ours, *theirs):
     (run / name).write_text('')
   small_run.train(str(run), 10)
-  found = os.listdir(run)
-  assert not set(ours) & set(found)
-  assert set(theirs) <= set(found)
+  names = os.listdir(run)
+  assert not set(ours) & set(names)
+  assert set(theirs) <= set(names)
   assert os.listdir(run / 'checkpoints') == ['state.sqlite']
 
 

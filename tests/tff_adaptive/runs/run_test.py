@@ -76,9 +76,9 @@ def task(metric='accuracy'):
   )
 
 
-def assert_same(found, wanted):
-  assert len(found) == len(wanted)
-  for a, b in zip(found, wanted):
+def assert_same(actual, wanted):
+  assert len(actual) == len(wanted)
+  for a, b in zip(actual, wanted):
     np.testing.assert_array_equal(a, b)
 
 
@@ -175,8 +175,8 @@ def test_links_are_followed_and_a_run_is_read_once(tmp_path):
   (folder / 'linked').symlink_to(tmp_path / 'elsewhere')
   (folder / 'again').symlink_to(tmp_path / 'elsewhere')
   (folder / 'back').symlink_to(folder)
-  found = run_lib.find_runs([str(folder), str(folder / 'a'), str(tmp_path / 'elsewhere')])
-  assert [run.folder for run in found] == [str(folder / name) for name in ('a', 'again')]
+  runs = run_lib.find_runs([str(folder), str(folder / 'a'), str(tmp_path / 'elsewhere')])
+  assert [run.folder for run in runs] == [str(folder / name) for name in ('a', 'again')]
 
 
 @pytest.mark.parametrize('metric, better', [('accuracy', 'theta'), ('loss', 'theta_bar')])
@@ -199,8 +199,8 @@ def test_runs_that_cannot_be_read_are_left_out_and_named(tmp_path, capsys):
     run_folders.make(tmp_path / name, [0.1, 0.2])
   (tmp_path / 'b' / 'config.json').write_text('{')
   (tmp_path / 'c' / 'metrics.csv').write_text('nonsense\n')
-  found = run_lib.find_runs([str(tmp_path)])
-  assert [os.path.basename(run.folder) for run in found] == ['a', 'd']
+  runs = run_lib.find_runs([str(tmp_path)])
+  assert [os.path.basename(run.folder) for run in runs] == ['a', 'd']
   lines = capsys.readouterr().err.splitlines()
   assert [line.startswith('Left out: ') for line in lines] == [True, True]
   assert f'{tmp_path}/b/config.json' in lines[0]

@@ -85,8 +85,8 @@ def test_a_checkpoint_counts_the_newest_state_that_is_not_later(path):
   assert _write(path, 0, ['a']) == (1, _digest(0, ['a']))
   assert _write(path, 4, IDS, [0]) == (2, _digest(4, IDS) - _digest(0, ['a']))
   with contextlib.closing(StateFile(path, is_writer=True)) as file:
-    found = {number: file.read_client('a', number) for number in (-1, 0, 1, 3, 4, 9)}
-    assert found == {-1: None, 0: b'v0', 1: b'v0', 3: b'v0', 4: b'v4', 9: b'v4'}
+    states = {number: file.read_client('a', number) for number in (-1, 0, 1, 3, 4, 9)}
+    assert states == {-1: None, 0: b'v0', 1: b'v0', 3: b'v0', 4: b'v4', 9: b'v4'}
     assert file.read_client('b', 3) is None
     assert file.count(3) == (1, _digest(0, ['a']))
     assert file.count(4) == (3, _digest(4, IDS))
@@ -95,11 +95,11 @@ def test_a_checkpoint_counts_the_newest_state_that_is_not_later(path):
     file.write_client('a', 5, b'v5', [])  # Not committed.
     assert file.read_client('a') == b'v5'
   with contextlib.closing(StateFile(path)) as file:
-    found = [file.read_client('a')]
-    thread = threading.Thread(target=lambda: found.append(file.read_client('a')))
+    states = [file.read_client('a')]
+    thread = threading.Thread(target=lambda: states.append(file.read_client('a')))
     thread.start()
     thread.join()
-  assert found == [b'v4'] * 2
+  assert states == [b'v4'] * 2
 
 
 def test_checksums_are_of_all_that_is_stored_in_its_place():
@@ -195,9 +195,9 @@ def test_the_first_failure_to_write_is_the_last(path, is_full):
       *(lambda: store.get(['a']), lambda: store.put(['a'], [_client(1)])),
       *(store._file.commit, lambda: store._file.count(1)),
     ):
-      with pytest.raises(SaveError) as found:
+      with pytest.raises(SaveError) as raised:
         again()
-      assert found.value is error.value
+      assert raised.value is error.value
   with _open(path if is_full else path + ' moved') as store:
     assert store.restore(SERVER).round_number == 0
     assert _found(store) == {'a': 1}
@@ -231,17 +231,17 @@ def test_another_programs_file_another_format_or_layout_is_refused_as_it_is(path
   with pytest.raises(StateError, match='cannot be opened'):
     StateFile(str(tmp_path / 'none.sqlite'))
   assert not (tmp_path / 'none.sqlite').exists()
-  own = tmp_path / 'own'
-  _fill(str(own))
-  before = own.read_bytes()
+  another = tmp_path / 'own'
+  _fill(str(another))
+  before = another.read_bytes()
   with pytest.raises(StateError, match=r'its client states are .*float32.* of another algorithm'):
-    runs.ClientStateStore(str(own), (np.zeros(2),))
-  assert own.read_bytes() == before
-  _sql(str(own), "UPDATE run SET value = 'tff-adaptive-2' WHERE key = 'format'")
-  before = own.read_bytes()
+    runs.ClientStateStore(str(another), (np.zeros(2),))
+  assert another.read_bytes() == before
+  _sql(str(another), "UPDATE run SET value = 'tff-adaptive-2' WHERE key = 'format'")
+  before = another.read_bytes()
   with pytest.raises(StateError, match=r'format tff-adaptive-2, .* that wrote it, or start in a'):
-    _open(str(own))
-  assert own.read_bytes() == before
+    _open(str(another))
+  assert another.read_bytes() == before
 
 
 def test_a_run_of_release_0_2_0_with_shards_is_refused_and_left_as_it_is(path):

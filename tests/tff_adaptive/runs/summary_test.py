@@ -66,17 +66,17 @@ def test_a_complete_run_has_so_many_rounds(tmp_path):
 
 
 def test_it_is_the_first_evaluated_round_that_is_as_good():
-  found = summary_lib.reached(ROWS, 'accuracy', 0.8)
+  result = summary_lib.reached(ROWS, 'accuracy', 0.8)
   theta, theta_bar = (dict(zip(COSTS, at)) for at in ((3, 20.0, 4.0, 2.0), (2, 12.5, 3.0, 1.5)))
-  assert found == {'target': 0.8, 'validation_accuracy': theta, 'inference_accuracy': theta_bar}
+  assert result == {'target': 0.8, 'validation_accuracy': theta, 'inference_accuracy': theta_bar}
   assert summary_lib.reached(ROWS[:1], 'loss', 3.0)['validation_loss'] == {'round': 0}
 
 
 @pytest.mark.parametrize('value, number', [(3.5, 0), (2.0, 2), (1.0, 2), (0.9, None)])
 def test_a_loss_is_good_where_it_is_low(value, number):
-  found = summary_lib.reached(ROWS, 'loss', value)
-  assert 'inference_loss' not in found
-  reached = found['validation_loss']
+  result = summary_lib.reached(ROWS, 'loss', value)
+  assert 'inference_loss' not in result
+  reached = result['validation_loss']
   assert number == (None if reached is None else reached['round'])
 
 
@@ -100,7 +100,7 @@ def test_counts_and_costs_that_are_not_finite_are_no_error(values):
   more = {'virtual_seconds': 1.0, 'available': 5, 'clients': 5}
   rows = [{'round': t, **more, **dict.fromkeys(names, v)} for t, v in enumerate((0, *values))]
   total = values[0] + values[1]
-  found = summary_lib.summarize(rows, True)
-  np.testing.assert_equal(found['non_finite_clients'], total)
-  np.testing.assert_equal(found['totals']['megabytes_down'], total)
+  summary = summary_lib.summarize(rows, True)
+  np.testing.assert_equal(summary['non_finite_clients'], total)
+  np.testing.assert_equal(summary['totals']['megabytes_down'], total)
   np.testing.assert_equal(summary_lib.of_population(rows, 5)['dropped'], total)

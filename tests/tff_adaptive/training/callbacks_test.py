@@ -80,9 +80,9 @@ def test_epsilon_stands_in_evaluated_rounds_and_in_the_summary(tmp_path, rounds,
   accountant = SampledGaussian(20, 5, 1.5)
   audience = [training.PrivacyCallback(accountant, 1e-3, 3, seed)]
   result = fakes.train(tmp_path, rounds, callbacks=audience)
-  found = {int(r['round']): r['epsilon'] for r in fakes.rows(tmp_path) if r['epsilon']}
-  assert list(found) == [3, 6, rounds]
-  for number, value in found.items():
+  epsilons = {int(r['round']): r['epsilon'] for r in fakes.rows(tmp_path) if r['epsilon']}
+  assert list(epsilons) == [3, 6, rounds]
+  for number, value in epsilons.items():
     assert float(value) == accountant.epsilon(number, 1e-3)
   privacy = dict(result.summary['privacy'])
   assert noise in privacy.pop('noise')

@@ -33,8 +33,8 @@ def model():
 
 
 def check_found(path, model, expected):
-  found = training.initial_weights_from(str(path), model)
-  for a, b in zip(found, expected, strict=True):
+  initial = training.initial_weights_from(str(path), model)
+  for a, b in zip(initial, expected, strict=True):
     assert a.dtype == np.float32
     np.testing.assert_array_equal(a, b)
 
@@ -70,10 +70,10 @@ def network(keras_version):
   h = inner(layers.Dense(3)(x))
   h = layers.MultiHeadAttention(2, 2)(h, h)
   h = layers.Bidirectional(layers.GRU(2))(h)
-  made = keras_version.Model(x, layers.Dense(3)(h))
+  model = keras_version.Model(x, layers.Dense(3)(h))
   rng = np.random.default_rng(0)
-  made.set_weights([rng.normal(size=w.shape).astype(np.float32) for w in made.weights])
-  return made
+  model.set_weights([rng.normal(size=w.shape).astype(np.float32) for w in model.weights])
+  return model
 
 
 def _write_of_tensorflow_2_14(path):
@@ -99,9 +99,9 @@ def test_every_version_of_keras_writes_files_that_are_read(tmp_path, write):
   write(path)
 
   def build_zeros():
-    made = network(keras)
-    made.set_weights([np.zeros(w.shape) for w in made.weights])
-    return made
+    of_zeros = network(keras)
+    of_zeros.set_weights([np.zeros(w.shape) for w in of_zeros.weights])
+    return of_zeros
 
   check_found(path, models.from_keras(build_zeros, 'mse'), network(keras).get_weights())
 

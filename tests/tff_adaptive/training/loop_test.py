@@ -260,13 +260,16 @@ def test_what_a_round_costs_is_counted_from_the_cohorts_own_sizes(tmp_path):
 
 
 def test_examples_of_very_many_clients_are_not_counted_one_by_one(tmp_path, monkeypatch):
-  found = []
+  counted = []
   for most in (20, 19):  # There are 20.
     monkeypatch.setattr(loop, '_MOST_COUNTED', most)
     fakes.train(tmp_path / str(most), 1)
-    found.append(runs.load_run(str(tmp_path / str(most))).config['data'])
-  assert len(found[0].pop('client_ids')) == 64
-  assert found == [{'clients': 20, 'examples': sum(2 + i % 5 for i in range(20))}, {'clients': 20}]
+    counted.append(runs.load_run(str(tmp_path / str(most))).config['data'])
+  assert len(counted[0].pop('client_ids')) == 64
+  assert counted == [
+    {'clients': 20, 'examples': sum(2 + i % 5 for i in range(20))},
+    {'clients': 20},
+  ]
 
 
 def test_a_run_is_resumed_with_the_same_clients_in_the_same_order(tmp_path, monkeypatch):

@@ -45,8 +45,8 @@ def stop_round(values, column='validation_loss', **options):
   ],
 )
 def test_a_run_stops_after_patience_evaluations_without_a_better_value(values, options, expected):
-  found = stop_round(values, early_stop='loss', **options)
-  assert found == (None if expected is None else (expected, 'early_stop'))
+  stopped_at = stop_round(values, early_stop='loss', **options)
+  assert stopped_at == (None if expected is None else (expected, 'early_stop'))
 
 
 def test_high_values_are_good_unless_they_are_errors():

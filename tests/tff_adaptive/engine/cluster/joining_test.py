@@ -43,8 +43,8 @@ def test_a_local_cluster_is_on_loopback_and_its_watchdog_holds_nothing_open(monk
   assert addresses == ['127.0.0.1']
   assert ray_constants.ENABLE_RAY_CLUSTER  # As before.
   quiet = dict(num_gpus=0, include_dashboard=False, log_to_driver=False, logging_level='ERROR')
-  own = dict(address='local', _node_ip_address='127.0.0.1', _temp_dir=f'{tmp_path}/ray')
-  assert begin.mock_calls == [mock.call(num_cpus=3, **own, **quiet), mock.call.shutdown()]
+  of_cluster = dict(address='local', _node_ip_address='127.0.0.1', _temp_dir=f'{tmp_path}/ray')
+  assert begin.mock_calls == [mock.call(num_cpus=3, **of_cluster, **quiet), mock.call.shutdown()]
   pipe = joining.subprocess.PIPE
   null = joining.subprocess.DEVNULL
   given = dict(stdin=pipe, stdout=null, stderr=null, start_new_session=True, cwd='/')

@@ -41,8 +41,8 @@ def test_a_context_asks_for_what_it_is_told_and_leaves(monkeypatch):
   asked = []
   pool = types.SimpleNamespace(ask_for_room=asked.append)
   leave = functools.partial(asked.append, 'left')
-  for place, name, made in ((joining, 'join', leave), (ray_pool, 'RayPool', pool)):
-    monkeypatch.setattr(place, name, lambda *given, made=made: asked.append(given) or made)
+  for place, name, result in ((joining, 'join', leave), (ray_pool, 'RayPool', pool)):
+    monkeypatch.setattr(place, name, lambda *given, made=result: asked.append(given) or made)
   monkeypatch.setattr(threads, 'num_processors', lambda: 8)
   options = {'cpus_per_worker': 2, 'memory_per_worker': 1.5, 'patience': 9.0}
   elsewhere = engine.RayContext('auto', workers=6, **options)
@@ -58,25 +58,25 @@ def test_a_context_asks_for_what_it_is_told_and_leaves(monkeypatch):
 @pytest.fixture
 def pool(monkeypatch):
   """A pool that has joined nothing; its lines are in `pool.lines`, its time is `pool.now`."""
-  made = object.__new__(ray_pool.RayPool)
-  made.occasion = 'round 7'
-  made.lines = []
-  made.counters = {'subrounds_retried': 0}
-  made._left_out = set()
-  made.report = made.lines.append
-  made._patience = 60.0
-  made._rooms = {_NODE: 1}
-  made._nodes = {_NODE: '10.0.0.2'}
-  made._room = 1
-  made._look = lambda: None
-  made._looked = 0.0
-  made.now = 1000.0
-  made._heard = made.now
-  made._next_notice = ray_pool._SILENCE_SECONDS
-  made.on_nodes = lambda references: f' on {"".join(references)}'
-  made._remote = {}
-  monkeypatch.setattr(ray_pool.time, 'monotonic', lambda: made.now)
-  return made
+  pool_of_test = object.__new__(ray_pool.RayPool)
+  pool_of_test.occasion = 'round 7'
+  pool_of_test.lines = []
+  pool_of_test.counters = {'subrounds_retried': 0}
+  pool_of_test._left_out = set()
+  pool_of_test.report = pool_of_test.lines.append
+  pool_of_test._patience = 60.0
+  pool_of_test._rooms = {_NODE: 1}
+  pool_of_test._nodes = {_NODE: '10.0.0.2'}
+  pool_of_test._room = 1
+  pool_of_test._look = lambda: None
+  pool_of_test._looked = 0.0
+  pool_of_test.now = 1000.0
+  pool_of_test._heard = pool_of_test.now
+  pool_of_test._next_notice = ray_pool._SILENCE_SECONDS
+  pool_of_test.on_nodes = lambda references: f' on {"".join(references)}'
+  pool_of_test._remote = {}
+  monkeypatch.setattr(ray_pool.time, 'monotonic', lambda: pool_of_test.now)
+  return pool_of_test
 
 
 def _waits(pool, monkeypatch, seconds, *answers):

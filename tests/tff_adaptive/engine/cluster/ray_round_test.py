@@ -26,9 +26,9 @@ def test_workers_that_this_process_plays_load_train_and_merge(graph, monkeypatch
 
   def remote(function, asked):
     seen.append((function.__name__, *asked.values()))
-    made = types.SimpleNamespace(remote=function)
-    made.options = lambda **options: seen.append(named(**options)) or made
-    return made
+    actor = types.SimpleNamespace(remote=function)
+    actor.options = lambda **options: seen.append(named(**options)) or actor
+    return actor
 
   about = dict(Alive=True, Resources=room, NodeManagerAddress='10.0.0.2', NodeManagerPort=5)
   here = types.SimpleNamespace(get_node_id=lambda: nodes[0], gcs_address='head:1')

@@ -53,14 +53,14 @@ def test_client_values_come_back_in_order(count, graph):
 
 
 def test_an_operation_has_one_thread_unless_it_is_told_otherwise(graph, monkeypatch):
-  made = []
+  threads_set = []
   threading = tf.config.threading
-  monkeypatch.setattr(threading, 'set_intra_op_parallelism_threads', made.append)
-  monkeypatch.setattr(tff.framework, 'set_default_context', made.append)
+  monkeypatch.setattr(threading, 'set_intra_op_parallelism_threads', threads_set.append)
+  monkeypatch.setattr(tff.framework, 'set_default_context', threads_set.append)
   for given in (0, 3):
     monkeypatch.setattr(threading, 'get_intra_op_parallelism_threads', lambda given=given: given)
     engine.set_subround_context(2, graph)
-  one, context, _ = made
+  one, context, _ = threads_set
   assert (one, context._subrounds, context._server) == (1, 2, graph)
 
 

@@ -25,11 +25,11 @@ def test_structs_strings_and_lists_of_elements_come_back():
   value = ((b'text', element), [element, element])
   (text, pair), sequence = wire.to_python(_travel(value, type_spec), type_spec)
   assert np.asarray(text).item() == b'text'
-  for found in (pair, *sequence):
-    assert list(found) == ['b', 'a']
-    assert found['a'] == 3
-    assert found['a'].dtype == np.int32
-    np.testing.assert_array_equal(found['b'], [1.5, 2.5])
+  for decoded in (pair, *sequence):
+    assert list(decoded) == ['b', 'a']
+    assert decoded['a'] == 3
+    assert decoded['a'].dtype == np.int32
+    np.testing.assert_array_equal(decoded['b'], [1.5, 2.5])
   assert ray_worker.num_bytes(wire.encode(element, tff.types.to_type(PAIR))) == 12
 
 

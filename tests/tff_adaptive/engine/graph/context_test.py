@@ -86,8 +86,8 @@ def test_datasets_and_lists_of_batches_are_traced_once(traces):
     tff.SequenceType(batches),
   )
   context = engine.GraphContext()
-  found = [list(engines.run(context, count, cohort)) for cohort in processes.cohorts()]
-  assert found == [[5, 2, 7], [7, 1]]
+  counts = [list(engines.run(context, count, cohort)) for cohort in processes.cohorts()]
+  assert counts == [[5, 2, 7], [7, 1]]
   assert len(traces) == 1
 
 
@@ -113,7 +113,7 @@ def test_several_threads_share_a_context(graph):
   def doubled_sum(computation, numbers):
     return int(engines.run(graph, computation, numbers))
 
-  made = [
+  comps = [
     tff.federated_computation(
       lambda x: tff.federated_sum(tff.federated_map(double, x)),
       tff.FederatedType(np.int32, tff.CLIENTS),
@@ -122,9 +122,9 @@ def test_several_threads_share_a_context(graph):
   ]
   cohorts = [list(range(n)) for n in (1, 2, 5, 9)] * 3
   with futures.ThreadPoolExecutor(6) as pool:
-    work = [(c, numbers) for c in made for numbers in cohorts]
-    found = list(pool.map(lambda pair: doubled_sum(*pair), work))
-  assert found == [2 * sum(numbers) for _, numbers in work]
+    work = [(c, numbers) for c in comps for numbers in cohorts]
+    results = list(pool.map(lambda pair: doubled_sum(*pair), work))
+  assert results == [2 * sum(numbers) for _, numbers in work]
 
 
 def test_an_unknown_intrinsic_is_named(graph):
@@ -164,9 +164,9 @@ def test_a_dataset_as_an_accumulator(native, graph):
   collected, total = computations.collected()
   expected = engines.run(native, collected, [1.0, 2.0, 3.0])
   for parallel_clients in (1, 4):
-    found = engines.run(engine.GraphContext(parallel_clients), collected, [1.0, 2.0, 3.0])
-    assert list(found) == [0, 2, 4, 6]
-    engines.assert_same(found, expected)
+    collection = engines.run(engine.GraphContext(parallel_clients), collected, [1.0, 2.0, 3.0])
+    assert list(collection) == [0, 2, 4, 6]
+    engines.assert_same(collection, expected)
   for context in (graph, engine.SubroundContext(2, server=graph)):
     assert engines.run(context, total, [1.0, 2.0, 3.0]) == 12
 

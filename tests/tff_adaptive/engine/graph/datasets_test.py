@@ -86,8 +86,8 @@ def test_others_are_not(name, monkeypatch):
 @pytest.mark.parametrize('lengths', [[1], [1, 2], [1, 2, 3], [1, 1, 2, 1, 3, 3, 2, 1]])
 def test_rows_of_any_number_of_shapes_are_all_kept_in_order(lengths):
   rows = [[tf.fill([n], i)] for i, n in enumerate(lengths)]
-  (kept,) = zip(*datasets.from_rows(rows))
-  assert [x.numpy().tolist() for x in kept] == [[i] * n for i, n in enumerate(lengths)]
+  (values,) = zip(*datasets.from_rows(rows))
+  assert [x.numpy().tolist() for x in values] == [[i] * n for i, n in enumerate(lengths)]
 
 
 def test_an_element_that_fails_after_those_that_are_read_is_not_met(graph):

@@ -50,12 +50,12 @@ def ops_called(graph_def):
 def assert_same(function, dataset):
   """Asserts that the loop gives what eager TensorFlow gives, in values, dtypes and shapes."""
   expected = tf.nest.flatten(function(dataset))
-  found, graph_def = in_loop(function, dataset)
+  actual, graph_def = in_loop(function, dataset)
   ops = ops_called(graph_def)
   assert 'ReduceDataset' not in ops
   assert 'While' in ops
-  assert len(found) == len(expected)
-  for one, other in zip(found, expected):
+  assert len(actual) == len(expected)
+  for one, other in zip(actual, expected):
     np.testing.assert_array_equal(one.numpy(), other.numpy(), strict=True)
   return graph_def
 
@@ -144,9 +144,9 @@ def test_as_the_result_of_a_function(graph, name, length):
   """A TFF computation is a plain graph: a branch or body returns the reduction as it is."""
   type_spec = tff.SequenceType(np.float32)
   computation = tff.tensorflow.computation(BRANCHES[name], type_spec)
-  found = engines.run(graph, computation, list(np.arange(1, length + 1, dtype=np.float32)))
+  result = engines.run(graph, computation, list(np.arange(1, length + 1, dtype=np.float32)))
   expected = BRANCHES[name](numbers(length))
-  for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected)):
+  for one, other in zip(tf.nest.flatten(result), tf.nest.flatten(expected)):
     np.testing.assert_array_equal(one, other)
 
 
@@ -236,8 +236,8 @@ def graph_def_of(loop):
 
 @pytest.mark.parametrize('loop', LOOPS)
 def test_numbers_are_those_of_tensorflow(graph, arguments, loop):
-  found = engines.run(graph, computation(loop), *arguments)
-  np.testing.assert_allclose(found, loop(*map(tf.constant, arguments)), rtol=1e-5)
+  result = engines.run(graph, computation(loop), *arguments)
+  np.testing.assert_allclose(result, loop(*map(tf.constant, arguments)), rtol=1e-5)
 
 
 @pytest.mark.parametrize('loop', LOOPS)

@@ -65,10 +65,10 @@ class Works:
 @pytest.mark.skipif(threads.num_processors() < 2, reason='one client a thread of TensorFlow')
 def test_a_client_begins_when_any_other_is_done():
   works = Works([None] + 7 * [0.02])
-  found = works.run(engine.GraphContext(parallel_clients=2))
+  results = works.run(engine.GraphContext(parallel_clients=2))
   assert works.most_at_once() == 2
   assert works.events[-1] == ('ends', 0)  # All others began and ended while it worked.
-  np.testing.assert_allclose(found, np.float32(0.1) * 28, rtol=1e-6)
+  np.testing.assert_allclose(results, np.float32(0.1) * 28, rtol=1e-6)
 
 
 def test_the_window_of_one_slot_is_one_client():
