@@ -136,8 +136,8 @@ class Bench:
       )
     except runs.NonFiniteWeightsError:
       return {'seconds': np.inf, 'updates': np.inf, 'accuracy': np.nan, 'staleness': np.nan}
-    seconds_to_target = [v for k, v in result.summary['to_target'].items() if k != 'target' and v]
-    first = min(seconds_to_target, key=lambda one: one['round']) if seconds_to_target else None
+    reached = [v for k, v in result.summary['to_target'].items() if k != 'target' and v]
+    first = min(reached, key=lambda one: one['round']) if reached else None
     last = [row for row in rows if 'validation_accuracy' in row][-1]
     stale = [row['staleness_mean'] for row in rows if 'staleness_mean' in row]
     return {

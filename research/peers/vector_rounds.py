@@ -66,9 +66,9 @@ def tff() -> Models:
     input_spec=tuple(tf.TensorSpec(s, tf.float32) for s in ([None, len(START)], [None])),
   )
 
-  def optimizer(name: str, optimizer: Any) -> Any:
-    start = optimizer.initialize(tf.TensorSpec(START.shape, tf.float64))
-    return server(name, lambda s, x, d: optimizer.next(s, tf.constant(x), tf.constant(d)), start)
+  def optimizer(name: str, of_name: Any) -> Any:
+    start = of_name.initialize(tf.TensorSpec(START.shape, tf.float64))
+    return server(name, lambda s, x, d: of_name.next(s, tf.constant(x), tf.constant(d)), start)
 
   def whole(name: str, process: Any) -> Any:
     state = process.initialize()

@@ -135,7 +135,10 @@ def table(folder: str, ending: str) -> tuple[str, Callable]:
       'outcome': rng.choice(['good', 'poor'], 40),
     }
   )
-  rows.to_csv(path, index=False) if ending == 'csv' else rows.to_parquet(path)
+  if ending == 'csv':
+    rows.to_csv(path, index=False)
+  else:
+    rows.to_parquet(path)
 
   def read():
     task = load(path, 'who', 'outcome')
@@ -187,7 +190,9 @@ def _outcome(read: Callable, name: str) -> str:
     read()
   except errors.DataError as e:
     message = str(e)
-    return 'refused' if name in message and message.isprintable() else f'unnamed: {message!r}'
+    if name in message and message.isprintable():
+      return 'refused'
+    return f'unnamed: {message!r}'
   except Exception as e:  # Whatever else it is, is a failure; all of them are shown.
     return f'{type(e).__name__}: {str(e)[:100]}'
   return 'read'

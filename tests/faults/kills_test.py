@@ -58,7 +58,9 @@ def train_and_die(folder: str, after: float) -> None:
 def kill_until_done(folder: str, rng: random.Random) -> int:
   """Starts the run again and again, and kills it at random times; returns how often."""
   for kills in range(MOST_KILLS + 1):
-    after = rng.uniform(1, ROUNDS / 10) if kills < MOST_KILLS else ROUNDS + 2  # It never comes.
+    after = rng.uniform(1, ROUNDS / 10)
+    if kills == MOST_KILLS:
+      after = ROUNDS + 2  # It never comes.
     process = PROCESSES.Process(target=train_and_die, args=(folder, after))
     process.start()
     process.join()

@@ -65,4 +65,7 @@ def damage(path: str | pathlib.Path, kind: str, rng: random.Random) -> None:
       'lines exchanged': [lines[i + 1], lines[i]],
     }[kind]
     content[:] = b''.join(lines)
-  file.unlink() if kind == 'gone' else file.write_bytes(content)
+  if kind == 'gone':
+    file.unlink()
+  else:
+    file.write_bytes(content)

@@ -9,7 +9,9 @@ import numpy as np
 
 def of_integer(number, width):
   """An integer as a string of bits; no bit for a width of 0."""
-  return format(int(number), f'0{width}b') if width else ''
+  if width:
+    return format(int(number), f'0{width}b')
+  return ''
 
 
 def of_float(number):
@@ -162,7 +164,10 @@ class Selected:
   def encode(self, values, decoded):
     indices = np.flatnonzero(decoded)
     assert len(indices) == self.num_kept
-    where = of_integer(123456789, 64) if self.has_seed else positions(indices, len(values))
+    if self.has_seed:
+      where = of_integer(123456789, 64)
+    else:
+      where = positions(indices, len(values))
     self.chosen = indices  # What the server draws from the seed.
     return where + self.format.encode(values[indices], decoded[indices] / self.factor)
 

@@ -35,11 +35,16 @@ class FailingFile:
 def failing(kind: str, room: int, number: int = errno.ENOSPC) -> Iterator[None]:
   """A context without room for more than some bytes of 'metrics' or 'events', or for a file."""
   if kind in ('metrics', 'events'):
-    module = metrics if kind == 'metrics' else tensorboard_log
+    if kind == 'metrics':
+      module = metrics
+    else:
+      module = tensorboard_log
 
     def opened(path: str, mode: str = 'r', **options: Any) -> Any:
       file = open(path, mode, **options)  # noqa: SIM115
-      return file if mode == 'r' else FailingFile(file, room, number)
+      if mode == 'r':
+        return file
+      return FailingFile(file, room, number)
 
     with mock.patch.object(module, 'open', opened, create=True):
       yield

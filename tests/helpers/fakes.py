@@ -143,9 +143,12 @@ def train(folder, rounds=20, process=None, clients=None, evaluate=evaluate, draw
 def rows(folder):
   """Returns metrics.csv as text, without its wall-clock columns."""
   with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
-    return [
-      {k: v for k, v in row.items() if not k.startswith('seconds_')} for row in csv.DictReader(file)
-    ]
+    table = list(csv.DictReader(file))
+  for row in table:
+    for column in list(row):
+      if column.startswith('seconds_'):
+        del row[column]
+  return table
 
 
 def saved(folder):

@@ -123,9 +123,18 @@ def train_locally(
   is_chain = bool(parts) and type(rule) is not corrections.Correction and len(whole.parts) > 1
   if is_chain:
     nothing = [()] * len(parts)
-    state = (state, *nothing) if rule.keeps_client_state() else ()
-    broadcast = (broadcast, *nothing) if rule.overrides('broadcast') else ()
-    exchanged = (exchanged, *nothing) if rule.overrides('exchange') else ()
+    if rule.keeps_client_state():
+      state = (state, *nothing)
+    else:
+      state = ()
+    if rule.overrides('broadcast'):
+      broadcast = (broadcast, *nothing)
+    else:
+      broadcast = ()
+    if rule.overrides('exchange'):
+      exchanged = (exchanged, *nothing)
+    else:
+      exchanged = ()
   local = model_adapters.wrap(model() if own_model is None else own_model)
 
   def train():
@@ -142,7 +151,10 @@ def train_locally(
     )
 
   # In eager mode a group's steps would be traced one by one.
-  trained = tf.function(train, autograph=False)() if isinstance(data, list) else train()
+  if isinstance(data, list):
+    trained = tf.function(train, autograph=False)()
+  else:
+    trained = train()
   if is_chain:
     of_part = {
       name: getattr(trained, name)[0] if getattr(trained, name) else ()

@@ -48,9 +48,12 @@ def context(request):
 
 def honest(context, built):
   """What each client sends if it does not attack."""
-  return [
-    step(context, built, [0 if i == position else None for i in range(4)]) for position in range(4)
-  ]
+  sent = []
+  for position in range(4):
+    clients = [None] * 4
+    clients[position] = 0
+    sent.append(step(context, built, clients))
+  return sent
 
 
 @pytest.mark.parametrize(

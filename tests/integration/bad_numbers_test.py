@@ -74,7 +74,9 @@ class _Keeps(corrections.Correction):
     number = 1 / (client.num_examples - 1)
     state = dict(client.client_state, rounds=client.client_state['rounds'] + 1)
     # The second upload is one number for all, without an axis of the clients.
-    return (state, (number, tf.ones([]))) if self.uploads else (dict(state, kept=number), ())
+    if self.uploads:
+      return (state, (number, tf.ones([])))
+    return (dict(state, kept=number), ())
 
 
 @pytest.mark.parametrize('uploads', [False, True])

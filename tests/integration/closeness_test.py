@@ -49,7 +49,7 @@ def test_any_order_of_a_sum_is_close_and_a_changed_thousandth_is_not():
 
 
 @pytest.mark.parametrize(
-  'found, expected',
+  'actual, expected',
   [
     ([1.0, np.nan], [1.0, 2.0]),
     ([1.0, 2.0], [1.0, np.nan]),
@@ -58,9 +58,9 @@ def test_any_order_of_a_sum_is_close_and_a_changed_thousandth_is_not():
     (1.0, [1.0]),
   ],
 )
-def test_other_shapes_and_other_places_of_nan_and_infinity_are_no_roundings(found, expected):
+def test_other_shapes_and_other_places_of_nan_and_infinity_are_no_roundings(actual, expected):
   with pytest.raises(AssertionError):
-    closeness.assert_close(found, expected)
+    closeness.assert_close(actual, expected)
 
 
 def test_nan_is_close_to_nan_and_without_tolerance_every_bit_counts():

@@ -106,7 +106,10 @@ def _fixed(choice):
 def train(graph, rule, **options):
   config = training.TrainingConfig(4, 2, seed=1, cohort=rule, metric='loss')
   model = TASK.build_model(0)
-  aggregator = ClientNormsFactory() if 'norms' in choosing.needs_of(rule) else None
+  if 'norms' in choosing.needs_of(rule):
+    aggregator = ClientNormsFactory()
+  else:
+    aggregator = None
   built = process('uniform', choosing.gives_weights(rule), aggregator=aggregator)
 
   def run():

@@ -18,7 +18,10 @@ G = inputs.weights(6)
 def test_defaults_are_the_registrys(name):
   entry = registry.ALGORITHMS[name]
   kind = entries.resolve(entry.correction)
-  fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+  if dataclasses.is_dataclass(kind):
+    fields = dataclasses.fields(kind)
+  else:
+    fields = ()
   assert not fields or kind.__dataclass_params__.frozen
   defaults = {field.name: field.default for field in fields}
   for h in () if entry.settings else entry.hyperparameters:

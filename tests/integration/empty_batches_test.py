@@ -1,6 +1,7 @@
 """A batch without examples is no local step: a round equals the one without such batches."""
 
 import collections
+import itertools
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ MODELS = {
 
 def _round(process, clients):
   """The state, the clients' states and the metrics after two rounds."""
-  cohort = [[_batch(*rows) for rows in client] for client in clients]
+  cohort = [list(itertools.starmap(_batch, client)) for client in clients]
   state = process.initialize()
   client_states = ()
   with engine.graph_context():
@@ -56,7 +57,10 @@ def _round(process, clients):
   ],
 )
 def test_a_round_is_the_one_without_them(name, model):
-  clients = corrections.RegisteredClients(3, 10 / 3) if name == 'scaffold' else None
+  if name == 'scaffold':
+    clients = corrections.RegisteredClients(3, 10 / 3)
+  else:
+    clients = None
   process = algorithms.build_process(
     name,
     MODELS[model](),

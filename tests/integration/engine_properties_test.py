@@ -42,7 +42,9 @@ def mapped(function, value):
 
 def change_leaf(x):
   """Keeps the type and the size, and is not linear."""
-  return (x * 3 + 1) % 7 if x.dtype == tf.int32 else tf.tanh(x) + 0.25
+  if x.dtype == tf.int32:
+    return (x * 3 + 1) % 7
+  return tf.tanh(x) + 0.25
 
 
 def change(value):
@@ -140,7 +142,8 @@ def build(steps, with_clients):
   def composed(arguments):
     values = list(arguments)
     for step in steps:
-      if (added := apply_step(step, values)) is not None:
+      added = apply_step(step, values)
+      if added is not None:
         values.append(added)
     results = [v for v in values if with_clients or not at_clients(v)][-4:]
     return tuple(results)
@@ -160,9 +163,13 @@ def arguments(num_clients, seed):
   def sequence():
     return [np.int32(n) for n in rng.integers(9, size=rng.integers(4))]
 
-  columns = [lambda: np.float32(rng.normal()), struct, sequence]
-  placed = [[draw() for _ in range(num_clients)] for draw in columns]
-  return [*placed, np.float32(rng.normal()), struct()]
+  def number():
+    return np.float32(rng.normal())
+
+  placed = []
+  for draw in (number, struct, sequence):
+    placed.append([draw() for _ in range(num_clients)])
+  return [*placed, number(), struct()]
 
 
 @settings(max_examples=10)

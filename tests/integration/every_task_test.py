@@ -22,7 +22,9 @@ _READ_BY = {
   'fashion_mnist': 'fashion_mnist',
   'flamby': 'fed_heart fed_tcga_brca',
 }
-FILES = {name: files.split() for files, names in _READ_BY.items() for name in names.split()}
+FILES = {}
+for _files, _names in _READ_BY.items():
+  FILES |= dict.fromkeys(_names.split(), _files.split())
 STEPS = 4
 
 

@@ -19,8 +19,11 @@ PIXELS = np.random.default_rng(0).choice([0.0, 0.25, 0.7, 1.0], (4, 28, 28)).ast
 
 
 def write_texts(path, columns):
-  rows = zip(*([text.encode() for text in texts] for texts in columns.values()))
-  split = {'a': [task_data.example(**dict(zip(columns, row))) for row in rows]}
+  examples = []
+  for row in zip(*columns.values()):
+    encoded = map(str.encode, row)
+    examples.append(task_data.example(**dict(zip(columns, encoded))))
+  split = {'a': examples}
   task_data.write(path, {'train': split, 'test': split})
 
 

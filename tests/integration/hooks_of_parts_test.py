@@ -118,7 +118,9 @@ class Wrong(corrections.Correction):
     return theta[0] if self.hook == 'point' else theta
 
   def loss(self, client, batch):
-    return batch.outputs if self.hook == 'loss' else batch.loss
+    if self.hook == 'loss':
+      return batch.outputs
+    return batch.loss
 
 
 @pytest.mark.parametrize('hook', ['begin', 'point', 'loss'])

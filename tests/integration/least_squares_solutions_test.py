@@ -62,7 +62,9 @@ def problem():
   """(A_k, b_k) of the task, float64."""
   clients = tasks.load('least_squares', dtype='float64', rows=16).train
   loaded = [clients.load(c) for c in clients.client_ids]
-  return tuple([np.asarray(data[name], np.float64) for data in loaded] for name in 'xy')
+  a = [np.asarray(data['x'], np.float64) for data in loaded]
+  b = [np.asarray(data['y'], np.float64) for data in loaded]
+  return a, b
 
 
 def _run(name, problem, *, steps=5, repeats=None, drawn=False, limited=False, **options):
@@ -73,9 +75,10 @@ def _run(name, problem, *, steps=5, repeats=None, drawn=False, limited=False, **
   """
   if name in ('scaffold', 'scaffold_m', 'fed_dyn'):
     options['num_clients'] = K
-  batching = (
-    Batching(16, shuffle=False) if repeats else Batching(None, epochs=steps, step_limits=limited)
-  )
+  if repeats:
+    batching = Batching(16, shuffle=False)
+  else:
+    batching = Batching(None, epochs=steps, step_limits=limited)
   if drawn:
     batching = Batching(None, local_steps=steps, random_local_steps=True)
   data = [(np.tile(a, (r, 1)), np.tile(b, r)) for a, b, r in zip(*problem, repeats or [1] * K)]

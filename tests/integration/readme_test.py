@@ -60,14 +60,14 @@ def test_a_task_of_ones_own(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-  'number, name, kind, own, together, up',
+  'number, name, kind, values, together, up',
   [
     (0, 'fed_cm', methods.FedCM, {'alpha': 0.3}, 3, 2),
     (1, 'fed_nova', methods.FedNova, {'rho': 0.5}, 1, 1 + 1 / 39),
     (2, 'fed_exp', methods.FedExP, {'eps': 0.01}, 1, 1 + 1 / 39),
   ],
 )
-def test_the_guides_files_follow_the_papers(tmp_path, number, name, kind, own, together, up):
+def test_the_guides_files_follow_the_papers(tmp_path, number, name, kind, values, together, up):
   pages = (GUIDE / f'own_algorithms{more}.md' for more in ('', '_more'))
   texts = [re.findall(r'```python\n(.*?)```', page.read_text('utf-8'), re.DOTALL) for page in pages]
   text = [*texts[0][:1], *texts[1]][number]
@@ -79,13 +79,13 @@ def test_the_guides_files_follow_the_papers(tmp_path, number, name, kind, own, t
   process = algorithms.build_process(
     spec,
     small_problem.model(),
-    values=own,
+    values=values,
     client_learning_rate=0.2,
     client_weighting='examples',
     training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4, shuffle=False)),
   )
   how = dict(server=oracle.Sgd(1.0), eta_l=lambda t: 0.2, batch_size=4, by_examples=True)
-  how.update(('local_momentum' if key == 'rho' else key, value) for key, value in own.items())
+  how.update(('local_momentum' if key == 'rho' else key, value) for key, value in values.items())
   expected = kind(small_problem.theta_0(), small_problem.clients(), **how)
   with engine.graph_context(clients_per_step=together):
     run = small_problem.Run(process, small_problem.clients())
@@ -98,14 +98,14 @@ def test_the_guides_files_follow_the_papers(tmp_path, number, name, kind, own, t
 
 
 @pytest.mark.parametrize(
-  ('number', 'name', 'kind', 'own', 'more'),
+  ('number', 'name', 'kind', 'values', 'more'),
   [
     (0, 'fed_rep', personal.Kept, {'head_share': 0.4}, {'mask': HEAD}),
     (1, 'moon', newer.Moon, {'mu': 0.5, 'temperature': 0.4}, {}),
   ],
 )
 def test_the_guides_files_with_models_of_clients_follow_the_papers(
-  tmp_path, number, name, kind, own, more
+  tmp_path, number, name, kind, values, more
 ):
   page = (GUIDE / 'personal_models.md').read_text('utf-8')
   text = re.findall(r'```python\n(.*?)```', page, re.DOTALL)[number]
@@ -116,12 +116,12 @@ def test_the_guides_files_with_models_of_clients_follow_the_papers(
   process = algorithms.build_process(
     spec,
     small_problem.model_with_features(),
-    values=own,
+    values=values,
     client_learning_rate=0.2,
     training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4, shuffle=False)),
   )
   how = dict(server=oracle.Sgd(1.0), eta_l=lambda t: 0.2, batch_size=4, **more)
-  how.update(('contrast' if key == 'mu' else key, value) for key, value in own.items())
+  how.update(('contrast' if key == 'mu' else key, value) for key, value in values.items())
   expected = kind(small_problem.theta_0(), small_problem.clients(), **how)
   with engine.graph_context(clients_per_step=3):
     run = small_problem.Run(process, small_problem.clients())

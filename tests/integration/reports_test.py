@@ -101,10 +101,10 @@ def _rates(folder, rates, **settings):
   """A run for each rate; the last of three was not evaluated after round 0 yet."""
   same = dict(task='digits', task_option=[], clients_per_round=6, data={'clients': 60}, rounds=1)
   for rate in rates:
-    own = dict.fromkeys(('tau', 'client_learning_rate', 'server_learning_rate'), rate)
-    own['test'] = {'test_accuracy': 0.4 * rate}
-    values = [0.1, 0.5 * rate][: 1 + (rate < 2)]
-    run_folders.make(folder / str(rate), values, **{**same, **own, **settings})
+    of_rate = dict.fromkeys(('tau', 'client_learning_rate', 'server_learning_rate'), rate)
+    of_rate['test'] = {'test_accuracy': 0.4 * rate}
+    values = [0.1, 0.5 * rate] if rate < 2 else [0.1]
+    run_folders.make(folder / str(rate), values, **{**same, **of_rate, **settings})
 
 
 @pytest.mark.parametrize(

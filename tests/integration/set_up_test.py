@@ -84,7 +84,10 @@ class Checkout:
   def calls(self) -> list[str]:
     """What was called since the last time, without the options of pip."""
     path = self.folder / 'calls'
-    lines = path.read_text().splitlines() if path.exists() else []
+    if path.exists():
+      lines = path.read_text().splitlines()
+    else:
+      lines = []
     path.unlink(missing_ok=True)
     return [line.partition(' --quiet')[0] for line in lines]
 

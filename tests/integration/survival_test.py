@@ -101,7 +101,10 @@ def test_evaluation_takes_all_examples_and_each_client_as_one_batch():
   sums = models.build_client_evaluation(cox, 7)([weights], arrays)
   for i, (x, y) in enumerate(clients):
     scores = scores_of(cox, x)
-    loss = len(y) * cox_by_hand(scores, y) if len(y) else 0
+    if len(y):
+      loss = len(y) * cox_by_hand(scores, y)
+    else:
+      loss = 0
     np.testing.assert_allclose(sums['loss'][0, i], [loss, len(y)], rtol=1e-5)
     np.testing.assert_allclose(sums['concordance'][0, i], concordance_by_hand(scores, y))
 

@@ -55,7 +55,7 @@ def test_clients_and_examples_are_tffs(monkeypatch, name, options, module, of_tf
 
   def examples(data, client):
     pairs = list(prepare(data.create_tf_dataset_for_client(client)).as_numpy_iterator())
-    return [np.concatenate([pair[i] for pair in pairs]) for i in range(2)]
+    return [np.concatenate(batches) for batches in zip(*pairs)]
 
   spec = task.build_model(0).input_spec
   for client in task.train.client_ids[:: len(task.train) // 4]:

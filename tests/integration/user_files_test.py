@@ -223,7 +223,10 @@ def test_a_file_that_fails_is_named_in_one_line_and_nothing_is_written(
   tmp_path, capsys, kind, text, words
 ):
   path = _write(tmp_path, 'a.py', text)
-  algorithm = [] if kind == 'algorithm' else ['--algorithm=fed_avg']
+  if kind == 'algorithm':
+    algorithm = []
+  else:
+    algorithm = ['--algorithm=fed_avg']
   assert _train(tmp_path / 'run', '--rounds=1', *algorithm, f'--{kind}={path}:A') == 2
   *others, error = capsys.readouterr().err.splitlines()
   # The first test of a process loads TensorFlow.

@@ -203,7 +203,10 @@ def test_what_a_file_has_not_is_refused_in_one_line_that_names_the_flag(
   tmp_path, flag, name, words
 ):
   path = write(tmp_path, 'broken.py', BROKEN)
-  more = ['--synchrony=buffered', '--concurrency=12'] if flag == 'staleness' else []
+  if flag == 'staleness':
+    more = ['--synchrony=buffered', '--concurrency=12']
+  else:
+    more = []
   with pytest.raises(ValueError, match=f'--{flag}.*{words}') as caught:
     settings.of(f'--{flag}={path}:{name}', *more)
   assert '\n' not in str(caught.value)

@@ -5,6 +5,7 @@ algorithm once in the graph engine, and one case of six in TFF's native context.
 """
 
 import collections
+import itertools
 import json
 
 import jsonschema
@@ -32,7 +33,9 @@ FILES = {
   path.stem: json.loads(path.read_text(encoding='utf-8')) for path in vectors.FOLDER.glob('*.json')
 }
 SCHEMA = FILES.pop('schema')
-CASES = [(name, case) for name, file in FILES.items() for case in file['cases']]
+CASES = []
+for _name, _file in FILES.items():
+  CASES += [(_name, case) for case in _file['cases']]
 TOLERANCE = 1e-5  # Relative to the largest entry; this project computes in float32.
 
 
@@ -61,7 +64,10 @@ NATIVE_SHARE = 6
 
 def _marked(values, identifier, is_exhaustive):
   """A case of a test, which `make test` leaves out if it is exhaustive."""
-  marks = [pytest.mark.exhaustive] if is_exhaustive else []
+  if is_exhaustive:
+    marks = [pytest.mark.exhaustive]
+  else:
+    marks = []
   return pytest.param(*values, id=identifier, marks=marks)
 
 
@@ -145,7 +151,9 @@ def _optimizer(cases, kind):
       built.append(algorithms.build_server_optimizer(values['name'], values['rate'], options))
     else:
       built.append(algorithms.build_client_optimizer(values['name'], options))
-  return SideBySide(built) if len(built) > 1 else built[0]
+  if len(built) > 1:
+    return SideBySide(built)
+  return built[0]
 
 
 def _process(name, cases, problem):
@@ -184,7 +192,10 @@ def _data(client, problem, t, factor):
   staleness = client.get('staleness')
   more = {}
   if staleness is not None:
-    row = t - staleness if staleness else -1
+    if staleness:
+      row = t - staleness
+    else:
+      row = -1
     more = {'older_model': row, factor: client['factor']}
   arrays = [np.array(problem['clients'][number][key]) for key in 'xy']
   with np.errstate(over='ignore'):
@@ -205,7 +216,10 @@ def _servers(run, cases, problem):
   """Of each case the server's state by the names of the vectors."""
   state = run.state
   correction_state = getattr(run.state, 'correction', ())
-  parts = [state.finalizer] if len(cases) == 1 else state.finalizer['parts']
+  if len(cases) == 1:
+    parts = [state.finalizer]
+  else:
+    parts = state.finalizer['parts']
   for case, theta, part in zip(cases, np.split(run.theta, len(cases)), parts):
     values = {'x': theta}
     for name in {'m', 'v'} & {*part}:
@@ -257,7 +271,10 @@ def _client(run, number, problem):
 def _close(actual, wanted, where):
   assert actual.keys() == wanted.keys(), where
   for name, value in wanted.items():
-    one = actual[name] if isinstance(actual[name], np.ndarray) else oracle.pack(actual[name])
+    if isinstance(actual[name], np.ndarray):
+      one = actual[name]
+    else:
+      one = oracle.pack(actual[name])
     error = np.abs(one - value).max()
     assert error <= TOLERANCE * max(np.abs(value).max(), 1e-2), f'{where}, {name}: {error}'
 
@@ -323,6 +340,7 @@ def test_the_vectors_have_every_algorithm_and_optimizer_and_a_client_that_diverg
     ('client_optimizer', registry.CLIENT_OPTIMIZERS),
   ):
     assert {case[kind]['name'] for case in cases} == {*entries}
-  sent = [c['update'] for case in cases for r in case['rounds'] for c in r['clients']]
-  assert None in sent
+  rounds = itertools.chain.from_iterable(case['rounds'] for case in cases)
+  clients = itertools.chain.from_iterable(r['clients'] for r in rounds)
+  assert None in [client['update'] for client in clients]
   assert sum(path.stat().st_size for path in vectors.FOLDER.iterdir()) < 3e6

@@ -1,5 +1,7 @@
 """Ranks, the critical difference, and what a cell's search and runs are."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -53,13 +55,13 @@ def test_a_report_has_each_cells_own_numbers(flags):
 
 def test_a_cell_with_all_its_rows_is_not_trained_again(flags, tmp_path):
   assert flags.seeds == ['1', '2', '3', '4', '5']
-  rows = [
-    {'problem': 'mnist', 'method': method, 'server': server, 'seed': seed, 'value': 0.5}
-    for method in ('fed_avg', 'scaffold', 'fed_cm')
-    for server in which_optimizer.SERVERS
-    for seed in range(1, 6)
-    if method != 'fed_cm' or server == 'synchronous'
-  ]
+  cells = [*itertools.product(('fed_avg', 'scaffold'), which_optimizer.SERVERS)]
+  cells.append(('fed_cm', 'synchronous'))
+  rows = []
+  for (method, server), seed in itertools.product(cells, range(1, 6)):
+    rows.append(
+      {'problem': 'mnist', 'method': method, 'server': server, 'seed': seed, 'value': 0.5}
+    )
   path = str(tmp_path / 'rows.csv')
   assert which_optimizer.known(path).empty
   frame.write_rows(path, [row for row in rows if row['method'] != 'scaffold' or row['seed'] > 1])

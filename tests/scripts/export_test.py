@@ -45,7 +45,10 @@ def run(tmp_path_factory):
 def test_the_exported_model_has_the_runs_accuracy_on_raw_rows(run, monkeypatch):
   output = run / 'new' / 'model'
   assert export.main(['export.py', str(run / 'runs' / 'visits'), f'--output={output}']) == 0
-  name = 'model.keras' if (output / 'model.keras').exists() else 'model'
+  if (output / 'model.keras').exists():
+    name = 'model.keras'
+  else:
+    name = 'model'
   model = tf.keras.models.load_model(output / name)
   Preparation = runpy.run_path(str(output / 'preparation.py'))['Preparation']
   prepare = Preparation.load(str(output / 'preparation.json'))
@@ -64,7 +67,8 @@ def test_the_exported_model_has_the_runs_accuracy_on_raw_rows(run, monkeypatch):
   done = subprocess.run(command, cwd=output, capture_output=True, text=True, check=True)
   assert re.fullmatch(r"\['(good|poor)' '(good|poor)'\]", done.stdout.strip())
   monkeypatch.chdir(run)
-  exec(evaluates, scope := {})
+  scope = {}
+  exec(evaluates, scope)
   assert scope['run'].evaluate()['accuracy'] > 0.5
 
 

@@ -1,5 +1,6 @@
 """scripts/sweep.py: every trial once, by its rules; what failed is a row, bad input is refused."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -33,7 +34,7 @@ def _sweeping(tmp_path, monkeypatch):
 
 def _table(text):
   rows = [line.strip('|').split('|') for line in text.splitlines() if line.startswith('|')]
-  return [[cell.strip() for cell in row] for row in rows]
+  return [list(map(str.strip, row)) for row in rows]
 
 
 def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
@@ -54,7 +55,8 @@ def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
     return code, [name for name, _ in pool.ran()]
 
   def folders(*rates, seeds=(0, 1)):
-    return [f'client_learning_rate={rate},seed={seed}' for rate in rates for seed in seeds]
+    pairs = itertools.product(rates, seeds)
+    return [f'client_learning_rate={rate},seed={seed}' for rate, seed in pairs]
 
   assert run('0.5,9,1,2', '0,1', result) == (1, folders('0.5', '9', '1', '2'))
   captured = capsys.readouterr()

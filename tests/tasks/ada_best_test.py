@@ -43,9 +43,11 @@ def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
   assert ada_best.pixel_statistics(np.full([7, 28, 28, 1], 9, np.uint8)) == (9, 1)  # Not 0.
   for options in ({}, {'alpha': None}):  # Who has what.
     options = {'num_clients': 22, 'letters': 26, **options}
-    parts = [tasks.load('emnist_letters', str(tmp_path), s, **options).train for s in (3, 4)]
-    a, b = ({part.load(c)['y'].tobytes() for c in part.client_ids} for part in parts)
-    assert not a & b
+    labels = []
+    for seed in (3, 4):
+      part = tasks.load('emnist_letters', str(tmp_path), seed, **options).train
+      labels.append({part.load(c)['y'].tobytes() for c in part.client_ids})
+    assert not labels[0] & labels[1]
   other = tasks.load('emnist_letters', str(tmp_path), num_clients=22, unbalance=0.5, letters=26)
   assert rows(task.train.load_all()) != rows(other.train.load_all())
   sizes = task_data.labels_report(other)
@@ -56,7 +58,10 @@ def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
 def test_the_first_letters_are_standardised_by_their_own_pixels(tmp_path, letters):
   # FedDyn's code, which AdaBest follows, takes ten classes and then mean and deviation.
   image_files.write_classes(tmp_path / 'letters.npz', 26, first_label=1)
-  options = {'letters': letters} if letters else {}
+  if letters:
+    options = {'letters': letters}
+  else:
+    options = {}
   task = tasks.load('emnist_letters', str(tmp_path), num_clients=11, **options)
   count = letters or 10
   assert task.preparation.classes == (*range(1, count + 1),)

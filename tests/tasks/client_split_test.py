@@ -22,7 +22,7 @@ def clients(number=30):
 def examples(part):
   if part is None:
     return set()
-  values = [v for c in part.client_ids for v in part.load(c)['x'].tolist()]
+  values = np.concatenate([part.load(c)['x'] for c in part.client_ids]).tolist()
   assert len(values) == sum(part.num_examples(c) for c in part.client_ids)
   return set(values)
 
@@ -56,7 +56,8 @@ def test_it_depends_on_the_seed_and_each_clients_place_alone():
   without = client_split.split_clients(clients(), seed=1, heldout_clients=0.2)
   assert drawn(1) == (without.train.client_ids, [293])
   assert ' '.join(without.unseen.client_ids) == 'c01 c02 c03 c08 c15 c24'  # Runs are repeated.
-  assert examples(without.unseen) | examples(without.train) == examples(data := clients())
+  data = clients()
+  assert examples(without.unseen) | examples(without.train) == examples(data)
   assert client_split.split_clients(data, seed=1) == client_split.ClientSplit(
     data, None, None, None
   )

@@ -79,7 +79,9 @@ def write_emnist(folder, **changes):
     return task_data.example(**{'pixels': [1 - ink] * 784, 'label': number, **changed})
 
   clients = {'w1': [proto(3), proto(9, ink=0.5)], 'w0': [proto(0)]}
-  splits = {f'{p}_{s}': clients for p in ('digits_only', 'all') for s in ('train', 'test')}
+  splits = dict.fromkeys(
+    ('digits_only_train', 'digits_only_test', 'all_train', 'all_test'), clients
+  )
   splits['all_train'] = {'w2': [proto(61)] * 4}
   splits['digits_only_test'] = {'w1': [proto(3), proto(1, **changes)]}
   task_data.write(folder / 'emnist_all.sqlite', splits)

@@ -131,7 +131,8 @@ def test_the_seed_draws_the_weights():
     task = tasks.from_arrays(x, CLASSES, CLIENTS, model=model)
     first, again, other = (task.build_model(s).initial_weights[0][0] for s in (1, 1, 2))
     assert first.shape == (3, width)
-    models.build_evaluation(made := task.build_model(1))(made.initial_weights[0], task.validation)
+    one = task.build_model(1)
+    models.build_evaluation(one)(one.initial_weights[0], task.validation)
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 

@@ -26,14 +26,20 @@ TABLE = pd.DataFrame(
 
 def write(table, folder, ending):
   path = str(folder / f'data.{ending}')
-  table.to_parquet(path) if ending == 'parquet' else table.to_csv(path, index=False)
+  if ending == 'parquet':
+    table.to_parquet(path)
+  else:
+    table.to_csv(path, index=False)
   return path
 
 
 @pytest.mark.parametrize('ending', ['csv', 'csv.gz', 'parquet'])
 def test_a_table_becomes_clients_with_inputs_and_classes(tmp_path, ending):
   path = write(TABLE, tmp_path, ending)
-  load = tasks.from_parquet if ending == 'parquet' else tasks.from_csv
+  if ending == 'parquet':
+    load = tasks.from_parquet
+  else:
+    load = tasks.from_csv
   task = load(path, client='hospital', label='outcome')
   assert task.source == path
   assert set(task.train.client_ids) < set(TABLE['hospital'])  # '007' stays a text.
@@ -118,7 +124,10 @@ def few_numbers(cell):
 )
 def test_tables_that_cannot_be_used_are_refused(tmp_path, ending, change, options, message):
   path = write(TABLE.assign(**change), tmp_path, ending)
-  load = tasks.from_csv if ending == 'csv' else tasks.from_parquet
+  if ending == 'csv':
+    load = tasks.from_csv
+  else:
+    load = tasks.from_parquet
   with pytest.raises(tasks.DataError, match=message):
     load(path, **{'client': 'hospital', 'label': 'outcome', **options})
 
@@ -193,7 +202,10 @@ def write_quoted(path, places, ends=False):
   lines = [['who', 'note', 'x', 'y'], *QUOTED.astype(str).values.tolist()]
   for i, (row, column) in enumerate(places):
     cell = lines[row + 1][column]
-    lines[row + 1][column] = cell + '"' if ends and i else '"' + cell
+    if ends and i:
+      lines[row + 1][column] = cell + '"'
+    else:
+      lines[row + 1][column] = '"' + cell
   path.write_text('\n'.join(map(','.join, lines)) + '\n')
   return str(path)
 

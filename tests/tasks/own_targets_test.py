@@ -55,7 +55,10 @@ def test_named_zeros_and_ones_are_labels_that_do_not_exclude_each_other(dtype, m
   measured, outputs = evaluated(task)
   y = task.validation['y']
   assert y.shape[1:] == outputs.shape[1:] == (3,)
-  p = outputs if model is probabilities else 1 / (1 + np.exp(-outputs))
+  if model is probabilities:
+    p = outputs
+  else:
+    p = 1 / (1 + np.exp(-outputs))
   losses = -(y * np.log(p) + (1 - y) * np.log(1 - p))
   np.testing.assert_allclose(measured['loss'], losses.mean(), rtol=1e-5)
   np.testing.assert_allclose(measured['accuracy'], ((p > 0.5) == y).mean(), rtol=1e-6)

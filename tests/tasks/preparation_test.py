@@ -32,8 +32,8 @@ def test_a_table_becomes_a_matrix_in_the_order_of_the_columns():
 
 def test_standardising_comes_after_the_categories_by_one_number_or_one_each():
   of_two = columns.columns_of(TABLE, ['age', 'colour'])
-  scaled = preparation.Preparation(of_two, mean=(4.0, 0.5, 0.5), deviation=(2.0, 1.0, 0.5))
-  np.testing.assert_array_equal(scaled(TABLE), [[-0.5, -0.5, 1], [0.5, 0.5, -1], [0, -0.5, 1]])
+  prepare = preparation.Preparation(of_two, mean=(4.0, 0.5, 0.5), deviation=(2.0, 1.0, 0.5))
+  np.testing.assert_array_equal(prepare(TABLE), [[-0.5, -0.5, 1], [0.5, 0.5, -1], [0, -0.5, 1]])
   x = np.array([[0, 255]], np.uint8)
   scaled = preparation.Preparation(deviation=255)(x)
   assert scaled.dtype == np.float32

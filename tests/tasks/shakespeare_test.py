@@ -19,7 +19,7 @@ def tff_sequences(dataset):
   spec = tff.simulation.baselines.ClientSpec(num_epochs=1, batch_size=1000, shuffle_buffer_size=1)
   prepare = char_prediction_preprocessing.create_preprocess_fn(spec)
   pairs = list(prepare(dataset).as_numpy_iterator())
-  return tuple(np.concatenate([p[i] for p in pairs]) for i in range(2))
+  return tuple(np.concatenate(batches) for batches in zip(*pairs))
 
 
 def test_the_vocabulary_is_tffs():
@@ -83,9 +83,9 @@ def test_the_model_and_its_losses_are_keras_and_its_weights_are_drawn_as_the_bas
 
 def test_embedded_roles_are_the_clients_and_their_snippets_stay_together(tmp_path):
   texts = {'b': [b'x' * 100, b'to be'], 'a': [b'', b'y' * 79, b'never']}
-  clients = {
-    c: [task_data.example(snippets=text) for text in snippets] for c, snippets in texts.items()
-  }
+  clients = {}
+  for client, snippets in texts.items():
+    clients[client] = [task_data.example(snippets=text) for text in snippets]
   held_out = {'a': [task_data.example(snippets=b'hark')]}
   task_data.write(tmp_path / 'shakespeare.sqlite', {'train': clients, 'test': held_out})
   task = tasks.load('shakespeare', str(tmp_path))

@@ -36,7 +36,7 @@ OF_WORDS = text_preparation.TextPreparation(
 
 def joined(dataset):
   pairs = list(dataset.as_numpy_iterator())
-  return tuple(np.concatenate([p[i] for p in pairs]) for i in range(2))
+  return tuple(np.concatenate(batches) for batches in zip(*pairs))
 
 
 def test_sentences_are_cut_as_tff_cuts_them():
@@ -142,7 +142,8 @@ def write_stackoverflow(folder):
     return task_data.example(tokens=text, title=b'the title', tags=joined)
 
   sentences = [(b'the a', b'r|c++'), (b'a the x', b'python'), (b'x', b'go')]
-  users = {f'u{n}': [proto(*s) for s in sentences[:n]] for n in (1, 2, 3)}
+  protos = [proto(text, joined) for text, joined in sentences]
+  users = {f'u{n}': protos[:n] for n in (1, 2, 3)}
   task_data.write(folder / 'stackoverflow.sqlite', {'train': users, 'test': users})
   (folder / 'datasets').mkdir()
   words = b'the 9\na 8\ntitle 7\n' + b''.join(b'w%d 1\n' % i for i in range(7))

@@ -1,5 +1,6 @@
 """--help teaches, at once."""
 
+import itertools
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ def test_help_teaches_and_imports_no_tensorflow():
   )
   done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
   tables = (registry.ALGORITHMS, registry.SERVER_OPTIMIZERS, registry.CLIENT_OPTIMIZERS)
-  names = [*catalog.names(), *registry.SCHEDULES, *(name for table in tables for name in table)]
+  names = [*catalog.names(), *registry.SCHEDULES, *itertools.chain.from_iterable(tables)]
   for name in (*names, *(f'--{flag.name}' for flag in flags.table()), 'Examples'):
     assert name in done.stdout
   assert max(map(len, done.stdout.splitlines())) <= 100
@@ -58,6 +59,6 @@ def test_a_section_of_the_help_is_shown_alone(capsys):
   for flag in flags.table():
     assert f'; {flag.group}' in error
   help_texts = {flag.name: flag.help for flag in flags.table()}
-  brought = {key for name in catalog.names() for key in catalog.sizes(name)}
+  brought = set().union(*map(catalog.sizes, catalog.names()))
   for name in brought | {'client_learning_rate', 'server_learning_rate', 'tau'}:
     assert 'Default' in help_texts[name], name  # The task's.

@@ -1,5 +1,7 @@
 """Spaces: each combination once, ranges as written, hyperparameters where an algorithm has them."""
 
+import functools
+
 import pytest
 
 from scripts.cli import records, resolve, search_space
@@ -54,8 +56,10 @@ def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
   ],
 )
 def test_what_has_no_meaning_folder_or_valid_value_is_refused_before_any_run(axes, given, message):
+  space = Space(axes, given or {})
+  refuse = space.check if given is None else functools.partial(space.grid, 'x')
   with pytest.raises(ValueError, match=message):
-    Space(axes, {}).check() if given is None else Space(axes, given).grid('x')
+    refuse()
 
 
 def test_flags_are_read_as_they_are_written():

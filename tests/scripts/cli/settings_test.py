@@ -1,7 +1,9 @@
 """What settings decide: what a resumed run may change, how clients train, what goes together."""
 
+import collections
 import dataclasses
 import importlib.util
+import itertools
 
 import pytest
 
@@ -51,10 +53,11 @@ def test_how_long_clients_train():
 
 def test_what_a_flag_needs_and_what_it_stands_in_place_of():
   def by(key):
-    pairs = [
-      (str(field.metadata[key]), field.name) for field in settings.FIELDS if field.metadata[key]
-    ]
-    return {other: {name for o, name in pairs if o == other} for other, _ in pairs}
+    names = collections.defaultdict(set)
+    for field in settings.FIELDS:
+      if field.metadata[key]:
+        names[str(field.metadata[key])].add(field.name)
+    return names
 
   assert by('needs') == {
     'local_steps': {'random_local_steps', 'continue_batches'},
@@ -84,7 +87,7 @@ def test_groups_do_not_change_and_their_flags_have_a_help_and_say_what_they_may_
   others = (export._Export, partition_report._Report)
   values = (settings.Settings, search_space.Space, aggregation.PrivacyPlan, hyperparameters.Named)
   assert all(kind.__dataclass_params__.frozen for kind in (*groups, *others, *values))
-  fields = [field for group in groups for field in dataclasses.fields(group)]
+  fields = [*itertools.chain.from_iterable(map(dataclasses.fields, groups))]
   assert all(f.kw_only and f.metadata['help'][-1] in '.)' for f in fields)
   assert all(field.kw_only for field in dataclasses.fields(settings.Settings))
   assert {f.name for f in fields if f.metadata['choices']} == {

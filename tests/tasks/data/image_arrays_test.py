@@ -49,7 +49,10 @@ def test_both_splits_are_read_with_labels_from_zero(tmp_path):
 )
 def test_a_bad_array_is_named(tmp_path, changes, named):
   image_files.write(tmp_path / 'mnist.npz', **changes)
-  colours = {'shape': (32, 32, 3)} if '32, 32, 3' in named else {}
+  if '32, 32, 3' in named:
+    colours = {'shape': (32, 32, 3)}
+  else:
+    colours = {}
   with pytest.raises(errors.DataError, match=named):
     load(tmp_path, **colours)
 

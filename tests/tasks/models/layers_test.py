@@ -45,7 +45,9 @@ def tff_resnet(weights):
     theirs.layers, key=lambda layer: int((re.search(r'\d+$', layer.name) or [0])[0])
   )
   kinds = {'conv': 'Conv2D', 'norm': 'GroupNormalization', 'dense': 'Dense'}
-  left = {k: [a for a in by_number if type(a).__name__ == k] for k in kinds.values()}
+  left = {kind: [] for kind in kinds.values()}
+  for layer in by_number:
+    left.get(type(layer).__name__, []).append(layer)
   weights = iter(weights)
   for kind, *_ in resnet._layers(100):
     layer = left[kinds[kind]].pop(0)
@@ -79,10 +81,12 @@ def test_training_crops_and_flips_by_the_seed():
   # Every image is one of the 9 x 9 x 2 crops, and they are all about as frequent.
   cuts = [IMAGES[0, r : r + 24, c : c + 24] for r, c in itertools.product(range(9), repeat=2)]
   crops = tf.image.per_image_standardization(np.float32([*cuts, *(x[:, ::-1] for x in cuts)]))
-  known, augmented = (
-    collections.Counter(tuple(np.round(image[0, :3, 0], 3)) for image in images)
-    for images in (crops.numpy(), a)
-  )
+
+  def counted(images):
+    return collections.Counter(tuple(np.round(image[0, :3, 0], 3)) for image in images)
+
+  known = counted(crops.numpy())
+  augmented = counted(a)
   assert len(known) == 162
   assert set(augmented) <= set(known)
   assert max(augmented.values()) <= 12

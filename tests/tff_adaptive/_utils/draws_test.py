@@ -1,5 +1,7 @@
 """What is drawn from one seed for different purposes has nothing in common."""
 
+import itertools
+
 import numpy as np
 
 import tff_adaptive_tasks as tasks
@@ -15,8 +17,8 @@ _OF_RUN = (draws.HELDOUT_CLIENTS, draws.EVALUATED_CLIENTS, draws.FINE_TUNING)
 
 def test_no_two_purposes_share_a_stream():
   rounds = range(200)
-  purposes = (*range(1, 6),)
-  numbers = [(t,) for t in rounds] + [(t, purpose) for t in rounds for purpose in purposes]
+  purposes = range(1, 6)
+  numbers = [(t,) for t in rounds] + [*itertools.product(rounds, purposes)]
   numbers += [(tag,) for tag in _OF_RUN] + [(draws.HELDOUT_EXAMPLES, i) for i in range(200)]
   firsts = {int(draws.generator(5, *n).integers(2**62)) for n in numbers}
   assert len(firsts) == len(numbers)

@@ -66,9 +66,13 @@ def names_used(node):
   if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
     return [f'{ast.unparse(node.targets[0])} = ']
   if isinstance(node, ast.Call) and ast.unparse(node.func) in ('getattr', 'setattr', 'hasattr'):
-    return [node.args[1].value] if isinstance(node.args[1], ast.Constant) else []
+    if isinstance(node.args[1], ast.Constant):
+      return [node.args[1].value]
+    return []
   if isinstance(node, ast.Subscript) and ast.unparse(node.value).startswith('vars('):
-    return [node.slice.value] if isinstance(node.slice, ast.Constant) else []
+    if isinstance(node.slice, ast.Constant):
+      return [node.slice.value]
+    return []
   return []
 
 

@@ -115,7 +115,10 @@ def test_a_file_that_is_not_there_and_a_folder_are_named(tmp_path):
   (tmp_path / 'endless.py').symlink_to('/dev/zero')
   for name in ('none', 'folder', 'pipe', 'endless'):
     path = os.path.join(tmp_path, f'{name}.py')
-    words = 'No such file' if name == 'none' else 'it is no file'
+    if name == 'none':
+      words = 'No such file'
+    else:
+      words = 'it is no file'
     with pytest.raises(ValueError, match=f'{path}. cannot be read: {words}.*; check the path'):
       user_code.load(f'{path}:A')
 

@@ -98,7 +98,9 @@ def test_published_values_and_what_cohorts_of_fixed_size_have_instead(name):
 
 def brute_force(cohorts, num_clients, rounds, is_full):
   """The largest sum of n_v^2 over the nodes of a tree, from its definition."""
-  took_part = np.array([[i in cohorts[t] for t in range(rounds)] for i in range(num_clients)])
+  took_part = np.zeros([num_clients, rounds], bool)
+  for t in range(rounds):
+    took_part[list(cohorts[t]), t] = True
   total = np.zeros(num_clients)
   for size in (2**k for k in range(rounds.bit_length())):
     for start in range(0, rounds, size):

@@ -164,10 +164,13 @@ def test_the_clipping_norm_adapts_as_tffs_own_does(graph):
   of_tff = tff.aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(0.0, 4.0, **how)
   options = dict(quantile=0.8, clip_learning_rate=0.4, count_stddev=1e-5)
   mine = build('dp_gaussian', 4, noise_multiplier=1e-6, **options)
-  actual, expected = (
-    [float(next(iter(tf.nest.flatten(o.measurements)))) for o in aggregate(graph, f, updates, 3)]
-    for f in (mine, of_tff)
-  )
+
+  def norms(factory):
+    outputs = aggregate(graph, factory, updates, 3)
+    return [float(tf.nest.flatten(output.measurements)[0]) for output in outputs]
+
+  actual = norms(mine)
+  expected = norms(of_tff)
   np.testing.assert_allclose(actual, expected, rtol=1e-4)
   assert len(set(actual)) == 3
 

@@ -42,7 +42,10 @@ def rounds_of(context, name, all_rows, weights=None, **options):
     state = process.initialize()
     results = []
     for rows in all_rows:
-      counts = [1.0] * len(rows) if weights is None else list(weights)
+      if weights is None:
+        counts = [1.0] * len(rows)
+      else:
+        counts = list(weights)
       output = process.next(state, [as_value(row) for row in rows], counts)
       state = output.state
       results.append(as_row(output.result))
@@ -128,7 +131,10 @@ def test_norm_bounding_scales_updates_down(graph, norm):
   weights = np.array([1, 2, 3, 4, 5], 'f')
   result, measured = aggregate(graph, 'norm_bounding', rows, weights, norm=norm)
   norms = np.linalg.norm(rows, axis=1)
-  bound = np.median(norms) if norm is None else norm
+  if norm is None:
+    bound = np.median(norms)
+  else:
+    bound = norm
   bounded = rows * np.minimum(1, bound / norms)[:, np.newaxis]
   np.testing.assert_allclose(result, np.average(bounded, axis=0, weights=weights), rtol=1e-4)
   assert float(measured['norm_bound']) == pytest.approx(bound, rel=1e-6)
@@ -145,7 +151,10 @@ def test_centred_clipping_begins_at_the_last_aggregate(graph, radius, iterations
     for _ in range(iterations):
       differences = rows - centre
       distances = np.linalg.norm(differences, axis=1)
-      tau = np.median(distances) if radius is None else radius
+      if radius is None:
+        tau = np.median(distances)
+      else:
+        tau = radius
       centre = centre + (differences * np.minimum(1, tau / distances)[:, np.newaxis]).mean(0)
     np.testing.assert_allclose(result, centre, rtol=1e-4, atol=1e-5)
 

@@ -48,12 +48,16 @@ def rounds(context, process, *cohorts):
 @pytest.mark.parametrize('name', ['robust', 'secure'])
 def test_a_round_of_nobody_leaves_the_norms_as_they_were(graph, name):
   # Of sums that are secure the bounds adapt too; the other norms are those of 'robust'.
-  options = {'clipping': False, 'zeroing': False} if name == 'secure' else {}
+  if name == 'secure':
+    options = {'clipping': False, 'zeroing': False}
+  else:
+    options = {}
   process = components.build_aggregator(factory(name, **options), *TYPES)
   norms, _ = rounds(graph, process, FULL, [], OUTLIER, FULL)
   engines.assert_same(norms[1], norms[0], rtol=0, atol=0)
   assert any(np.any(one != other) for one, other in zip(norms[2], norms[1]))
-  assert all(np.isfinite(leaf).all() for state in norms for leaf in state)
+  for state in norms:
+    assert all(np.isfinite(leaf).all() for leaf in state)
 
 
 def test_training_goes_on_after_rounds_of_nobody(graph):
@@ -82,7 +86,10 @@ def test_training_goes_on_after_rounds_of_nobody(graph):
 
 @pytest.mark.parametrize('name', ['dp_gaussian', 'dp_tree'])
 def test_noise_goes_on_in_a_round_of_nobody(graph, name):
-  adaptive = {'count_stddev': 1.0} if name == 'dp_gaussian' else {}
+  if name == 'dp_gaussian':
+    adaptive = {'count_stddev': 1.0}
+  else:
+    adaptive = {}
   noisy = factory(name, noise_multiplier=1.0, clip=0.3, **adaptive)
   process = components.build_aggregator(noisy, *TYPES)
   states, results = rounds(graph, process, FULL, [], [])

@@ -52,8 +52,11 @@ def test_an_entry_and_its_builder_compose_the_same(name, is_given, composed):
   owners = [entry]
   if entry.server_optimizer is not None:
     owners.append(registry.server_optimizer(entry.server_optimizer))
-  given = [{h.name: OTHERS[h.kind] for h in owner.hyperparameters if is_given} for owner in owners]
-  values, server_values = (*given, {})[:2]
+  given = [{}, {}]
+  if is_given:
+    for options, owner in zip(given, owners):
+      options.update({h.name: OTHERS[h.kind] for h in owner.hyperparameters})
+  values, server_values = given
   model = small_problem.model()
   aggregator = tff.aggregators.MeanFactory()
   common = {'client_learning_rate': 0.1, 'training': TRAINING, 'aggregator': aggregator}

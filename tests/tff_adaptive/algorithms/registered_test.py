@@ -60,10 +60,10 @@ def test_a_users_correction_and_server_optimizer_train(users, graph):
   sgd = optimizers.build_sgdm(0.5)
   options = {'values': {'strength': 0.3}, 'client_weighting': 'examples', **COMMON}
   process = algorithms.build_process(f'{users}:Pull', model, server_optimizer=server, **options)
-  own = algorithms.build_fed_prox(model, mu=0.3, server_optimizer=sgd, **COMMON)
+  fed_prox = algorithms.build_fed_prox(model, mu=0.3, server_optimizer=sgd, **COMMON)
   assert isinstance(process, algorithms.StatefulProcess)
   thetas = []
-  for each in (process, own):
+  for each in (process, fed_prox):
     run = engines.run(graph, small_problem.Run, each, small_problem.clients())
     thetas.append(engines.run(graph, run.rounds, small_problem.cohorts(2)).theta)
   np.testing.assert_allclose(*thetas, atol=1e-6)
@@ -106,9 +106,8 @@ def test_a_name_stands_for_how_clients_train_where_nothing_is_said(monkeypatch):
     correction, composed = seen.pop()
     assert correction == corrections.chain(*parts) or not parts
     wanted = dataclasses.replace(training, **expected)
-    for one, other in ((composed.optimizer, wanted.optimizer),):
-      assert type(one) is type(other)
-      assert one is None or vars(one) == vars(other)
+    assert type(composed.optimizer) is type(wanted.optimizer)
+    assert composed.optimizer is None or vars(composed.optimizer) == vars(wanted.optimizer)
     assert composed.optimizer_state == wanted.optimizer_state
 
 

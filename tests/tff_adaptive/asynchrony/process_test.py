@@ -23,7 +23,10 @@ def times(factor, tree):
 def test_a_client_begins_with_the_model_of_its_row(row, factor, mixing):
   weights = tff.learning.models.ModelWeights(W, ())
   older = tf.nest.map_structure(lambda leaf: tf.stack([10 * leaf, 20 * leaf]), (MESSAGE, weights))
-  name = 'mixing_factor' if mixing else 'staleness_factor'
+  if mixing:
+    name = 'mixing_factor'
+  else:
+    name = 'staleness_factor'
   element = collections.OrderedDict(older_model=row, **{name: np.float32(0.25)})
   data = tf.data.Dataset.from_tensors(element)
   beginning = process.begin(Buffered(1, mixing=mixing), MESSAGE, (weights, older), data)

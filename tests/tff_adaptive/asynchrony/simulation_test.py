@@ -1,5 +1,7 @@
 """Who arrives for which server step: by hand, and where it must equal synchronous rounds."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -157,18 +159,19 @@ def test_a_day_in_hours_begins_at_its_time():
 
 def _arrivals_by_seconds(intervals, takes, size, steps):
   """Who arrives when, on a clock that goes by whole seconds; everybody trains who can."""
-  length = max(end for pairs in intervals for _, end in pairs)
+  _, last_ends = zip(*itertools.chain.from_iterable(intervals))
+  length = max(last_ends)
   ends = {}
   buffer = []
-  found = []
+  arrivals = []
   second = 0
   begun = {}
-  while len(found) < steps:
+  while len(arrivals) < steps:
     for i in sorted((i for i in ends if ends[i] == second), key=begun.__getitem__):
       del ends[i]
       buffer.append(i)
       if len(buffer) == size:
-        found.append((second, buffer))
+        arrivals.append((second, buffer))
         buffer = []
     for i, pairs in enumerate(intervals):
       is_there = any(begin <= second % length < end for begin, end in pairs)
@@ -176,7 +179,7 @@ def _arrivals_by_seconds(intervals, takes, size, steps):
         ends[i] = second + takes[i]
         begun[i] = (second, i)
     second += 1
-  return found[:steps]
+  return arrivals[:steps]
 
 
 @pytest.mark.parametrize('seed', range(8))

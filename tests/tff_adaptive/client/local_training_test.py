@@ -64,8 +64,14 @@ def test_every_kind_of_model_and_of_data_follows_the_formula(model, as_arrays):
   expected = oracle.FedAvg(
     small_problem.theta_0(), DATA, server=None, eta_l=None, batch_size=4, clip=0.4, weight_decay=0.1
   )
-  data = element(1) if as_arrays else batches(1)
-  batching = Batching(4, shuffle=False) if as_arrays else None
+  if as_arrays:
+    data = element(1)
+  else:
+    data = batches(1)
+  if as_arrays:
+    batching = Batching(4, shuffle=False)
+  else:
+    batching = None
   trained = train(data, model, batching=batching, clip_norm=0.4, weight_decay=0.1)
   wanted = expected.theta - expected.train(1, 0.2)[0]
   closeness.assert_close(oracle.pack(trained.update), wanted)
@@ -139,7 +145,9 @@ def at_random(tree, i):
 
   def other(leaf):
     shape = leaf.shape
-    return tf.random.stateless_uniform(shape, [i, 7]) if shape.rank else tf.constant(3.0 - i)
+    if shape.rank:
+      return tf.random.stateless_uniform(shape, [i, 7])
+    return tf.constant(3.0 - i)
 
   return tf.nest.map_structure(other, tree)
 
@@ -149,7 +157,9 @@ MOMENTUM = optimizers.build_sgdm(1.0, 0.5)
 
 def _named(value):
   """Without addresses: all workers of a test run must name a test alike."""
-  return ' '.join(value) if isinstance(value, dict) else type(value).__name__
+  if isinstance(value, dict):
+    return ' '.join(value)
+  return type(value).__name__
 
 
 @pytest.mark.parametrize(

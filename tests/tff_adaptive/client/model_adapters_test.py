@@ -18,10 +18,8 @@ THETAS = RNG.normal(size=(3, sum(oracle.SIZES))).astype(np.float32)
 X = RNG.normal(size=(3, 6, 5)).astype(np.float32)
 Y = RNG.integers(3, size=(3, 6)).astype(np.int32)
 COUNTS = (6, 4, 1)  # Of three clients: the other examples are padding.
-SHARES = (
-  np.array([[i < n for i in range(6)] for n in COUNTS], np.float32)
-  / np.array(COUNTS, np.float32)[:, None]
-)
+# Each client's share of an example: 1 / n of its n examples, 0 of padding.
+SHARES = np.less(np.arange(6), np.reshape(COUNTS, [3, 1])) / np.float32(COUNTS)[:, None]
 SIZES = tf.constant(COUNTS, tf.float32)
 SEEDS = tf.constant([[1, 2], [3, 4], [2, 3]])
 SPEC = small_problem.SPEC
@@ -59,7 +57,10 @@ def _check(actual, expected):
 def _noisy(weights, x, training, seed):
   """The small problem's scores, doubled in training, shifted by the seed, of clipped gradients."""
   scores = small_problem.model().forward(weights, x, training, seed)
-  shift = 0 if seed is None else tf.cast(tf.reduce_sum(seed), tf.float32)
+  if seed is None:
+    shift = 0
+  else:
+    shift = tf.cast(tf.reduce_sum(seed), tf.float32)
   return _clipped(scores * (2 if training else 1) + shift * tf.constant([0.0, 0.1, 0.3]))
 
 
@@ -150,7 +151,9 @@ def _functional(spec=SPEC):
 
   def predict(weights, x, training):
     scores = ours.forward(tuple(weights[0]), x, training, None)
-    return scores + weights[1][0] if training else 100 + 0 * scores
+    if training:
+      return scores + weights[1][0]
+    return 100 + 0 * scores
 
   @tf.function
   def update(state, labels, batch_output, sample_weight=None):
@@ -304,7 +307,10 @@ def test_weights_that_a_model_function_loads_are_the_initial_ones(way, tmp_path)
       return tf.keras.models.load_model(path, compile=False)
     if way == 'head':
       return _with_head(by_layer)
-    model = tf.keras.models.clone_model(pretrained) if way == 'clone' else _layers()
+    if way == 'clone':
+      model = tf.keras.models.clone_model(pretrained)
+    else:
+      model = _layers()
     if way in ('set_weights', 'clone'):
       model.set_weights(wanted)
     else:

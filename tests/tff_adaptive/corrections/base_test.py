@@ -69,9 +69,11 @@ def test_a_factor_is_one_number_or_one_for_each_client(dtype):
 
 def test_norms_are_those_of_all_weights_together():
   group = inputs.weights(6, 3)
-  squares = [sum(float(np.sum(w[i] ** 2)) for w in group) for i in range(3)]
+  squares = []
   for i in range(3):
-    assert float(base.squared_norm([w[i] for w in group])) == pytest.approx(squares[i], rel=1e-6)
+    weights = [w[i] for w in group]
+    squares.append(sum(float(np.sum(w**2)) for w in weights))
+    assert float(base.squared_norm(weights)) == pytest.approx(squares[i], rel=1e-6)
   np.testing.assert_allclose(base.squared_norm(group, 3), squares, rtol=1e-6)
   norms = tf.vectorized_map(base.norm, group, fallback_to_while_loop=False)  # No loop.
   np.testing.assert_allclose(norms, np.sqrt(squares), rtol=1e-6)

@@ -116,7 +116,10 @@ class Doubled(corrections.Correction):
 def test_what_a_part_does_to_the_update_is_undone_before_others_see_it(run, is_first):
   """FedDyn's h is a sum of mean updates, whatever a part before or after it sends."""
   fed_dyn = corrections.FedDyn(0.3, N)
-  parts = (Doubled(), fed_dyn) if is_first else (fed_dyn, Doubled())
+  if is_first:
+    parts = (Doubled(), fed_dyn)
+  else:
+    parts = (fed_dyn, Doubled())
   alone = run(fed_dyn)
   both = run(corrections.chain(*parts))
   np.testing.assert_allclose(both.theta, alone.theta, rtol=1e-6, atol=1e-7)

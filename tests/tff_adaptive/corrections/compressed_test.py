@@ -49,8 +49,12 @@ ENCODERS = [
 ]
 
 
+def _names(parts):
+  return '+'.join(part.name for part in parts)
+
+
 @pytest.mark.parametrize(
-  ('parts', 'encoder'), ENCODERS, ids=['+'.join(p.name for p in parts) for parts, _ in ENCODERS]
+  ('parts', 'encoder'), ENCODERS, ids=[_names(parts) for parts, _ in ENCODERS]
 )
 def test_a_message_has_the_bits_of_its_encoding_which_decodes_to_what_the_server_gets(
   parts, encoder

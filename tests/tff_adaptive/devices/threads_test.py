@@ -32,7 +32,10 @@ assert chosen() == 0  # Too late.
 def test_pieces_and_threads_are_of_the_processors(monkeypatch, clients, chosen, variables, made):
   monkeypatch.setattr(threads, 'num_processors', lambda: 3)
   assert [threads.side_by_side(pieces) for pieces in (None, 9, 2)] == [3, 3, 2]
-  monkeypatch.setenv(VARIABLE, '2') if variables else monkeypatch.delenv(VARIABLE, raising=False)
+  if variables:
+    monkeypatch.setenv(VARIABLE, '2')
+  else:
+    monkeypatch.delenv(VARIABLE, raising=False)
   threading = tf.config.threading
   threads_set = []
   monkeypatch.setattr(threading, 'get_intra_op_parallelism_threads', lambda: chosen)

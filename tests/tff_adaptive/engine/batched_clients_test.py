@@ -257,8 +257,14 @@ def batch(model):
   for key, spec in model.input_spec.items():
     shape = [2, 2, *spec.shape[1:]]
     # Pixels; else tokens, counts and labels, of which there are as many as last weights.
-    most = 256 if len(shape) == 5 else min([9, *model.initial_weights[0][-1].shape])
-    numbers = rng.random(shape) if spec.dtype.is_floating else rng.integers(1, most, shape)
+    if len(shape) == 5:
+      most = 256
+    else:
+      most = min([9, *model.initial_weights[0][-1].shape])
+    if spec.dtype.is_floating:
+      numbers = rng.random(shape)
+    else:
+      numbers = rng.integers(1, most, shape)
     arrays[key] = tf.constant(numbers.astype(spec.dtype.as_numpy_dtype))
   return arrays
 
@@ -281,7 +287,8 @@ def test_a_step_together_is_as_one_after_another(name, monkeypatch):
   model, other = (MODELS[name](seed) for seed in (0, 1))
   differs = other.initial_weights[0][0] != model.initial_weights[0][0]
   assert name == 'least_squares' or differs.any()
-  together = (single := model_adapters.wrap(model)).for_groups()
+  single = model_adapters.wrap(model)
+  together = single.for_groups()
   examples = batch(model)
   seeds = tf.constant([[1, 2], [3, 4]])
   shares = tf.constant([[0.5, 0.5], [1.0, 0.0]])  # The second client has one example and padding.

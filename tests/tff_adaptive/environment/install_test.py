@@ -150,7 +150,9 @@ def test_another_build_of_tensorflow_goes_first(
   monkeypatch.setattr(install.importlib.metadata, 'distributions', lambda: installed)
   monkeypatch.setattr(install, 'compile_packages', lambda: None)
   assert install.main([f'--add={add}', '--system'] if add else ['--system']) == 0
-  verbs = [next(a for a in arguments if not a.startswith('-')) for arguments, _ in pip]
+  verbs = []
+  for arguments, _ in pip:
+    verbs.append(next(a for a in arguments if not a.startswith('-')))
   assert verbs[: len(removed) + 1] == ['uninstall'] * len(removed) + ['install']
   for arguments, _ in pip[: len(removed)]:
     assert arguments[-1:] == removed

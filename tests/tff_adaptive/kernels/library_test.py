@@ -76,7 +76,10 @@ def test_a_folder_that_cannot_be_used_is_not_needed(what, tmp_path, compiled, mo
     folder.mkdir(parents=True)
     folder.chmod(0o777)
   else:
-    name, error = ('_run', OSError) if what == 'full' else ('_loaded', library.KernelError)
+    if what == 'full':
+      name, error = ('_run', OSError)
+    else:
+      name, error = ('_loaded', library.KernelError)
     works = getattr(library, name)
 
     def fails_there(given):

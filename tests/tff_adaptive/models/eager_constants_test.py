@@ -113,7 +113,10 @@ def _round(model, batching, **context):
 @pytest.mark.parametrize('place', PLACES)
 def test_a_keras_model_with_constants_trains(place):
   with_constants, without = ({**PLAIN, **parts} for parts in PLACES[place])
-  batching = Batching(4) if place == 'Normalization' else None
+  if place == 'Normalization':
+    batching = Batching(4)
+  else:
+    batching = None
   lifted, wanted = (_round(_model(**parts), batching) for parts in (with_constants, without))
   engines.assert_same(lifted, wanted, rtol=1e-4, atol=1e-5)
   assert np.abs(lifted[0].trainable[1]).max() > 0  # It did train.

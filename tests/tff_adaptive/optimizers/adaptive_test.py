@@ -105,7 +105,10 @@ def test_follows_the_formulas(case, dtype):
       leaf = tf.nest.flatten(weights_after)[i]
       assert leaf.dtype == dtype
       # The weights themselves are rounded every round; m and v never are to 16 bits.
-      rounding = 40 * 2.0**-8 * (1 + np.abs(x).max(initial=0)) if dtype == 'bfloat16' else 0
+      if dtype == 'bfloat16':
+        rounding = 40 * 2.0**-8 * (1 + np.abs(x).max(initial=0))
+      else:
+        rounding = 0
       tolerance = TOLERANCE[dtype]
       np.testing.assert_allclose(flat_arrays(leaf)[0], x, tolerance, tolerance + rounding)
       if 'm' in state:

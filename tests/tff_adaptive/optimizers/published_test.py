@@ -30,7 +30,10 @@ CASES = {
 
 def gradients(shapes, seed=0):
   random = np.random.default_rng(seed)
-  return [[random.normal(size=shape) for shape in shapes] for _ in range(STEPS)]
+  draws = []
+  for _ in range(STEPS):
+    draws.append([random.normal(size=shape) for shape in shapes])
+  return draws
 
 
 @pytest.mark.parametrize('build, options, oracle', CASES.values(), ids=CASES)

@@ -18,7 +18,7 @@ def written(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-  'read, text, found',
+  'read, text, content',
   [
     (TRACE, f'{HEADING}a,0,1\n"b,\r1",5,7\na,2,3\n', {'a': [(0, 1), (2, 3)], 'b,\r1': [(5, 7)]}),
     # Blanks around names and cells do not count.
@@ -32,8 +32,8 @@ def written(tmp_path, text):
     ),
   ],
 )
-def test_traces_are_read_by_client_and_profiles_by_column(tmp_path, read, text, found):
-  assert read(written(tmp_path, text)) == found
+def test_traces_are_read_by_client_and_profiles_by_column(tmp_path, read, text, content):
+  assert read(written(tmp_path, text)) == content
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,10 @@ def test_a_slow_client_is_explored_rarely():
 
 
 def seen(last_round=1, losses=None):
-  losses = np.arange(1.0, 11.0) if losses is None else np.array(losses)
+  if losses is None:
+    losses = np.arange(1.0, 11.0)
+  else:
+    losses = np.array(losses)
   return {'times': 1, 'last_round': last_round, 'squared_losses': losses**2}
 
 

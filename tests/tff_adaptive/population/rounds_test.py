@@ -34,8 +34,8 @@ def test_with_a_trace_it_lasts_until_somebody_comes(deadline):
   assert [plan.positions.tolist() for plan in plans] == [[0], [], *10 * [[1]], [0]]
   assert plans[1].columns() == {**NOBODY, 'virtual_seconds': 490}
   # They end at 10, 500 and 510: a multiple at the start is of the round before.
-  passes = [[plan.passes(seconds) for seconds in (255, 500)] for plan in plans[:3]]
-  assert passes == [[False, False], [True, True], [True, False]]
+  assert [plan.passes(255) for plan in plans[:3]] == [False, True, True]
+  assert [plan.passes(500) for plan in plans[:3]] == [False, True, False]
   # Asked every 60 seconds nobody would ever be there.
   gone = population.Trace({'c0': [(30, 60)], 'c1': [(30, 60)]})
   run = simulation(population.Population(gone, speed(1, 1), deadline), [28, 28], 2)
@@ -119,9 +119,9 @@ def test_a_round_is_what_becomes_of_each_client(
 
 def test_what_is_recorded_of_it_is_plain_and_tells_apart():
   def record(**options):
-    records = population.Population(**options).record()
-    assert json.loads(json.dumps(records)) == records
-    return records
+    recorded = population.Population(**options).record()
+    assert json.loads(json.dumps(recorded)) == recorded
+    return recorded
 
   assert record()['availability'] == {'kind': 'Always'}
   records = [
@@ -133,9 +133,8 @@ def test_what_is_recorded_of_it_is_plain_and_tells_apart():
   ]
   assert len({json.dumps(each) for each in records}) == len(records)
   assert record(availability=population.Independent({'b': 0.5, 'a': 0.25})) == records[2]
-  assert record(round_deadline=np.float32(3), over_select=np.int64(2)) == record(
-    round_deadline=3.0, over_select=2
-  )
+  of_numpy = record(round_deadline=np.float32(3), over_select=np.int64(2))
+  assert of_numpy == record(round_deadline=3.0, over_select=2)
 
 
 @pytest.mark.parametrize(

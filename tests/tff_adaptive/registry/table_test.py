@@ -18,12 +18,10 @@ FORMULAS = [
   for kind in optimizer_entries.formulas(optimizers)
   if kind.__name__ not in ('Sgd', 'AdagradOfClients')
 ]
-HYPERPARAMETERS = [
-  pytest.param(h, id=f'{name}-{h.name}')
-  for table in TABLES
-  for name, entry in table.items()
-  for h in entry.hyperparameters
-]
+HYPERPARAMETERS = []
+for _table in TABLES:
+  for _name, _entry in _table.items():
+    HYPERPARAMETERS += [pytest.param(h, id=f'{_name}-{h.name}') for h in _entry.hyperparameters]
 
 # As published. Of an algorithm: its server's optimizer, uniform weights, whether it assumes SGD or
 # sends more than its update, counted costs, hyperparameters, settings; of an optimizer the rate.

@@ -1,6 +1,7 @@
 """Cross tables: cells, what is bold, what stands beside, what is chosen by what."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -67,9 +68,9 @@ def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
     cross_tables.build([runs[0], runs[5]], ['algorithm'], 'seed')
 
 
-def of_participation(folder, own, value=0.5, test=0.5, **common):
+def of_participation(folder, settings_of_runs, value=0.5, test=0.5, **common):
   """Runs with these settings each, of a task with ten clients."""
-  ends = [(value, {'test': {'test_accuracy': test}, **settings}) for settings in own]
+  ends = [(value, {'test': {'test_accuracy': test}, **settings}) for settings in settings_of_runs]
   usual = {'task': '/s/t.py:load', 'task_option': [], 'clients_per_round': 1}
   return run_folders.each(folder, ends, **{**usual, 'data': {'clients': 10}, **common})
 
@@ -86,8 +87,7 @@ def test_the_table_of_participation_is_of_test_data(tmp_path):
     for algorithm, better in (('fed_avg', 0.0), ('ada_best', 0.01)):
       settings = [
         {'clients_per_round': 10, 'buffer_size': n, 'task_option': [alpha, 'validation=test']}
-        for n in (None, 1)
-        for alpha in ('alpha=inf', 'alpha=10', 'alpha=3')
+        for n, alpha in itertools.product((None, 1), ('alpha=inf', 'alpha=10', 'alpha=3'))
       ]
       common = {'algorithm': algorithm, 'client_learning_rate': rate}
       folder = tmp_path / f'{rate}_{algorithm}'
@@ -96,8 +96,7 @@ def test_the_table_of_participation_is_of_test_data(tmp_path):
   assert table.heading == ['participation', 'task', 'task option', 'FedAvg', 'AdaBest']
   assert table.rows == [
     [share, 't.py:load', f'alpha={alpha}, validation=test', '60.00', '61.00']
-    for share in ('10 %', '100 %')
-    for alpha in ('3', '10', 'inf')
+    for share, alpha in itertools.product(('10 %', '100 %'), ('3', '10', 'inf'))
   ]
   assert table.bold == {(row, 4) for row in range(6)}
   assert table.title == 'Test accuracy, %, after the last round'
@@ -128,8 +127,7 @@ def test_corrections_by_server_optimizers(tmp_path):
   }
   ends = [
     (value + seed / 100, {'algorithm': algorithm, 'server_optimizer': server, 'seed': seed})
-    for (algorithm, server), value in values.items()
-    for seed in (0, 2)
+    for ((algorithm, server), value), seed in itertools.product(values.items(), (0, 2))
   ]
   report = cross_tables.build(run_folders.each(tmp_path, ends), ['correction'], 'server_optimizer')
   (table,) = report.tables
@@ -166,12 +164,12 @@ def test_what_a_run_lacks_is_named(tmp_path, build, message):
 def tau_runs(folder, algorithm='fed_yogi', shift=0.0):
   """Three values of tau, two rates, of which the higher is better but for the largest tau."""
   values = {0.1: (0.4, 0.3), 0.001: (0.5, 0.6), 0.01: (0.7, 0.8)}
-  ends = [
-    (value + shift + (seed - 0.5) / 100, {'tau': tau, 'client_learning_rate': rate, 'seed': seed})
-    for tau, pair in values.items()
-    for rate, value in zip((0.1, 0.3), pair)
-    for seed in (0, 1)
-  ]
+  ends = []
+  for tau, pair in values.items():
+    for rate, value in zip((0.1, 0.3), pair):
+      for seed, noise in ((0, -0.005), (1, 0.005)):
+        settings = {'tau': tau, 'client_learning_rate': rate, 'seed': seed}
+        ends.append((value + shift + noise, settings))
   return run_folders.each(folder / algorithm, ends, algorithm=algorithm)
 
 

@@ -15,7 +15,8 @@ T2 = 4.303
 
 
 def runs(folder, ends, column=COLUMN, seeds=None):
-  seeds = range(len(ends)) if seeds is None else seeds
+  if seeds is None:
+    seeds = range(len(ends))
   return [
     run_folders.make(folder / str(seed), [0.1, end], column, seed=seed)
     for seed, end in zip(seeds, ends)

@@ -86,6 +86,10 @@ HOSTILE_TABLES = [
 ]
 
 
+def _texts(elements):
+  return [''.join(element.itertext()) for element in elements]
+
+
 def _common_mark(text):
   return markdown_it.MarkdownIt().enable('table').render(text)
 
@@ -103,9 +107,9 @@ def test_markdown_shows_texts_as_they_are(render, text, table):
   assert {element.tag for element in root.iter()} <= {
     *('div', 'p', 'strong', 'table', 'thead', 'tbody', 'tr', 'th', 'td')
   }
-  cells = [[''.join(cell.itertext()) for cell in row] for row in root.iter('tr')]
+  cells = [_texts(row) for row in root.iter('tr')]
   assert cells == [[text, text]] * 3
-  assert [''.join(part.itertext()) for part in root.findall('p')] == [text, text]
+  assert _texts(root.findall('p')) == [text, text]
   assert len(root.findall('.//strong')) == 2  # The title and one cell.
 
 
@@ -117,7 +121,7 @@ def test_html_shows_texts_as_they_are(text, table):
   assert {element.tag for element in root.iter()} <= {
     *('div', 'p', 'b', 'table', 'caption', 'thead', 'tbody', 'tr', 'th', 'td')
   }
-  cells = [[''.join(cell.itertext()) for cell in row] for row in root.iter('tr')]
+  cells = [_texts(row) for row in root.iter('tr')]
   assert cells == [[text, text]] * 3
   assert (root.findtext('table/caption'), root.findtext('p')) == (text, text)
 
@@ -129,13 +133,15 @@ def _latex_shows(text):
   plain = ''
   rest = text
   while rest:
-    if match := re.match(r'\\text(\w+)\{\}', rest):
-      plain += names[match[1]]
-    elif match := re.match(r'\\([&%$#_{}])|\{([*\[])\}|([^\\&%$#_{}~^<>|])', rest):
-      plain += match[match.lastindex]
+    symbol = re.match(r'\\text(?P<name>\w+)\{\}', rest)
+    literal = re.match(r'\\([&%$#_{}])|\{([*\[])\}|([^\\&%$#_{}~^<>|])', rest)
+    assert symbol or literal, f'LaTeX obeys {rest!r}'
+    if symbol:
+      plain += names[symbol['name']]
+      rest = rest[symbol.end() :]
     else:
-      raise AssertionError(f'LaTeX obeys {rest!r}')
-    rest = rest[match.end() :]
+      plain += literal[literal.lastindex]
+      rest = rest[literal.end() :]
   return plain
 
 
@@ -181,8 +187,8 @@ def test_no_file_of_a_report_has_control_characters(tmp_path, ending):
   axes.set_ylabel(r'$\frac$')  # Is no formula, so it can be drawn.
   style.legend(figure, axes.plot([0, 1], label=text), [text])
   table = report.Table([text], [[text]], title=text)
-  made = report.Report([table], table.csv(), figure, text)
-  made.write(str(tmp_path / 'x'), [ending])
+  whole_report = report.Report([table], table.csv(), figure, text)
+  whole_report.write(str(tmp_path / 'x'), [ending])
   written = (tmp_path / f'x.{ending}').read_bytes()
   if ending in ('png', 'pdf'):
     texts = [text_of_figure.get_text() for text_of_figure in figure.findobj(matplotlib.text.Text)]
@@ -195,7 +201,7 @@ def test_no_file_of_a_report_has_control_characters(tmp_path, ending):
 
 def test_html_holds_the_cells():
   root = ET.fromstring(f'<div>{TABLE.html()}</div>')
-  cells = [[''.join(cell.itertext()) for cell in row] for row in root.iter('tr')]
+  cells = [_texts(row) for row in root.iter('tr')]
   assert cells == [list(TABLE.heading), *map(list, TABLE.rows)]
   assert [b.text for b in root.iter('b')] == ['1.00 ± 0.50']  # An empty cell is not bold.
   assert (root.findtext('table/caption'), root.findtext('p')) == (TABLE.title, TABLE.note)

@@ -130,7 +130,10 @@ def test_theta_bar_is_taken_where_it_was_evaluated(tmp_path):
 @pytest.mark.parametrize('rounds, number, test', [(4000, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 0)])
 def test_test_data_are_those_of_the_last_round(tmp_path, rounds, number, test):
   """Not of a run that was complete, was begun again with more rounds, and has not ended yet."""
-  test = {'test_accuracy': 0.5} if test else None
+  if test:
+    test = {'test_accuracy': 0.5}
+  else:
+    test = None
   run = run_folders.make(tmp_path / 'a', [0.1, 0.2], test=test, rounds=rounds)
   run.rows[-1]['round'] = number
   with pytest.raises(ValueError, match=f'summary.json after {number} of {rounds} rounds'):

@@ -115,7 +115,7 @@ ALL = 'loss accuracy nll'
 
 
 @pytest.mark.parametrize(
-  'tasks, chosen',
+  'tasks, metric_of_runs',
   [
     ([(None, 'loss read accuracy')], 'accuracy'),
     ([(None, 'loss recall_at_5 precision')], 'recall_at_5'),
@@ -129,29 +129,29 @@ ALL = 'loss accuracy nll'
     ([('recall', ALL)], 'accuracy'),  # There is no such column.
   ],
 )
-def test_the_metric_is_the_tasks_or_accuracy_another_or_the_loss(tasks, chosen):
+def test_the_metric_is_the_tasks_or_accuracy_another_or_the_loss(tasks, metric_of_runs):
   runs = []
   for metric, columns in tasks:
     row = {'round': 0.0, 'train_error': 1.0}
     row |= {f'validation_{name}': 1.0 for name in columns.split()}
     runs.append(run_lib.Run('x', {'settings': {}, 'metric': metric}, [row]))
-  if chosen is None:
+  if metric_of_runs is None:
     with pytest.raises(ValueError, match='name a column'):
       tables.default_metric(runs)
   else:
-    assert tables.default_metric(runs) == f'validation_{chosen}'
+    assert tables.default_metric(runs) == f'validation_{metric_of_runs}'
 
 
 def test_the_legend_says_which_curve_ends_early(tmp_path):
-  found = [
+  three_runs = [
     run_folders.make(tmp_path / str(seed), values, seed=seed, rounds=3)
     for seed, values in enumerate(([0.1, 0.2, 0.3, 0.4], [0.1, 0.2], [0.1, 0.3, 0.4, 0.5]))
   ]
-  for runs, label in ((found, 'a (n = 3), to round 1'), (found[::2], 'a (n = 2)')):
+  for runs, label in ((three_runs, 'a (n = 3), to round 1'), (three_runs[::2], 'a (n = 2)')):
     report = tables.comparison({'a': runs}, [COLUMN])
     assert [text.get_text() for text in report.figure.legends[0].get_texts()] == [label]
-  for run, t in zip(found[::2], (1, 2)):
+  for run, t in zip(three_runs[::2], (1, 2)):
     run.rows[:] = run.rows[t : t + 1]
   words = "the runs of 'a' have no round with a value of .* in common"
   with pytest.raises(ValueError, match=words):
-    tables.comparison({'a': found[::2]}, [COLUMN])
+    tables.comparison({'a': three_runs[::2]}, [COLUMN])

@@ -23,21 +23,18 @@ SERVER = tuning.SERVER
 
 
 def grid_runs(folder):
-  ends = [
-    (
-      GRID[algorithm][i][j] + (seed - 0.5) / 100,
-      {'algorithm': algorithm, CLIENT: client, SERVER: server, 'seed': seed},
-    )
-    for algorithm in GRID
-    for i, server in enumerate(RATES)
-    for j, client in enumerate(RATES)
-    for seed in (0, 1)
-  ]
+  ends = []
+  for algorithm, values in GRID.items():
+    for server, row in zip(RATES, values):
+      for client, value in zip(RATES, row):
+        settings = {'algorithm': algorithm, CLIENT: client, SERVER: server}
+        ends.append((value - 0.005, {**settings, 'seed': 0}))
+        ends.append((value + 0.005, {**settings, 'seed': 1}))
   return run_folders.each(folder, ends)
 
 
 @pytest.fixture(scope='module')
-def made(tmp_path_factory):
+def report(tmp_path_factory):
   return tuning.by_rates(grid_runs(tmp_path_factory.mktemp('runs')), COLUMN, title='Digits')
 
 
@@ -113,19 +110,21 @@ def test_of_a_loss_the_least_is_best_and_of_equal_ones_the_lowest_rate(
 
 
 def test_algorithms_with_rates_and_tasks_of_their_own_have_maps_of_their_own(tmp_path):
-  ends = [
-    (0.5, {'task': task, 'algorithm': algorithm, 'server_optimizer': server, SERVER: rate})
-    for task in ('digits', 'least_squares')
+  ends = []
+  for task in ('digits', 'least_squares'):
     for algorithm, server, rates in (
       ('fed_avg', 'sgd', (0.5, 1)),
       ('fed_adam', 'adam', (0.01, 0.1)),
-    )
-    for rate in rates
-  ]
+    ):
+      settings = {'task': task, 'algorithm': algorithm, 'server_optimizer': server}
+      ends += [(0.5, {**settings, SERVER: rate}) for rate in rates]
   report = tuning.by_rates(run_folders.each(tmp_path, ends, **{CLIENT: 0.1}), COLUMN)
   *maps, best = report.tables
   assert [row[0] for row in best.rows] == [
-    f'{name}, {task}' for task in ('digits', 'least_squares') for name in ('FedAvg', 'FedAdam')
+    'FedAvg, digits',
+    'FedAdam, digits',
+    'FedAvg, least_squares',
+    'FedAdam, least_squares',
   ]
   assert [len(table.rows) for table in maps] == [2] * 4
   assert [axes.axison for axes in report.figure.axes[:6]] == [True] * 4 + [False] * 2

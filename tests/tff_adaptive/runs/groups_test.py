@@ -39,7 +39,10 @@ def test_labels_are_what_differs_also_of_runs_without_an_algorithm(tmp_path, nam
 
 def _of_file(folder, path, sha256=None, name='task', **settings):
   settings = {'algorithm': 'fed_avg', name: path, **settings}
-  files = {name: {'path': path.partition(':')[0], 'sha256': sha256}} if sha256 else {}
+  if sha256:
+    files = {name: {'path': path.partition(':')[0], 'sha256': sha256}}
+  else:
+    files = {}
   return _make(folder, settings, files)
 
 

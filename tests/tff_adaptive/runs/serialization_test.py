@@ -1,6 +1,7 @@
 """States as bytes: arrays lie one after the other, and leaves are found by their names."""
 
 import collections
+import itertools
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ STATE = Pair({'b': np.arange(3.0), 'a': 7}, [np.float32(2.5), ()])
 @pytest.mark.parametrize('sizes', [(1, 1), (3, 8), (9, 100), (1000, 1, 7)])
 def test_packed_arrays_of_any_size_lie_one_after_the_other(sizes):
   rng = np.random.default_rng(0)
-  state = tuple(rng.normal(size=n).astype(t) for n in sizes for t in (np.float32, np.float64))
+  dtypes = (np.float32, np.float64)
+  state = tuple(rng.normal(size=n).astype(t) for n, t in itertools.product(sizes, dtypes))
   packer = serialization.Packer(state)
   packed = packer.pack(state)
   assert len(packed) == packer.size == sum(-(-a.nbytes // 8) * 8 for a in state)

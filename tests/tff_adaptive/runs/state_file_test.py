@@ -25,12 +25,12 @@ def path(tmp_path):
   return str(tmp_path / 's')
 
 
-def _write(path, number, ids, kept=()):
+def _write(path, number, ids, numbers=()):
   """Writes a round's states, each its number; returns what there is more of."""
   with contextlib.closing(StateFile(path, is_writer=True)) as file:
     total = Count()
     for client_id in ids:
-      total = total.plus(file.write_client(client_id, number, b'v%d' % number, list(kept)))
+      total = total.plus(file.write_client(client_id, number, b'v%d' % number, list(numbers)))
     file.commit()
   return total
 
@@ -118,17 +118,17 @@ def test_checksums_are_of_all_that_is_stored_in_its_place():
 
 
 @pytest.mark.parametrize(
-  'change, made, advice',
+  'change, written, advice',
   [
     ('round = 8', 9, 'Resume from the previous checkpoint, of round 6'),
     *((f'state = {value}', 9, 'Resume') for value in ('zeroblob(16)', "x'7639'", "'v1'", '7')),
     ('state = zeroblob(12)', 6, 'Restore a copy'),  # The previous one counts it too.
   ],
 )
-def test_a_client_state_that_was_edited_is_refused_when_it_is_read(path, change, made, advice):
+def test_a_client_state_that_was_edited_is_refused_when_it_is_read(path, change, written, advice):
   history = _fill(path)
-  victim = next(i for i, t in history[9].items() if t == made)
-  _sql(path, f'UPDATE client_state SET {change} WHERE round = {made}')
+  victim = next(i for i, t in history[9].items() if t == written)
+  _sql(path, f'UPDATE client_state SET {change} WHERE round = {written}')
   with _open(path) as store:
     store.restore(SERVER)
     match = rf"the state of client '{victim}' is damaged.*\. {advice}"
@@ -181,7 +181,10 @@ def test_each_checkpoint_that_is_kept_has_its_own_client_states(path):
 
 @pytest.mark.parametrize('is_full', [True, False])
 def test_the_first_failure_to_write_is_the_last(path, is_full):
-  message = 'the disk is full; free some' if is_full else 'it was removed, renamed or replaced'
+  if is_full:
+    message = 'the disk is full; free some'
+  else:
+    message = 'it was removed, renamed or replaced'
   with _open(path) as store:
     store.put(['a'], [_client(1)])
     store.commit(0, _server(0))

@@ -29,10 +29,12 @@ def clients(letters='=bcdefg', most=None):
 
 def accuracies(theta, data):
   w, a, v, c = oracle.unpack(theta)
-  return [
-    np.mean((np.tanh(x @ w + a) @ v + c).argmax(1) == y)
-    for x, y in ((d['x'], d['y']) for d in map(data.load, data.client_ids))
-  ]
+  shares = []
+  for client in data.client_ids:
+    examples = data.load(client)
+    logits = np.tanh(examples['x'] @ w + a) @ v + c
+    shares.append(np.mean(logits.argmax(1) == examples['y']))
+  return shares
 
 
 def evaluation(**options):
@@ -141,8 +143,8 @@ def test_personalization_is_fine_tuning_on_the_clients_own_other_examples(is_cut
   inference = 2 * small_problem.theta_0()
   expected = [accuracies((i + 1) * inference, heldout)[i] for i in range(3)]
   lines = csv.DictReader(report.table.splitlines())
-  found = [float(line['personalized_accuracy']) for line in lines]
-  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  in_table = [float(line['personalized_accuracy']) for line in lines]
+  np.testing.assert_allclose(in_table, expected, rtol=1e-6)
   mean = report.columns['clients_heldout_personalized_accuracy_mean']
   assert mean == pytest.approx(np.mean(expected))
 

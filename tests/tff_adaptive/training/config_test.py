@@ -175,11 +175,11 @@ class _Share:
 
 
 def test_the_settings_of_an_own_availability_are_recorded():
-  def found(*arguments):
+  def record_with(*arguments):
     clients = population.Population(availability=_Share(*arguments))
     return record(population=clients, cost_model=costs.CostModel(registry.Counts(), 3, 2))
 
-  before = run_folders.config(json.loads(json.dumps(found(0.5, [1.0]).settings)))
-  assert found(0.5, [1.0]).refused_changes(before) == []
-  assert len(found(0.6, [1.0]).refused_changes(before)) == 1
-  assert len(found(0.5, [2.0]).refused_changes(before)) == 1
+  before = run_folders.config(json.loads(json.dumps(record_with(0.5, [1.0]).settings)))
+  assert record_with(0.5, [1.0]).refused_changes(before) == []
+  assert len(record_with(0.6, [1.0]).refused_changes(before)) == 1
+  assert len(record_with(0.5, [2.0]).refused_changes(before)) == 1

@@ -149,7 +149,10 @@ class _Diverging(fakes.StatefulProcess):
     state, states, metrics = super().next(server_state, client_states, cohort)
     metrics['client_work']['train']['loss'] = np.float32(np.inf)
     metrics['round'] = metrics['clients'] = np.int32(99)  # Names that the loop has itself.
-    lost = len(cohort) if server_state.round_number >= 3 else 2
+    if server_state.round_number >= 3:
+      lost = len(cohort)
+    else:
+      lost = 2
     metrics['client_work']['updates'] = {'non_finite_clients': np.float32(lost)}
     return state, states, metrics
 
@@ -185,7 +188,10 @@ def test_an_error_keeps_the_rounds_before_it(tmp_path, where, capsys):
       raise KeyboardInterrupt
     return fakes.evaluate(weights)
 
-  failing = {'process': Failing()} if where == 'round' else {'evaluate': evaluate}
+  if where == 'round':
+    failing = {'process': Failing()}
+  else:
+    failing = {'evaluate': evaluate}
   with pytest.raises(KeyboardInterrupt):
     fakes.train(tmp_path / 'failed', 9, rounds_per_evaluation=7, **failing)
   assert fakes.saved(tmp_path / 'failed')[0] == 6
@@ -249,7 +255,8 @@ def test_what_a_round_costs_is_counted_from_the_cohorts_own_sizes(tmp_path):
   result = fakes.train(tmp_path, 4, cost_model=model)
   # A client's size is 2 + i % 5, and it takes two epochs of one or two batches of four.
   drawn = [cohorts.sample(3, t, 20, 5) for t in range(1, 5)]
-  steps = [sum(2 * (1 if 2 + i % 5 <= 4 else 2) for i in cohort) for cohort in drawn]
+  epoch_steps = np.where(2 + np.arange(20) % 5 <= 4, 1, 2)
+  steps = [2 * int(epoch_steps[cohort].sum()) for cohort in drawn]
   rows = fakes.rows(tmp_path)[1:]
   assert [int(row['local_steps']) for row in rows] == steps
   totals = {'megabytes_down': 4 * 120e-6, 'megabytes_up': 4 * 60e-6}

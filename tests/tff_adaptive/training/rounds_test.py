@@ -99,10 +99,9 @@ def test_who_does_not_finish_is_not_in_the_round(tmp_path):
   weights = result.state.global_model_weights[0]
   np.testing.assert_array_equal(weights, state.global_model_weights[0])
   assert int(result.state.round_number) == 20
-  for client, counts in fakes.saved(tmp_path)[1].items():
-    np.testing.assert_array_equal(
-      counts['h'], states.get(client, process.initial_client_state)['h']
-    )
+  for client, saved in fakes.saved(tmp_path)[1].items():
+    expected = states.get(client, process.initial_client_state)
+    np.testing.assert_array_equal(saved['h'], expected['h'])
   counts = result.summary['population']
   assert counts['dropped'] == dropped > 10
   assert counts['rounds_without_clients'] > 0
@@ -121,11 +120,9 @@ def test_clients_that_are_not_there_are_reported_once(availability, message):
   clients = population.Population(availability)
   with pytest.warns(UserWarning, match=message) as caught:
     fakes.train(None, 9, Process(), cost_model=COSTS, population=clients)
-  warnings_seen = ' '.join(str(warning.message) for warning in caught)
-  assert (warnings_seen.count(message), warnings_seen.count('are available')) == (
-    1,
-    message.startswith('fewer'),
-  )
+  texts = ' '.join(str(warning.message) for warning in caught)
+  assert texts.count(message) == 1
+  assert texts.count('are available') == message.startswith('fewer')
 
 
 @pytest.mark.parametrize(
@@ -149,7 +146,7 @@ def test_lost_updates_or_a_loss_that_is_not_finite_are_said_once(row, lost):
 
 
 @pytest.mark.parametrize(
-  'chosen, options, message',
+  'of_clients, options, message',
   [
     (population.Population(), {'cost_model': None}, 'population is given without a cost_model'),
     (population.Population(round_deadline=0.5), {}, 'the fastest client needs 1.4 to receive'),
@@ -159,9 +156,11 @@ def test_lost_updates_or_a_loss_that_is_not_finite_are_said_once(row, lost):
     (population.Population(), {'callbacks': [PRIVATE]}, 'which those of a population are not'),
   ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, chosen, options, message):
+def test_what_cannot_be_is_refused_before_anything_is_written(
+  tmp_path, of_clients, options, message
+):
   with pytest.raises(TypeError if 'object' in message else ValueError, match=message):
-    train(tmp_path / 'run', chosen, **options)
+    train(tmp_path / 'run', of_clients, **options)
   assert not (tmp_path / 'run').exists()
 
 

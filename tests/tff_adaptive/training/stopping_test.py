@@ -126,8 +126,9 @@ def test_a_budget_ends_the_run_with_an_evaluation(tmp_path, name):
   clients = population.Population(population.Always(), population.Speed(5.0, speed_sigma=0.5))
   result = train(tmp_path, 50, population=clients, rounds_per_evaluation=1000, **{name: budget})
   rows = fakes.rows(tmp_path)
-  columns = config_lib.BUDGETS[name]
-  costs_by_round = [sum(float(row[c]) for c in columns) for row in rows[1:]]
+  costs_by_round = []
+  for row in rows[1:]:
+    costs_by_round.append(sum(float(row[column]) for column in config_lib.BUDGETS[name]))
   assert sum(costs_by_round) >= budget
   assert sum(costs_by_round[:-1]) < budget
   assert expected in (None, result.round_number)

@@ -54,7 +54,7 @@ def test_a_worker_is_asked_for_a_processor_and_no_more_and_has_the_gpus(monkeypa
 
 
 def test_the_engine_of_one_process_takes_its_flags(monkeypatch):
-  def made(*values):
+  def expected(*values):
     names = ('clients_per_step', 'parallel_clients', 'device', 'results')
     return dict(zip(names, (*values, 'tensors'), strict=True))
 
@@ -64,6 +64,6 @@ def test_the_engine_of_one_process_takes_its_flags(monkeypatch):
   monkeypatch.setattr(library, 'load', lambda: seen.append('compiled'))
   settings.of('--clients_per_step=10', '--parallel_clients=7').runtime.build(8)
   settings.of('--device=cpu').runtime.build(1)
-  assert seen == [made(10, 7, 'auto'), 'hidden', made(None, 1, 'cpu')]
+  assert seen == [expected(10, 7, 'auto'), 'hidden', expected(None, 1, 'cpu')]
   settings.of().runtime.build(1, is_compiled=True)
-  assert seen[3:] == ['hidden', made(None, 1, 'auto'), 'compiled']
+  assert seen[3:] == ['hidden', expected(None, 1, 'auto'), 'compiled']

@@ -42,7 +42,7 @@ def test_a_context_asks_for_what_it_is_told_and_leaves(monkeypatch):
   pool = types.SimpleNamespace(ask_for_room=asked.append)
   leave = functools.partial(asked.append, 'left')
   for place, name, result in ((joining, 'join', leave), (ray_pool, 'RayPool', pool)):
-    monkeypatch.setattr(place, name, lambda *given, made=result: asked.append(given) or made)
+    monkeypatch.setattr(place, name, lambda *given, result=result: asked.append(given) or result)
   monkeypatch.setattr(threads, 'num_processors', lambda: 8)
   options = {'cpus_per_worker': 2, 'memory_per_worker': 1.5, 'patience': 9.0}
   elsewhere = engine.RayContext('auto', workers=6, **options)

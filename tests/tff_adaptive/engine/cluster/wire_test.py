@@ -51,7 +51,7 @@ def test_a_dataset_of_structures_comes_back_by_a_type_that_names_no_containers()
   element = tff.types.StructType([('y', np.int32), ('x', tff.types.StructType([np.int32] * 2))])
   type_spec = tff.SequenceType(element)
   back = wire.to_python(_travel(tf.data.Dataset.from_tensor_slices(pair), type_spec), type_spec)
-  rows = [[int(v) for v in tf.nest.flatten((e['y'], e['x']))] for e in back]
+  rows = [list(map(int, tf.nest.flatten((e['y'], e['x'])))) for e in back]
   assert rows == [[0, 1, 5], [1, 2, 6], [2, 3, 7]]
 
 

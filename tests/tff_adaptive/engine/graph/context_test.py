@@ -2,6 +2,7 @@
 
 import concurrent.futures as futures
 import gc
+import itertools
 import sys
 
 import numpy as np
@@ -122,7 +123,7 @@ def test_several_threads_share_a_context(graph):
   ]
   cohorts = [list(range(n)) for n in (1, 2, 5, 9)] * 3
   with futures.ThreadPoolExecutor(6) as pool:
-    work = [(c, numbers) for c in comps for numbers in cohorts]
+    work = [*itertools.product(comps, cohorts)]
     results = list(pool.map(lambda pair: doubled_sum(*pair), work))
   assert results == [2 * sum(numbers) for _, numbers in work]
 

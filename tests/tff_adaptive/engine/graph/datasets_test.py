@@ -52,7 +52,7 @@ def read(variant, dataset):
   return [element.numpy().tolist() for element in elements]
 
 
-def found(cache, dataset):
+def variant_of(cache, dataset):
   return datasets.variant(dataset, tff.types.tensorflow_to_type(dataset.element_spec), cache)
 
 
@@ -60,11 +60,11 @@ def found(cache, dataset):
 def test_a_dataset_that_repeats_is_held_from_its_second_use_on(name):
   cache = datasets.DatasetCache()
   dataset = REPEATABLE[name]()
-  first = read(found(cache, dataset), dataset)
+  first = read(variant_of(cache, dataset), dataset)
   assert cache.find(dataset) is None
-  second = found(cache, dataset)
+  second = variant_of(cache, dataset)
   assert cache.find(dataset) is second
-  assert found(cache, dataset) is second
+  assert variant_of(cache, dataset) is second
   assert read(second, dataset) == first
   assert b'Shuffle' not in tf.raw_ops.DatasetToGraphV2(input_dataset=second).numpy()
 
@@ -78,7 +78,7 @@ def test_others_are_not(name, monkeypatch):
   cache = datasets.DatasetCache(max_bytes=10000)
   dataset = OTHERS[name]()
   for _ in range(3):
-    read(found(cache, dataset), dataset)
+    read(variant_of(cache, dataset), dataset)
     assert cache.find(dataset) is None
   assert len(looked) == 1
 
@@ -105,14 +105,14 @@ def test_a_full_cache_takes_no_more_and_the_dead_make_room():
   other = numbers(10)
   for _ in range(3):
     for dataset in (one, other):
-      found(cache, dataset)
+      variant_of(cache, dataset)
   assert cache.find(one) is not None  # 80 bytes.
   assert cache.find(other) is None
   del one, dataset
   gc.collect()
   third = numbers(20)
   for _ in range(2):
-    found(cache, third)
+    variant_of(cache, third)
   assert cache.find(third) is not None
 
 
