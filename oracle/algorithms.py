@@ -66,7 +66,10 @@ class Adaptive:
     self.beta2 = beta2
     self.tau = tau
     self.m = 0.0
-    self.v = tau**2 if initial_v is None else initial_v
+    if initial_v is None:
+      self.v = tau**2
+    else:
+      self.v = initial_v
     self.bias_correction = bias_correction
     self.t = 0
 
@@ -363,7 +366,10 @@ class AdaBest(FedAvg):
     """beta shrinks after `plateau_rounds` rounds without a lower ||h|| since its highest."""
     self.norms.append(norm)
     peak = int(np.argmax(self.norms))
-    self.since = 0 if norm <= min(self.norms[peak:]) else self.since + 1
+    if norm <= min(self.norms[peak:]):
+      self.since = 0
+    else:
+      self.since = self.since + 1
     if self.since == self.plateau_rounds:
       self.beta = self.beta * self.beta_decay
       self.since = 0
@@ -379,7 +385,10 @@ class UnbalancedAdaBest(AdaBest):
     self.mu = 1.0
 
   def correction(self, i, theta_i):
-    n_bar = np.mean(self.seen) if self.seen else 0.0
+    if self.seen:
+      n_bar = np.mean(self.seen)
+    else:
+      n_bar = 0.0
     return -self.mu_at_use * n_bar / len(self.clients[i][1]) * self.h_i[i]
 
   def new_h(self, cohort, *arguments):

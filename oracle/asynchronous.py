@@ -53,7 +53,8 @@ class FedBuff:
     buffer = []
     while self.version < rounds:
       now, _, i, version, w, c = heapq.heappop(self.events)
-      if (tau := self.version - version) > self.most:
+      tau = self.version - version
+      if tau > self.most:
         self.begin(i, now)
         continue
       buffer.append((i, tau, *self.trained(i, w, c, version + 1)))

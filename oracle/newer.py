@@ -66,7 +66,10 @@ class FedLESAM(FedAvg):
   def begin(self, i, rate):
     change = self.received[i] - self.theta
     norm = np.linalg.norm(change)
-    self.ascent = self.rho * change / norm if norm else change
+    if norm:
+      self.ascent = self.rho * change / norm
+    else:
+      self.ascent = change
     self.received[i] = self.theta
 
   def sharp(self, theta_i, batch):

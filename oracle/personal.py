@@ -51,7 +51,9 @@ class Kept(FedAvg):
     return {'own': self.own[i]}
 
   def state(self, i):
-    return {} if self.is_frozen else {'own': self.own[i][self.mask]}
+    if self.is_frozen:
+      return {}
+    return {'own': self.own[i][self.mask]}
 
   def personal(self, i):
     """Client i's own model."""

@@ -79,7 +79,8 @@ def rounds(
 
   def following() -> list[Any]:
     with tff.framework.get_context_stack().install(context):
-      state[:] = [process.next(state[0] if state else process.initialize(), cohort).state]
+      before = state[0] if state else process.initialize()
+      state[:] = [process.next(before, cohort).state]
     return list(state[0].global_model_weights.trainable)
 
   return following
@@ -87,7 +88,13 @@ def rounds(
 
 def distance(actual: Sequence[Any], expected: Sequence[Any], start: Sequence[Any]) -> float:
   """How far weights are from those expected, as a part of the update that these had."""
-  a, b, c = (np.concatenate([np.ravel(w) for w in each]) for each in (actual, expected, start))
+
+  def flat(weights: Sequence[Any]) -> np.ndarray:
+    return np.concatenate([np.ravel(w) for w in weights])
+
+  a = flat(actual)
+  b = flat(expected)
+  c = flat(start)
   return float(np.linalg.norm(a - b) / np.linalg.norm(b - c))
 
 
@@ -147,13 +154,16 @@ def vmapped(workload: workloads.Workload) -> tuple[str, Callable[[], list[Any]]]
 
   examples = [workloads.synthetic_client(workload, i) for i in range(workload.cohort)]
   shape = (workload.cohort, -1, workload.batch_size)
-  x, y = (np.stack([e[k] for e in examples]) for k in ('x', 'y'))
+  x = np.stack([e['x'] for e in examples])
+  y = np.stack([e['y'] for e in examples])
   x, y = jax.device_put((x.reshape(*shape, x.shape[-1]), y.reshape(shape)))
 
   def loss(weights: Any, batch: Any) -> Any:
     h = batch[0]
     for kernel, bias in zip(weights[::2], weights[1::2]):
-      h = (h if kernel is weights[0] else jax.nn.relu(h)) @ kernel + bias
+      if kernel is not weights[0]:
+        h = jax.nn.relu(h)
+      h = h @ kernel + bias
     log_p = jax.nn.log_softmax(h)
     return -jax.numpy.take_along_axis(log_p, batch[1][:, None], 1).mean()
 
@@ -179,8 +189,15 @@ def vmapped(workload: workloads.Workload) -> tuple[str, Callable[[], list[Any]]]
 
 def table(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> str:
   """Some columns of rows in Markdown."""
-  cells = [[row.get(column, '') for column in columns] for row in rows]
-  texts = [[f'{cell:.3g}' if isinstance(cell, float) else str(cell) for cell in r] for r in cells]
+
+  def text(cell: Any) -> str:
+    if isinstance(cell, float):
+      return f'{cell:.3g}'
+    return str(cell)
+
+  texts = []
+  for row in rows:
+    texts.append([text(row.get(column, '')) for column in columns])
   return report.Table([column.replace('_', ' ') for column in columns], texts).markdown()
 
 
@@ -216,7 +233,9 @@ def main(arguments: Sequence[str]) -> int:
   command.show(text)
   # TensorFlow may place on the CPU what it was to place on a GPU.
   is_there = all(row.get('peak_mb', math.inf) >= 1 for row in figures)
-  return command.DONE if is_there and all(r['is_within'] for r in results) else command.FAILED
+  if is_there and all(r['is_within'] for r in results):
+    return command.DONE
+  return command.FAILED
 
 
 if __name__ == '__main__':

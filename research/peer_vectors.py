@@ -55,7 +55,8 @@ class Corrected(oracle.Adaptive):
 
 def _adam(kind: Any, name: str, v: float, correct: bool = True, m: float = 0.0, t: int = 0) -> Any:
   """An adaptive optimizer whose m, v and t begin with these values."""
-  optimizer = kind(name, 0.1, 0.9 if name != 'adagrad' else 0.0, 0.99, TAU, v, correct)
+  beta1 = 0.0 if name == 'adagrad' else 0.9
+  optimizer = kind(name, 0.1, beta1, 0.99, TAU, v, correct)
   optimizer.m = m
   optimizer.t = t
   return optimizer
@@ -71,7 +72,8 @@ def models_of(form: Callable[..., Any], case: Any, problem: Any) -> list[Any]:
   seen = []
   for one in case['rounds']:
     sent = [c['weight'] * np.array(c['update']) for c in one['clients'] if c['update']]
-    seen.append(x := step(x, -sum(sent)))
+    x = step(x, -sum(sent))
+    seen.append(x)
   return seen
 
 
@@ -131,7 +133,8 @@ def main() -> int:
   columns = {'algorithm': {case['name']: f'`{case["name"]}`' for case in content['cases']}}
   for library, (title, package) in LIBRARIES.items():
     python = ROOT / '.peers' / library / 'bin' / 'python'
-    python = pathlib.Path(sys.executable) if library == 'tff' else python
+    if library == 'tff':
+      python = pathlib.Path(sys.executable)
     if not python.exists():
       continue
     script = str(ROOT / 'research' / 'peers' / 'vector_rounds.py')

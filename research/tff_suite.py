@@ -104,8 +104,11 @@ class _Results(unittest.TestResult):
     failed = [text for one, text in bad if test is getattr(one, 'test_case', one)]
     skipped = any(one is test for one, _ in self.skipped)
     sys.stderr.write('\n'.join(failed))
-    message = failed[0].strip().splitlines()[-1] if failed else ''
-    kind = 'failed' if failed else 'skipped' if skipped else 'passed'
+    message = ''
+    kind = 'skipped' if skipped else 'passed'
+    if failed:
+      message = failed[0].strip().splitlines()[-1]
+      kind = 'failed'
     self.write(f'{type(test).__name__}.{test._testMethodName}', kind, message)
 
   def write(self, name: str, kind: str, message: str = '') -> None:
@@ -122,7 +125,9 @@ def _record(results: _Results, context_class: type) -> None:
 
   def recorded(self: Any, comp: Any, arg: Any) -> Any:
     value = invoke(self, comp, arg)
-    return awaited(value) if asyncio.iscoroutine(value) else noted(value)
+    if asyncio.iscoroutine(value):
+      return awaited(value)
+    return noted(value)
 
   async def awaited(value: Any) -> Any:
     return noted(await value)
@@ -147,18 +152,22 @@ def _use_engine(tff: Any) -> type:
     async def invoke(self, comp: Any, arg: Any) -> Any:
       return self._context.invoke(comp, arg)
 
-  def made(is_async: bool, sets: bool) -> Callable:
+  def maker(is_async: bool, sets: bool) -> Callable:
+    kind: type = Async if is_async else engine.GraphContext
+
     def make(default_num_clients: int = 0, *_: Any, **__: Any) -> Any:
-      made_of = Async if is_async else engine.GraphContext
-      context = made_of(default_num_clients=default_num_clients)
-      return tff.framework.set_default_context(context) if sets else context
+      context = kind(default_num_clients=default_num_clients)
+      if sets:
+        return tff.framework.set_default_context(context)
+      return context
 
     return make
 
   for module in [m for name, m in sys.modules.items() if name.startswith('tensorflow_federated')]:
     for name in dir(module):
-      if match := _CONTEXT_MAKER.fullmatch(name):
-        setattr(module, name, made(match[2] == 'async', match[1] == 'set'))
+      match = _CONTEXT_MAKER.fullmatch(name)
+      if match:
+        setattr(module, name, maker(match[2] == 'async', match[1] == 'set'))
   engine.set_graph_context()
   return engine.GraphContext
 
@@ -231,7 +240,10 @@ def run(path: pathlib.Path, context: str, output: pathlib.Path, seconds: float) 
   process.start()
   try:
     process.join(seconds)
-    how = 'out of time' if process.exitcode is None else f'exit code {process.exitcode}'
+    if process.exitcode is None:
+      how = 'out of time'
+    else:
+      how = f'exit code {process.exitcode}'
   finally:
     with contextlib.suppress(ProcessLookupError):
       os.killpg(process.pid, signal.SIGKILL)  # type: ignore[arg-type]
@@ -304,7 +316,8 @@ def main(argv: list[str] | None = None) -> int:
   given = parser.parse_args(argv)
   source = given.source.resolve()
   work = given.work.resolve()
-  if not (names := programs(source, given.only)):
+  names = programs(source, given.only)
+  if not names:
     parser.error(f'--source={given.source} has no tests of TFF programs that --only names')
   wheel = pathlib.Path(sysconfig.get_path('purelib'), 'tensorflow_federated')
   make_overlay(source, wheel, work / 'overlay')
@@ -320,7 +333,10 @@ def main(argv: list[str] | None = None) -> int:
     for context, outcomes in zip(_CONTEXTS, of_version[:2]):
       counts.update(f'{context} {one.kind}' for one in outcomes.values())
     for test, what in differences(*of_version):
-      how = 'results differ' if what == _OTHER else 'failed in the engine alone'
+      if what == _OTHER:
+        how = 'results differ'
+      else:
+        how = 'failed in the engine alone'
       why = reason(f'{name}::{test}', expected[how])
       kind = 'expected' if why else 'UNEXPECTED'
       counts[f'{kind}, {how}'] += 1

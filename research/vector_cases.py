@@ -128,7 +128,8 @@ LOGISTIC += [
     'apfl', 'examples', {'alpha_mix': 0.4, 'learn_alpha': True}, name='apfl-learnt', server='adam'
   ),
 ]
-LOGISTIC += [c for c in LEAST_SQUARES if c['algorithm'] not in {d['algorithm'] for d in LOGISTIC}]
+_OF_LOGISTIC = {c['algorithm'] for c in LOGISTIC}
+LOGISTIC += [c for c in LEAST_SQUARES if c['algorithm'] not in _OF_LOGISTIC]
 ASYNCHRONOUS = [
   case('fed_buff', 'uniform', {'buffer_size': 2, 'a': 0.5}, server='yogi'),
   case('fed_async', 'uniform', {'a': 2.0, 'b': 1.0}, server_values={'rate': 0.6}),

@@ -75,7 +75,9 @@ def _optimizer(values: dict[str, Any], shapes: list[list[int]]) -> Callable[[], 
   classes = {'adam': optimizers.Adam, 'adamw': optimizers.Adam, 'amsgrad': optimizers.AmsGrad}
   make = functools.partial(classes.get(name) or getattr(optimizers, name.title()), rate, **options)
   whole = name not in ('lamb', 'muon')
-  return make if whole else functools.partial(optimizers.PerTensor, make, shapes)
+  if whole:
+    return make
+  return functools.partial(optimizers.PerTensor, make, shapes)
 
 
 def _linear(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -108,18 +110,23 @@ def _mask(layers: str, shapes: list[list[int]]) -> np.ndarray:
 
 def _problem(name: str, tensors: dict[str, list[int]], sizes: list[int]) -> Any:
   """The part of a file that all its cases share."""
-  loss = 'logistic' if name == 'logistic' else 'least_squares'
+  if name == 'logistic':
+    loss = 'logistic'
+  else:
+    loss = 'least_squares'
   rng = np.random.default_rng(33)
   width = next(iter(tensors.values()))[0]
   clients = []
   for n in sizes:
     y: Any
     x = np.round(rng.normal(size=width) / 2 + rng.normal(size=(n, width)), 2)
+    size = BATCH_SIZE
+    if name == 'asynchronous':
+      size = n
     if name == 'logistic':
       y = rng.choice(3, size=n, p=rng.dirichlet([0.5] * 3))
     else:
       y = np.round(x @ rng.normal(size=width) + 0.1 * rng.normal(size=n), 2)
-    size = n if name == 'asynchronous' else BATCH_SIZE
     one_pass = [[*range(k, min(k + size, n))] for k in range(0, n, size)]
     clients.append({'x': x.tolist(), 'y': y.tolist(), 'batches': one_pass * EPOCHS})
   if name == 'least_squares':  # The last one's local training overflows.
@@ -150,8 +157,13 @@ def rounds(
   if layers is not None:
     values['mask'] = _mask(layers, shapes)
     values['is_frozen'] = settings['algorithm'] == 'fed_babu'
+  loss = _squared_loss
+  gradient = _linear
+  if problem['loss'] == 'logistic':
+    loss = _softmax_loss
+    gradient = _softmax
   if kind is newer.QFedAvg:
-    values['loss'] = _softmax_loss if problem['loss'] == 'logistic' else _squared_loss
+    values['loss'] = loss
   server = settings['server_optimizer']
   state = settings['client_optimizer']['state']
   run = kind(
@@ -167,14 +179,17 @@ def rounds(
     sam_rho=settings['sam_rho'],
     optimizer=_optimizer(settings['client_optimizer'], shapes),
     optimizer_state=state,
-    gradient=_softmax if problem['loss'] == 'logistic' else _linear,
+    gradient=gradient,
     **values,
   )
   rng = np.random.default_rng(1)
   number = len(problem['clients'])
   for t in range(ROUNDS):
     drawn = rng.choice(number, cohort, replace=False).tolist()
-    members = [*range(number)] if settings['algorithm'] == 'scaffnew' else drawn
+    if settings['algorithm'] == 'scaffnew':
+      members = [*range(number)]
+    else:
+      members = drawn
     steps = {i: len(problem['clients'][i]['batches']) for i in members}
     if factor < 1:  # Some clients stop early.
       steps = {i: min(k, int(rng.integers(2, 12))) for i, k in steps.items()}
@@ -187,17 +202,23 @@ def _client(run: oracle.FedAvg, i: int, state: str) -> dict[str, Any]:
   """What a client sends, and its state after the round; None for one that is left out."""
   if i not in run.last_g:
     return {'weight': 0.0, 'update': None}
-  shares = {j: len(run.clients[j][1]) if run.by_examples else 1 for j in run.last_g}
+  shares = dict.fromkeys(run.last_g, 1)
+  if run.by_examples:
+    shares = {j: len(run.clients[j][1]) for j in run.last_g}
   content: dict[str, Any] = {}
   with_h_i = (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest, methods.Scaffnew, newer.FedDC)
   content.update({name: np.atleast_1d(value).copy() for name, value in run.state(i).items()})
   if isinstance(run, with_h_i):
     mu = getattr(run, 'mu', 1.0)  # The oracle has it within h_i, as AdaBest's Algorithm 1.
-    content['h'] = run.h_i[i] / (mu[i] if isinstance(mu, list) else mu)
+    if isinstance(mu, list):
+      mu = mu[i]
+    content['h'] = run.h_i[i] / mu
   if state == 'keep':
     content.update(m=-run.optimizers[i].m, v=run.optimizers[i].v)
   sent = {'weight': shares[i] / sum(shares.values()), 'update': run.last_g[i]}
-  return {**sent, 'state': content} if content else sent
+  if content:
+    return {**sent, 'state': content}
+  return sent
 
 
 def _server(run: oracle.FedAvg, state: str) -> dict[str, Any]:
@@ -222,15 +243,21 @@ def _slots(optimizer: Any) -> dict[str, Any]:
   """m, v and v_max of an optimizer, where it has them."""
   is_plain = isinstance(optimizer, oracle.Sgd) and not optimizer.momentum
   is_plain |= isinstance(optimizer, oracle.Adaptive) and not optimizer.beta1
-  names = [k for k in ('m', 'v', 'v_max') if hasattr(optimizer, k) and not (is_plain and k == 'm')]
-  return {k: -getattr(optimizer, k) if k == 'm' else getattr(optimizer, k) for k in names}
+  slots = {k: getattr(optimizer, k) for k in ('m', 'v', 'v_max') if hasattr(optimizer, k)}
+  if is_plain:
+    slots.pop('m', None)
+  if 'm' in slots:
+    slots['m'] = -slots['m']
+  return slots
 
 
 def _arrivals(settings: Any, problem: Any) -> Iterator[Any]:
   """The server steps of a case that does not wait, with what arrived for each."""
   steps: list[Any] = []
   is_async = settings['algorithm'] == 'fed_async'
-  base: type[asynchronous.FedBuff] = asynchronous.FedAsync if is_async else asynchronous.FedBuff
+  base: type[asynchronous.FedBuff] = asynchronous.FedBuff
+  if is_async:
+    base = asynchronous.FedAsync
   values = settings['hyperparameters']
   rate = settings['server_optimizer']['rate']
   size = values.get('buffer_size', 1)
@@ -245,12 +272,16 @@ def _arrivals(settings: Any, problem: Any) -> Iterator[Any]:
         | {'factor': self.factor(tau)}
         for i, tau, d, _ in buffer
       ]
-      server = {'x': self.w} | ({} if is_async else _slots(optimizer))
+      server = {'x': self.w}
+      if not is_async:
+        server |= _slots(optimizer)
       steps.append({'client_rate': self.rate, 'clients': arrived, 'server': server})
 
   def factor(tau: int) -> float:
     if is_async:
-      return 1.0 if tau <= values['b'] else 1 / (values['a'] * (tau - values['b']) + 1)
+      if tau <= values['b']:
+        return 1.0
+      return 1 / (values['a'] * (tau - values['b']) + 1)
     return (1 + tau) ** -values['a']
 
   optimizer = _optimizer(settings['server_optimizer'], [])()
@@ -289,7 +320,8 @@ def files() -> dict[str, dict[str, Any]]:
 
 def differences(actual: Any, wanted: Any, where: str = '') -> Iterator[str]:
   """Where two contents differ, as paths of keys and positions."""
-  actual = actual.tolist() if isinstance(actual, np.ndarray) else actual
+  if isinstance(actual, np.ndarray):
+    actual = actual.tolist()
   if isinstance(actual, dict) and isinstance(wanted, dict) and actual.keys() == wanted.keys():
     for key in actual:
       yield from differences(actual[key], wanted[key], f'{where}/{key}')
@@ -319,9 +351,15 @@ def main() -> int:
   status = 0
   for name, content in files().items():
     path = FOLDER / f'{name}.json'
-    before = json.loads(path.read_text(encoding='utf-8')) if path.exists() else None
+    if path.exists():
+      before = json.loads(path.read_text(encoding='utf-8'))
+    else:
+      before = None
     deviations = [*differences(content, before)]
-    said = f'differs at {deviations[:5]}: written anew' if deviations else 'the same'
+    if deviations:
+      said = f'differs at {deviations[:5]}: written anew'
+    else:
+      said = 'the same'
     sys.stdout.write(f'{path.name}: {said}\n')
     if deviations:
       status = 1

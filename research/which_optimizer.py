@@ -170,13 +170,17 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   frame.check(_FLAGS, _KNOWN, {name: PROBLEMS[name].files for name in _FLAGS.problems})
   command.check_output('results', _FLAGS.results)
-  problems = () if _FLAGS.report_only else _FLAGS.problems
+  if _FLAGS.report_only:
+    problems = ()
+  else:
+    problems = _FLAGS.problems
   rows = known(f'{_FLAGS.results}.csv')
   for problem in problems:
     methods = [method for method in _FLAGS.methods if (problem, method) not in rows.index]
     for train in (tune, train_finals):
       for method in methods:
-        if code := train(problem, method):
+        code = train(problem, method)
+        if code:
           return code
   table = collect(rows)
   frame.write_rows(f'{_FLAGS.results}.csv', table)
@@ -192,12 +196,20 @@ def cells() -> Iterator[tuple[str, str]]:
 
 def known(path: str) -> pd.DataFrame:
   """The rows of RESULTS.csv, by problem and method, of those that have all their runs."""
-  if not (rows := frame.read_rows(path)):
+  rows = frame.read_rows(path)
+  if not rows:
     return pd.DataFrame(index=pd.MultiIndex.from_arrays([[], []], names=_CELL))
   table = pd.DataFrame(rows).set_index(_CELL).sort_index()
   counts = table.groupby(level=_CELL).size()
-  servers = [len(SERVERS) if method in _FLAGS.buffered else 1 for _, method in counts.index]
+  servers = [len(servers_of(method)) for _, method in counts.index]
   return table.loc[counts.index[counts >= len(_FLAGS.seeds) * np.array(servers)]]
+
+
+def servers_of(method: str) -> Sequence[str]:
+  """The kinds of servers that a method is trained with: some only with one that waits."""
+  if method in _FLAGS.buffered:
+    return SERVERS
+  return SERVERS[:1]
 
 
 def space(problem: str, method: str) -> search_space.Space:
@@ -226,7 +238,7 @@ def train_finals(problem: str, method: str) -> int:
 
   tuned = _folder('tuning', problem, method)
   point = frame.best(tuned, [*space(problem, method).axes], PROBLEMS[problem].column)
-  for kind in SERVERS if method in _FLAGS.buffered else SERVERS[:1]:
+  for kind in servers_of(method):
     given = _given(problem, method, *_CLOCK) | point
     if kind == 'buffered':
       size, concurrency = PROBLEMS[problem].buffered
@@ -235,13 +247,17 @@ def train_finals(problem: str, method: str) -> int:
       given['rounds'] *= 2  # Half as many updates make a step.
     seeds = search_space.Space({'seed': _FLAGS.seeds}, given)
     plan = plan_lib.Plan(jobs=_FLAGS.jobs)
-    if code := search.search(_folder(kind, problem, method), seeds, plan):
+    code = search.search(_folder(kind, problem, method), seeds, plan)
+    if code:
       return code
   return command.DONE
 
 
 def _given(problem: str, method: str, *more: str) -> dict[str, Any]:
-  data = [f'--data_dir={_FLAGS.data_dir}'] if PROBLEMS[problem].files else []
+  if PROBLEMS[problem].files:
+    data = [f'--data_dir={_FLAGS.data_dir}']
+  else:
+    data = []
   return frame.settings(*PROBLEMS[problem].flags, f'--algorithm={method}', *data, *more)
 
 
@@ -276,10 +292,14 @@ def _row(run: run_lib.Run, share: float) -> dict[str, Any]:
     column = f'inference_{run.metric}'  # Of the mean of the client models, as published.
   curve = [value for t, value in run.curve(column).items() if t]
   is_finite, _, _ = scores.rank([run], column)
+  value = area = np.nan
+  if is_finite:
+    value = scores.mean_of_last(run, column)
+    area = float(np.mean(curve))
   return {
     'seed': run.settings['seed'],
-    'value': scores.mean_of_last(run, column) if is_finite else np.nan,
-    'area': np.mean(curve) if is_finite else np.nan,
+    'value': value,
+    'area': area,
     **{name: [*run.progress(name).values()][-1] for name in ('megabytes', 'virtual_seconds')},
     'sensitivity': share,
     'seconds': run.summary()['seconds_training'],
@@ -303,15 +323,21 @@ def average_ranks(values: pd.DataFrame) -> tuple[pd.DataFrame, float, float]:
   ranks = values.rank(axis=1, ascending=False, na_option='bottom')
   problems, methods = values.shape
   q = stats.studentized_range.ppf(1 - _LEVEL, methods, np.inf) / np.sqrt(2)
-  p = stats.friedmanchisquare(*ranks.T.to_numpy()).pvalue if min(problems, methods) > 2 else np.nan
+  if min(problems, methods) > 2:
+    p = stats.friedmanchisquare(*ranks.T.to_numpy()).pvalue
+  else:
+    p = np.nan
   return ranks, float(p), float(q * np.sqrt(methods * (methods + 1) / (6 * problems)))
 
 
 def sensitivity(problem: str, method: str) -> float:
   """The share of a search's trials that come within 2 points (0.02) of its best."""
   tried = run_lib.find_runs([_folder('tuning', problem, method)])
-  ranked = [scores.rank([run], PROBLEMS[problem].column) for run in tried]
-  worths = np.array([worth if is_finite else -np.inf for is_finite, _, worth in ranked])
+  worths = np.full(len(tried), -np.inf)
+  for i, run in enumerate(tried):
+    is_finite, _, worth = scores.rank([run], PROBLEMS[problem].column)
+    if is_finite:
+      worths[i] = worth
   return float(np.mean(worths >= worths.max() - 0.02))
 
 
@@ -327,7 +353,9 @@ def report(table: pd.DataFrame) -> list[str]:
     cells = cells.loc[order.index, ranks.index]
     cells.insert(0, 'rank', order.map('{:.1f}'.format))
     parts += [f'## {title}, %\n', frame.table(_titled(cells))]
-    test = f"Friedman's test: p = {p:.2g}. " if p == p else ''  # It wants three problems.
+    test = ''
+    if np.isfinite(p):  # It wants three problems.
+      test = f"Friedman's test: p = {p:.2g}. "
     what = f'if their average ranks are {difference:.1f} apart (Nemenyi).\n'
     parts.append(f'{test}Two methods differ at 5 % {what}')
   shares = 100 * rows.groupby(['method', 'problem'])['sensitivity'].first()
@@ -339,7 +367,7 @@ def report(table: pd.DataFrame) -> list[str]:
   cells = pd.DataFrame({'value, %': _percents(grouped['value'])})
   for column in ('megabytes', 'virtual_seconds'):
     numbers = grouped[column].mean()
-    cells[column.replace('_', ' ')] = numbers.map(lambda x: f'{x:{",.1f" if x >= 1 else ".2g"}}')
+    cells[column.replace('_', ' ')] = numbers.map(lambda x: f'{x:,.1f}' if x >= 1 else f'{x:.2g}')
   parts.append(frame.table(_titled(cells)))
   what = f'{len(table)} runs, {table["seconds"].sum() / 60:.0f} minutes of training'
   days = ' to '.join(dict.fromkeys((table['started'].min(), table['started'].max())))

@@ -35,7 +35,8 @@ def _built(workload: str, variant: str, device: str) -> Any:
 def _sample() -> None:
   """Keeps the most memory that was in use at some second; ends with the benchmark."""
   global _peak_mb
-  while (parent := multiprocessing.parent_process()) and parent.is_alive():
+  parent = multiprocessing.parent_process()
+  while parent is not None and parent.is_alive():
     _peak_mb = max(_peak_mb, _megabytes())
     time.sleep(1.0)
   os._exit(1)

@@ -110,7 +110,8 @@ def build_process(workload: Workload, options: Collection[str] = ()) -> Any:
   from tff_adaptive.client import Batching, ClientTraining
   from tff_adaptive.models import mixed_precision
 
-  model = build_model(workload, **({'lstm': 'compiled'} if 'lstm' in options else {}))
+  for_model = {'lstm': 'compiled'} if 'lstm' in options else {}
+  model = build_model(workload, **for_model)
   for dtype in {*options} & {*mixed_precision.DTYPES}:
     model = mixed_precision.convert(model, dtype)
   batching = Batching(workload.batch_size, workload.epochs)

@@ -137,14 +137,15 @@ class Bench:
     except runs.NonFiniteWeightsError:
       return {'seconds': np.inf, 'updates': np.inf, 'accuracy': np.nan, 'staleness': np.nan}
     reached = [v for k, v in result.summary['to_target'].items() if k != 'target' and v]
-    first = min(reached, key=lambda one: one['round']) if reached else None
+    never = {'round': np.inf, 'virtual_seconds': np.inf}
+    first = min(reached, key=lambda one: one['round'], default=never)
     last = [row for row in rows if 'validation_accuracy' in row][-1]
     stale = [row['staleness_mean'] for row in rows if 'staleness_mean' in row]
     return {
-      'seconds': first['virtual_seconds'] if first else np.inf,
-      'updates': first['round'] * size if first else np.inf,
+      'seconds': first['virtual_seconds'],
+      'updates': first['round'] * size,
       'accuracy': last.get('inference_accuracy', last['validation_accuracy']),
-      'staleness': np.mean(stale) if stale else 0.0,
+      'staleness': np.mean(stale or [0.0]),
     }
 
   def _build(self, method: str, is_buffered: bool, share: float) -> Any:
@@ -176,7 +177,9 @@ def _asynchrony(is_buffered: bool) -> Any:
   """The settings of a buffered server; None for one that waits."""
   from tff_adaptive import asynchrony
 
-  return asynchrony.Buffered(_CONCURRENCY) if is_buffered else None
+  if is_buffered:
+    return asynchrony.Buffered(_CONCURRENCY)
+  return None
 
 
 def train(path: str) -> None:
@@ -186,10 +189,17 @@ def train(path: str) -> None:
     for seed in (_FLAGS.tuning_seed, *_FLAGS.seeds):
       bench: Bench | None = None
       is_tuning = seed == _FLAGS.tuning_seed
-      sigmas, shares = (['1'], _FLAGS.shares) if is_tuning else (_FLAGS.sigmas, [''])
-      for method, server, sigma in itertools.product(METHODS, SERVERS, map(float, sigmas)):
-        for share in map(float, shares if is_tuning else [chosen(rows, problem, method, server)]):
-          stage = 'tuning' if is_tuning else 'final'
+      stage = 'final'
+      sigmas = list(map(float, _FLAGS.sigmas))
+      if is_tuning:
+        stage = 'tuning'
+        sigmas = [1.0]
+      for method, server, sigma in itertools.product(METHODS, SERVERS, sigmas):
+        if is_tuning:
+          shares = list(map(float, _FLAGS.shares))
+        else:
+          shares = [chosen(rows, problem, method, server)]
+        for share in shares:
           row = dict(zip(_KEYS, (stage, problem, method, server, sigma, share, int(seed))))
           if any(row.items() <= other.items() for other in rows):
             continue
@@ -228,8 +238,13 @@ def report(table: pd.DataFrame) -> list[str]:
 def _median(seconds: pd.Series) -> str:
   """The median of the seeds that reached the target, and how many did where not all."""
   reached = seconds[np.isfinite(seconds)]
-  text = f'{reached.median():,.0f}' if len(reached) else '-'
-  return text if len(reached) == len(seconds) else f'{text} ({len(reached)}/{len(seconds)})'
+  if len(reached):
+    text = f'{reached.median():,.0f}'
+  else:
+    text = '-'
+  if len(reached) == len(seconds):
+    return text
+  return f'{text} ({len(reached)}/{len(seconds)})'
 
 
 _INTRODUCTION = frame.paragraph("""

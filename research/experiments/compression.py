@@ -140,20 +140,31 @@ class Bench:
     parts = compressors(compression)
     uplink = how.get('uplink')
     is_buffered = how.get('is_buffered', False)
-    size = min(8 if method == 'DiLoCo' else _COHORT, len(self._task.train.client_ids) // 2)
+    cohort = 8 if method == 'DiLoCo' else _COHORT
+    size = min(cohort, len(self._task.train.client_ids) // 2)
+    asynchrony = None
     if is_buffered:
       size = max(1, size // 5)
-    asynchrony = _asynchrony(5 * size) if is_buffered else None
+      asynchrony = _asynchrony(5 * size)
     counts = algorithms.counts(correction, self._model, more_parts=parts)
-    rounds = 50 if method == 'DiLoCo' and not _FLAGS.smoke else _FLAGS.rounds
-    speed = population.Speed(uplink=(uplink or 10) / 8, downlink=100 / 8, speed_sigma=1.0)
+    rounds = _FLAGS.rounds
+    if method == 'DiLoCo' and not _FLAGS.smoke:
+      rounds = 50
+    steps = rounds
+    if is_buffered:
+      steps = 5 * rounds
+    target = _FLAGS.target if uplink else None
+    clients = None
+    if uplink or is_buffered:
+      speed = population.Speed(uplink=(uplink or 10) / 8, downlink=100 / 8, speed_sigma=1.0)
+      clients = population.Population(speed=speed)
     config = training.TrainingConfig(
-      rounds=rounds * (5 if is_buffered else 1),
+      rounds=steps,
       clients_per_round=size,
       seed=self._seed,
       rounds_per_evaluation=max(1, rounds // 50),
       rounds_per_checkpoint=rounds,
-      population=population.Population(speed=speed) if uplink or is_buffered else None,
+      population=clients,
       asynchrony=asynchrony,
       cost_model=costs.CostModel(
         counts,
@@ -162,8 +173,8 @@ class Bench:
         self._local.get('epochs', 1),
         fixed_steps=self._local.get('local_steps'),
       ),
-      target=_FLAGS.target if uplink else None,
-      stop_at_target=bool(uplink),
+      target=target,
+      stop_at_target=target is not None,
     )
     process = algorithms.build_drift_corrected(
       self._model,
@@ -244,7 +255,10 @@ def curve(rows: Sequence[Mapping[str, Any]], budget: float) -> dict[str, float]:
 
 def asked(known: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
   """Yields the keys of the runs of the study in order; rates that were chosen come from `known`."""
-  problems = list(_SMOKE) if _FLAGS.smoke else _FLAGS.problems
+  if _FLAGS.smoke:
+    problems = list(_SMOKE)
+  else:
+    problems = _FLAGS.problems
   pairs = list(itertools.product(problems, _FLAGS.methods, _FLAGS.compressions))
   seeds = [int(seed) for seed in _FLAGS.seeds]
   tuning_seed = int(_FLAGS.tuning_seed)
@@ -345,7 +359,9 @@ def _spread(values: pd.Series) -> str:
 def _median(seconds: pd.Series) -> str:
   """The median of the seeds that reached the target; a dash for none."""
   reached = seconds[np.isfinite(seconds)]
-  return f'{reached.median():,.0f}' if len(reached) else '-'
+  if len(reached):
+    return f'{reached.median():,.0f}'
+  return '-'
 
 
 _INTRODUCTION = frame.paragraph("""
@@ -383,7 +399,10 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   if _FLAGS.smoke:
     _shorten()
-  files = {} if _FLAGS.smoke else {name: PROBLEMS[name][-1] for name in _FLAGS.problems}
+  if _FLAGS.smoke:
+    files = {}
+  else:
+    files = {name: PROBLEMS[name][-1] for name in _FLAGS.problems}
   if 'text' in _FLAGS.stages and not _FLAGS.smoke:
     files[_TEXT] = ('shakespeare.sqlite',)
   known = {

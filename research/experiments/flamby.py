@@ -80,7 +80,10 @@ class Benchmark:
     rounds = catalog.sizes(self.name)['rounds']
     data = self.clients
     if method.startswith(('Local', 'Pooled')):
-      data = [self.pooled] if method[0] == 'P' else [self.clients[int(method[-1])]]
+      if method.startswith('Pooled'):
+        data = [self.pooled]
+      else:
+        data = [self.clients[int(method[-1])]]
       rounds = 1
       method = 'Local'  # One process does for all.
     elif method == 'Cyclic':  # Its code evaluates the first client's model, which gets no other.
@@ -164,7 +167,8 @@ def report(rows: pd.DataFrame, seconds: float) -> list[str]:
 
 def _cell(row: Any) -> str:
   here, there = (f'{row[f"{k}_mean"]:.3f} ± {row[f"{k}_std"]:.3f}' for k in ('here', 'published'))
-  return f'{here} ({there})' + ('' if row['is_within'] else ' **differs**')
+  mark = '' if row['is_within'] else ' **differs**'
+  return f'{here} ({there}){mark}'
 
 
 _INTRODUCTION = frame.paragraph("""

@@ -50,7 +50,9 @@ def check(
       raise ValueError(f'--seeds, --tuning_seed: {seed}: give whole numbers from 0 on, 0,1,2 say.')
   if given.tuning_seed in given.seeds:
     raise ValueError(f'--tuning_seed={given.tuning_seed} is one of --seeds: give another.')
-  for task, names in {} if given.report_only else files.items():
+  if given.report_only:
+    return
+  for task, names in files.items():
     paths = [os.path.join(given.data_dir or '', name) for name in names]
     if names and not (given.data_dir and any(map(os.path.isfile, paths))):
       raise ValueError(f'{task} needs a folder with {" or ".join(names)}: give --data_dir.')
@@ -70,7 +72,9 @@ def best(folder: str, names: Sequence[str], metric: str) -> dict[str, Any]:
 
 def read_rows(path: str) -> list[dict[str, Any]]:
   """The rows that a CSV file has so far: what they say need not be found again."""
-  return pd.read_csv(path).to_dict('records') if os.path.exists(path) else []
+  if os.path.exists(path):
+    return pd.read_csv(path).to_dict('records')
+  return []
 
 
 def write_rows(path: str, rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> None:

@@ -223,7 +223,9 @@ def pfl() -> Models:
     module.weight.data[:] = torch.tensor(START)
     module.loss = lambda x, y: 0.5 * torch.mean((module(x) - y) ** 2)
     module.metrics = lambda x, y: {}
-    members = [[c['client'] for c in sent(one)] for one in CASES[name]]
+    members = []
+    for one in CASES[name]:
+      members.append([c['client'] for c in sent(one)])
     seen = Seen([len(each) for each in members])
     order = iter(np.concatenate(members))
     clients = FederatedDataset(data, lambda: next(order))
