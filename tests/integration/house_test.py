@@ -228,7 +228,7 @@ def packing(node: ast.AST) -> str:
   return {ast.NamedExpr: 'walrus', ast.IfExp: 'conditional'}.get(type(node), '')
 
 
-@pytest.mark.parametrize('package', ['tff_adaptive', 'tasks', 'scripts'])
+@pytest.mark.parametrize('package', [*PACKAGES, 'oracle', 'docs/tools', 'tests'])
 def test_a_statement_does_one_thing_and_names_say_what_a_thing_is(package):
   places: dict[str, list[str]] = collections.defaultdict(list)
   for path in sources(package):

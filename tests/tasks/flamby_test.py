@@ -1,6 +1,7 @@
 """FLamby's tasks: small files of their form, and the published counts where the data are there."""
 
 import os
+import typing
 
 import numpy as np
 import pytest
@@ -77,32 +78,68 @@ def test_regions_have_the_patients_of_their_folds_and_others_are_left_out(tmp_pa
   assert (task.metric, model.metric_names[1], model.num_parameters) == (*['concordance'] * 2, 3)
 
 
+class Damage(typing.NamedTuple):
+  """What replaces a text of a file, or all of it; the file goes if there is nothing new."""
+
+  file: str
+  message: str
+  old: str | None = None
+  new: str | None = None
+
+
 @pytest.mark.parametrize(
-  'name, old, new, words',
+  'damage',
   [
-    ('processed.va.data', '', None, 'processed.va.data is neither in data_dir=.* nor in flam'),
-    ('processed.va.data', '?', 'x', 'processed.va.data cannot be read .*could not convert string'),
-    ('processed.va.data', None, '1,' * 12 + '0', 'processed.va.data cannot be read'),
-    ('brca.csv', 'E,T', 'E,U', "brca.csv or .* cannot be read .*'T'"),
-    ('brca.csv', '101.5', 'late', "could not convert string to float: 'late'"),
-    ('brca.csv', '101.5', '', 'and T a number'),
-    ('train_test_split.csv', 'fold2', 'part', "'fold2'"),
-    ('train_test_split.csv', 'test_0', 'other', 'fold2 must be train_REGION or test_REGION'),
-    ('train_test_split.csv', None, 'pid,fold2\np0,3', 'fold2 must be train_REGION or test_REGION'),
-    ('train_test_split.csv', 'test_', 'train_', 'each for some patients'),
-    ('brca.csv', ',1.0,', ',2.0,', 'E must be 0 or 1'),
+    Damage(
+      file='processed.va.data',
+      old='',
+      message='processed.va.data is neither in data_dir=.* nor in flam',
+    ),
+    Damage(
+      file='processed.va.data',
+      old='?',
+      new='x',
+      message='processed.va.data cannot be read .*could not convert string',
+    ),
+    Damage(
+      file='processed.va.data', new='1,' * 12 + '0', message='processed.va.data cannot be read'
+    ),
+    Damage(file='brca.csv', old='E,T', new='E,U', message="brca.csv or .* cannot be read .*'T'"),
+    Damage(
+      file='brca.csv', old='101.5', new='late', message="could not convert string to float: 'late'"
+    ),
+    Damage(file='brca.csv', old='101.5', new='', message='and T a number'),
+    Damage(file='train_test_split.csv', old='fold2', new='part', message="'fold2'"),
+    Damage(
+      file='train_test_split.csv',
+      old='test_0',
+      new='other',
+      message='fold2 must be train_REGION or test_REGION',
+    ),
+    Damage(
+      file='train_test_split.csv',
+      new='pid,fold2\np0,3',
+      message='fold2 must be train_REGION or test_REGION',
+    ),
+    Damage(
+      file='train_test_split.csv', old='test_', new='train_', message='each for some patients'
+    ),
+    Damage(file='brca.csv', old=',1.0,', new=',2.0,', message='E must be 0 or 1'),
   ],
 )
-def test_files_of_another_form_are_refused(tmp_path, name, old, new, words):
+def test_files_of_another_form_are_refused(tmp_path, damage):
   write_heart(tmp_path)
   write_brca(tmp_path)
-  path = tmp_path / name
-  if new is None:
+  path = tmp_path / damage.file
+  if damage.new is None:
     path.unlink()
+  elif damage.old is None:
+    path.write_text(damage.new)
   else:
-    path.write_text(new if old is None else path.read_text().replace(old, new))
-  with pytest.raises(tasks.DataError, match=words):
-    tasks.load('fed_heart' if 'processed' in name else 'fed_tcga_brca', data_dir=str(tmp_path))
+    path.write_text(path.read_text().replace(damage.old, damage.new))
+  name = 'fed_heart' if 'processed' in damage.file else 'fed_tcga_brca'
+  with pytest.raises(tasks.DataError, match=damage.message):
+    tasks.load(name, data_dir=str(tmp_path))
 
 
 def test_heart_disease_is_a_logistic_regression_that_starts_as_pytorchs_linear():

@@ -1,6 +1,7 @@
 """Which model learns own data, and models that do not fit them."""
 
 import functools
+import typing
 
 import numpy as np
 import pytest
@@ -95,26 +96,41 @@ def test_arguments_with_a_default_do_not_say_what_a_function_makes(model, width)
 ONE_HOT = np.eye(2, dtype=np.float32)[RNG.integers(0, 2, 80)]
 
 
+class Defaults(typing.NamedTuple):
+  """What follows from a loss and targets."""
+
+  loss: object
+  y: np.ndarray
+  metrics: tuple[str, ...]
+  is_numbers: bool
+
+
 @pytest.mark.parametrize(
-  'loss, y, names, is_numbers',
+  'case',
   [
-    (None, NUMBERS, ('loss', 'mean_absolute_error', 'r2'), True),
-    (
-      None,
-      BINARY,
-      ('loss', 'accuracy', 'balanced_accuracy', 'f1', 'auc_roc', 'auc_pr'),
-      False,
+    Defaults(loss=None, y=NUMBERS, metrics=('loss', 'mean_absolute_error', 'r2'), is_numbers=True),
+    Defaults(
+      loss=None,
+      y=BINARY,
+      metrics=('loss', 'accuracy', 'balanced_accuracy', 'f1', 'auc_roc', 'auc_pr'),
+      is_numbers=False,
     ),
-    ('mae', np.stack([NUMBERS] * 2, 1), ('loss',), True),
-    ('categorical_crossentropy', ONE_HOT, ('loss',), False),
-    (keras.losses.BinaryCrossentropy(True), ONE_HOT.astype(int), ('loss',), False),
+    Defaults(loss='mae', y=np.stack([NUMBERS] * 2, 1), metrics=('loss',), is_numbers=True),
+    Defaults(loss='categorical_crossentropy', y=ONE_HOT, metrics=('loss',), is_numbers=False),
+    Defaults(
+      loss=keras.losses.BinaryCrossentropy(True),
+      y=ONE_HOT.astype(int),
+      metrics=('loss',),
+      is_numbers=False,
+    ),
   ],
 )
-def test_default_metrics_and_labels_follow_targets_and_loss(loss, y, names, is_numbers):
-  task = tasks.from_arrays(X, y, CLIENTS, model=dense(1) if y.ndim == 1 else by_shape, loss=loss)
-  assert task.build_model(0).metric_names == names
-  assert task.metric == ('accuracy' if 'accuracy' in names else 'loss')
-  assert task.preparation.is_numbers is is_numbers
+def test_default_metrics_and_labels_follow_targets_and_loss(case):
+  model = dense(1) if case.y.ndim == 1 else by_shape
+  task = tasks.from_arrays(X, case.y, CLIENTS, model=model, loss=case.loss)
+  assert task.build_model(0).metric_names == case.metrics
+  assert task.metric == ('accuracy' if 'accuracy' in case.metrics else 'loss')
+  assert task.preparation.is_numbers is case.is_numbers
 
 
 def test_the_default_loss_takes_scores_or_probabilities_as_the_last_layer_gives_them():

@@ -1,5 +1,6 @@
 """Tasks on own tables: CSV, Parquet and data frames."""
 
+import dataclasses
 import decimal
 import json
 import unicodedata
@@ -92,44 +93,74 @@ def few_numbers(cell):
   return [cell if i == 7 else str(i % 3) for i in range(ROWS)]
 
 
+@dataclasses.dataclass(frozen=True)
+class BadTable:
+  """What differs from `TABLE`, and how it is read."""
+
+  message: str
+  change: dict = dataclasses.field(default_factory=dict)
+  options: dict = dataclasses.field(default_factory=dict)
+  ending: str = 'csv'
+
+
 @pytest.mark.parametrize(
-  'ending, change, options, message',
+  'bad',
   [
-    ('csv', {}, dict(client='clinic'), "csv has no column 'clinic'; it has: hospital, age"),
-    ('csv', {}, dict(features=[]), 'no inputs'),
-    ('csv', {}, dict(label='hospital'), 'a column is named twice'),
-    ('csv', {'outcome': [None, *['good', 'poor'] * 19, 'good']}, {}, "'outcome' is empty in row 0"),
-    ('csv', {'hospital': [None, *['1', '2'] * 19, '1']}, {}, "'hospital' is empty in row 0"),
-    ('csv', {'dose': [*map(str, range(39)), '1e400']}, {}, "'dose' has (inf|'1e400') in row 39"),
-    ('csv', {'age': few_numbers('NA')}, {}, "'age' is empty in row 7"),
-    ('csv', {'age': few_numbers('NA')}, dict(label='age'), "csv: 'age' is empty in row 7 .rows"),
-    ('csv', {'age': few_numbers('')}, {}, "'age' is empty in row 7"),
-    (
-      'csv',
-      {'age': few_numbers(''), 'sex': [*[''] * 3, *['f'] * 37]},
-      {},
-      r"'age' is empty in row 7; 'sex' is empty in row 0 and 2 more \(rows",
+    BadTable(
+      options=dict(client='clinic'), message="csv has no column 'clinic'; it has: hospital, age"
     ),
-    ('csv', {}, dict(features=5), 'features is 5; give the names of columns'),
-    ('csv', {}, dict(features=['age', 5]), r"features is .'age', 5.; give the names"),
-    ('csv', {}, dict(label=5), 'label is 5; it must be a text'),
-    ('csv', {}, dict(separator=5), 'separator is 5; it must be a text'),
-    ('csv', {}, dict(missing='mode'), "missing is 'mode'; it must be one of: refuse, drop"),
-    ('csv', {}, dict(unseen='drop'), "unseen is 'drop'; it must be one of: refuse, ignore"),
-    ('csv', {'age': [*map(str, range(39)), '1_0']}, {}, "'age' has '1_0' in row 39"),
-    ('parquet', {'age': [[1.0, 2.0]] * ROWS}, {}, "'age' has array.* in row 0"),
-    ('parquet', {'age': [decimal.Decimal(1)] * ROWS}, {}, "'age' has Decimal"),
-    ('parquet', {'age': pd.Timestamp(2020, 1, 1)}, {}, "'age' has .*2020-01-01.* in row 0.*dates"),
+    BadTable(options=dict(features=[]), message='no inputs'),
+    BadTable(options=dict(label='hospital'), message='a column is named twice'),
+    BadTable(
+      change={'outcome': [None, *['good', 'poor'] * 19, 'good']},
+      message="'outcome' is empty in row 0",
+    ),
+    BadTable(
+      change={'hospital': [None, *['1', '2'] * 19, '1']}, message="'hospital' is empty in row 0"
+    ),
+    BadTable(
+      change={'dose': [*map(str, range(39)), '1e400']}, message="'dose' has (inf|'1e400') in row 39"
+    ),
+    BadTable(change={'age': few_numbers('NA')}, message="'age' is empty in row 7"),
+    BadTable(
+      change={'age': few_numbers('NA')},
+      options=dict(label='age'),
+      message="csv: 'age' is empty in row 7 .rows",
+    ),
+    BadTable(change={'age': few_numbers('')}, message="'age' is empty in row 7"),
+    BadTable(
+      change={'age': few_numbers(''), 'sex': [*[''] * 3, *['f'] * 37]},
+      message=r"'age' is empty in row 7; 'sex' is empty in row 0 and 2 more \(rows",
+    ),
+    BadTable(options=dict(features=5), message='features is 5; give the names of columns'),
+    BadTable(options=dict(features=['age', 5]), message=r"features is .'age', 5.; give the names"),
+    BadTable(options=dict(label=5), message='label is 5; it must be a text'),
+    BadTable(options=dict(separator=5), message='separator is 5; it must be a text'),
+    BadTable(
+      options=dict(missing='mode'), message="missing is 'mode'; it must be one of: refuse, drop"
+    ),
+    BadTable(
+      options=dict(unseen='drop'), message="unseen is 'drop'; it must be one of: refuse, ignore"
+    ),
+    BadTable(change={'age': [*map(str, range(39)), '1_0']}, message="'age' has '1_0' in row 39"),
+    BadTable(
+      ending='parquet', change={'age': [[1.0, 2.0]] * ROWS}, message="'age' has array.* in row 0"
+    ),
+    BadTable(
+      ending='parquet', change={'age': [decimal.Decimal(1)] * ROWS}, message="'age' has Decimal"
+    ),
+    BadTable(
+      ending='parquet',
+      change={'age': pd.Timestamp(2020, 1, 1)},
+      message="'age' has .*2020-01-01.* in row 0.*dates",
+    ),
   ],
 )
-def test_tables_that_cannot_be_used_are_refused(tmp_path, ending, change, options, message):
-  path = write(TABLE.assign(**change), tmp_path, ending)
-  if ending == 'csv':
-    load = tasks.from_csv
-  else:
-    load = tasks.from_parquet
-  with pytest.raises(tasks.DataError, match=message):
-    load(path, **{'client': 'hospital', 'label': 'outcome', **options})
+def test_tables_that_cannot_be_used_are_refused(tmp_path, bad):
+  path = write(TABLE.assign(**bad.change), tmp_path, bad.ending)
+  load = tasks.from_csv if bad.ending == 'csv' else tasks.from_parquet
+  with pytest.raises(tasks.DataError, match=bad.message):
+    load(path, **{'client': 'hospital', 'label': 'outcome', **bad.options})
 
 
 def test_na_and_none_are_texts_where_the_others_are(tmp_path):

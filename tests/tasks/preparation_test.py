@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+import typing
 
 import numpy as np
 import pytest
@@ -105,21 +106,52 @@ def test_what_an_export_takes_along_needs_numpy_alone(module):
   assert modules <= {'numpy', *sys.stdlib_module_names}
 
 
+class Predicted(typing.NamedTuple):
+  output: str
+  classes: tuple[str, ...] | None
+  scores: list
+  probabilities: list
+
+
 @pytest.mark.parametrize(
-  'output, classes, scores, expected',
+  'predicted',
   [
-    ('logits', ('a', 'b', 'c'), [[0.0, np.log(3), 0.0]], [[0.2, 0.6, 0.2]]),
-    ('probabilities', ('a', 'b'), [[0.3, 0.7]], [[0.3, 0.7]]),
-    ('logits', ('a', 'b'), [[np.log(4)], [-np.log(4)]], [[0.2, 0.8], [0.8, 0.2]]),
-    ('probabilities', ('a', 'b'), [[0.25]], [[0.75, 0.25]]),
-    ('probabilities', None, [[0.2, 0.9]], [[0.2, 0.9]]),  # Several labels of an example.
-    ('logits', ('a', 'b'), [[1000.0], [-1000.0]], [[0.0, 1.0], [1.0, 0.0]]),
-    ('logits', ('a', 'b'), [[1000.0, 0.0]], [[1.0, 0.0]]),
+    Predicted(
+      output='logits',
+      classes=('a', 'b', 'c'),
+      scores=[[0.0, np.log(3), 0.0]],
+      probabilities=[[0.2, 0.6, 0.2]],
+    ),
+    Predicted(
+      output='probabilities', classes=('a', 'b'), scores=[[0.3, 0.7]], probabilities=[[0.3, 0.7]]
+    ),
+    Predicted(
+      output='logits',
+      classes=('a', 'b'),
+      scores=[[np.log(4)], [-np.log(4)]],
+      probabilities=[[0.2, 0.8], [0.8, 0.2]],
+    ),
+    Predicted(
+      output='probabilities', classes=('a', 'b'), scores=[[0.25]], probabilities=[[0.75, 0.25]]
+    ),
+    Predicted(
+      output='probabilities', classes=None, scores=[[0.2, 0.9]], probabilities=[[0.2, 0.9]]
+    ),  # Several labels of an example.
+    Predicted(
+      output='logits',
+      classes=('a', 'b'),
+      scores=[[1000.0], [-1000.0]],
+      probabilities=[[0.0, 1.0], [1.0, 0.0]],
+    ),
+    Predicted(
+      output='logits', classes=('a', 'b'), scores=[[1000.0, 0.0]], probabilities=[[1.0, 0.0]]
+    ),
   ],
 )
-def test_probabilities_are_those_of_the_classes(output, classes, scores, expected):
-  prepare = preparation.Preparation(classes=classes, output=output)
-  np.testing.assert_allclose(prepare.probabilities(scores), expected, rtol=1e-12, atol=1e-12)
+def test_probabilities_are_those_of_the_classes(predicted):
+  prepare = preparation.Preparation(classes=predicted.classes, output=predicted.output)
+  probabilities = prepare.probabilities(predicted.scores)
+  np.testing.assert_allclose(probabilities, predicted.probabilities, rtol=1e-12, atol=1e-12)
 
 
 def test_what_has_no_probabilities_says_so():

@@ -1,5 +1,7 @@
 """What rounds cost, against numbers worked out by hand."""
 
+import typing
+
 import pytest
 
 from tff_adaptive import costs, registry
@@ -12,16 +14,30 @@ def model(counts=None, **options):
   return costs.CostModel(counts or registry.Counts(), 100, 10, 2, **options)
 
 
+class Local(typing.NamedTuple):
+  """A client's training."""
+
+  num_examples: int
+  batch_size: int | None
+  epochs: int
+  steps: int
+
+
 @pytest.mark.parametrize(
-  'num_examples, batch_size, epochs, steps',
+  'local',
   [
-    *((10, 10, 1, 1), (11, 10, 1, 2), (9, 10, 5, 5), (545, 45, 5, 65), (600, None, 3, 3)),
-    *((0, 10, 3, 0), (0, None, 1, 0)),
+    Local(num_examples=10, batch_size=10, epochs=1, steps=1),
+    Local(num_examples=11, batch_size=10, epochs=1, steps=2),
+    Local(num_examples=9, batch_size=10, epochs=5, steps=5),
+    Local(num_examples=545, batch_size=45, epochs=5, steps=65),
+    Local(num_examples=600, batch_size=None, epochs=3, steps=3),
+    Local(num_examples=0, batch_size=10, epochs=3, steps=0),
+    Local(num_examples=0, batch_size=None, epochs=1, steps=0),
   ],
 )
-def test_steps_are_epochs_times_batches_rounded_up(num_examples, batch_size, epochs, steps):
-  model_of_costs = costs.CostModel(registry.Counts(), 1, batch_size, epochs)
-  assert model_of_costs.local_steps(num_examples) == steps
+def test_steps_are_epochs_times_batches_rounded_up(local):
+  model_of_costs = costs.CostModel(registry.Counts(), 1, local.batch_size, local.epochs)
+  assert model_of_costs.local_steps(local.num_examples) == local.steps
 
 
 def test_parameters_are_four_bytes_and_some_algorithms_send_or_compute_more():

@@ -1,6 +1,7 @@
 """Robust rules against NumPy, in both engines, with clients that do not count."""
 
 import dataclasses
+import typing
 
 import numpy as np
 import pytest
@@ -239,19 +240,38 @@ def test_norms_are_in_the_order_of_the_clients(native, graph):
     np.testing.assert_allclose(as_row(output.result), mean, rtol=1e-5, atol=1e-4)
 
 
+class BadOption(typing.NamedTuple):
+  rule: str
+  name: str
+  value: float
+  message: str
+
+
 @pytest.mark.parametrize(
-  'name, option, value, words',
+  'option',
   [
-    ('trimmed_mean', 'trim', 0.5, r'trim must be in \[0, 0.5\), found 0.5'),
-    ('krum', 'attackers', -1, 'attackers must be at least 0'),
-    ('multi_krum', 'selected', 0, 'selected must be at least 1'),
-    ('geometric_median', 'smoothing', 0.0, 'smoothing must be finite and above 0'),
-    ('centred_clipping', 'radius', -1.0, 'radius must be finite and above 0'),
+    BadOption(
+      rule='trimmed_mean', name='trim', value=0.5, message=r'trim must be in \[0, 0.5\), found 0.5'
+    ),
+    BadOption(rule='krum', name='attackers', value=-1, message='attackers must be at least 0'),
+    BadOption(rule='multi_krum', name='selected', value=0, message='selected must be at least 1'),
+    BadOption(
+      rule='geometric_median',
+      name='smoothing',
+      value=0.0,
+      message='smoothing must be finite and above 0',
+    ),
+    BadOption(
+      rule='centred_clipping',
+      name='radius',
+      value=-1.0,
+      message='radius must be finite and above 0',
+    ),
   ],
 )
-def test_options_out_of_range_are_refused(name, option, value, words):
-  with pytest.raises(ValueError, match=words):
-    factories.build_aggregator(name, {option: value}, factories.Cohort(5, []))
+def test_options_out_of_range_are_refused(option):
+  with pytest.raises(ValueError, match=option.message):
+    factories.build_aggregator(option.rule, {option.name: option.value}, factories.Cohort(5, []))
 
 
 def test_rules_are_values():

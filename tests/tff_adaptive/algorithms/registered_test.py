@@ -1,6 +1,7 @@
 """From an entry to a process: a user's correction and server optimizer, and what is refused."""
 
 import dataclasses
+import typing
 
 import numpy as np
 import pytest
@@ -76,6 +77,15 @@ def test_a_users_server_optimizer_gets_a_number_and_is_scheduled(users):
     assert float(state['optimizer']['learning_rate']) == pytest.approx(first)
 
 
+class Stands(typing.NamedTuple):
+  """A name, what is given beside it, and what clients do then."""
+
+  name: str
+  given: dict
+  parts: list
+  expected: dict
+
+
 def test_a_name_stands_for_how_clients_train_where_nothing_is_said(monkeypatch):
   seen = []
 
@@ -88,24 +98,26 @@ def test_a_name_stands_for_how_clients_train_where_nothing_is_said(monkeypatch):
   sgd = optimizers.build_sgd(1.0)
   clip = corrections.Clip(1.0)
   sam = corrections.Sam(0.05)
-  for name, said, parts, expected in (
-    ('diloco', {}, [clip], dict(optimizer=adamw, optimizer_state='keep')),
-    ('diloco', {'optimizer': amsgrad}, [clip], dict(optimizer=amsgrad, optimizer_state='keep')),
+  for case in (
+    Stands('diloco', {}, [clip], dict(optimizer=adamw, optimizer_state='keep')),
+    Stands(
+      'diloco', {'optimizer': amsgrad}, [clip], dict(optimizer=amsgrad, optimizer_state='keep')
+    ),
     # What is given counts as given, though it is what others have by default.
-    ('diloco', {'optimizer': sgd}, [clip], dict(optimizer=sgd, optimizer_state='keep')),
-    ('diloco', {'optimizer_state': 'reset'}, [clip], dict(optimizer=adamw)),
-    ('fed_sam', {}, [sam], dict(optimizer=None, optimizer_state=None)),
-    ('fed_lalr', {}, [], dict(optimizer=amsgrad, optimizer_state='average')),
-    ('fed_avg', {}, [], dict(optimizer=None, optimizer_state=None)),
+    Stands('diloco', {'optimizer': sgd}, [clip], dict(optimizer=sgd, optimizer_state='keep')),
+    Stands('diloco', {'optimizer_state': 'reset'}, [clip], dict(optimizer=adamw)),
+    Stands('fed_sam', {}, [sam], dict(optimizer=None, optimizer_state=None)),
+    Stands('fed_lalr', {}, [], dict(optimizer=amsgrad, optimizer_state='average')),
+    Stands('fed_avg', {}, [], dict(optimizer=None, optimizer_state=None)),
   ):
-    training = dataclasses.replace(COMMON['training'], **said)
+    training = dataclasses.replace(COMMON['training'], **case.given)
     server = optimizers.build_sgdm(1.0)
     algorithms.build_process(
-      name, None, server_optimizer=server, client_learning_rate=0.1, training=training
+      case.name, None, server_optimizer=server, client_learning_rate=0.1, training=training
     )
     correction, composed = seen.pop()
-    assert correction == corrections.chain(*parts) or not parts
-    wanted = dataclasses.replace(training, **expected)
+    assert correction == corrections.chain(*case.parts) or not case.parts
+    wanted = dataclasses.replace(training, **case.expected)
     assert type(composed.optimizer) is type(wanted.optimizer)
     assert composed.optimizer is None or vars(composed.optimizer) == vars(wanted.optimizer)
     assert composed.optimizer_state == wanted.optimizer_state

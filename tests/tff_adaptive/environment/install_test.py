@@ -7,7 +7,9 @@ import subprocess
 import sys
 import sysconfig
 import types
+import typing
 import zipfile
+from collections.abc import Sequence
 
 import pytest
 
@@ -131,32 +133,44 @@ def test_on_linux_on_x86_64_the_wheel_of_tff_is_installed_as_it_is(platform_is, 
   assert os.listdir(purelib) == []
 
 
+class Machine(typing.NamedTuple):
+  """Packages that are present, and those of them that go before others are added."""
+
+  present: Sequence[str]
+  removed: Sequence[str] = ()
+  add: str = ''
+  system: str = 'Linux'
+  machine: str = 'x86_64'
+
+
 @pytest.mark.parametrize(
-  'system, machine, add, present, removed',
+  'given',
   [
-    ('Linux', 'x86_64', '', ['tensorflow', 'numpy'], ['tensorflow']),
-    ('Linux', 'x86_64', '', ['tensorflow_cpu', 'tensorflow_estimator'], ['tensorflow-estimator']),
-    ('Linux', 'x86_64', 'gpu', ['tensorflow-cpu', 'tensorflow-estimator'], ['tensorflow-cpu']),
-    ('Darwin', 'arm64', '', ['tensorflow'], []),
-    ('Linux', 'x86_64', 'dev', ['tensorflow', 'tensorflow-cpu'], []),
+    Machine(present=['tensorflow', 'numpy'], removed=['tensorflow']),
+    Machine(present=['tensorflow_cpu', 'tensorflow_estimator'], removed=['tensorflow-estimator']),
+    Machine(
+      add='gpu', present=['tensorflow-cpu', 'tensorflow-estimator'], removed=['tensorflow-cpu']
+    ),
+    Machine(system='Darwin', machine='arm64', present=['tensorflow']),
+    Machine(add='dev', present=['tensorflow', 'tensorflow-cpu']),
   ],
 )
-def test_another_build_of_tensorflow_goes_first(
-  system, machine, add, present, removed, platform_is, pip, purelib, monkeypatch
-):
+def test_another_build_of_tensorflow_goes_first(given, platform_is, pip, purelib, monkeypatch):
   """Two packages with the same files: what pip installed second would be half removed later."""
-  platform_is(system, machine)
-  installed = [types.SimpleNamespace(metadata={'Name': name}) for name in present]
+  platform_is(given.system, given.machine)
+  installed = [types.SimpleNamespace(metadata={'Name': name}) for name in given.present]
   monkeypatch.setattr(install.importlib.metadata, 'distributions', lambda: installed)
   monkeypatch.setattr(install, 'compile_packages', lambda: None)
-  assert install.main([f'--add={add}', '--system'] if add else ['--system']) == 0
+  options = [f'--add={given.add}'] if given.add else []
+  assert install.main([*options, '--system']) == 0
   verbs = []
   for arguments, _ in pip:
     verbs.append(next(a for a in arguments if not a.startswith('-')))
-  assert verbs[: len(removed) + 1] == ['uninstall'] * len(removed) + ['install']
-  for arguments, _ in pip[: len(removed)]:
-    assert arguments[-1:] == removed
-  assert (purelib / 'tensorflow_estimator.py').exists() == (not add)
+  number = len(given.removed)
+  assert verbs[: number + 1] == ['uninstall'] * number + ['install']
+  for arguments, _ in pip[:number]:
+    assert arguments[-1:] == given.removed
+  assert (purelib / 'tensorflow_estimator.py').exists() == (not given.add)
 
 
 def test_bad_environments_are_refused_in_one_line(monkeypatch, capsys, pip, platform_is):

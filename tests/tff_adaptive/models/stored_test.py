@@ -3,6 +3,8 @@
 import json
 import os
 import subprocess
+import typing
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -52,18 +54,25 @@ def from_keras(build, loss):
   return models.from_keras(build, loss, seed=1)
 
 
-# Name -> model, inputs, what it predicts, whether Keras can load it.
+class Stored(typing.NamedTuple):
+  build: Callable
+  x: np.ndarray
+  output: str
+  has_keras: bool = True  # Whether Keras can load it.
+
+
 CASES = {
-  'by hand': (small_problem.model, FLOATS, 'logits', False),
-  'adapted normalization': (lambda: from_keras(of_normalization, LOGITS), FLOATS, 'logits', True),
-  'frozen layer': (
-    lambda: from_keras(of_frozen_layer, PROBABILITIES),
-    FLOATS,
-    'probabilities',
-    True,
+  'by hand': Stored(build=small_problem.model, x=FLOATS, output='logits', has_keras=False),
+  'adapted normalization': Stored(
+    build=lambda: from_keras(of_normalization, LOGITS), x=FLOATS, output='logits'
   ),
-  'lstm': (lambda: from_keras(of_lstm, LOGITS), NUMBERS, 'logits', True),
-  'own layer': (lambda: from_keras(of_own_layer, LOGITS), FLOATS, 'logits', False),
+  'frozen layer': Stored(
+    build=lambda: from_keras(of_frozen_layer, PROBABILITIES), x=FLOATS, output='probabilities'
+  ),
+  'lstm': Stored(build=lambda: from_keras(of_lstm, LOGITS), x=NUMBERS, output='logits'),
+  'own layer': Stored(
+    build=lambda: from_keras(of_own_layer, LOGITS), x=FLOATS, output='logits', has_keras=False
+  ),
 }
 
 
@@ -91,8 +100,8 @@ def test_a_stored_model_predicts_alike(name, tmp_path):
 
 @pytest.mark.parametrize('name', ['lstm', 'own layer'])
 def test_another_process_exports_it_as_saved_model_and_for_devices(name, tmp_path):
-  build, x, _, _ = CASES[name]
-  model = build()
+  x = CASES[name].x
+  model = CASES[name].build()
   models.store_model(model, str(tmp_path), {})
   weights = [RNG.normal(size=w.shape).astype(w.dtype) for w in model.initial_weights[0]]
   np.savez(tmp_path / 'weights.npz', *weights)

@@ -1,6 +1,7 @@
 """A metric over clients: what each statistic is, by hand; reports from the files of runs."""
 
 import os
+import typing
 
 import numpy as np
 import pytest
@@ -77,24 +78,36 @@ def test_runs_that_diverged_or_are_not_complete_are_said_to_be(tmp_path):
   ]
 
 
+class Lacking(typing.NamedTuple):
+  """What is asked of a file, and how it ends."""
+
+  metric: str = 'accuracy'
+  clients: str = 'unseen'
+  end: str = '4,1.0,0.4'
+  message: str = ''
+
+
 @pytest.mark.parametrize(
-  'metric, clients, end, error',
+  'lacking',
   [
-    ('accuracy', 'heldout', '', "has no clients called 'heldout'"),
-    ('recall', 'unseen', '', "has no metric 'recall', but loss, accuracy"),
-    *(('accuracy', 'unseen', end, '') for end in ('4,1.0', '4,1.0,x', '4,1.0,' + '9' * 200_000)),
+    Lacking(clients='heldout', message="has no clients called 'heldout'"),
+    Lacking(metric='recall', message="has no metric 'recall', but loss, accuracy"),
+    Lacking(end='4,1.0'),
+    Lacking(end='4,1.0,x'),
+    Lacking(end='4,1.0,' + '9' * 200_000),
   ],
+  ids=['clients', 'metric', 'cell', 'number', 'long'],
 )
-def test_what_a_file_lacks_is_named(tmp_path, metric, clients, end, error):
+def test_what_a_file_lacks_is_named(tmp_path, lacking):
   run = make(tmp_path / 'a', [0.4])
   path = tmp_path / 'a' / client_distribution.FOLDER / 'round_000001.csv'
-  path.write_text(path.read_text().replace('4,1.0,0.4', end or '4,1.0,0.4'))
-  with pytest.raises(ValueError, match=rf'round_000001\.csv cannot be used: .*{error}'):
-    client_distribution.build({'mine': [run]}, metric, clients)
+  path.write_text(path.read_text().replace('4,1.0,0.4', lacking.end))
+  with pytest.raises(ValueError, match=rf'round_000001\.csv cannot be used: .*{lacking.message}'):
+    client_distribution.build({'mine': [run]}, lacking.metric, lacking.clients)
   path.unlink()
   path.with_name('round_000000.csv').unlink()
   with pytest.raises(ValueError, match='has no evaluations by client'):
-    client_distribution.build({'mine': [run]}, metric, clients)
+    client_distribution.build({'mine': [run]}, lacking.metric, lacking.clients)
 
 
 def test_every_statistic_is_what_it_is_called():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import typing
 
 import pytest
 
@@ -41,26 +42,39 @@ def test_a_loss_of_more_than_a_hundred_times_the_first_has_diverged(tmp_path, va
   assert scores.has_diverged(run, 'validation_loss') == expected
 
 
+class Judged(typing.NamedTuple):
+  """A run that is evaluated every so many rounds, and the evaluations that count."""
+
+  rounds: int
+  over: int
+  number: int
+  every: int = 1
+  window: int | None = None
+
+
 @pytest.mark.parametrize(
-  'rounds, every, window, over, number',
+  'judged',
   [
-    (9, 1, None, 1, 1),
-    (100, 1, None, 10, 10),
-    (101, 1, None, 11, 11),
-    (1500, 1, None, 100, 100),
-    (1500, 50, None, 100, 2),
-    (100, 20, None, 10, 1),
-    (100, 1, 30, 30, 30),
-    (20, 1, 30, 20, 20),
-    (20, 20, 5, 5, 1),
+    Judged(rounds=9, over=1, number=1),
+    Judged(rounds=100, over=10, number=10),
+    Judged(rounds=101, over=11, number=11),
+    Judged(rounds=1500, over=100, number=100),
+    Judged(rounds=1500, every=50, over=100, number=2),
+    Judged(rounds=100, every=20, over=10, number=1),
+    Judged(rounds=100, window=30, over=30, number=30),
+    Judged(rounds=20, window=30, over=20, number=20),
+    Judged(rounds=20, every=20, window=5, over=5, number=1),
   ],
 )
-def test_a_run_is_judged_by_its_last_tenth_or_the_window(rounds, every, window, over, number):
-  rows = [{'round': t, **({'x': t} if t % every == 0 else {})} for t in range(rounds + 1)]
-  run = run_lib.Run('x', {}, rows, window=window)
-  assert scores.window(run) == over
-  assert len(scores.last_values(run, 'x')) == number
-  assert scores.last_values(run, 'x')[-1] == rounds
+def test_a_run_is_judged_by_its_last_tenth_or_the_window(judged):
+  every = judged.every
+  rows = [{'round': t} for t in range(judged.rounds + 1)]
+  for row in rows[::every]:
+    row['x'] = row['round']
+  run = run_lib.Run('x', {}, rows, window=judged.window)
+  assert scores.window(run) == judged.over
+  assert len(scores.last_values(run, 'x')) == judged.number
+  assert scores.last_values(run, 'x')[-1] == judged.rounds
   # One that has just begun has the values there are; the initial model is none.
   for end in (every, every - 1):
     begun = dataclasses.replace(run, rows=rows[: end + 1])

@@ -4,6 +4,7 @@ import copy
 import csv
 import io
 import math
+import typing
 
 import numpy as np
 import pytest
@@ -87,26 +88,36 @@ def test_cells_need_different_seeds_and_rates(tmp_path):
     tuning.by_rates([*runs, without], COLUMN)
 
 
+class Best(typing.NamedTuple):
+  column: str
+  values: tuple[float, float, float]  # Of three rates.
+  cell: str
+  colors: tuple[float, float]
+
+
 @pytest.mark.parametrize(
-  'column, values, best, colors',
+  'best',
   [
-    ('validation_loss', (0.5, 0.4, math.inf), '0.1 (0.4000)', (0.4, 0.475)),
+    Best(
+      column='validation_loss',
+      values=(0.5, 0.4, math.inf),
+      cell='0.1 (0.4000)',
+      colors=(0.4, 0.475),
+    ),
     # Of those that do equally well the lowest.
-    ('validation_loss', (1.5, 1.5, 1.5), '0.01 (1.5000)', (1.0, 2.0)),
-    (COLUMN, (0.5, 0.5, 0.5), '0.01 (50.0)', (49.5, 50.5)),
+    Best(column='validation_loss', values=(1.5, 1.5, 1.5), cell='0.01 (1.5000)', colors=(1.0, 2.0)),
+    Best(column=COLUMN, values=(0.5, 0.5, 0.5), cell='0.01 (50.0)', colors=(49.5, 50.5)),
   ],
 )
-def test_of_a_loss_the_least_is_best_and_of_equal_ones_the_lowest_rate(
-  tmp_path, column, values, best, colors
-):
-  ends = [(value, {SERVER: rate}) for value, rate in zip(values, (0.01, 0.1, 1.0))]
-  runs = run_folders.each(tmp_path, ends, column, start=2.0, **{CLIENT: 0.1})
-  report = tuning.by_rates(runs, column)
-  assert report.tables[-1].rows == [['FedAvg', best]]
+def test_of_a_loss_the_least_is_best_and_of_equal_ones_the_lowest_rate(tmp_path, best):
+  ends = [(value, {SERVER: rate}) for value, rate in zip(best.values, (0.01, 0.1, 1.0))]
+  runs = run_folders.each(tmp_path, ends, best.column, start=2.0, **{CLIENT: 0.1})
+  report = tuning.by_rates(runs, best.column)
+  assert report.tables[-1].rows == [['FedAvg', best.cell]]
   image = report.figure.axes[0].images[0]  # Good values are light.
   colours = image.get_cmap().name, image.colorbar.extend
-  assert colours == (('viridis', 'min') if column == COLUMN else ('viridis_r', 'max'))
-  assert image.get_clim() == pytest.approx(colors)
+  assert colours == (('viridis', 'min') if best.column == COLUMN else ('viridis_r', 'max'))
+  assert image.get_clim() == pytest.approx(best.colors)
 
 
 def test_algorithms_with_rates_and_tasks_of_their_own_have_maps_of_their_own(tmp_path):

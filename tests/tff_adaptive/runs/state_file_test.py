@@ -109,11 +109,16 @@ def test_checksums_are_of_all_that_is_stored_in_its_place():
   assert client_checksum('a', 1, b'x').hex() == '4e1cd08714a51134a01cd7daf3cfe76e'  # It stays so.
   assert Count(0, -1).text == 'f' * 32
   leaf = ('w', '<f8', '[1]', b'x')
-  cases = [(3, '{}', 2, 'f', [leaf]), (4, '{}', 2, 'f', [leaf]), (3, '', 2, 'f', [leaf])]
-  cases += [(3, '{}', 1, 'f', [leaf]), (3, '{}', 2, '', [leaf]), (3, '{}', 2, 'f', [leaf, leaf])]
+  # Each differs from the first in one argument: the number, metadata, count, checksum or leaves.
+  cases = [(3, '{}', 2, 'f', [leaf])]
+  cases.append((4, '{}', 2, 'f', [leaf]))
+  cases.append((3, '', 2, 'f', [leaf]))
+  cases.append((3, '{}', 1, 'f', [leaf]))
+  cases.append((3, '{}', 2, '', [leaf]))
+  cases.append((3, '{}', 2, 'f', [leaf, leaf]))
   for i in range(4):
     cases.append((3, '{}', 2, 'f', [(*leaf[:i], leaf[i] * 2, *leaf[i + 1 :])]))
-  cases.append((3, '{}', 2, 'f', [('w<', 'f8', '[1]', b'x')]))
+  cases.append((3, '{}', 2, 'f', [('w<', 'f8', '[1]', b'x')]))  # The same letters again.
   assert len({state_file.checkpoint_checksum(*case) for case in cases}) == len(cases)
 
 

@@ -81,11 +81,17 @@ def test_a_loss_is_good_where_it_is_low(value, number):
 
 
 def test_rounds_are_added_up_and_those_of_few_and_of_nobody_counted():
-  names = ('round', 'virtual_seconds', 'available', 'selected', 'finished', 'partial', 'dropped')
-  table = [(1, 10.0, 4, 4, 2, 1, 1), (2, 5.5, 3, 3, 3, 0, 0), (3, 60.0, 0, 0, 0, 0, 0)]
-  rows = [{**dict(zip(names, row)), 'clients': row[4] + row[5]} for row in table]
-  rows.insert(0, {'round': 0, 'validation_loss': 1.0})
-  rows.append({**dict(zip(names, (4, 4.5, 9, 4, 0, 0, 4))), 'clients': 0})
+  nobody = dict(available=0, selected=0, finished=0, partial=0, dropped=0, clients=0)
+  lost = dict(available=4, selected=4, finished=2, partial=1, dropped=1, clients=3)
+  few = dict(available=3, selected=3, finished=3, partial=0, dropped=0, clients=3)
+  all_lost = dict(available=9, selected=4, finished=0, partial=0, dropped=4, clients=0)
+  rows = [
+    {'round': 0, 'validation_loss': 1.0},
+    {'round': 1, 'virtual_seconds': 10.0, **lost},
+    {'round': 2, 'virtual_seconds': 5.5, **few},
+    {'round': 3, 'virtual_seconds': 60.0, **nobody},
+    {'round': 4, 'virtual_seconds': 4.5, **all_lost},
+  ]
   counted = dict(virtual_seconds=80.0, selected=11, finished=5, partial=1, dropped=5)
   counted |= dict(rounds_with_few_available=2, rounds_without_clients=2)
   assert summary_lib.of_population(rows, 4) == counted

@@ -1,5 +1,6 @@
 """Callbacks: when each method is called, that an error in one loses no round; the project's own."""
 
+import typing
 from unittest import mock
 
 import numpy as np
@@ -52,23 +53,33 @@ def test_each_method_is_called_in_its_place(tmp_path):
   assert not nowhere.checkpoint.called
 
 
+class Failure(typing.NamedTuple):
+  """A callback's method that fails at a call, and the round that is saved then."""
+
+  method: str
+  error: type = RuntimeError
+  call: int = 4
+  saved: int = 3
+
+
 @pytest.mark.parametrize(
-  'method, error, calls, saved',
+  'failure',
   [
-    *((name, RuntimeError, 4, 3) for name in ('round_begin', 'columns', 'round_end')),
-    ('round_end', KeyboardInterrupt, 4, 3),
-    ('checkpoint', RuntimeError, 3, 4),
+    Failure('round_begin'),
+    Failure('columns'),
+    Failure('round_end'),
+    Failure('round_end', KeyboardInterrupt),
+    Failure('checkpoint', call=3, saved=4),
   ],
 )
-def test_an_error_in_a_callback_ends_the_run_and_loses_no_round(
-  tmp_path, method, error, calls, saved
-):
+def test_an_error_in_a_callback_ends_the_run_and_loses_no_round(tmp_path, failure):
   failing = _recorder()
   recorder = _recorder()
-  getattr(failing, method).side_effect = [*[{}] * (calls - 1), error]
-  with pytest.raises(error):
+  effects = [*[{}] * (failure.call - 1), failure.error]
+  getattr(failing, failure.method).side_effect = effects
+  with pytest.raises(failure.error):
     _train(tmp_path, 10, recorder, failing)
-  assert fakes.saved(tmp_path)[0] == saved
+  assert fakes.saved(tmp_path)[0] == failure.saved
   assert failing.method_calls[-1] == recorder.method_calls[-1] == mock.call.close()
   assert not recorder.end.called
 
