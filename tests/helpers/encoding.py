@@ -49,7 +49,14 @@ def positions(indices, size):
   listed = ''.join(of_integer(i, width_of(size)) for i in indices)
   if len(listed) <= size:
     return listed
-  return ''.join('1' if i in set(indices) else '0' for i in range(size))
+  flags = np.zeros(size, bool)
+  flags[list(indices)] = True
+  return of_flags(flags)
+
+
+def of_flags(flags):
+  """A bit for each."""
+  return ''.join(str(int(flag)) for flag in flags)
 
 
 def read_positions(reader, num_kept, size):
@@ -73,11 +80,12 @@ class Floats:
 class Sign:
   def encode(self, values, decoded):
     scale = np.abs(decoded).max()
-    return of_float(scale) + ''.join('1' if d < 0 else '0' for d in decoded)
+    return of_float(scale) + of_flags(np.less(decoded, 0))
 
   def decode(self, reader, size):
     scale = reader.float()
-    return np.array([-scale if bit == '1' else scale for bit in reader.bits(size)])
+    values = {'0': scale, '1': -scale}
+    return np.array([values[bit] for bit in reader.bits(size)])
 
 
 class Qsgd:

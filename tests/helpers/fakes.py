@@ -129,13 +129,15 @@ def train(folder, rounds=20, process=None, clients=None, evaluate=evaluate, draw
   """`training.train`; its options, and those of its config, may be given."""
   config = dict(clients_per_round=5, seed=3, rounds_per_evaluation=3, rounds_per_checkpoint=4)
   config.update((name, options.pop(name)) for name in _FIELDS & set(options))
-  with contextlib.nullcontext() if draws else no_figures():
+  with contextlib.ExitStack() as stack:
+    if not draws:
+      stack.enter_context(no_figures())
     return training.train(
       process or StatefulProcess(),
       clients or Clients(),
       evaluate,
       training.TrainingConfig(rounds=rounds, **config),
-      output_dir=None if folder is None else str(folder),
+      output_dir=folder and str(folder),
       **{'show_progress': False, **options},
     )
 

@@ -56,8 +56,10 @@ def model(theta=None, dtype=np.float32, **options):
     hidden = tf.tanh(tf.cast(x, w.dtype) @ w + a[..., tf.newaxis, :])
     return hidden @ v + c[..., tf.newaxis, :]
 
+  if theta is None:
+    theta = theta_0()
   parts = dict(
-    initial_weights=[w.astype(dtype) for w in oracle.unpack(theta_0() if theta is None else theta)],
+    initial_weights=[w.astype(dtype) for w in oracle.unpack(theta)],
     forward=forward,
     example_loss=models.sparse_cross_entropy,
     x_spec=SPEC['x'],
@@ -93,12 +95,12 @@ def keras_model(*before, hidden=True):
   """The perceptron, or the linear model, in Keras, after other layers; it counts examples."""
   w, a, v, c = oracle.unpack(theta_0())
   constant = tf.keras.initializers.Constant
-  layers = [
-    tf.keras.layers.Input([5]),
-    *before,
-    *([tf.keras.layers.Dense(4, 'tanh', True, constant(w), constant(a))] if hidden else []),
-    tf.keras.layers.Dense(3, None, True, constant(v if hidden else w[:, :3]), constant(c)),
-  ]
+  layers = [tf.keras.layers.Input([5]), *before]
+  last = w[:, :3]
+  if hidden:
+    layers.append(tf.keras.layers.Dense(4, 'tanh', True, constant(w), constant(a)))
+    last = v
+  layers.append(tf.keras.layers.Dense(3, None, True, constant(last), constant(c)))
   return tff.learning.models.from_keras_model(
     tf.keras.Sequential(layers),
     input_spec=SPEC,
@@ -123,27 +125,23 @@ def train_locally(
   is_chain = bool(parts) and type(rule) is not corrections.Correction and len(whole.parts) > 1
   if is_chain:
     nothing = [()] * len(parts)
-    if rule.keeps_client_state():
-      state = (state, *nothing)
-    else:
-      state = ()
-    if rule.overrides('broadcast'):
-      broadcast = (broadcast, *nothing)
-    else:
-      broadcast = ()
-    if rule.overrides('exchange'):
-      exchanged = (exchanged, *nothing)
-    else:
-      exchanged = ()
-  local = model_adapters.wrap(model() if own_model is None else own_model)
+    state = (state, *nothing) if rule.keeps_client_state() else ()
+    broadcast = (broadcast, *nothing) if rule.overrides('broadcast') else ()
+    exchanged = (exchanged, *nothing) if rule.overrides('exchange') else ()
+  if own_model is None:
+    own_model = model()
+  local = model_adapters.wrap(own_model)
 
   def train():
+    dataset = data
+    if isinstance(data, dict):
+      dataset = tf.data.Dataset.from_tensors(data)
     return local_training.train(
       local,
       ClientTraining(**{'batching': Batching(4, shuffle=False), **how}),
       whole,
       weights=local.initial_weights(),
-      data=tf.data.Dataset.from_tensors(data) if isinstance(data, dict) else data,
+      data=dataset,
       client_state=state,
       message=local_training.Message(
         tf.constant(t), tf.constant(rate), broadcast, exchanged=exchanged
@@ -156,11 +154,9 @@ def train_locally(
   else:
     trained = train()
   if is_chain:
-    of_part = {
-      name: getattr(trained, name)[0] if getattr(trained, name) else ()
-      for name in ('client_state', 'upload')
-    }
-    trained = trained._replace(**of_part)
+    for name in ('client_state', 'upload'):
+      if getattr(trained, name):
+        trained = trained._replace(**{name: getattr(trained, name)[0]})
   return trained
 
 

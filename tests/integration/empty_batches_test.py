@@ -57,16 +57,17 @@ def _round(process, clients):
   ],
 )
 def test_a_round_is_the_one_without_them(name, model):
+  clients = None
+  values = {}
   if name == 'scaffold':
     clients = corrections.RegisteredClients(3, 10 / 3)
-  else:
-    clients = None
+    values = {'scaffold_option': 1}  # It takes full gradients.
   process = algorithms.build_process(
     name,
     MODELS[model](),
     client_learning_rate=0.1,
     clients=clients,
-    values={'scaffold_option': 1} if name == 'scaffold' else {},  # It takes full gradients.
+    values=values,
   )
   with engine.graph_context():
     actual, wanted = (_round(process, clients) for clients in (WITH_EMPTY, WITHOUT))

@@ -35,12 +35,17 @@ class Looks(corrections.Correction):
     )
 
 
+def data_of(clients):
+  """What `train_locally` takes of one client, or of a group."""
+  data = [element(i) for i in clients]
+  if len(data) == 1:
+    return data[0]
+  return data
+
+
 def looked(clients, t=1):
   """The uploads of clients: one by a direct call, several as a group."""
-  data = [element(i) for i in clients]
-  return small_problem.train_locally(
-    data if len(data) > 1 else data[0], correction=Looks(), t=t
-  ).upload
+  return small_problem.train_locally(data_of(clients), correction=Looks(), t=t).upload
 
 
 def test_a_part_knows_its_clients_labels_loss_steps_and_seed():
@@ -73,8 +78,7 @@ class Elsewhere(corrections.Correction):
 
 @pytest.mark.parametrize('clients', [[4], [1, 4]], ids=['alone', 'in a group'])
 def test_a_part_begins_elsewhere_takes_gradients_elsewhere_and_changes_the_loss(clients):
-  data = [element(i) for i in clients]
-  trained = small_problem.train_locally(data if len(data) > 1 else data[0], correction=Elsewhere())
+  trained = small_problem.train_locally(data_of(clients), correction=Elsewhere())
   received = small_problem.theta_0().astype(np.float64)
   for position, i in enumerate(clients):
     x, y = DATA[i]

@@ -192,10 +192,7 @@ def _data(client, problem, t, factor):
   staleness = client.get('staleness')
   more = {}
   if staleness is not None:
-    if staleness:
-      row = t - staleness
-    else:
-      row = -1
+    row = t - staleness if staleness else -1
     more = {'older_model': row, factor: client['factor']}
   arrays = [np.array(problem['clients'][number][key]) for key in 'xy']
   with np.errstate(over='ignore'):
@@ -224,7 +221,8 @@ def _servers(run, cases, problem):
     values = {'x': theta}
     for name in {'m', 'v'} & {*part}:
       m_of_delta = name == 'm' and case['server_optimizer']['name'] in ('adagrad', 'adam', 'yogi')
-      values[name] = (-1 if m_of_delta else 1) * oracle.pack(part[name])
+      sign = -1 if m_of_delta else 1
+      values[name] = sign * oracle.pack(part[name])
     if getattr(state, 'inference_weights', ()):
       values['x_bar'] = run.theta_bar
     if isinstance(correction_state, tuple) and any(

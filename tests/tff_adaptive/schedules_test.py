@@ -30,7 +30,9 @@ def test_numbers_and_tensors_follow_the_formula_and_rise_linearly_to_it(
   schedule = schedules.build(name, 0.3, warmup_rounds=warmup, **options)
   traced = tf.function(schedule)
   for t in ROUNDS:
-    expected = rate(t) * ((t + 1) / warmup if t < warmup else 1)
+    expected = rate(t)
+    if t < warmup:
+      expected *= (t + 1) / warmup
     for integer in t, np.int32(t), np.int64(t):
       number = schedule(integer)
       assert type(number) is float

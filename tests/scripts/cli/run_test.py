@@ -95,17 +95,23 @@ def test_what_fails_while_a_run_goes_on_is_no_bad_input(
 ):
   def fail(*unused, callbacks=(), **given):
     assert not callbacks or given['stop']
-    for callback in callbacks if has_begun else ():
-      callback.begin(training.RunInfo(str(tmp_path), 1, 9, print))
+    if has_begun:
+      for callback in callbacks:
+        callback.begin(training.RunInfo(str(tmp_path), 1, 9, print))
     raise error
 
   seen = []
   for name in ('remember_workers', 'reap_workers'):
     monkeypatch.setattr(engine, name, lambda n=name: seen.append(n))
-  monkeypatch.setattr(*((build, 'prepare') if has_begun is None else (training, 'train')), fail)
+  if has_begun is None:
+    monkeypatch.setattr(build, 'prepare', fail)
+    expected = ['remember_workers']
+  else:
+    monkeypatch.setattr(training, 'train', fail)
+    expected = ['remember_workers', 'reap_workers']
   assert _train(tmp_path, '--task=least_squares') == code
   assert str(error) in capfd.readouterr().err
-  assert seen == ['remember_workers', 'reap_workers'][: 1 if has_begun is None else 2]
+  assert seen == expected
 
 
 @pytest.mark.parametrize(
