@@ -31,9 +31,16 @@ def test_cifar_is_standardised_by_its_channels(classes, means, deviations):
     np.testing.assert_allclose(ours, known, atol=6e-4)
 
 
-def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
-  image_files.write_classes(tmp_path / 'letters.npz', 26, first_label=1)
-  task = tasks.load('emnist_letters', str(tmp_path), num_clients=22, seed=3, letters=26)
+@pytest.fixture(scope='module')
+def letters(tmp_path_factory):
+  """A folder with a file of few pictures of each letter."""
+  folder = tmp_path_factory.mktemp('data')
+  image_files.write_classes(folder / 'letters.npz', 26, first_label=1)
+  return str(folder)
+
+
+def test_embedded_letters_are_standardised_by_the_training_split(letters):
+  task = tasks.load('emnist_letters', letters, num_clients=22, seed=3, letters=26)
   assert len(task.train) == 20
   assert task.preparation.classes == (*range(1, 27),)
   x = np.concatenate([task.train.load_all()['x'], task.validation['x']])
@@ -41,14 +48,21 @@ def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
   np.testing.assert_array_equal(np.bincount(task.test['y']), [image_files.TEST_PER_CLASS] * 26)
   np.testing.assert_allclose((x.mean(), x.std()), (0, 1), atol=1e-5)
   assert ada_best.pixel_statistics(np.full([7, 28, 28, 1], 9, np.uint8)) == (9, 1)  # Not 0.
-  for options in ({}, {'alpha': None}):  # Who has what.
+
+
+def test_the_seed_decides_who_has_which_letters(letters):
+  for options in ({}, {'alpha': None}):
     options = {'num_clients': 22, 'letters': 26, **options}
     labels = []
     for seed in (3, 4):
-      part = tasks.load('emnist_letters', str(tmp_path), seed, **options).train
+      part = tasks.load('emnist_letters', letters, seed, **options).train
       labels.append({part.load(c)['y'].tobytes() for c in part.client_ids})
     assert not labels[0] & labels[1]
-  other = tasks.load('emnist_letters', str(tmp_path), num_clients=22, unbalance=0.5, letters=26)
+
+
+def test_clients_may_have_unlike_numbers_of_letters(letters):
+  task = tasks.load('emnist_letters', letters, num_clients=22, seed=3, letters=26)
+  other = tasks.load('emnist_letters', letters, num_clients=22, unbalance=0.5, letters=26)
   assert rows(task.train.load_all()) != rows(other.train.load_all())
   sizes = task_data.labels_report(other)
   assert sizes['smallest'] < 11 < 18 < sizes['largest']

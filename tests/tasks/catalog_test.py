@@ -34,6 +34,9 @@ def test_the_catalogue_has_the_papers_rates():
       logs = {name: float(value) for name, value in expected.items()}
       rates = catalog.rates(task, server)
       assert {n: math.log10(rates[n]) for n in logs} == pytest.approx(logs), (task, server)
+
+
+def test_the_catalogue_has_what_else_papers_say():
   letters = catalog.sizes('emnist_letters')
   assert (letters['batch_size'], letters['client_epochs']) == (45, 5)
   assert letters['weight_decay'] == 1e-4
@@ -41,11 +44,9 @@ def test_the_catalogue_has_the_papers_rates():
   assert 'tau' not in catalog.rates('emnist_cr', 'sgd')
   assert catalog.sizes('fed_tcga_brca')['local_steps'] == 100
   numbers = [catalog.num_clients(name, {}) for name in ('fed_heart', 'fed_tcga_brca', 'mnist_2nn')]
-  assert (numbers, catalog.metric('emnist_ae'), catalog.metric('mine')) == (
-    [4, 6, None],
-    'mse',
-    None,
-  )
+  assert numbers == [4, 6, None]
+  assert catalog.metric('emnist_ae') == 'mse'
+  assert catalog.metric('mine') is None
 
 
 @pytest.mark.parametrize('task', catalog.OFFLINE)

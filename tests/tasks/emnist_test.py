@@ -88,8 +88,13 @@ def write_emnist(folder, **changes):
   return str(folder)
 
 
-def test_embedded_writers_are_the_clients(tmp_path):
-  folder = write_emnist(tmp_path)
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  """A folder with the file of `write_emnist`."""
+  return write_emnist(tmp_path_factory.mktemp('data'))
+
+
+def test_embedded_writers_are_the_clients(folder):
   task = tasks.load('emnist_cr', folder, only_digits=True)
   assert list(task.train.client_ids) == ['w0', 'w1']
   loaded = task.train.load('w1')
@@ -97,16 +102,27 @@ def test_embedded_writers_are_the_clients(tmp_path):
   np.testing.assert_allclose(loaded['x'][:, 0, 0, 0], [0.75, 0.5])
   assert loaded['x'].shape == (2, 28, 28, 1)
   np.testing.assert_array_equal(task.validation['y'], [3, 1])
+  assert task.preparation.classes == tuple('0123456789')
+  np.testing.assert_array_equal(task.preparation(loaded['x'].reshape(2, 784)), loaded['x'])
+
+
+def test_letters_count_unless_they_are_left_out(folder):
   every = tasks.load('emnist_cr', folder)
   assert (every.train.client_ids, every.build_model.keywords) == (['w2'], {'num_classes': 62})
+
+
+def test_the_autoencoders_targets_are_its_inputs_ink_on_white(folder):
   ink = tasks.load('emnist_ae', folder, only_digits=True).train.load('w1')
   np.testing.assert_allclose(ink['x'][:, 5], [0.25, 0.5])
   np.testing.assert_array_equal(ink['x'], ink['y'])
   np.testing.assert_allclose(emnist._INK(1 - ink['x'].reshape(2, 28, 28)), ink['x'])
-  assert task.preparation.classes == tuple('0123456789')
-  np.testing.assert_array_equal(task.preparation(loaded['x'].reshape(2, 784)), loaded['x'])
+
+
+def test_the_model_may_be_the_perceptron(folder):
   task = tasks.load('emnist_cr', folder, only_digits=True, model='2nn')
   assert task.build_model(0).num_parameters == 199_210
-  (tmp_path / 'bad').mkdir()
+
+
+def test_a_label_that_is_no_digit_is_refused(tmp_path):
   with pytest.raises(tasks.DataError, match=r"label of client 'w1' .* is 10; .* from 0 to 9"):
-    tasks.load('emnist_cr', write_emnist(tmp_path / 'bad', label=10), only_digits=True)
+    tasks.load('emnist_cr', write_emnist(tmp_path, label=10), only_digits=True)

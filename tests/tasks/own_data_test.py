@@ -57,24 +57,32 @@ def test_the_seed_decides_what_is_held_out(by):
   assert first != other
 
 
-def test_labels_are_numbered_and_recorded_and_validation_arrays_of_ones_own_have_the_same():
-  names = np.array(['wolf', 'ape', 'bee'])[Y]
-  task = tasks.from_arrays(X, names, CLIENTS)
+NAMES = np.array(['wolf', 'ape', 'bee'])[Y]
+
+
+def test_names_of_classes_are_numbered_and_recorded():
+  task = tasks.from_arrays(X, NAMES, CLIENTS)
   assert task.preparation.classes == ('ape', 'bee', 'wolf')
   client = task.train.client_ids[0]
   np.testing.assert_array_equal(
-    task.preparation.labels(task.train.load(client)['y']), names[client == CLIENTS]
+    task.preparation.labels(task.train.load(client)['y']), NAMES[client == CLIENTS]
   )
+
+
+def test_numbers_of_classes_may_have_gaps():
   gaps = tasks.from_arrays(X, Y * 10 - 5, CLIENTS)
   assert gaps.preparation.classes == (-5, 5, 15)
   assert set(gaps.train.load_all()['y']) == {0, 1, 2}
   assert gaps.train.load_all()['y'].dtype == np.int32
-  task = tasks.from_arrays(X, names, CLIENTS, validation=(X[:2] + 1, ['wolf', 'ape']))
+
+
+def test_validation_arrays_of_ones_own_have_the_classes_of_training():
+  task = tasks.from_arrays(X, NAMES, CLIENTS, validation=(X[:2] + 1, ['wolf', 'ape']))
   assert len(task.train.client_ids) == 12
   np.testing.assert_array_equal(task.validation['x'], X[:2] + 1)
   assert task.validation['y'].tolist() == [2, 0]
   with pytest.raises(tasks.DataError, match="has 'cat', a class that training has not"):
-    tasks.from_arrays(X, names, CLIENTS, validation=(X[:2], ['wolf', 'cat']))
+    tasks.from_arrays(X, NAMES, CLIENTS, validation=(X[:2], ['wolf', 'cat']))
 
 
 @pytest.mark.parametrize('labels', [Y, Y.astype(np.uint8), np.array(['a', 'b', 'c'])[Y], Y / 2])

@@ -78,19 +78,28 @@ def test_several_numbers_have_the_mean_of_their_errors():
     np.testing.assert_array_equal(task.preparation.labels(outputs), outputs)
 
 
-def test_columns_of_a_table_are_labels_or_numbers():
+def test_columns_of_zeros_and_ones_are_labels():
   task = tasks.from_frame(TABLE, 'where', ['late', 'poor'])
   assert [column.name for column in task.preparation.columns] == ['dose', 'days', 'visits']
   first = task.train.client_ids[0]
   expected = TABLE[TABLE['where'] == first][['late', 'poor']].to_numpy()
   np.testing.assert_array_equal(task.train.load(first)['y'], expected)
   assert task.preparation.threshold == 0
+
+
+def test_columns_of_other_numbers_are_numbers():
   task = tasks.from_frame(TABLE, 'where', ('visits', 'days'))
   assert task.preparation.is_numbers
   assert task.train.load_all()['y'].dtype == np.float32
+
+
+def test_one_column_of_zeros_and_ones_is_of_two_classes():
   same = tasks.from_frame(TABLE, 'where', ['late'])
   assert same.preparation.classes == (0, 1)
   assert same.preparation.targets == ('late',)
+
+
+def test_zeros_and_ones_are_numbers_on_request():
   as_numbers = tasks.from_frame(TABLE, 'where', ['late', 'poor'], kind='numbers')
   assert as_numbers.preparation.is_numbers
 

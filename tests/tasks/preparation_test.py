@@ -53,15 +53,21 @@ def test_rows_are_brought_into_the_shape(given, rows):
     preparation.Preparation(shape=(4, 6, 1))(np.zeros(25))
 
 
-def test_labels_come_back_from_scores_from_numbers_and_from_one_score_by_the_threshold():
+def test_labels_come_back_from_scores():
   prepare = preparation.Preparation(classes=('no', 'yes'))
   assert prepare.labels([[0.1, 0.2], [3.0, -1.0]]).tolist() == ['yes', 'no']
   assert prepare.labels([1, 0]).tolist() == ['yes', 'no']
   assert preparation.Preparation().labels([[0.1, 0.2]]).tolist() == [1]
+
+
+def test_numbers_are_their_own_labels():
   numbers = np.float32([[0.5, 2.0], [3.0, -1.0]])  # Of a regression.
   prepare = preparation.Preparation(is_numbers=True)
   for predictions in (numbers, numbers[:, :1], numbers[:, 0]):
     np.testing.assert_array_equal(prepare.labels(predictions), predictions)
+
+
+def test_labels_come_back_from_one_score_by_the_threshold():
   for threshold in (0.5, 0.0):
     prepare = preparation.Preparation(classes=('no', 'yes'), threshold=threshold)
     scores = threshold + np.float32([[0.3], [-0.3], [0.0]])

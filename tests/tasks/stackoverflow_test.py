@@ -165,8 +165,14 @@ def test_counts_are_downloaded_by_tffs_loaders(monkeypatch):
   assert counts[0] == os.path.expanduser('~/.keras/datasets/stackoverflow.word_count')
 
 
-def test_embedded_users_are_the_clients_and_validation_takes_them_in_a_seeded_order(tmp_path):
-  folder = write_stackoverflow(tmp_path)
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  """A folder with the files of `write_stackoverflow`."""
+  path = tmp_path_factory.mktemp('data')
+  return write_stackoverflow(path)
+
+
+def test_embedded_users_are_the_clients(folder):
   nwp = tasks.load('stackoverflow_nwp', folder, num_words=3, lstm='compiled')
   assert [nwp.train.num_examples(c) for c in nwp.train.client_ids] == [1, 2, 3]
   assert nwp.build_model(0).initial_weights[0][0].shape == (7, 96)
@@ -175,6 +181,8 @@ def test_embedded_users_are_the_clients_and_validation_takes_them_in_a_seeded_or
   assert lr.preparation.classes == ('c++', 'r', 'python')
   assert [lr.train.load('u3')[name].shape for name in 'xy'] == [(3, 4), (3, 3)]
 
+
+def test_validation_takes_users_in_a_seeded_order(folder):
   def load(task, **options):
     return tasks.load(task, folder, num_words=3, **options).validation['x']
 

@@ -12,7 +12,7 @@ def inputs(task):
   return [task.train.load(c)['x'] for c in task.train.client_ids]
 
 
-def test_shapes_sizes_and_the_seed():
+def test_shapes_and_sizes():
   task = tasks.load('synthetic', seed=3)
   assert len(task.train) == len(task.test_clients) == 30
   for c in task.train.client_ids:
@@ -23,11 +23,18 @@ def test_shapes_sizes_and_the_seed():
   client = task.train.load('00000')
   assert client['x'].shape[1:] == (60,)
   assert client['y'].max() < 10
+  assert [w.shape for w in task.build_model(0).initial_weights[0]] == [(60, 10), (10,)]
+
+
+def test_the_seed_draws_the_examples():
+  client = tasks.load('synthetic', seed=3).train.load('00000')
   again, other = (tasks.load('synthetic', seed=s).train.load('00000') for s in (3, 4))
   np.testing.assert_array_equal(client['x'], again['x'])
   assert client['x'].shape != other['x'].shape or (client['x'] != other['x']).any()
-  assert [w.shape for w in task.build_model(0).initial_weights[0]] == [(60, 10), (10,)]
-  counts = [736, 500, 77202, 632, 93, 535, 1599, 1193, 853, 619]  # Published runs are repeated.
+
+
+def test_published_runs_are_repeated():
+  counts = [736, 500, 77202, 632, 93, 535, 1599, 1193, 853, 619]
   np.testing.assert_array_equal(np.bincount(tasks.load('synthetic').train.load_all()['y']), counts)
 
 

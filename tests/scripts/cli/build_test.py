@@ -56,7 +56,7 @@ def test_servers_take_their_own_options(built):
   assert 'beta2' not in adagrad
 
 
-def test_what_clients_do_and_schedules_are_passed_on(built):
+def test_what_clients_do_is_passed_on(built):
   flags = '--client_epochs=3 --batch_size=0 --fill_last_batch --weight_decay=0.1'
   flags += ' --synchrony=buffered --concurrency=9 --mixing'
   seen = built(*flags.split(), '--clip_norm=5', '--seed=9', '--xla', '--client_weighting=uniform')
@@ -66,8 +66,14 @@ def test_what_clients_do_and_schedules_are_passed_on(built):
   assert (training.seed, training.xla) == (9, True)
   assert seen['asynchrony'] == asynchrony.Buffered(9, mixing=True)
   assert seen['client_weighting'] == 'uniform'
+
+
+def test_clients_are_weighted_as_the_task_says_where_nothing_is_said(built):
   for task, weighting in (('digits', 'examples'), ('shakespeare', 'client_weight')):
     assert built(f'--task={task}')['client_weighting'] == weighting
+
+
+def test_schedules_are_passed_on(built):
   client = '--client_learning_rate=0.4 --client_schedule=exp_decay'
   client += ' --client_schedule_option=factor=0.5 --client_schedule_option=every=10'
   server = '--server_learning_rate=0.2 --server_schedule_option=warmup_rounds=4'
@@ -177,9 +183,17 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   assert room == "(6, 8) {'num_unsaved': 4}"
   epsilon = private.accountant.epsilon(3, private.delta)
   assert noise.startswith(f'Noise multiplier 5: epsilon {epsilon:.3g} at delta 0.12 after 3 rounds')
+
+
+def test_asynchronous_rounds_have_a_population_and_steps_that_are_fixed_their_cost():
+  task = build_lib.tasks.load('least_squares', num_clients=9)
   given = resolve.resolve(task='least_squares', synchrony='buffered', concurrency=9, local_steps=5)
-  config = build_lib._training_config(given, task, model)
+  config = build_lib._training_config(given, task, task.build_model(0))
   assert (config.asynchrony, config.population) == (asynchrony.Buffered(9), population.Population())
   assert config.cost_model.fixed_steps == 5
+
+
+def test_a_weighting_that_a_task_has_not_is_refused():
+  task = build_lib.tasks.load('least_squares', num_clients=9)
   with pytest.raises(ValueError, match='tokens: the task least_squares has no client_weight'):
     build_lib._check_data(resolve.resolve(task='shakespeare', clients_per_round=2), task)

@@ -21,7 +21,9 @@ def test_help_teaches_and_imports_no_tensorflow():
   for name in (*names, *(f'--{flag.name}' for flag in flags.table()), 'Examples'):
     assert name in done.stdout
   assert max(map(len, done.stdout.splitlines())) <= 100
-  # A hyperparameter's help names its owners and its default.
+
+
+def test_a_hyperparameters_help_names_its_owners_and_its_default():
   text = ' '.join(help_text.text().split())
   assert 'by ada_best. Default 0.96; with adagrad 0.8; with sgdm, adam, yogi, nesterov' in text
   assert 'Default 0 (adagrad), 0.9 (adam, yogi, lamb, lion).' in text

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import importlib.util
 import itertools
+import types
 
 import pytest
 
@@ -27,26 +28,36 @@ def test_a_resumed_run_may_change_what_changes_no_number():
   }
 
 
-def test_how_long_clients_train():
-  task = type('Task', (), {'unit_starts': None})
+_TASK = types.SimpleNamespace(unit_starts=None)
+
+
+def test_steps_are_limited_where_late_clients_count_in_part():
   for more, limits in (({}, False), ({'stragglers': 'partial', 'round_deadline': 9.0}, True)):
     run_settings = resolve.resolve(client_epochs=2, **more)
-    assert run_settings.client_training(task).batching.step_limits == limits
+    assert run_settings.client_training(_TASK).batching.step_limits == limits
+
+
+def test_clients_train_for_the_epochs_of_the_settings_or_for_others():
+  run_settings = resolve.resolve(client_epochs=2)
   for epochs, local in (
-    (2, run_settings.client_training(task)),
-    (7, run_settings.client_training(task, 7)),
+    (2, run_settings.client_training(_TASK)),
+    (7, run_settings.client_training(_TASK, 7)),
   ):
     assert (local.batching.batch_size, local.batching.epochs) == (10, epochs)
+
+
+def test_fine_tuning_has_epochs_where_training_has_steps():
   for name, expected in (('fed_avg', (100, False, True)), ('scaffnew', (10, True, False))):
     run_settings = resolve.resolve(algorithm=name, task='fed_heart' if expected[2] else 'digits')
-    for epochs, how in ((None, expected), (2, (None, False, False))):  # Fine-tuning has epochs.
-      local = run_settings.client_training(task, epochs).batching
+    for epochs, how in ((None, expected), (2, (None, False, False))):
+      local = run_settings.client_training(_TASK, epochs).batching
       assert (local.local_steps, local.random_local_steps, local.continue_batches) == how
+
+
+def test_a_share_of_the_clients_stands_in_place_of_their_number():
   run_settings = resolve.resolve(participation=0.25, local_steps=7)
-  assert (run_settings.flat()['clients_per_round'], run_settings.flat()['client_epochs']) == (
-    None,
-    None,
-  )
+  flat = run_settings.flat()
+  assert (flat['clients_per_round'], flat['client_epochs']) == (None, None)
   assert [run_settings.training.cohort(n) for n in (1, 60)] == [1, 15]
   assert run_settings.most_clients == 15
 

@@ -173,30 +173,51 @@ def test_another_build_of_tensorflow_goes_first(given, platform_is, pip, purelib
   assert (purelib / 'tensorflow_estimator.py').exists() == (not given.add)
 
 
-def test_bad_environments_are_refused_in_one_line(monkeypatch, capsys, pip, platform_is):
-  def refused(*arguments):
+@pytest.fixture
+def refused(capsys, monkeypatch):
+  """Runs the command, which refuses in one line; returns the line."""
+  monkeypatch.setattr(sys, 'base_prefix', '/another')  # As in a virtual environment.
+
+  def run(*arguments):
     assert install.main(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith('tff-adaptive-environment: ')
     assert error.count('\n') == 1
     return error
 
+  return run
+
+
+def test_the_systems_own_python_is_refused(monkeypatch, pip, refused):
   monkeypatch.setattr(sys, 'base_prefix', sys.prefix)
   monkeypatch.delenv('CONDA_PREFIX', raising=False)
   assert 'python -m venv NAME' in refused()
-  monkeypatch.setattr(sys, 'base_prefix', '/another')
+  assert pip == []
+
+
+def test_cuda_on_another_platform_is_refused(pip, platform_is, refused):
   platform_is('Darwin', 'arm64')
   assert 'with CUDA is for Linux on x86-64, and this is Darwin on arm64' in refused('--add=gpu')
+  assert pip == []
+
+
+def test_another_python_is_refused(monkeypatch, pip, platform_is, refused):
+  platform_is('Darwin', 'arm64')
   for version in ((3, 9, 18), (3, 14, 0)):
     monkeypatch.setattr(sys, 'version_info', version)
     assert 'CPython 3.10 to 3.13' in refused()
   assert pip == []
-  monkeypatch.undo()
-  monkeypatch.setattr(sys, 'base_prefix', '/another')
+
+
+def test_what_pip_cannot_install_is_said_in_one_line(monkeypatch, refused):
   monkeypatch.setattr(install, 'remove', lambda names: None)
   failed = types.SimpleNamespace(returncode=1)
   monkeypatch.setattr(subprocess, 'run', lambda command, check: failed)
   assert 'pip install failed' in refused()
+
+
+def test_a_lock_that_is_nowhere_is_named(monkeypatch, refused):
+  monkeypatch.setattr(install, 'remove', lambda names: None)
   monkeypatch.setattr(install, '_HERE', pathlib.Path('/nowhere/a/b'))
   assert 'requirements-dev.lock is neither in /nowhere nor in' in refused('--add=dev')
 

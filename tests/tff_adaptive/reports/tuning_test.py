@@ -52,27 +52,39 @@ def test_a_map_is_a_table_with_its_best_cell_bold(report):
   ]
 
 
-def test_the_figure_has_a_map_each_and_the_numbers_are_there(report):
-  maps = [axes for axes in report.figure.axes if axes.images]
+def _maps(report):
+  return [axes for axes in report.figure.axes if axes.images]
+
+
+def test_the_figure_has_a_map_each(report):
+  maps = _maps(report)
   assert {axes.get_title() for axes in maps} == {'FedYogi', 'FedAvg'}
   for axes in maps:
     for ticks in (axes.get_xticklabels(), axes.get_yticklabels()):
       assert [tick.get_text() for tick in ticks] == ['0.01', '0.1', '1']
     assert (axes.get_xlabel(), axes.get_ylabel()) == ('client rate', 'server rate')
     assert not axes.yaxis_inverted()
-  yogi = next(axes for axes in maps if axes.get_title() == 'FedYogi')
+
+
+def test_a_map_shows_its_numbers(report):
+  yogi = next(axes for axes in _maps(report) if axes.get_title() == 'FedYogi')
   values = yogi.images[0].get_array()  # The lowest server rate is the lowest row.
   np.testing.assert_allclose(values[:2], 100 * np.array(GRID['fed_yogi'][:2]))
   assert values.mask[2, 2]
   texts = {(*text.get_position(), text.get_text(), text.get_color()) for text in yogi.texts}
   assert texts >= {(1, 2, '20.0', 'w'), (1, 1, '90.0', 'k'), (2, 2, 'x', '0.4')}  # Light on dark.
-  # One scale for all, of which the worst quarter does not take the colours.
-  (scale,) = {axes.images[0].get_clim() for axes in maps}
+
+
+def test_maps_have_one_scale_of_which_the_worst_quarter_does_not_take_the_colours(report):
+  (scale,) = {axes.images[0].get_clim() for axes in _maps(report)}
   assert scale[1] == pytest.approx(90)
   assert scale[0] > 20
   about = 'validation accuracy, %,\nmean of the last 1 round; x: diverged'  # Beside the colours.
   assert about in [axes.get_ylabel() for axes in report.figure.axes]
   assert (report.title, report.figure.get_suptitle()) == ('Digits', 'Digits')
+
+
+def test_the_data_have_a_row_for_each_pair_of_rates(report):
   rows = list(csv.DictReader(io.StringIO(report.data)))
   assert len(rows) == 18
   row = next(r for r in rows if r['label'] == 'FedAvg' and r['server_learning_rate'] == '0.1')

@@ -227,7 +227,7 @@ def test_a_file_with_other_tables_triggers_or_views_is_refused(path, statement):
       StateFile(path, is_writer=is_writer)
 
 
-def test_another_programs_file_another_format_or_layout_is_refused_as_it_is(path, tmp_path):
+def test_another_programs_file_is_refused_as_it_is(path, tmp_path):
   _sql(path, 'CREATE VIEW run AS SELECT 1')
   with pytest.raises(StateError, match='has other tables'):
     StateFile(path, is_writer=True)
@@ -236,9 +236,15 @@ def test_another_programs_file_another_format_or_layout_is_refused_as_it_is(path
   with pytest.raises(StateError, match=r'cannot be opened: it is damaged \(file is not a database'):
     StateFile(str(noise))
   assert noise.read_bytes() == b'noise' * 500
+
+
+def test_a_file_that_is_not_there_is_not_made_for_a_reader(tmp_path):
   with pytest.raises(StateError, match='cannot be opened'):
     StateFile(str(tmp_path / 'none.sqlite'))
   assert not (tmp_path / 'none.sqlite').exists()
+
+
+def test_a_file_of_another_layout_or_format_is_refused_as_it_is(tmp_path):
   another = tmp_path / 'own'
   _fill(str(another))
   before = another.read_bytes()

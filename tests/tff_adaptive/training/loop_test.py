@@ -32,9 +32,18 @@ def _assert_same_weights(*results):
     )
 
 
-def test_a_run_leaves_what_it_promises(tmp_path):
-  result = fakes.train(tmp_path, draws=True)
-  rows = fakes.rows(tmp_path)
+@pytest.fixture(scope='module')
+def complete(tmp_path_factory):
+  """The folder and the result of a run of 20 rounds with all its files."""
+  folder = tmp_path_factory.mktemp('complete')
+  result = fakes.train(folder, draws=True)
+  assert not [file for file in psutil.Process().open_files() if str(folder) in file.path]
+  return folder, result
+
+
+def test_a_run_has_a_row_for_each_round(complete):
+  folder, result = complete
+  rows = fakes.rows(folder)
   assert [int(row['round']) for row in rows] == list(range(21))
   assert list(rows[1])[:4] == ['round', 'validation_loss', 'validation_accuracy', 'inference_loss']
   evaluated = [int(row['round']) for row in rows if row['validation_loss']]
@@ -42,16 +51,23 @@ def test_a_run_leaves_what_it_promises(tmp_path):
   final = result.state.global_model_weights[0]
   assert float(rows[-1]['validation_loss']) == float(np.square(final).sum())  # To the bit.
   assert rows[-1]['clients'] == '5'
-  summary = json.loads((tmp_path / 'summary.json').read_text())
+
+
+def test_a_run_has_a_summary(complete):
+  folder, _ = complete
+  summary = json.loads((folder / 'summary.json').read_text())
   assert summary['is_complete']
   assert summary['rounds'] == 20
-  assert summary['last']['validation_loss'] == float(rows[-1]['validation_loss'])
+  assert summary['last']['validation_loss'] == float(fakes.rows(folder)[-1]['validation_loss'])
   assert summary['evaluations_averaged'] == 7
   assert summary['peak_memory_mb'] <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-  assert not [file for file in psutil.Process().open_files() if str(tmp_path) in file.path]
-  assert (tmp_path / 'curves.png').stat().st_size > 1000
-  assert sorted(os.listdir(tmp_path)) == kills_test.LEFT
-  assert os.listdir(tmp_path / 'checkpoints') == ['state.sqlite']
+
+
+def test_a_run_leaves_the_files_that_it_promises(complete):
+  folder, _ = complete
+  assert (folder / 'curves.png').stat().st_size > 1000
+  assert sorted(os.listdir(folder)) == kills_test.LEFT
+  assert os.listdir(folder / 'checkpoints') == ['state.sqlite']
 
 
 @pytest.mark.parametrize('process', [fakes.StatefulProcess, fakes.StatelessProcess])
