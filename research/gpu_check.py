@@ -115,7 +115,9 @@ def compare(name: str, devices: Sequence[str]) -> list[dict[str, Any]]:
     tf.config.experimental.enable_tensor_float_32_execution(variant == 'tf32')
     together = {'single': 1, 'two devices': 2}.get(variant, 4)
     try:
-      at = devices if variant == 'two devices' else devices[:1]
+      at = devices[:1]
+      if variant == 'two devices':
+        at = devices
       weights = rounds(workload, at, together, [variant])()
       row['difference'] = distance(weights, wanted, start)
     except Exception as error:  # Of whatever kind a driver or a kernel raises.

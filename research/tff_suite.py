@@ -153,7 +153,9 @@ def _use_engine(tff: Any) -> type:
       return self._context.invoke(comp, arg)
 
   def maker(is_async: bool, sets: bool) -> Callable:
-    kind: type = Async if is_async else engine.GraphContext
+    kind: type = engine.GraphContext
+    if is_async:
+      kind = Async
 
     def make(default_num_clients: int = 0, *_: Any, **__: Any) -> Any:
       context = kind(default_num_clients=default_num_clients)

@@ -110,7 +110,9 @@ def build_process(workload: Workload, options: Collection[str] = ()) -> Any:
   from tff_adaptive.client import Batching, ClientTraining
   from tff_adaptive.models import mixed_precision
 
-  for_model = {'lstm': 'compiled'} if 'lstm' in options else {}
+  for_model = {}
+  if 'lstm' in options:
+    for_model['lstm'] = 'compiled'
   model = build_model(workload, **for_model)
   for dtype in {*options} & {*mixed_precision.DTYPES}:
     model = mixed_precision.convert(model, dtype)

@@ -153,7 +153,9 @@ class Bench:
     steps = rounds
     if is_buffered:
       steps = 5 * rounds
-    target = _FLAGS.target if uplink else None
+    target = None
+    if uplink:
+      target = _FLAGS.target
     clients = None
     if uplink or is_buffered:
       speed = population.Speed(uplink=(uplink or 10) / 8, downlink=100 / 8, speed_sigma=1.0)

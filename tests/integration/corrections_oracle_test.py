@@ -42,7 +42,8 @@ def _pair(name, limited):
   kind, options, of_process, of_oracle = CASES[name]
   adam = optimizers.build_adam(0.1, tau=0.01), oracle.Adaptive('adam', 0.1, 0.9, 0.99, 0.01)
   if name == 'ada_best':
-    server, oracle_server = (None, oracle.Sgd(1.0))
+    server = None
+    oracle_server = oracle.Sgd(1.0)
   else:
     server, oracle_server = adam
   batching = Batching(4, epochs=2, shuffle=False, step_limits=limited)

@@ -77,9 +77,11 @@ def test_a_folder_that_cannot_be_used_is_not_needed(what, tmp_path, compiled, mo
     folder.chmod(0o777)
   else:
     if what == 'full':
-      name, error = ('_run', OSError)
+      name = '_run'
+      error = OSError
     else:
-      name, error = ('_loaded', library.KernelError)
+      name = '_loaded'
+      error = library.KernelError
     works = getattr(library, name)
 
     def fails_there(given):

@@ -158,9 +158,11 @@ def test_metrics_of_two_classes_are_those_of_scikit_learn(form):
 
   # Keras's single outputs have targets that are floating-point numbers.
   if is_single:
-    shape, dtype = ([1], tf.float32)
+    shape = [1]
+    dtype = tf.float32
   else:
-    shape, dtype = ([2], tf.int32)
+    shape = [2]
+    dtype = tf.int32
   model = identity_model(shape, outputs, tf.TensorSpec([None], dtype), list(OF_TWO_CLASSES))
   oracles = {name: oracle_of(name) for name in OF_TWO_CLASSES}
   evaluate = evaluations(model)

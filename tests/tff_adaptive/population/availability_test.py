@@ -129,9 +129,9 @@ def test_days_in_rounds_begin_and_end_with_their_round():
   phases = {client: i / 10 for i, client in enumerate(IDS)}
   for share in range(1, 10):
     day = population.Diurnal(period=10, unit='rounds', share=share / 10, phases=phases)
-    found = masks(day, 40)
-    expected = [[(t + i) % 10 < share for i in range(len(IDS))] for t in range(1, 41)]
-    np.testing.assert_array_equal(found, expected, err_msg=f'share {share / 10}')
+    times = np.add.outer(np.arange(1, 41), np.arange(len(IDS)))
+    expected = times % 10 < share
+    np.testing.assert_array_equal(masks(day, 40), expected, err_msg=f'share {share / 10}')
 
 
 def test_days_in_hours_begin_and_end_at_times_that_are_sums_of_floats():
