@@ -82,10 +82,15 @@ PROBLEMS: Mapping[str, Problem] = {
   'synthetic': _examples(
     'synthetic(1, 1)',
     [
-      *('--task=synthetic', '--task_option=alpha=1', '--task_option=beta=1', '--client_epochs=5'),
-      *('--rounds=100', '--rounds_per_evaluation=5'),
+      '--task=synthetic',
+      '--task_option=alpha=1',
+      '--task_option=beta=1',
+      '--client_epochs=5',
+      '--rounds=100',
+      '--rounds_per_evaluation=5',
     ],
-    *('accuracy', 5),
+    'accuracy',
+    5,
     (1e-3, 0.3),
     (5, 10),
   ),
@@ -93,7 +98,8 @@ PROBLEMS: Mapping[str, Problem] = {
     'EMNIST digits, 300 writers',
     [
       f'--flagfile={frame.CONFIGS}/emnist_digits.flags',
-      *('--task_option=model=2nn', '--rounds=100'),
+      '--task_option=model=2nn',
+      '--rounds=100',
     ],
     ['--heldout_clients=.2', '--rounds_per_client_evaluation=10', '--client_evaluation_clients=60'],
     'clients_unseen_accuracy_by_examples',
@@ -377,7 +383,8 @@ def report(table: pd.DataFrame) -> list[str]:
 
 def _percents(grouped: Any) -> pd.Series:
   """Mean and sample standard deviation, in percent, of each group's runs that did not diverge."""
-  mean, deviation = ((100 * one).map('{:.1f}'.format) for one in (grouped.mean(), grouped.std()))
+  mean = (100 * grouped.mean()).map('{:.1f}'.format)
+  deviation = (100 * grouped.std()).map('{:.1f}'.format)
   lost = (grouped.size() - grouped.count()).map(lambda n: f', {n} diverged' if n else '')
   return mean + ' ± ' + deviation + lost
 

@@ -124,7 +124,9 @@ class Benchmark:
     elif method == 'Scaffold':
       options['num_clients'] = len(self.clients)
     elif method in ('FedAdam', 'FedYogi', 'FedAdagrad'):
-      names = ['tau', 'beta1', 'server_learning_rate', 'beta2'][: 3 + (method != 'FedAdagrad')]
+      names = ['tau', 'beta1', 'server_learning_rate']
+    if method != 'FedAdagrad':
+      names.append('beta2')
       options = {name: float(settings[name]) for name in names} | {'initial_v': 0.0}
     elif method == 'Local':  # PyTorch's Adam.
       adam = optimizers.build_adam(rate, beta2=0.999, tau=1e-8, bias_correction=True, initial_v=0)
@@ -166,7 +168,8 @@ def report(rows: pd.DataFrame, seconds: float) -> list[str]:
 
 
 def _cell(row: Any) -> str:
-  here, there = (f'{row[f"{k}_mean"]:.3f} ± {row[f"{k}_std"]:.3f}' for k in ('here', 'published'))
+  here = f'{row["here_mean"]:.3f} ± {row["here_std"]:.3f}'
+  there = f'{row["published_mean"]:.3f} ± {row["published_std"]:.3f}'
   mark = '' if row['is_within'] else ' **differs**'
   return f'{here} ({there}){mark}'
 

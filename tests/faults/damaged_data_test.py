@@ -103,7 +103,8 @@ def sqlite(folder: str) -> tuple[str, Callable]:
 def header(folder: str) -> tuple[str, Callable]:
   """As `npz`, an .npy header that is damaged before the archive gets its checksums."""
   path = os.path.join(folder, 'mnist.npz')
-  x, y = (image_files.npy_bytes(a) for a in (np.zeros([4, 8, 8], np.uint8), np.arange(4)))
+  x = image_files.npy_bytes(np.zeros([4, 8, 8], np.uint8))
+  y = image_files.npy_bytes(np.arange(4))
   with open(path, 'wb') as f:
     f.write(y[:128])
 

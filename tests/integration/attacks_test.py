@@ -72,7 +72,8 @@ def test_noise_has_its_size_and_its_own_draws(context):
   noise = []
   for position in (1, 2):
     strengths = [2.0 if i == position else None for i in range(4)]
-    sent, again = (step(context, built, strengths) for _ in range(2))
+    sent = step(context, built, strengths)
+    again = step(context, built, strengths)
     np.testing.assert_array_equal(sent, again)
     noise.append(sent - updates[position])
   relative = [np.linalg.norm(n) / np.linalg.norm(updates[i]) for n, i in zip(noise, (1, 2))]

@@ -82,10 +82,8 @@ def test_workers_load_the_operations_and_give_the_same_bits(ray_workers, graph):
     training=ClientTraining(batching=batching.Batching(4, 2)),
   )
   state = engines.run(graph, process.initialize)
-  here, there = (
-    engines.run(context, process.next, state, cohort())
-    for context in (engine.SubroundContext(4, server=graph), ray_workers)
-  )
+  here = engines.run(engine.SubroundContext(4, server=graph), process.next, state, cohort())
+  there = engines.run(ray_workers, process.next, state, cohort())
   engines.assert_same(there, here, rtol=0, atol=0)
 
 

@@ -65,7 +65,8 @@ def test_the_image_has_a_tag_and_its_packages_are_pinned_by_hash():
 
 
 def test_what_the_image_adds_leaves_the_locked_versions_as_they_are():
-  locked, added = (_versions(name) for name in ('requirements.lock', 'requirements-ray.lock'))
+  locked = _versions('requirements.lock')
+  added = _versions('requirements-ray.lock')
   assert {name: locked[name] for name in added if name in locked} == {
     name: version for name, version in added.items() if name in locked
   }

@@ -70,7 +70,8 @@ def test_a_round_is_the_one_without_them(name, model):
     values=values,
   )
   with engine.graph_context():
-    actual, wanted = (_round(process, clients) for clients in (WITH_EMPTY, WITHOUT))
+    actual = _round(process, WITH_EMPTY)
+    wanted = _round(process, WITHOUT)
   engines.assert_same(actual, wanted, rtol=0, atol=0)
   assert np.isfinite(actual[2]['client_work']['train']['loss'])
 
@@ -90,7 +91,8 @@ def test_rows_that_a_filter_leaves_out_after_batching_are_no_step():
   )
   with engine.graph_context():
     start = process.initialize()
-    actual, wanted = (process.next(start, [d]) for d in (data.map(of_class_0), by_hand))
+    actual = process.next(start, [data.map(of_class_0)])
+    wanted = process.next(start, [by_hand])
   engines.assert_same(actual, wanted, rtol=1e-6)
 
 
@@ -102,7 +104,8 @@ def test_tffs_fed_avg_trains_this_projects_models_past_them():
   process = tff.learning.algorithms.build_weighted_fed_avg(
     model, tff.learning.optimizers.build_sgdm(0.1)
   )
-  actual, wanted = (_round(process, clients) for clients in (WITH_EMPTY[::2], WITHOUT[::2]))
+  actual = _round(process, WITH_EMPTY[::2])
+  wanted = _round(process, WITHOUT[::2])
   engines.assert_same(actual[0].global_model_weights, wanted[0].global_model_weights)
   trained = (result[2]['client_work']['train'] for result in (actual, wanted))
   engines.assert_same(*trained)

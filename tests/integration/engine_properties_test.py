@@ -127,8 +127,19 @@ def apply_step(step, values):
 
 
 KINDS = (
-  *('map', 'apply', 'zip', 'select', 'broadcast', 'value', 'eval', 'sum', 'mean'),
-  *('weighted mean', 'extremum', 'fold', 'reduce'),
+  'map',
+  'apply',
+  'zip',
+  'select',
+  'broadcast',
+  'value',
+  'eval',
+  'sum',
+  'mean',
+  'weighted mean',
+  'extremum',
+  'fold',
+  'reduce',
 )
 STEPS = st.tuples(st.sampled_from(KINDS), st.integers(0, 11), st.integers(0, 11))
 

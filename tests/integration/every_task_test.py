@@ -49,7 +49,8 @@ def test_the_task_learns(name):
   if model.couples_examples:  # Cox's loss of a few patients of whom none has died is 0.
     client = task.train.load_all()
     values['batch_size'] = None
-  x, y = (tf.constant(client[k][: values['batch_size']]) for k in ('x', 'y'))
+  x = tf.constant(client['x'][: values['batch_size']])
+  y = tf.constant(client['y'][: values['batch_size']])
 
   # A tenth of the default, so that the loss of one batch falls in every step or nearly.
   rate = values['client_learning_rate'] / 10

@@ -143,7 +143,8 @@ def test_ada_best_stops_at_the_ridge_point(problem):
 def test_fed_avg_drifts_and_partial_work_tilts_it_and_leaves_scaffold_at_the_solution(problem):
   """Slow clients take few steps: f_k then counts in proportion to K_k, roughly."""
   x_ls = minimiser(*problem)
-  x_fgd, tilted = (gradient_descent(*problem, k, RATE) for k in ([8] * K, [8, 8, 4, 2, 1]))
+  x_fgd = gradient_descent(*problem, [8] * K, RATE)
+  tilted = gradient_descent(*problem, [8, 8, 4, 2, 1], RATE)
   assert min(np.linalg.norm(x - x_ls) for x in (x_fgd, tilted)) > 0.3
   for name, failing, wanted, atol in (
     ('fed_avg', 0.0, tilted, 1e-6),

@@ -30,7 +30,8 @@ class _Stateful(tff.learning.models.VariableModel):
   def __init__(self):
     self._w = tf.Variable(1.0)
     self._sum = tf.Variable(0.0)
-    self._k, self._teacher = (tf.Variable(v, trainable=False) for v in (0.0, 2.0))
+    self._k = tf.Variable(0.0, trainable=False)
+    self._teacher = tf.Variable(2.0, trainable=False)
     self.trainable_variables = [self._w]
     self.non_trainable_variables = [self._k, self._teacher]
     self.local_variables = [self._sum]

@@ -26,9 +26,8 @@ def build(batching=BATCHING):
 def test_limits_beyond_all_steps_change_no_bit_and_nobody_changes_nothing(graph):
   with tff.framework.get_context_stack().install(graph):
     batching = Batching(4, epochs=2, shuffle=False)
-    limited, today = (
-      small_problem.Run(process, small_problem.clients()) for process in (build(), build(batching))
-    )
+    limited = small_problem.Run(build(), small_problem.clients())
+    today = small_problem.Run(build(batching), small_problem.clients())
     for cohort in small_problem.cohorts(3):
       today.round(cohort)
       limited.round(cohort, dict(zip(cohort, [2**31 - 1, 8, STEPS[cohort[2]]])))

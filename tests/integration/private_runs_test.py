@@ -66,7 +66,8 @@ def _graph_context(graph):
 )
 def test_a_resumed_run_with_noise_equals_an_uninterrupted_one(tmp_path, name, more, stops):
   """Also of another process, which has drawn another secret, and after round 0."""
-  process, other = (build(name, {**OPTIONS, **more}) for _ in range(2))
+  process = build(name, {**OPTIONS, **more})
+  other = build(name, {**OPTIONS, **more})
   whole = weights(train(process, 3))
   unlike = weights(train(other, 3))
   assert not np.any(whole == unlike)

@@ -52,7 +52,9 @@ def test_every_format_is_written_and_the_page_needs_no_other_file(folder, tmp_pa
   assert contents['md'].decode() == capsys.readouterr().out
   assert contents['csv'].decode().splitlines()[:4] == [
     'label,round,validation_accuracy_mean,validation_accuracy_std',
-    *('FedAvg,0,0,0', 'FedAvg,2,0.5,0.141421', 'FedAvg,4,0.7,0.141421'),
+    'FedAvg,0,0,0',
+    'FedAvg,2,0.5,0.141421',
+    'FedAvg,4,0.7,0.141421',
   ]
   page = contents['html'].decode()
   assert '<title>A &amp; B</title>' in page
@@ -70,7 +72,7 @@ def test_labels_say_what_renaming_says(tmp_path, capsys, form):
     _make(tmp_path / f'{number}', [0.0, 0.4, 0.8], algorithm='fed_yogi', tau=tau, task='digits')
   _make(tmp_path / 'c', [0.0, 0.4, 0.8], algorithm='fed_adam', tau=0.1, task='digits')
   _make(tmp_path / 'd', [0.0, 0.4, 0.8], algorithm='fed_adam', tau=0.2, task='digits')
-  more = ['--rows=algorithm', '--columns=tau'] * (form == 'crossed')
+  more = ['--rows=algorithm', '--columns=tau'] if form == 'crossed' else []
   flags = [f'--form={form}', *more, '--rename=FedYogi=Ours', '--rename=FedAdam=Adam']
   assert report.main(['report.py', str(tmp_path), *flags]) == 0
   output = capsys.readouterr().out

@@ -46,7 +46,8 @@ def test_the_second_run_of_a_sweep_is_that_of_train(tmp_path, capfd):
   with fakes.no_figures():
     assert train.main(['train.py', *flags]) == 0
   assert fakes.rows(second) == fakes.rows(alone)
-  ours, expected = (runs.load_run(str(path)).weights for path in (second, alone))
+  ours = runs.load_run(str(second)).weights
+  expected = runs.load_run(str(alone)).weights
   assert len(ours) == len(expected) > 1
   for one, other in zip(ours, expected):
     assert np.asarray(one).tobytes() == np.asarray(other).tobytes()

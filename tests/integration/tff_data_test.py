@@ -89,7 +89,9 @@ def test_clients_and_examples_are_tffs(monkeypatch, source):
       assert loaded[key].dtype == spec[key].dtype.as_numpy_dtype
       np.testing.assert_array_equal(loaded[key].reshape(expected.shape), expected)
   if source.task != 'stackoverflow_nwp':  # Of its test clients some are drawn.
-    first, last = (examples(test, sorted(test.client_ids)[i])[0] for i in (0, -1))
+    ids = sorted(test.client_ids)
+    first, _ = examples(test, ids[0])
+    last, _ = examples(test, ids[-1])
     x = task.validation['x'].reshape(-1, *first.shape[1:])
     np.testing.assert_array_equal(x[: len(first)], first)
     np.testing.assert_array_equal(x[-len(last) :], last)

@@ -189,7 +189,8 @@ def test_a_run_of_an_earlier_release_is_exported_with_its_data(run, tmp_path):
   for name in ('task', 'source', 'round', 'weights', 'weight_names', 'input', 'file'):
     assert stored[name] == loaded[name]
   assert stored['validation'] == pytest.approx(loaded['validation'], abs=1e-6)
-  one, other = (dict(np.load(f'{tmp_path}/{name}/model.npz')) for name in ('new', 'loaded'))
+  one = dict(np.load(f'{tmp_path}/new/model.npz'))
+  other = dict(np.load(f'{tmp_path}/loaded/model.npz'))
   np.testing.assert_equal(one, other)
 
 

@@ -145,7 +145,9 @@ def test_the_default_loss_takes_scores_or_probabilities_as_the_last_layer_gives_
 def test_the_seed_draws_the_weights():
   for x, model, width in ((X[:, None], 'mlp', 100), (X, by_shape, 3)):
     task = tasks.from_arrays(x, CLASSES, CLIENTS, model=model)
-    first, again, other = (task.build_model(s).initial_weights[0][0] for s in (1, 1, 2))
+    first = task.build_model(1).initial_weights[0][0]
+    again = task.build_model(1).initial_weights[0][0]
+    other = task.build_model(2).initial_weights[0][0]
     assert first.shape == (3, width)
     one = task.build_model(1)
     models.build_evaluation(one)(one.initial_weights[0], task.validation)

@@ -28,7 +28,8 @@ def test_shapes_and_sizes():
 
 def test_the_seed_draws_the_examples():
   client = tasks.load('synthetic', seed=3).train.load('00000')
-  again, other = (tasks.load('synthetic', seed=s).train.load('00000') for s in (3, 4))
+  again = tasks.load('synthetic', seed=3).train.load('00000')
+  other = tasks.load('synthetic', seed=4).train.load('00000')
   np.testing.assert_array_equal(client['x'], again['x'])
   assert client['x'].shape != other['x'].shape or (client['x'] != other['x']).any()
 

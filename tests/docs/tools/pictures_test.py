@@ -14,7 +14,12 @@ def test_the_page_has_each_picture(tmp_path):
   assert names == set(pictures.PICTURES) == {path.stem for path in pictures.FOLDER.iterdir()}
   page = (pictures.FOLDER.parent / 'from_machine_learning.md').read_text(encoding='utf-8')
   assert re.findall(r'\]\(pictures/(\w+)\.svg\)', page) == [
-    *('round', 'participation', 'local_epochs', 'two_rates', 'drift', 'alpha')
+    'round',
+    'participation',
+    'local_epochs',
+    'two_rates',
+    'drift',
+    'alpha',
   ]
 
 

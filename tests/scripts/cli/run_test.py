@@ -16,9 +16,16 @@ from tff_adaptive.population import rounds
 from tff_adaptive_tasks import errors
 
 FLAGS = (
-  *('--task=digits', '--algorithm=scaffold', '--rounds_per_evaluation=1'),
-  *('--availability=independent', '--availability_option=probability=0.2', '--dropout_rate=0.2'),
-  *('--speed_sigma=0.7', '--seconds_per_step=5', '--round_deadline=15', '--stragglers=partial'),
+  '--task=digits',
+  '--algorithm=scaffold',
+  '--rounds_per_evaluation=1',
+  '--availability=independent',
+  '--availability_option=probability=0.2',
+  '--dropout_rate=0.2',
+  '--speed_sigma=0.7',
+  '--seconds_per_step=5',
+  '--round_deadline=15',
+  '--stragglers=partial',
 )
 
 

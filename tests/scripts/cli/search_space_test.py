@@ -18,8 +18,10 @@ def test_a_hyperparameter_counts_where_the_registry_has_it_and_the_last_flag_var
   axes = {'algorithm': ['fed_avg', 'fed_adam', 'ada_best'], 'tau': ['1', '2'], 'mu': ['3', '4']}
   assert _labels(axes) == [
     'algorithm=fed_avg',
-    *('algorithm=fed_adam,tau=1', 'algorithm=fed_adam,tau=2'),
-    *('algorithm=ada_best,mu=3', 'algorithm=ada_best,mu=4'),
+    'algorithm=fed_adam,tau=1',
+    'algorithm=fed_adam,tau=2',
+    'algorithm=ada_best,mu=3',
+    'algorithm=ada_best,mu=4',
   ]
   # AdaBest with Yogi has both.
   both = {'algorithm': 'ada_best', 'server_optimizer': 'yogi'}
@@ -28,7 +30,8 @@ def test_a_hyperparameter_counts_where_the_registry_has_it_and_the_last_flag_var
   axes = {'algorithm': ['fed_avg', 'scaffold'], 'server_optimizer': ['yogi', 'sgd']}
   assert _labels(axes) == [
     'algorithm=fed_avg',
-    *('algorithm=scaffold,server_optimizer=yogi', 'algorithm=scaffold,server_optimizer=sgd'),
+    'algorithm=scaffold,server_optimizer=yogi',
+    'algorithm=scaffold,server_optimizer=sgd',
   ]
 
 

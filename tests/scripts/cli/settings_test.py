@@ -18,13 +18,36 @@ from tff_adaptive.devices import cuda
 
 def test_a_resumed_run_may_change_what_changes_no_number():
   assert {*settings.CHANGE_NO_NUMBER} == {
-    *('output_dir', 'data_dir', 'log_to', 'resume_from', 'target', 'stop_at_target'),
-    *('accept_lost_rows', 'json', 'quiet', 'metric', 'local_baseline_epochs'),
-    *('early_stop', 'patience', 'min_delta', 'keep_best', 'ledger'),
-    *('max_megabytes', 'max_gradients', 'max_virtual_seconds'),
-    *('virtual_seconds_per_evaluation', 'rounds_per_evaluation', 'rounds_per_checkpoint'),
-    *('rounds_per_client_evaluation', 'client_evaluation_clients', 'personalization_epochs'),
-    *('parallel_clients', 'ray', 'ray_workers', 'cpus_per_worker', 'memory_per_worker'),
+    'output_dir',
+    'data_dir',
+    'log_to',
+    'resume_from',
+    'target',
+    'stop_at_target',
+    'accept_lost_rows',
+    'json',
+    'quiet',
+    'metric',
+    'local_baseline_epochs',
+    'early_stop',
+    'patience',
+    'min_delta',
+    'keep_best',
+    'ledger',
+    'max_megabytes',
+    'max_gradients',
+    'max_virtual_seconds',
+    'virtual_seconds_per_evaluation',
+    'rounds_per_evaluation',
+    'rounds_per_checkpoint',
+    'rounds_per_client_evaluation',
+    'client_evaluation_clients',
+    'personalization_epochs',
+    'parallel_clients',
+    'ray',
+    'ray_workers',
+    'cpus_per_worker',
+    'memory_per_worker',
   }
 
 
@@ -102,12 +125,27 @@ def test_groups_do_not_change_and_their_flags_have_a_help_and_say_what_they_may_
   assert all(f.kw_only and f.metadata['help'][-1] in '.)' for f in fields)
   assert all(field.kw_only for field in dataclasses.fields(settings.Settings))
   assert {f.name for f in fields if f.metadata['choices']} == {
-    *('client_optimizer_state', 'stragglers', 'synchrony', 'attack', 'engine'),
-    *('device', 'mixed_precision', 'resume_from'),
-    *('search', 'prune', 'form', 'x', 'clients'),
+    'client_optimizer_state',
+    'stragglers',
+    'synchrony',
+    'attack',
+    'engine',
+    'device',
+    'mixed_precision',
+    'resume_from',
+    'search',
+    'prune',
+    'form',
+    'x',
+    'clients',
   }
   assert {f.name for f in fields[len(settings.FIELDS) :] if f.metadata['needs']} == {
-    *('range', 'trials', 'search_seed', 'first_rung', 'reduction_factor', 'formats'),
+    'range',
+    'trials',
+    'search_seed',
+    'first_rung',
+    'reduction_factor',
+    'formats',
   }
 
 

@@ -10,8 +10,14 @@ from tff_adaptive._utils import option_values
 @pytest.mark.parametrize(
   'text, expected',
   [
-    *(('3', 3), ('0.5', 0.5), ('1e3', 1000.0), ('TRUE', True), ('false', False), ('inf', math.inf)),
-    *(('nan', 'nan'), ('iid', 'iid')),
+    ('3', 3),
+    ('0.5', 0.5),
+    ('1e3', 1000.0),
+    ('TRUE', True),
+    ('false', False),
+    ('inf', math.inf),
+    ('nan', 'nan'),
+    ('iid', 'iid'),
   ],
 )
 def test_numbers_and_truth_values_are_such_and_other_texts_stay(text, expected):

@@ -157,9 +157,12 @@ def test_the_users_modules_that_a_file_imports_are_part_of_its_record(tmp_path):
   )
   source = user_code.load(f'{_write(tmp_path, text)}:later')[1]
   names = [
-    *('user_code_test_late.py', 'user_code_test_package/__init__.py'),
-    *('user_code_test_package/first.py', 'user_code_test_package/second.py'),
-    *('user_code_test_package/sub/third.py', 'user_code_test_plain.py'),
+    'user_code_test_late.py',
+    'user_code_test_package/__init__.py',
+    'user_code_test_package/first.py',
+    'user_code_test_package/second.py',
+    'user_code_test_package/sub/third.py',
+    'user_code_test_plain.py',
   ]
   assert source.record()['modules'] == {name: _sha256(tmp_path / name) for name in names}
 

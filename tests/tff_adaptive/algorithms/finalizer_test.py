@@ -55,9 +55,8 @@ def test_a_round_with_nobody_counts_for_the_schedule(graph):
 
 def test_a_schedule_that_stays_leaves_all_else_as_it_is_without(graph):
   """Moments, steps and thus theta: an update that is refused moves none of them."""
-  plain, scheduled = (
-    thetas(graph, optimizers.build_adam(rate, tau=1e-2), UPDATES) for rate in (0.1, lambda t: 0.1)
-  )
+  plain = thetas(graph, optimizers.build_adam(0.1, tau=1e-2), UPDATES)
+  scheduled = thetas(graph, optimizers.build_adam(lambda t: 0.1, tau=1e-2), UPDATES)
   np.testing.assert_array_equal(plain, scheduled)
   assert np.any(plain[2] != plain[1])
 
@@ -86,7 +85,8 @@ def test_without_a_schedule_it_is_tffs_own(graph, optimizer):
       seen.append((weights, hparams, output.measurements))
     return seen, state
 
-  actual, expected = (engines.run(graph, steps, process) for process in (ours, theirs))
+  actual = engines.run(graph, steps, ours)
+  expected = engines.run(graph, steps, theirs)
   engines.assert_same(actual, expected, rtol=0, atol=0)
   assert [int(measured['update_non_finite']) for _, _, measured in actual[0]] == [0, 1, 0]
 

@@ -69,7 +69,9 @@ def test_another_combination_of_uploads_is_refused():
 def test_what_is_said_of_a_round_is_of_its_clients_that_count():
   drift = {'weight': 6.0, 'weighted_square': 150.0, 'h_i_norm': 9.0, 'first_time_clients': 2.0}
   of_round = client_training.Totals((), (), *map(tf.constant, (3.0, 1.0, 12.0, 66.0)), drift)
-  g_bar, theta, h = ((tf.constant(value),) for value in ([3.0, 0.0], [3.0, 4.0], [0.0, 2.0]))
+  g_bar = (tf.constant([3.0, 0.0]),)
+  theta = (tf.constant([3.0, 4.0]),)
+  h = (tf.constant([0.0, 2.0]),)
   described = server_correction._describe_updates(of_round)
   described.update(server_correction._describe_drift(of_round, g_bar, theta, {'h': h}))
   wanted = {'update_norm_mean': 4, 'update_norm_std': 6**0.5, 'non_finite_clients': 1}

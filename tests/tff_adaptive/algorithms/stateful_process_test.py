@@ -120,10 +120,8 @@ def test_the_clients_rate_is_a_hyperparameter_as_in_tff(graph):
   """The rate of another process, set in this one, gives the other's rounds."""
   model = small_problem.linear_model()
   sgd = tff.learning.optimizers.build_sgdm
-  slow, fast = (
-    algorithms.build_fed_avg(model, client_learning_rate=rate, training=TRAINING)
-    for rate in (0.2, 0.5)
-  )
+  slow = algorithms.build_fed_avg(model, client_learning_rate=0.2, training=TRAINING)
+  fast = algorithms.build_fed_avg(model, client_learning_rate=0.5, training=TRAINING)
   scheduled = algorithms.build_fed_avg(model, client_learning_rate=lambda t: 0.5, training=TRAINING)
   of_tff = tff.learning.algorithms.build_weighted_fed_avg(model, sgd(0.2))
 
@@ -156,7 +154,8 @@ def test_a_round_with_clients_that_diverge_or_have_no_examples_is_one_without_th
   trained = run(graph, process, [0, 4], [1, 7, 2, 8], data=data)
   wanted = run(graph, process, [0, 4], [1, 2])
   np.testing.assert_allclose(trained.theta, wanted.theta, atol=1e-7)
-  updates, others = (r.metrics['client_work']['updates'] for r in (trained, wanted))
+  updates = trained.metrics['client_work']['updates']
+  others = wanted.metrics['client_work']['updates']
   assert (updates['non_finite_clients'], others['non_finite_clients']) == (1, 0)
   for key in set(updates) - {'non_finite_clients'}:
     np.testing.assert_allclose(updates[key], others[key], rtol=1e-5, err_msg=key)

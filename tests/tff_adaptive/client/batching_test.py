@@ -39,7 +39,10 @@ def test_each_epoch_visits_each_example_once(n, size, shuffle):
     if not shuffle:
       assert visited == list(range(n))
     full = size or n
-    assert [len(step) for step in steps] == [full] * (n // full) + [n % full] * (n % full > 0)
+    sizes = [full] * (n // full)
+    if n % full:
+      sizes.append(n % full)
+    assert [len(step) for step in steps] == sizes
 
 
 def test_orders_differ_between_epochs_and_seeds_and_are_equal_for_equal_seeds():

@@ -83,7 +83,9 @@ def test_every_kind_of_model_and_of_data_follows_the_formula(model, as_arrays):
 def _two_inputs():
   """The linear model of a dict with a pair in it: its parts are columns of the problem's x."""
   w, _, _, c = oracle.unpack(small_problem.theta_0())
-  a, b, d = (tf.keras.Input([size], name=name) for name, size in (('a', 2), ('b', 1), ('d', 2)))
+  a = tf.keras.Input([2], name='a')
+  b = tf.keras.Input([1], name='b')
+  d = tf.keras.Input([2], name='d')
   dense = tf.keras.layers.Dense(
     3,
     kernel_initializer=tf.keras.initializers.Constant(w[:, :3]),
@@ -130,9 +132,16 @@ def test_a_model_of_several_inputs_trains_on_whole_arrays():
 
 def test_the_full_gradient_of_scaffold_option_1_counts_in_no_metric_of_keras():
   zeros = tuple(map(tf.zeros_like, small_problem.model().initial_weights[0]))
-  actual, plain = (
-    train(batches(1), keras_model, correction, {'h': zeros}, zeros, batching=None)
-    for correction in (corrections.Scaffold(7, scaffold_option=1), corrections.ScaffoldM(7))
+  actual = train(
+    batches(1),
+    keras_model,
+    corrections.Scaffold(7, scaffold_option=1),
+    {'h': zeros},
+    zeros,
+    batching=None,
+  )
+  plain = train(
+    batches(1), keras_model, corrections.ScaffoldM(7), {'h': zeros}, zeros, batching=None
   )
   wanted = oracle.gradient(small_problem.theta_0().astype(np.float64), *DATA[1])
   closeness.assert_close(oracle.pack(actual.client_state['h']), wanted)
@@ -242,11 +251,12 @@ def test_a_penalty_does_not_move_clients_that_have_taken_their_steps():
 @pytest.mark.parametrize(
   'bad',
   [
-    *(
-      {'optimizer': 'sgd'},
-      {'batching': 20},
-    ),
-    *({'seed': None}, {'seed': -1}, {'seed': 2**62}, {'optimizer_state': 'kept'}),
+    {'optimizer': 'sgd'},
+    {'batching': 20},
+    {'seed': None},
+    {'seed': -1},
+    {'seed': 2**62},
+    {'optimizer_state': 'kept'},
   ],
 )
 def test_bad_client_training_names_the_field(bad):
@@ -258,8 +268,10 @@ def test_bad_client_training_names_the_field(bad):
 def test_clients_train_together_by_batches_of_arrays():
   ours = small_problem.model()
   for can, model, momentum, batching in (
-    *((True, ours, 0.0, Batching(4)), (True, ours, 0.9, Batching(4))),
-    *((False, ours, 0.0, None), (False, ours, 0.0, Batching(None))),
+    (True, ours, 0.0, Batching(4)),
+    (True, ours, 0.9, Batching(4)),
+    (False, ours, 0.0, None),
+    (False, ours, 0.0, Batching(None)),
     (False, keras_model, 0.0, Batching(4)),
   ):
     sgd = tff.learning.optimizers.build_sgdm(0.1, momentum)

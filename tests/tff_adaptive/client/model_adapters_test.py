@@ -136,7 +136,8 @@ def test_a_factor_multiplies_the_loss_where_gradients_are_linear_else_the_gradie
 
   traced = tf.function(gradients, autograph=False)
   for compute in (traced, gradients):
-    scaled, plain = (oracle.pack(compute(factor)) for factor in (tf.constant(1e-3), None))
+    scaled = oracle.pack(compute(tf.constant(1e-3)))
+    plain = oracle.pack(compute(None))
     np.testing.assert_allclose(scaled, 1e-3 * plain, rtol=1e-5)
   ops = traced.get_concrete_function(tf.TensorSpec([], tf.float32)).graph.get_operations()
   assert (kind != 'linear') == any(o.type == 'Mul' and o.outputs[0].shape == (5, 4) for o in ops)

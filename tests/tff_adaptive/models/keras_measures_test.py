@@ -154,7 +154,8 @@ def test_only_targets_of_a_known_form_are_tried_with_probabilities():
   assert 0 < np.min(tried[0]) < np.max(tried[0]) < 1
 
 
-NUMBERS, CLASSES = (tf.TensorSpec([None], dtype) for dtype in (tf.float32, tf.int32))
+NUMBERS = tf.TensorSpec([None], tf.float32)
+CLASSES = tf.TensorSpec([None], tf.int32)
 PAIRS = tf.TensorSpec([None, 2], tf.float32)
 
 

@@ -181,7 +181,8 @@ def test_a_client_without_examples_neither_holds_a_round_up_nor_makes_a_deadline
 @pytest.mark.parametrize(('every', 'lasts'), [(3.0, 1.4), (0.3, 0.1), (0.7, 0.1), (10.0, 0.2)])
 def test_each_multiple_of_the_virtual_seconds_is_passed_in_its_round(every, lasts):
   # In decimal numbers, which the clock's floats only approximate.
-  exact_every, exact_lasts = (fractions.Fraction(str(value)) for value in (every, lasts))
+  exact_every = fractions.Fraction(str(every))
+  exact_lasts = fractions.Fraction(str(lasts))
   run = simulation(population.Population(speed=speed(lasts)), [1], 1)
   run._times = run._times._replace(download=np.zeros(1), upload=np.zeros(1))
   plans = [run.plan(t) for t in range(1, 2001)]

@@ -105,7 +105,15 @@ def test_markdown_shows_texts_as_they_are(render, text, table):
   assert written.replace('\n', '').isprintable()
   root = ET.fromstring(f'<div>{render(written)}</div>')
   assert {element.tag for element in root.iter()} <= {
-    *('div', 'p', 'strong', 'table', 'thead', 'tbody', 'tr', 'th', 'td')
+    'div',
+    'p',
+    'strong',
+    'table',
+    'thead',
+    'tbody',
+    'tr',
+    'th',
+    'td',
   }
   cells = [_texts(row) for row in root.iter('tr')]
   assert cells == [[text, text]] * 3
@@ -119,7 +127,16 @@ def test_html_shows_texts_as_they_are(text, table):
   assert written.replace('\n', '').isprintable()
   root = ET.fromstring(f'<div>{written}</div>')
   assert {element.tag for element in root.iter()} <= {
-    *('div', 'p', 'b', 'table', 'caption', 'thead', 'tbody', 'tr', 'th', 'td')
+    'div',
+    'p',
+    'b',
+    'table',
+    'caption',
+    'thead',
+    'tbody',
+    'tr',
+    'th',
+    'td',
   }
   cells = [_texts(row) for row in root.iter('tr')]
   assert cells == [[text, text]] * 3

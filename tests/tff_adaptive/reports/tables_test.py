@@ -110,7 +110,8 @@ def test_an_unknown_column_of_the_table_is_refused(tmp_path):
 
 
 def test_the_heading_says_over_how_many_rounds_and_evaluations_the_mean_is(tmp_path):
-  a, b = ([run_folders.make(tmp_path / str(n), [0.1] * n, every=2)] for n in (11, 31))
+  a = [run_folders.make(tmp_path / 'a', [0.1] * 11, every=2)]
+  b = [run_folders.make(tmp_path / 'b', [0.1] * 31, every=2)]
   whole = [dataclasses.replace(*b, window=100)]
   for groups, words in (
     ({'a': a}, 'mean of last 2 rounds (1 evaluation)'),

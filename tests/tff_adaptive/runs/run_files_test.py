@@ -146,9 +146,15 @@ def _train(run, **options):
 @pytest.mark.parametrize(
   'name, is_renamed',
   [
-    *(('.', True), ('checkpoints', False), (STATE, True), ('metrics.csv', False)),
-    *(('metrics.csv', True), ('tensorboard', False), ('.', False)),
-    *(('config.json', False), ('config.json', True)),
+    ('.', True),
+    ('checkpoints', False),
+    (STATE, True),
+    ('metrics.csv', False),
+    ('metrics.csv', True),
+    ('tensorboard', False),
+    ('.', False),
+    ('config.json', False),
+    ('config.json', True),
   ],
 )
 def test_what_is_removed_or_renamed_during_a_run_is_noticed(run, name, is_renamed):

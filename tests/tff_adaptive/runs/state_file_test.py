@@ -169,7 +169,7 @@ def test_each_checkpoint_that_is_kept_has_its_own_client_states(path):
   history = _fill(path, 30)
   for t in (30, 27):
     with _open(path) as store:
-      assert store._file.rounds == [27, 30][: 1 + (t == 30)]
+      assert store._file.rounds == ([27, 30] if t == 30 else [27])
       checkpoint = store.restore(SERVER)
       assert checkpoint.round_number == t
       np.testing.assert_array_equal(checkpoint.server_state[0], np.full(4, t))
@@ -200,8 +200,10 @@ def test_the_first_failure_to_write_is_the_last(path, is_full):
     with pytest.raises(SaveError, match=f'cannot be written: {message}') as error:
       store.commit(1, (np.zeros(100_000),))
     for again in (
-      *(lambda: store.get(['a']), lambda: store.put(['a'], [_client(1)])),
-      *(store._file.commit, lambda: store._file.count(1)),
+      lambda: store.get(['a']),
+      lambda: store.put(['a'], [_client(1)]),
+      store._file.commit,
+      lambda: store._file.count(1),
     ):
       with pytest.raises(SaveError) as raised:
         again()

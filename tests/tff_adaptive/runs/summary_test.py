@@ -67,7 +67,8 @@ def test_a_complete_run_has_so_many_rounds(tmp_path):
 
 def test_it_is_the_first_evaluated_round_that_is_as_good():
   result = summary_lib.reached(ROWS, 'accuracy', 0.8)
-  theta, theta_bar = (dict(zip(COSTS, at)) for at in ((3, 20.0, 4.0, 2.0), (2, 12.5, 3.0, 1.5)))
+  theta = dict(zip(COSTS, (3, 20.0, 4.0, 2.0)))
+  theta_bar = dict(zip(COSTS, (2, 12.5, 3.0, 1.5)))
   assert result == {'target': 0.8, 'validation_accuracy': theta, 'inference_accuracy': theta_bar}
   assert summary_lib.reached(ROWS[:1], 'loss', 3.0)['validation_loss'] == {'round': 0}
 

@@ -31,7 +31,9 @@ def _begun(recorder):
 
 
 def test_each_method_is_called_in_its_place(tmp_path):
-  first, second, nowhere = (_recorder() for _ in range(3))
+  first = _recorder()
+  second = _recorder()
+  nowhere = _recorder()
   _train(tmp_path, 3, first)
   each = 'round_begin columns round_end'
   called = (

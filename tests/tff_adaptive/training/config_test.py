@@ -13,7 +13,10 @@ from tff_adaptive import asynchrony as asynchrony_lib, costs, population, regist
 from tff_adaptive.runs import config as config_lib
 
 COUNTS = (
-  *('rounds', 'clients_per_round', 'rounds_per_evaluation', 'rounds_per_checkpoint'),
+  'rounds',
+  'clients_per_round',
+  'rounds_per_evaluation',
+  'rounds_per_checkpoint',
   'max_examples_per_client',
 )
 

@@ -36,11 +36,19 @@ def test_one_flag_makes_a_population_and_the_others_take_their_defaults(flag, ex
 
 def test_every_flag_arrives():
   clients = _build(
-    *('--availability=diurnal', '--availability_option=period=40'),
-    *('--availability_option=unit=rounds', '--availability_option=share=0.25'),
-    *('--seconds_per_step=2', '--speed_sigma=0.5', '--downlink=3', '--uplink=4'),
-    *('--bandwidth_sigma=0.75', '--round_deadline=60', '--stragglers=partial'),
-    *('--over_select=1.3', '--dropout_rate=0.2'),
+    '--availability=diurnal',
+    '--availability_option=period=40',
+    '--availability_option=unit=rounds',
+    '--availability_option=share=0.25',
+    '--seconds_per_step=2',
+    '--speed_sigma=0.5',
+    '--downlink=3',
+    '--uplink=4',
+    '--bandwidth_sigma=0.75',
+    '--round_deadline=60',
+    '--stragglers=partial',
+    '--over_select=1.3',
+    '--dropout_rate=0.2',
   )
   assert clients == population.Population(
     population.Diurnal(40, 'rounds', 0.25),

@@ -42,7 +42,8 @@ def test_workers_that_this_process_plays_load_train_and_merge(graph, monkeypatch
     (ray_worker, '_where', lambda: 'here'),
     (ray_worker.private_apis, 'ray_attempt', lambda: 0),
     (ray_pool.joining, 'check_listener', lambda address, seconds: seen.append(address)),
-    *((ray_pool, '_CALL_SECONDS', 0.0), (ray_pool, '_LOOK_SECONDS', np.inf)),  # However busy.
+    (ray_pool, '_CALL_SECONDS', 0.0),
+    (ray_pool, '_LOOK_SECONDS', np.inf),  # However busy.
   ):
     monkeypatch.setattr(place, name, played)
   pool = ray_pool.RayPool(None, ray_worker.Settings(2, 0, 7), 60.0)

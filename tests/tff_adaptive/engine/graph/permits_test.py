@@ -75,9 +75,12 @@ def test_the_window_of_one_slot_is_one_client():
   works = Works([0.05, 0.0, 0.0])
   works.run(engine.GraphContext(parallel_clients=1))
   assert works.events == [
-    *(('begins', 0), ('ends', 0)),
-    *(('begins', 1), ('ends', 1)),
-    *(('begins', 2), ('ends', 2)),
+    ('begins', 0),
+    ('ends', 0),
+    ('begins', 1),
+    ('ends', 1),
+    ('begins', 2),
+    ('ends', 2),
   ]
 
 
