@@ -257,10 +257,7 @@ def curve(rows: Sequence[Mapping[str, Any]], budget: float) -> dict[str, float]:
 
 def asked(known: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
   """Yields the keys of the runs of the study in order; rates that were chosen come from `known`."""
-  if _FLAGS.smoke:
-    problems = list(_SMOKE)
-  else:
-    problems = _FLAGS.problems
+  problems = list(_SMOKE) if _FLAGS.smoke else _FLAGS.problems
   pairs = list(itertools.product(problems, _FLAGS.methods, _FLAGS.compressions))
   seeds = [int(seed) for seed in _FLAGS.seeds]
   tuning_seed = int(_FLAGS.tuning_seed)
