@@ -157,8 +157,8 @@ def rounds(
   if layers is not None:
     values['mask'] = _mask(layers, shapes)
     values['is_frozen'] = settings['algorithm'] == 'fed_babu'
-  loss = _squared_loss
-  gradient = _linear
+  loss: Callable[..., float] = _squared_loss
+  gradient: Callable[..., np.ndarray] = _linear
   if problem['loss'] == 'logistic':
     loss = _softmax_loss
     gradient = _softmax

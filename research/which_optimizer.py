@@ -298,7 +298,8 @@ def _row(run: run_lib.Run, share: float) -> dict[str, Any]:
     column = f'inference_{run.metric}'  # Of the mean of the client models, as published.
   curve = [value for t, value in run.curve(column).items() if t]
   is_finite, _, _ = scores.rank([run], column)
-  value = area = np.nan
+  value: float | None = np.nan
+  area = np.nan
   if is_finite:
     value = scores.mean_of_last(run, column)
     area = float(np.mean(curve))

@@ -396,10 +396,9 @@ def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns the exit code, 2 for bad input."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
+  files: dict[str, Any] = {}
   if _FLAGS.smoke:
     _shorten()
-  if _FLAGS.smoke:
-    files = {}
   else:
     files = {name: PROBLEMS[name][-1] for name in _FLAGS.problems}
   if 'text' in _FLAGS.stages and not _FLAGS.smoke:
