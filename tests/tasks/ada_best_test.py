@@ -32,15 +32,15 @@ def test_cifar_is_standardised_by_its_channels(classes, means, deviations):
 
 
 @pytest.fixture(scope='module')
-def letters(tmp_path_factory):
+def letters_folder(tmp_path_factory):
   """A folder with a file of few pictures of each letter."""
   folder = tmp_path_factory.mktemp('data')
   image_files.write_classes(folder / 'letters.npz', 26, first_label=1)
   return str(folder)
 
 
-def test_embedded_letters_are_standardised_by_the_training_split(letters):
-  task = tasks.load('emnist_letters', letters, num_clients=22, seed=3, letters=26)
+def test_embedded_letters_are_standardised_by_the_training_split(letters_folder):
+  task = tasks.load('emnist_letters', letters_folder, num_clients=22, seed=3, letters=26)
   assert len(task.train) == 20
   assert task.preparation.classes == (*range(1, 27),)
   x = np.concatenate([task.train.load_all()['x'], task.validation['x']])
@@ -50,19 +50,19 @@ def test_embedded_letters_are_standardised_by_the_training_split(letters):
   assert ada_best.pixel_statistics(np.full([7, 28, 28, 1], 9, np.uint8)) == (9, 1)  # Not 0.
 
 
-def test_the_seed_decides_who_has_which_letters(letters):
+def test_the_seed_decides_who_has_which_letters(letters_folder):
   for options in ({}, {'alpha': None}):
     options = {'num_clients': 22, 'letters': 26, **options}
     labels = []
     for seed in (3, 4):
-      part = tasks.load('emnist_letters', letters, seed, **options).train
+      part = tasks.load('emnist_letters', letters_folder, seed, **options).train
       labels.append({part.load(c)['y'].tobytes() for c in part.client_ids})
     assert not labels[0] & labels[1]
 
 
-def test_clients_may_have_unlike_numbers_of_letters(letters):
-  task = tasks.load('emnist_letters', letters, num_clients=22, seed=3, letters=26)
-  other = tasks.load('emnist_letters', letters, num_clients=22, unbalance=0.5, letters=26)
+def test_clients_may_have_unlike_numbers_of_letters(letters_folder):
+  task = tasks.load('emnist_letters', letters_folder, num_clients=22, seed=3, letters=26)
+  other = tasks.load('emnist_letters', letters_folder, num_clients=22, unbalance=0.5, letters=26)
   assert rows(task.train.load_all()) != rows(other.train.load_all())
   sizes = task_data.labels_report(other)
   assert sizes['smallest'] < 11 < 18 < sizes['largest']
