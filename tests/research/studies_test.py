@@ -60,7 +60,8 @@ def by_value(arguments: list[str]) -> list[list[str]]:
 def check(arguments: list[str]) -> None:
   """Raises ValueError or fails if a command's flags do not exist or do not go together."""
   if arguments[0] == '-m':
-    name, given = arguments[1], arguments[2:]
+    name = arguments[1]
+    given = arguments[2:]
   else:
     name = arguments[0].removesuffix('.py').replace('/', '.')
     given = arguments[1:]
