@@ -54,7 +54,10 @@ def by_value(arguments: list[str]) -> list[list[str]]:
   points = [firsts]
   for i, values in lists.items():
     points += [{**firsts, i: f'--grid={name_of[i]}={value}'} for value in values[1:]]
-  return [[point.get(i, text) for i, text in enumerate(arguments)] for point in points]
+  settings = []
+  for point in points:
+    settings.append([point.get(i, text) for i, text in enumerate(arguments)])
+  return settings
 
 
 def check(arguments: list[str]) -> None:
@@ -108,8 +111,8 @@ def test_todays_flags_accept_its_commands(name, tmp_path, monkeypatch, capsys):
     if flag == '--output_dir':
       # A variable of run.sh that a function of studies.sh sets would put a folder into another.
       assert value.count(str(tmp_path)) == 1
-  outputs = [text for line in short for text in line if text.startswith('--output=')]
-  assert not any('=results/' in text for text in outputs)
+  for text in itertools.chain.from_iterable(short):
+    assert not text.startswith('--output=') or '=results/' not in text
   assert not capsys.readouterr().err
 
 
