@@ -30,7 +30,9 @@ def problem():
   """(A_k, b_k) of the task, float64."""
   clients = tasks.load('least_squares', dtype='float64', rows=16).train
   loaded = [clients.load(c) for c in clients.client_ids]
-  return tuple([np.asarray(data[name], np.float64) for data in loaded] for name in 'xy')
+  a = [np.asarray(data['x'], np.float64) for data in loaded]
+  b = [np.asarray(data['y'], np.float64) for data in loaded]
+  return a, b
 
 
 def _run(name, problem, *, steps=5, repeats=None, drawn=False, limited=False, rate=RATE, **options):
@@ -43,9 +45,10 @@ def _run(name, problem, *, steps=5, repeats=None, drawn=False, limited=False, ra
   """
   if name in ('scaffold', 'scaffold_m', 'fed_dyn'):
     options['num_clients'] = K
-  batching = (
-    Batching(16, shuffle=False) if repeats else Batching(None, epochs=steps, step_limits=limited)
-  )
+  if repeats:
+    batching = Batching(16, shuffle=False)
+  else:
+    batching = Batching(None, epochs=steps, step_limits=limited)
   if drawn:
     batching = Batching(None, local_steps=steps, random_local_steps=True)
   options.setdefault('client_weighting', 'uniform')
@@ -110,19 +113,20 @@ def test_ada_best_stops_at_the_ridge_point(problem):
 def test_fed_avg_drifts_and_partial_work_tilts_it_and_leaves_scaffold_at_the_solution(problem):
   """Slow clients take few steps: f_k then counts in proportion to K_k, roughly."""
   x_ls = minimiser(*problem)
-  x_fgd, tilted = (gradient_descent(*problem, k, RATE) for k in ([8] * K, [8, 8, 4, 2, 1]))
+  x_fgd = gradient_descent(*problem, [8] * K, RATE)
+  tilted = gradient_descent(*problem, [8, 8, 4, 2, 1], RATE)
   assert min(np.linalg.norm(x - x_ls) for x in (x_fgd, tilted)) > 0.3
   for name, failing, wanted, atol in (
     ('fed_avg', 0.0, tilted, 1e-6),
     ('scaffold', 0.3, x_ls, 1e-5),
   ):
-    chosen = population.Population(
+    slow_clients = population.Population(
       speed=populations.speed(1.0, 1.0, 2.0, 4.0, 8.0),
       round_deadline=10.0,
       stragglers='partial',
       dropout_rate=failing,
     )
-    simulation = populations.simulation(chosen, [8] * K, K)
+    simulation = populations.simulation(slow_clients, [8] * K, K)
     assert failing or sorted(simulation.plan(1).steps) == [1, 2, 4, 8, 8]
     run = _run(name, problem, steps=8, limited=True)
     for t in range(1, 61):

@@ -18,8 +18,8 @@ def test_a_cell_has_the_largest_deviation_or_the_round_in_which_a_library_depart
   models[4] = models[4] + 1e-6 * np.max(np.abs(models[4]))
   assert peer_vectors.cell('flower', CASES['fed_avg'], CONTENT['problem'], models) == '1e-06'
   models[2:] = [[np.nan] * 5] * 8
-  found = peer_vectors.cell('flower', CASES['fed_avg'], CONTENT['problem'], models)
-  assert found == 'round 3 (nan)'
+  cell = peer_vectors.cell('flower', CASES['fed_avg'], CONTENT['problem'], models)
+  assert cell == 'round 3 (nan)'
 
 
 @pytest.mark.parametrize('library, name', peer_vectors.FORMS)

@@ -55,7 +55,8 @@ def is_program(arguments: list[str]) -> bool:
 
 def check_program(arguments: list[str]) -> None:
   """Raises ValueError or fails if a module of research/ lacks a flag that it is given."""
-  name, given = arguments[1], arguments[2:]
+  name = arguments[1]
+  given = arguments[2:]
   if name in OWN_FLAGS:
     assert {text.partition('=')[0] for text in given} <= set(OWN_FLAGS[name])
     return
