@@ -140,7 +140,8 @@ def test_fed_avg_drifts_and_partial_work_tilts_it_and_leaves_scaffold_at_the_sol
 def _unequal(problem):
   """The problem with 16, 8, 12, 14 and 10 rows a client, and p_k, the shares of the rows."""
   counts = np.array([16, 8, 12, 14, 10])
-  a, b = ([array[:count] for array, count in zip(arrays, counts)] for arrays in problem)
+  a = [matrix[:count] for matrix, count in zip(problem[0], counts)]
+  b = [vector[:count] for vector, count in zip(problem[1], counts)]
   return a, b, counts / counts.sum()
 
 
@@ -184,7 +185,8 @@ def theorem_1(a, b, weights, *, steps, total_steps, x_0, gradient_norm):
 
 def test_theorem_1_by_hand():
   """f_1 = (x - 1)^2 / 2 with p = 0.8 and f_2 = 2 x^2 with p = 0.2: x* = 1/2."""
-  a, b = [np.array([[1.0]]), np.array([[2.0]])], [np.array([1.0]), np.array([0.0])]
+  a = [np.array([[1.0]]), np.array([[2.0]])]
+  b = [np.array([1.0]), np.array([0.0])]
   bound = theorem_1(
     *(a, b, [0.8, 0.2]),
     steps=3,
