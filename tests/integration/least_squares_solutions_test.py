@@ -229,7 +229,8 @@ def test_theorem_1_bounds_a_run_with_its_rate_and_unequal_weights(problem, steps
         x = x - schedule(t) * gradient
       mean = mean + weight * x
     run.round(range(K))
-    np.testing.assert_allclose(run.theta, mean, rtol=1e-6)
+    # Rates are float32 values; a weight may be near 0.
+    np.testing.assert_allclose(run.theta, mean, rtol=1e-6, atol=1e-7)
     gaps.append(_loss(a, b, weights, run.theta) - least)
   bound = theorem_1(
     a,
