@@ -9,6 +9,8 @@ ROOT = pathlib.Path(__file__).parent
 VERSION = re.search(
   r"__version__ = '(.+)'", (ROOT / 'tff_adaptive' / '_version.py').read_text(encoding='utf-8')
 ).group(1)
+# Images that are built from the packages alone have none.
+STORED_ROWS = [path for path in ('results/bench/rows.csv',) if (ROOT / path).is_file()]
 
 
 def _packages() -> list[str]:
@@ -48,7 +50,7 @@ setuptools.setup(
   # What tff-adaptive-environment installs, and the stored rows of tff-adaptive-bench.
   data_files=[
     ('share/tff-adaptive', ['requirements.lock', 'requirements-gpu.lock']),
-    ('share/tff-adaptive/bench', ['results/bench/rows.csv']),
+    ('share/tff-adaptive/bench', STORED_ROWS),
   ],
   package_dir={'tff_adaptive_scripts': 'scripts'},
   package_data={
