@@ -48,7 +48,7 @@ def compare(given: asked.Asked, compared: Sequence[methods.Method]) -> int:
   folder = given.output_dir or os.path.join('runs', 'bench', _folder_name(compared, is_all))
   command.check_writable(folder, f'output_dir={folder}')
   stored = rows.read(given.rows_file)
-  if not stored:
+  if not (stored or is_all):
     command.say(
       f'{given.rows_file} has no stored rows: the page has only the methods that run here. Add'
       ' --algorithm=fed_avg to compare with FedAvg.'
