@@ -302,9 +302,8 @@ def _protocol(results: results_lib.Results) -> report.Table:
 
 
 def _commands(results: results_lib.Results, command: str) -> report.Table:
-  missing = [
-    entry.name for entry in methods.built_in() if entry.key not in results.methods_on_all()
-  ]
+  complete = results.methods_on_all()
+  missing = [method.key for method in methods.built_in() if method.key not in complete]
   absent = [f'{name}: {reason}' for name, reason in methods.left_out().items()]
   rows_of_table = [
     ['a stored row again', f'{command} --rerun=PROBLEM/METHOD/{results.budget}/STAGE/NUMBER'],
