@@ -29,7 +29,7 @@ def draw(results: results_lib.Results) -> Any:
       _trials(axes[1, column], outcome, style.marked(lines[key]))
     problem = problems.PROBLEMS[name]
     axes[0, column].set_title(problem.heading, fontsize='small')
-    axes[0, column].set_xlabel('evaluation, the last after all rounds', fontsize='small')
+    axes[0, column].set_xlabel('round', fontsize='small')
     axes[1, column].set_xlabel('client rate of the trial', fontsize='small')
     axes[1, column].set_xscale('log')
   handles = [drawing.axes[0].plot([], [], **style.line(number))[0] for number in lines.values()]
@@ -53,10 +53,10 @@ def _curve(axes: Any, outcome: results_lib.Outcome, line: dict[str, Any]) -> Non
   if not curves:
     return
   values = outcome.problem.factor * np.array(curves)
-  steps = np.arange(values.shape[1])
-  axes.plot(steps, values.mean(axis=0), **line)
+  rounds = outcome.problem.rounds_of(values.shape[1])
+  axes.plot(rounds, values.mean(axis=0), **line)
   axes.fill_between(
-    steps, values.min(axis=0), values.max(axis=0), color=line['color'], alpha=0.15, linewidth=0
+    rounds, values.min(axis=0), values.max(axis=0), color=line['color'], alpha=0.15, linewidth=0
   )
 
 

@@ -23,18 +23,21 @@ _FIELDS = 30  # Columns of the table of tumours.
 _SHARES = (0.6, 0.8)  # Where the rows for tuning and those for testing begin.
 
 
-def load_sonnets(seed: int = 0, part: Literal['tuning', 'test'] = 'test') -> task_lib.Task:
+def load_sonnets(
+  data_dir: str | None = None, seed: int = 0, part: Literal['tuning', 'test'] = 'test'
+) -> task_lib.Task:
   """Loads the task of predicting the next letter in sixteen sonnets, each of which is a client.
 
   Args:
-    seed: Has no effect on the data, which are the same for all seeds.
+    data_dir: Not used.
+    seed: Not used: the data are the same for all seeds.
     part: Whether lines 11 and 12 ('tuning') or 13 and 14 ('test') of each sonnet are evaluated.
       Lines 1 to 10 train.
 
   Returns:
     The task. Inputs are the six letters before, each as 0/1 numbers.
   """
-  del seed
+  del data_dir, seed
   text = pathlib.Path(__file__).with_name('sonnets.txt').read_text(encoding='utf-8')
   sonnets = [sonnet.splitlines() for sonnet in text.strip().split('\n\n')]
   train = {}
@@ -62,6 +65,7 @@ def _examples(lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def load_tumours(
+  data_dir: str | None = None,
   seed: int = 0,
   num_clients: int = 8,
   alpha: float = 0.5,
@@ -70,6 +74,7 @@ def load_tumours(
   """Loads the task of telling benign from malignant tumours: scikit-learn's breast cancer table.
 
   Args:
+    data_dir: Not used.
     seed: The seed of the split and of the partition.
     num_clients: Number of hospitals.
     alpha: Concentration of the labels' Dirichlet distribution; small values make clients differ.
@@ -79,6 +84,8 @@ def load_tumours(
     The task. The 30 inputs have mean 0 and deviation 1 over the rows that train.
   """
   from sklearn import datasets  # Slow to import and needed here only.
+
+  del data_dir
 
   x, y = datasets.load_breast_cancer(return_X_y=True)
   order = np.random.default_rng([seed, 8]).permutation(len(y))

@@ -99,7 +99,9 @@ def _value(outcome: results_lib.Outcome | None) -> str:
 
 
 def _digits(problem: problems.Problem) -> int:
-  return 1 if problem.is_better_high else 3
+  if problem.is_better_high:  # In percent.
+    return 1
+  return 3
 
 
 def _in_short(results: results_lib.Results, subject: str) -> report.Table:
@@ -246,8 +248,10 @@ def _number(value: float) -> str:
 def _sensitivity(results: results_lib.Results) -> report.Table:
   keys = list(results.titles)
   if results.subjects:
-    others = [key for name in results.names for key in results.compared_with(name)]
-    keys = list(dict.fromkeys([*results.subjects, results_lib.FED_AVG, *others]))
+    keys = [*results.subjects, results_lib.FED_AVG]
+    for name in results.names:
+      keys += results.compared_with(name)
+    keys = list(dict.fromkeys(keys))
   table_rows = []
   for key in keys:
     cells = []
@@ -278,8 +282,10 @@ def _brief(point: str) -> str:
 
 
 def _margin(problem: problems.Problem) -> str:
-  unit = ' points' if problem.is_better_high else ''
-  return f'{problem.factor * problem.margin:g}{unit}'
+  text = f'{problem.factor * problem.margin:g}'
+  if problem.is_better_high:
+    return f'{text} points'
+  return text
 
 
 def _protocol(results: results_lib.Results) -> report.Table:

@@ -47,12 +47,16 @@ class Problem:
   @property
   def factor(self) -> float:
     """What values are multiplied by in tables: shares are shown in percent."""
-    return 100.0 if self.is_better_high else 1.0
+    if self.is_better_high:
+      return 100.0
+    return 1.0
 
   @property
   def direction(self) -> str:
     """Which values are good, in a word."""
-    return 'higher is better' if self.is_better_high else 'lower is better'
+    if self.is_better_high:
+      return 'higher is better'
+    return 'lower is better'
 
   @property
   def heading(self) -> str:
@@ -61,9 +65,17 @@ class Problem:
       return f'{self.title}, %'
     return f'{self.title}, {self.metric} (low is good)'
 
+  def rounds_of(self, evaluations: int) -> list[int]:
+    """Returns the rounds of the first evaluations of a run, that of the initial model included."""
+    by_name = dict(flag.removeprefix('--').split('=', 1) for flag in self.flags)
+    every = int(by_name['rounds_per_evaluation'])
+    return [min(every * number, int(by_name['rounds'])) for number in range(evaluations)]
+
   def worth(self, value: float) -> float:
     """Returns a value with the sign that makes large numbers good."""
-    return value if self.is_better_high else -value
+    if self.is_better_high:
+      return value
+    return -value
 
 
 def _rounds(count: int) -> tuple[str, str]:

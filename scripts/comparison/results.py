@@ -98,7 +98,9 @@ class Results:
 
   def methods_on_all(self) -> list[str]:
     """Returns the methods that have values on all problems, in the order of `titles`."""
-    return [key for key in self.titles if all(key in self.on(problem) for problem in self.names)]
+    present = [set(self.on(problem)) for problem in self.names]
+    on_all = set(self.titles).intersection(*present)
+    return [key for key in self.titles if key in on_all]
 
   def ranks(self) -> ranks_lib.Ranks | None:
     """Returns the ranks of the methods that have values on all problems; None if they are few."""
@@ -107,8 +109,11 @@ class Results:
     ranked = self.methods_on_all()
     if len(ranked) < 2:
       return None
-    worths = {key: [self.on(name)[key].worth for name in self.names] for key in ranked}
-    return ranks_lib.average_ranks(pd.DataFrame(worths, index=list(self.names)))
+    table = pd.DataFrame(index=list(self.names), columns=ranked, dtype=float)
+    for name in self.names:
+      outcomes = self.on(name)
+      table.loc[name] = [outcomes[key].worth for key in ranked]
+    return ranks_lib.average_ranks(table)
 
   def rank_on(self, problem: str, method: str) -> tuple[int, int]:
     """Returns the rank of a method on a problem, and the number of methods with values there."""
@@ -150,15 +155,20 @@ class Results:
       return 'no seed in common'
     if not difference.is_concluded:
       return 'none'
-    is_better = problems.PROBLEMS[problem].worth(difference.mean) > 0
-    return 'better' if is_better else 'worse'
+    if problems.PROBLEMS[problem].worth(difference.mean) > 0:
+      return 'better'
+    return 'worse'
 
   def record(self) -> dict[str, Any]:
     """Returns everything as JSON has it; what is not finite is None."""
     ranks = self.ranks()
     averages: dict[str, float] = {}
+    p = math.nan
+    critical_difference = math.nan
     if ranks is not None:
       averages = ranks.by_problem.mean().to_dict()
+      p = ranks.p
+      critical_difference = ranks.critical_difference
     of_methods = {}
     for key, title in self.titles.items():
       outcomes = {name: self.outcomes.get((name, key)) for name in self.names}
@@ -171,8 +181,8 @@ class Results:
       'protocol': rows.VERSION,
       'budget': self.budget,
       'subjects': list(self.subjects),
-      'friedman_p': _finite(ranks.p) if ranks else None,
-      'critical_difference': _finite(ranks.critical_difference) if ranks else None,
+      'friedman_p': _finite(p),
+      'critical_difference': _finite(critical_difference),
       'methods': of_methods,
       'differences': self._differences(),
     }
@@ -214,7 +224,9 @@ class Results:
 
 
 def _nan_last(worth: float) -> float:
-  return worth if math.isfinite(worth) else -math.inf
+  if math.isfinite(worth):
+    return worth
+  return -math.inf
 
 
 def _finite(value: float) -> float | None:

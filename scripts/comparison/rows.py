@@ -165,5 +165,10 @@ def write(path: str, rows: Iterable[Row]) -> None:
 
 
 def _texts(row: Row) -> Sequence[str]:
-  values = dataclasses.astuple(row)
-  return [f'{value:.6g}' if isinstance(value, float) else str(value) for value in values]
+  texts = []
+  for value in dataclasses.astuple(row):
+    if isinstance(value, float):
+      texts.append(f'{value:.6g}')
+    else:
+      texts.append(str(value))
+  return texts

@@ -59,7 +59,8 @@ def train(
 ) -> rows.Row:
   """Trains a run and returns its row.
 
-  Raises ValueError if a user's file fails. Other refusals, and runs that diverge, are rows too.
+  Raises ValueError if the method does not take its settings, the data cannot be loaded, or a user's
+  file fails. Methods that do not suit a problem's model, and runs that diverge, are rows too.
   """
   tensorflow_start.load()
   from tff_adaptive import runs
@@ -69,12 +70,20 @@ def train(
     *key,
     rows.in_words(dict(point)),
     code=method.digest(),
-    revision=str(revision.git_revision() or '')[:10],
+    revision=_revision(),
     day=datetime.date.today().isoformat(),
+  )
+  settings = settings_of(key, method, point, data_dir)
+  settings.runtime.build(settings.most_clients)
+  task = _load(
+    settings.what.task,
+    settings.output.data_dir,
+    settings.what.seed,
+    tuple(settings.what.task_options.items()),
   )
   began = time.perf_counter()
   try:
-    evaluations = _train(settings_of(key, method, point, data_dir), problems.PROBLEMS[key.problem])
+    evaluations = _train(settings, task, problems.PROBLEMS[key.problem])
   except runs.NonFiniteWeightsError as error:
     seconds = time.perf_counter() - began
     return row(rows.DIVERGED, seconds=seconds, reason=_one_line(error))
@@ -104,23 +113,24 @@ def train(
   )
 
 
+def _revision() -> str:
+  """Returns ten digits of the program's revision, with '+' if files differ from it."""
+  whole = revision.git_revision() or ''
+  if whole.endswith('+'):
+    return f'{whole[:10]}+'
+  return whole[:10]
+
+
 def _one_line(error: BaseException) -> str:
   return ' '.join(str(error).split())[:200]
 
 
-def _train(settings: settings_lib.Settings, problem: problems.Problem) -> dict[str, Any]:
+def _train(settings: settings_lib.Settings, task: Any, problem: problems.Problem) -> dict[str, Any]:
   """Trains a run. Returns its curve, what it cost, and why it diverged, or ''."""
   from tff_adaptive import training
 
   from ..cli import build
 
-  settings.runtime.build(settings.most_clients)
-  task = _load(
-    settings.what.task,
-    settings.output.data_dir,
-    settings.what.seed,
-    tuple(settings.what.task_options.items()),
-  )
   arguments = build.in_memory(settings, task)
   if problem.metric == _DISTANCE:
     arguments['evaluate_fn'] = _with_distance(arguments['evaluate_fn'], task)

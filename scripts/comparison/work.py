@@ -59,7 +59,9 @@ def compare(given: asked.Asked, compared: Sequence[methods.Method]) -> int:
     known = _known(path, compared)
     cells = cells_lib.of_methods(names, compared, given.budget)
     _fill(cells, known, path, given.data_dir)
-    subjects = [] if is_all else compared
+    subjects = compared
+    if is_all:  # They are the built-in methods, beside none.
+      subjects = []
     outcomes = results.collect({**stored, **known}, given.budget, names, subjects)
     _check_that_some_ran(outcomes, compared)
     whole = page.build(outcomes, _entry.commands()['bench'])
@@ -187,10 +189,14 @@ def verify(given: asked.Asked) -> int:
     again = runs.train(key, methods.Method(key.method), row.settings, given.data_dir)
     is_same = _is_same(row, again)
     differ += not is_same
-    verdict = 'same' if is_same else 'DIFFERS'
+    verdict = 'DIFFERS'
+    if is_same:
+      verdict = 'same'
     command.show(f'{key}: stored {_outcome(row)}, now {_outcome(again)}: {verdict}\n')
   command.show(f'{len(keys) - differ} of {len(keys)} rows are the same.\n')
-  return command.FAILED if differ else command.DONE
+  if differ:
+    return command.FAILED
+  return command.DONE
 
 
 def _is_same(row: rows.Row, again: rows.Row) -> bool:

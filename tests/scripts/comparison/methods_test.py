@@ -80,4 +80,5 @@ def test_problems_have_ten_evaluations_and_no_flag_of_the_method():
       evaluations = int(flags['rounds']) / int(flags['rounds_per_evaluation'])
       assert evaluations == problems.EVALUATIONS
       assert not problem.files
+      assert problem.rounds_of(problems.EVALUATIONS + 1)[-1] == int(flags['rounds'])
   assert problems.by_default(None) == list(problems.OFFLINE)
