@@ -12,6 +12,7 @@ import numpy as np
 
 from tff_adaptive._utils import user_code
 from tff_adaptive.runs import revision
+from tff_adaptive.training import callbacks
 
 from ..cli import flags as run_flags, options, resolve, settings as settings_lib, tensorflow_start
 from . import methods, problems, rows
@@ -19,6 +20,19 @@ from . import methods, problems, rows
 _FLOOR = 1e-6  # Of the relative distance to the optimum: float32 gets no nearer.
 _DISTANCE = 'log10_distance'
 _WORSE = 100.0  # A loss this many times that of the initial model has diverged.
+
+
+class _Recorder(callbacks.Callback):
+  """A callback that keeps the rows of a run in memory."""
+
+  may_load_ahead = True
+
+  def __init__(self) -> None:
+    self.rows: list[Mapping[str, Any]] = []
+
+  def round_end(self, row: Mapping[str, Any]) -> None:
+    """Keeps a row."""
+    self.rows.append(dict(row))
 
 
 def settings_of(
@@ -134,7 +148,7 @@ def _train(settings: settings_lib.Settings, task: Any, problem: problems.Problem
   arguments = build.in_memory(settings, task)
   if problem.metric == _DISTANCE:
     arguments['evaluate_fn'] = _with_distance(arguments['evaluate_fn'], task)
-  record = _recorder()
+  record = _Recorder()
   with warnings.catch_warnings():
     warnings.simplefilter('ignore')  # `train` would give what it shows as warnings.
     result = training.train(**arguments, callbacks=[record], show_progress=False)
@@ -156,24 +170,6 @@ def _load(
   import tff_adaptive_tasks as tasks
 
   return tasks.load(name, data_dir=data_dir, seed=seed, **dict(task_options))
-
-
-def _recorder() -> Any:
-  """Returns a callback whose `rows` are those of metrics.csv."""
-  from tff_adaptive.training import callbacks
-
-  class Recorder(callbacks.Callback):
-    """A callback that keeps the rows of a run in memory."""
-
-    may_load_ahead = True
-
-    def __init__(self) -> None:
-      self.rows: list[Mapping[str, Any]] = []
-
-    def round_end(self, row: Mapping[str, Any]) -> None:
-      self.rows.append(dict(row))
-
-  return Recorder()
 
 
 def _curve(
