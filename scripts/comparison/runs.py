@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive._utils import user_code
+from tff_adaptive._utils import error_text, user_code
 from tff_adaptive.runs import revision
 from tff_adaptive.training import callbacks
 
@@ -77,6 +77,8 @@ def train(
   file fails. Methods that do not suit a problem's model, and runs that diverge, are rows too.
   """
   tensorflow_start.load()
+  import tensorflow as tf
+
   from tff_adaptive import runs
 
   row = functools.partial(
@@ -100,7 +102,7 @@ def train(
     evaluations = _train(settings, task, problems.PROBLEMS[key.problem])
   except runs.NonFiniteWeightsError as error:
     seconds = time.perf_counter() - began
-    return row(rows.DIVERGED, seconds=seconds, reason=_one_line(error))
+    return row(rows.DIVERGED, seconds=seconds, reason=error_text.in_brief(error))
   except Exception as error:
     place = user_code.place(error)
     if place is not None and user_code.is_reference(method.reference):
@@ -108,9 +110,9 @@ def train(
         f'{place.path}, line {place.line}, failed on the problem {key.problem}:'
         f' {user_code.in_words(error)}'
       ) from error
-    if not isinstance(error, (ValueError, TypeError)):
+    if not isinstance(error, (ValueError, TypeError, tf.errors.InvalidArgumentError)):
       raise
-    return row(rows.REFUSED, reason=_one_line(error))
+    return row(rows.REFUSED, reason=error_text.in_brief(error))
   seconds = time.perf_counter() - began
   curve = [float(value) for value in evaluations.pop('curve')]
   text = ' '.join(f'{value:.6g}' for value in curve)
@@ -133,10 +135,6 @@ def _revision() -> str:
   if whole.endswith('+'):
     return f'{whole[:10]}+'
   return whole[:10]
-
-
-def _one_line(error: BaseException) -> str:
-  return ' '.join(str(error).split())[:200]
 
 
 def _train(settings: settings_lib.Settings, task: Any, problem: problems.Problem) -> dict[str, Any]:
