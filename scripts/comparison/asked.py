@@ -54,6 +54,7 @@ class Asked(fields.Group):
   data_dir: str | None = fields.flag('Folder with the files of MNIST, EMNIST letters and FLamby.')
   output_dir: str | None = fields.flag('The folder of the page. Default runs/bench/METHOD.')
   rows: str | None = fields.flag("The file of the stored rows. Default: the project's.")
+  report_only: bool | None = fields.flag('Train nothing: write the page of the runs that are done.')
   json: bool | None = fields.flag(
     'Print the numbers of the page as one JSON object on standard output.'
   )

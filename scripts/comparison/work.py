@@ -58,7 +58,8 @@ def compare(given: asked.Asked, compared: Sequence[methods.Method]) -> int:
   with _locked(folder):
     known = _known(path, compared)
     cells = cells_lib.of_methods(names, compared, given.budget)
-    _fill(cells, known, path, given.data_dir)
+    if not given.report_only:
+      _fill(cells, known, path, given.data_dir)
     subjects = compared
     if is_all:  # They are the built-in methods, beside none.
       subjects = []

@@ -149,6 +149,17 @@ def test_the_rows_of_all_built_in_methods(trained, capsys, tmp_path):
   assert 'Without values' not in text
 
 
+def test_a_page_of_the_runs_that_are_done(trained, capsys, tmp_path):
+  whole = bench_rows.cell('digits', bench_rows.fed_avg(), 0.7)
+  rows.write(str(tmp_path / 'rows.csv'), whole.values())
+  command = ['bench.py', '--algorithm=all', '--report_only', '--problems=digits,tumours']
+  assert bench.main([*command, f'--output_dir={tmp_path}', '--rows=none.csv']) == 0
+  assert not trained
+  text = (tmp_path / 'bench.md').read_text()
+  assert '| FedAvg |  | 70.0 ± 2.0 |  |' in text
+  assert 'Without values on all of these problems: fed_avg, fed_avgm,' in text
+
+
 def test_stored_rows_are_made_again_and_compared(trained, stored, capsys, monkeypatch):
   command = ['bench.py', f'--rows={stored}']
   assert bench.main([*command, '--verify=3']) == 1  # Stored with 0.7, now 0.8.
