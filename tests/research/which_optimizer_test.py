@@ -17,6 +17,7 @@ def flags():
   which_optimizer._FLAGS.unparse_flags()
 
 
+@pytest.mark.exhaustive
 def test_every_cell_can_be_searched_and_trained(flags):
   for problem, method in which_optimizer.cells():
     space = which_optimizer.space(problem, method)
