@@ -145,7 +145,7 @@ def _check(method: methods.Method) -> None:
   with fields.about('algorithm'):
     entry = method.entry
   own_options = {h.name for h in entry.hyperparameters}
-  known = own_options | {flag.name for flag in run_flags.table()}
+  known = sorted(own_options | {flag.name for flag in run_flags.table()})
   for text in method.searched:
     name, _ = methods.read_range(text)
     if name not in known:
