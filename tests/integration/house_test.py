@@ -62,7 +62,7 @@ tff_adaptive._utils.atomic_files tff_adaptive._utils.client_references
 tff_adaptive._utils.validation tff_adaptive.environment.check tff_adaptive.environment.install
 tff_adaptive_tasks.catalog tff_adaptive_tasks.data.partition tff_adaptive_tasks.preparation
 tff_adaptive_tasks.partition tff_adaptive_tasks.summary tff_adaptive_tasks.text_preparation
-scripts.export scripts.report scripts.sweep scripts.train
+scripts.bench scripts.export scripts.report scripts.sweep scripts.train
 """
 MOST_LINES = 450
 # How often a package may pack several things into one statement, for each 1,000 lines.
