@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 AXES: Mapping[str, tuple[str, ...]] = {
   'round': (),
   'megabytes': ('megabytes_down', 'megabytes_up'),
+  'megabytes_up': ('megabytes_up',),
+  'megabytes_down': ('megabytes_down',),
   'seconds': ('seconds_round',),
   'virtual_seconds': ('virtual_seconds',),
 }
