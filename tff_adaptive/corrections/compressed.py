@@ -230,8 +230,8 @@ class TopK(_OfAShare):
     return selection.largest(values, self.num_kept(values.shape.num_elements() or 0))
 
   def compress(self, values: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    (kept,) = self.compress_all([values], seed)
-    return kept
+    (sent,) = self.compress_all([values], seed)
+    return sent
 
   def compress_all(self, vectors: Sequence[tf.Tensor], seed: tf.Tensor) -> list[tf.Tensor]:
     k = self.num_kept(sum(vector.shape.num_elements() or 0 for vector in vectors))

@@ -221,11 +221,11 @@ def _messages(
   sent = tuple(theta)
   if any(unsent):
     sent = base.only(tuple(not is_unsent for is_unsent in unsent), sent)
-  found = [sent]
+  to_compress = [sent]
   for broadcast in broadcasts:
     if messages.large(broadcast):
-      found.append(messages.large(broadcast))
-  return found
+      to_compress.append(messages.large(broadcast))
+  return to_compress
 
 
 def _with_unsent(correction: Correction, sent: Weights, theta: Weights) -> Weights:

@@ -19,5 +19,5 @@ def keep_largest(tensors: Sequence[tf.Tensor], k: int) -> list[tf.Tensor]:
   Raises:
     KernelError: If the operation is not available; see `library.load`.
   """
-  kept = library.load().tff_adaptive_keep_largest(values=list(tensors), k=k)
-  return [tf.ensure_shape(one, tensor.shape) for one, tensor in zip(kept, tensors)]
+  largest = library.load().tff_adaptive_keep_largest(values=list(tensors), k=k)
+  return [tf.ensure_shape(one, tensor.shape) for one, tensor in zip(largest, tensors)]
