@@ -25,6 +25,7 @@
 namespace {
 
 constexpr int64_t kSample = 1 << 14;  // Numbers in a sample, about.
+constexpr uint32_t kBins = 1 << 11;
 constexpr uint32_t kMagnitude = 0x7fffffff;  // Magnitudes have the order of these bits; NaN is last.
 
 struct Vector {
@@ -46,15 +47,29 @@ uint32_t Magnitude(const float* value) {
   return bits & kMagnitude;
 }
 
-uint32_t KthLargest(uint32_t* bits, int64_t count, int64_t k) {
-  std::nth_element(bits, bits + k - 1, bits + count, std::greater<uint32_t>());
-  return bits[k - 1];
+// A histogram of about the first eleven bits in which numbers differ leaves few to be ordered.
+uint32_t KthLargest(const uint32_t* bits, int64_t count, int64_t k) {
+  const auto range = std::minmax_element(bits, bits + count);
+  const uint32_t least = *range.first;
+  int shift = 0;
+  while (((*range.second - least) >> shift) >= kBins) ++shift;
+  std::vector<int64_t> counts(kBins);
+  for (int64_t i = 0; i < count; ++i) ++counts[(bits[i] - least) >> shift];
+  uint32_t bin = kBins - 1;
+  for (; counts[bin] < k; --bin) k -= counts[bin];
+  std::vector<uint32_t> of_bin;
+  of_bin.reserve(counts[bin]);
+  for (int64_t i = 0; i < count; ++i) {
+    if ((bits[i] - least) >> shift == bin) of_bin.push_back(bits[i]);
+  }
+  std::nth_element(of_bin.begin(), of_bin.begin() + (k - 1), of_bin.end(), std::greater<>());
+  return of_bin[k - 1];
 }
 
 // A bound that more than k numbers are expected to reach; 0, which all reach, for few numbers.
 uint32_t Bound(const std::vector<Vector>& vectors, int64_t total, int64_t k) {
   const int64_t stride = total / kSample;
-  if (stride < 8 || k > total / 4) return 0;
+  if (stride < 8) return 0;
   std::vector<uint32_t> sample;
   for (const Vector& vector : vectors) {
     for (int64_t i = 0; i < vector.size; i += stride) {
@@ -68,32 +83,58 @@ uint32_t Bound(const std::vector<Vector>& vectors, int64_t total, int64_t k) {
   return KthLargest(sample.data(), sample.size(), rank);
 }
 
+#ifdef __AVX2__
+// For each mask of eight numbers the order that puts those of the mask first.
+struct Orders {
+  alignas(32) int32_t of_mask[256][8];
+  Orders() {
+    for (int mask = 0; mask < 256; ++mask) {
+      int next = 0;
+      for (int lane = 0; lane < 8; ++lane) {
+        if (mask >> lane & 1) of_mask[mask][next++] = lane;
+      }
+      for (; next < 8; ++next) of_mask[mask][next] = 0;
+    }
+  }
+};
+const Orders kOrders;
+#endif
+
+// Collects without branches, which would be taken at random.
 void Collect(const Vector& vector, uint32_t bound, Candidates* found) {
   int64_t i = 0;
+  uint32_t* bits_to = found->bits.get();
+  int32_t* positions_to = found->positions.get();
+  int64_t count = found->count;
 #ifdef __AVX2__
   const __m256i magnitude = _mm256_set1_epi32(kMagnitude);
   // Signed comparison: magnitudes are at least 0, so the bound less 1 is at least -1.
   const __m256i below = _mm256_set1_epi32(static_cast<int32_t>(bound) - 1);
+  const __m256i eight = _mm256_set1_epi32(8);
+  __m256i positions = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   for (; i + 8 <= vector.size; i += 8) {
     const __m256i raw = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(vector.values + i));
     const __m256i bits = _mm256_and_si256(raw, magnitude);
     const __m256i is_large = _mm256_cmpgt_epi32(bits, below);
-    unsigned mask = _mm256_movemask_ps(_mm256_castsi256_ps(is_large));
-    while (mask) {
-      const int64_t at = i + __builtin_ctz(mask);
-      found->bits[found->count] = Magnitude(vector.values + at);
-      found->positions[found->count++] = static_cast<int32_t>(at);
-      mask &= mask - 1;
-    }
+    const unsigned mask = _mm256_movemask_ps(_mm256_castsi256_ps(is_large));
+    const __m256i order =
+        _mm256_load_si256(reinterpret_cast<const __m256i*>(kOrders.of_mask[mask]));
+    // Eight are written, and those after the ones of the mask overwritten by the next.
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(bits_to + count),
+                        _mm256_permutevar8x32_epi32(bits, order));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(positions_to + count),
+                        _mm256_permutevar8x32_epi32(positions, order));
+    count += __builtin_popcount(mask);
+    positions = _mm256_add_epi32(positions, eight);
   }
 #endif
   for (; i < vector.size; ++i) {
-    const uint32_t bits = Magnitude(vector.values + i);
-    if (bits < bound) continue;
-    found->bits[found->count] = bits;
-    found->positions[found->count++] = static_cast<int32_t>(i);
+    bits_to[count] = Magnitude(vector.values + i);
+    positions_to[count] = static_cast<int32_t>(i);
+    count += bits_to[count] >= bound;
   }
-  found->ends.push_back(found->count);
+  found->count = count;
+  found->ends.push_back(count);
 }
 
 // Writes the k numbers of largest magnitude to `kept`, and zeros. Of equal ones the first count.
@@ -101,9 +142,9 @@ void KeepLargest(const std::vector<Vector>& vectors, const std::vector<float*>& 
   int64_t total = 0;
   for (const Vector& vector : vectors) total += vector.size;
   Candidates found;
-  // Memory that is not written to takes no place.
-  found.bits.reset(new uint32_t[total]);
-  found.positions.reset(new int32_t[total]);
+  // Memory that is not written to takes no place. Vectors write some numbers more than they collect.
+  found.bits.reset(new uint32_t[total + 8]);
+  found.positions.reset(new int32_t[total + 8]);
   uint32_t bound = Bound(vectors, total, k);
   for (const Vector& vector : vectors) Collect(vector, bound, &found);
   if (found.count < k) {  // The sample was unlike the vectors.
@@ -111,8 +152,7 @@ void KeepLargest(const std::vector<Vector>& vectors, const std::vector<float*>& 
     found.ends.clear();
     for (const Vector& vector : vectors) Collect(vector, 0, &found);
   }
-  std::vector<uint32_t> unordered(found.bits.get(), found.bits.get() + found.count);
-  const uint32_t kth = KthLargest(unordered.data(), found.count, k);
+  const uint32_t kth = KthLargest(found.bits.get(), found.count, k);
   int64_t num_equal_wanted = k;
   for (int64_t i = 0; i < found.count; ++i) num_equal_wanted -= found.bits[i] > kth;
   int64_t i = 0;

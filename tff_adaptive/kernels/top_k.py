@@ -19,5 +19,7 @@ def keep_largest(tensors: Sequence[tf.Tensor], k: int) -> list[tf.Tensor]:
   Raises:
     KernelError: If the operation is not available; see `library.load`.
   """
+  if k >= sum(tensor.shape.num_elements() for tensor in tensors):
+    return list(tensors)
   largest = library.load().tff_adaptive_keep_largest(values=list(tensors), k=k)
   return [tf.ensure_shape(one, tensor.shape) for one, tensor in zip(largest, tensors)]

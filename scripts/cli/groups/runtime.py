@@ -128,8 +128,9 @@ class Runtime(fields.Group):
     """Sets the engine that runs TFF computations. Call it before TensorFlow's first operation.
 
     `cohort` is the number of clients in a round, and `is_compiled` says whether the task or a
-    part uses a compiled operation. Returns the `engine.RayContext` of --ray, else None. Raises ValueError if the
-    device does not exist, and `engine.WorkerError` if the cluster is not available.
+    part uses a compiled operation. Returns the `engine.RayContext` of --ray, else None. Raises
+    ValueError if the device does not exist, and `engine.WorkerError` if the cluster is not
+    available.
     """
     import tensorflow_federated as tff
 

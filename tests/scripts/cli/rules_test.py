@@ -64,7 +64,7 @@ def test_the_algorithms_that_wait_for_an_exchange_are_those_whose_part_has_one()
 
 
 def test_changes_are_not_sent_to_clients_that_begin_at_any_step():
-  with pytest.raises(ValueError, match=r'--synchrony=buffered .* sign_down sends changes from round'):
+  with pytest.raises(ValueError, match=r'--synchrony=buffered .* sign_down sends changes'):
     settings_lib.of('--algorithm=fed_avg+sign_down', '--synchrony=buffered', '--concurrency=9')
   settings_lib.of('--algorithm=fed_avg+sign', '--synchrony=buffered', '--concurrency=9')
 
