@@ -188,7 +188,7 @@ def _value_at(run: run_lib.Run, column: str, axis: str, most: float) -> float:
   It is NaN if the run had diverged then or, to the end, has spent less: what it would have reached
   is not known.
   """
-  positions = run.positions(axis)
+  positions = run.progress(axis)
   # Sums of floats: a budget that a round uses up must not be missed by their rounding.
   most = most * (1 + _ROUNDING)
   if max(positions.values()) < most * (1 - 2 * _ROUNDING):
@@ -303,7 +303,7 @@ def _until(members: Sequence[run_lib.Run], column: str, target: float, axis: str
     rounds = [t for t, value in run.curve(column).items() if sign * value >= sign * target]
     if rounds:
       first_rounds.append(min(rounds))
-      spent.append(run.positions(axis)[min(rounds)])
+      spent.append(run.progress(axis)[min(rounds)])
   return {
     'reached': _of_those_that_did(first_rounds, len(members), 0),
     'spent': _of_those_that_did(spent, len(members), 1),
