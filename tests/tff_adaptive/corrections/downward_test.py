@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import oracle
 from oracle import compressed
-from tests.helpers import small_problem
+from tests.helpers import engines, small_problem
 from tff_adaptive import algorithms, asynchrony, corrections, costs
 from tff_adaptive.client import Batching, ClientTraining
 from tff_adaptive.corrections import downward
@@ -81,7 +81,7 @@ def test_every_compressor_comes_nearer_to_a_model_that_stands_still(part):
   assert distances[-1] < 0.3 * distances[0]
 
 
-def train(*parts, num_rounds=4):
+def train(graph, *parts, num_rounds=4):
   """The run of a chain on the small problem."""
   process = algorithms.build_drift_corrected(
     small_problem.model(),
@@ -89,8 +89,8 @@ def train(*parts, num_rounds=4):
     client_learning_rate=0.2,
     training=ClientTraining(batching=Batching(4, shuffle=False)),
   )
-  run = small_problem.Run(process, small_problem.clients())
-  return run.rounds(small_problem.cohorts(num_rounds))
+  run = engines.run(graph, small_problem.Run, process, small_problem.clients())
+  return engines.run(graph, run.rounds, small_problem.cohorts(num_rounds))
 
 
 def top(share):
@@ -113,9 +113,8 @@ def follow(kind, **channels):
   return run
 
 
-@pytest.mark.usefixtures('graph')
-def test_rounds_are_numpys():
-  found = train(corrections.TopKDown(share=0.2))
+def test_rounds_are_numpys(graph):
+  found = train(graph, corrections.TopKDown(share=0.2))
   channel = compressed.Channel(compressed.unchanged)
   wanted = follow(compressed.FedAvg, channel=channel, broadcast=compressed.Broadcast(top(0.2)))
   assert not found.is_stateful
@@ -124,9 +123,9 @@ def test_rounds_are_numpys():
   assert np.abs(dense.theta - wanted.theta).max() > 1e-2
 
 
-@pytest.mark.usefixtures('graph')
-def test_scaffolds_control_variate_has_a_shadow_too_beside_compression_upwards():
+def test_scaffolds_control_variate_has_a_shadow_too_beside_compression_upwards(graph):
   found = train(
+    graph,
     corrections.Scaffold(small_problem.NUM_CLIENTS),
     corrections.TopK(share=0.3, feedback='ef21'),
     corrections.TopKDown(share=0.2),
@@ -143,11 +142,10 @@ def test_scaffolds_control_variate_has_a_shadow_too_beside_compression_upwards()
   np.testing.assert_allclose(found.theta_bar, wanted.theta_bar, rtol=2e-5, atol=3e-6)
 
 
-@pytest.mark.usefixtures('graph')
-def test_all_numbers_downwards_change_no_more_than_rounding():
+def test_all_numbers_downwards_change_no_more_than_rounding(graph):
   parts = (corrections.Scaffold(small_problem.NUM_CLIENTS),)
-  plain = train(*parts)
-  found = train(*parts, corrections.TopKDown(share=1.0))
+  plain = train(graph, *parts)
+  found = train(graph, *parts, corrections.TopKDown(share=1.0))
   np.testing.assert_allclose(found.theta, plain.theta, rtol=1e-5, atol=1e-6)
 
 
