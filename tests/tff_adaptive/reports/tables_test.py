@@ -180,7 +180,7 @@ def test_a_budget_of_megabytes_and_megabytes_to_a_target(tmp_path):
   options = {'axis': 'megabytes', 'target': 0.2, 'at_megabytes': 6, 'columns': names}
   table = tables.comparison({'b': groups['b']}, [COLUMN], **options).tables[0]
   assert table.rows == [['b', '0.2000', '0.2000', '6.0']]
-  with pytest.raises(ValueError, match=r'at_megabytes is 0.0; it must be .*: give megabytes'):
+  with pytest.raises(ValueError, match=r'at_megabytes must be .* above 0, found 0.0: give'):
     tables.comparison_table(groups, COLUMN, at_megabytes=0.0)
   for name in ('spent', 'at_megabytes', 'reached'):
     with pytest.raises(ValueError, match=f"'{name}' is no column: .* at_megabytes an at_megabytes"):
