@@ -83,7 +83,10 @@ def test_a_compiled_selection_is_for_the_graph_engine_on_a_cpu(part):
 @pytest.mark.parametrize('task', catalog.names())
 def test_a_task_says_which_option_makes_its_model_a_compiled_one(task):
   has_lstm = task in ('shakespeare', 'stackoverflow_nwp')
-  expected = 'lstm=compiled' if has_lstm else ''
+  if has_lstm:
+    expected = 'lstm=compiled'
+  else:
+    expected = ''
   assert catalog.compiled_option(task, {'lstm': 'compiled'}) == expected
   assert catalog.compiled_option(task, {'lstm': 'tensorflow'}) == ''
 

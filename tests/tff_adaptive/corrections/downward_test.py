@@ -114,17 +114,17 @@ def follow(kind, **channels):
 
 
 def test_rounds_are_numpys(graph):
-  found = train(graph, corrections.TopKDown(share=0.2))
+  trained = train(graph, corrections.TopKDown(share=0.2))
   channel = compressed.Channel(compressed.unchanged)
   wanted = follow(compressed.FedAvg, channel=channel, broadcast=compressed.Broadcast(top(0.2)))
-  assert not found.is_stateful
-  np.testing.assert_allclose(found.theta, wanted.theta, rtol=2e-5, atol=2e-6)
+  assert not trained.is_stateful
+  np.testing.assert_allclose(trained.theta, wanted.theta, rtol=2e-5, atol=2e-6)
   dense = follow(compressed.FedAvg, channel=channel)
   assert np.abs(dense.theta - wanted.theta).max() > 1e-2
 
 
 def test_scaffolds_control_variate_has_a_shadow_too_beside_compression_upwards(graph):
-  found = train(
+  trained = train(
     graph,
     corrections.Scaffold(small_problem.NUM_CLIENTS),
     corrections.TopK(share=0.3, feedback='ef21'),
@@ -137,16 +137,16 @@ def test_scaffolds_control_variate_has_a_shadow_too_beside_compression_upwards(g
     broadcast=compressed.Broadcast(top(0.2)),
     second_broadcast=compressed.Broadcast(top(0.2)),
   )
-  np.testing.assert_allclose(found.theta, wanted.theta, rtol=2e-5, atol=3e-6)
-  np.testing.assert_allclose(found.h, wanted.h, rtol=2e-5, atol=3e-6)
-  np.testing.assert_allclose(found.theta_bar, wanted.theta_bar, rtol=2e-5, atol=3e-6)
+  np.testing.assert_allclose(trained.theta, wanted.theta, rtol=2e-5, atol=3e-6)
+  np.testing.assert_allclose(trained.h, wanted.h, rtol=2e-5, atol=3e-6)
+  np.testing.assert_allclose(trained.theta_bar, wanted.theta_bar, rtol=2e-5, atol=3e-6)
 
 
 def test_all_numbers_downwards_change_no_more_than_rounding(graph):
   parts = (corrections.Scaffold(small_problem.NUM_CLIENTS),)
   plain = train(graph, *parts)
-  found = train(graph, *parts, corrections.TopKDown(share=1.0))
-  np.testing.assert_allclose(found.theta, plain.theta, rtol=1e-5, atol=1e-6)
+  trained = train(graph, *parts, corrections.TopKDown(share=1.0))
+  np.testing.assert_allclose(trained.theta, plain.theta, rtol=1e-5, atol=1e-6)
 
 
 def test_weights_that_stay_at_the_client_are_in_no_message():

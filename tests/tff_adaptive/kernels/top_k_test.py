@@ -47,9 +47,9 @@ def test_the_numbers_are_those_of_the_uncompiled_selection(kind, size):
   values = values_of(kind, size)
   parts = [tf.constant(part) for part in np.split(values, [size // 3, size // 3 + 1])]
   for k in (1, size // 20, size // 2, size):
-    found = top_k.keep_largest(parts, k)
+    decoded = top_k.keep_largest(parts, k)
     wanted = selection.keep_largest(parts, k)
-    for one, other in zip(found, wanted, strict=True):
+    for one, other in zip(decoded, wanted, strict=True):
       np.testing.assert_array_equal(one.numpy().view(np.int32), other.numpy().view(np.int32))
 
 
