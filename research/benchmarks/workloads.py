@@ -119,7 +119,7 @@ def build_process(workload: Workload, options: Collection[str] = ()) -> Any:
   batching = Batching(workload.batch_size, workload.epochs)
   training = ClientTraining(batching=batching, xla='xla' in options)
   compressors = {
-    'top_k': corrections.TopK(share=0.05),
+    'top_k': corrections.TopK(share=0.05, compiled='compiled' in options),
     'quantize': corrections.Quantize(bits=8, random=False),
   }
   return algorithms.build_fed_avg(

@@ -34,7 +34,8 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   folder = settings.output.output_dir
   # First of all, because it sets up TensorFlow.
   ray_context = settings.runtime.build(
-    settings.most_clients, is_compiled=bool(settings.compiled_option)
+    settings.most_clients,
+    is_compiled=bool(settings.compiled_option or settings.compiled_part),
   )
   of_clients = tasks.load(
     flags.task, data_dir=settings.output.data_dir, seed=flags.seed, **flags.task_options
@@ -286,6 +287,7 @@ def _training_config(
   arguments['cohort'] = settings.cohort.build(settings.clients.client_weighting)
   arguments['attackers'] = settings.attack.build()
   local = settings.client_training(task)
+  num_clients = len(task.train.client_ids)
   local_steps = None
   if local.batching is not None:
     local_steps = local.batching.local_steps
@@ -296,7 +298,9 @@ def _training_config(
     flags['client_epochs'] or 1,
     model.initial_weights[0][0].dtype.itemsize,
     local_steps,
+    rounds_between=max(1.0, num_clients / settings.training.cohort(num_clients)),
   )
+  _say_if_all_is_sent(settings, cost_model)
   asynchrony = settings.synchrony.build()
   population = settings.population.build(settings.given)
   if asynchrony is not None and population is None:
@@ -331,6 +335,17 @@ def _counts(
       ' of the part says how much.'
     )
   return counts
+
+
+def _say_if_all_is_sent(settings: settings_lib.Settings, cost_model: costs.CostModel) -> None:
+  """Says so if compression downwards saves nothing, because clients are away for too long."""
+  counts = cost_model.counts
+  if counts.down_whole is None or cost_model.rounds_between * counts.down < counts.down_whole:
+    return
+  settings.output.say(
+    f'A client takes part once in {cost_model.rounds_between:g} rounds on average, and the changes'
+    ' of so many rounds are no smaller than the model: clients receive the whole model.'
+  )
 
 
 def _account(

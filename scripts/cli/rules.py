@@ -118,6 +118,20 @@ def _exchanges_are_in_rounds(settings: Settings) -> str | None:
   return None
 
 
+# Changes are those since the round before; a buffered client begins at any step.
+def _changes_are_sent_in_rounds(settings: Settings) -> str | None:
+  if settings.synchrony.synchrony != 'buffered':
+    return None
+  for part in described.classes_of(settings.what.algorithm_entry):
+    if part.compresses_down:
+      return (
+        f'--synchrony=buffered does not go with --algorithm={settings.what.algorithm}:'
+        f' {part.name} sends changes from round to round, and each client begins with another'
+        ' model; leave it out.'
+      )
+  return None
+
+
 # The cohort itself is checked by `check_cohort`; here, that nobody drawn stays away.
 def _all_clients_are_there(settings: Settings) -> str | None:
   algorithm = settings.what.algorithm_entry
@@ -398,6 +412,7 @@ RULES: tuple[Callable[[Settings], str | None], ...] = (
   _cohort_is_of_the_clients,
   _parts_of_flags_fit,
   _exchanges_are_in_rounds,
+  _changes_are_sent_in_rounds,
   _all_clients_are_there,
   _what_the_name_stands_for_stays,
   _client_optimizer_has_these_options,

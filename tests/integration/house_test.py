@@ -38,7 +38,7 @@ costs:        registry _utils
 registry:     corrections optimizers schedules _utils
 optimizers:   schedules _utils
 schedules:    _utils
-corrections:  compression _utils
+corrections:  compression kernels _utils
 compression:  _utils
 devices:      _utils
 kernels:      _utils

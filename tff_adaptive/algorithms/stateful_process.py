@@ -160,6 +160,7 @@ class _Parts(NamedTuple):
   server_state: tff.Computation  # (W -> <H, I>)
   client_work: tff.Computation  # ( -> R)
   message: tff.Computation  # (<int32, H, R> -> M)
+  send: tff.Computation | None  # (<int32, H, R, W> -> <M, W, H>), if what is sent is compressed
   exchange: tff.Computation | None  # (<M, W, C, D*> -> <E, float32>)
   exchanged: tff.Computation | None  # (<M, <E, float32>> -> M)
   train: tff.Computation  # (<M, W, C, D*> -> ClientOutput); W is <W, older> if asynchronous
@@ -192,6 +193,9 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
   work_type = client_work.type_signature.result
   message = server_correction.build_message(recipe, server_type, work_type)
   message_type = message.type_signature.result
+  send = None
+  if correction.compresses_down:
+    send = server_correction.build_send(recipe, server_type, work_type, weights_type)
   exchange = None
   exchanged = None
   if correction.overrides('exchange'):
@@ -218,6 +222,7 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
     server_state=server_state,
     client_work=client_work,
     message=message,
+    send=send,
     exchange=exchange,
     exchanged=exchanged,
     train=train,
@@ -281,10 +286,13 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     if parts.next_older is not None:
       # Sent together, because clients of one step begin with different models.
       models = tff.federated_zip((weights, state.older))
+    correction_state = state.correction
+    before_message = state.round_number, correction_state, state.client_work
+    if parts.send is None:
+      message = tff.federated_map(parts.message, before_message)
+    else:
+      message, models, correction_state = tff.federated_map(parts.send, (*before_message, weights))
     distributed = parts.distributor.next(state.distributor, models)
-    message = tff.federated_map(
-      parts.message, (state.round_number, state.correction, state.client_work)
-    )
     if parts.exchange is not None:
       sent = tff.federated_map(
         parts.exchange, (tff.federated_broadcast(message), distributed.result, *clients)
@@ -296,7 +304,7 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     result = output.result
     totals = tff.federated_sum(output.totals)
     aggregated = parts.aggregator.next(state.aggregator, result.update, result.update_weight)
-    before = (state.correction, message, weights, state.inference_weights)
+    before = (correction_state, message, weights, state.inference_weights)
     updated = tff.federated_map(parts.update, (*before, aggregated.result, totals))
     finalized = parts.finalizer.next(state.finalizer, weights, updated.direction)
     new_weights, inference, described = tff.federated_map(

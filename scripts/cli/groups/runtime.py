@@ -127,9 +127,10 @@ class Runtime(fields.Group):
   def build(self, cohort: int, *, is_compiled: bool = False) -> Any:
     """Sets the engine that runs TFF computations. Call it before TensorFlow's first operation.
 
-    `cohort` is the number of clients in a round, and `is_compiled` says whether the task uses the
-    compiled LSTM. Returns the `engine.RayContext` of --ray, else None. Raises ValueError if the
-    device does not exist, and `engine.WorkerError` if the cluster is not available.
+    `cohort` is the number of clients in a round, and `is_compiled` says whether the task or a
+    part uses a compiled operation. Returns the `engine.RayContext` of --ray, else None. Raises
+    ValueError if the device does not exist, and `engine.WorkerError` if the cluster is not
+    available.
     """
     import tensorflow_federated as tff
 
