@@ -200,9 +200,8 @@ def _aggregator(
   rule = settings.cohort.build(settings.clients.client_weighting)
   needs_norms = rule is not None and 'norms' in choosing.needs_of(rule)
   entry = settings.aggregation.entry
-  hides_norms = entry.is_private or entry.name == 'secure'
-  if needs_norms or (settings.output.ledger and not hides_norms):
-    factory = aggregation_lib.ClientNormsFactory(factory)
+  if needs_norms or (settings.output.ledger and not entry.hides_clients):
+    factory = aggregation_lib.ClientNormsFactory(factory, cosines=bool(settings.output.full_ledger))
   attackers = settings.attack.build()
   if attackers is not None and attackers.attack == attacks.INNER_PRODUCT:
     factory = aggregation_lib.InnerProductFactory(attackers.strength, factory)

@@ -152,9 +152,20 @@ class ClientNormsFactory(tff.aggregators.WeightedAggregationFactory):
   The norms are in the order of the clients. What is measured beside is in `aggregate`.
   """
 
-  def __init__(self, inner: tff.aggregators.WeightedAggregationFactory | None = None) -> None:
-    """Creates the factory from the one that aggregates; None means the mean."""
+  def __init__(
+    self,
+    inner: tff.aggregators.WeightedAggregationFactory | None = None,
+    cosines: bool = False,
+  ) -> None:
+    """Creates the factory.
+
+    Args:
+      inner: The factory that aggregates; None means the mean.
+      cosines: Whether to measure `client_cosines` too, the cosine of each update to the aggregate,
+        [m]. All updates of a cohort are then in memory.
+    """
     self._inner = tff.aggregators.MeanFactory() if inner is None else inner
+    self._cosines = cosines
 
   def create(self, value_type: Any, weight_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values and weights of the given types."""
@@ -168,6 +179,14 @@ class ClientNormsFactory(tff.aggregators.WeightedAggregationFactory):
     def norm(value: Any) -> Any:
       return tf.norm(layout.row(value))
 
+    result_type = process.next.type_signature.result.result.member
+
+    @tff.tensorflow.computation(value_type, result_type)
+    def cosine(value: Any, aggregate: Any) -> Any:
+      one = layout.row(value)
+      other = layout.row(aggregate)
+      return tf.reduce_sum(one * other) / (tf.norm(one) * tf.norm(other))
+
     @tff.federated_computation(
       process.initialize.type_signature.result,
       tff.types.FederatedType(value_type, tff.CLIENTS),
@@ -175,9 +194,11 @@ class ClientNormsFactory(tff.aggregators.WeightedAggregationFactory):
     )
     def next_fn(state: Any, value: Any, weight: Any) -> tff.templates.MeasuredProcessOutput:
       output = process.next(state, value, weight)
-      measurements = collections.OrderedDict(
-        client_norms=gather(tff.federated_map(norm, value)), aggregate=output.measurements
-      )
+      measurements = collections.OrderedDict(client_norms=gather(tff.federated_map(norm, value)))
+      if self._cosines:
+        aggregate = tff.federated_broadcast(output.result)
+        measurements['client_cosines'] = gather(tff.federated_map(cosine, (value, aggregate)))
+      measurements['aggregate'] = output.measurements
       return tff.templates.MeasuredProcessOutput(
         output.state, output.result, tff.federated_zip(measurements)
       )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive._utils import client_references, draws, value_text
+from tff_adaptive._utils import client_references, draws, suggestions, value_text
 from tff_adaptive.asynchrony import simulation as asynchrony_lib
 from tff_adaptive.client import entries
 from tff_adaptive.population import choosing, rounds as population_rounds
@@ -304,6 +304,15 @@ class CohortLoader:
   def close(self) -> None:
     """Ends the background thread."""
     self._pool.shutdown(wait=True, cancel_futures=True)
+
+  def check_id(self, name: str, client_id: str) -> None:
+    """Raises ValueError if there is no client of an id, which is the value of `name`."""
+    if client_id not in set(self._ids):
+      close = suggestions.nearest(client_id, self._ids) or [str(self._ids[0])]
+      raise ValueError(
+        f'{name}: there is no client {value_text.in_text(client_id)}; give one of the'
+        f' {len(self._ids)} ids, such as {" or ".join(close)}.'
+      )
 
   def _check_ids(self) -> None:
     """Raises ValueError if a client's id occurs twice."""

@@ -198,6 +198,10 @@ class _Run:
     self._ledger: ledger_lib.Ledger | None = None
     if self._config.ledger and self._files.output_dir is not None:
       self._ledger = ledger_lib.Ledger(self._files.output_dir, self._files.round_number)
+    self._trace: ledger_lib.Ledger | None = None
+    if self._config.trace_client is not None and self._files.output_dir is not None:
+      done = self._files.round_number
+      self._trace = ledger_lib.Ledger(self._files.output_dir, done, ledger_lib.TRACE)
     self._best: stopping.BestWeights | None = None
     if self._config.keep_best:
       folder = None
@@ -251,6 +255,8 @@ class _Run:
       self._loader.commit()
       if self._ledger is not None:
         self._ledger.add(finished.ledger)
+      if self._trace is not None:
+        self._trace.add(finished.trace)
       self._stopping.add(finished.row)
       self._report(finished.row)
       if files.round_number % config.rounds_per_checkpoint == 0:
@@ -333,6 +339,8 @@ class _Run:
   def _save(self) -> None:
     if self._ledger is not None:
       self._ledger.save()  # Before the checkpoint, which requires the rows up to its round.
+    if self._trace is not None:
+      self._trace.save()
     if self._files.save(self._loader.record()):
       for callback in self._callbacks:
         callback.checkpoint(self._files.round_number)

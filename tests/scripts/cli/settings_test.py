@@ -17,7 +17,7 @@ def test_a_resumed_run_may_change_what_changes_no_number():
   assert {*settings.CHANGE_NO_NUMBER} == {
     *('output_dir', 'data_dir', 'log_to', 'resume_from', 'target', 'stop_at_target'),
     *('accept_lost_rows', 'json', 'quiet', 'metric', 'local_baseline_epochs'),
-    *('early_stop', 'patience', 'min_delta', 'keep_best', 'ledger'),
+    *('early_stop', 'patience', 'min_delta', 'keep_best', 'ledger', 'full_ledger', 'trace_client'),
     *('max_megabytes', 'max_gradients', 'max_virtual_seconds'),
     *('virtual_seconds_per_evaluation', 'rounds_per_evaluation', 'rounds_per_checkpoint'),
     *('rounds_per_client_evaluation', 'client_evaluation_clients', 'personalization_epochs'),
