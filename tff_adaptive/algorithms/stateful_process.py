@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.aggregation import gathering
+from tff_adaptive._utils import gathered
 from tff_adaptive.algorithms import (
   client_training,
   components,
@@ -327,7 +327,7 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     )
     work = collections.OrderedDict(train=aggregate_metrics(output.metrics), updates=described)
     if recipe.training.measures is not None:
-      work['clients'] = gathering.gather(output.measures)
+      work['clients'] = gathered.gather(output.measures)
     metrics = tff.federated_zip(
       collections.OrderedDict(
         distributor=distributed.measurements,

@@ -92,8 +92,8 @@ class Output(fields.Group):
   )
   full_ledger: bool | None = fields.flag(
     "Also write each client's losses before and after training and the norm of its gradient, on all"
-    ' of its examples (three more passes, which costs do not count), and the cosine of its update to'
-    ' the aggregate.',
+    ' of its examples (three more passes, which costs do not count), and the cosine of its update'
+    ' to the aggregate.',
     needs='ledger',
   )
   trace_client: str | None = fields.flag(
