@@ -26,7 +26,7 @@ NAMES = {'tasks': 'tff_adaptive_tasks'}  # What a folder is imported as.
 _ARROWS = """
 training:     asynchrony client corrections costs devices models population reports runs _utils
 aggregation:  registry _utils
-algorithms:   aggregation asynchrony client corrections engine models optimizers schedules registry _utils
+algorithms:   asynchrony client corrections engine models optimizers schedules registry _utils
 reports:      runs costs registry _utils
 runs:         models costs registry _utils
 asynchrony:   client corrections population _utils

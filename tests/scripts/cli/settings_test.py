@@ -5,7 +5,7 @@ import importlib.util
 
 import pytest
 
-from scripts import export, partition_report, report, sweep
+from scripts import export, partition_report, replay, report, sweep
 from scripts.cli import hyperparameters, plan, resolve, search_space, settings
 from scripts.cli.groups import aggregation
 from tests.helpers.settings import of as settings_of
@@ -75,7 +75,7 @@ def test_what_a_flag_needs_and_what_it_stands_in_place_of():
 
 def test_groups_do_not_change_and_their_flags_have_a_help_and_say_what_they_may_be():
   groups = (*settings.GROUPS.values(), plan.Plan, report._Report)
-  others = (export._Export, partition_report._Report)
+  others = (export._Export, partition_report._Report, replay._Replay)
   values = (settings.Settings, search_space.Space, aggregation.PrivacyPlan, hyperparameters.Named)
   assert all(kind.__dataclass_params__.frozen for kind in (*groups, *others, *values))
   fields = [field for group in groups for field in dataclasses.fields(group)]
