@@ -35,7 +35,7 @@ _TRACE_SEED = 2026
 _TRACE_SECONDS = 3600.0
 _SESSION = 300.0  # Median virtual seconds in which a client is available, and is away.
 
-_FLAGS = frame.flags('cohorts/cohorts')
+_FLAGS = frame.flags('cohorts')
 for _name, _values in (
   ('rules', list(RULES)),
   ('servers', list(SERVERS)),

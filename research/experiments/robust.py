@@ -49,7 +49,7 @@ _SHARE = 0.2
 _COHORT = 20
 _KEYS = ['problem', 'rule', 'attack', 'alpha', 'seed']
 
-_FLAGS = frame.flags('robust/robust')
+_FLAGS = frame.flags('robust')
 for _name, _values in (
   ('rules', list(RULES)),
   ('attacks', list(ATTACKS)),

@@ -200,10 +200,12 @@ def _aggregator(
   rule = settings.cohort.build(settings.clients.client_weighting)
   needs_norms = rule is not None and 'norms' in choosing.needs_of(rule)
   entry = settings.aggregation.entry
+  # Norms of single clients are what some aggregators keep from the server.
   if needs_norms or (settings.output.ledger and not entry.hides_clients):
     factory = aggregation_lib.ClientNormsFactory(factory, cosines=bool(settings.output.full_ledger))
   attackers = settings.attack.build()
   if attackers is not None and attackers.attack == attacks.INNER_PRODUCT:
+    # Outermost, because it replaces updates before any other aggregator sees them.
     factory = aggregation_lib.InnerProductFactory(attackers.strength, factory)
   return factory
 
@@ -274,6 +276,7 @@ def _training_config(
   asynchrony = settings.synchrony.build()
   population = settings.population.build(settings.given)
   if asynchrony is not None and population is None:
+    # Arrivals need a clock, even if all clients are alike and always there.
     population = population_lib.Population()
   return training.TrainingConfig(
     **arguments,
@@ -333,6 +336,7 @@ def _say_how_large(
   """Prints how large client states, if any, may grow. Raises ValueError if there is no room."""
   if not hasattr(process, 'initial_client_state'):
     return
+  # States that clients returned since the last checkpoint are in memory.
   unsaved_rounds = min(config.rounds, config.rounds_per_checkpoint)
   settings.output.say(
     capacity.plan(
