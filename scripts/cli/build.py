@@ -21,7 +21,7 @@ from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
 from tff_adaptive.population import attacks, choosing
 from tff_adaptive.runs import capacity, serialization, state_file
-from tff_adaptive.training import callbacks, personalization
+from tff_adaptive.training import callbacks, cohorts, personalization
 from tff_adaptive_tasks import baselines
 
 from . import baseline, fields, records, rules, settings as settings_lib, stored_model
@@ -238,6 +238,8 @@ def _registered(settings: settings_lib.Settings, task: tasks.Task) -> correction
 def _check_data(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, Any]:
   """Returns config.json's entry on the data. Raises ValueError if settings do not suit the data."""
   ids = task.train.client_ids
+  if settings.output.trace_client is not None:
+    cohorts.check_traced('--trace_client', settings.output.trace_client, ids)
   rules.check_cohort(settings.training.cohort(len(ids)), len(ids), settings.what.algorithm_entry)
   if settings.clients.client_weighting == 'tokens' and task.client_weight is None:
     raise ValueError(f'--client_weighting=tokens: the task {task.name} has no client_weight.')

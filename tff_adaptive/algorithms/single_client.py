@@ -119,8 +119,7 @@ class Clients:
       tf.convert_to_tensor,
       (_as_message(message), list(weights.trainable), list(weights.non_trainable), state),
     )
-    (element,) = data[index]
-    element = tf.nest.map_structure(tf.convert_to_tensor, dict(element))
+    element = self._element(data[index])
     if eager:
       trained, columns = self._train(*given, element)
     else:
@@ -152,7 +151,6 @@ class Clients:
     """
     parts = self._parts
 
-    @tff.federated_computation(*self._next_type)
     def run(state: Any, *clients: Any) -> Any:
       weights = tff.federated_broadcast(state.global_model_weights)
       message = tff.federated_map(
@@ -167,7 +165,29 @@ class Clients:
         return message
       return tff.federated_map(parts.train, (tff.federated_broadcast(message), weights, *clients))
 
-    return run
+    if parts.recipe.is_stateful:
+
+      @tff.federated_computation(*self._next_type)
+      def stateful(state: Any, client_states: Any, client_data: Any) -> Any:
+        return run(state, client_states, client_data)
+
+      return stateful
+
+    @tff.federated_computation(*self._next_type)
+    def stateless(state: Any, client_data: Any) -> Any:
+      return run(state, client_data)
+
+    return stateless
+
+  def _element(self, data: Any) -> dict[str, Any]:
+    """Returns a client's data as tensors of the dtypes that the model takes."""
+    (arrays,) = data
+    element = {name: value for name, value in arrays.items()}
+    for name, specs in self._parts.recipe.model.input_spec.items():
+      element[name] = tf.nest.map_structure(
+        lambda leaf, spec: tf.cast(leaf, spec.dtype), arrays[name], specs
+      )
+    return tf.nest.map_structure(tf.convert_to_tensor, element)
 
 
 def _arguments(server_state: Any, client_states: Sequence[Any] | None, data: Any) -> tuple:

@@ -99,6 +99,17 @@ def _check_size(cohort_size: int, num_clients: int) -> None:
     )
 
 
+def check_traced(name: str, client_id: str, ids: Sequence[str]) -> None:
+  """Raises ValueError if there is no client with the id that `name` has."""
+  if client_id in set(ids):
+    return
+  close = suggestions.nearest(client_id, ids) or [str(ids[0])]
+  raise ValueError(
+    f'{name}: there is no client {value_text.in_text(client_id)}; give one of the {len(ids)} ids,'
+    f' such as {" or ".join(close)}.'
+  )
+
+
 def working_order(sizes: Sequence[int]) -> list[int]:
   """Returns the order in which clients of these sizes go to an engine that trains a few at once.
 
@@ -216,6 +227,7 @@ class CohortLoader:
     self._ids = clients.client_ids
     self._config = config
     self._check_ids()
+    self._check_traced()
     size = len(self._ids)
     self.num_examples = np.zeros(size, np.int64)
     if config.cohort is not None:
@@ -307,14 +319,11 @@ class CohortLoader:
     """Ends the background thread."""
     self._pool.shutdown(wait=True, cancel_futures=True)
 
-  def check_id(self, name: str, client_id: str) -> None:
-    """Raises ValueError if there is no client of an id, which is the value of `name`."""
-    if client_id not in set(self._ids):
-      close = suggestions.nearest(client_id, self._ids) or [str(self._ids[0])]
-      raise ValueError(
-        f'{name}: there is no client {value_text.in_text(client_id)}; give one of the'
-        f' {len(self._ids)} ids, such as {" or ".join(close)}.'
-      )
+  def _check_traced(self) -> None:
+    """Raises ValueError if there is no client whose id is `trace_client`."""
+    traced = self._config.trace_client
+    if traced is not None:
+      check_traced('trace_client', traced, self._ids)
 
   def _check_ids(self) -> None:
     """Raises ValueError if a client's id occurs twice."""

@@ -31,6 +31,7 @@ from tff_adaptive.training import (
   cohorts,
   progress as progress_lib,
   protocols,
+  replay,
   rounds,
   stopping,
   tensorboard_log,
@@ -117,6 +118,8 @@ def train(
         f' those of {whose} are not: leave out the callback, or give {name}=None.'
       )
   rounds.check_client_data(clients)
+  if config.trace_client is not None:
+    replay.clients_of(process)  # Refuses what cannot be followed, before anything is written.
   loader = cohorts.CohortLoader(clients, config, client_losses)
   record = settings
   if not isinstance(record, config_file.Record):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tree
 
-from tff_adaptive._utils import private_apis
+from tff_adaptive._utils import client_references, private_apis
 from tff_adaptive.runs import config as config_file, metrics as metrics_lib, state_file
 from tff_adaptive.training import protocols
 from tff_adaptive.training.config import TrainingConfig
@@ -167,7 +167,7 @@ class _Until:
     if int(server_state.round_number) + 1 == self._round_number:
       *states, data = of_clients
       client_states = states[0] if states else None
-      self.given = _Given(server_state, client_states, data)
+      self.given = _Given(server_state, client_states, client_references.resolve(data))
       raise _Reached
     return self._process.next(server_state, *of_clients)
 

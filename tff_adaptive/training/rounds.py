@@ -55,10 +55,8 @@ class Trainer:
 
   def __post_init__(self) -> None:
     self._clients: Any = None
-    traced = self._config.trace_client
-    if traced is not None:
+    if self._config.trace_client is not None:
       self._clients = replay.clients_of(self._process)
-      self._loader.check_id('trace_client', traced)
 
   def run(self, number: int, server_state: Any) -> Round:
     """Trains round `number`, counted from 1; `server_state` is the state before the round.
