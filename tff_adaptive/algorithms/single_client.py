@@ -182,7 +182,7 @@ class Clients:
   def _element(self, data: Any) -> dict[str, Any]:
     """Returns a client's data as tensors of the dtypes that the model takes."""
     (arrays,) = data
-    element = {name: value for name, value in arrays.items()}
+    element = dict(arrays)
     for name, specs in self._parts.recipe.model.input_spec.items():
       element[name] = tf.nest.map_structure(
         lambda leaf, spec: tf.cast(leaf, spec.dtype), arrays[name], specs

@@ -106,6 +106,12 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     ('--client_learning_rate=-0.1', '--client_learning_rate must be finite and at least 0, found'),
     ('--tau=0', '--tau must be finite and above 0, found 0.0'),
     ('--beta1=1', '--beta1 must be in [0, 1), found 1.0'),
+    (
+      '--aggregator=secure --ledger --full_ledger',
+      '--full_ledger writes down what --aggregator=se',
+    ),
+    (f'{TREE} --trace_client=x', '--trace_client writes down what --aggregator=dp_tree hides'),
+    ('--full_ledger', '--full_ledger needs --ledger'),
     ('--rounds=0', '--rounds must be at least 1, found 0: give 1 or more'),
     ('--batch_size=-1', '--batch_size must be at least 0, found -1: give 0 for all'),
     ('--client_epochs=2000000', '--client_epochs must be at most 1048575'),
