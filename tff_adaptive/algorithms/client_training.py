@@ -273,7 +273,9 @@ def _product(
   first: corrections.Weights, second: corrections.Weights, group_size: int | None
 ) -> tf.Tensor:
   """Returns the inner product of weights, float32; [G] for a group of G clients."""
-  shape = [-1] if group_size is None else [group_size, -1]
+  shape = [-1]
+  if group_size is not None:
+    shape = [group_size, -1]
   total: Any = 0.0
   for one, other in zip(first, second):
     product = tf.reshape(tf.cast(one, tf.float32) * tf.cast(other, tf.float32), shape)

@@ -138,7 +138,7 @@ def _standing_out(ledgers: Mapping[str, Sequence['pd.DataFrame']], top: int) -> 
   for label, tables in ledgers.items():
     whole = pd.concat(tables)
     by_client = whole.groupby('client')
-    found = pd.DataFrame(
+    clients = pd.DataFrame(
       {
         'times': by_client.size(),
         'diverged': by_client['outcome'].agg(lambda outcomes: int((outcomes == 'diverged').sum())),
@@ -148,8 +148,8 @@ def _standing_out(ledgers: Mapping[str, Sequence['pd.DataFrame']], top: int) -> 
       }
     )
     # The sort is stable, so that equal clients are in the order of their ids.
-    found = found.sort_values(['diverged', 'ratio'], ascending=False, kind='stable')
-    for client, values in found.head(top).iterrows():
+    clients = clients.sort_values(['diverged', 'ratio'], ascending=False, kind='stable')
+    for client, values in clients.head(top).iterrows():
       if not values['diverged'] and not np.isfinite(values['ratio']):
         continue
       cells = [str(values['times']), str(values['diverged'])]

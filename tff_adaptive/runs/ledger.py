@@ -102,9 +102,9 @@ def read(output_dir: str, folder: str = FOLDER) -> 'pd.DataFrame':
   if os.path.isdir(path_of_parts):
     parts = _parts(path_of_parts)
   if not parts and folder == FOLDER:
-    raise RunFileError(f'{output_dir} has no ledger: train with one (--ledger).')
+    raise RunFileError(f'{output_dir} has no ledger: train with ledger, which writes one.')
   if not parts:
-    raise RunFileError(f'{output_dir} has no trace of a client: train with --trace_client=ID.')
+    raise RunFileError(f'{output_dir} has no trace of a client: train with trace_client.')
   import pandas as pd
 
   tables = []

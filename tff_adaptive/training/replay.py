@@ -101,15 +101,15 @@ def replay_client(
         more = {'resume_from': which, 'run_id': run_id, 'settings': settings}
     _train_until(until, clients, config, round_number, folder, client_losses, more)
   given = until.given
-  position = list(clients.client_ids).index(client_id) if client_id in clients.client_ids else -1
+  ids = list(clients.client_ids)
   positions = [int(data['client']) for (data,) in given.data]
-  if position not in positions:
-    names = ', '.join(str(clients.client_ids[i]) for i in sorted(positions)[:20])
+  if client_id not in ids or ids.index(client_id) not in positions:
+    names = ', '.join(str(ids[i]) for i in sorted(positions)[:20])
     raise ValueError(
       f'client {client_id!r} did not take part in round {round_number}, in which there were'
       f' {len(positions)} clients: give one of {names}.'
     )
-  return _replayed(singles, given, positions.index(position), eager)
+  return _replayed(singles, given, positions.index(ids.index(client_id)), eager)
 
 
 def clients_of(process: protocols.Process) -> Any:
@@ -166,7 +166,9 @@ class _Until:
     """Runs a round; see `protocols`."""
     if int(server_state.round_number) + 1 == self._round_number:
       *states, data = of_clients
-      client_states = states[0] if states else None
+      client_states = None
+      if states:
+        client_states = states[0]
       self.given = _Given(server_state, client_states, client_references.resolve(data))
       raise _Reached
     return self._process.next(server_state, *of_clients)
@@ -175,7 +177,9 @@ class _Until:
 def _check_done(output_dir: str, round_number: int) -> None:
   """Raises ValueError if the run in a folder has not done a round."""
   rows = metrics_lib.read(os.path.join(output_dir, metrics_lib.FILE))
-  done = int(rows[-1]['round']) if rows else 0
+  done = 0
+  if rows:
+    done = int(rows[-1]['round'])
   if not 1 <= round_number <= done:
     raise ValueError(
       f'round {round_number} cannot be replayed: {output_dir} has done {done} rounds; give a round'

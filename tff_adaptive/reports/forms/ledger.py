@@ -16,7 +16,7 @@ def _build(runs: entry.Runs, given: Mapping[str, Any], title: str) -> report.Rep
 FORM = entry.Form(
   'ledger',
   'who took part and what became of updates, how far clients drift, and who diverged or sends the'
-  ' largest updates, of runs with --ledger.',
+  ' largest updates, of runs with a ledger.',
   {'top': '10', 'output': 'results/ledger'},
   (
     entry.LABEL_BY,
