@@ -36,15 +36,18 @@ RULES: Mapping[str, Mapping[str, Any]] = {
   'centred_clipping': {},
 }
 NO_ATTACK = 'none'
-ATTACKS = (
-  NO_ATTACK,
-  'label_flip',
-  'sign_flip',
-  'scaling',
-  'noise',
-  'free_rider',
-  'inner_product',
-)
+# Title -> the attack and its scale. With s = 10 the mean of 16 honest clients and 4 attackers points
+# the wrong way; with s = 1 attackers only make the steps of the mean shorter.
+ATTACKS: Mapping[str, tuple[str, float | None]] = {
+  NO_ATTACK: ('', None),
+  'label_flip': ('label_flip', None),
+  'free_rider': ('free_rider', None),
+  'sign_flip': ('sign_flip', 1.0),
+  'sign_flip x 10': ('sign_flip', 10.0),
+  'noise x 10': ('noise', 10.0),
+  'inner_product': ('inner_product', 1.0),
+  'inner_product x 10': ('inner_product', 10.0),
+}
 _SHARE = 0.2
 _COHORT = 20
 _KEYS = ['problem', 'rule', 'attack', 'alpha', 'seed']
@@ -106,15 +109,17 @@ class Bench:
     return unlike_clients.build_process(model, self._seed, factory, attack=of_updates)
 
 
-def _attackers(attack: str) -> Any:
+def _attackers(title: str) -> Any:
   """Returns the attackers of a run; None without an attack."""
   from tff_adaptive import population
 
-  if attack == NO_ATTACK:
+  attack, scale = ATTACKS[title]
+  if not attack:
     return None
+  classes = None
   if attack == 'label_flip':
-    return population.Attackers(_SHARE, attack, classes=10)
-  return population.Attackers(_SHARE, attack)
+    classes = 10
+  return population.Attackers(_SHARE, attack, scale, classes)
 
 
 def train(path: str) -> None:
@@ -181,9 +186,9 @@ _INTRODUCTION = frame.paragraph(f"""
   NaN is a run that diverged. FedAvg with uniform weights, a perceptron with 50 hidden units, at
   most {unlike_clients.MOST_EXAMPLES} examples of a client, one epoch of batches of
   {unlike_clients.BATCH_SIZE}, client rate {unlike_clients.CLIENT_RATE:g}; {_COHORT} clients train
-  in a round, and {100 * _SHARE:.0f} percent of all clients attack whenever they take part. Scales
-  of attacks are the defaults: 10 for scaling, else 1. trimmed_mean has trim=0.3, krum and
-  multi_krum attackers=6; other options are the defaults.
+  in a round, and {100 * _SHARE:.0f} percent of all clients attack whenever they take part, with the
+  scale 1, or 10 for x 10. trimmed_mean has trim=0.3, krum and multi_krum attackers=6; other options
+  are the defaults.
 """)
 
 

@@ -35,6 +35,10 @@ def test_every_rule_and_attack_is_one_of_the_library():
   assert set(robust.RULES) <= set(aggregation.AGGREGATORS)
   for rule, options in robust.RULES.items():
     aggregation.aggregator(rule).values(options)
-  for attack in robust.ATTACKS[1:]:
-    assert isinstance(robust._attackers(attack), population.Attackers)
-  assert robust._attackers('none') is None
+  for title, (attack, scale) in robust.ATTACKS.items():
+    attackers = robust._attackers(title)
+    if title == robust.NO_ATTACK:
+      assert attackers is None
+    else:
+      assert isinstance(attackers, population.Attackers)
+      assert (attackers.attack, attackers.scale) == (attack, scale)

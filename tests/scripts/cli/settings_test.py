@@ -62,6 +62,7 @@ def test_what_a_flag_needs_and_what_it_stands_in_place_of():
     'ray': {'ray_workers', 'cpus_per_worker', 'gpus_per_worker', 'memory_per_worker'},
     'target': {'stop_at_target'},
     'early_stop': {'patience', 'min_delta'},
+    'ledger': {'full_ledger'},
     'cohort': {'cohort_option'},
     'attackers': {'attack', 'attack_option'},
     'speed': {'speed_option'},
