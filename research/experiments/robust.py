@@ -36,8 +36,8 @@ RULES: Mapping[str, Mapping[str, Any]] = {
   'centred_clipping': {},
 }
 NO_ATTACK = 'none'
-# Title -> the attack and its scale. With s = 10 the mean of 16 honest clients and 4 attackers points
-# the wrong way; with s = 1 attackers only make the steps of the mean shorter.
+# Title -> the attack and its scale. With s = 10 the mean of 16 honest clients and 4 attackers is
+# turned round; with s = 1 attackers only make the steps of the mean shorter.
 ATTACKS: Mapping[str, tuple[str, float | None]] = {
   NO_ATTACK: ('', None),
   'label_flip': ('label_flip', None),
