@@ -47,7 +47,8 @@ class Steps(NamedTuple):
 
 def register(next_fn: tff.Computation, parts: Parts) -> None:
   """Attaches a function that makes the `Clients` of a process to its computation of a round."""
-  make = functools.partial(Clients, parts, next_fn.type_signature.parameter)
+  # One object for each process, because it keeps the traces of its computations.
+  make = functools.cache(functools.partial(Clients, parts, next_fn.type_signature.parameter))
   private_apis.attach(next_fn, private_apis.SINGLE_CLIENTS, make)
 
 

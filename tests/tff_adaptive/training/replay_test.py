@@ -2,10 +2,12 @@
 
 import collections
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tests.helpers import fakes, small_problem
 from tff_adaptive import costs, engine, registry, runs, training
@@ -38,12 +40,22 @@ CONFIG = training.TrainingConfig(
 )
 
 
+@functools.cache
+def context():
+  return engine.GraphContext()
+
+
+def in_one_context():
+  """The graph engine, which keeps the traces of a process."""
+  return tff.framework.get_context_stack().install(context())
+
+
 def build(measures=None, **options):
   return small_problem.process('fed_dyn', measures=measures, mu=0.1, **options)
 
 
 def train(folder, process, config):
-  with engine.graph_context(), fakes.no_figures():
+  with in_one_context(), fakes.no_figures():
     return training.train(
       process,
       Clients(),
@@ -66,7 +78,7 @@ def run(tmp_path_factory):
 
 def replay(run, number, client_id, **options):
   folder, process, config, _ = run
-  with engine.graph_context(), fakes.no_figures():
+  with in_one_context(), fakes.no_figures():
     return training.replay_client(
       str(folder),
       number,
@@ -152,7 +164,7 @@ def test_a_client_that_diverged_is_named(tmp_path, monkeypatch):
 
   config = dataclasses.replace(CONFIG, rounds=1, clients_per_round=7, ledger=True)
   process = build('basic', rate=1e30)
-  with engine.graph_context(), fakes.no_figures(), pytest.warns(UserWarning, match='diverge'):
+  with in_one_context(), fakes.no_figures(), pytest.warns(UserWarning, match='diverge'):
     training.train(
       process,
       WithNaN(),
@@ -167,6 +179,7 @@ def test_a_client_that_diverged_is_named(tmp_path, monkeypatch):
   assert table.loc['c1', 'outcome'] == 'diverged'
 
 
+@pytest.mark.exhaustive
 def test_clients_of_a_group_measure_what_single_ones_do(run, tmp_path):
   folder, process, _, _ = run
   config = dataclasses.replace(CONFIG, ledger=True)
