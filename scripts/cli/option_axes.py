@@ -40,8 +40,11 @@ def has_option(flag: str, base: str | None, pair: str) -> bool:
     return False
   names = _OPTIONS[flag](base)
   name = pair.partition('=')[0]
-  # In a chain an option may be given without the name of its part.
-  return name in names or name in {known.rpartition('.')[2] for known in names}
+  if name in names or name in {known.rpartition('.')[2] for known in names}:
+    return True
+  # In a chain an option may be given with the name of its part where that is not needed.
+  part, _, short = name.rpartition('.')
+  return short in names and part in base.split('+')
 
 
 def _of_entry(find: Callable[[str], Any]) -> Callable[[str], Collection[str]]:

@@ -53,7 +53,7 @@ def test_its_tables_are_those_of_the_rows(run):
 def test_the_curve_has_the_median_norm_of_each_round(run):
   built = client_ledger.build(groups.group([run]), top=1)
   lines = built.data.splitlines()
-  assert [line.rpartition(',')[0].rpartition(',')[2] for line in lines[1:]] == ['1.0', '1.0', '2.0']
+  assert [line.rpartition(',')[0].rpartition(',')[2] for line in lines[1:]] == ['1', '1', '2']
 
 
 def test_the_command_writes_it_and_a_run_without_a_ledger_is_one_line(run, tmp_path, capsys):
