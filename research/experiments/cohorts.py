@@ -186,6 +186,8 @@ def gains(table: pd.DataFrame) -> dict[tuple[str, str], str]:
     both = np.isfinite(by_seed['uniform']) & np.isfinite(by_seed[name])
     for server, own in ratios[both].groupby('server'):
       texts[server, name] = f'{own.min():.2f} to {own.max():.2f}'
+      if len(own) == 1:
+        texts[server, name] = f'{own.iloc[0]:.2f}'
   return texts
 
 
@@ -201,6 +203,9 @@ def _median(values: pd.Series) -> str:
 
 
 def _spread(values: pd.Series) -> str:
+  """Formats percent as mean and standard deviation; one value stands alone."""
+  if len(values) < 2:
+    return f'{100 * values.mean():.1f}'
   return f'{100 * values.mean():.1f} ± {100 * values.std(ddof=1):.1f}'
 
 

@@ -178,6 +178,9 @@ def price(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _spread(values: pd.Series) -> str:
+  """Formats percent as mean and standard deviation; one value stands alone."""
+  if len(values) < 2:
+    return f'{100 * values.mean():.1f}'
   return f'{100 * values.mean():.1f} ± {100 * values.std(ddof=1):.1f}'
 
 
