@@ -240,6 +240,7 @@ def test_eagerly_it_is_the_same_up_to_rounding(run, third_round):
   assert eager.weight is None
 
 
+@pytest.mark.exhaustive
 def test_the_beginning_is_trained_again_where_no_checkpoint_is_before(run):
   table = runs.load_run(str(run[0])).ledger
   client_id = table[table['round'] == 2]['client'].iloc[0]
