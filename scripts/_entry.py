@@ -27,6 +27,7 @@ NAMES = {
   'partition_report': 'tff-adaptive-partition-report',
   'export': 'tff-adaptive-export',
   'replay': 'tff-adaptive-replay',
+  'bench': 'tff-adaptive-bench',
 }
 started_as: str | None = None  # The installed name that started this process, if any.
 interrupted = 'interrupted.'  # The message after Ctrl-C.
