@@ -89,6 +89,7 @@ setuptools.setup(
       'tff-adaptive-report=tff_adaptive_scripts._entry:report',
       'tff-adaptive-partition-report=tff_adaptive_scripts._entry:partition_report',
       'tff-adaptive-export=tff_adaptive_scripts._entry:export',
+      'tff-adaptive-replay=tff_adaptive_scripts._entry:replay',
       'tff-adaptive-bench=tff_adaptive_scripts._entry:bench',
     ]
   },

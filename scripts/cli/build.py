@@ -21,7 +21,7 @@ from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
 from tff_adaptive.population import attacks, choosing
 from tff_adaptive.runs import capacity, serialization, state_file
-from tff_adaptive.training import callbacks, personalization
+from tff_adaptive.training import callbacks, cohorts, personalization
 from tff_adaptive_tasks import baselines
 
 from . import baseline, fields, records, rules, settings as settings_lib, stored_model
@@ -224,10 +224,9 @@ def _aggregator(
   rule = settings.cohort.build(settings.clients.client_weighting)
   needs_norms = rule is not None and 'norms' in choosing.needs_of(rule)
   entry = settings.aggregation.entry
-  # Norms of single clients are what these aggregators keep from the server.
-  hides_norms = entry.is_private or entry.name == 'secure'
-  if needs_norms or (settings.output.ledger and not hides_norms):
-    factory = aggregation_lib.ClientNormsFactory(factory)
+  # Norms of single clients are what some aggregators keep from the server.
+  if needs_norms or (settings.output.ledger and not entry.hides_clients):
+    factory = aggregation_lib.ClientNormsFactory(factory, cosines=bool(settings.output.full_ledger))
   attackers = settings.attack.build()
   if attackers is not None and attackers.attack == attacks.INNER_PRODUCT:
     # Outermost, because it replaces updates before any other aggregator sees them.
@@ -263,6 +262,8 @@ def _registered(settings: settings_lib.Settings, task: tasks.Task) -> correction
 def _check_data(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, Any]:
   """Returns config.json's entry on the data. Raises ValueError if settings do not suit the data."""
   ids = task.train.client_ids
+  if settings.output.trace_client is not None:
+    cohorts.check_traced('--trace_client', settings.output.trace_client, ids)
   rules.check_cohort(settings.training.cohort(len(ids)), len(ids), settings.what.algorithm_entry)
   if settings.clients.client_weighting == 'tokens' and task.client_weight is None:
     raise ValueError(f'--client_weighting=tokens: the task {task.name} has no client_weight.')

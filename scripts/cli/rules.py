@@ -264,6 +264,21 @@ def _secure_sums_are_in_the_graph(settings: Settings) -> str | None:
   return None
 
 
+def _what_is_hidden_is_not_written(settings: Settings) -> str | None:
+  entry = settings.aggregation.entry
+  if settings.output.full_ledger and entry.hides_clients:
+    return (
+      f'--full_ledger writes down what --aggregator={entry.name} hides, the losses and updates of'
+      ' single clients: leave out one of them.'
+    )
+  if settings.output.trace_client is not None and entry.hides_clients:
+    return (
+      f'--trace_client writes down what --aggregator={entry.name} hides, the training of a client:'
+      ' leave out one of them.'
+    )
+  return None
+
+
 def _delta_is_above_zero(settings: Settings) -> str | None:
   if settings.aggregation.entry.is_private and settings.aggregation.delta == 0:
     return '--delta must be above 0, found 0: Gaussian noise has no finite epsilon for delta 0.'
@@ -425,6 +440,7 @@ RULES: tuple[Callable[[Settings], str | None], ...] = (
   _buffers_have_one_size,
   _aggregator_keeps_its_promise,
   _secure_sums_are_in_the_graph,
+  _what_is_hidden_is_not_written,
   _delta_is_above_zero,
   _noise_is_given_once,
   _private_cohorts_are_drawn_from_all,

@@ -133,6 +133,9 @@ class Settings:
     attack = None
     if attackers is not None and epochs is None:
       attack = attackers.of_updates
+    measures = None
+    if self.output.ledger and epochs is None and not self.aggregation.entry.hides_clients:
+      measures = 'full' if self.output.full_ledger else 'basic'
     return client.ClientTraining(
       optimizer=optimizer,
       batching=batching,
@@ -141,6 +144,7 @@ class Settings:
       xla=bool(self.runtime.xla),
       cohort_weights=choosing.gives_weights(rule) and epochs is None,
       attack=attack,
+      measures=measures,
     )
 
   def more_parts(self) -> list[Any]:

@@ -279,9 +279,18 @@ def tensor_names(binding: Any) -> list[tuple[str, bool]]:
   return pairs
 
 
+# The key under which a process's computation of a round has a function that follows its clients.
+SINGLE_CLIENTS = 'tff_adaptive_single_clients'
+
+
 def attach(comp: Any, key: str, *values: Any) -> None:
   """Keeps values alive as long as `comp`, by adding them to a list, its attribute `key`."""
   vars(comp).setdefault(key, []).extend(values)
+
+
+def attached(comp: Any, key: str) -> list[Any]:
+  """Returns the values that `attach` added to `comp`; [] if there are none."""
+  return list(getattr(comp, '__dict__', {}).get(key, ()))
 
 
 def replace_initial_weights(model: Any, weights: Any) -> None:

@@ -7,7 +7,14 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.algorithms import client_training, components, finalizer, server_correction
+from tff_adaptive._utils import gathered
+from tff_adaptive.algorithms import (
+  client_training,
+  components,
+  finalizer,
+  server_correction,
+  single_client,
+)
 from tff_adaptive.asynchrony import process as asynchrony_lib
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.engine import batched_clients
@@ -144,6 +151,10 @@ def compose(recipe: components.Recipe) -> StatefulProcess | tff.learning.templat
   next_fn = _build_next(parts, initialize.type_signature.result, recipe)
   # The registry of groups refers to these weakly, and the engine looks there when it traces.
   batched_clients.keep(next_fn, parts.train, parts.exchange)
+  single_client.register(
+    next_fn,
+    single_client.Parts(recipe, parts.message, parts.exchange, parts.exchanged, parts.train),
+  )
   if not recipe.is_stateful:
     return _learning_process(parts, initialize, next_fn)
   # Computed eagerly, so that building a process needs no TFF execution context.
@@ -326,12 +337,13 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
         older=older,
       )
     )
+    work = collections.OrderedDict(train=aggregate_metrics(output.metrics), updates=described)
+    if recipe.training.measures is not None:
+      work['clients'] = gathered.gather(output.measures)
     metrics = tff.federated_zip(
       collections.OrderedDict(
         distributor=distributed.measurements,
-        client_work=tff.federated_zip(
-          collections.OrderedDict(train=aggregate_metrics(output.metrics), updates=described)
-        ),
+        client_work=tff.federated_zip(work),
         aggregator=aggregated.measurements,
         finalizer=finalized.measurements,
       )

@@ -89,6 +89,11 @@ class Run:
     """The ledger: a row for each client and round. Raises RunFileError if the run has none."""
     return ledger_lib.read(self.folder)
 
+  @property
+  def trace(self) -> 'pd.DataFrame':
+    """The local steps of the traced client. Raises RunFileError if the run traced none."""
+    return ledger_lib.read(self.folder, ledger_lib.TRACE)
+
   def summary(self) -> dict[str, Any]:
     """Returns the entries of summary.json that follow from the rows; see `summary.summarize`."""
     return summary_lib.summarize(self.rows, self.is_complete)

@@ -87,8 +87,18 @@ class Output(fields.Group):
     ' checkpoints/best.npz.'
   )
   ledger: bool | None = fields.flag(
-    'Write a ledger: a row for each client and round, with steps, norms of updates, bytes, seconds'
-    ' and what became of the client, in Parquet files in the folder ledger.'
+    'Write a ledger: a row for each client and round, with steps, loss, norms of updates, bytes,'
+    ' seconds and what became of the client, in Parquet files in the folder ledger.'
+  )
+  full_ledger: bool | None = fields.flag(
+    "Also write each client's losses before and after training and the norm of its gradient, on all"
+    ' of its examples (three more passes, which costs do not count), and the cosine of its update'
+    ' to the aggregate.',
+    needs='ledger',
+  )
+  trace_client: str | None = fields.flag(
+    'The id of a client whose local steps are written to the folder trace: loss, norms of gradient'
+    ' and weights, and the distance from the first weights. It trains twice for that.'
   )
   max_megabytes: float | None = fields.number(
     'End the run, which is then complete, after the round in which all clients together have'
