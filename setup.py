@@ -12,15 +12,11 @@ VERSION = re.search(
 
 
 def _packages() -> list[str]:
-  """The packages; scripts/ is installed as tff_adaptive_scripts, for others have a `scripts`."""
-  found = setuptools.find_namespace_packages(
-    include=[
-      f'{name}{below}'
-      for name in ('tff_adaptive', 'tff_adaptive_tasks', 'scripts')
-      for below in ('', '.*')
-    ]
-  )
-  return [f'tff_adaptive_{name}' if name.split('.')[0] == 'scripts' else name for name in found]
+  """The packages; those of tasks/ and scripts/ by the links that name them as they are imported."""
+  include = []
+  for name in ('tff_adaptive', 'tff_adaptive_tasks', 'tff_adaptive_scripts'):
+    include += [name, f'{name}.*']
+  return setuptools.find_namespace_packages(include=include)
 
 
 setuptools.setup(
@@ -47,7 +43,6 @@ setuptools.setup(
   packages=_packages(),
   # What tff-adaptive-environment installs.
   data_files=[('share/tff-adaptive', ['requirements.lock', 'requirements-gpu.lock'])],
-  package_dir={'tff_adaptive_scripts': 'scripts'},
   package_data={
     'tff_adaptive_scripts': ['configs/*.flags'],
     'tff_adaptive': ['**/*.pyi', '*.pyi', 'py.typed', 'kernels/*.cc', 'environment/site/*'],
@@ -71,6 +66,7 @@ setuptools.setup(
   extras_require={
     'huggingface': ['datasets'],
     'mlflow': ['mlflow-skinny', 'alembic', 'sqlalchemy'],  # The last two are for its SQLite file.
+    'notebooks': ['jupyterlab'],
     'parquet': ['pyarrow'],
     'ray': ['ray>=2.52'],
     'search': ['optuna>=5'],

@@ -49,7 +49,7 @@ def _check_that_it_says_what_is_missing(python, folder):
 def test_the_wheel_is_whole_and_works_in_an_empty_environment(tmp_path):
   source, environment, files = tmp_path / 'source', tmp_path / 'environment', set()
   without = shutil.ignore_patterns('__pycache__', 'env')
-  for folder in ('tff_adaptive', 'tff_adaptive_tasks', 'scripts'):
+  for folder in ('tff_adaptive', 'tff_adaptive_tasks', 'tff_adaptive_scripts'):
     shutil.copytree(ROOT / folder, source / folder, ignore=without)
     files |= {str(p.relative_to(source)) for p in (source / folder).rglob('*') if p.is_file()}
   for name in ('setup.py', 'pyproject.toml', 'README.md', 'LICENSE', *LOCKS):
@@ -64,7 +64,7 @@ def test_the_wheel_is_whole_and_works_in_an_empty_environment(tmp_path):
   assert locks <= packed
   packed -= locks
   assert {f'tff_adaptive/environment/site/{name}' for name in SITE_FILES} <= packed
-  assert {name.replace('tff_adaptive_scripts/', 'scripts/') for name in packed} == files
+  assert packed == files
 
   subprocess.run([sys.executable, '-m', 'venv', '--without-pip', environment], check=True)
   python = environment / 'bin' / 'python'

@@ -377,7 +377,9 @@ class _Run:
     if self._config.asynchrony is not None:
       state = older_models.as_stack(state)
     best_weights = None if self._best is None else self._best.weights
-    return protocols.TrainingResult(state, files.round_number, is_complete, summary, best_weights)
+    return protocols.TrainingResult(
+      state, files.round_number, is_complete, summary, best_weights, rows
+    )
 
 
 def _described(clients: protocols.ClientData) -> dict[str, Any]:

@@ -237,6 +237,133 @@ def test_metrics_of_many_classes_are_those_of_scikit_learn(present):
     assert top_2(pooled_x, pooled_y) == pytest.approx(top)
 
 
+def in_bins(log_odds):
+  """The numbers of the bins of log odds, by which the binned areas rank examples."""
+  width = 2 * sum_metrics.FARTHEST / sum_metrics.BINS
+  bins = np.floor((log_odds + sum_metrics.FARTHEST) / width)
+  return np.clip(bins, 0, sum_metrics.BINS - 1)
+
+
+def one_against_rest(area):
+  """The mean over classes of an area for the class against all others, where it is defined."""
+
+  def oracle(x, y):
+    z = x.astype(np.float64)
+    shares = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    bins = in_bins(np.log(shares) - np.log1p(-shares))
+    return defined_mean([area(bins[:, c], (y == c).astype(int)) for c in range(x.shape[1])])
+
+  return oracle
+
+
+@pytest.mark.parametrize('are_probabilities', [False, True])
+def test_areas_of_many_classes_are_those_of_each_against_the_others(are_probabilities):
+  rng = np.random.default_rng(2)
+  clients = []
+  for n in SIZES:
+    y = rng.integers(0, 4, n)
+    z = rng.normal(size=(n, 4)) + 1.5 * np.eye(4)[y]
+    clients.append((z.astype(np.float32), y))
+  oracles = {
+    'auc_roc_macro': one_against_rest(roc_auc),
+    'auc_pr_macro': one_against_rest(average_precision),
+  }
+  if not are_probabilities:
+    spec = tf.TensorSpec([None], tf.int32)
+    check(identity_model([4], models.Outputs(4), spec, list(oracles)), clients, oracles)
+  # And scikit-learn's own, of the scores without bins.
+  z = np.concatenate([z for z, _ in clients])
+  y = np.concatenate([y for _, y in clients])
+  shares = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+  x = shares if are_probabilities else z
+  spec = tf.TensorSpec([None], tf.int32)
+  model = identity_model([4], models.Outputs(4, are_probabilities), spec, list(oracles))
+  examples = collections.OrderedDict(x=x.astype(np.float32), y=y)
+  values = models.build_evaluation(model)(model.initial_weights[0], examples)
+  exact = sk.roc_auc_score(y, shares, multi_class='ovr', average='macro')
+  assert values['auc_roc_macro'] == pytest.approx(exact, abs=0.003)
+  exact = sk.average_precision_score(np.eye(4)[y], shares, average='macro')
+  assert values['auc_pr_macro'] == pytest.approx(exact, abs=0.02)
+
+
+def of_labels(score, average):
+  return lambda z, y: score(y, z > 0, average=average, zero_division=np.nan)
+
+
+def macro_over_labels(score):
+  def oracle(z, y):
+    return defined_mean([score(z[:, i], y[:, i]) for i in range(y.shape[1])])
+
+  return oracle
+
+
+def f1_of_label(z, y):
+  return f1(y.astype(bool), z > 0)
+
+
+def micro_f1(z, y):
+  return f1_of_label(z.ravel(), y.ravel())
+
+
+@pytest.mark.parametrize('are_probabilities', [False, True])
+def test_metrics_of_several_labels_are_those_of_scikit_learn(are_probabilities):
+  rng = np.random.default_rng(3)
+  clients = []
+  for i, n in enumerate(SIZES):
+    y = (rng.uniform(size=(n, 3)) < [0.5, 0.2, 0.7]).astype(np.float32)
+    if i == 2:
+      y[:, 1] = 0
+    clients.append((on_grid(rng.normal(2 * y - 1, 2)), y))
+  oracles = {
+    'accuracy': lambda z, y: np.mean((z > 0) == y),
+    'exact_match': lambda z, y: sk.accuracy_score(y, z > 0),
+    'precision_macro': macro_over_labels(
+      lambda z, y: sk.precision_score(y, z > 0, zero_division=np.nan)
+    ),
+    'recall_macro': macro_over_labels(lambda z, y: sk.recall_score(y, z > 0, zero_division=np.nan)),
+    'f1_macro': macro_over_labels(f1_of_label),
+    'precision_micro': of_labels(sk.precision_score, 'micro'),
+    'recall_micro': of_labels(sk.recall_score, 'micro'),
+    'f1_micro': micro_f1,
+    'auc_roc_macro': macro_over_labels(roc_auc),
+    'auc_pr_macro': macro_over_labels(average_precision),
+  }
+  assert [*oracles] == [*named_metrics.OF_LABELS]
+  scores = {name: oracle for name, oracle in oracles.items()}
+  threshold = 0.0
+  if are_probabilities:
+    threshold = 0.5
+    clients = [(sigmoid(z).astype(np.float32), y) for z, y in clients]
+    for name, oracle in oracles.items():
+      # Undoes float32's rounding of bins' middles.
+      scores[name] = lambda p, y, oracle=oracle: oracle(
+        np.round(np.log(p.astype(float)) - np.log1p(-p.astype(float)), 3), y
+      )
+  outputs = models.Outputs(are_probabilities=are_probabilities, threshold=threshold, num_labels=3)
+  spec = tf.TensorSpec([None, 3], tf.float32)
+  check(identity_model([3], outputs, spec, list(oracles)), clients, scores)
+
+
+@pytest.mark.parametrize('is_single', [False, True])
+def test_the_positive_class_may_be_the_first(is_single):
+  outputs = models.Outputs(2, threshold=0.0 if is_single else None, positive=0)
+  names = ['precision', 'recall', 'f1', 'auc_roc', 'auc_pr', 'accuracy', 'balanced_accuracy']
+  spec = tf.TensorSpec([None], tf.float32 if is_single else tf.int32)
+  model = identity_model([1] if is_single else [2], outputs, spec, names)
+
+  def predictions(z):
+    if is_single:
+      return z[:, np.newaxis]
+    return np.stack([np.zeros_like(z), z], 1)
+
+  def of_first(name):
+    # scikit-learn's scores of the first class are those of the second with both renamed.
+    return lambda x, y: OF_TWO_CLASSES[name](-x[:, -1], (1 - y).astype(int))
+
+  clients = [(predictions(z), y) for z, y in two_class_clients('rare')]
+  check(model, clients, {name: of_first(name) for name in names})
+
+
 def r2(x, y):
   if len(y) < 2 or (y == y[0]).all():
     return NAN
@@ -291,6 +418,7 @@ def test_an_undefined_mean_is_nan_and_not_0():
     (models.Outputs(2), 'r2', 'for two classes there are: precision, recall, f1, auc_roc'),
     (models.Outputs(), 'f1', 'for numbers there are: mean_absolute_error'),
     (models.Outputs(), 'quantile_loss_1.5', 'Q is between 0 and 1'),
+    (models.Outputs(num_labels=3, threshold=0.0), 'f1', 'for several labels there are: accuracy'),
     (None, 'f1', 'what its outputs mean is not known'),
   ],
 )
@@ -310,7 +438,12 @@ def test_the_direction_belongs_to_the_metric_and_its_name_says_it():
     models.with_metrics(model, {'waste': metric(True)})
   with pytest.raises(ValueError, match="'cost' has is_error=False"):
     models.with_metrics(model, {'cost': metric(False)})
-  names = {*named_metrics.OF_TWO_CLASSES, *named_metrics.OF_CLASSES, *named_metrics.OF_NUMBERS}
+  names = {
+    *named_metrics.OF_TWO_CLASSES,
+    *named_metrics.OF_CLASSES,
+    *named_metrics.OF_NUMBERS,
+    *named_metrics.OF_LABELS,
+  }
   assert {name for name in names if metric_names.is_error(name)} == {
     'mean_absolute_error',
     'mean_squared_error',
