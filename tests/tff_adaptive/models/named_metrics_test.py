@@ -329,7 +329,7 @@ def test_metrics_of_several_labels_are_those_of_scikit_learn(are_probabilities):
     'auc_pr_macro': macro_over_labels(average_precision),
   }
   assert [*oracles] == [*named_metrics.OF_LABELS]
-  scores = {name: oracle for name, oracle in oracles.items()}
+  scores = {**oracles}
   threshold = 0.0
   if are_probabilities:
     threshold = 0.5
