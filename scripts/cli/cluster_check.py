@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import build, command as command_lib, settings as settings_lib, tensorflow_start
+from . import command as command_lib, settings as settings_lib, tensorflow_start
 
 # A client trains on so many examples if a batch has all of its examples.
 _FEW_EXAMPLES = 10
@@ -50,6 +50,8 @@ def check(settings: settings_lib.Settings) -> int:
 
   from tff_adaptive import engine
 
+  from . import build
+
   try:
     prepared = build.prepare(settings, ['train.py', '--check_ray'])
   except engine.WorkerError as error:
@@ -85,17 +87,15 @@ def verdict(answers: Sequence[Answer], here: Answer, *, has_gpus: bool) -> tuple
   problems = [f'{answer.node}: {answer.problem}' for answer in answers if answer.problem]
   if here.problem:
     problems.append(f'{here.node}: {here.problem}')
-  expected = here.digest
-  of_whom = 'this process'
-  if has_gpus:
-    done = [answer for answer in answers if answer.digest is not None]
-    expected = done[0].digest if done else None
-    of_whom = done[0].node if done else ''
-  for answer in answers:
-    if None not in (answer.digest, expected) and answer.digest != expected:
+  done = [answer for answer in answers if answer.digest is not None]
+  standard = here
+  if has_gpus and done:
+    standard = done[0]
+  for answer in done:
+    if standard.digest is not None and answer.digest != standard.digest:
       problems.append(
-        f'{answer.node}: other last bits than {of_whom}: a node with another kind of processor, or'
-        ' with other libraries; a run on such nodes cannot be repeated to the bit'
+        f'{answer.node}: other last bits than {standard.node}: a node with another kind of'
+        ' processor, or with other libraries; a run on such nodes cannot be repeated to the bit'
       )
   if problems:
     return '\n'.join(['The cluster is not ready.', *problems]), command_lib.FAILED

@@ -166,6 +166,8 @@ def _with_paths(flag: str, value: str, folder: str, files: Mapping[str, Any]) ->
     if number > 1:
       key = f'{flag}_{number}'
     name = piece.rpartition(':')[2]
+    if key not in files:
+      raise ValueError(f'--config: the {config_lib.FILE} has no entry on the file of --{flag}.')
     path = _usable(folder, key, files[key], name)
     pieces[position] = f'{path}:{name}'
   return '+'.join(pieces)
