@@ -65,7 +65,7 @@ def test_a_registry_serves_one_image_of_this_version_to_all_pods():
       assert set(re.findall(r'image: (\S+)', file.read())) == {image}
   with open(f'{_DOCKERFILE}.task', encoding='utf-8') as file:
     assert f'FROM {image}\n' in file.read()
-  with open(os.path.join(_ROOT, 'docs', 'guide', 'cluster.md'), encoding='utf-8') as file:
+  with open(os.path.join(_ROOT, 'docs', 'guide', 'kubernetes.md'), encoding='utf-8') as file:
     assert f'`{image}`' in file.read()
 
 
