@@ -144,14 +144,14 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   flags += ' --aggregator=dp_tree --aggregator_option=noise_multiplier=5 --batch_size=7'
   flags += ' --resume_from=previous'
   given = settings.of(*flags.split(), '--engine=native')
-  found = build_lib.prepare(given, ['command'])
+  found = build_lib.prepare(given, ['command']).arguments
   (own, _, model, private), config = seen.pop('built'), found['config']
   assert seen == {'is_compiled': False, 'data_dir': str(tmp_path), 'seed': 5}
   assert (own.training.clients_per_round, private.delta) == (2, 7**-1.1)
   assert (config.clients_per_round, config.metric, config.population) == (2, 'loss', None)
   assert (config.cost_model.batch_size, config.cost_model.epochs) == (7, 10)
   assert (found['settings'].command, found['settings'].metric) == (['command'], 'loss')
-  stored, tracker, _ = found['callbacks']
+  stored, _, tracker, _ = found['callbacks']
   assert isinstance(stored, stored_model.StoreModel)
   assert tracker == (found['run_id'], found['settings'].settings)
   _, evaluated, _, of_evaluation = found['client_evaluation']
