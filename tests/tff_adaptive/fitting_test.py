@@ -12,9 +12,18 @@ import tff_adaptive_tasks as tasks
 from scripts import train
 from tests.helpers import fakes
 
-_FLAGS = ('--rounds=3', '--seed=4', '--clients_per_round=5', '--task_option=num_clients=12')
+_FLAGS = (
+  *('--rounds=3', '--seed=4', '--clients_per_round=5', '--task_option=num_clients=12'),
+  *('--client_epochs=1', '--rounds_per_evaluation=1'),
+)
 _KEYWORDS = dict(
-  rounds=3, seed=np.int64(4), clients_per_round=5, task_option={'num_clients': 12}, quiet=True
+  rounds=3,
+  seed=np.int64(4),
+  clients_per_round=5,
+  task_option={'num_clients': 12},
+  client_epochs=1,
+  rounds_per_evaluation=1,
+  quiet=True,
 )
 
 
@@ -83,7 +92,7 @@ def test_own_data_are_arrays_by_client_or_a_function_that_makes_a_task():
     assert data_dir is None
     return tasks.from_arrays(x * np.float32(scale), y, owners, seed=seed)
 
-  options = dict(rounds=2, clients_per_round=2, client_learning_rate=0.5, seed=3, quiet=True)
+  options = dict(rounds=1, clients_per_round=2, client_learning_rate=0.5, seed=3, quiet=True)
   of_arrays = tff_adaptive.fit(arrays, 'fed_avg', **options)
   of_function = tff_adaptive.fit(load, 'fed_avg', task_option=['scale=1.0'], **options)
   assert _without_times(of_arrays.rows) == _without_times(of_function.rows)
@@ -102,7 +111,7 @@ def test_own_data_are_arrays_by_client_or_a_function_that_makes_a_task():
     ({'task_option': 3}, 'task_option must be a list of texts, or a mapping, found 3.'),
     ({'task': 'digit'}, 'Did you mean digits'),
     ({'algorithm': 'fed_yog'}, 'algorithm: unknown algorithm'),
-    ({'mu': 0.1}, 'mu has no meaning for the algorithm fed_yogi'),
+    ({'mu': 0.1}, 'mu has no meaning for algorithm fed_yogi'),
     ({'ledger': True}, 'ledger is about files: give output_dir'),
     ({'task': 3}, 'a int is no task: give the name of a task'),
     ({'task': pd.DataFrame({'a': [1]})}, 'give tff_adaptive_tasks.from_frame(table, client='),

@@ -1,70 +1,26 @@
 """Metrics by name against scikit-learn, on pooled examples and by client, with undefined ones."""
 
-import collections
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from sklearn import metrics as sk
 
+from tests.helpers.metric_oracles import (
+  NAN,
+  SIZES,
+  average_precision,
+  check,
+  defined_mean,
+  evaluations,
+  f1,
+  identity_model,
+  on_grid,
+  roc_auc,
+  sigmoid,
+)
 from tff_adaptive import models
 from tff_adaptive._utils import metric_names
 from tff_adaptive.models import named_metrics, sum_metrics
-
-NAN = float('nan')
-# Numbers of examples; the empty client and the client of one example are among them.
-SIZES = (40, 0, 7, 1, 25)
-
-
-def identity_model(shape, outputs, y_spec, names):
-  """A model whose predictions are its inputs, [B, *shape]."""
-  model = models.Model(
-    initial_weights=[np.zeros([], np.float32)],
-    forward=lambda weights, x, training, seed: x + weights[0],
-    example_loss=lambda predictions, y: tf.zeros(tf.shape(predictions)[:1]),
-    x_spec=tf.TensorSpec([None, *shape], tf.float32),
-    y_spec=y_spec,
-    outputs=outputs,
-  )
-  return models.with_metrics(model, names)
-
-
-def evaluations(model):
-  """The two evaluations, which are traced once."""
-  return (
-    models.build_evaluation(model, batch_size=6),
-    models.build_client_evaluation(model, batch_size=6),
-  )
-
-
-def check(model, clients, oracles, evaluate=None):
-  """Compares pooled values, and those of each client, with scikit-learn's."""
-  evaluate_pooled, evaluate_clients = evaluate or evaluations(model)
-  weights = model.initial_weights[0]
-  arrays = [collections.OrderedDict(x=x, y=y) for x, y in clients]
-  pooled = collections.OrderedDict(
-    x=np.concatenate([x for x, _ in clients]), y=np.concatenate([y for _, y in clients])
-  )
-  values = evaluate_pooled(weights, pooled)
-  sums = evaluate_clients([weights], arrays)
-  for name, oracle in oracles.items():
-    wanted = oracle(pooled['x'], pooled['y'])
-    assert values[name] == pytest.approx(wanted, rel=1e-5, abs=1e-6, nan_ok=True), name
-    by_client = model.metric_value(name, sums[name][0])
-    of_clients = [oracle(x, y) if len(y) else NAN for x, y in clients]
-    np.testing.assert_allclose(by_client, of_clients, rtol=1e-5, atol=1e-6, err_msg=name)
-    all_clients = model.metric_value(name, sums[name][0].sum(0))
-    assert float(all_clients) == pytest.approx(wanted, rel=1e-5, abs=1e-6, nan_ok=True), name
-
-
-def sigmoid(z):
-  return 1 / (1 + np.exp(-z.astype(np.float64)))
-
-
-def on_grid(z):
-  """Moves log odds to the middles of bins, where the binned areas are exact."""
-  width = 2 * sum_metrics.FARTHEST / sum_metrics.BINS
-  return ((np.floor(z / width) + 0.5) * width).astype(np.float32)
 
 
 def of_two(score):
@@ -72,27 +28,9 @@ def of_two(score):
   return lambda z, y: score(y, z > 0)
 
 
-def f1(y, predicted):
-  if not (y | predicted).any():
-    return NAN
-  return sk.f1_score(y, predicted)
-
-
 def balanced(y, predicted):
   recalls = [np.mean(predicted[y == c] == c) for c in np.unique(y)]
   return float(np.mean(recalls))
-
-
-def roc_auc(z, y):
-  if y.min() == y.max():
-    return NAN
-  return sk.roc_auc_score(y, z)
-
-
-def average_precision(z, y):
-  if not y.any():
-    return NAN
-  return sk.average_precision_score(y, z)
 
 
 OF_TWO_CLASSES = {
@@ -188,13 +126,6 @@ def test_binned_areas_differ_from_the_exact_ones_by_no_more_than_the_bound():
         assert bound < {'roc': 0.02, 'pr': 0.2}[curve]
 
 
-def defined_mean(values):
-  values = np.asarray(values)
-  if np.isnan(values).all():
-    return NAN
-  return float(np.nanmean(values))
-
-
 def macro(score):
   """The mean over the classes that there are of scikit-learn's score, where it is defined."""
 
@@ -235,113 +166,6 @@ def test_metrics_of_many_classes_are_those_of_scikit_learn(present):
     assert oracles['f1_macro'](pooled_x, pooled_y) == pytest.approx(f1_of_all)
     top = sk.top_k_accuracy_score(pooled_y, pooled_x, k=2)
     assert top_2(pooled_x, pooled_y) == pytest.approx(top)
-
-
-def in_bins(log_odds):
-  """The numbers of the bins of log odds, by which the binned areas rank examples."""
-  width = 2 * sum_metrics.FARTHEST / sum_metrics.BINS
-  bins = np.floor((log_odds + sum_metrics.FARTHEST) / width)
-  return np.clip(bins, 0, sum_metrics.BINS - 1)
-
-
-def one_against_rest(area):
-  """The mean over classes of an area for the class against all others, where it is defined."""
-
-  def oracle(x, y):
-    z = x.astype(np.float64)
-    shares = np.exp(z) / np.exp(z).sum(1, keepdims=True)
-    bins = in_bins(np.log(shares) - np.log1p(-shares))
-    return defined_mean([area(bins[:, c], (y == c).astype(int)) for c in range(x.shape[1])])
-
-  return oracle
-
-
-@pytest.mark.parametrize('are_probabilities', [False, True])
-def test_areas_of_many_classes_are_those_of_each_against_the_others(are_probabilities):
-  rng = np.random.default_rng(2)
-  clients = []
-  for n in SIZES:
-    y = rng.integers(0, 4, n)
-    z = rng.normal(size=(n, 4)) + 1.5 * np.eye(4)[y]
-    clients.append((z.astype(np.float32), y))
-  oracles = {
-    'auc_roc_macro': one_against_rest(roc_auc),
-    'auc_pr_macro': one_against_rest(average_precision),
-  }
-  if not are_probabilities:
-    spec = tf.TensorSpec([None], tf.int32)
-    check(identity_model([4], models.Outputs(4), spec, list(oracles)), clients, oracles)
-  # And scikit-learn's own, of the scores without bins.
-  z = np.concatenate([z for z, _ in clients])
-  y = np.concatenate([y for _, y in clients])
-  shares = np.exp(z) / np.exp(z).sum(1, keepdims=True)
-  x = shares if are_probabilities else z
-  spec = tf.TensorSpec([None], tf.int32)
-  model = identity_model([4], models.Outputs(4, are_probabilities), spec, list(oracles))
-  examples = collections.OrderedDict(x=x.astype(np.float32), y=y)
-  values = models.build_evaluation(model)(model.initial_weights[0], examples)
-  exact = sk.roc_auc_score(y, shares, multi_class='ovr', average='macro')
-  assert values['auc_roc_macro'] == pytest.approx(exact, abs=0.003)
-  exact = sk.average_precision_score(np.eye(4)[y], shares, average='macro')
-  assert values['auc_pr_macro'] == pytest.approx(exact, abs=0.02)
-
-
-def of_labels(score, average):
-  return lambda z, y: score(y, z > 0, average=average, zero_division=np.nan)
-
-
-def macro_over_labels(score):
-  def oracle(z, y):
-    return defined_mean([score(z[:, i], y[:, i]) for i in range(y.shape[1])])
-
-  return oracle
-
-
-def f1_of_label(z, y):
-  return f1(y.astype(bool), z > 0)
-
-
-def micro_f1(z, y):
-  return f1_of_label(z.ravel(), y.ravel())
-
-
-@pytest.mark.parametrize('are_probabilities', [False, True])
-def test_metrics_of_several_labels_are_those_of_scikit_learn(are_probabilities):
-  rng = np.random.default_rng(3)
-  clients = []
-  for i, n in enumerate(SIZES):
-    y = (rng.uniform(size=(n, 3)) < [0.5, 0.2, 0.7]).astype(np.float32)
-    if i == 2:
-      y[:, 1] = 0
-    clients.append((on_grid(rng.normal(2 * y - 1, 2)), y))
-  oracles = {
-    'accuracy': lambda z, y: np.mean((z > 0) == y),
-    'exact_match': lambda z, y: sk.accuracy_score(y, z > 0),
-    'precision_macro': macro_over_labels(
-      lambda z, y: sk.precision_score(y, z > 0, zero_division=np.nan)
-    ),
-    'recall_macro': macro_over_labels(lambda z, y: sk.recall_score(y, z > 0, zero_division=np.nan)),
-    'f1_macro': macro_over_labels(f1_of_label),
-    'precision_micro': of_labels(sk.precision_score, 'micro'),
-    'recall_micro': of_labels(sk.recall_score, 'micro'),
-    'f1_micro': micro_f1,
-    'auc_roc_macro': macro_over_labels(roc_auc),
-    'auc_pr_macro': macro_over_labels(average_precision),
-  }
-  assert [*oracles] == [*named_metrics.OF_LABELS]
-  scores = {**oracles}
-  threshold = 0.0
-  if are_probabilities:
-    threshold = 0.5
-    clients = [(sigmoid(z).astype(np.float32), y) for z, y in clients]
-    for name, oracle in oracles.items():
-      # Undoes float32's rounding of bins' middles.
-      scores[name] = lambda p, y, oracle=oracle: oracle(
-        np.round(np.log(p.astype(float)) - np.log1p(-p.astype(float)), 3), y
-      )
-  outputs = models.Outputs(are_probabilities=are_probabilities, threshold=threshold, num_labels=3)
-  spec = tf.TensorSpec([None, 3], tf.float32)
-  check(identity_model([3], outputs, spec, list(oracles)), clients, scores)
 
 
 @pytest.mark.parametrize('is_single', [False, True])
