@@ -48,14 +48,18 @@ def context(request):
 
 def honest(context, built):
   """What each client sends if it does not attack."""
-  return [
-    step(context, built, [0 if i == position else None for i in range(4)]) for position in range(4)
-  ]
+  sent = []
+  for position in range(4):
+    clients = [None] * 4
+    clients[position] = 0
+    sent.append(step(context, built, clients))
+  return sent
 
 
 @pytest.mark.parametrize(
   'attack, factor', [('sign_flip', -1.5), ('scaling', 1.5), ('free_rider', 0.0)]
 )
+@pytest.mark.sample(3)
 def test_attackers_send_a_multiple_of_their_update(context, attack, factor):
   built = process(attack)
   updates = honest(context, built)
@@ -69,7 +73,8 @@ def test_noise_has_its_size_and_its_own_draws(context):
   noise = []
   for position in (1, 2):
     strengths = [2.0 if i == position else None for i in range(4)]
-    sent, again = (step(context, built, strengths) for _ in range(2))
+    sent = step(context, built, strengths)
+    again = step(context, built, strengths)
     np.testing.assert_array_equal(sent, again)
     noise.append(sent - updates[position])
   relative = [np.linalg.norm(n) / np.linalg.norm(updates[i]) for n, i in zip(noise, (1, 2))]
@@ -77,6 +82,7 @@ def test_noise_has_its_size_and_its_own_draws(context):
   assert not np.allclose(*noise)
 
 
+@pytest.mark.sample(1)
 def test_inner_product_attackers_send_a_multiple_of_the_mean_of_the_others(context):
   factory = aggregation.InnerProductFactory(0.5)
   built = process('inner_product', factory)
@@ -86,6 +92,7 @@ def test_inner_product_attackers_send_a_multiple_of_the_mean_of_the_others(conte
   np.testing.assert_allclose(step(context, built, [0, 0.5, 0, 0]), expected, atol=1e-6)
 
 
+@pytest.mark.sample(1)
 def test_a_robust_rule_withstands_what_moves_the_mean(context):
   rule = aggregation.RuleFactory(aggregation.median)
   of_honest = np.mean(honest(context, process('scaling')), 0)
@@ -142,11 +149,11 @@ def test_a_run_counts_its_attackers_and_records_them(tmp_path):
 def test_flags_make_attackers():
   assert settings.of().attack.build() is None
   flags = ['--attackers=0.2', '--attack=scaling', '--attack_option=scale=3']
-  made = settings.of(*flags)
-  assert made.attack.build() == population.Attackers(0.2, 'scaling', 3)
+  run_settings = settings.of(*flags)
+  assert run_settings.attack.build() == population.Attackers(0.2, 'scaling', 3)
   task = type('Task', (), {'unit_starts': None})
-  assert made.client_training(task).attack == 'scaling'
-  assert made.client_training(task, epochs=1).attack is None
+  assert run_settings.client_training(task).attack == 'scaling'
+  assert run_settings.client_training(task, epochs=1).attack is None
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ def _descent(beta, rate, most=None):
     (0.8, None, ('--client_optimizer=sgdm', '--client_optimizer_option=momentum=0.8')),
   ],
 )
+@pytest.mark.sample(1)
 def test_it_is_descent_on_all_examples_with_one_momentum(tmp_path, beta, most, flags):
   assert _train(tmp_path, *_ALL_AT_ONCE, '--client_learning_rate=0.05', *flags) == 0
   run = tasks.load_run(str(tmp_path))
@@ -99,7 +100,8 @@ def test_pooled_clients_load_once_and_are_not_copied():
   pooled = tasks.PooledClients(clients)
   assert list(pooled.client_ids) == ['all']
   assert pooled.num_examples('all') == sum(map(clients.num_examples, clients.client_ids)) == 100
-  first, second = pooled.load('all'), pooled.load('all')
+  first = pooled.load('all')
+  second = pooled.load('all')
   assert first['x'] is second['x']
   np.testing.assert_array_equal(first['y'][20:40], clients.load(clients.client_ids[1])['y'])
   assert tasks.PooledClients(clients, 3).num_examples('all') == 15

@@ -33,6 +33,7 @@ def test_one_worker_and_one_process_give_the_same_bits(ray_nodes, graph, name):
   np.testing.assert_equal(subround_runs.run(process, context), expected)
 
 
+@pytest.mark.exhaustive
 def test_rounds_that_do_not_wait_give_the_bits_of_one_process(ray_workers, graph, clients):
   speed = population.Speed(speed_sigma=1.5)
   config = training.TrainingConfig(
@@ -45,14 +46,15 @@ def test_rounds_that_do_not_wait_give_the_bits_of_one_process(ray_workers, graph
   process = small_problem.process(
     'scaffold', 0.2, small_problem.linear_model, asynchrony=config.asynchrony
   )
-  found = []
+  results = []
   for context in (engine.SubroundContext(4, server=graph), ray_workers):
     with tff.framework.get_context_stack().install(context):
       result = training.train(process, clients, lambda weights: {}, config, show_progress=False)
-    found.append([np.asarray(value) for value in tf.nest.flatten(result.state)])
-  np.testing.assert_equal(*found)
+    results.append([np.asarray(value) for value in tf.nest.flatten(result.state)])
+  np.testing.assert_equal(*results)
 
 
+@pytest.mark.exhaustive
 def test_datasets_may_be_summed(ray_workers):
   _, total = computations.collected()
   assert ray_workers.invoke(total, [1.0, 2.0, 3.0, 4.0]) == 20
@@ -68,7 +70,8 @@ def test_no_examples_travel_and_results_are_those_of_one_process(
   ray_workers, graph, clients, tmp_path
 ):
   in_one = engine.SubroundContext(4, server=graph)
-  process, train = subround_runs.build('ada_best'), subround_runs.trained
+  process = subround_runs.build('ada_best')
+  train = subround_runs.trained
   alone = train(process, in_one, 4, tmp_path / 'alone', clients)
   before = ray_workers.counters()
   trained = train(process, ray_workers, 4, tmp_path / 'workers', clients)
@@ -156,12 +159,12 @@ def test_a_worker_that_ends_by_itself_is_replaced(ray_workers, ray_lines, tmp_pa
 
 def _workers():
   """The processes that train, of all nodes."""
-  found = []
+  workers = []
   for process in psutil.Process().children(recursive=True):
     name = on_ray.name_of(process)
     if name.startswith('ray::') and 'train' in name:
-      found.append(process)
-  return found
+      workers.append(process)
+  return workers
 
 
 def _in_the_midst(context, folder, clients):
@@ -180,6 +183,7 @@ def _let_go(call, folder, clients):
   assert (total, list(done)) == (sum(clients), clients)  # Each is counted once.
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_is_stopped_and_killed_is_replaced_by_ray(ray_workers, ray_lines, tmp_path):
   call = _in_the_midst(ray_workers, tmp_path, [3, 4])
   stopped = _workers()[0]
@@ -208,6 +212,7 @@ def test_a_node_that_ends_workers_for_want_of_memory_is_left_out(ray_nodes, ray_
   rounds_until(double, ' is lost; ')
 
 
+@pytest.mark.exhaustive
 def test_nodes_are_lost_and_join(ray_nodes, ray_workers, ray_lines, tmp_path):
   """The last of its file: what it puts in their place has no workers yet."""
   cluster, others = ray_nodes
