@@ -44,8 +44,9 @@ def test_a_local_cluster_is_ready_or_lacks_the_data(tmp_path, monkeypatch, capfd
   pytest.importorskip('ray')
   monkeypatch.chdir(tmp_path)
   flags = ['--ray=local', '--ray_workers=1', '--check_ray', '--algorithm=scaffold', '--subrounds=2']
-  assert train.main(['train.py', '--task=digits', *flags]) == 0
+  code = train.main(['train.py', '--task=digits', *flags])
   printed = capfd.readouterr()
+  assert code == 0, printed.err + printed.out
   assert printed.out == '1 node is ready: the same versions, the data, and the same bits.\n'
   assert ': a round in ' in printed.err
   # Clients that cannot be opened in another process, as without the files on a worker.
@@ -66,8 +67,9 @@ def test_a_local_cluster_is_ready_or_lacks_the_data(tmp_path, monkeypatch, capfd
         return task
       """)
   )
-  assert train.main(['train.py', '--task=task.py:load', *flags]) == 1
-  out = capfd.readouterr().out
+  code = train.main(['train.py', '--task=task.py:load', *flags])
+  out, err = capfd.readouterr()
+  assert code == 1, err
   assert out.startswith('The cluster is not ready.\n')
   assert 'cannot open client data: /data/clients is not here' in out
   assert os.listdir(tmp_path) == ['task.py']
