@@ -1,7 +1,9 @@
 """--check_ray says what a cluster lacks for a run, before the run."""
 
+import importlib.util
 import os
-import textwrap
+import subprocess
+import sys
 
 import pytest
 
@@ -38,38 +40,43 @@ def test_a_problem_here_counts_too():
   assert code == 1
 
 
+_SCRIPT = os.path.join(os.path.dirname(train.__file__), 'train.py')
+# Clients that cannot be opened in a worker, as without the files there.
+_TASK = """
+import os, sys
+import tff_adaptive_tasks as tasks
+
+class Clients(tasks.InMemoryClientData):
+  def __setstate__(self, state):
+    if not sys.argv[0].endswith('train.py'):
+      raise FileNotFoundError('/data/clients is not here')
+    self.__dict__.update(state)
+
+def load(data_dir, seed):
+  task = tasks.load('synthetic', num_clients=12, seed=seed)
+  task.train.__class__ = Clients
+  return task
+"""
+
+
+def _check(folder, task):
+  """Runs the command in a process of its own: Ray must not be imported before the token is set."""
+  flags = ['--ray=local', '--ray_workers=1', '--check_ray', '--algorithm=scaffold', '--subrounds=2']
+  command = [sys.executable, _SCRIPT, f'--task={task}', *flags]
+  return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.xdist_group('ray')  # One cluster at a time.
-def test_a_local_cluster_is_ready_or_lacks_the_data(tmp_path, monkeypatch, capfd):
-  pytest.importorskip('ray')
-  monkeypatch.chdir(tmp_path)
-  flags = ['--ray=local', '--ray_workers=1', '--check_ray', '--algorithm=scaffold', '--subrounds=2']
-  code = train.main(['train.py', '--task=digits', *flags])
-  printed = capfd.readouterr()
-  assert code == 0, printed.err + printed.out
-  assert printed.out == '1 node is ready: the same versions, the data, and the same bits.\n'
-  assert ': a round in ' in printed.err
-  # Clients that cannot be opened in another process, as without the files on a worker.
-  (tmp_path / 'task.py').write_text(
-    textwrap.dedent(f"""
-      import os
-      import tff_adaptive_tasks as tasks
-
-      class Clients(tasks.InMemoryClientData):
-        def __setstate__(self, state):
-          if os.getpid() != {os.getpid()}:
-            raise FileNotFoundError('/data/clients is not here')
-          self.__dict__.update(state)
-
-      def load(data_dir, seed):
-        task = tasks.load('synthetic', num_clients=12, seed=seed)
-        task.train.__class__ = Clients
-        return task
-      """)
-  )
-  code = train.main(['train.py', '--task=task.py:load', *flags])
-  out, err = capfd.readouterr()
-  assert code == 1, err
-  assert out.startswith('The cluster is not ready.\n')
-  assert 'cannot open client data: /data/clients is not here' in out
+@pytest.mark.skipif(importlib.util.find_spec('ray') is None, reason='Ray is not installed')
+def test_a_local_cluster_is_ready_or_lacks_the_data(tmp_path):
+  done = _check(tmp_path, 'digits')
+  assert done.returncode == 0, done.stderr + done.stdout
+  assert done.stdout == '1 node is ready: the same versions, the data, and the same bits.\n'
+  assert ': a round in ' in done.stderr
+  (tmp_path / 'task.py').write_text(_TASK)
+  done = _check(tmp_path, 'task.py:load')
+  assert done.returncode == 1, done.stderr
+  assert done.stdout.startswith('The cluster is not ready.\n')
+  assert 'cannot open client data: /data/clients is not here' in done.stdout
   assert os.listdir(tmp_path) == ['task.py']
