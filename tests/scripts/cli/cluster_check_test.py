@@ -28,9 +28,9 @@ _OTHER_BITS = 'b: other last bits than'
 )
 def test_the_verdict_names_nodes_and_what_they_lack(answers, has_gpus, words, code):
   answers = [cluster_check.Answer(*answer) for answer in answers]
-  text, found = cluster_check.verdict(answers, _HERE, has_gpus=has_gpus)
+  text, exit_code = cluster_check.verdict(answers, _HERE, has_gpus=has_gpus)
   assert words in text
-  assert found == code
+  assert exit_code == code
 
 
 def test_a_problem_here_counts_too():
