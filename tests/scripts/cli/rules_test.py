@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from scripts.cli import machine_rules, rules
+from scripts.cli import client_rules, machine_rules, rules
 from tests.helpers import settings as settings_lib
 from tff_adaptive import corrections, registry
 from tff_adaptive_tasks import catalog
@@ -12,7 +12,7 @@ from tff_adaptive_tasks import catalog
 
 def test_every_rule_is_asked():
   of_settings = set()
-  for module in (rules, machine_rules):
+  for module in (rules, client_rules, machine_rules):
     for name, function in inspect.getmembers(module, inspect.isfunction):
       if name.startswith('_') and function.__module__ == module.__name__:
         of_settings.add(function)
