@@ -102,7 +102,7 @@ class Bench:
     """Trains all rounds; returns what the target took, and the last accuracy."""
     from tff_adaptive import population, training
 
-    chosen = rule(title)
+    cohort_rule = rule(title)
     config = training.TrainingConfig(
       rounds=_FLAGS.rounds,
       clients_per_round=_COHORT,
@@ -110,7 +110,7 @@ class Bench:
       rounds_per_evaluation=2,
       rounds_per_checkpoint=_FLAGS.rounds,
       max_examples_per_client=unlike_clients.MOST_EXAMPLES,
-      cohort=chosen,
+      cohort=cohort_rule,
       population=population.Population(
         self._availability, self._speed, over_select=SERVERS[server]
       ),
@@ -155,14 +155,14 @@ def train(path: str) -> None:
 def report(table: pd.DataFrame) -> list[str]:
   """Returns the parts of RESULTS.md: a table for each heterogeneity."""
   parts = [_INTRODUCTION]
-  for (problem, alpha), own in table.groupby(['problem', 'alpha'], sort=False):
-    lines = own.groupby(['server', 'rule'], sort=False).agg(
+  for (problem, alpha), part in table.groupby(['problem', 'alpha'], sort=False):
+    lines = part.groupby(['server', 'rule'], sort=False).agg(
       seconds=('seconds', _median),
       rounds=('rounds', _median),
       megabytes=('megabytes', _median),
       accuracy=('accuracy', _spread),
     )
-    gain = gains(own)
+    gain = gains(part)
     lines.insert(1, 'times as quick as uniform', [gain.get(key, '') for key in lines.index])
     title = f'## {problem}, alpha = {alpha:g}: to {100 * _FLAGS.target:g} percent\n'
     parts += [title, frame.table(lines)]
@@ -184,10 +184,10 @@ def gains(table: pd.DataFrame) -> dict[tuple[str, str], str]:
   for name in by_seed.columns.drop('uniform'):
     ratios = by_seed['uniform'] / by_seed[name]
     both = np.isfinite(by_seed['uniform']) & np.isfinite(by_seed[name])
-    for server, own in ratios[both].groupby('server'):
-      texts[server, name] = f'{own.min():.2f} to {own.max():.2f}'
-      if len(own) == 1:
-        texts[server, name] = f'{own.iloc[0]:.2f}'
+    for server, part in ratios[both].groupby('server'):
+      texts[server, name] = f'{part.min():.2f} to {part.max():.2f}'
+      if len(part) == 1:
+        texts[server, name] = f'{part.iloc[0]:.2f}'
   return texts
 
 

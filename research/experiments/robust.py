@@ -142,8 +142,8 @@ def train(path: str) -> None:
 def report(table: pd.DataFrame) -> list[str]:
   """Returns the parts of RESULTS.md: accuracies, and differences to the mean without attack."""
   parts = [_INTRODUCTION]
-  for (problem, alpha), own in table.groupby(['problem', 'alpha'], sort=False):
-    cells = own.groupby(['rule', 'attack'], sort=False)['accuracy'].agg(_spread).unstack()
+  for (problem, alpha), part in table.groupby(['problem', 'alpha'], sort=False):
+    cells = part.groupby(['rule', 'attack'], sort=False)['accuracy'].agg(_spread).unstack()
     columns = [attack for attack in ATTACKS if attack in cells]
     parts.append(f'## {problem}, alpha = {alpha:g}: accuracy in percent\n')
     parts.append(frame.table(cells[columns]))
@@ -170,8 +170,8 @@ def price(table: pd.DataFrame) -> pd.DataFrame:
   lost = by_seed.rsub(by_seed['mean'], axis=0).drop(columns='mean')
   rules = [rule for rule in RULES if rule in lost]
   columns = {}
-  for alpha, own in lost[rules].groupby('alpha', sort=False):
-    columns[f'alpha = {alpha:g}'] = own.agg(_spread)
+  for alpha, part in lost[rules].groupby('alpha', sort=False):
+    columns[f'alpha = {alpha:g}'] = part.agg(_spread)
   costs = pd.DataFrame(columns)
   costs.index.name = 'rule'
   return costs

@@ -42,7 +42,7 @@ class Clients:
 def test_ray_gives_the_cohorts_and_the_bits_of_one_process(
   ray_workers, graph, tmp_path, rule, aggregator
 ):
-  chosen = RULES[rule]
+  cohort_rule = RULES[rule]
   model = small_problem.linear_model()
   cohort = aggregation.Cohort(4, model.initial_weights[0])
   factory = aggregation.build_aggregator(aggregator, {}, cohort)
@@ -55,7 +55,7 @@ def test_ray_gives_the_cohorts_and_the_bits_of_one_process(
     cohort_weights=rule == 'importance',
     aggregator=aggregation.ClientNormsFactory(factory, cosines=True),
   )
-  config = training.TrainingConfig(rounds=5, clients_per_round=4, cohort=chosen, ledger=True)
+  config = training.TrainingConfig(rounds=5, clients_per_round=4, cohort=cohort_rule, ledger=True)
   states = []
   tables = []
   for name, context in (('one', engine.SubroundContext(4, server=graph)), ('ray', ray_workers)):

@@ -31,8 +31,8 @@ def test_the_steps_of_a_client_are_those_of_the_run(folder, tmp_path, capsys):
   assert len(steps) == row['steps']
   assert steps['distance'].iloc[-1] == pytest.approx(row['update_norm'], rel=1e-6)
   assert replay.main([*command, '--eager']) == 0
-  shown = capsys.readouterr().out.splitlines()
-  last = [float(cell) for cell in shown[-1].strip('| ').split('|')]
+  printed = capsys.readouterr().out.splitlines()
+  last = [float(cell) for cell in printed[-1].strip('| ').split('|')]
   np.testing.assert_allclose(last, steps.iloc[-1], rtol=1e-4)
 
 

@@ -25,10 +25,10 @@ def test_the_price_is_the_difference_by_seed_without_an_attack():
     for (rule, seed), value in accuracies.items()
   ]
   rows.append({'rule': 'krum', 'attack': 'noise', 'alpha': 0.1, 'seed': 0, 'accuracy': 0.0})
-  found = robust.price(pd.DataFrame(rows))
+  prices = robust.price(pd.DataFrame(rows))
   # 30 and 10 points: 20 in the mean, with a sample deviation of 14.1.
-  assert found.loc['krum', 'alpha = 0.1'] == '20.0 ± 14.1'
-  assert list(found.index) == ['krum']
+  assert prices.loc['krum', 'alpha = 0.1'] == '20.0 ± 14.1'
+  assert list(prices.index) == ['krum']
 
 
 def test_every_rule_and_attack_is_one_of_the_library():

@@ -110,8 +110,8 @@ def test_an_option_counts_where_its_rule_has_it_and_baselines_run_once(axes, giv
 
 def test_an_option_that_all_runs_share_is_left_out_for_those_without_it():
   given = {'cohort_option': ['candidates=8'], 'rounds': 3}
-  found = Space({'cohort': ['uniform', 'power_of_choice']}, given).grid('x')
-  assert [run.cohort.cohort_option for run in found] == [(), ('candidates=8',)]
+  points = Space({'cohort': ['uniform', 'power_of_choice']}, given).grid('x')
+  assert [run.cohort.cohort_option for run in points] == [(), ('candidates=8',)]
 
 
 @pytest.mark.parametrize(

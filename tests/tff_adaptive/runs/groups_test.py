@@ -144,7 +144,7 @@ def test_runs_of_a_sweep_over_options_are_labelled_by_them(tmp_path):
     {'cohort': 'power_of_choice', 'cohort_option': ['candidates=4']},
     {'cohort': 'power_of_choice', 'cohort_option': ['candidates=8']},
   ]
-  runs = run_folders.each(tmp_path, [(0.5, own) for own in settings])
+  runs = run_folders.each(tmp_path, [(0.5, options) for options in settings])
   assert list(groups_lib.group(runs)) == [
     'cohort=uniform',
     'cohort=power_of_choice, candidates=4',

@@ -205,12 +205,12 @@ def registry_columns():
 def test_the_trace_has_every_step_and_ends_at_the_update(run):
   trace = runs.load_run(str(run[0])).trace
   ledger = runs.load_run(str(run[0])).ledger
-  own = ledger[ledger['client'] == TRACED].set_index('round')
-  assert len(own)
-  assert list(trace['round']) == list(own.index)
+  of_client = ledger[ledger['client'] == TRACED].set_index('round')
+  assert len(of_client)
+  assert list(trace['round']) == list(of_client.index)
   assert set(trace['step']) == {1}
   for row in trace.to_dict('records'):
-    of_round = own.loc[row['round']]
+    of_round = of_client.loc[row['round']]
     assert row['loss'] == pytest.approx(of_round['loss_before'], rel=1e-5)
     assert row['gradient_norm'] == pytest.approx(of_round['gradient_norm'], rel=1e-5)
     assert row['distance'] == pytest.approx(of_round['update_norm'], rel=1e-5)
