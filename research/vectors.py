@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 import oracle
-from oracle import asynchronous, methods, newer, optimizers, personal
+from oracle import asynchronous, methods, newer, optimizers, personal, slots
 from research.vector_cases import ASYNCHRONOUS, LEAST_SQUARES, LOGISTIC
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / 'vectors'
-VERSION = '1.2'
+VERSION = '1.3'
 ROUNDS, EPOCHS, BATCH_SIZE = 10, 2, 4
 TOLERANCE = 1e-11  # Relative to the largest entry of a list: other processors sum in other orders.
 
@@ -47,6 +47,10 @@ ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
   'fed_varp': newer.FedVARP,
   'fed_lesam': newer.FedLESAM,
   'q_fed_avg': newer.QFedAvg,
+  'afl': newer.AFL,
+  'fed_adamw': slots.FedAdamW,
+  'fed_muon': slots.FedMuon,
+  'fed_lada': slots.FedLADA,
   'fed_smoo': newer.FedSMOO,
   'fed_per': personal.Kept,
   'lg_fed_avg': personal.Kept,
@@ -57,6 +61,7 @@ ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
   'apfl': personal.APFL,
   'p_fed_me': personal.PFedMe,
   'per_fed_avg': personal.PerFedAvg,
+  'fed_ala': personal.FedALA,
 }  # FedAvg for the others.
 
 
@@ -146,8 +151,11 @@ def rounds(
   layers = values.pop('layers', None)
   if layers is not None:
     values['mask'] = _mask(layers, shapes)
-    values['is_frozen'] = settings['algorithm'] == 'fed_babu'
-  if kind is newer.QFedAvg:
+    if kind is personal.Kept:
+      values['is_frozen'] = settings['algorithm'] == 'fed_babu'
+  if issubclass(kind, slots.WithLastUpdate):
+    values['shapes'] = shapes
+  if kind in (newer.QFedAvg, newer.AFL):
     values['loss'] = _softmax_loss if problem['loss'] == 'logistic' else _squared_loss
   server, state = settings['server_optimizer'], settings['client_optimizer']['state']
   run = kind(

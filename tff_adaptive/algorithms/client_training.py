@@ -239,7 +239,7 @@ def _drift(
   """Returns a client's numbers for the metrics of drift: scalars, or [G] for G clients."""
   before = client_state
   after = trained.client_state
-  if recipe.training.optimizer_state == 'keep':
+  if recipe.keeps_slots:
     before = before['correction']
     after = after['correction']
   before = corrections.estimate(before)

@@ -135,9 +135,10 @@ def counts(
     weights = tuple(map(tf.convert_to_tensor, local_model.initial_weights().trainable))
     traced = probe.trace(correction, weights)
     whole = probe.size(weights)
-    averaged = 0
-    if training.optimizer_state == 'average':
-      averaged = probe.size(client_optimizer_lib.initial_slots(training.optimizer, weights))
+    assert training.optimizer is not None
+    state = training.optimizer_state or 'reset'
+    slots = client_optimizer_lib.first_slots(training.optimizer, state, correction, weights)
+    averaged = probe.size(slots.averaged)
   if published is None or messages.is_compressed(correction):
     down = (traced.bytes_of_weights + traced.bytes_down) / whole
     up = (traced.bytes_update + traced.bytes_up) / whole

@@ -124,7 +124,7 @@ def build_update(
     server = server._replace(g_bar=results.restore(correction, server))
     of_correction, slots = recipe.split(server_state)
     new_state, direction, factor = results.server_update(correction, of_correction, server)
-    if recipe.training.optimizer_state == 'average':
+    if recipe.averages_slots:
       means = [corrections.mean(leaf, drift['weight']) for leaf in totals.optimizer]
       new_slots = tuple(_as_slot(mean, slot) for mean, slot in zip(means, slots))
       new_state = collections.OrderedDict(correction=new_state, optimizer=new_slots)
