@@ -200,10 +200,10 @@ class FedALA(FedAvg):
     return moved
 
   def kept(self, i):
-    return {'w': self.w[i]}
+    return {'w': self.w[i], 'ended': self.ended[i]}
 
   def state(self, i):
-    return {'w': self.w[i][self.mask]}
+    return {'ended': self.ended[i][self.mask], 'share': self.w[i][self.mask]}
 
   def personal(self, i):
     """Client i's own model, which begins its next round."""
