@@ -6,7 +6,7 @@ Each way to do a round (TFF's stock process and this project's, in TFF's native 
 the graph engine, and a loop by hand) runs in a process of its own; the rounds are interleaved, so
 that a change of the machine's speed meets all alike. Examples:
 
-  python -m research.benchmark --workloads=W1,W4 --rounds=10 --json=results/benchmark.json
+  python -m research.benchmark --workloads=W1,W4 --rounds=10 --json=runs/benchmark.json
   python -m research.benchmark --device=gpu --workloads=W4 --variants=ours_graph,ours_graph+xla
   python -m research.benchmark --variants=ours_graph,ours_subrounds,ours_ray1,ours_ray2
   python -m research.benchmark --variants=ours_graph --beside=../tff-adaptive-0.2.0

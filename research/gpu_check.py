@@ -44,7 +44,7 @@ absl_flags.DEFINE_enum('device', 'gpu', ['gpu', 'cpu'], 'What is checked.', flag
 absl_flags.DEFINE_multi_enum('workload', _NAMES, _NAMES, 'Those checked.', flag_values=_FLAGS)
 absl_flags.DEFINE_list('clients', ['1', '8', '32'], 'Measured together.', flag_values=_FLAGS)
 absl_flags.DEFINE_integer('rounds', 5, 'Measured rounds.', 1, flag_values=_FLAGS)
-absl_flags.DEFINE_string('output', 'results/gpu', 'Where to write.', flag_values=_FLAGS)
+absl_flags.DEFINE_string('output', 'results/gpu/gpu', 'Where to write.', flag_values=_FLAGS)
 
 
 def logical_devices(kind: str) -> list[str]:

@@ -119,8 +119,8 @@ def cell(library: str, case: Any, problem: Any, found: list[list[float]]) -> str
 
 
 def main() -> int:
-  """Writes the table into results/peer_vectors.md, below the text that stands there."""
-  to = ROOT / 'results' / 'peer_vectors.md'
+  """Writes the table into results/peer_vectors/, below the text that stands there."""
+  to = ROOT / 'results' / 'peer_vectors' / 'peer_vectors.md'
   path = vectors.FOLDER / 'least_squares.json'
   content = json.loads(path.read_text(encoding='utf-8'))
   columns = {'algorithm': {case['name']: f'`{case["name"]}`' for case in content['cases']}}

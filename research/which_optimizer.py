@@ -11,7 +11,7 @@ to the rates, bytes and virtual seconds. The same command again skips what is co
 with the rest; Ctrl-C ends after saving. A problem and method whose rows are in RESULTS.csv are not
 trained again, so the runs' folders may be elsewhere.
 
-  python -m research.which_optimizer --data_dir=DIR --results=results/which_optimizer
+  python -m research.which_optimizer --data_dir=DIR
   python -m research.which_optimizer --problems=digits --methods=fed_avg,fed_yogi --trials=4 \\
       --seeds=1,2    No data needed.
   python -m research.which_optimizer --report_only    Of what is complete, and of RESULTS.csv.

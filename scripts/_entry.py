@@ -85,6 +85,7 @@ def _end(unused_number: int, unused_frame: Any) -> None:
   """
   try:
     os.write(2, f'{os.path.basename(sys.argv[0])}: {interrupted}\n'.encode(errors='replace'))
+    # Looked up and not imported: if the command has not loaded it, there are no workers.
     native = sys.modules.get('tff_adaptive.engine.native')
     if native is not None:  # TFF may have started workers.
       native.reap_workers()

@@ -24,6 +24,7 @@ class _LenientFile(io.FileIO):
     except OSError as error:
       if self.error is None:
         self.error = error
+      # As if all had been written, so that the buffer above does not try again.
       return len(memoryview(data).cast('B'))
 
 
@@ -49,6 +50,7 @@ def output_error() -> OSError | None:
   raw = getattr(getattr(sys.stdout, 'buffer', None), 'raw', None)
   if not isinstance(raw, _LenientFile):
     return None
+  # What is still in the buffer has not failed yet.
   sys.stdout.flush()
   if isinstance(raw.error, BrokenPipeError):
     return None

@@ -166,6 +166,7 @@ def export(
     source.copy_preparation(folder)
     path = os.path.join(folder, 'export.json')
     atomic_files.write_text(path, json.dumps(record, indent=2) + '\n')
+    # In one step, so that a failure leaves no part of the folder.
     os.rename(folder, output)
   return record
 
@@ -246,6 +247,7 @@ def _with_own_layers(run: Any, source: _Source, weights: Sequence[Any]) -> _Sour
   if not getattr(source.model, 'has_keras', False):
     return source
   try:
+    # A trial: Keras may not know layers of one's own.
     source.model.to_keras(weights)
   except ValueError as refusal:
     try:
@@ -265,12 +267,15 @@ def _record(run: Any, source: _Source, which: str) -> dict[str, Any]:
 
   x = source.model.input_spec['x']
   evaluated_round, metrics = source.evaluate(which)
+  round_number = run.round_number
+  if which == 'the best weights':  # Those of an evaluation, not of the last checkpoint.
+    round_number = evaluated_round
   return {
     'run': os.path.abspath(run.folder),
     'run_id': run.config['run_id'],
     'task': source.description['task'],
     'source': source.description['source'],
-    'round': evaluated_round if which == 'the best weights' else run.round_number,
+    'round': round_number,
     'weights': which,
     'weight_names': list(models.weight_names(source.model)),
     'input': {'shape': list(x.shape), 'dtype': x.dtype.name},

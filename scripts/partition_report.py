@@ -5,7 +5,7 @@ usage: {partition_report} --task=TASK [--flag=value ...]
 Prints the numbers as a table; with --output, writes it to OUTPUT.md and a picture to OUTPUT.png:
 the labels of each client, and the sizes of all clients.
 
-  {partition_report} --task=digits --output=results/digits_partition
+  {partition_report} --task=digits --output=runs/digits_partition
   {partition_report} --task=mnist_skewed --data_dir=DIR --task_option=alpha=0.03
 
 Labels are shown only if the targets of the task are classes (not text, tags or images).
@@ -75,6 +75,7 @@ def describe(task: Any) -> tuple[str, Any, list[str]]:
   class without a name is its number.
   """
   ids = task.train.client_ids
+  # One client shows what kind of targets all have.
   first = task.train.load(ids[0])['y']
   rows = [['source', task.source]]
   names: list[str] = []
@@ -98,7 +99,9 @@ def describe(task: Any) -> tuple[str, Any, list[str]]:
     if first.ndim == 1 and first.dtype.kind == 'f':
       rows.append(['mean of the targets', _mean(task)])
   for name, number in numbers.items():
-    text = str(number) if isinstance(number, int) else f'{number:.3g}'
+    text = f'{number:.3g}'
+    if isinstance(number, int):  # A count is shown in full.
+      text = str(number)
     rows.append([name.replace('_', ' '), text])
   table = report.Table(['', ''], rows, title=f'Clients of {task.name}')
   return table.markdown(), counts, names

@@ -105,6 +105,7 @@ def _group() -> type[fields.Group]:
   return cast(type[fields.Group], group)
 
 
+# Made from the forms, so that a new form needs no change here.
 _Report = _group()
 _FLAGS = flags.define(flags.of_group(_Report))
 
@@ -131,6 +132,7 @@ def main(arguments: Sequence[str]) -> int:
   ]
   if given.where:
     runs = groups_lib.where(runs, _pairs('where', given.where, str.partition))
+  # A run that was not evaluated yet has no value to report.
   if not form.takes_unevaluated:
     metrics = options.get('metric') or [None]
     runs = scores.evaluated(runs, metrics[0])

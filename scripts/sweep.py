@@ -94,6 +94,8 @@ def _space(plan: plan_lib.Plan, of_runs: Sequence[str]) -> search_space.Space:
   # In a grid without pruning each run is a trial, because no runs are compared before the end.
   if plan.is_grid and plan.prune is None:
     return search_space.Space(axes, given)
+  # Of a search the seeds are no axis: a trial has a run for each of them, and their mean as its
+  # score.
   seeds = axes.pop('seed', ())
   return search_space.Space(axes, given, seeds)
 

@@ -68,6 +68,7 @@ def _in_full(result: Any, settings: Settings) -> str:
   rounds = summary['rounds']
   evaluations = _counted(summary['evaluations_averaged'], 'evaluation')
   mean = f'mean of the last {min(100, rounds)} rounds ({evaluations})'
+  # The test data are evaluated once, at the end, so their values have no mean over rounds.
   values = {**_last_values(summary, _SHOWN), **summary.get('test', {})}
   columns = {'last': values, mean: summary['mean_last_100_rounds']}
   of_baseline = baseline.column(summary)
@@ -75,7 +76,9 @@ def _in_full(result: Any, settings: Settings) -> str:
     columns['baseline'] = of_baseline
   texts_by_column = {name: _texts(column, values) for name, column in columns.items()}
   table = pd.DataFrame(texts_by_column, index=list(values))
-  end = '' if result.is_complete else ' (not complete)'
+  end = ''
+  if not result.is_complete:
+    end = ' (not complete)'
   lines = [
     f'{_counted(rounds, "round")}, {summary["seconds_training"]:.0f} s of training{end};'
     f' client_weighting: {settings.clients.client_weighting}',

@@ -62,6 +62,7 @@ def load(
   prepared = None
   if name == 'digits_skewed':
     x, y, test_rows, train_rows = digits.split(seed)
+    # digits has 1 as background, AdaBest's images have 0.
     train = image_arrays.Split(1 - x[train_rows], y[train_rows])
     test = image_arrays.Split(1 - x[test_rows], y[test_rows])
     source = digits.SOURCE
@@ -220,4 +221,5 @@ def distort(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     padded = tf.pad(x, [[0, 0], [_PAD, _PAD], [_PAD, _PAD], [0, 0]])
     return resnet.crop(padded, shifted, x.shape[-2])
 
+  # Of numbers below a multiple of 2 and of `offsets` all remainders are equally likely.
   return layers.of_images(change, x, resnet.choices(x, seed, 4, offsets**2 * 4))

@@ -54,6 +54,7 @@ def of_task(task: task_lib.Task, model: models.Model) -> Baseline | None:
     mean = targets.mean(0, dtype=np.float64)
     prediction = ', '.join(f'{number:.4g}' for number in np.ravel(mean))
     return Baseline(prediction, f'the mean of {clients}', _metrics(task, model, mean))
+  # One-hot targets become class numbers.
   if targets.ndim == 2 and targets.shape[1] == outputs.num_classes > 1:
     targets = targets.argmax(1)
   counts = np.bincount(targets.astype(int).ravel(), minlength=outputs.num_classes)

@@ -257,6 +257,7 @@ def rates(task: str, server_optimizer: str) -> dict[str, float]:
   result = {}
   for name, row in zip(TUNED, entry.log10_rates):
     if position < len(row):  # sgdm and sgd have no tau.
+      # Rounded, because 10 to the power of log10(0.005) is 0.004999999999999999.
       result[name] = float(f'{10.0 ** row[position]:.10g}')
   return result
 

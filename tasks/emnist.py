@@ -111,6 +111,7 @@ def build_cnn(
   weights = (
     *(draw.glorot_uniform(3, 3, channels, 32), layers.zeros(32)),
     *(draw.glorot_uniform(3, 3, 32, 64), layers.zeros(64)),
+    # Two convolutions without padding take 4 pixels off each side, and the pooling halves it.
     *(draw.glorot_uniform((height - 4) // 2 * ((width - 4) // 2) * 64, 128), layers.zeros(128)),
     *(draw.glorot_uniform(128, num_classes), layers.zeros(num_classes)),
   )
@@ -148,6 +149,7 @@ def build_autoencoder(seed: int) -> layers.SummedLossModel:
     del training, seed
     for i in range(0, len(weights), 2):
       x = layers.dense(x, weights[i], weights[i + 1])
+      # Each layer has two arrays of weights; the layer of the code has no sigmoid.
       if i != 2 * _CODE_LAYER:
         x = tf.sigmoid(x)
     return x

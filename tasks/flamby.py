@@ -111,6 +111,7 @@ def load_brca(data_dir: str | None = None) -> task_lib.Task:
   with files.border(' or '.join(paths)):
     table = pd.read_csv(paths[0])
     folds = pd.read_csv(paths[1])
+    # Patients that are not in the split have no fold, and are left out.
     fold = table['pid'].map(dict(zip(folds['pid'], folds['fold2']))).dropna().astype(str)
     numbers = table.loc[fold.index].drop(columns='pid').astype(np.float32)
     kinds = fold.str.extract('^(train|test)_(.+)$')

@@ -61,6 +61,7 @@ def build_cnn(seed: int) -> models.Model:
   weights = (
     *(draw.glorot_uniform(5, 5, 1, 32), layers.zeros(32)),
     *(draw.glorot_uniform(5, 5, 32, 64), layers.zeros(64)),
+    # Two poolings leave 7 x 7 pixels of 64 channels.
     *(draw.glorot_uniform(3136, 512), layers.zeros(512)),
     *(draw.glorot_uniform(512, 10), layers.zeros(10)),
   )

@@ -299,6 +299,7 @@ def _held_out(ids: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
     raise errors.DataError(
       f'validation is {share!r:.80}; it must be a share such as 0.2, or two arrays (x, y)'
     )
+  # Sorted, so that which clients are held out does not depend on the order of the rows.
   owners, names = pd.factorize(ids, sort=True)
   count = len(names)
   rng = np.random.default_rng([seed, 17])

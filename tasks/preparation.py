@@ -197,6 +197,7 @@ def _sigmoid(scores: np.ndarray) -> np.ndarray:
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:
+  # The difference keeps the powers from overflowing and changes no quotient.
   powers = np.exp(scores - scores.max(-1, keepdims=True))
   return powers / powers.sum(-1, keepdims=True)
 
@@ -225,6 +226,7 @@ def refusal(name: str, values: np.ndarray, row: Any, fix: str) -> str:
 def matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
   """Returns a table's inputs, float64 [n, inputs]; see `Preparation.__call__`."""
   names = {_tidy(str(name)): name for name in table}
+  # An exact name wins over one that is equal but for blanks.
   names.update({str(name): name for name in table})
   parts = []
   for column in columns:

@@ -79,6 +79,7 @@ def load_transformer(
   """
   task = _load(data_dir, 'shakespeare_transformer', build_transformer)
   test = task.validation
+  # A fixed seed, so that runs with other seeds are evaluated on the same sequences.
   rows = np.random.default_rng(29).permutation(len(test['y']))[:VALIDATION_SEQUENCES]
   validation = task_lib.example_arrays(test['x'][rows], test['y'][rows])
   task = dataclasses.replace(task, validation=validation)
@@ -92,6 +93,7 @@ def load_transformer(
     )
   parts = np.array_split(order, workers)
   dealt = {str(i): (every['x'][rows], every['y'][rows]) for i, rows in enumerate(parts)}
+  # The sequences of a snippet are now with different clients.
   return dataclasses.replace(task, train=task_lib.InMemoryClientData(dealt), unit_starts=None)
 
 
@@ -102,6 +104,7 @@ def _load(
   train, test = (tff_sqlite.SqlClientData(path, s, _FEATURES, None) for s in ('train', 'test'))
   features, owner = train.all_features()
   sequences, counts = to_sequences(features['snippets'])
+  # A client's number of sequences is the sum over its snippets.
   ends = np.cumsum(np.bincount(owner, weights=counts, minlength=len(train)).astype(np.int64))[:-1]
   sequences = sequences.astype(np.int32)
   clients = {c: (s[:, :-1], s[:, 1:]) for c, s in zip(train.client_ids, np.split(sequences, ends))}

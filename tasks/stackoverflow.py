@@ -219,6 +219,7 @@ def build_tag_model(num_words: int, num_tags: int, seed: int) -> layers.SummedLo
     del training, seed
     counts = tf.cast(x, tf.float32)
     total = tf.reduce_sum(counts, -1, keepdims=True)
+    # The last column counts words outside of the vocabulary: in the total, but no input.
     shares = tf.math.divide_no_nan(counts[..., :-1], total)
     return layers.dense(tf.cast(shares, weights[0].dtype), *weights)
 

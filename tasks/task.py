@@ -264,6 +264,7 @@ class Task:
   def __post_init__(self) -> None:
     for part in ('validation', 'test'):
       examples = getattr(self, part)
+      # A task needs validation data, and may have no test data.
       if examples is None and part == 'test':
         continue
       where = f'the {part} data of the task {self.name!r}'

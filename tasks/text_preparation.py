@@ -212,6 +212,7 @@ def _column(texts: Any, name: str) -> list[bytes]:
   return _bytes(texts[name])
 
 
+# These three are in `preparation` too: an export has only one of the two modules.
 def _check_output(output: str | None, is_numbers: bool) -> None:
   """Raises ValueError if predictions are no scores, or nothing says which."""
   if is_numbers or output == 'numbers':

@@ -9,7 +9,7 @@ for each problem, method and server, with sigma = 1 and a seed that does not cou
 the target, or after --updates client updates. Writes RESULTS.csv, RESULTS.md and RESULTS.png; a row
 of the CSV file is written when it is known, and the same command goes on.
 
-  python -m research.experiments.asynchronous --data_dir=DIR --results=results/asynchronous
+  python -m research.experiments.asynchronous --data_dir=DIR
 """
 
 import collections

@@ -12,7 +12,7 @@ same command goes on:
 - 'text': DiLoCo on shakespeare_transformer, dense and as SparseLoCo (top-k, 2 bits, decay).
 Writes RESULTS.csv, RESULTS.md and RESULTS.png.
 
-  python -m research.experiments.compression --data_dir=DIR --results=results/compression
+  python -m research.experiments.compression --data_dir=DIR
   python -m research.experiments.compression --smoke --results=/tmp/compression
 """
 

@@ -7,7 +7,7 @@ FedProx, SCAFFOLD, FedAdam, FedYogi, FedAdagrad, Cyclic, each client alone and a
 All clients take K = 100 steps in each round, on batches that go on from round to round, weighted by
 n_k. Writes RESULTS.md and RESULTS.csv: each client's test set and the pooled one. Takes minutes.
 
-  python -m research.experiments.flamby --data_dir=DIR --results=results/flamby
+  python -m research.experiments.flamby --data_dir=DIR --results=results/flamby/flamby
 """
 
 import glob
@@ -28,7 +28,7 @@ from . import frame
 _FLAGS = absl_flags.FlagValues()
 for _name, _default, _words in (
   ('data_dir', None, "Folder with FLamby's files and published/."),
-  ('results', 'results/flamby', 'Where to write: RESULTS.md, RESULTS.csv.'),
+  ('results', 'results/flamby/flamby', 'Where to write: RESULTS.md, RESULTS.csv.'),
 ):
   absl_flags.DEFINE_string(_name, _default, _words, flag_values=_FLAGS)
 absl_flags.DEFINE_list('seeds', ['42', '43', '44', '45', '46'], 'Seeds.', flag_values=_FLAGS)

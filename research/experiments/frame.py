@@ -23,7 +23,7 @@ def flags(name: str) -> absl_flags.FlagValues:
   made = absl_flags.FlagValues()
   for flag, default, words in (
     ('data_dir', None, "Folder with the tasks' files."),
-    ('results', f'results/{name}', 'Where to write: RESULTS.md, say.'),
+    ('results', f'results/{name}/{name}', 'Where to write: RESULTS.md, say.'),
     ('tuning_seed', '100', 'Seed of the runs that choose the rates.'),
   ):
     absl_flags.DEFINE_string(flag, default, words, flag_values=made)

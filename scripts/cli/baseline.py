@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +63,9 @@ def last_lines(summary: Mapping[str, Any]) -> list[str]:
       continue
     sign = -1 if metric_names.is_error(name) else 1
     if sign * value <= sign * constant + _ALIKE:
-      relation = 'equals' if abs(value - constant) <= _ALIKE + 1e-6 * abs(constant) else 'is below'
-      if sign < 0 and relation == 'is below':
-        relation = 'is above'
+      relation = 'is below' if sign > 0 else 'is above'
+      if abs(value - constant) <= _ALIKE + 1e-6 * abs(constant):
+        relation = 'equals'
       lines.append(
         f'The validation {name}, {_text(value)}, {relation} that of always predicting'
         f' {baseline["prediction"]}, {baseline["text"]}: {_text(constant)}.'
@@ -79,4 +80,6 @@ def column(summary: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _text(value: float) -> str:
-  return 'undefined (NaN)' if value != value else f'{value:.4f}'
+  if math.isnan(value):
+    return 'undefined (NaN)'
+  return f'{value:.4f}'

@@ -200,11 +200,13 @@ def _aggregator(
   rule = settings.cohort.build(settings.clients.client_weighting)
   needs_norms = rule is not None and 'norms' in choosing.needs_of(rule)
   entry = settings.aggregation.entry
+  # Norms of single clients are what these aggregators keep from the server.
   hides_norms = entry.is_private or entry.name == 'secure'
   if needs_norms or (settings.output.ledger and not hides_norms):
     factory = aggregation_lib.ClientNormsFactory(factory)
   attackers = settings.attack.build()
   if attackers is not None and attackers.attack == attacks.INNER_PRODUCT:
+    # Outermost, because it replaces updates before any other aggregator sees them.
     factory = aggregation_lib.InnerProductFactory(attackers.strength, factory)
   return factory
 
@@ -275,6 +277,7 @@ def _training_config(
   asynchrony = settings.synchrony.build()
   population = settings.population.build(settings.given)
   if asynchrony is not None and population is None:
+    # Arrivals need a clock, even if all clients are alike and always there.
     population = population_lib.Population()
   return training.TrainingConfig(
     **arguments,
@@ -334,6 +337,7 @@ def _say_how_large(
   """Prints how large client states, if any, may grow. Raises ValueError if there is no room."""
   if not hasattr(process, 'initial_client_state'):
     return
+  # States that clients returned since the last checkpoint are in memory.
   unsaved_rounds = min(config.rounds, config.rounds_per_checkpoint)
   settings.output.say(
     capacity.plan(

@@ -36,6 +36,7 @@ def weights_of(run: Any, task: Any, model: Any, client_id: str) -> Any:
       ' out.'
     )
   inference = run.inference_weights
+  # The model that is evaluated is what `own_model` changes for a client.
   theta = run.weights if inference is None else inference
   settings = run.settings
   optimizer = algorithms.build_client_optimizer(

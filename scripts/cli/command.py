@@ -135,6 +135,7 @@ def parse(
   Returns:
     The arguments that are not flags, or None after --help.
   """
+  # Before the flags are parsed, because a wrong flag must not keep the help away.
   words = [a.removeprefix(_SEARCH) for a in arguments[1:] if a.startswith(_SEARCH)]
   if words or any(a in _HELP for a in arguments[1:]):
     word = ''.join(words[:1])
@@ -219,6 +220,7 @@ def check_output(flag: str, output: str) -> None:
 def check_writable(folder: str, given: str) -> None:
   """Raises ValueError if a folder could not be created or written to; `given` is its FLAG=VALUE."""
   path = os.path.abspath(folder)
+  # The nearest folder that exists decides whether the others can be made in it.
   while not os.path.lexists(path):
     path = os.path.dirname(path)
   try:

@@ -46,7 +46,9 @@ class Needs(NamedTuple):
   values: tuple[str, ...] = ()
 
   def __str__(self) -> str:
-    return f'{self.flag}={" or ".join(self.values)}' if self.values else self.flag
+    if not self.values:
+      return self.flag
+    return f'{self.flag}={" or ".join(self.values)}'
 
   def are_met(self, values: Mapping[str, Any]) -> bool:
     """Returns whether flags with these values by name have what is needed."""

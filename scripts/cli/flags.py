@@ -79,6 +79,7 @@ def load_task(values: absl_flags.FlagValues, options: Mapping[str, Any]) -> Any:
 
 def define(flags: Iterable[Flag]) -> absl_flags.FlagValues:
   """Returns a new `FlagValues` of `flags`; absl's global one is not used."""
+  # Own values, so that two commands in one process, such as a sweep and its runs, share no flags.
   values = absl_flags.FlagValues()
   definers: dict[type, Callable[..., Any]] = {
     str: absl_flags.DEFINE_string,
@@ -121,6 +122,7 @@ def _kind(annotation: Any) -> type:
   """Returns the type of the flag for a field's type: list for a tuple, and T for T | None."""
   if typing.get_origin(annotation) is tuple:
     return list
+  # The first type of T | None is T.
   alternatives = typing.get_args(annotation) or (annotation,)
   kind: type = alternatives[0]
   return kind

@@ -145,6 +145,7 @@ def _described(entry: Any) -> str:
   text: str = entry.description
   if getattr(entry, 'is_stateful', False):
     text += '; clients keep a state'
+  # A name such as adam may be an optimizer of both.
   is_of_clients = registry.CLIENT_OPTIMIZERS.get(entry.name) is entry
   is_chain = getattr(entry, 'is_chain', False)
   has_options = is_chain or is_of_clients or isinstance(entry, entries_lib.Named)

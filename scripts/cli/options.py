@@ -28,6 +28,7 @@ def pairs(values: Mapping[str, Any]) -> tuple[str, ...]:
   for name, value in values.items():
     text = str(value)
     if isinstance(value, bool):
+      # As on a command line: true, not Python's True.
       text = text.lower()
     if value is not None:
       texts.append(f'{name}={text}')

@@ -91,7 +91,9 @@ class Plan(fields.Group):
 
   def folder(self, number: int, point: search_space.Point) -> str:
     """Returns the name of a trial's folder."""
-    return search_space.label(point) if self.is_grid else f'trial={number}'
+    if self.is_grid:
+      return search_space.label(point)
+    return f'trial={number}'  # Values that are drawn have too many digits for a name.
 
   def read(self, folder: str, rounds: int) -> run_lib.Run:
     """Returns the run in `folder` with the rows of its first `rounds` rounds.

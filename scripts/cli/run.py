@@ -86,11 +86,13 @@ def run(
   check(settings)
   if 'tensorflow_federated' not in sys.modules:
     settings.output.say('Loading TensorFlow ...')
+  # Before the packages below, whose imports would load TensorFlow without these precautions.
   tensorflow_start.load()
   from tff_adaptive import engine, runs, training
 
   from . import build
 
+  # Before TFF starts a worker, which is to end with this process.
   engine.remember_workers()
   try:
     line = command or ['train.py', *flags.command_line(settings.given)]
@@ -128,6 +130,7 @@ def run(
     raise command_lib.FailureError(explanation or error) from error
   finally:
     engine.reap_workers()
+  # A signal in the last round changes nothing: the run is complete.
   exit_code = 0
   if not result.is_complete:
     exit_code = guard.exit_code

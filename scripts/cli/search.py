@@ -90,6 +90,7 @@ class _Workers:
     """Waits until a process ends, a signal comes, or for a second."""
     ends = [process.sentinel for process in self._processes.values()]
     waited = 0.0
+    # In small parts, because a signal does not end the wait for a process.
     while not self._stop.requested and waited < _POLL:
       if multiprocessing.connection.wait(ends, _POLL / 10):
         break

@@ -88,6 +88,8 @@ class Space:
 
   def check(self) -> Settings:
     """Raises ValueError if a value or bound is invalid. Returns the settings of one of the runs."""
+    # Flags are checked one by one beside the first values of the others: all combinations are too
+    # many.
     firsts = [self._first_point(kind) for kind in self._kinds()]
     runs = [self.settings(point) for point in firsts]
     for name, axis in {**self.axes, 'seed': self.seeds}.items():

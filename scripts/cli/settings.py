@@ -141,6 +141,7 @@ class Settings:
     )
 
 
+# `field.type` is the class itself only while this module does not postpone its annotations.
 GROUPS: Mapping[str, type[fields.Group]] = {
   field.name: field.type
   for field in dataclasses.fields(Settings)

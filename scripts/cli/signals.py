@@ -38,6 +38,7 @@ class StopGuard(protocols.Stop):
     if threading.current_thread() is not threading.main_thread():
       return self  # Only the main thread may set handlers; signals then act as usual.
     reader, writer = os.pipe()
+    # As `signal.set_wakeup_fd` asks for.
     os.set_blocking(writer, False)
     self._stack.callback(os.close, reader)
     thread = threading.Thread(target=self._listen, args=(reader,), daemon=True)
@@ -64,6 +65,7 @@ class StopGuard(protocols.Stop):
       if number not in SIGNALS:
         continue
       if not self.exit_code:
+        # Before `requested`, at which the loop looks first.
         self.exit_code = 128 + number
         self.requested = True
         with contextlib.suppress(OSError):  # The reader of stderr may be gone.

@@ -38,6 +38,7 @@ class StoreModel(callbacks.Callback):
         reason = error_text.in_brief(error)
         run.say(f'The model is not stored for exports ({reason}): they will need the data.')
         return
+      # A folder cannot replace another. The old one goes with the temporary folder.
       if os.path.isdir(path):
         os.rename(path, os.path.join(temporary, 'old'))
       os.rename(new, path)

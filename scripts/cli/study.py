@@ -252,6 +252,7 @@ class Study:
     study = optuna.create_study(
       storage=self._storage,
       study_name=name,
+      # A trial is reported by its worth, of which more is better for errors too.
       direction='maximize',
       pruner=pruner,
       load_if_exists=True,
@@ -272,6 +273,7 @@ class Study:
     for name in sorted(space.given):
       if name not in settings.CHANGE_NO_NUMBER or name.endswith(_COUNTED):
         identity[f'--{name}'] = space.given[name]
+    # As it comes back from the storage, where tuples have become lists.
     as_stored: dict[str, Any] = json.loads(json.dumps(identity))
     return as_stored
 
@@ -281,6 +283,7 @@ class Study:
     if not self._plan.is_grid:
       for number in range(self._plan.trials or 0):
         if number not in queued:
+          # Without values: these are drawn when the trial begins, from what is known by then.
           self._study.enqueue_trial({}, user_attrs={'number': number})
       return
     for number, point in enumerate(self._space.points()):
@@ -306,6 +309,7 @@ def _sampler(plan: plan_lib.Plan, number: int) -> optuna.samplers.BaseSampler:
   entropy = np.random.SeedSequence([plan.search_seed, number])
   seed = entropy.generate_state(1).item()
   if plan.search == 'tpe':
+    # Trials under way count as bad ones, so that processes side by side draw points apart.
     return optuna.samplers.TPESampler(n_startup_trials=_STARTUP, seed=seed, constant_liar=True)
   return optuna.samplers.RandomSampler(seed=seed)
 
@@ -327,7 +331,12 @@ def preview(plan: plan_lib.Plan, space: search_space.Space) -> list[search_space
 def _storage(path: str) -> optuna.storages.RDBStorage:
   """Opens the SQLite file of a study, or creates it. Raises ValueError if it is damaged."""
   connect = functools.partial(
-    sqlite3.connect, path, timeout=_BUSY, isolation_level=None, check_same_thread=False
+    # Transactions begin by the event below, not by the rules of Python's `sqlite3`.
+    sqlite3.connect,
+    path,
+    timeout=_BUSY,
+    isolation_level=None,
+    check_same_thread=False,
   )
   with contextlib.closing(connect()) as connection:
     (state,) = connection.execute('PRAGMA quick_check(1)').fetchone()

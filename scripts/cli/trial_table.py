@@ -48,6 +48,7 @@ def rank(rows: Rows, plan: plan_lib.Plan) -> tuple[report.Table, str | None] | N
   metric = plan.metric or tables.default_metric(every)
   groups: dict[str, list[run_lib.Run]] = {}
   for label, runs in begun.items():
+    # With a value after round 0, which is the initial model's.
     evaluated = [run for run in runs if max(run.curve(metric), default=0)]
     if evaluated:
       groups[label] = evaluated
@@ -57,6 +58,7 @@ def rank(rows: Rows, plan: plan_lib.Plan) -> tuple[report.Table, str | None] | N
       raise scores.no_values(every[0], metric)
     return None
   order = {
+    # By state, and among trials of one state as reports rank settings.
     label: (-STATES.index(states[label]), *scores.rank(groups.get(label, ()), metric))
     for label in rows
   }

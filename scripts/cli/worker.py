@@ -85,6 +85,7 @@ class Objective:
     for rounds in rungs[:-1]:
       worth = self._worth_after(trial, number, runs, rounds, is_last=False)
       reported = trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values
+      # A trial that was queued again has inherited what its earlier attempt reported.
       if rounds not in reported:
         trial.report(worth, rounds)
       if trial.should_prune():
@@ -197,6 +198,7 @@ def _output_to(path: str) -> Iterator[None]:
   """Appends the output of this process, also that of native code, to a file."""
   os.makedirs(os.path.dirname(path), exist_ok=True)
   streams = (sys.stdout, sys.stderr)
+  # Descriptors and not Python's streams, because native code writes to these.
   before = [os.dup(number) for number in (1, 2)]
   with open(path, 'ab') as file:
     for number in (1, 2):

@@ -64,6 +64,7 @@ def fingerprint(path: str) -> tuple[int, str]:
 
 @functools.lru_cache(maxsize=64)
 def _digest(path: str, size: int, modified: int) -> str:
+  # It is an argument so that a file that has changed is hashed again.
   del modified
   total = hashlib.sha256()
   with open(path, 'rb') as file:
@@ -202,6 +203,7 @@ class SqlClientData(task_lib.ClientData):
       'SELECT serialized_example_proto FROM examples WHERE client_id = ? AND split_name = ?',
       client_id,
       self._split,
+      # One more than there should be, to notice further rows.
       most=size + 1,
     )
     if len(rows) != size:

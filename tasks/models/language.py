@@ -57,6 +57,7 @@ def token_weights(y: tf.Tensor, padding: Padding) -> tf.Tensor:
     return read / y.shape[-1]
   masked = tf.reduce_sum(1 - read, -1, keepdims=True)
   next_read = tf.concat([read[..., 1:], tf.zeros_like(read[..., :1])], -1)
+  # The factor in parentheses is 1 at a text's last step alone.
   return (read + (read - read * next_read) * masked) / y.shape[-1]
 
 

@@ -23,6 +23,7 @@ class Initializer:
   """
 
   def __init__(self, seed: int):
+    # 28 tells these draws from others with the same seed, such as those of partitions.
     self._rng = np.random.default_rng([seed, 28])
 
   def glorot_uniform(self, *shape: int) -> np.ndarray:
@@ -55,6 +56,7 @@ class Initializer:
     return q.astype(np.float32)
 
   def _truncated_normal(self, shape: Sequence[int]) -> np.ndarray:
+    # What lies beyond two deviations is drawn again, as Keras does.
     x = self._rng.standard_normal(shape)
     while True:
       far = np.abs(x) > 2
@@ -172,6 +174,7 @@ class SummedLossModel(models.Model):
   def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
     """Returns the sum of the examples' losses."""
     if shares is None:
+      # From the end, because an axis of clients may come first.
       count = tf.shape(y)[-len(self.input_spec['y'].shape)]
     else:
       count = tf.math.count_nonzero(shares, -1)
@@ -247,6 +250,7 @@ def perceptron(
     return before_last(weights, x)
 
   model = classifier(perceptron_weights(seed, widths), forward, x_shape, features=features)
+  # Keras would need a layer for `prepare`, which may be any function.
   if prepare is None:
     model.to_keras = functools.partial(perceptron_in_keras, widths, x_shape)
   return model

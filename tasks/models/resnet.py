@@ -124,6 +124,7 @@ def prepare(x: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
     middle = slice(margin // 2, margin // 2 + CROP)
     x = x[..., middle, middle, :]
   else:
+    # Of numbers below a multiple of 2 and of `margin + 1` all remainders are equally likely.
     x = layers.of_images(cut, x, choices(x, seed, 3, (margin + 1) ** 2 * 2))
   return tf.image.per_image_standardization(tf.cast(x, tf.float32))
 

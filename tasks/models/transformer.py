@@ -29,6 +29,7 @@ def initial_weights(
     blocks: Number of blocks, each with attention and a perceptron.
   """
   draw = layers.Initializer(seed)
+  # As in GPT-2: each block adds two such layers to the residual stream.
   last = 0.02 / np.sqrt(2 * blocks)
 
   def norm() -> Iterator[np.ndarray]:

@@ -28,6 +28,7 @@ def atomic_path(path: str, place: Place | None = None) -> Iterator[str]:
   temporary, lock = _locked_temporary(folder, name)
   try:
     yield temporary
+    # `mkstemp` gives its file mode 0600. The mask of the process can only be read by setting it.
     umask = os.umask(0)
     os.umask(umask)
     os.chmod(temporary, 0o666 & ~umask)

@@ -55,7 +55,9 @@ def resolve(values: Sequence[Any]) -> Sequence[Any]:
 
 def client_of(key: Any) -> Any:
   """Returns the client's id in a key: the first item if the key is a tuple, else the key."""
-  return key[0] if isinstance(key, tuple) and key else key
+  if isinstance(key, tuple) and key:
+    return key[0]
+  return key
 
 
 def workers() -> WorkerContext | None:
@@ -64,4 +66,6 @@ def workers() -> WorkerContext | None:
   if tff is None:
     return None
   context = tff.framework.get_context_stack().current
-  return context if isinstance(context, WorkerContext) else None
+  if isinstance(context, WorkerContext):
+    return context
+  return None

@@ -22,4 +22,5 @@ def generator(seed: int, *numbers: int) -> np.random.Generator:
   Callers often draw a number for every client of the run and use the one at a client's position.
   The number then does not depend on which other clients take part.
   """
+  # Named, because the generator of `np.random.default_rng` may change with NumPy's version.
   return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *numbers])))

@@ -55,7 +55,9 @@ class Hyperparameter:
     if self.kind is str and self.check is not None:
       value = self.check(name, value, hint)
     if self.kind is not str:
-      check = self.check or (validation.whole if self.kind is int else validation.real)
+      check = validation.whole if self.kind is int else validation.real
+      if self.check is not None:
+        check = self.check
       value = self.kind(check(name, value, hint))
     if self.choices and value not in self.choices:
       allowed = ' or '.join(map(str, self.choices))
@@ -144,5 +146,8 @@ def values(
   all_values = {}
   for name, hyperparameter in known.items():
     value = given.get(name)
-    all_values[name] = default(name) if value is None else hyperparameter.checked(value)
+    if value is None:
+      all_values[name] = default(name)
+    else:
+      all_values[name] = hyperparameter.checked(value)
   return all_values

@@ -25,6 +25,7 @@ def is_error(name: str) -> bool:
   Args:
     name: The name of a metric or a column. '_', other signs and capital letters separate its words.
   """
+  # What follows 'at' is a condition and no error: tpr_at_fpr_0.01 is good if it is high.
   words = '_'.join(re.split(r'[\W_]+', _CAMEL.sub('_', name).lower())).partition('_at_')[0]
   is_of_likelihood = re.search('neg(ative)?_?log_?lik', words)
   return bool(is_of_likelihood) or any(w in _ERRORS or w.endswith('loss') for w in words.split('_'))

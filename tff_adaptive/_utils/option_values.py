@@ -12,9 +12,7 @@ def value(text: str) -> bool | int | float | str:
       number = kind(text)
     except ValueError:
       continue
-    if isinstance(number, float) and math.isnan(
-      number
-    ):  # It would equal no other value, not even itself.
-      return text
+    if isinstance(number, float) and math.isnan(number):
+      return text  # NaN would equal no other value, not even itself.
     return number
   return text

@@ -212,6 +212,7 @@ def computation_from_bytes(octets: bytes) -> Any:
   """Returns the computation that `computation_bytes` serialized with the same version of TFF."""
   import tensorflow_federated as tff
 
+  # TFF has no name for the class of serialized computations: an object of it shows the class.
   some_computation = tff.tensorflow.computation(lambda: 0)
   proto_class = type(tff.framework.serialize_computation(some_computation))
   return tff.framework.deserialize_computation(proto_class.FromString(octets))

@@ -9,6 +9,7 @@ from tff_adaptive._utils.lazy_tensorflow import tf
 
 def base(seed: int) -> tf.Tensor:
   """Converts a Python integer of at most 62 bits to an int32 [2] seed."""
+  # 31 bits in each part, because int32 has a sign.
   return tf.constant([seed & 0x7FFFFFFF, seed >> 31 & 0x7FFFFFFF], tf.int32)
 
 

@@ -62,6 +62,7 @@ def use_for_processes() -> None:
   if not private_apis.set_folder_of_processes(path):
     stack.close()
     return
+  # A forked process inherits the handler, and must not remove the folder of its parent.
   owner = os.getpid()
   atexit.register(lambda: stack.close() if os.getpid() == owner else None)
 

@@ -140,6 +140,7 @@ def place(error: BaseException) -> Place | None:
   paths = {module.__file__ for name, module in list(sys.modules.items()) if is_module(name)}
   last: Place | None = None
   seen = set()
+  # Causes may form a circle, hence `seen`.
   link: BaseException | None = error
   while link is not None and id(link) not in seen:
     seen.add(id(link))

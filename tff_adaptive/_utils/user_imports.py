@@ -46,6 +46,7 @@ def digests(content: bytes, folders: Sequence[str]) -> dict[str, str]:
     OSError: If a module cannot be read.
   """
   by_path: dict[str, str] = {}
+  # Source texts still to be read, with the packages to which their relative imports refer.
   waiting = [(content, '')]
   while waiting:
     source, package = waiting.pop()
@@ -57,7 +58,9 @@ def digests(content: bytes, folders: Sequence[str]) -> dict[str, str]:
         if module.file and module.file not in by_path:
           text = _read(module.file)
           by_path[module.file] = _digest(part, module.file, text)
-          of_package = part if module.folders else part.rpartition('.')[0]
+          of_package = part  # To which the module's relative imports refer.
+          if not module.folders:
+            of_package = part.rpartition('.')[0]
           waiting.append((text, of_package))
   return by_path
 
@@ -121,7 +124,9 @@ def _find(name: str, folders: Sequence[str]) -> _Module | None:
   parent = name.rpartition('.')[0]
   if parent:
     package = _find(parent, folders)
-    folders = () if package is None else package.folders
+    folders = ()
+    if package is not None:
+      folders = package.folders
   spec = machinery.PathFinder.find_spec(name, list(folders))
   if spec is None:
     return None
@@ -136,7 +141,9 @@ def _file_of(spec: machinery.ModuleSpec | None) -> str:
 
 
 def _module(file: str | None, folders: Iterable[str] | None) -> _Module:
-  path = os.path.abspath(file) if file else ''
+  path = ''
+  if file:
+    path = os.path.abspath(file)
   return _Module(path, list(folders or ()))
 
 
@@ -157,6 +164,7 @@ def _digest(name: str, path: str, content: bytes) -> str:
   digest = hashlib.sha256(content).hexdigest()
   if name not in sys.modules:
     return digest
+  # The first digest is that of the code that runs: Python does not read a module twice.
   if _digests.setdefault(path, digest) != digest:
     raise ValueError(
       f'{path!r} has been changed since this process imported it as {name}: start again, so that'

@@ -17,5 +17,6 @@ def in_text(value: Any) -> str:
     return repr(value)
   if isinstance(value, numpy.str_):  # Of these there may be one for each client.
     return repr(str(value))
+  # NumPy's form of that version has no types of scalars.
   with numpy.printoptions(legacy='1.25'):
     return repr(value)

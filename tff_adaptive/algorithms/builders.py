@@ -42,6 +42,7 @@ class _Common(TypedDict, total=False):
 
 
 def _by_examples(common: _Common) -> _Common:
+  # What the caller gives comes last, so that it wins.
   return {'client_weighting': 'examples', **common}
 
 
@@ -118,6 +119,7 @@ def build_drift_corrected(
       'training=tff_adaptive.ClientTraining(batching=...)'
     )
   local_model = model_adapters.wrap(model)
+  # By the names of the weights, known only now, parts find those that stay or are frozen.
   correction = correction.resolved(local_model.named_weights())
   _check_needs(correction, local_model, training)
   if asynchrony is not None:

@@ -56,6 +56,7 @@ class ClientStates(_Serializable):
   def from_bytes(cls, buffer: bytes) -> 'ClientStates':
     """Returns the states that `to_bytes` wrote."""
     with np.load(io.BytesIO(buffer[: -len(_END)]), allow_pickle=False) as file:
+      # All arrays but that of the ids.
       columns = [file[f'leaf_{i}'] for i in range(len(file.files) - 1)]
       return cls(dict(zip(file['client_ids'].tolist(), zip(*columns))))
 
@@ -133,6 +134,7 @@ class ByClientId:
         'the cohort must be {client id: data} with strings for ids, by which a resumed program'
         f' finds states; the selection function returned {value_text.in_text(cohort):.100}.'
       )
+    # Some program state managers of TFF give a plain tuple back.
     state = State(*state)
     initial = self._process.initial_client_state
     before = [state.client_states.get(client_id, initial) for client_id in cohort]

@@ -112,6 +112,7 @@ def build(
       trained.squared_norm,
       drift,
     )
+    # Only the aggregator sees the marked weight: the sums above have the true one.
     if training.attack == 'inner_product':
       weight = attacks.marked(weight, data)
     result = tff.learning.templates.ClientResult(trained.update, weight)
@@ -154,6 +155,7 @@ def _times_cohort_weight(trained: local_training.Trained, data: Any) -> local_tr
   """Returns a client's result with its update times the weight in the client's data."""
   weight = attacks.of_data(data, entries_lib.COHORT_WEIGHT)
   update = corrections.combine(lambda leaf: corrections.scale(weight, leaf), trained.update)
+  # The norm is that of what the client sends.
   return trained._replace(update=update, squared_norm=trained.squared_norm * weight**2)
 
 
@@ -181,6 +183,7 @@ def _declare(
   If `local_training.can_group` allows it, the engine may run it for a group of clients together;
   not in asynchronous training, where clients begin with different models.
   """
+  # What the data of a client have besides x, y and client.
   entries: dict[str, tf.TensorSpec] = {}
   if recipe.asynchrony is not None:
     entries = asynchrony_lib.data_entries(recipe.asynchrony)
@@ -192,6 +195,7 @@ def _declare(
   has_state = client_state_type is not None
 
   def together(clients: list[Any]) -> Any:
+    # The server sends the same to all clients.
     message, weights = clients[0][:2]
     states = [client[2] if has_state else () for client in clients]
     return function(
@@ -214,12 +218,14 @@ def _declare(
   types = [message_type, weights_type, data_type]
   if has_state:
     types.insert(2, client_state_type)
+  # The client's data are the last argument, also where there is no state.
   declare = tff.tensorflow.computation(*types)
   can_group = local_training.can_group(recipe.model, recipe.training)
   if can_group and recipe.asynchrony is None:
     group = batched_clients.Group(together, recipe.model.has_client_axis)
     declare = batched_clients.computation(group, *types)
   try:
+    # TFF traces here. Whether a model uses eager tensors is known only if TensorFlow refuses them.
     return declare(client)
   except RuntimeError as error:
     if not eager_constants.is_refusal(error):
@@ -245,10 +251,12 @@ def _drift(
   before = corrections.estimate(before)
   after = corrections.estimate(after)
   h_i = corrections.squared_norm(after, group_size)
+  # A client's h_i is zero until the client has taken part.
   is_new = tf.equal(corrections.squared_norm(before, group_size), 0) & bool(before)
   return collections.OrderedDict(
     h_i_norm=trained.is_used * tf.sqrt(h_i),
     first_time_clients=trained.is_used * tf.cast(is_new, tf.float32),
     weight=weight,
+    # For `update_spread`; see `server_correction`.
     weighted_square=weight * trained.squared_norm,
   )

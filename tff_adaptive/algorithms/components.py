@@ -174,5 +174,6 @@ def build_aggregator(
   if aggregator is not None:
     factory = aggregator
   if isinstance(factory, tff.aggregators.UnweightedAggregationFactory):
+    # The process then gives each aggregator a weight, which this one ignores.
     factory = tff.aggregators.as_weighted_aggregator(factory)
   return aggregator_state.kept_without_updates(factory.create(update_type, weight_type))

@@ -82,6 +82,7 @@ def _refused(state: Any, new_state: Any) -> Any:
   """Returns the state after a refused aggregate: unchanged, but a schedule has advanced."""
   if not (isinstance(state, Mapping) and set(state) == {_ROUND, _OPTIMIZER}):
     return state
+  # TFF's scheduled optimizers write the rate of the next round into the state that they wrap.
   optimizer_state = collections.OrderedDict(state[_OPTIMIZER])
   optimizer_state[_RATE] = new_state[_OPTIMIZER][_RATE]
   return collections.OrderedDict([(_ROUND, new_state[_ROUND]), (_OPTIMIZER, optimizer_state)])

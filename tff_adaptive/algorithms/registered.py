@@ -139,6 +139,7 @@ def counts(
     state = training.optimizer_state or 'reset'
     slots = client_optimizer_lib.first_slots(training.optimizer, state, correction, weights)
     averaged = probe.size(slots.averaged)
+  # With a compressor in the chain a client sends less than the paper counts.
   if published is None or messages.is_compressed(correction):
     down = (traced.bytes_of_weights + traced.bytes_down) / whole
     up = (traced.bytes_update + traced.bytes_up) / whole
@@ -148,6 +149,7 @@ def counts(
     is_sent = [not is_unsent for is_unsent in correction.unsent] or [True] * len(weights)
     sizes = [w.shape.num_elements() for w, sent in zip(weights, is_sent) if sent]
     width = weights[0].dtype.size
+    # What the aggregator saves of the update's bytes; uploads do not pass it.
     saved = width * sum(sizes) - aggregated_bytes(sizes, width)
   return registry.Counts(
     down=published.down + averaged / whole,
@@ -229,6 +231,7 @@ def build_server_optimizer(
   rate = components.check_rate('server_learning_rate', learning_rate)
   schedule = rate if callable(rate) and entry.source is not None else None
   if schedule is not None:
+    # Only a first value, because the schedule sets the rate before each step.
     rate = getattr(schedule, 'base_rate', 1.0)
   optimizer = entries.resolve(entry.build)(rate, **options)
   hint = 'return tff_adaptive.optimizers.build_sgdm(1.0), say'

@@ -47,6 +47,7 @@ def build_initialize(recipe: components.Recipe, weights_type: tff.Type) -> tff.C
     state = recipe.server_state(theta)
     of_correction, _ = recipe.split(state)
     inference = recipe.correction.inference_weights(of_correction, theta, theta)
+    # Before the first round the model for inference is the initial one.
     return state, () if inference is None else weights
 
   return server_state
@@ -65,6 +66,7 @@ def build_message(
   def message(t: Any, server_state: Any, client_work: Any) -> Any:
     of_correction, slots = recipe.split(server_state)
     rate = client_work[tff.learning.optimizers.LEARNING_RATE_KEY] if client_work else rate_fn(t)
+    # Schedules count rounds from 0, and formulas from 1 as papers do.
     return local_training.Message(t + 1, rate, recipe.correction.broadcast(of_correction), slots)
 
   return message
@@ -112,6 +114,7 @@ def build_update(
     if recipe.is_plain:  # The direction is the aggregate, even if it is only noise.
       return ServerUpdate((), g_bar, (), (), message.t, ())
     drift = totals.drift
+    # Sums are divided by it, also in a round without a usable update, whose results are not used.
     cohort = tf.maximum(totals.used, 1.0)
     server = corrections.ServerRound(
       g_bar=g_bar,
@@ -125,6 +128,7 @@ def build_update(
     of_correction, slots = recipe.split(server_state)
     new_state, direction, factor = results.server_update(correction, of_correction, server)
     if recipe.averages_slots:
+      # The weights are those of the updates; see `ClientTraining.optimizer_state`.
       means = [corrections.mean(leaf, drift['weight']) for leaf in totals.optimizer]
       new_slots = tuple(_as_slot(mean, slot) for mean, slot in zip(means, slots))
       new_state = collections.OrderedDict(correction=new_state, optimizer=new_slots)
@@ -135,6 +139,7 @@ def build_update(
     if isinstance(inference_type, tff.types.StructType) and len(inference_type):
       theta_bar = tf.cond(
         is_usable,
+        # The mean of the client models, as g_i is theta minus a client's model.
         lambda: corrections.combine(tf.subtract, theta, server.g_bar),
         lambda: tuple(inference.trainable),
       )
@@ -187,6 +192,7 @@ def build_finish(
     theta = tuple(after.trainable)
     non_trainable = after.non_trainable
     if tf.nest.flatten(updated.factor):
+      # `after - before` is the step that the server optimizer took with factor 1.
       theta = corrections.combine(
         lambda old, new: old + corrections.scale(updated.factor, new - old),
         tuple(before.trainable),
@@ -215,6 +221,7 @@ def _describe_updates(totals: Any) -> collections.OrderedDict:
   mean_square = tf.math.divide_no_nan(totals.squared_norm, totals.used)
   return collections.OrderedDict(
     update_norm_mean=mean,
+    # Rounding can make the variance of equal norms negative.
     update_norm_std=tf.sqrt(tf.maximum(mean_square - mean * mean, 0.0)),
     non_finite_clients=totals.diverged,
   )

@@ -116,6 +116,7 @@ def own_model(
 
 def model_to_use(server_state: Any) -> tff.learning.models.ModelWeights:
   """Returns the `inference_weights` of a `ServerState`, or its global model if there are none."""
+  # `inference_weights` may be ().
   weights = server_state.inference_weights or server_state.global_model_weights
   return tff.learning.models.ModelWeights(weights.trainable, weights.non_trainable)
 
@@ -141,6 +142,7 @@ def compose(recipe: components.Recipe) -> StatefulProcess | tff.learning.templat
   parts = _build_parts(recipe)
   initialize = _build_initialize(parts)
   next_fn = _build_next(parts, initialize.type_signature.result, recipe)
+  # The registry of groups refers to these weakly, and the engine looks there when it traces.
   batched_clients.keep(next_fn, parts.train, parts.exchange)
   if not recipe.is_stateful:
     return _learning_process(parts, initialize, next_fn)
@@ -272,10 +274,12 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
   *_, data_type = parts.train.type_signature.parameter
   aggregate_metrics = tff.learning.metrics.sum_then_finalize(recipe.model.metric_finalizers)
 
+  # `clients` are the clients' states and data, or their data alone.
   def run(state: Any, *clients: Any) -> tuple[Any, Any, Any]:
     weights = state.global_model_weights
     models = weights
     if parts.next_older is not None:
+      # Sent together, because clients of one step begin with different models.
       models = tff.federated_zip((weights, state.older))
     distributed = parts.distributor.next(state.distributor, models)
     message = tff.federated_map(
@@ -362,6 +366,7 @@ def _learning_process(
   def set_model_weights(state: Any, weights: Any) -> Any:
     state = state._replace(global_model_weights=weights)
     if state.inference_weights:
+      # Otherwise evaluations would still see the model of before.
       state = state._replace(inference_weights=weights)
     return state
 

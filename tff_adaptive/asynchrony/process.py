@@ -88,6 +88,7 @@ def discounted(trained: local_training.Trained, beginning: Beginning) -> local_t
   """
   update = trained.update
   if beginning.moved is not None:
+    # An update that is left out stays zero: `is_used` is 0 then.
     update = corrections.combine(
       lambda u, d: u + corrections.scale(trained.is_used, d), update, beginning.moved
     )

@@ -132,6 +132,7 @@ class BufferedSimulation(rounds.Simulation):
 
   def _next(self, number: int) -> Arrivals:
     """Simulates server step `number`; a model's version is the number of steps that made it."""
+    # Times count from the last step; see `_Client`.
     self._queue = [c._replace(time=c.time - self._since) for c in self._queue]
     heapq.heapify(self._queue)  # Rounding may have made two times equal.
     self._since = 0.0
@@ -188,6 +189,7 @@ class BufferedSimulation(rounds.Simulation):
         next_arrival = math.inf
         if self._queue:
           next_arrival = self._queue[0].time
+        # A place stays empty until then, when the loop comes back here and draws again.
         if begins < next_arrival:
           if not self._queue:
             num_idle += 1

@@ -67,6 +67,8 @@ def _noised(
   num_coordinates = sum(
     (leaf.shape[1:] if is_group else leaf.shape).num_elements() for leaf in trained.update
   )
+  # For a noise of this deviation in each coordinate, whose number is n, the norm is sqrt(n) times
+  # it.
   deviation = strength * tf.sqrt(trained.squared_norm / num_coordinates)
   base = seeds.fold(seeds.base(seed), t)
   leaves = []

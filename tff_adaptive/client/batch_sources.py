@@ -38,6 +38,7 @@ class _Arrays:
 
   def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
     """Calls `step` for each local step; returns the state, the numbers of steps and of examples."""
+    # A group goes on until the client with the most steps is done; see `LocalStep.active`.
     last = tf.reduce_max(self.steps)
     (state, _) = tf.while_loop(
       lambda _, i: i < last,
@@ -113,6 +114,7 @@ class WholeArrays(_Arrays):
       self.plan = self.plan.first(element['max_steps'])
     self.steps = tf.shape(self.plan.indices)[0]
     self.planned_steps = tf.cast(self.steps, tf.float32)
+    # Computed before the loop, since each operation of a small step shows in the time of a round.
     self._weighting: tuple[tf.Tensor, tf.Tensor] | None = None
     if model.is_masked and batching.batch_size is not None:
       self._weighting = self.plan.shares_and_sizes()
@@ -169,6 +171,7 @@ class WholeArrays(_Arrays):
   def _mean(self, zero: corrections.Weights, add: _Add) -> corrections.Weights:
     """Returns the mean over all examples of what `add` adds for a batch."""
     n = batching_lib.num_rows(self.y)
+    # Slices bound the memory of the gradient; a loss that couples examples has to see all at once.
     size: Any = 512
     if self._model.couples_examples:
       size = n
@@ -214,6 +217,7 @@ class GroupOfArrays(_Arrays):
     batch = collections.OrderedDict(
       x=tf.gather(self._x, indices, batch_dims=1), y=tf.gather(self._y, indices, batch_dims=1)
     )
+    # As for a client alone, so that training in groups draws the same dropout.
     seed = self._seeds + tf.stack([0, i])
     active = tf.cast(i < self.steps, tf.float32)
     weighting = tf.gather(self._shares, i), tf.gather(self._sizes, i)
@@ -305,10 +309,12 @@ class Batches:
 
     def reduce_fn(carried: Any, batch: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
       state, i, seen = carried
+      # Such a client has no number, so what is in the batch tells its dropout from that of others.
       seed = tf.stack([self._seed[0] + _fingerprint(batch), self._seed[1] + i])
       local = model_adapters.LocalStep(batch, None, seed)
       size = batching_lib.num_rows(batch)
       state = _unless_empty(batch, lambda: step(state, local), state)
+      # An empty batch is no step, so it does not count in i.
       return state, i + tf.minimum(size, 1), seen + size
 
     state, steps, seen = self._reduce((state, tf.constant(0), tf.constant(0)), reduce_fn)
@@ -408,6 +414,7 @@ def _fingerprint(batch: Any) -> tf.Tensor:
     leaf = tf.cast(leaf, tf.uint8)
   # Weighted by position, so that the same values in another order give another hash.
   bits = tf.reshape(tf.cast(tf.bitcast(leaf, tf.uint8), tf.int32), [-1])
+  # Odd factors, because these lose no bits when int32 overflows.
   return tf.reduce_sum(bits * (1 + 2 * tf.range(tf.size(bits))))
 
 

@@ -143,6 +143,8 @@ class Batching:
     if not self.random_local_steps or mean == 1:
       return tf.constant(mean)
     # No client has this number: the seed of client i is `fold(round_seed, i)`.
+    # The inverse of the geometric distribution function, at a uniform u above 0, whose logarithm is
+    # finite.
     u = tf.random.stateless_uniform([], seeds.fold(round_seed, -1), minval=1e-7)
     steps = 1 + tf.math.floor(tf.math.log(u) / math.log(1 - 1 / mean))
     return tf.minimum(tf.cast(steps, tf.int32), 20 * mean)
@@ -192,6 +194,7 @@ def plan(batching: Batching, x: Any, seed: tf.Tensor, round_seed: tf.Tensor | No
     most = tf.where(n > 0, batching.drawn_steps(round_seed), 0)
     each: Any = 1  # Steps of a pass.
     if batching.batch_size is not None:
+      # Rounded up; 1 for a client without examples, because the number of steps is divided by it.
       each = tf.maximum(-(-n // batching.batch_size), 1)
     return _passes(batching, x, seed, -(-most // each)).first(most)
   return _passes(batching, x, seed, epochs)
@@ -217,6 +220,7 @@ def continued(batching: Batching, x: Any, seed: tf.Tensor, round_number: tf.Tens
   assert batching.batch_size is not None
   n = num_rows(x)
   most = batching.local_steps
+  # 64 bits, because t K may exceed the largest int32.
   each = tf.cast(tf.maximum(-(-n // batching.batch_size), 1), tf.int64)
   start = (tf.cast(round_number, tf.int64) - 1) * most
   passes = tf.range(start // each, -(-(start + most) // each))
@@ -227,6 +231,7 @@ def continued(batching: Batching, x: Any, seed: tf.Tensor, round_number: tf.Tens
 
   specs = (tf.TensorSpec([None, batching.batch_size], tf.int32), tf.TensorSpec([None], tf.int32))
   indices, sizes = tf.map_fn(one, passes, fn_output_signature=specs)
+  # The first pass may have begun in an earlier round, which took its first steps.
   skipped = start % each
   whole = Plan(
     tf.reshape(indices, [-1, batching.batch_size])[skipped:],
@@ -260,6 +265,7 @@ def _passes(batching: Batching, x: Any, seed: tf.Tensor, epochs: int | tf.Tensor
   missing = steps * size - n
   last = size - missing
   if batching.fill_last:
+    # The numbers that are folded into the seed differ for order, filling and replacement.
     filling = tf.random.stateless_uniform(
       [epochs, missing], seeds.fold(seed, 2), maxval=tf.maximum(n, 1), dtype=tf.int32
     )
@@ -267,5 +273,6 @@ def _passes(batching: Batching, x: Any, seed: tf.Tensor, epochs: int | tf.Tensor
   else:
     filling = tf.zeros([epochs, missing], tf.int32)
   indices = tf.reshape(tf.concat([order, filling], 1), [epochs * steps, size])
+  # Not `==`, which compares Python objects in the plain graphs in which TFF traces.
   is_last = tf.equal((tf.range(epochs * steps) + 1) % tf.maximum(steps, 1), 0)
   return Plan(indices, tf.where(is_last, last, size), not batching.fill_last)

@@ -30,6 +30,8 @@ def each(
   def one(each_client: Any) -> Any:
     i, of_client, values = each_client
 
+    # What follows is computed once for the whole group, since it does not depend on i; each client
+    # then takes its row.
     def full_gradient() -> corrections.Weights:
       return tuple(tf.gather(leaf, i) for leaf in client.full_gradient())
 
@@ -86,4 +88,5 @@ def where(condition: tf.Tensor, value: Any, otherwise: Any) -> Any:
   def choose(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.reshape(condition, [-1] + [1] * (a.shape.rank - 1)), a, b)
 
+  # A condition [G] selects by client: its axis is the first of every tensor.
   return tf.nest.map_structure(choose, value, otherwise)

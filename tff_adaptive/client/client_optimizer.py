@@ -61,6 +61,8 @@ class ClientOptimizer:
     self._state = tf.nest.map_structure(tf.convert_to_tensor, state)
     flat = tf.nest.flatten(self._state)
     zeros = tuple(tf.zeros_like(w) for w in weights)
+    # A trial step shows which tensors of the state a step replaces. The others, such as the rate,
+    # are constants that the loop of steps need not carry.
     after = tf.nest.flatten(optimizer.next(self._state, weights, zeros)[0])
     self._changes = [new is not old for new, old in zip(after, flat)]
     self.slots = tuple(leaf for leaf, changes in zip(flat, self._changes) if changes)

@@ -114,9 +114,11 @@ class Loop:
     # The gradients at other points add nothing to the metrics, and are always of one client.
     asks = is_changed and probe.trace(correction, received).gradients > 1
     self._silent = model.without_metrics()
+    # Starting a Keras model makes its variables, so the second model starts only if it is used.
     self._no_metrics: Any = ()
     if asks:
       self._no_metrics = self._silent.start()
+    # A changed loss is that of one client, so its model has no client axis even in a group.
     self._single = model
     self._model = model
     if size is not None:
@@ -158,7 +160,8 @@ class Loop:
     if self._changes_loss:
       # The loss is that of one client, so the model runs client by client, too.
       batch = local.batch, local.weighting, local.seed
-      g, local_state, metrics = self._each(self._of_changed_loss, (state[:1] + state[3:], batch))
+      of_client = state.theta, state.local_state, state.metrics
+      g, local_state, metrics = self._each(self._of_changed_loss, (of_client, batch))
       non_trainable = state.non_trainable
     else:
       g, local_state, non_trainable, metrics = self._of_loss(state, local)
@@ -175,6 +178,7 @@ class Loop:
     if any(self._correction.frozen):  # An optimizer may move a weight without a gradient.
       still = corrections.only(self._correction.frozen, state.theta)
       theta = corrections.merged(self._correction.frozen, still, tuple(theta))
+    # Metrics need no restoring: a batch whose examples are all padding adds 0 to them.
     new = _State(tuple(theta), non_trainable, slots, local_state, ())
     if local.active is not None and self._must_stop:
       new = by_client.where(local.active > 0, new, state._replace(metrics=()))
@@ -203,6 +207,7 @@ class Loop:
     point = theta
     if self._takes_elsewhere:
       point = self._point(client, (local_state, theta))
+    # Only a `models.Model` takes a changed loss, and all its weights are trainable.
     g, _, metrics = self._single.gradients(point, (), local, metrics)
     g = self._without_frozen(g)
     if self._takes_loss_gradient or self._corrects:
@@ -275,10 +280,12 @@ class Loop:
     """
     state = _State(*values)
     g_i = corrections.combine(tf.subtract, self._client.theta_0, state.theta)
+    # Of a dataset the number of examples is known only now, after its last batch.
     self._client = self._client._replace(num_examples=num_examples)
     update: Any = g_i
     new_state: Any = self._client.client_state
     upload: Any = ()
+    # The base class is FedAvg, whose update is g_i as it is.
     if type(self._correction) is not corrections.Correction:
       values_of_client = g_i, tf.cast(steps, tf.float32), state.local_state
       update, new_state, upload = self._each(self._results, values_of_client)
@@ -303,6 +310,7 @@ class Loop:
     is_used = is_finite & (steps > 0)
     diverged = ~is_finite & (steps > 0)
     return Trained(
+      # Zeros, because the aggregator multiplies by the client's weight, and 0 times NaN is NaN.
       update=by_client.where(is_used, update, by_client.zeros(update)),
       client_state=by_client.where(is_used, new_state, client_state),
       upload=by_client.where(is_used, upload, by_client.zeros(upload)),

@@ -32,6 +32,7 @@ def data_type(
         f'local batching needs a model with an input_spec of x and y, found {element}; leave '
         'batching=None and give batched datasets instead'
       )
+    # With the round and the step the client's number seeds the order of examples and dropout.
     element = collections.OrderedDict(element, client=tf.TensorSpec([], tf.int32))
     if training.batching.step_limits:
       element['max_steps'] = tf.TensorSpec([], tf.int32)
@@ -82,6 +83,7 @@ def start(
     t=tf.cast(message.t, tf.float32),
     eta_l=message.rate,
     num_examples=source.num_examples,
+    # A pass over all examples: it gets into the graph only if the correction calls it.
     full_gradient=lambda: source.mean_gradient(received, non_trainable),
     mean_steps=None if training.batching is None else training.batching.local_steps,
     exchanged=message.exchanged,
@@ -132,9 +134,11 @@ def exchange(
   if optimizer_slots.keeps(training.optimizer_state, correction.optimizer_slots):
     state = client_state['correction']
   source, client = start(model, training, correction, weights, data, state, message)
+  # If some weights stay at the clients, `start` gave each client of a group a theta_0 of its own.
   has_own = any(correction.stays)
   sent = by_client.each(size, lambda one, _: correction.exchange(one), client, (), has_own)
   num_examples = source.count_examples()
+  # Zeros take the place of what does not count, because its weight 0 times NaN would be NaN.
   counts = tf.math.is_finite(by_client.squared_norm(sent, size)) & (num_examples > 0)
   sent = by_client.where(counts, sent, by_client.zeros(sent))
   return sent, tf.where(counts, num_examples, 0.0)

@@ -183,6 +183,8 @@ class _SeededModel(LocalModel):
     return tff.learning.models.ModelWeights(tuple(map(tf.constant, trainable)), ())
 
   def start(self, group_size: int | None = None) -> Any:
+    # Numerators and denominators of all metrics in one vector: each tensor that the loop of steps
+    # carries costs time in every step.
     shape = [2 * len(self.model.trained_metric_names)]
     return tf.zeros(shape if group_size is None else [group_size, *shape])
 
@@ -194,6 +196,7 @@ class _SeededModel(LocalModel):
   ) -> tuple[Weights, Weights, Any]:
     x = step.batch['x']
     y = step.batch['y']
+    # Without a weighting there is no padding: all rows count, and equally.
     shares, size = step.weighting or (None, tf.cast(tf.shape(y)[0], tf.float32))
 
     def differentiate(arguments: tuple[Any, ...]) -> tuple[Weights, tf.Tensor]:
@@ -275,7 +278,11 @@ class _FunctionalModel(LocalModel):
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
   ) -> tuple[Weights, Weights, Any]:
-    x, y = (step.batch[k] for k in 'xy') if isinstance(step.batch, dict) else step.batch
+    if isinstance(step.batch, dict):
+      x = step.batch['x']
+      y = step.batch['y']
+    else:
+      x, y = step.batch
 
     def loss_and_output() -> tuple[tf.Tensor, Any]:
       output = self._model.predict_on_batch((weights, non_trainable), x, training=True)
@@ -296,6 +303,8 @@ class _VariableModel(LocalModel):
   has_variables = True
 
   def __init__(self, model_fn: Callable[[], tff.learning.models.VariableModel]) -> None:
+    # A step is a `tf.function`, which orders assignments and reads; run eagerly it would order
+    # none.
     if tf.config.functions_run_eagerly():
       raise ValueError('tf.config.run_functions_eagerly is on; a VariableModel needs it off')
     check.require_keras_2()
@@ -328,6 +337,7 @@ class _VariableModel(LocalModel):
     self._loaded: dict[int, np.ndarray] = {}
     if loaded:
       with tf.init_scope():
+        # Called once more outside of any graph, where loading weights takes effect.
         weights = tf.nest.flatten(tff.learning.models.ModelWeights.from_model(model_fn()))
         self._loaded = {i: weights[i].numpy() for i in loaded}
     self._model: Any = None  # The `VariableModel` of the client at work, see `start`.
@@ -427,6 +437,7 @@ def _gradients(
     factor_of_loss = scale(factor, tf.ones_like(loss))
     factor = None
   gradients = tape.gradient(loss, weights, factor_of_loss, 'zero')
+  # Embeddings have gradients as `IndexedSlices`, which corrections and sums do not take.
   gradients = tuple(tf.convert_to_tensor(g) for g in gradients)
   if factor is not None:
     gradients = tuple(scale(factor, g) for g in gradients)

@@ -55,6 +55,7 @@ def of_arrays(weights: Sequence[Any], reads_tokens: bool = False) -> tuple[Named
   """
   arrays = [np.asarray(w) for w in weights]
   kernels = [i for i, array in enumerate(arrays) if array.ndim > 1]
+  # A model of vectors alone, such as scalars of least squares, is all head.
   first_of_head = kernels[-1] if kernels else 0
   norms: set[int] = set()
   for i, (scale, offset) in enumerate(itertools.pairwise(arrays)):
@@ -73,4 +74,6 @@ def of_arrays(weights: Sequence[Any], reads_tokens: bool = False) -> tuple[Named
 
 
 def _part_of_model(is_last: bool) -> set[str]:
-  return {'head'} if is_last else {'body'}
+  if is_last:
+    return {'head'}
+  return {'body'}

@@ -39,6 +39,7 @@ def explain(build: Mapping[str, Any]) -> str:
   missing = missing_libraries()
   reasons = []
   if _DRIVER in missing:
+    # The driver comes with the machine, the others with packages: other remedies.
     missing.remove(_DRIVER)
     reasons.append(
       f'the NVIDIA driver ({_DRIVER}) cannot be opened: install it, or start the container with'

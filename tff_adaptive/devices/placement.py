@@ -63,6 +63,7 @@ def place(device: str, names: Sequence[str] | None = None) -> Placement:
   """
   if names is not None:
     return Placement(tuple(names), any('GPU' in name.upper() for name in names))
+  # Listing logical devices initializes TensorFlow: from here on GPUs cannot be hidden any more.
   gpus = [gpu.name for gpu in tf.config.list_logical_devices('GPU')]
   if not gpus:
     return Placement()

@@ -95,6 +95,7 @@ def require_keras_2() -> None:
 
 def require_keras_2_model(model: Any) -> None:
   """Raises TypeError if `model` is a model of Keras 3."""
+  # A class of the user's stands in a module of the user's, so its base classes count too.
   modules = [kind.__module__.split('.')[0] for kind in type(model).__mro__]
   if 'keras' in modules and 'tf_keras' not in modules:
     raise TypeError(_KERAS_3_MODEL)

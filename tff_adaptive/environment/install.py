@@ -129,6 +129,7 @@ def _pip(verb: str, *options: str) -> None:
 
 
 def _run_pip(verb: str, *options: str) -> None:
+  # Twice quiet: pip then prints errors only.
   command = [sys.executable, '-m', 'pip', '--quiet', '--quiet', '--disable-pip-version-check']
   command += ['--no-input', verb, *options]
   if subprocess.run(command, check=False).returncode != 0:
@@ -154,6 +155,7 @@ def use_cpu_build() -> None:
   tensorflow-estimator would come before the stand-in, and fails with this TensorFlow.
   """
   lock = lock_file(LOCK)
+  # Where TFF's worker runs, the lock has the smaller build for CPUs.
   other_build = 'tensorflow' if runs_tff_worker() else 'tensorflow-cpu'
   remove([other_build, 'tensorflow-estimator'])
   install(lock)
@@ -229,8 +231,8 @@ def _run(options: argparse.Namespace) -> None:
       f'{sys.executable} is Python {platform.python_version()}, and the locked packages are for'
       ' CPython 3.10 to 3.13: make a virtual environment with one of these.'
     )
-  is_alone = sys.prefix != sys.base_prefix or 'CONDA_PREFIX' in os.environ or options.system
-  if not is_alone:
+  is_virtual = sys.prefix != sys.base_prefix or 'CONDA_PREFIX' in os.environ
+  if not is_virtual and not options.system:
     raise InstallationError(
       f"{sys.executable} is not in a virtual environment: make one ('python -m venv NAME'), install"
       ' tff-adaptive in it, and run this there (in an image of a container give --system).'

@@ -66,6 +66,7 @@ def build_client_evaluation(
 
     def sums_of(batch: dict[str, np.ndarray]) -> np.ndarray:
       arrays = [tf.cast(batch[name], spec.dtype) for name, spec in model.input_spec.items()]
+      # `segment_sum` counts from 0, and has a row for each owner up to the last.
       owners = batch['owner'] - batch['owner'][0]
       sums = [np.asarray(batch_sums(w, *arrays, owners), np.float64) for w in tensor_sets]
       return np.stack(sums, 1)

@@ -303,7 +303,9 @@ def _sizes(shape: tf.TensorShape) -> list[int]:
   """Returns the sizes of a batch for a trial; unknown ones become 4."""
   sizes = [_EXAMPLES]
   for size in shape[1:]:
-    sizes.append(4 if size is None else size)
+    if size is None:
+      size = 4
+    sizes.append(size)
   return sizes
 
 

@@ -87,11 +87,13 @@ class KerasModel(model_lib.Model):
     self._build_fn = build_fn
     self._keras = keras
     self._modules = [keras, *keras.submodules]
+    # While one thread traces the model, its variables are replaced for all threads.
     self._lock = threading.RLock()
     trainable = keras.trainable_variables
     others = keras.non_trainable_variables
     if not trainable:
       raise ValueError(f'the Keras model {keras.name!r} has no trainable weights')
+    # By identity, because TensorFlow's variables compare by their values.
     self._position = {id(v): i for i, v in enumerate([*trainable, *others])}
     self._trainable = tuple(v.numpy() for v in trainable)
     self.weight_names = keras_names.canonical(keras)
@@ -345,6 +347,7 @@ def _build_seeded(build_fn: Callable[[], tf.keras.Model], seed: int) -> tf.keras
       'Keras model anew'
     )
   check.require_keras_2()
+  # 29 tells these draws from others with the same seed; see `_utils.draws`.
   draws = np.random.default_rng([seed, 29])
   created: list[tf.Variable] = []
 

@@ -12,6 +12,7 @@ def canonical(model: tf.keras.Model) -> tuple[str, ...]:
   for module in (model, *model.submodules):
     # Bidirectional puts the direction before the names of its layers.
     plain = re.sub(r'^(forward|backward)_|_\d+$', '', module.name)
+    # Keras derives such a name from the class; a name that a user chose stays, with its number.
     if plain.replace('_', '') == type(module).__name__.lower():
       automatic.add(module.name)
   canonical: dict[str, str] = {}  # Layer's name -> canonical name, in the order of variables.

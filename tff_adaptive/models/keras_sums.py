@@ -93,7 +93,9 @@ def _per_example(values: tf.Tensor) -> tf.Tensor:
   """Returns values [B, ...] as [B, n]."""
   size = values.shape[1:].num_elements()
   # A batch may be empty, and then nothing could be inferred from -1.
-  return tf.reshape(values, [tf.shape(values)[0], -1 if size is None else size])
+  if size is None:
+    size = -1
+  return tf.reshape(values, [tf.shape(values)[0], size])
 
 
 def _of_confusion(metric: Any, what: str) -> sum_metrics.SumMetric:

@@ -40,6 +40,7 @@ def convert(model: models.Model, dtype: str) -> models.Model:
 
   def forward_in_16_bits(weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> Any:
     dtype_of_weights = weights[0].dtype
+    # Divided again where the gradients leave the 16 bits: after the cast, backwards.
     narrow = tuple(tf.cast(_scale_gradient(w, 1 / scale), compute) for w in weights)
     x = tf.nest.map_structure(lambda t: _narrow(t, compute), x)
     predictions = forward(narrow, x, training, seed)

@@ -35,6 +35,7 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, salt: int) -> tf.
   if not 0 < rate < 1:
     raise ValueError(f'dropout rate is {rate}; it must lie in [0, 1)')
 
+  # Of one client: `with_seed` stacks the masks of a group.
   shape = tf.shape(x)[seed.shape.rank - 1 :]
 
   u = with_seed(lambda s: tf.random.stateless_uniform(shape, salted(s, salt)), seed)
@@ -43,6 +44,7 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, salt: int) -> tf.
 
 def salted(seed: tf.Tensor, salt: int) -> tf.Tensor:
   """Returns a seed, int32 [2], that is derived from `seed` (int32 [2]) and the integer `salt`."""
+  # The product spreads small salts over many bits, and the mask keeps those that int32 holds.
   return tf.stack([seed[0], seed[1] ^ (0x5BD1E995 & (salt * 0x9E3779B1))])
 
 
@@ -145,6 +147,7 @@ class Model(tff.learning.models.FunctionalModel):
     def predict_on_batch(model_weights: Any, x: Any, training: bool) -> Any:
       seed = None
       if training:
+        # TFF passes no seed, so this one comes from TensorFlow's stateful generator.
         seed = tf.random.uniform([2], maxval=2**31 - 1, dtype=tf.int32)
       return forward(tuple(model_weights[0]), x, training, seed)
 
@@ -293,6 +296,7 @@ class Model(tff.learning.models.FunctionalModel):
       arguments.append(shares > 0)
     losses = self.example_loss(*arguments)
     mean_loss = _mean(losses, shares)
+    # A denominator of 1 for each example has the mean 1.
     one = tf.ones_like(mean_loss)
     means = [mean_loss, one]
     for fn in self.metric_fns.values():

@@ -269,6 +269,7 @@ def with_metrics(
           ' what its outputs mean is not known: give one of these, or a model with outputs='
         )
       known[name] = named(name, outputs)
+  # A copy, because a task may give the model without these metrics to others.
   extended = copy.copy(model)
   extended.outputs = outputs or model.outputs
   extended.set_metrics({**model.metric_fns, **model.sum_metrics, **{n: known[n] for n in new}})

@@ -169,6 +169,7 @@ def store_model(
   graph = concrete.graph.as_graph_def()
   captures = [(name.name, tensor) for tensor, name in concrete.graph.captures]
   weights = model.initial_weights[0]
+  # The weights and the batch; the inputs of the graph that follow are captured tensors.
   num_arguments = len(weights) + 1
   x = model.input_spec['x']
   values = {
@@ -300,5 +301,6 @@ def _with_output(preparation: Any, kind: str) -> Any:
   """Returns the preparation with its `output`, if it has such a field and no value in it."""
   if not dataclasses.is_dataclass(preparation) or getattr(preparation, 'output', '') is not None:
     return preparation
-  output = 'numbers' if getattr(preparation, 'is_numbers', False) else kind
-  return dataclasses.replace(preparation, output=output)  # type: ignore[type-var]
+  if getattr(preparation, 'is_numbers', False):
+    kind = 'numbers'
+  return dataclasses.replace(preparation, output=kind)  # type: ignore[type-var]

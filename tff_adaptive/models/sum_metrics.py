@@ -219,6 +219,7 @@ def r2(numbers: Numbers, size: int, center: float = 0.0) -> SumMetric:
 
   def contribution(predictions: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     predicted, actual = numbers(predictions, y)
+    # Else the squares below would cancel in float32 where the mean is large.
     deviation = actual - tf.cast(center, actual.dtype)
     squared_error = tf.math.squared_difference(actual, predicted)
     count = tf.ones_like(deviation[:, :1])

@@ -44,7 +44,8 @@ def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...
   constants_of_model = getattr(model, 'constants', ())
   try:
     if path.endswith('.npz'):
-      arrays, constants = _read_npz(path), constants_of_model
+      arrays = _read_npz(path)
+      constants = constants_of_model
     else:
       arrays, constants = _read_keras(path, model)
   except Exception as error:  # On damaged bytes the decoders raise a dozen unrelated classes.
@@ -252,8 +253,9 @@ def save(model: Any, weights: Sequence[Any], path: str, file_format: str) -> str
       write(model, arrays, written)
       shutil.move(written, path)  # Within one file system: a renaming.
   except (OSError, tf.errors.OpError) as error:  # SavedModels raise TensorFlow's errors.
-    is_full = isinstance(error, tf.errors.ResourceExhaustedError)
-    number = errno.ENOSPC if is_full else getattr(error, 'errno', None) or errno.EIO
+    number = getattr(error, 'errno', None) or errno.EIO
+    if isinstance(error, tf.errors.ResourceExhaustedError):
+      number = errno.ENOSPC
     raise OSError(number, f'the model cannot be written: {os.strerror(number)}', path) from error
   return path
 

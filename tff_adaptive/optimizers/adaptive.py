@@ -74,6 +74,7 @@ class SgdOfClients(Sgd):
   def build(cls, learning_rate: Any, **values: Any) -> tff.learning.optimizers.Optimizer:
     from tff_adaptive.optimizers import published
 
+    # TFF's own class, by which local training knows plain SGD and takes its short cut.
     return published.build_sgd(learning_rate, **values)
 
 
@@ -91,7 +92,9 @@ class SgdM(base.Formula):
   has_momentum = True
 
   def slots(self) -> Mapping[str, float]:
-    return {'m': 0.0} if self.momentum else {}
+    if not self.momentum:
+      return {}
+    return {'m': 0.0}
 
   def step(self, at: At) -> Stepped:
     """The slot m sums up gradients, -Delta_t, and so has the opposite sign."""
@@ -126,6 +129,7 @@ class _Adaptive(base.Formula):
     eta = at.h[base.RATE]
     beta1 = at.h.get('beta1')
     slots: base.Tensors = {}
+    # An optimizer gets a gradient, which for a server is -Delta_t; see the module.
     m = delta = -at.g
     if beta1 is not None:
       m = slots['m'] = beta1 * at.slots['m'] + (1 - beta1) * delta
@@ -206,8 +210,10 @@ def build_sgdm(learning_rate: Rate, momentum: float = 0.0) -> tff.learning.optim
   Returns:
     The optimizer, with hyperparameters `learning_rate` and, unless it is 0, `momentum`.
   """
-  formula = SgdM(momentum)  # Checks the momentum.
-  return base.build(formula if formula.momentum else Sgd(), learning_rate)
+  with_momentum = SgdM(momentum)  # Checks the momentum.
+  if not with_momentum.momentum:
+    return base.build(Sgd(), learning_rate)
+  return base.build(with_momentum, learning_rate)
 
 
 def build_adagrad(

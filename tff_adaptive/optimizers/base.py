@@ -96,7 +96,9 @@ class Formula:
   def __post_init__(self) -> None:
     for declared in hyperparameters.declared_by(type(self)):
       value = getattr(self, declared.name)
+      # None is a value only where it is the default.
       if value is not None or declared.default is not None:
+        # The dataclass is frozen, so a plain assignment would be refused.
         object.__setattr__(self, declared.name, declared.checked(value))
 
   def hparams(self) -> dict[str, float]:

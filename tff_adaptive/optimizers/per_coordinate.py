@@ -123,4 +123,6 @@ def _computed_in(dtype: Any) -> tf.DType:
   dtype = tf.as_dtype(dtype)
   if not dtype.is_floating:
     raise TypeError(f'weights must be floating-point tensors, found {dtype.name}: cast them.')
-  return tf.float32 if dtype.size < 4 else dtype
+  if dtype.size < 4:  # Bytes.
+    return tf.float32
+  return dtype

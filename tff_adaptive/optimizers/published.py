@@ -183,6 +183,7 @@ class Lion(base.Formula):
     return {'m': 0.0}
 
   def step(self, at: At) -> Stepped:
+    # The step looks at a mean with beta1, and the slot keeps one with beta2.
     r = tf.sign(at.average('beta1', 'm', at.g)) + at.h['decay'] * at.x
     return at.moved(r), {'m': at.average('beta2', 'm', at.g)}
 
@@ -206,6 +207,7 @@ class Muon(base.Formula):
     return {'m': 0.0, 'v': 0.0}
 
   def step(self, at: At) -> Stepped:
+    # Vectors and scalars have no orthogonal factor.
     if at.x.shape.rank < 2:
       r, slots = _direction(at, 'momentum')
       return at.moved(r), slots
@@ -216,6 +218,7 @@ class Muon(base.Formula):
     o = tf.reshape(at.g + momentum * m, [rows, columns])
     # The factor gives a step the size of AdamW's, so that both can have one rate.
     o = tf.reshape(_orthogonal(o) * (0.2 * max(rows, columns) ** 0.5), at.x.shape)
+    # Matrices have no v; their slot stays as all tensors have the same slots.
     return at.moved(o + at.h['decay'] * at.x), {'m': m, 'v': at.slots['v']}
 
 
@@ -350,6 +353,7 @@ def _direction(at: At, beta1: str = 'beta1') -> Stepped:
   """Returns AdamW's direction of a step, and the new slots."""
   m = at.average(beta1, 'm', at.g)
   v = at.average('beta2', 'v', tf.square(at.g))
+  # m and v begin at 0, so that in the first steps they are too small by these factors.
   m_hat = m / (1 - at.h.get(beta1, 0.0) ** at.t)
   v_hat = v / (1 - at.h['beta2'] ** at.t)
   return m_hat / (tf.sqrt(v_hat) + at.h['tau']) + at.h['decay'] * at.x, {'m': m, 'v': v}
@@ -357,12 +361,13 @@ def _direction(at: At, beta1: str = 'beta1') -> Stepped:
 
 def _orthogonal(matrix: tf.Tensor) -> tf.Tensor:
   """Approximates U V' of the SVD U S V' by five steps of Jordan's quintic Newton-Schulz method."""
-  is_tall = matrix.shape[0] > matrix.shape[1]
-  x = tf.transpose(matrix) if is_tall else matrix  # x x' is then the smaller of the products.
+  if matrix.shape[0] > matrix.shape[1]:
+    # The factor of M' is that of M, transposed, and x x' below is then the smaller of the products.
+    return tf.transpose(_orthogonal(tf.transpose(matrix)))
   # With a norm of at most 1 the singular values lie where the method converges.
-  x /= tf.norm(x) + tf.constant(1e-7, x.dtype)
+  x = matrix / (tf.norm(matrix) + tf.constant(1e-7, matrix.dtype))
   a, b, c = _QUINTIC
   for _ in range(5):
     gram = tf.matmul(x, x, transpose_b=True)
     x = a * x + tf.matmul(b * gram + c * tf.matmul(gram, gram), x)
-  return tf.transpose(x) if is_tall else x
+  return x

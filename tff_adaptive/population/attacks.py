@@ -68,6 +68,7 @@ class Attackers:
     """Returns the positions of the attackers, int64; they depend on the arguments only."""
     count = max(1, round(self.share * num_clients))
     generator = draws.generator(seed, draws.ALWAYS, draws.ATTACKERS)
+    # Of one permutation: with a larger share the same clients attack, and further ones.
     positions: np.ndarray = np.sort(generator.permutation(num_clients)[:count])
     return positions
 

@@ -18,6 +18,10 @@ Mask: TypeAlias = Callable[[int, float], np.ndarray]
 UNITS = ('rounds', 'hours')
 # A trace that begins later than this, three years after the run's beginning, has Unix times.
 _LATEST_BEGIN = 1e8
+# The clock adds up floats, so a time that is a boundary may seem to lie just before it. A time that
+# is nearer to the next boundary than this counts as that boundary: a part of a day, and seconds.
+_DAY_ROUNDING = 1e-9
+_TRACE_ROUNDING = 1e-6
 
 
 class Availability(Protocol):
@@ -124,8 +128,7 @@ class Diurnal:
 
     def mask(round_number: int, seconds: float) -> np.ndarray:
       del seconds
-      available: np.ndarray = (round_number / self.period + phases) % 1 < self.share
-      return available
+      return _is_day(round_number / self.period + phases, self.share)
 
     return mask
 
@@ -140,8 +143,7 @@ class _DiurnalMask:
 
   def __call__(self, round_number: int, seconds: float) -> np.ndarray:
     del round_number
-    available: np.ndarray = self._of_day(seconds) < self._share
-    return available
+    return _is_day(self._days(seconds), self._share)
 
   def seconds_to_change(self, seconds: float, clients: np.ndarray) -> float:
     """Returns the virtual seconds until one of `clients`, which are unavailable, is available.
@@ -150,13 +152,20 @@ class _DiurnalMask:
       seconds: Virtual seconds since the beginning of the run.
       clients: bool [N]; at least one is True.
     """
-    left = 1 - self._of_day(seconds)[clients].max()
+    # A client's next day begins, with it available, when its share reaches 1.
+    left = 1 - (self._days(seconds)[clients] % 1).max()
     return _not_before(self, seconds, float(left) * self._period * 3600, clients)
 
-  def _of_day(self, seconds: float) -> np.ndarray:
-    """Returns the share of each client's day that has passed, float64 [N] in [0, 1)."""
-    share: np.ndarray = (seconds / 3600 / self._period + self._phases) % 1
-    return share
+  def _days(self, seconds: float) -> np.ndarray:
+    """Returns the days of each client that have passed, with its phase, float64 [N]."""
+    days: np.ndarray = seconds / 3600 / self._period + self._phases
+    return days
+
+
+def _is_day(days: np.ndarray, share: float) -> np.ndarray:
+  """Returns which clients are in the first `share` of their day after some days, bool [N]."""
+  available: np.ndarray = (days + _DAY_ROUNDING) % 1 < share
+  return available
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,7 +244,7 @@ class _TraceMask:
 
   def __call__(self, round_number: int, seconds: float) -> np.ndarray:
     del round_number
-    now = seconds % self._length
+    now = (seconds + _TRACE_ROUNDING) % self._length
     available = np.zeros(self._num_clients, bool)
     available[self._owner[(self._begins <= now) & (now < self._ends)]] = True
     return available

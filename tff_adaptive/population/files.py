@@ -83,6 +83,7 @@ def _lines(path: str) -> list[tuple[int, list[str]]]:
   try:
     if os.path.exists(path) and not os.path.isfile(path):  # Opening a pipe would wait.
       raise OSError(errno.EINVAL, 'it is no file')
+    # Spreadsheets write a byte order mark before UTF-8, which this encoding skips.
     with open(path, encoding='utf-8-sig', newline='') as file:
       reader = csv.reader(file, strict=True)
       for row in reader:

@@ -99,8 +99,10 @@ def record(value: Any) -> Any:
     fields = {name: record(getattr(value, name)) for name in names}
     return {'kind': type(value).__name__, **fields}
   if isinstance(value, Mapping):
+    if not value:
+      return None
     text = json.dumps(value, sort_keys=True, default=float)
-    return hashlib.sha256(text.encode()).hexdigest() if value else None
+    return hashlib.sha256(text.encode()).hexdigest()
   if isinstance(value, np.ndarray):
     text = f'{value.dtype} {value.shape} {value.tobytes().hex()}'
     return hashlib.sha256(text.encode()).hexdigest()
@@ -309,7 +311,9 @@ class Simulation:
     steps, may_count, ends = self._course(drawn, number, has_model)
     (finishing,) = np.nonzero(may_count)
     first = finishing[np.argsort(ends[finishing], kind='stable')][: self._cohort_size]
+    # Back in the order of the draw, in which updates are summed.
     counts = np.sort(first)
+    # With enough clients the round ends with the last that counts, else when all are known.
     last = ends.max()
     if len(first) == self._cohort_size:
       last = ends[first[-1]]
@@ -370,6 +374,7 @@ class Simulation:
     if has_model is not None:
       download = np.where(has_model, 0.0, download)
     ends = download + taken * self._times.step[drawn]
+    # A client that fails sends nothing, and the server learns of it at once.
     ends = np.where(has_failed, ends, ends + self._times.upload[drawn])
     ends = np.where(is_late & ~has_failed, self._limit, np.minimum(ends, self._limit))
     return steps, ~has_failed & ~is_late, ends
@@ -377,6 +382,7 @@ class Simulation:
   def _chances(self, drawn: np.ndarray, number: int) -> np.ndarray:
     """Draws float64 [2, clients] in [0, 1). A low number in row 0 is a failure; row 1 says when."""
     generator = draws.generator(self._seed, number, draws.FAILURE)
+    # Drawn for all clients, so that a client's chance does not depend on who else is drawn.
     return generator.random((2, len(self._steps)))[:, drawn]
 
   def _check_somebody_can_finish(self) -> None:

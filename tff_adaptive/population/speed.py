@@ -72,6 +72,7 @@ class Speed:
       z = draws.generator(seed, draws.ALWAYS, purpose).standard_normal(len(client_ids))
       return np.exp(sigma * z)
 
+    # One draw for both directions: a client's link is good or bad in both.
     of_bandwidth = spread(self.bandwidth_sigma, draws.BANDWIDTH)
     spreads = (spread(self.speed_sigma, draws.SPEED), of_bandwidth, of_bandwidth)
     values = {}

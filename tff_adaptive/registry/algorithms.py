@@ -221,6 +221,7 @@ _CHAINS = (
     defaults={'mu': 0.1},
   ),
 )
+# What these change is the clients' optimizer, and no correction.
 _OF_CLIENTS = (
   _named(
     'diloco',

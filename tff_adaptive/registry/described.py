@@ -83,6 +83,7 @@ def algorithm(
     'description': ' + '.join(part.summary for part in classes),
     'paper': '; '.join(part.paper for part in classes if part.paper),
   }
+  # A kept slot of the client optimizer is a state of the client, too.
   rules = optimizer_slots.of_parts(classes)
   keeps_optimizer = optimizer_slots.keeps(settings.get('client_optimizer_state'), rules)
   return Algorithm(
@@ -111,7 +112,9 @@ def classes_of(entry: Algorithm) -> tuple[Any, ...]:
 
 def _single(classes: Sequence[Any], parts: Parts) -> Any:
   """Returns the class of a single part, which configures itself, or the parts."""
-  return classes[0] if len(classes) == 1 else parts
+  if len(classes) == 1:
+    return classes[0]
+  return parts
 
 
 def _names(
@@ -127,8 +130,9 @@ def _names(
   names = []
   for position, part in enumerate(classes):
     for h in declared[position]:
-      is_unique = own_names.count(h.name) == 1
-      name = h.name if is_unique else f'{part.name}.{h.name}'
+      name = h.name
+      if own_names.count(h.name) > 1:
+        name = f'{part.name}.{h.name}'
       names.append((name, (position, h.name), dataclasses.replace(h, name=name)))
   return names
 
@@ -144,8 +148,10 @@ def _first(texts: Any) -> str:
 def _weighting(classes: Sequence[Any]) -> str:
   """Returns 'uniform' if a part asks for it or keeps a state, else 'examples'."""
   for part in classes:
-    by_default = 'uniform' if part.keeps_client_state() else 'examples'
-    if (part.client_weighting or by_default) == 'uniform':
+    weighting = part.client_weighting
+    if not weighting and part.keeps_client_state():
+      weighting = 'uniform'
+    if weighting == 'uniform':
       return 'uniform'
   return 'examples'
 

@@ -20,16 +20,18 @@ class WithHyperparameters:
     """Returns a hyperparameter's default with a server optimizer; raises KeyError if unknown."""
     h = {h.name: h for h in self.hyperparameters}[name]
     if not isinstance(server_optimizer, str):
-      is_own = server_optimizer.source is not None
+      optimizer = server_optimizer
+      server_optimizer = optimizer.name
       # A user's optimizer stands in no table of defaults: its step is like that of one that does.
-      like = 'sgdm' if server_optimizer.has_momentum else 'sgd'
-      server_optimizer = like if is_own else server_optimizer.name
+      if optimizer.source is not None:
+        server_optimizer = 'sgdm' if optimizer.has_momentum else 'sgd'
     return h.default_with.get(server_optimizer, h.default)
 
   def _plain_name(self, name: str) -> str:
     """Returns the name of a hyperparameter that may be given with its part's name, sam.rho say."""
     part, _, own_name = name.rpartition('.')
     names = [h.name for h in self.hyperparameters]
+    # A name is written with its part's only where two parts of a chain have the same.
     if name not in names and part in self.name.split('+'):
       return own_name
     return name

@@ -49,7 +49,9 @@ def entry(
   if declared is None:
     declared = hyperparameters.declared_by(kind)
   # Rates of servers and clients differ: a server steps along a mean of many steps of clients.
-  rate = kind.server_rate if role == 'server' else kind.client_rate
+  rate = kind.client_rate
+  if role == 'server':
+    rate = kind.server_rate
   return ServerOptimizer(
     name=kind.name or name,
     title=kind.title or kind.name or name,

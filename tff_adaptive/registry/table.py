@@ -126,7 +126,9 @@ def _chain(of_parts: list[Algorithm]) -> Algorithm:
       f'the parts of a chain stand for several server optimizers ({", ".join(sorted(servers))}):'
       ' name one.'
     )
-  weightings = {entry.client_weighting for entry in of_parts}
+  weighting = 'examples'
+  if any(entry.client_weighting == 'uniform' for entry in of_parts):
+    weighting = 'uniform'
   sources = [entry.source for entry in of_parts if entry.source is not None]
   entry = described.algorithm(
     classes,
@@ -136,8 +138,8 @@ def _chain(of_parts: list[Algorithm]) -> Algorithm:
     description=' + '.join(entry.description for entry in of_parts),
     server_optimizer=next(iter(servers), None),
     settings=settings,
-    client_weighting='uniform' if 'uniform' in weightings else 'examples',
-    source=sources[0] if sources else None,
+    client_weighting=weighting,
+    source=next(iter(sources), None),
     is_chain=True,
   )
   return _with_server_defaults(entry)
@@ -181,6 +183,8 @@ def takes(algorithm: Algorithm, server_optimizer: str | None) -> bool:
   """
   if algorithm.server_optimizer in (None, server_optimizer) or not server_optimizer:
     return True
+  # An algorithm with settings, such as DiLoCo, is more than its server optimizer: FedAvg may have
+  # Nesterov momentum, too.
   named_after = {a.server_optimizer for a in ALGORITHMS.values() if not a.settings}
   return algorithm.server_optimizer == 'sgd' and server_optimizer not in named_after
 

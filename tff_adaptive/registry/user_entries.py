@@ -34,7 +34,6 @@ def _of_correction(loaded: Any, source: user_code.UserCode) -> entries.Algorithm
   weighting = loaded.client_weighting
   if weighting not in (None, 'examples', 'uniform'):
     raise ValueError(f"has client_weighting {weighting!r}: give 'examples' or 'uniform'")
-  uploads = loaded.overrides('client_update', 'exchange') and not loaded.uploads_what
   entry = described.algorithm(
     (loaded,),
     settings={},
@@ -43,11 +42,10 @@ def _of_correction(loaded: Any, source: user_code.UserCode) -> entries.Algorithm
     description=loaded.summary or _first_line(loaded),
     source=source,
   )
-  return dataclasses.replace(
-    entry,
-    hyperparameters=_of_fields(loaded),
-    uploads='what its client_update uploads' if uploads else entry.uploads,
-  )
+  uploads = entry.uploads
+  if loaded.overrides('client_update', 'exchange') and not loaded.uploads_what:
+    uploads = 'what its client_update uploads'
+  return dataclasses.replace(entry, hyperparameters=_of_fields(loaded), uploads=uploads)
 
 
 def _of_fields(loaded: Any) -> tuple[entries.Hyperparameter, ...]:
@@ -98,6 +96,7 @@ def _of_formula(
 
 def _check_frozen(loaded: type, wanted: str) -> None:
   """Raises ValueError unless a class is itself a frozen dataclass."""
+  # Not `getattr`, which would find those of a base class.
   parameters = vars(loaded).get('__dataclass_params__')
   if parameters is None or not parameters.frozen:
     raise ValueError(f'is no frozen dataclass: give {wanted}')
@@ -121,7 +120,9 @@ def _entry(reference: str, kind: Any, make: Callable[[Any, user_code.UserCode], 
   except KeyboardInterrupt:
     raise
   except BaseException as error:  # The user's annotations and attributes may raise.
-    words = error if type(error) is ValueError else f'cannot be used: {user_code.in_words(error)}'
+    words: Any = error
+    if type(error) is not ValueError:
+      words = f'cannot be used: {user_code.in_words(error)}'
     raise ValueError(f'{source.name} of {source.path!r} {words}.') from error
 
 
@@ -129,7 +130,9 @@ def _from_signature(loaded: Any) -> tuple[entries.Hyperparameter, ...]:
   arguments = list(inspect.signature(loaded).parameters.values())
   if not arguments or arguments[0].kind > inspect.Parameter.POSITIONAL_OR_KEYWORD:
     raise ValueError('takes no learning rate as its first argument: give it one')
-  types = {} if isinstance(loaded, type) else _argument_types(loaded)
+  types: dict[str, Any] = {}
+  if not isinstance(loaded, type):
+    types = _argument_types(loaded)
   several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
   return tuple(
     hyperparameter(a.name, types.get(a.name, type(a.default)), a.default)
@@ -159,6 +162,7 @@ def hyperparameter(
   if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
     # A type such as float | tf.Tensor | None, as in TFF's optimizers: a number, or None.
     known = [k for k in _KINDS if k in typing.get_args(kind)]
+    # The type of the default comes first: of float | int with the default 1 the kind is int.
     known.sort(key=lambda k: k is not type(default))
     has_none = types.NoneType in typing.get_args(kind)
     if known and (default is not None or has_none):

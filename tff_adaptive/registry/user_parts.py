@@ -82,6 +82,7 @@ def _options(definition: Any) -> tuple[Hyperparameter, ...]:
   declared = {h.name: h for h in declared_by(definition)}
   annotated = definition
   if isinstance(definition, type):
+    # A class has the annotations of its fields; those of its arguments are its constructor's.
     annotated = inspect.getattr_static(definition, '__init__')
   types = typing.get_type_hints(annotated)
   options = []

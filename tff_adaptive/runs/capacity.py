@@ -39,6 +39,7 @@ def plan(num_clients: int, state_bytes: int, path: str, num_unsaved: int) -> str
   disk = int(total * KEPT * _DISK_FACTOR)
   folder = pathlib.Path(path).absolute().parent
   taken = sum(file.stat().st_size for file in folder.rglob('*') if file.is_file())
+  # The disk is that of the nearest folder that exists already.
   while not folder.is_dir():
     folder = folder.parent
   free = {'memory': memory_lib.available(), 'disk': shutil.disk_usage(folder).free + taken}

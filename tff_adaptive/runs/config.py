@@ -24,6 +24,7 @@ REFERENCES = (
   *('task', 'algorithm', 'server_optimizer', 'client_optimizer', 'cohort', 'aggregator'),
   *('availability', 'speed', 'staleness', 'client_schedule', 'server_schedule'),
 )
+# What every reader of config.json may rely on: `read` refuses a file without it.
 _CONTENT = {
   'run_id': str,
   'settings': dict,
@@ -70,6 +71,7 @@ class Record:
     if self.may_go_on:
       may_change.add('rounds')
     refusals = []
+    # In the order of the file, with settings that are new after them.
     for name in {**config['settings'], **self.settings}:
       if name in may_change or _is_same(config, now, name):
         continue
@@ -257,6 +259,7 @@ def read(folder: str) -> dict[str, Any]:
         raise TypeError(f'its {name} is {config[name]!r:.80}')
     rounds = config['settings']['rounds']
     seed = config['settings'].get('seed')
+    # Not `isinstance`: true and false are ints to Python.
     if type(rounds) is not int or isinstance(seed, (list, dict)):
       raise TypeError(f'its rounds are {rounds!r:.80} and its seed is {seed!r:.80}')
     files = list(config['files'].values())

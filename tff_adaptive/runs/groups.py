@@ -142,6 +142,7 @@ def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[st
   for name in settings:
     if name in left_out:  # What follows from it still counts, such as an algorithm's own rates.
       continue
+    # Two runs have the same key if they agree in all settings so far.
     finer = [
       key + json.dumps(config_lib.identity(run.config, name)) for key, run in zip(keys, runs)
     ]

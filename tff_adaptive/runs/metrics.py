@@ -153,6 +153,7 @@ class MetricsLog:
       lines.insert(0, ','.join(self._columns) + '\n')
     with errors.saving(path):
       atomic_files.write_text(path, ''.join(lines))
+      # Without a buffer, so that a reader sees each row at once and a killed run loses none.
       self._file = open(path, 'ab', buffering=0)  # noqa: SIM115
       self._size = os.fstat(self._file.fileno()).st_size
 

@@ -77,6 +77,7 @@ class RunFiles:
         self.log = metrics_lib.MetricsLog(None)
       else:
         path = state_file.path(output_dir)
+        # Before the store makes the file; `_resume` asks again, for a file without a checkpoint.
         if not os.path.exists(path) or not os.path.getsize(path):
           _refuse_results_without_checkpoint(output_dir, path)
         for needed in (output_dir, os.path.dirname(path)):
@@ -92,6 +93,7 @@ class RunFiles:
         atomic_files.remove_leftovers(output_dir, _FILES)
         self.log = metrics_lib.MetricsLog(os.path.join(output_dir, metrics_lib.FILE), kept=rows)
         stack.callback(self.log.close)
+      # Nothing failed: what was opened stays open until `close`.
       self._stack = stack.pop_all()
 
   def close(self) -> None:
@@ -181,6 +183,7 @@ def _rows_behind(metrics: str, last_round: int, accepts_lost: bool) -> list[dict
   except FileNotFoundError:
     rows = []
   rows = [row for row in rows if row['round'] <= last_round]
+  # Round 0, the initial model, has a row too.
   missing = set(range(last_round + 1)).difference(row['round'] for row in rows)
   # A run that was killed between its first checkpoint and its first row has none.
   if missing and (rows or last_round) and not accepts_lost:

@@ -100,7 +100,12 @@ class StateFile:
       if path != MEMORY:
         uri = f'{pathlib.Path(path).resolve().as_uri()}?mode={mode}'
       self._file = sqlite3.connect(
-        uri, uri=True, timeout=self.seconds, isolation_level=None, check_same_thread=False
+        # Transactions begin and end by statements of this class, not by Python's own rules.
+        uri,
+        uri=True,
+        timeout=self.seconds,
+        isolation_level=None,
+        check_same_thread=False,
       )
     try:
       with self._border(StateError, 'opened'):
@@ -112,6 +117,7 @@ class StateFile:
         if is_writer:
           self._file.execute('BEGIN IMMEDIATE')
         self.settings = self._read_settings()
+      # In the transaction that began above: a process that is killed here leaves an empty file.
       if is_writer and not self.settings:
         for statement in _TABLES:
           self.write(statement)
@@ -204,6 +210,8 @@ class StateFile:
     The state is as `Packer.pack` made it. Raises StateError if the state is damaged.
     """
     rows = self.rows(
+      # Cast, because SQLite's columns take any type: text in a damaged file then fails the
+      # checksum.
       'SELECT round, checksum, CAST(state AS BLOB) FROM client_state'
       ' WHERE id = ? AND round <= ? ORDER BY round DESC LIMIT 1',
       client_id,
@@ -245,6 +253,7 @@ class StateFile:
     outdated = [(rowid,) for version, _, rowid in versions if version not in needed]
     self.write('DELETE FROM client_state WHERE rowid = ?', outdated)
     added = int.from_bytes(checksum, 'big')
+    # In the next checkpoint's digest the new state takes the place of the one before.
     if not versions:
       return Count(1, added)
     _, checksum_before, _ = versions[-1]
@@ -313,6 +322,7 @@ class StateFile:
     text = json.dumps(dict(metadata))
     count = self._counted
     checksum = checkpoint_checksum(round_number, text, count.clients, count.text, rows)
+    # The new checkpoint and the `KEPT` - 1 before it stay.
     oldest = min(self._kept(), default=round_number)
     self.write(
       'INSERT INTO server_state VALUES (?, ?, ?, ?, ?, ?)',
@@ -333,6 +343,7 @@ class StateFile:
     if self.rounds[-1:] > [round_number] or os.path.exists(f'{self.path}-journal'):
       for table in ('client_state', 'server_state', 'checkpoint'):
         self.write(f'DELETE FROM {table} WHERE round > ?', [(round_number,)])
+      # A write, though it changes nothing: without one the commit would leave the journal.
       self.write('PRAGMA user_version = 0')
       self.commit()
       self.rounds = [r for r in self.rounds if r <= round_number]
@@ -343,6 +354,7 @@ class StateFile:
 
   def _read_settings(self) -> dict[str, str]:
     """Returns the file's settings. Raises StateError if it has other tables than this format."""
+    # SQLite's own indices have no SQL text.
     schema = self._file.execute('SELECT sql FROM sqlite_master WHERE sql IS NOT NULL')
     tables = [sql for (sql,) in schema]
     settings = {}
@@ -383,6 +395,7 @@ class StateFile:
 
   def _way_out(self, made: int) -> str:
     """Returns the advice for a damaged file; `made` is the round in which the bad part was made."""
+    # The previous checkpoint helps only if it does not need the bad part.
     if self.rounds[:-1] and self.rounds[-2] < made:
       return (
         f'Resume from the previous checkpoint, of round {self.rounds[-2]}, restore a copy of the'

@@ -54,6 +54,7 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
   values = {column: _values(window, column) for column in columns}
   totals = {column: _total(rows, column) for column in costs.COLUMNS if column in last}
   seconds = _values(rows, 'seconds_round')
+  # All clients of such a round diverged; a round without clients is another thing.
   without = [0 < row.get('clients', 0) <= row.get('non_finite_clients', 0) for row in rows]
   with np.errstate(all='ignore'):  # Values may be infinite; inf - inf is NaN.
     means = {c: float(np.mean(v)) for c, v in values.items() if v}
@@ -103,6 +104,7 @@ def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> 
 
 def _first_good(rows: Sequence[Mapping[str, float]], column: str, target: float) -> int | None:
   """Returns the number of the first row whose value in a column reaches a target, or None."""
+  # Of errors small values are good: with the sign changed, large ones.
   sign = -1 if names.is_error(column) else 1
   # A row without a value compares as NaN, which reaches nothing.
   for number, row in enumerate(rows):
@@ -190,6 +192,7 @@ def _sum(values: Iterable[float]) -> float:
 
 def _plain(value: float) -> Any:
   """Returns a float as an int if it is whole, because counts are easier to read so."""
+  # Larger floats are all whole, which says nothing.
   if float(value).is_integer() and abs(value) < 2**53:
     return int(value)
   return value

@@ -13,6 +13,7 @@ class WatchedFile:
 
   def __init__(self, path: str) -> None:
     self._path = path
+    # Device and inode, by which `samestat` tells a file from another of the same name.
     self._place = os.stat(path)
     self._size = self._place.st_size
 

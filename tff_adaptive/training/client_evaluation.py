@@ -122,6 +122,7 @@ class ClientEvaluation:
       ids = self._ids[name]
       of_group: list[dict[str, Any]] = []
       loaded = _loaded(name, group, ids, of_group)
+      # `_loaded` fills `of_group` while the evaluation reads its examples.
       sums = self._evaluate(list(weight_sets.values()), loaded)
       by_model: dict[str, dict[str, np.ndarray]] = {}
       for i, model in enumerate(weight_sets):
@@ -143,6 +144,7 @@ class ClientEvaluation:
           for statistic, value in statistics.items():
             columns[f'clients_{name}_{column}_{statistic}'] = value
           for line, value in zip(of_group, values):
+            # By `repr`, so that reading the table gives the same bits.
             line[column] = repr(float(value))
       lines += of_group
     import pandas as pd  # Slow to import and needed here only.
@@ -181,6 +183,8 @@ class ClientEvaluation:
     """Fine-tunes on each client. Returns the sums of each metric, [clients, sums]."""
     tuning = group.fine_tuned_on
     assert tuning is not None
+    # A client's place among all decides the order of its examples, not the choice of
+    # `most_clients`.
     positions = {client_id: i for i, client_id in enumerate(tuning.client_ids)}
 
     def sums(client_id: str) -> dict[str, np.ndarray]:

@@ -235,6 +235,7 @@ class CohortLoader:
     if config.attackers is not None:
       self.strengths[config.attackers.positions(size, config.seed)] = config.attackers.strength
     self._everybody = np.arange(size)
+    # One thread, so that rounds are planned in their order, which the simulation goes through.
     self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='cohort')
     self._ahead: dict[int, concurrent.futures.Future] = {}
 
@@ -298,6 +299,7 @@ class CohortLoader:
       more += ((entries.ATTACK, np.float32(0)),)
     if self._config.weighs_cohorts:
       more += ((entries.COHORT_WEIGHT, np.float32(0)),)
+    # Of a client whose arrays have the right shapes and dtypes, at most 0 examples.
     key = (self._ids[0], 0, more)
     return ClientSource(self._clients, 0).load([key])[0]
 
@@ -354,6 +356,7 @@ class CohortLoader:
     order = working_order(sizes)
     ordered = [int(positions[i]) for i in order]
     losses = None
+    # At the weights before the round, which `take` has set: such a rule loads nothing ahead.
     if 'train_losses' in self.selector.needs:
       losses = self.selector.losses(ordered)
     client_steps = None

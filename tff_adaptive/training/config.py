@@ -203,6 +203,7 @@ class TrainingConfig:
     for name in given:
       if name in recorded:
         raise ValueError(f'settings has {name!r}, which `config` says already: leave it out.')
+    # The metric has a field of its own; a cost model that only counts changes no run.
     del recorded['metric'], recorded['cost_model']
     for name in ('cohort', 'attackers'):
       recorded[name] = population_rounds.record(getattr(self, name))

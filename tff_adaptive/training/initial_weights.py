@@ -52,6 +52,7 @@ def sha256(path: str) -> str:
   digest = hashlib.sha256()
   if os.path.isdir(path):
     for weight in _weights_of_run(path):
+      # Else other shapes with the same bytes would have the same hash.
       digest.update(f'{weight.dtype.str} {weight.shape}'.encode())
       digest.update(weight.tobytes())
     return digest.hexdigest()

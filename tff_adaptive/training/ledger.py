@@ -62,6 +62,7 @@ class Rows:
       row.update((name, values[i]) for name, values in columns.items())
       rows.append(row)
     if cohort.plan is not None:
+      # They received the model but sent nothing that counts.
       for position, why in zip(cohort.plan.dropped_positions, cohort.plan.dropped_why):
         rows.append({**self._of_client(number, cohort, position, why), **received})
     return rows

@@ -124,6 +124,8 @@ def train(
   data = {}
   if output_dir is not None:
     data = _described(clients)
+    # What can be refused is refused before anything is written. `_write_config` checks again once
+    # the state file is locked: another process may have resumed the run in between.
     earlier = record.check(output_dir, run_id)
     if earlier is not None:
       record.open(output_dir, {**earlier['data'], **data}, 0, run_id)  # Refuses other data.
@@ -209,6 +211,7 @@ class _Run:
   def begin(self, stack: contextlib.ExitStack, say: Any) -> None:
     """Calls `begin` of each callback, and makes `stack` call each `close`."""
     done = self._files.round_number
+    # Round 0 is to be recorded too, unless metrics.csv has rows already.
     first = done
     if self._files.log.columns:
       first = done + 1
@@ -234,6 +237,8 @@ class _Run:
       try:
         finished = self._train_round(files.round_number + 1)
       except NonFiniteWeightsError as error:
+        # By this row reports and searches see that the run diverged. A resumed run drops it, since
+        # it is after the checkpoint.
         files.log.append({'round': files.round_number + 1, 'validation_loss': math.nan})
         checkpoint = 'there is no checkpoint.'
         if files.saved_round >= 0:
@@ -244,6 +249,7 @@ class _Run:
         if stop.exit_code:  # The signal may have ended TFF's worker too, hence the error.
           break
         raise
+      # Until here an error leaves the state of the last whole round, which `_save` saves.
       if finished.client_states is not None:
         files.store.put(finished.client_ids, finished.client_states, files.round_number + 1)
       files.state = finished.server_state
@@ -375,6 +381,7 @@ class _Run:
         figures.draw_run(path, rows, title)
     state = files.state
     if self._config.asynchrony is not None:
+      # Callers get a state that the process takes.
       state = older_models.as_stack(state)
     best_weights = None if self._best is None else self._best.weights
     return protocols.TrainingResult(state, files.round_number, is_complete, summary, best_weights)

@@ -69,6 +69,7 @@ def build_personalization(
       client_state=(),
       message=local_training.Message(rounds + 1, rate),
     )
+    # The update is zero if training diverged, so that the weights stay.
     return corrections.combine(tf.subtract, weights, trained.update)
 
   def personalize(weights: Any, data: Any, client: int, rounds: int) -> Any:

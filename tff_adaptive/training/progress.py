@@ -41,6 +41,7 @@ class Progress(callbacks.Callback):
     self._metric = metric
     self._rounds = 0
     self._start = 0
+    # One more than rounds, because a rate needs the times at both ends.
     self._times: collections.deque[float] = collections.deque(maxlen=_ROUNDS_OF_RATE + 1)
     self._last_line = -math.inf
     self._validation = ''
@@ -49,6 +50,7 @@ class Progress(callbacks.Callback):
   def begin(self, run: callbacks.RunInfo) -> None:
     """Begins to show the rounds of a run."""
     self._rounds = run.rounds
+    # The rounds that are done; round 0 of a new run is no round of training.
     self._start = max(0, run.first_round - 1)
     if self._stream.isatty():
       console = rich.console.Console(file=self._stream)

@@ -62,6 +62,7 @@ class Trainer:
     cohort = self._loader.take(number, trainable(server_state.global_model_weights))
     loaded = time.perf_counter()
     plan = cohort.plan
+    # A step of asynchronous training gets only the older models that its clients began with.
     slots: Any = None
     if isinstance(plan, simulation.Arrivals):
       slots = server_state.older
@@ -84,6 +85,7 @@ class Trainer:
       row.update(plan.columns())
     row.update(self._costs(cohort))
     row.update(measured)
+    # The metrics are values by now, so that the round has been computed and not only begun.
     row['seconds_data'] = loaded - began
     row['seconds_round'] = time.perf_counter() - loaded
     row.update(counts)  # Again: a metric of the process may have one of these names.
@@ -126,6 +128,7 @@ class Trainer:
         ' it with aggregator=aggregation.ClientNormsFactory().'
       )
     if norms is not None:
+      # Without the one that stands in where no client came; see `_next`.
       norms = norms[: len(cohort.client_ids)]
     self._loader.observe(number, cohort, norms)
 
@@ -291,6 +294,7 @@ def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> No
   signature = getattr(process.next, 'type_signature', None)
   data_type = None
   if signature is not None:
+    # The clients' data are the last argument, with client states before them or not.
     data_type = signature.parameter[len(signature.parameter) - 1]
   element = getattr(getattr(data_type, 'member', None), 'element', None)
   if element is None:

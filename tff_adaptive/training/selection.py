@@ -81,10 +81,12 @@ class Selector:
       size: The number of clients to choose.
     """
     if self._rule is None:
+      # As `cohorts.sample` draws, of the clients that are available.
       generator = draws.generator(self._seed, number)
       drawn = generator.choice(len(available), size=size, replace=False)
       return choosing.Choice(available[drawn])
     candidates: list[int] = []
+    # The rule may change it in place, also in a round that then fails.
     self._next_memory = copy.deepcopy(self._memory)
 
     def evaluate(positions: np.ndarray) -> np.ndarray:
@@ -102,6 +104,7 @@ class Selector:
       stored=self._next_memory,
     )
     choice = choosing.choose(self._rule, situation)
+    # A client that was asked twice received the model once.
     asked = np.unique(np.array(candidates, np.int64))
     return choosing.Choice(choice.positions, choice.weights, asked)
 

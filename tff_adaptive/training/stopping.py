@@ -61,6 +61,7 @@ class Progress:
     if self.best is None:
       is_better = not math.isnan(value)
     else:
+      # NaN is never better, because comparisons with it are false.
       is_better = sign * value > sign * self.best.value + self._min_delta
     if is_better:
       self.best = Best(int(row['round']), column, value)
@@ -109,6 +110,7 @@ class Stopping:
 
   def add(self, row: Row) -> None:
     """Takes a finished round into account."""
+    # Asked before the round's costs are added to those of the rounds before.
     budget = self.exhausts(row)
     for name, (_, columns) in self._budgets.items():
       self._spent[name] += _cost(row, columns)

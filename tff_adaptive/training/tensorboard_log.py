@@ -31,7 +31,9 @@ class EventLog(callbacks.Callback):
       os.makedirs(self._folder, exist_ok=True)
     self._path = os.path.join(self._folder, name)
     with saving(self._path):
+      # Without a buffer, so that TensorBoard shows each round at once.
       self._file = open(self._path, 'wb', buffering=0)  # noqa: SIM115
+    # The first record of a file names the version of the format.
     self._write(event_pb2.Event(file_version='brain.Event:2'))
     start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
     self._write(event_pb2.Event(step=run.first_round, session_log=start))

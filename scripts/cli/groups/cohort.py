@@ -51,6 +51,7 @@ class Cohort(fields.Group):
         choosing.needs_of(rule)
         return rule
       names = [option.name for option in self._options()]
+      # Clients count in the objective as they do in the mean, unless the option says otherwise.
       if 'objective' in names and client_weighting in choosing.OBJECTIVES:
         values = {'objective': client_weighting, **values}
       return population.build_cohort(self.cohort, values)

@@ -147,6 +147,7 @@ def _task_folder(name: str) -> str:
   path = os.path.abspath(os.path.expanduser(path))
   folder, file = os.path.split(path)
   text = f'{file.removesuffix(".py")}_{attribute}'
+  # In the current folder there is one file of the name.
   if folder != os.getcwd():
     text += f'_{hashlib.sha256(os.fsencode(path)).hexdigest()[:6]}'
   return text

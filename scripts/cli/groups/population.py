@@ -96,6 +96,7 @@ class Population(fields.Group):
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the defaults of a population if a flag of this group was given, else {}."""
     names = [f.name for f in dataclasses.fields(cls)]
+    # Without any of these flags there is no population, and config.json says None for each.
     if all(values[name] in (None, []) for name in names):
       return {}
     by_default: dict[str, Any] = {}

@@ -152,6 +152,7 @@ class Runtime(fields.Group):
       library.load()  # Now, rather than while the process is built.
     if self.subrounds is None:
       return None
+    # The server's part stays in the engine that was set above.
     server = tff.framework.get_context_stack().current
     if self.ray is None:
       engine.set_subround_context(self.subrounds, server=server)

@@ -92,6 +92,7 @@ class Synchrony(fields.Group):
 
 def _with_factor(name: str, function: Callable[[int], float]) -> type[asynchrony.Buffered]:
   """Returns the class of settings whose factor is a user's function. Raises ValueError if bad."""
+  # A trial call, so that a function of another form is refused before training.
   first: Any = function(0)
   if not isinstance(first, numbers.Real) or not math.isfinite(first):
     raise ValueError(f'{name}(0) is {first!r:.80}: give a finite number for each staleness.')

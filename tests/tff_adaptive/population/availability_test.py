@@ -122,3 +122,34 @@ def test_ids_that_do_not_fit_a_trace_are_counted():
 def test_what_cannot_be_is_refused(make, message):
   with pytest.raises(ValueError, match=message):
     make()
+
+
+def test_days_in_rounds_begin_and_end_with_their_round():
+  """In floats 0.1 + 0.7 is just below 0.8, so round 1 would be in a share of 0.8 of the day."""
+  phases = {client: i / 10 for i, client in enumerate(IDS)}
+  for share in range(1, 10):
+    day = population.Diurnal(period=10, unit='rounds', share=share / 10, phases=phases)
+    found = masks(day, 40)
+    expected = [[(t + i) % 10 < share for i in range(len(IDS))] for t in range(1, 41)]
+    np.testing.assert_array_equal(found, expected, err_msg=f'share {share / 10}')
+
+
+def test_days_in_hours_begin_and_end_at_times_that_are_sums_of_floats():
+  """Hours of 3600 s in steps of 0.1 s: a sum of floats is now below, now above the multiple."""
+  phases = {client: i / 10 for i, client in enumerate(IDS)}
+  mask = population.Diurnal(period=1 / 3600, share=0.5, phases=phases).bind(IDS, 0)
+  clock = 0.0
+  for tenths in range(200):
+    expected = [(tenths + i) % 10 < 5 for i in range(len(IDS))]
+    np.testing.assert_array_equal(mask(1, clock), expected, err_msg=f'{tenths} tenths')
+    clock += 0.1
+
+
+def test_a_trace_begins_and_ends_at_times_that_are_sums_of_floats():
+  mask = population.Trace({IDS[0]: [(0.3, 0.6)], IDS[1]: [(0.0, 0.3), (0.6, 0.9)]}).bind(IDS, 0)
+  clock = 0.0
+  for tenths in range(180):
+    is_first = 3 <= tenths % 9 < 6
+    expected = [is_first, not is_first, False, False, False, False]
+    np.testing.assert_array_equal(mask(1, clock), expected, err_msg=f'{tenths} tenths')
+    clock += 0.1

@@ -42,6 +42,7 @@ class ImportedGraph:
     self._streams: dict[str, tuple[int, int]] = {}
     if with_streams:
       self._streams = streams.pass_in(graph_def)
+    # TensorFlow imports a graph only if it knows all operations.
     library.load_for(node.op for node in private_apis.all_nodes(graph_def))
     _name_functions_apart(graph_def)
     loops.set_apart(graph_def)
@@ -79,6 +80,7 @@ class ImportedGraph:
       ready = [graph.get_tensor_by_name(f'{name}/initialized:0') for name in handles]
       self._initialize = wrapped.prune(feeds, ready)  # Initial values may depend on arguments.
       feeds += [graph.get_tensor_by_name(f'{name}:0') for name in handles]
+    # Pruned, so that a call runs only what the results need.
     self._main = wrapped.prune(feeds, fetches)
 
   def __call__(self, arguments: list[Any]) -> list[Any]:

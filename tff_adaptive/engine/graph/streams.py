@@ -293,5 +293,6 @@ def _fingerprint(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
       continue
     head = tf.reshape(tensor, [-1])[:_MOST_HASHED]
     octets = tf.reshape(tf.cast(tf.bitcast(head, tf.uint8), tf.int32), [-1])
+    # Odd factors, because these lose no bits when int32 overflows.
     total = 31 * total + tf.reduce_sum(octets * (1 + 2 * tf.range(tf.size(octets))))
   return total

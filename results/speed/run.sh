@@ -1,0 +1,19 @@
+#!/bin/sh
+# Seconds a round in this project, stock TFF, a hand-written loop, pfl-research and FedJAX.
+#
+# usage: sh results/speed/run.sh    See research/studies.sh.
+. research/studies.sh
+
+# The rows of pfl-research and FedJAX are not made by this: see meta.json.
+own() {
+  program benchmark --workloads=W4,W1,W2 --rounds=$rounds --json="$RESULTS/own.json"
+  program benchmark --workloads=W3 --rounds=$rounds --json="$RESULTS/own_lstm.json"
+  program benchmark --workloads=W3 --variants=ours_graph,ours_graph+lstm,hand --rounds=$rounds \
+    --json="$RESULTS/compiled_lstm.json"
+  program benchmark --workloads=W1s --rounds=$rounds --json="$RESULTS/large_cohorts.json"
+}
+
+rounds=10
+if [ -n "${SMOKE:-}" ]; then rounds=1; fi
+mkdir -p "$RESULTS"
+parts own
