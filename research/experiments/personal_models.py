@@ -7,10 +7,10 @@ of PFLlib (task fashion_mnist). So are the settings, as far as its code has them
 every round, one epoch of batches of 10, SGD with rate 0.005, clients weighted by their examples.
 Methods train in turns of --rounds_per_turn rounds, up to --rounds, so that all have as many. A run
 is saved after every round: the same command goes on, also with more --rounds.
-Writes a folder of runs, RESULTS/runs, and RESULTS/accuracy.csv and RESULTS/README.md.
+Writes a folder of runs, RUNS, and RESULTS.csv and RESULTS.md.
 
   python -m research.experiments.personal_models --data_dir=DIR --rounds=2000
-  python -m research.experiments.personal_models --smoke --results=/tmp/personal_models
+  python -m research.experiments.personal_models --smoke --results=/tmp/smoke --runs=/tmp/runs
 """
 
 import dataclasses
@@ -101,8 +101,12 @@ absl_flags.DEFINE_string(
   'data_dir', None, "The folder of Fashion-MNIST's files.", flag_values=_FLAGS
 )
 absl_flags.DEFINE_string(
-  'results', 'results/personal_models', 'The folder to write.', flag_values=_FLAGS
+  'results',
+  'results/personal_models/personal_models',
+  'Where to write: RESULTS.md, say.',
+  flag_values=_FLAGS,
 )
+absl_flags.DEFINE_string('runs', 'runs/personal_models', 'The folder of runs.', flag_values=_FLAGS)
 absl_flags.DEFINE_list('methods', list(METHODS), 'Which.', flag_values=_FLAGS)
 absl_flags.DEFINE_list('seeds', ['0'], 'Of the runs.', flag_values=_FLAGS)
 absl_flags.DEFINE_integer(
@@ -191,7 +195,7 @@ class Bench:
 
 def _folder(title: str, seed: int) -> str:
   name = METHODS[title].algorithm
-  return os.path.join(_FLAGS.results, 'runs', f'{name}_seed_{seed}')
+  return os.path.join(_FLAGS.runs, f'{name}_seed_{seed}')
 
 
 def _done(folder: str) -> int:
@@ -237,7 +241,7 @@ def accuracies() -> pd.DataFrame:
 
 
 def report(table: pd.DataFrame) -> list[str]:
-  """Returns the parts of README.md: the last and the best accuracy beside the published one."""
+  """Returns the parts of RESULTS.md: the last and the best accuracy beside the published one."""
   lines = []
   for title, of_method in table.groupby('method', sort=False):
     method = METHODS[str(title)]
@@ -260,25 +264,24 @@ def report(table: pd.DataFrame) -> list[str]:
   ]
 
 
-_INTRODUCTION = """# Beside PFLlib's leaderboard
-
-Accuracy in percent on the clients' own images for tests, all together, after the rounds that the
-runs have done so far. The table of PFLlib has the best of up to 2,000 rounds, the mean of three
-runs. Its code at d832e76 has the settings of the command, but not all hyperparameters with which
-the table was made; the column "settings" says what was taken instead. Three things differ: PFLlib
-leaves out the last batch of an epoch if it is smaller than 10; it evaluates after every round; and
-it draws the initial weights and the order of examples from other numbers. The clients' images are
-the same.
-"""
+_INTRODUCTION = frame.paragraph("""
+  Accuracy in percent on the clients' own images for tests, all together, after the rounds that the
+  runs have done so far. The table of PFLlib has the best of up to 2,000 rounds, the mean of three
+  runs. Its code at d832e76 has the settings of the command, but not all hyperparameters with which
+  the table was made; the column "settings" says what was taken instead. Three things differ: PFLlib
+  leaves out the last batch of an epoch if it is smaller than 10; it evaluates after every round;
+  and it draws the initial weights and the order of examples from other numbers. The clients' images
+  are the same.
+""")
 
 
 def write() -> None:
-  """Writes accuracy.csv and README.md from the runs."""
+  """Writes RESULTS.csv and RESULTS.md from the runs."""
   table = accuracies()
   if table.empty:
-    raise ValueError(f'{_FLAGS.results} has no run with an evaluation: leave out --report_only.')
-  frame.write_rows(os.path.join(_FLAGS.results, 'accuracy.csv'), table)
-  frame.write(os.path.join(_FLAGS.results, 'README'), report(table))
+    raise ValueError(f'{_FLAGS.runs} has no run with an evaluation: leave out --report_only.')
+  frame.write_rows(f'{_FLAGS.results}.csv', table)
+  frame.write(_FLAGS.results, report(table))
 
 
 @command.entry('personal_models.py')
@@ -295,7 +298,7 @@ def main(arguments: Sequence[str]) -> int:
   if _FLAGS.smoke:
     _FLAGS.rounds = 2
     _FLAGS.rounds_per_turn = 1
-  os.makedirs(_FLAGS.results, exist_ok=True)
+  command.check_output('results', _FLAGS.results)
   if _FLAGS.report_only:
     write()
     return command.DONE

@@ -17,7 +17,7 @@ from tff_adaptive.client import (
   local_training,
   model_adapters,
 )
-from tff_adaptive.corrections import messages, probe
+from tff_adaptive.corrections import messages, optimizer_slots, probe
 from tff_adaptive.registry import entries
 
 _NO_VALUES: Mapping[str, Any] = MappingProxyType({})
@@ -135,10 +135,12 @@ def counts(
     weights = tuple(map(tf.convert_to_tensor, local_model.initial_weights().trainable))
     traced = probe.trace(correction, weights)
     whole = probe.size(weights)
-    assert training.optimizer is not None
+    averaged = 0
     state = training.optimizer_state or 'reset'
-    slots = client_optimizer_lib.first_slots(training.optimizer, state, correction, weights)
-    averaged = probe.size(slots.averaged)
+    if optimizer_slots.averages(state, correction.optimizer_slots):
+      assert training.optimizer is not None
+      slots = client_optimizer_lib.first_slots(training.optimizer, state, correction, weights)
+      averaged = probe.size(slots.averaged)
   # With a compressor in the chain a client sends less than the paper counts.
   if published is None or messages.is_compressed(correction):
     down = (traced.bytes_of_weights + traced.bytes_down) / whole

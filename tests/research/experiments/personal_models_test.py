@@ -16,16 +16,17 @@ def test_the_smoke_run_trains_in_turns_and_goes_on(tmp_path, monkeypatch):
     train(self, title, rounds, folder)
 
   monkeypatch.setattr(personal_models.Bench, 'train', noted)
-  command = ['personal_models.py', '--smoke', '--methods=FedAvg,FedPer', f'--results={tmp_path}']
+  places = [f'--results={tmp_path}/found', f'--runs={tmp_path}/runs']
+  command = ['personal_models.py', '--smoke', '--methods=FedAvg,FedPer', *places]
   with fakes.no_figures():
     assert personal_models.main(command) == 0
     assert personal_models.main(command) == 0  # All is there.
   personal_models._FLAGS.unparse_flags()
   assert trained == [('FedAvg', 1), ('FedPer', 1), ('FedAvg', 2), ('FedPer', 2)]
-  table = pd.read_csv(tmp_path / 'accuracy.csv')
+  table = pd.read_csv(tmp_path / 'found.csv')
   assert [*table['method'].unique()] == ['FedAvg', 'FedPer']
   assert [*table['round'].unique()] == [0, 1, 2]
-  assert '| FedPer | 2 |' in (tmp_path / 'README.md').read_text()
+  assert '| FedPer | 2 |' in (tmp_path / 'found.md').read_text()
 
 
 def test_the_table_has_the_last_and_the_best_accuracy():
@@ -46,6 +47,7 @@ def test_the_table_has_the_last_and_the_best_accuracy():
   ],
 )
 def test_bad_flags_are_refused(flags, words, tmp_path, capsys):
-  assert personal_models.main(['personal_models.py', f'--results={tmp_path}', *flags]) == 2
+  places = [f'--results={tmp_path}/found', f'--runs={tmp_path}/runs']
+  assert personal_models.main(['personal_models.py', *places, *flags]) == 2
   personal_models._FLAGS.unparse_flags()
   assert words in capsys.readouterr().err
