@@ -12,9 +12,9 @@ from tff_adaptive.corrections.last_update import GLOBAL_SHARE, WithLastUpdate
 class FedLADA(WithLastUpdate):
   """FedLADA: a step is (1 - global_share) times AMSGrad's, and -global_share D / K.
 
-  m begins anew in each round, v and its maximum with the cohort's mean; the bias is not corrected.
+  m begins anew in each round, v and its maximum with the cohort's means; the bias is not corrected.
   "Efficient Federated Learning via Local Adaptive Amended Optimizer with Linear Speedup" (Sun et
-  al., 2023). It was read in the code of FedAdamW's authors, which has no maximum of v.
+  al., 2023). There v too begins with the mean of the maximum.
   """
 
   global_share: float = option(0.9, GLOBAL_SHARE, validation.up_to_one)
