@@ -164,7 +164,7 @@ class WholeArrays(_Arrays):
       # `_mean` gives a batch the factor size / n of its mean.
       return (total[0] + factor * sums / tf.cast(tf.shape(labels)[0], tf.float32),)
 
-    size = self._model.feature_size(theta)
+    size, _ = corrections.head_shape(theta)
     means = self._mean((tf.zeros([num_classes, size]),), add)[0]
     return means * self.num_examples, self.label_counts(num_classes)
 

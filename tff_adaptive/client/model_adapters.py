@@ -121,11 +121,6 @@ class LocalModel:
       ' tff_adaptive.models.Model'
     )
 
-  def feature_size(self, weights: Weights) -> int:
-    """Returns the size of the features, the rows of the last matrix among the weights."""
-    matrices = [weight for weight in weights if weight.shape.rank == 2]
-    return int(matrices[-1].shape[0])
-
   def start(self, group_size: int | None = None) -> Any:
     """Returns the initial metrics of a client or of G clients; a training graph calls it once."""
     raise NotImplementedError

@@ -26,6 +26,7 @@ from tff_adaptive.corrections.algebra import (
   combine as combine,
   either as either,
   estimate as estimate,
+  head_shape as head_shape,
   mean as mean,
   mean_gradient as mean_gradient,
   merged as merged,

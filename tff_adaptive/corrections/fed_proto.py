@@ -9,7 +9,7 @@ from typing import Any
 from tff_adaptive._utils import validation
 from tff_adaptive._utils.hyperparameters import option
 from tff_adaptive._utils.lazy_tensorflow import tf
-from tff_adaptive.corrections import weight_groups
+from tff_adaptive.corrections import base, weight_groups
 from tff_adaptive.corrections.base import Batch, ClientRound, ServerRound, Weights
 from tff_adaptive.corrections.kept_weights import KeptWeights
 
@@ -44,7 +44,7 @@ class FedProto(KeptWeights):
   needs_batching = 'it sums the features of all examples'
 
   def server_state(self, weights: Weights) -> Any:
-    size, classes = _head_shape(weights)
+    size, classes = base.head_shape(weights)
     return collections.OrderedDict(prototypes=tf.zeros([classes, size]), known=tf.zeros([classes]))
 
   def broadcast(self, server_state: Any) -> Any:
@@ -61,7 +61,7 @@ class FedProto(KeptWeights):
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     state, _ = super().client_update(client, g_i, steps)
-    _, classes = _head_shape(client.theta_0)
+    _, classes = base.head_shape(client.theta_0)
     return state, client.class_features(classes)
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
@@ -71,15 +71,3 @@ class FedProto(KeptWeights):
     prototypes = tf.where(is_seen[:, tf.newaxis], means, server_state['prototypes'])
     known = tf.where(is_seen, tf.ones_like(counts), server_state['known'])
     return collections.OrderedDict(prototypes=prototypes, known=known), server.g_bar
-
-
-def _head_shape(weights: Weights) -> tuple[int, int]:
-  """Returns the number of features and of classes, from the last matrix."""
-  matrices = [weight for weight in weights if weight.shape.rank == 2]
-  if not matrices:
-    raise ValueError(
-      'fed_proto needs a classifier whose last layer is dense; the model has no matrix: take'
-      ' another algorithm.'
-    )
-  size, classes = matrices[-1].shape
-  return size, classes

@@ -89,8 +89,8 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
 
 def _class_features(theta: base.Weights, num_classes: int) -> tuple[tf.Tensor, tf.Tensor]:
   """Returns zeros in place of the features of the model, which a probe does not have."""
-  matrices = [weight for weight in theta if weight.shape.rank == 2]
-  return tf.zeros([num_classes, matrices[-1].shape[0]]), tf.zeros([num_classes])
+  size, _ = base.head_shape(theta)
+  return tf.zeros([num_classes, size]), tf.zeros([num_classes])
 
 
 def size(tree: Any) -> int:
