@@ -44,7 +44,9 @@ class Sgd:
   """theta + eta Delta, with momentum m <- momentum m + Delta."""
 
   def __init__(self, eta, momentum=0.0):
-    self.eta, self.momentum, self.m = eta, momentum, 0.0
+    self.eta = eta
+    self.momentum = momentum
+    self.m = 0.0
 
   def __call__(self, theta, delta):
     self.m = self.momentum * self.m + delta
@@ -58,12 +60,22 @@ class Adaptive:
   """
 
   def __init__(self, kind, eta, beta1, beta2, tau, initial_v=None, bias_correction=False):
-    self.kind, self.eta, self.beta1, self.beta2, self.tau = kind, eta, beta1, beta2, tau
-    self.m, self.v = 0.0, tau**2 if initial_v is None else initial_v
-    self.bias_correction, self.t = bias_correction, 0
+    self.kind = kind
+    self.eta = eta
+    self.beta1 = beta1
+    self.beta2 = beta2
+    self.tau = tau
+    self.m = 0.0
+    if initial_v is None:
+      self.v = tau**2
+    else:
+      self.v = initial_v
+    self.bias_correction = bias_correction
+    self.t = 0
 
   def __call__(self, theta, delta):
-    square, eta = delta**2, self.eta
+    square = delta**2
+    eta = self.eta
     self.t += 1
     if self.bias_correction:
       eta = eta * np.sqrt(1 - self.beta2**self.t) / (1 - self.beta1**self.t)
@@ -115,11 +127,17 @@ class FedAvg:
   ):
     self.gradient = gradient
     self.theta = self.theta_bar = np.asarray(theta, np.float64)
-    self.clients, self.server, self.eta_l = clients, server, eta_l
-    self.batch_size, self.epochs = batch_size, epochs
-    self.clip, self.weight_decay, self.by_examples = clip, weight_decay, by_examples
+    self.clients = clients
+    self.server = server
+    self.eta_l = eta_l
+    self.batch_size = batch_size
+    self.epochs = epochs
+    self.clip = clip
+    self.weight_decay = weight_decay
+    self.by_examples = by_examples
     self.sam_rho = sam_rho
-    self.new_optimizer, self.optimizer_state = optimizer or (lambda: Sgd(None)), optimizer_state
+    self.new_optimizer = optimizer or (lambda: Sgd(None))
+    self.optimizer_state = optimizer_state
     self.optimizers = collections.defaultdict(self.new_optimizer)  # By client.
     self.num_clients = len(clients)
     self.t = 0
@@ -132,7 +150,8 @@ class FedAvg:
     if not len(cohort):
       return
     rate = self.eta_l(self.t - 1)
-    g, steps = {}, {}
+    g = {}
+    steps = {}
     self.exchange(cohort)
     for i in cohort:
       before = copy.deepcopy(self.optimizers[i])
@@ -147,7 +166,8 @@ class FedAvg:
           getattr(self, name)[i] = value
     cohort = list(g)
     g_bar = self.mean(cohort, g)
-    last_theta_bar, self.theta_bar = self.theta_bar, self.theta - g_bar
+    last_theta_bar = self.theta_bar
+    self.theta_bar = self.theta - g_bar
     self.last_g = g
     h = self.new_h(cohort, g, g_bar, steps, rate, last_theta_bar - self.theta_bar)
     for i in cohort:
@@ -192,7 +212,8 @@ class FedAvg:
     """theta_i after its local steps, and K_i."""
     x, y = self.clients[i]
     size = self.batch_size or len(y)
-    theta_i, steps = self.theta, 0
+    theta_i = self.theta
+    steps = 0
     self.planned = min(self.epochs * -(-len(y) // size), limit)
     for _ in range(self.epochs):
       for start in range(0, len(y), size):
@@ -277,7 +298,8 @@ class ScaffoldM(Scaffold):
     super().__init__(*args, scaffold_option=2, **options)
 
   def new_h(self, cohort, g, g_bar, steps, rate, fall_of_theta_bar):
-    n, s = self.num_clients, len(cohort)
+    n = self.num_clients
+    s = len(cohort)
     return (n - s) / n * self.h + sum(g[i] / (steps[i] * rate) for i in cohort) / n
 
 
@@ -315,9 +337,13 @@ class AdaBest(FedAvg):
     self, *args, mu, beta, by_series=False, beta_decay=1.0, plateau_rounds=50, **options
   ):
     super().__init__(*args, **options)
-    self.mu, self.beta, self.by_series = mu, beta, by_series
-    self.beta_decay, self.plateau_rounds = beta_decay, plateau_rounds
-    self.norms, self.since = [], 0
+    self.mu = mu
+    self.beta = beta
+    self.by_series = by_series
+    self.beta_decay = beta_decay
+    self.plateau_rounds = plateau_rounds
+    self.norms = []
+    self.since = 0
     self.last_round = np.zeros(self.num_clients)
     self.history = []
 
@@ -345,9 +371,13 @@ class AdaBest(FedAvg):
     """beta shrinks after `plateau_rounds` rounds without a lower ||h|| since its highest."""
     self.norms.append(norm)
     peak = int(np.argmax(self.norms))
-    self.since = 0 if norm <= min(self.norms[peak:]) else self.since + 1
+    if norm <= min(self.norms[peak:]):
+      self.since = 0
+    else:
+      self.since = self.since + 1
     if self.since == self.plateau_rounds:
-      self.beta, self.since = self.beta * self.beta_decay, 0
+      self.beta = self.beta * self.beta_decay
+      self.since = 0
 
 
 class UnbalancedAdaBest(AdaBest):
@@ -356,10 +386,14 @@ class UnbalancedAdaBest(AdaBest):
   def __init__(self, *args, **options):
     super().__init__(*args, **options)
     self.seen = []
-    self.mu_at_use, self.mu = self.mu, 1.0
+    self.mu_at_use = self.mu
+    self.mu = 1.0
 
   def correction(self, i, theta_i):
-    n_bar = np.mean(self.seen) if self.seen else 0.0
+    if self.seen:
+      n_bar = np.mean(self.seen)
+    else:
+      n_bar = 0.0
     return -self.mu_at_use * n_bar / len(self.clients[i][1]) * self.h_i[i]
 
   def new_h(self, cohort, *arguments):

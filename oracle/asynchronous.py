@@ -22,14 +22,23 @@ class FedBuff:
     history: w before the first step and after each.
   """
 
-  def __init__(self, clients, seconds, size, factor, server, rate, steps, most=np.inf, **own):
-    self.clients, self.seconds, self.size, self.factor = clients, seconds, size, factor
-    self.server, self.rate, self.steps, self.most = server, rate, steps, most
+  def __init__(self, clients, seconds, size, factor, server, rate, steps, most=np.inf, **options):
+    self.clients = clients
+    self.seconds = seconds
+    self.size = size
+    self.factor = factor
+    self.server = server
+    self.rate = rate
+    self.steps = steps
+    self.most = most
     self.w = np.zeros(clients[0][0].shape[1])
-    self.own = own
-    self.c, self.c_i = np.zeros_like(self.w), np.zeros((len(clients), self.w.size))
+    self.own = options
+    self.c = np.zeros_like(self.w)
+    self.c_i = np.zeros((len(clients), self.w.size))
     self.last = np.zeros(len(clients))
-    self.version, self.events, self.begun = 0, [], 0
+    self.version = 0
+    self.events = []
+    self.begun = 0
     self.history = [self.w]
 
   def begin(self, i, now):
@@ -44,7 +53,8 @@ class FedBuff:
     buffer = []
     while self.version < rounds:
       now, _, i, version, w, c = heapq.heappop(self.events)
-      if (tau := self.version - version) > self.most:
+      tau = self.version - version
+      if tau > self.most:
         self.begin(i, now)
         continue
       buffer.append((i, tau, *self.trained(i, w, c, version + 1)))
@@ -57,7 +67,8 @@ class FedBuff:
 
   def trained(self, i, w, c, t):
     """D_i, and what it sends besides; w and c are those of its beginning, in round t."""
-    (x, y), y_i = self.clients[i], w
+    x, y = self.clients[i]
+    y_i = w
     for _ in range(self.steps):
       y_i = y_i - self.rate * self.direction(i, x.T @ (x @ y_i - y) / len(y), c)
     return w - y_i, self.uploaded(i, w - y_i, c, t)

@@ -9,10 +9,10 @@ from oracle import algorithms
 
 def top_k(vector, share):
   """The largest numbers of a vector, and zeros."""
-  kept = np.zeros_like(vector)
+  selected = np.zeros_like(vector)
   largest = np.argsort(-np.abs(vector))[: max(1, round(share * vector.size))]
-  kept[largest] = vector[largest]
-  return kept
+  selected[largest] = vector[largest]
+  return selected
 
 
 class Channel:

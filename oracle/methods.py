@@ -13,7 +13,8 @@ class FedNova(FedAvg):
 
   def __init__(self, *args, local_momentum=0.0, mu=0.0, **options):
     super().__init__(*args, **options)
-    self.local_momentum, self.mu = local_momentum, mu
+    self.local_momentum = local_momentum
+    self.mu = mu
 
   def begin(self, i, rate):
     self.m = 0.0
@@ -53,7 +54,8 @@ class FedExP(FedAvg):
 
   def __init__(self, *args, eps, **options):
     super().__init__(*args, **options)
-    self.eps, self.factors = eps, []
+    self.eps = eps
+    self.factors = []
 
   def server_step(self, cohort, g, g_bar, steps, rate):
     mean_square = self.mean(cohort, {i: g[i] @ g[i] for i in cohort})
@@ -69,9 +71,12 @@ class MimeLite(FedAvg):
 
   def __init__(self, *args, base_optimizer, base_beta1=0.9, base_beta2=0.99, base_eps, **options):
     super().__init__(*args, **options)
-    self.kind, self.eps = base_optimizer, base_eps
-    self.beta1, self.beta2 = base_beta1, base_beta2
-    self.m, self.v = np.zeros_like(self.theta), np.zeros_like(self.theta)
+    self.kind = base_optimizer
+    self.eps = base_eps
+    self.beta1 = base_beta1
+    self.beta2 = base_beta2
+    self.m = np.zeros_like(self.theta)
+    self.v = np.zeros_like(self.theta)
 
   def exchange(self, cohort):
     c = {i: self.gradient(self.theta, *self.clients[i]) for i in cohort}
@@ -111,12 +116,14 @@ class DeltaSGD(FedAvg):
 
   def __init__(self, *args, gamma, growth, **options):
     super().__init__(*args, **options)
-    self.gamma, self.delta_ = gamma, growth
+    self.gamma = gamma
+    self.delta_ = growth
     self.etas = []
 
   def begin(self, i, rate):
     self.rate = self.eta = rate
-    self.ratio, self.before = 1.0, None
+    self.ratio = 1.0
+    self.before = None
 
   def corrected(self, i, theta_i, g, batch):
     if self.before is not None:
@@ -125,7 +132,8 @@ class DeltaSGD(FedAvg):
       eta = min(
         self.gamma * moved / (2 * changed), np.sqrt(1 + self.delta_ * self.ratio) * self.eta
       )
-      self.ratio, self.eta = eta / self.eta, eta
+      self.ratio = eta / self.eta
+      self.eta = eta
     self.before = theta_i
     self.etas.append(self.eta)
     return self.eta / self.rate * g

@@ -40,7 +40,8 @@ class QFedAvg(FedAvg):
 
   def __init__(self, *args, q, loss=loss, **options):
     super().__init__(*args, **options)
-    self.q, self.loss = q, loss
+    self.q = q
+    self.loss = loss
 
   def server_step(self, cohort, g, g_bar, steps, rate):
     f = {i: self.loss(self.theta, *self.clients[i]) for i in cohort}
@@ -89,7 +90,10 @@ class FedLESAM(FedAvg):
   def begin(self, i, rate):
     change = self.received[i] - self.theta
     norm = np.linalg.norm(change)
-    self.ascent = self.rho * change / norm if norm else change
+    if norm:
+      self.ascent = self.rho * change / norm
+    else:
+      self.ascent = change
     self.received[i] = self.theta
 
   def sharp(self, theta_i, batch):
@@ -118,15 +122,16 @@ class FedACG(FedAvg):
 
   def __init__(self, *args, lookahead, pull, **options):
     super().__init__(*args, **options)
-    self.lookahead, self.pull = lookahead, pull
+    self.lookahead = lookahead
+    self.pull = pull
     self.m = np.zeros_like(self.theta)
 
   def train(self, i, rate, limit=np.inf):
     x = self.theta
     self.theta = x + self.lookahead * self.m
-    found = super().train(i, rate, limit)
+    trained = super().train(i, rate, limit)
     self.theta = x
-    return found
+    return trained
 
   def correction(self, i, theta_i):
     return self.pull * (theta_i - self.theta)
@@ -152,9 +157,9 @@ class FedInit(FedAvg):
   def train(self, i, rate, limit=np.inf):
     x = self.theta
     self.theta = x + self.relaxation * (x - self.ended.get(i, x))
-    found = super().train(i, rate, limit)
+    trained = super().train(i, rate, limit)
     self.theta = x
-    return found
+    return trained
 
   def server_step(self, cohort, g, g_bar, steps, rate):
     for i in cohort:
@@ -193,19 +198,22 @@ class Moon(FedAvg):
 
   def __init__(self, *args, contrast, temperature, **options):
     super().__init__(*args, **options)
-    self.contrast, self.temperature = contrast, temperature
+    self.contrast = contrast
+    self.temperature = temperature
     self.ended = np.tile(self.theta, (self.num_clients, 1))
 
   def corrected(self, i, theta_i, g, batch):
     x, _ = batch
 
     def similarity(a, b):
-      z, other = features(a, x), features(b, x)
+      z = features(a, x)
+      other = features(b, x)
       lengths = np.linalg.norm(z, axis=1) * np.linalg.norm(other, axis=1)
       return np.exp((z * other).sum(1) / lengths / self.temperature)
 
     def contrastive(y):
-      near, far = similarity(y, self.theta), similarity(y, self.ended[i])
+      near = similarity(y, self.theta)
+      far = similarity(y, self.ended[i])
       return -np.mean(np.log(near / (near + far)))
 
     return g + self.contrast * slope(contrastive, theta_i)
@@ -240,7 +248,8 @@ class FedNTD(FedAvg):
 
   def __init__(self, *args, distillation, softening, **options):
     super().__init__(*args, **options)
-    self.beta, self.softening = distillation, softening
+    self.beta = distillation
+    self.softening = softening
 
   def not_true(self, theta, x, y):
     """The softmax over the classes other than y, [B, 2]."""

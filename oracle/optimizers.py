@@ -10,7 +10,9 @@ class Nesterov:
   """m <- mu m + delta, x + eta (delta + mu m)."""
 
   def __init__(self, eta, momentum):
-    self.eta, self.momentum, self.m = eta, momentum, 0.0
+    self.eta = eta
+    self.momentum = momentum
+    self.m = 0.0
 
   def __call__(self, x, delta):
     self.m = self.momentum * self.m + delta
@@ -21,8 +23,14 @@ class Adam:
   """AdamW; without a decay Adam."""
 
   def __init__(self, eta, beta1, beta2, tau, decay=0.0):
-    self.eta, self.beta1, self.beta2, self.tau, self.decay = eta, beta1, beta2, tau, decay
-    self.m, self.v, self.t = 0.0, 0.0, 0
+    self.eta = eta
+    self.beta1 = beta1
+    self.beta2 = beta2
+    self.tau = tau
+    self.decay = decay
+    self.m = 0.0
+    self.v = 0.0
+    self.t = 0
 
   def average(self, delta):
     """The moving averages with the next gradient."""
@@ -33,7 +41,8 @@ class Adam:
   def direction(self, x, delta):
     """m^ / (sqrt(v^) + tau) - decay x."""
     self.average(delta)
-    m, v = self.m / (1 - self.beta1**self.t), self.v / (1 - self.beta2**self.t)
+    m = self.m / (1 - self.beta1**self.t)
+    v = self.v / (1 - self.beta2**self.t)
     return m / (np.sqrt(v) + self.tau) - self.decay * x
 
   def __call__(self, x, delta):
@@ -45,7 +54,8 @@ class Lamb(Adam):
 
   def __call__(self, x, delta):
     r = self.direction(x, delta)
-    of_x, of_r = np.linalg.norm(x), np.linalg.norm(r)
+    of_x = np.linalg.norm(x)
+    of_r = np.linalg.norm(r)
     return x + self.eta * (of_x / of_r if of_x > 0 and of_r > 0 else 1.0) * r
 
 
@@ -64,7 +74,11 @@ class Lion:
   """The sign of an average with beta1, where m decays by beta2."""
 
   def __init__(self, eta, beta1, beta2, decay):
-    self.eta, self.beta1, self.beta2, self.decay, self.m = eta, beta1, beta2, decay, 0.0
+    self.eta = eta
+    self.beta1 = beta1
+    self.beta2 = beta2
+    self.decay = decay
+    self.m = 0.0
 
   def __call__(self, x, delta):
     step = np.sign(self.beta1 * self.m + (1 - self.beta1) * delta) - self.decay * x
@@ -83,7 +97,8 @@ class Muon(Adam):
       return super().__call__(x, delta)
     self.m = self.beta1 * self.m + delta
     o = (delta + self.beta1 * self.m).reshape(-1, x.shape[-1])
-    o, large = o / (np.linalg.norm(o) + 1e-7), max(o.shape)
+    large = max(o.shape)
+    o = o / (np.linalg.norm(o) + 1e-7)
     for _ in range(5):  # X <- a X + b X X' X + c X X' X X' X, from the other side.
       gram = o.T @ o
       o = 3.4445 * o - 4.7750 * o @ gram + 2.0315 * o @ gram @ gram
@@ -94,11 +109,13 @@ class PerTensor:
   """An optimizer of tensors of these shapes that are given as one vector."""
 
   def __init__(self, make, shapes):
-    self.shapes, self.parts = shapes, [make() for _ in shapes]
+    self.shapes = shapes
+    self.parts = [make() for _ in shapes]
     self.eta = self.parts[0].eta
 
   def __call__(self, x, delta):
-    cuts, new = np.cumsum([int(np.prod(shape)) for shape in self.shapes])[:-1], []
+    cuts = np.cumsum([int(np.prod(shape)) for shape in self.shapes])[:-1]
+    new = []
     for step, shape, *tensors in zip(
       self.parts, self.shapes, np.split(x, cuts), np.split(delta, cuts)
     ):

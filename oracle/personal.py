@@ -21,7 +21,8 @@ class Kept(FedAvg):
   def __init__(self, *args, mask, head_share=None, is_frozen=False, **options):
     super().__init__(*args, **options)
     self.mask = np.asarray(mask, bool)
-    self.head_share, self.is_frozen = head_share, is_frozen
+    self.head_share = head_share
+    self.is_frozen = is_frozen
     self.own = np.tile(self.theta, (self.num_clients, 1))
 
   def train(self, i, rate, limit=np.inf):
@@ -29,7 +30,8 @@ class Kept(FedAvg):
     _, y = self.clients[i]
     batches = -(-len(y) // (self.batch_size or len(y)))
     planned = min(self.epochs * batches, limit)
-    self.step, self.of_head = 0, np.round((self.head_share or 0) * planned)
+    self.step = 0
+    self.of_head = np.round((self.head_share or 0) * planned)
     self.theta = self.first = np.where(self.mask, self.own[i], received)
     theta_i, steps = super().train(i, rate, limit)
     self.theta = received
@@ -49,7 +51,9 @@ class Kept(FedAvg):
     return {'own': self.own[i]}
 
   def state(self, i):
-    return {} if self.is_frozen else {'own': self.own[i][self.mask]}
+    if self.is_frozen:
+      return {}
+    return {'own': self.own[i][self.mask]}
 
   def personal(self, i):
     """Client i's own model."""
@@ -101,7 +105,8 @@ class APFL(WithOwnModel):
     return {'own': self.own[i], 'alpha': self.alpha[i]}
 
   def corrected(self, i, theta_i, g, batch):
-    a, v = self.alpha[i], self.own[i].copy()
+    a = self.alpha[i]
+    v = self.own[i].copy()
     slope = self.sharp(a * v + (1 - a) * theta_i, batch)
     self.own[i] = v - self.rate * a * slope
     if self.learn_alpha:
@@ -117,7 +122,9 @@ class PFedMe(WithOwnModel):
 
   def __init__(self, *args, moreau_lam, inner_steps, inner_rate, **options):
     super().__init__(*args, **options)
-    self.lam, self.inner_steps, self.inner_rate = moreau_lam, inner_steps, inner_rate
+    self.lam = moreau_lam
+    self.inner_steps = inner_steps
+    self.inner_rate = inner_rate
 
   def begin(self, i, rate):
     self.own[i] = self.theta

@@ -152,7 +152,8 @@ def main(arguments: Sequence[str]) -> int:
   for flag, known in choices.items():
     if not _FLAGS[flag].value:
       raise ValueError(f'--{flag}= is empty: give some of {", ".join(known)}.')
-  if unknown := [name for name in _FLAGS.workloads if name not in workloads.WORKLOADS]:
+  unknown = [name for name in _FLAGS.workloads if name not in workloads.WORKLOADS]
+  if unknown:
     raise ValueError(f'unknown workloads {unknown}; there are {", ".join(workloads.WORKLOADS)}')
   for variant in _FLAGS.variants:
     _, options = names.split_variant(variant)
@@ -175,8 +176,10 @@ def main(arguments: Sequence[str]) -> int:
     }
     atomic_files.write_json(_FLAGS.json, document)
     command.show(f'written: {_FLAGS.json}\n')
-  has_failed = any('error' in f for figures in results.values() for f in figures.values())
-  return command.FAILED if has_failed else command.DONE
+  for figures in results.values():
+    if any('error' in of_variant for of_variant in figures.values()):
+      return command.FAILED
+  return command.DONE
 
 
 if __name__ == '__main__':

@@ -79,15 +79,22 @@ def rounds(
 
   def following() -> list[Any]:
     with tff.framework.get_context_stack().install(context):
-      state[:] = [process.next(state[0] if state else process.initialize(), cohort).state]
+      before = state[0] if state else process.initialize()
+      state[:] = [process.next(before, cohort).state]
     return list(state[0].global_model_weights.trainable)
 
   return following
 
 
-def distance(found: Sequence[Any], expected: Sequence[Any], start: Sequence[Any]) -> float:
+def distance(actual: Sequence[Any], expected: Sequence[Any], start: Sequence[Any]) -> float:
   """How far weights are from those expected, as a part of the update that these had."""
-  a, b, c = (np.concatenate([np.ravel(w) for w in each]) for each in (found, expected, start))
+
+  def flat(weights: Sequence[Any]) -> np.ndarray:
+    return np.concatenate([np.ravel(w) for w in weights])
+
+  a = flat(actual)
+  b = flat(expected)
+  c = flat(start)
   return float(np.linalg.norm(a - b) / np.linalg.norm(b - c))
 
 
@@ -108,9 +115,11 @@ def compare(name: str, devices: Sequence[str]) -> list[dict[str, Any]]:
     tf.config.experimental.enable_tensor_float_32_execution(variant == 'tf32')
     together = {'single': 1, 'two devices': 2}.get(variant, 4)
     try:
-      at = devices if variant == 'two devices' else devices[:1]
-      found = rounds(workload, at, together, [variant])()
-      row['difference'] = distance(found, wanted, start)
+      at = devices[:1]
+      if variant == 'two devices':
+        at = devices
+      weights = rounds(workload, at, together, [variant])()
+      row['difference'] = distance(weights, wanted, start)
     except Exception as error:  # Of whatever kind a driver or a kernel raises.
       row['error'] = f'{type(error).__name__}: {" ".join(str(error).split()):.300}'
     rows.append({**row, 'is_within': row.get('difference', math.nan) <= bound})
@@ -125,10 +134,10 @@ def measure(name: str, device: str, clients: int, times: int) -> dict[str, Any]:
   tf.config.experimental.enable_tensor_float_32_execution(True)  # As TensorFlow has it.
   if 'GPU' in device:
     tf.config.experimental.reset_memory_stats(device[1:])
-  made = rounds(workload, [device], clients)
-  made()  # It is traced first.
+  run_rounds = rounds(workload, [device], clients)
+  run_rounds()  # It is traced first.
   row: dict[str, Any] = {'workload': name, 'clients': clients}
-  row['seconds'] = statistics.median(timeit.repeat(made, number=1, repeat=times))
+  row['seconds'] = statistics.median(timeit.repeat(run_rounds, number=1, repeat=times))
   if 'GPU' in device:  # Of CPUs TensorFlow does not count it.
     row['peak_mb'] = tf.config.experimental.get_memory_info(device[1:])['peak'] / 2**20
   if name == 'W4' and importlib.util.find_spec('jax') is not None:
@@ -147,13 +156,16 @@ def vmapped(workload: workloads.Workload) -> tuple[str, Callable[[], list[Any]]]
 
   examples = [workloads.synthetic_client(workload, i) for i in range(workload.cohort)]
   shape = (workload.cohort, -1, workload.batch_size)
-  x, y = (np.stack([e[k] for e in examples]) for k in ('x', 'y'))
+  x = np.stack([e['x'] for e in examples])
+  y = np.stack([e['y'] for e in examples])
   x, y = jax.device_put((x.reshape(*shape, x.shape[-1]), y.reshape(shape)))
 
   def loss(weights: Any, batch: Any) -> Any:
     h = batch[0]
     for kernel, bias in zip(weights[::2], weights[1::2]):
-      h = (h if kernel is weights[0] else jax.nn.relu(h)) @ kernel + bias
+      if kernel is not weights[0]:
+        h = jax.nn.relu(h)
+      h = h @ kernel + bias
     log_p = jax.nn.log_softmax(h)
     return -jax.numpy.take_along_axis(log_p, batch[1][:, None], 1).mean()
 
@@ -179,8 +191,15 @@ def vmapped(workload: workloads.Workload) -> tuple[str, Callable[[], list[Any]]]
 
 def table(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> str:
   """Some columns of rows in Markdown."""
-  cells = [[row.get(column, '') for column in columns] for row in rows]
-  texts = [[f'{cell:.3g}' if isinstance(cell, float) else str(cell) for cell in r] for r in cells]
+
+  def text(cell: Any) -> str:
+    if isinstance(cell, float):
+      return f'{cell:.3g}'
+    return str(cell)
+
+  texts = []
+  for row in rows:
+    texts.append([text(row.get(column, '')) for column in columns])
   return report.Table([column.replace('_', ' ') for column in columns], texts).markdown()
 
 
@@ -210,13 +229,15 @@ def main(arguments: Sequence[str]) -> int:
       f' TensorFlow {tf.__version__}, {here["date"]}. A difference is a share of the 2-norm of the'
       f" CPU's update.\n\n{table(results, _RESULT)}\n{table(figures, _FIGURES)}"
     )
-    found = {'machine': here, 'results': results, 'figures': figures}
-    atomic_files.write_json(f'{_FLAGS.output}.json', found)
+    content = {'machine': here, 'results': results, 'figures': figures}
+    atomic_files.write_json(f'{_FLAGS.output}.json', content)
     atomic_files.write_text(f'{_FLAGS.output}.md', text)
   command.show(text)
   # TensorFlow may place on the CPU what it was to place on a GPU.
   is_there = all(row.get('peak_mb', math.inf) >= 1 for row in figures)
-  return command.DONE if is_there and all(r['is_within'] for r in results) else command.FAILED
+  if is_there and all(r['is_within'] for r in results):
+    return command.DONE
+  return command.FAILED
 
 
 if __name__ == '__main__':

@@ -55,9 +55,11 @@ class Corrected(oracle.Adaptive):
 
 def _adam(kind: Any, name: str, v: float, correct: bool = True, m: float = 0.0, t: int = 0) -> Any:
   """An adaptive optimizer whose m, v and t begin with these values."""
-  made = kind(name, 0.1, 0.9 if name != 'adagrad' else 0.0, 0.99, TAU, v, correct)
-  made.m, made.t = m, t
-  return made
+  beta1 = 0.0 if name == 'adagrad' else 0.9
+  optimizer = kind(name, 0.1, beta1, 0.99, TAU, v, correct)
+  optimizer.m = m
+  optimizer.t = t
+  return optimizer
 
 
 def models_of(form: Callable[..., Any], case: Any, problem: Any) -> list[Any]:
@@ -65,14 +67,19 @@ def models_of(form: Callable[..., Any], case: Any, problem: Any) -> list[Any]:
   if isinstance(form, type):
     with np.errstate(all='ignore'):  # A client overflows.
       return [one['server']['x'] for one in vectors.rounds(case, problem, 4, 1.0, form)]
-  step, x, seen = form(), np.array(problem['initial']), []
+  step = form()
+  x = np.array(problem['initial'])
+  seen = []
   for one in case['rounds']:
     sent = [c['weight'] * np.array(c['update']) for c in one['clients'] if c['update']]
-    seen.append(x := step(x, -sum(sent)))
+    x = step(x, -sum(sent))
+    seen.append(x)
   return seen
 
 
-ADAPTIVE, ZERO, CORRECTED = oracle.Adaptive, 'v = 0 at first', 'the rate corrected for the bias'
+ADAPTIVE = oracle.Adaptive
+ZERO = 'v = 0 at first'
+CORRECTED = 'the rate corrected for the bias'
 INSIDE = (
   'sqrt(v + eps) for sqrt(v) + tau',
   lambda: ADAPTIVE('adagrad', 0.1, 0.0, None, 0.0, 2 * TAU**2),
@@ -101,11 +108,11 @@ FORMS: dict[tuple[str, str], tuple[str, Callable[..., Any]]] = {
 }
 
 
-def cell(library: str, case: Any, problem: Any, found: list[list[float]]) -> str:
+def cell(library: str, case: Any, problem: Any, models: list[list[float]]) -> str:
   """A cell of the table: the largest deviation, or where and how the library departs."""
 
   def deviations(wanted: list[Any]) -> Any:
-    return np.abs(np.subtract(found, wanted)).max(1) / np.abs(wanted).max(1)
+    return np.abs(np.subtract(models, wanted)).max(1) / np.abs(wanted).max(1)
 
   error = deviations([one['server']['x'] for one in case['rounds']])
   if error.max() <= SAME:
@@ -126,7 +133,8 @@ def main() -> int:
   columns = {'algorithm': {case['name']: f'`{case["name"]}`' for case in content['cases']}}
   for library, (title, package) in LIBRARIES.items():
     python = ROOT / '.peers' / library / 'bin' / 'python'
-    python = pathlib.Path(sys.executable) if library == 'tff' else python
+    if library == 'tff':
+      python = pathlib.Path(sys.executable)
     if not python.exists():
       continue
     script = str(ROOT / 'research' / 'peers' / 'vector_rounds.py')

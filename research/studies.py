@@ -89,8 +89,12 @@ def page(folder: pathlib.Path) -> str:
   ]
   if meta['data']:
     lines += [f'DIR holds {", ".join(f"`{name}`" for name in meta["data"])}.', '']
-  made_by = 'this command' if meta['made_by'] == BY_RUN_SH else meta['made_by']
-  seconds = '' if meta['seconds'] is None else f'; {meta["seconds"]:,} seconds in all'
+  made_by = meta['made_by']
+  if made_by == BY_RUN_SH:
+    made_by = 'this command'
+  when = meta['date']
+  if meta['seconds'] is not None:
+    when += f'; {meta["seconds"]:,} seconds in all'
   versions = ', '.join(f'{name} {version}' for name, version in meta['versions'].items())
   lines += [
     '| | |',
@@ -100,7 +104,7 @@ def page(folder: pathlib.Path) -> str:
     f'| seeds | {_seeds(meta)} |',
     f'| machine | {meta["machine"]} |',
     f'| versions | {versions} |',
-    f'| date | {meta["date"]}{seconds} |',
+    f'| date | {when} |',
     f'| files | {", ".join(f"[{name}]({name})" for name in _files(folder))} |',
     '',
   ]

@@ -6,7 +6,8 @@
 # run.sh; by default it runs all that its end lists. The same command again goes on with what is not complete.
 #
 #   JOBS=2 sh results/NAME/run.sh DIR    trains two runs at a time
-#   SMOKE=1 sh results/NAME/run.sh DIR   trains two rounds of the first value of each list, writes no result
+#   SMOKE=1 sh results/NAME/run.sh DIR   trains two rounds of all algorithms with the first value of each other list, and
+#                                        writes no result
 #   PY=echo sh results/NAME/run.sh DIR   shows the commands
 set -eu
 STUDY=$(basename "$(dirname "$0")")
@@ -30,8 +31,8 @@ done
 PARTS=$*
 
 parts() { # NAMES: runs these parts, or those that the command line names.
-  for part in ${PARTS:-$*}; do
-    $part
+  for _part in ${PARTS:-$*}; do
+    $_part
   done
 }
 
@@ -42,28 +43,34 @@ train() { # TRAIN'S-FLAGS: for a run that no sweep makes
   $PY scripts/train.py "$@"
 }
 
+# The shell's functions share their variables: those below begin with _, so that run.sh may use any other name.
+
 sweep() { # FOLDER SWEEP'S-FLAGS -- TRAIN'S-FLAGS
-  folder=$RUNS/$1
+  _folder=$RUNS/$1
   shift
   if [ -n "${SMOKE:-}" ]; then
-    for argument in "$@"; do # Each list of values keeps its first one.
+    for _argument in "$@"; do # Each list of values keeps its first one, but that of algorithms: others may need one of them.
       shift
-      case $argument in --grid=*) argument=${argument%%,*} ;; esac
-      set -- "$@" "$argument"
+      case $_argument in
+        --grid=algorithm=*) ;;
+        --grid=*) _argument=${_argument%%,*} ;;
+      esac
+      set -- "$@" "$_argument"
     done
     set -- "$@" --rounds=2 --rounds_per_evaluation=1
   fi
-  $PY scripts/sweep.py --output_dir="$folder" --jobs="$JOBS" "$@"
+  $PY scripts/sweep.py --output_dir="$_folder" --jobs="$JOBS" "$@"
 }
 
 report() { # FOLDER NAME REPORT'S-FLAGS-AND-MORE-FOLDERS: writes NAME.* of the study
-  folder=$RUNS/$1 name=$2
+  _folder=$RUNS/$1
+  _name=$2
   shift 2
-  $PY scripts/report.py "$folder" --output="$RESULTS/$name" "$@"
+  $PY scripts/report.py "$_folder" --output="$RESULTS/$_name" "$@"
 }
 
 program() { # NAME FLAGS: a program of research/, where SMOKE's flags are the study's own
-  name=$1
+  _name=$1
   shift
-  $PY -m "research.$name" "$@"
+  $PY -m "research.$_name" "$@"
 }

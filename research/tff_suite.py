@@ -73,18 +73,18 @@ def make_overlay(source: pathlib.Path, wheel: pathlib.Path, overlay: pathlib.Pat
 
 def programs(source: pathlib.Path, only: str) -> list[str]:
   """The tests and notebooks of a checkout that may run computations, as paths in it."""
-  found = [*source.rglob('*_test.py'), *source.rglob('*.ipynb')]
-  texts = {str(path.relative_to(source)): path.read_text(encoding='utf-8') for path in found}
+  paths = [*source.rglob('*_test.py'), *source.rglob('*.ipynb')]
+  texts = {str(path.relative_to(source)): path.read_text(encoding='utf-8') for path in paths}
   named = [name for name, text in texts.items() if _NAMES_TFF.search(text)]
   return sorted(name for name in named if re.search(only, name))
 
 
-def _differ(found: Outcome, expected: Outcome) -> bool:
+def _differ(actual: Outcome, expected: Outcome) -> bool:
   """Whether two outcomes have other results, by more than rounding."""
   from tests.helpers import engines
 
   try:
-    engines.assert_same(found.results, expected.results, rtol=1e-3, atol=1e-4)
+    engines.assert_same(actual.results, expected.results, rtol=1e-3, atol=1e-4)
   except AssertionError:
     return True
   return False
@@ -104,8 +104,11 @@ class _Results(unittest.TestResult):
     failed = [text for one, text in bad if test is getattr(one, 'test_case', one)]
     skipped = any(one is test for one, _ in self.skipped)
     sys.stderr.write('\n'.join(failed))
-    message = failed[0].strip().splitlines()[-1] if failed else ''
-    kind = 'failed' if failed else 'skipped' if skipped else 'passed'
+    message = ''
+    kind = 'skipped' if skipped else 'passed'
+    if failed:
+      message = failed[0].strip().splitlines()[-1]
+      kind = 'failed'
     self.write(f'{type(test).__name__}.{test._testMethodName}', kind, message)
 
   def write(self, name: str, kind: str, message: str = '') -> None:
@@ -122,7 +125,9 @@ def _record(results: _Results, context_class: type) -> None:
 
   def recorded(self: Any, comp: Any, arg: Any) -> Any:
     value = invoke(self, comp, arg)
-    return awaited(value) if asyncio.iscoroutine(value) else noted(value)
+    if asyncio.iscoroutine(value):
+      return awaited(value)
+    return noted(value)
 
   async def awaited(value: Any) -> Any:
     return noted(await value)
@@ -147,18 +152,24 @@ def _use_engine(tff: Any) -> type:
     async def invoke(self, comp: Any, arg: Any) -> Any:
       return self._context.invoke(comp, arg)
 
-  def made(is_async: bool, sets: bool) -> Callable:
+  def maker(is_async: bool, sets: bool) -> Callable:
+    kind: type = engine.GraphContext
+    if is_async:
+      kind = Async
+
     def make(default_num_clients: int = 0, *_: Any, **__: Any) -> Any:
-      made_of = Async if is_async else engine.GraphContext
-      context = made_of(default_num_clients=default_num_clients)
-      return tff.framework.set_default_context(context) if sets else context
+      context = kind(default_num_clients=default_num_clients)
+      if sets:
+        return tff.framework.set_default_context(context)
+      return context
 
     return make
 
   for module in [m for name, m in sys.modules.items() if name.startswith('tensorflow_federated')]:
     for name in dir(module):
-      if match := _CONTEXT_MAKER.fullmatch(name):
-        setattr(module, name, made(match[2] == 'async', match[1] == 'set'))
+      match = _CONTEXT_MAKER.fullmatch(name)
+      if match:
+        setattr(module, name, maker(match[2] == 'async', match[1] == 'set'))
   engine.set_graph_context()
   return engine.GraphContext
 
@@ -231,38 +242,41 @@ def run(path: pathlib.Path, context: str, output: pathlib.Path, seconds: float) 
   process.start()
   try:
     process.join(seconds)
-    how = 'out of time' if process.exitcode is None else f'exit code {process.exitcode}'
+    if process.exitcode is None:
+      how = 'out of time'
+    else:
+      how = f'exit code {process.exitcode}'
   finally:
     with contextlib.suppress(ProcessLookupError):
       os.killpg(process.pid, signal.SIGKILL)  # type: ignore[arg-type]
     process.join()
-  found = output.with_suffix('.new')
+  outcomes_file = output.with_suffix('.new')
   if how != 'exit code 0':
-    with found.open('ab') as file:
+    with outcomes_file.open('ab') as file:
       pickle.dump(('file', 'failed', how), file)
-  found.replace(output)
+  outcomes_file.replace(output)
   return how
 
 
 def read(output: pathlib.Path) -> Outcomes:
   """What was kept of a file."""
-  found: Outcomes = {}
+  outcomes: Outcomes = {}
   with output.open('rb') as file, contextlib.suppress(EOFError):
     while True:
       name, *outcome = pickle.load(file)
-      found[name] = Outcome(*outcome)
-  return found
+      outcomes[name] = Outcome(*outcome)
+  return outcomes
 
 
 def differences(native: Outcomes, engine: Outcomes, again: Outcomes) -> Iterator[tuple[str, str]]:
   """Tests that the engine alone does not pass, or whose results differ, with what differs."""
   for name, wanted in native.items():
-    found = engine.get(name, Outcome('failed', 'it did not run'))
+    actual = engine.get(name, Outcome('failed', 'it did not run'))
     if wanted.kind != 'passed':
       continue
-    if found.kind != 'passed':
-      yield name, found.message or found.kind
-    elif _differ(again.get(name, wanted), wanted) < _differ(found, wanted):
+    if actual.kind != 'passed':
+      yield name, actual.message or actual.kind
+    elif _differ(again.get(name, wanted), wanted) < _differ(actual, wanted):
       yield name, _OTHER
   if 'file' in engine and 'file' not in native:
     yield 'file', engine['file'].message
@@ -275,20 +289,21 @@ def reason(name: str, expected: dict[str, str]) -> str:
 
 def _compared(path: pathlib.Path, name: str, work: pathlib.Path, seconds: float) -> list[Outcomes]:
   """Runs a file in each context in which it was not run, if there is something to compare."""
-  found: list[Outcomes] = [{}, {}, {}]
+  outcomes: list[Outcomes] = [{}, {}, {}]
   for i, context in enumerate(_CONTEXTS):
     output = work / context / f'{name}.pickle'
-    nothing_passed = i and all(one.kind != 'passed' for one in found[0].values())
-    if nothing_passed or (i == 2 and not list(differences(*found))):
+    nothing_passed = i and all(one.kind != 'passed' for one in outcomes[0].values())
+    if nothing_passed or (i == 2 and not list(differences(*outcomes))):
       break
-    start, how = time.monotonic(), 'kept'
+    start = time.monotonic()
+    how = 'kept'
     if not output.exists():
       how = run(path, context, output, seconds)
-    found[i] = read(output)
-    counts = collections.Counter(one.kind for one in found[i].values())
+    outcomes[i] = read(output)
+    counts = collections.Counter(one.kind for one in outcomes[i].values())
     said = ', '.join(f'{counts[kind]} {kind}' for kind in ('failed', 'passed', 'skipped'))
     print(f'{name} {context}: {said}; {how}, {time.monotonic() - start:.0f} s', flush=True)
-  return found
+  return outcomes
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -301,8 +316,10 @@ def main(argv: list[str] | None = None) -> int:
   parser.add_argument('--only', default='', help='files whose path holds this regular expression')
   parser.add_argument('--seconds', type=float, default=1200, help='the time limit of a file')
   given = parser.parse_args(argv)
-  source, work = given.source.resolve(), given.work.resolve()
-  if not (names := programs(source, given.only)):
+  source = given.source.resolve()
+  work = given.work.resolve()
+  names = programs(source, given.only)
+  if not names:
     parser.error(f'--source={given.source} has no tests of TFF programs that --only names')
   wheel = pathlib.Path(sysconfig.get_path('purelib'), 'tensorflow_federated')
   make_overlay(source, wheel, work / 'overlay')
@@ -314,11 +331,14 @@ def main(argv: list[str] | None = None) -> int:
   counts: collections.Counter[str] = collections.Counter()
   for i, name in enumerate(names):
     print(f'{i + 1}/{len(names)} ', end='')
-    found = _compared(source / name, name, work, given.seconds)
-    for context, outcomes in zip(_CONTEXTS, found[:2]):
+    of_version = _compared(source / name, name, work, given.seconds)
+    for context, outcomes in zip(_CONTEXTS, of_version[:2]):
       counts.update(f'{context} {one.kind}' for one in outcomes.values())
-    for test, what in differences(*found):
-      how = 'results differ' if what == _OTHER else 'failed in the engine alone'
+    for test, what in differences(*of_version):
+      if what == _OTHER:
+        how = 'results differ'
+      else:
+        how = 'failed in the engine alone'
       why = reason(f'{name}::{test}', expected[how])
       kind = 'expected' if why else 'UNEXPECTED'
       counts[f'{kind}, {how}'] += 1

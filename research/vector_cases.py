@@ -27,7 +27,8 @@ CLIENTS: dict[str, dict[str, Any]] = {
   'muon': {'momentum': 0.9, 'beta2': 0.99, 'tau': 1e-3, 'decay': 0.1},
 }
 SGDM = {'base_optimizer': 'sgdm', 'base_beta1': 0.8, 'base_beta2': 0.9, 'base_eps': 0.1}
-ADAM, ADAGRAD = {**SGDM, 'base_optimizer': 'adam'}, {**SGDM, 'base_optimizer': 'adagrad'}
+ADAM = {**SGDM, 'base_optimizer': 'adam'}
+ADAGRAD = {**SGDM, 'base_optimizer': 'adagrad'}
 NOVA = {'local_momentum': 0.0, 'mu': 0.0}
 BEST = {'mu': 0.2, 'beta': 0.8, 'scale_mu': False, 'beta_decay': 1.0}
 
@@ -132,7 +133,8 @@ LOGISTIC += [
     'apfl', 'examples', {'alpha_mix': 0.4, 'learn_alpha': True}, name='apfl-learnt', server='adam'
   ),
 ]
-LOGISTIC += [c for c in LEAST_SQUARES if c['algorithm'] not in {d['algorithm'] for d in LOGISTIC}]
+_OF_LOGISTIC = {c['algorithm'] for c in LOGISTIC}
+LOGISTIC += [c for c in LEAST_SQUARES if c['algorithm'] not in _OF_LOGISTIC]
 ASYNCHRONOUS = [
   case('fed_buff', 'uniform', {'buffer_size': 2, 'a': 0.5}, server='yogi'),
   case('fed_async', 'uniform', {'a': 2.0, 'b': 1.0}, server_values={'rate': 0.6}),

@@ -22,7 +22,9 @@ from research.vector_cases import ASYNCHRONOUS, LEAST_SQUARES, LOGISTIC
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / 'vectors'
 VERSION = '1.3'
-ROUNDS, EPOCHS, BATCH_SIZE = 10, 2, 4
+ROUNDS = 10
+EPOCHS = 2
+BATCH_SIZE = 4
 TOLERANCE = 1e-11  # Relative to the largest entry of a list: other processors sum in other orders.
 
 ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
@@ -68,7 +70,8 @@ ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
 def _optimizer(values: dict[str, Any], shapes: list[list[int]]) -> Callable[[], Any]:
   """Makes the oracle's optimizer of these values."""
   options = {k: v for k, v in values.items() if k not in ('name', 'rate', 'state')}
-  name, rate = values['name'], values.get('rate')
+  name = values['name']
+  rate = values.get('rate')
   if name in ('sgd', 'sgdm'):
     return functools.partial(oracle.Sgd, rate, **options)
   if name in ('adagrad', 'adam', 'yogi') and 'initial_v' in options:
@@ -77,7 +80,9 @@ def _optimizer(values: dict[str, Any], shapes: list[list[int]]) -> Callable[[], 
   classes = {'adam': optimizers.Adam, 'adamw': optimizers.Adam, 'amsgrad': optimizers.AmsGrad}
   make = functools.partial(classes.get(name) or getattr(optimizers, name.title()), rate, **options)
   whole = name not in ('lamb', 'muon')
-  return make if whole else functools.partial(optimizers.PerTensor, make, shapes)
+  if whole:
+    return make
+  return functools.partial(optimizers.PerTensor, make, shapes)
 
 
 def _linear(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -110,18 +115,23 @@ def _mask(layers: str, shapes: list[list[int]]) -> np.ndarray:
 
 def _problem(name: str, tensors: dict[str, list[int]], sizes: list[int]) -> Any:
   """The part of a file that all its cases share."""
-  loss = 'logistic' if name == 'logistic' else 'least_squares'
+  if name == 'logistic':
+    loss = 'logistic'
+  else:
+    loss = 'least_squares'
   rng = np.random.default_rng(33)
   width = next(iter(tensors.values()))[0]
   clients = []
   for n in sizes:
     y: Any
     x = np.round(rng.normal(size=width) / 2 + rng.normal(size=(n, width)), 2)
+    size = BATCH_SIZE
+    if name == 'asynchronous':
+      size = n
     if name == 'logistic':
       y = rng.choice(3, size=n, p=rng.dirichlet([0.5] * 3))
     else:
       y = np.round(x @ rng.normal(size=width) + 0.1 * rng.normal(size=n), 2)
-    size = n if name == 'asynchronous' else BATCH_SIZE
     one_pass = [[*range(k, min(k + size, n))] for k in range(0, n, size)]
     clients.append({'x': x.tolist(), 'y': y.tolist(), 'batches': one_pass * EPOCHS})
   if name == 'least_squares':  # The last one's local training overflows.
@@ -155,9 +165,15 @@ def rounds(
       values['is_frozen'] = settings['algorithm'] == 'fed_babu'
   if issubclass(kind, slots.WithLastUpdate):
     values['shapes'] = shapes
+  loss: Callable[..., float] = _squared_loss
+  gradient: Callable[..., np.ndarray] = _linear
+  if problem['loss'] == 'logistic':
+    loss = _softmax_loss
+    gradient = _softmax
   if kind in (newer.QFedAvg, newer.AFL):
-    values['loss'] = _softmax_loss if problem['loss'] == 'logistic' else _squared_loss
-  server, state = settings['server_optimizer'], settings['client_optimizer']['state']
+    values['loss'] = loss
+  server = settings['server_optimizer']
+  state = settings['client_optimizer']['state']
   run = kind(
     problem['initial'],
     _arrays(problem),
@@ -171,13 +187,17 @@ def rounds(
     sam_rho=settings['sam_rho'],
     optimizer=_optimizer(settings['client_optimizer'], shapes),
     optimizer_state=state,
-    gradient=_softmax if problem['loss'] == 'logistic' else _linear,
+    gradient=gradient,
     **values,
   )
-  rng, number = np.random.default_rng(1), len(problem['clients'])
+  rng = np.random.default_rng(1)
+  number = len(problem['clients'])
   for t in range(ROUNDS):
     drawn = rng.choice(number, cohort, replace=False).tolist()
-    members = [*range(number)] if settings['algorithm'] == 'scaffnew' else drawn
+    if settings['algorithm'] == 'scaffnew':
+      members = [*range(number)]
+    else:
+      members = drawn
     steps = {i: len(problem['clients'][i]['batches']) for i in members}
     if factor < 1:  # Some clients stop early.
       steps = {i: min(k, int(rng.integers(2, 12))) for i, k in steps.items()}
@@ -190,51 +210,64 @@ def _client(run: oracle.FedAvg, i: int, state: str) -> dict[str, Any]:
   """What a client sends, and its state after the round; None for one that is left out."""
   if i not in run.last_g:
     return {'weight': 0.0, 'update': None}
-  shares = {j: len(run.clients[j][1]) if run.by_examples else 1 for j in run.last_g}
-  kept: dict[str, Any] = {}
+  shares = dict.fromkeys(run.last_g, 1)
+  if run.by_examples:
+    shares = {j: len(run.clients[j][1]) for j in run.last_g}
+  content: dict[str, Any] = {}
   with_h_i = (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest, methods.Scaffnew, newer.FedDC)
-  kept.update({name: np.atleast_1d(value).copy() for name, value in run.state(i).items()})
+  content.update({name: np.atleast_1d(value).copy() for name, value in run.state(i).items()})
   if isinstance(run, with_h_i):
     mu = getattr(run, 'mu', 1.0)  # The oracle has it within h_i, as AdaBest's Algorithm 1.
-    kept['h'] = run.h_i[i] / (mu[i] if isinstance(mu, list) else mu)
+    if isinstance(mu, list):
+      mu = mu[i]
+    content['h'] = run.h_i[i] / mu
   if state == 'keep':
-    kept.update(m=-run.optimizers[i].m, v=run.optimizers[i].v)
+    content.update(m=-run.optimizers[i].m, v=run.optimizers[i].v)
   sent = {'weight': shares[i] / sum(shares.values()), 'update': run.last_g[i]}
-  return {**sent, 'state': kept} if kept else sent
+  if content:
+    return {**sent, 'state': content}
+  return sent
 
 
 def _server(run: oracle.FedAvg, state: str) -> dict[str, Any]:
   """The server's state; m of an optimizer is that of the gradient, as in the formulas."""
-  found: dict[str, Any] = {'x': run.theta}
+  values: dict[str, Any] = {'x': run.theta}
   with_h = isinstance(run, (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest, newer.FedDC))
   if with_h or isinstance(run, methods.FedExP):
-    found['x_bar'] = run.theta_bar
+    values['x_bar'] = run.theta_bar
   if with_h or isinstance(run, methods.FedCM):
-    found['h'] = run.h
-  found.update(_slots(run.server))
+    values['h'] = run.h
+  values.update(_slots(run.server))
   if isinstance(run, methods.MimeLite):
     names = {'sgdm': 'm', 'adagrad': 'v'}.get(run.kind, 'mv')
-    found.update({f'base_{name}': getattr(run, name) for name in names})
+    values.update({f'base_{name}': getattr(run, name) for name in names})
   if state == 'average':
     slots = _slots(run.optimizers[0])
-    found.update({f'client_{name}': slot for name, slot in slots.items()})
-  return found
+    values.update({f'client_{name}': slot for name, slot in slots.items()})
+  return values
 
 
 def _slots(optimizer: Any) -> dict[str, Any]:
   """m, v and v_max of an optimizer, where it has them."""
   is_plain = isinstance(optimizer, oracle.Sgd) and not optimizer.momentum
   is_plain |= isinstance(optimizer, oracle.Adaptive) and not optimizer.beta1
-  names = [k for k in ('m', 'v', 'v_max') if hasattr(optimizer, k) and not (is_plain and k == 'm')]
-  return {k: -getattr(optimizer, k) if k == 'm' else getattr(optimizer, k) for k in names}
+  slots = {k: getattr(optimizer, k) for k in ('m', 'v', 'v_max') if hasattr(optimizer, k)}
+  if is_plain:
+    slots.pop('m', None)
+  if 'm' in slots:
+    slots['m'] = -slots['m']
+  return slots
 
 
 def _arrivals(settings: Any, problem: Any) -> Iterator[Any]:
   """The server steps of a case that does not wait, with what arrived for each."""
   steps: list[Any] = []
   is_async = settings['algorithm'] == 'fed_async'
-  base: type[asynchronous.FedBuff] = asynchronous.FedAsync if is_async else asynchronous.FedBuff
-  values, rate = settings['hyperparameters'], settings['server_optimizer']['rate']
+  base: type[asynchronous.FedBuff] = asynchronous.FedBuff
+  if is_async:
+    base = asynchronous.FedAsync
+  values = settings['hyperparameters']
+  rate = settings['server_optimizer']['rate']
   size = values.get('buffer_size', 1)
 
   class Logged(base):  # type: ignore[valid-type, misc]
@@ -247,16 +280,21 @@ def _arrivals(settings: Any, problem: Any) -> Iterator[Any]:
         | {'factor': self.factor(tau)}
         for i, tau, d, _ in buffer
       ]
-      server = {'x': self.w} | ({} if is_async else _slots(optimizer))
+      server = {'x': self.w}
+      if not is_async:
+        server |= _slots(optimizer)
       steps.append({'client_rate': self.rate, 'clients': arrived, 'server': server})
 
   def factor(tau: int) -> float:
     if is_async:
-      return 1.0 if tau <= values['b'] else 1 / (values['a'] * (tau - values['b']) + 1)
+      if tau <= values['b']:
+        return 1.0
+      return 1 / (values['a'] * (tau - values['b']) + 1)
     return (1 + tau) ** -values['a']
 
   optimizer = _optimizer(settings['server_optimizer'], [])()
-  clients, seconds = _arrays(problem), [1.0, 1.37, 2.11, 3.03, 5.29, 8.71]
+  clients = _arrays(problem)
+  seconds = [1.0, 1.37, 2.11, 3.03, 5.29, 8.71]
 
   def server(w: np.ndarray, d: np.ndarray) -> np.ndarray:
     return optimizer(w, -d)
@@ -270,11 +308,12 @@ def _arrivals(settings: Any, problem: Any) -> Iterator[Any]:
 
 def files() -> dict[str, dict[str, Any]]:
   """The content of each file, by its name."""
-  linear, softmax = {'w': [5]}, {'W': [3, 3], 'b': [3]}
+  linear = {'w': [5]}
+  softmax = {'W': [3, 3], 'b': [3]}
   sizes = [3, 11, 4, 8, 16, 5, 9]
   few: Any = functools.partial(rounds, cohort=3, factor=0.9)
   many: Any = functools.partial(rounds, cohort=4, factor=1.0)
-  made: dict[str, dict[str, Any]] = {}
+  contents: dict[str, dict[str, Any]] = {}
   for name, tensors, numbers, cases, make in (
     ('least_squares', linear, [*sizes, 6], LEAST_SQUARES, many),
     ('logistic', softmax, sizes, LOGISTIC, few),
@@ -283,27 +322,28 @@ def files() -> dict[str, dict[str, Any]]:
     problem = _problem(name, tensors, numbers)
     with np.errstate(all='ignore'):  # A client overflows.
       done = [{**one, 'rounds': [*make(one, problem)]} for one in cases]
-    made[name] = {'version': VERSION, 'problem': problem, 'cases': done}
-  return made
+    contents[name] = {'version': VERSION, 'problem': problem, 'cases': done}
+  return contents
 
 
-def differences(found: Any, wanted: Any, where: str = '') -> Iterator[str]:
+def differences(actual: Any, wanted: Any, where: str = '') -> Iterator[str]:
   """Where two contents differ, as paths of keys and positions."""
-  found = found.tolist() if isinstance(found, np.ndarray) else found
-  if isinstance(found, dict) and isinstance(wanted, dict) and found.keys() == wanted.keys():
-    for key in found:
-      yield from differences(found[key], wanted[key], f'{where}/{key}')
-  elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
-    if found and isinstance(found[0], float):
-      if np.abs(np.subtract(found, wanted)).max() > TOLERANCE * np.abs(wanted).max():
+  if isinstance(actual, np.ndarray):
+    actual = actual.tolist()
+  if isinstance(actual, dict) and isinstance(wanted, dict) and actual.keys() == wanted.keys():
+    for key in actual:
+      yield from differences(actual[key], wanted[key], f'{where}/{key}')
+  elif isinstance(actual, list) and isinstance(wanted, list) and len(actual) == len(wanted):
+    if actual and isinstance(actual[0], float):
+      if np.abs(np.subtract(actual, wanted)).max() > TOLERANCE * np.abs(wanted).max():
         yield where
       return
-    for k, (one, other) in enumerate(zip(found, wanted)):
+    for k, (one, other) in enumerate(zip(actual, wanted)):
       yield from differences(one, other, f'{where}/{k}')
-  elif isinstance(found, float) and isinstance(wanted, float):
-    if abs(found - wanted) > TOLERANCE * abs(wanted):
+  elif isinstance(actual, float) and isinstance(wanted, float):
+    if abs(actual - wanted) > TOLERANCE * abs(wanted):
       yield where
-  elif found != wanted:
+  elif actual != wanted:
     yield where
 
 
@@ -319,11 +359,17 @@ def main() -> int:
   status = 0
   for name, content in files().items():
     path = FOLDER / f'{name}.json'
-    before = json.loads(path.read_text(encoding='utf-8')) if path.exists() else None
-    found = [*differences(content, before)]
-    said = f'differs at {found[:5]}: written anew' if found else 'the same'
+    if path.exists():
+      before = json.loads(path.read_text(encoding='utf-8'))
+    else:
+      before = None
+    deviations = [*differences(content, before)]
+    if deviations:
+      said = f'differs at {deviations[:5]}: written anew'
+    else:
+      said = 'the same'
     sys.stdout.write(f'{path.name}: {said}\n')
-    if found:
+    if deviations:
       status = 1
       path.write_text(_text(content), encoding='utf-8')
   return status

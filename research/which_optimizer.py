@@ -82,10 +82,15 @@ PROBLEMS: Mapping[str, Problem] = {
   'synthetic': _examples(
     'synthetic(1, 1)',
     [
-      *('--task=synthetic', '--task_option=alpha=1', '--task_option=beta=1', '--client_epochs=5'),
-      *('--rounds=100', '--rounds_per_evaluation=5'),
+      '--task=synthetic',
+      '--task_option=alpha=1',
+      '--task_option=beta=1',
+      '--client_epochs=5',
+      '--rounds=100',
+      '--rounds_per_evaluation=5',
     ],
-    *('accuracy', 5),
+    'accuracy',
+    5,
     (1e-3, 0.3),
     (5, 10),
   ),
@@ -93,7 +98,8 @@ PROBLEMS: Mapping[str, Problem] = {
     'EMNIST digits, 300 writers',
     [
       f'--flagfile={frame.CONFIGS}/emnist_digits.flags',
-      *('--task_option=model=2nn', '--rounds=100'),
+      '--task_option=model=2nn',
+      '--rounds=100',
     ],
     ['--heldout_clients=.2', '--rounds_per_client_evaluation=10', '--client_evaluation_clients=60'],
     'clients_unseen_accuracy_by_examples',
@@ -119,7 +125,9 @@ PROBLEMS: Mapping[str, Problem] = {
 }
 _SGD = ('server_learning_rate=0.1,3,log',)
 _ADAPTIVE = ('server_learning_rate=0.001,1,log', 'tau=0.00001,0.1,log')
-_MU, _RHO, _ALPHA = ('mu=0.001,1,log',), ('sam_rho=0.01,0.5,log',), ('alpha=0.05,1,log',)
+_MU = ('mu=0.001,1,log',)
+_RHO = ('sam_rho=0.01,0.5,log',)
+_ALPHA = ('alpha=0.05,1,log',)
 # What is drawn besides the client rate; FedAda2's is Adagrad's. A server rate of 1 is the paper's.
 USUAL: Mapping[str, Sequence[str]] = {
   **dict.fromkeys(('fed_avg', 'fed_avgm', 'scaffold', 'fed_nova'), _SGD),
@@ -168,15 +176,19 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   frame.check(_FLAGS, _KNOWN, {name: PROBLEMS[name].files for name in _FLAGS.problems})
   command.check_output('results', _FLAGS.results)
-  problems = () if _FLAGS.report_only else _FLAGS.problems
-  kept = known(f'{_FLAGS.results}.csv')
+  if _FLAGS.report_only:
+    problems = ()
+  else:
+    problems = _FLAGS.problems
+  rows = known(f'{_FLAGS.results}.csv')
   for problem in problems:
-    methods = [method for method in _FLAGS.methods if (problem, method) not in kept.index]
+    methods = [method for method in _FLAGS.methods if (problem, method) not in rows.index]
     for train in (tune, train_finals):
       for method in methods:
-        if code := train(problem, method):
+        code = train(problem, method)
+        if code:
           return code
-  table = collect(kept)
+  table = collect(rows)
   frame.write_rows(f'{_FLAGS.results}.csv', table)
   draw(f'{_FLAGS.results}.png', table)
   frame.write(_FLAGS.results, report(table))
@@ -190,20 +202,28 @@ def cells() -> Iterator[tuple[str, str]]:
 
 def known(path: str) -> pd.DataFrame:
   """The rows of RESULTS.csv, by problem and method, of those that have all their runs."""
-  if not (rows := frame.read_rows(path)):
+  rows = frame.read_rows(path)
+  if not rows:
     return pd.DataFrame(index=pd.MultiIndex.from_arrays([[], []], names=_CELL))
   table = pd.DataFrame(rows).set_index(_CELL).sort_index()
   counts = table.groupby(level=_CELL).size()
-  servers = [len(SERVERS) if method in _FLAGS.buffered else 1 for _, method in counts.index]
+  servers = [len(servers_of(method)) for _, method in counts.index]
   return table.loc[counts.index[counts >= len(_FLAGS.seeds) * np.array(servers)]]
+
+
+def servers_of(method: str) -> Sequence[str]:
+  """The kinds of servers that a method is trained with: some only with one that waits."""
+  if method in _FLAGS.buffered:
+    return SERVERS
+  return SERVERS[:1]
 
 
 def space(problem: str, method: str) -> search_space.Space:
   """What the search of a cell varies."""
   low, high = PROBLEMS[problem].rates
   rate = f'client_learning_rate={low:g},{high:g},log'
-  own = {text.partition('=')[0]: text for text in (rate, *METHODS[method])}
-  axes = search_space.read([], [*own.values()])
+  names = {text.partition('=')[0]: text for text in (rate, *METHODS[method])}
+  axes = search_space.read([], [*names.values()])
   given = _given(problem, method, *PROBLEMS[problem].tuning)
   return search_space.Space(axes, given | {'seed': int(_FLAGS.tuning_seed)})
 
@@ -224,7 +244,7 @@ def train_finals(problem: str, method: str) -> int:
 
   tuned = _folder('tuning', problem, method)
   point = frame.best(tuned, [*space(problem, method).axes], PROBLEMS[problem].column)
-  for kind in SERVERS if method in _FLAGS.buffered else SERVERS[:1]:
+  for kind in servers_of(method):
     given = _given(problem, method, *_CLOCK) | point
     if kind == 'buffered':
       size, concurrency = PROBLEMS[problem].buffered
@@ -233,13 +253,17 @@ def train_finals(problem: str, method: str) -> int:
       given['rounds'] *= 2  # Half as many updates make a step.
     seeds = search_space.Space({'seed': _FLAGS.seeds}, given)
     plan = plan_lib.Plan(jobs=_FLAGS.jobs)
-    if code := search.search(_folder(kind, problem, method), seeds, plan):
+    code = search.search(_folder(kind, problem, method), seeds, plan)
+    if code:
       return code
   return command.DONE
 
 
 def _given(problem: str, method: str, *more: str) -> dict[str, Any]:
-  data = [f'--data_dir={_FLAGS.data_dir}'] if PROBLEMS[problem].files else []
+  if PROBLEMS[problem].files:
+    data = [f'--data_dir={_FLAGS.data_dir}']
+  else:
+    data = []
   return frame.settings(*PROBLEMS[problem].flags, f'--algorithm={method}', *data, *more)
 
 
@@ -247,24 +271,25 @@ def _folder(stage: str, problem: str, method: str) -> str:
   return os.path.join(_FLAGS.output_dir, stage, problem, method)
 
 
-def collect(kept: pd.DataFrame) -> pd.DataFrame:
+def collect(rows: pd.DataFrame) -> pd.DataFrame:
   """A row for each complete run that counts: those that are known, and those of the folders.
 
   Its value is nan if it diverged; its sensitivity is that of the search that chose its rates.
   """
-  found = kept.reset_index().to_dict('records')
+  records = rows.reset_index().to_dict('records')
   for (problem, method), kind in itertools.product(cells(), SERVERS):
     folder = _folder(kind, problem, method)
-    if (problem, method) in kept.index or not os.path.isdir(folder):
+    if (problem, method) in rows.index or not os.path.isdir(folder):
       continue
-    share, axes = sensitivity(problem, method), space(problem, method).axes
+    share = sensitivity(problem, method)
+    axes = space(problem, method).axes
     for run in run_lib.find_runs([folder]):
-      chosen = ' '.join(f'{name}={run.settings[name]:.3g}' for name in axes)
+      values = ' '.join(f'{name}={run.settings[name]:.3g}' for name in axes)
       row = {'problem': problem, 'method': method, 'server': kind, **_row(run, share)}
-      found.append(row | {'chosen': chosen})
-  if not found:
+      records.append(row | {'chosen': values})
+  if not records:
     raise ValueError(f'no run that counts is in {_FLAGS.output_dir}, nor a row in the CSV file.')
-  return pd.DataFrame(found)
+  return pd.DataFrame(records)
 
 
 def _row(run: run_lib.Run, share: float) -> dict[str, Any]:
@@ -273,10 +298,15 @@ def _row(run: run_lib.Run, share: float) -> dict[str, Any]:
     column = f'inference_{run.metric}'  # Of the mean of the client models, as published.
   curve = [value for t, value in run.curve(column).items() if t]
   is_finite, _, _ = scores.rank([run], column)
+  value: float | None = np.nan
+  area = np.nan
+  if is_finite:
+    value = scores.mean_of_last(run, column)
+    area = float(np.mean(curve))
   return {
     'seed': run.settings['seed'],
-    'value': scores.mean_of_last(run, column) if is_finite else np.nan,
-    'area': np.mean(curve) if is_finite else np.nan,
+    'value': value,
+    'area': area,
     **{name: [*run.progress(name).values()][-1] for name in ('megabytes', 'virtual_seconds')},
     'sensitivity': share,
     'seconds': run.summary()['seconds_training'],
@@ -300,34 +330,42 @@ def average_ranks(values: pd.DataFrame) -> tuple[pd.DataFrame, float, float]:
   ranks = values.rank(axis=1, ascending=False, na_option='bottom')
   problems, methods = values.shape
   q = stats.studentized_range.ppf(1 - _LEVEL, methods, np.inf) / np.sqrt(2)
-  p = stats.friedmanchisquare(*ranks.T.to_numpy()).pvalue if min(problems, methods) > 2 else np.nan
+  if min(problems, methods) > 2:
+    p = stats.friedmanchisquare(*ranks.T.to_numpy()).pvalue
+  else:
+    p = np.nan
   return ranks, float(p), float(q * np.sqrt(methods * (methods + 1) / (6 * problems)))
 
 
 def sensitivity(problem: str, method: str) -> float:
   """The share of a search's trials that come within 2 points (0.02) of its best."""
   tried = run_lib.find_runs([_folder('tuning', problem, method)])
-  ranked = [scores.rank([run], PROBLEMS[problem].column) for run in tried]
-  worths = np.array([worth if is_finite else -np.inf for is_finite, _, worth in ranked])
+  worths = np.full(len(tried), -np.inf)
+  for i, run in enumerate(tried):
+    is_finite, _, worth = scores.rank([run], PROBLEMS[problem].column)
+    if is_finite:
+      worths[i] = worth
   return float(np.mean(worths >= worths.max() - 0.02))
 
 
 def report(table: pd.DataFrame) -> list[str]:
   """The parts of RESULTS.md."""
   parts = [_INTRODUCTION]
-  shown = table[table['server'] == SERVERS[0]]
+  rows = table[table['server'] == SERVERS[0]]
   for column, title in (('value', 'Final value'), ('area', 'Area under the curve')):
-    means = _means(shown, column)
+    means = _means(rows, column)
     ranks, p, difference = average_ranks(means.dropna(axis=1, how='all').T.dropna(how='all').T)
     order = ranks.mean().sort_values()
-    cells = _percents(shown.groupby(['method', 'problem'])[column]).unstack()
+    cells = _percents(rows.groupby(['method', 'problem'])[column]).unstack()
     cells = cells.loc[order.index, ranks.index]
     cells.insert(0, 'rank', order.map('{:.1f}'.format))
     parts += [f'## {title}, %\n', frame.table(_titled(cells))]
-    test = f"Friedman's test: p = {p:.2g}. " if p == p else ''  # It wants three problems.
+    test = ''
+    if np.isfinite(p):  # It wants three problems.
+      test = f"Friedman's test: p = {p:.2g}. "
     what = f'if their average ranks are {difference:.1f} apart (Nemenyi).\n'
     parts.append(f'{test}Two methods differ at 5 % {what}')
-  shares = 100 * shown.groupby(['method', 'problem'])['sensitivity'].first()
+  shares = 100 * rows.groupby(['method', 'problem'])['sensitivity'].first()
   cells = shares.map('{:.0f}'.format).unstack(fill_value='').loc[order.index, ranks.index]
   words = '## How much the rates matter: trials of the search within 2 points of its best, %\n'
   parts += [words, frame.table(_titled(cells)), '## Cost, and a server that does not wait\n']
@@ -336,7 +374,7 @@ def report(table: pd.DataFrame) -> list[str]:
   cells = pd.DataFrame({'value, %': _percents(grouped['value'])})
   for column in ('megabytes', 'virtual_seconds'):
     numbers = grouped[column].mean()
-    cells[column.replace('_', ' ')] = numbers.map(lambda x: f'{x:{",.1f" if x >= 1 else ".2g"}}')
+    cells[column.replace('_', ' ')] = numbers.map(lambda x: f'{x:,.1f}' if x >= 1 else f'{x:.2g}')
   parts.append(frame.table(_titled(cells)))
   what = f'{len(table)} runs, {table["seconds"].sum() / 60:.0f} minutes of training'
   days = ' to '.join(dict.fromkeys((table['started'].min(), table['started'].max())))
@@ -346,7 +384,8 @@ def report(table: pd.DataFrame) -> list[str]:
 
 def _percents(grouped: Any) -> pd.Series:
   """Mean and sample standard deviation, in percent, of each group's runs that did not diverge."""
-  mean, deviation = ((100 * one).map('{:.1f}'.format) for one in (grouped.mean(), grouped.std()))
+  mean = (100 * grouped.mean()).map('{:.1f}'.format)
+  deviation = (100 * grouped.std()).map('{:.1f}'.format)
   lost = (grouped.size() - grouped.count()).map(lambda n: f', {n} diverged' if n else '')
   return mean + ' ± ' + deviation + lost
 
@@ -371,7 +410,7 @@ def draw(path: str, table: pd.DataFrame) -> None:
   """Writes the figure: average ranks with the critical difference, and ranks by problem."""
   ranks, _, difference = average_ranks(_means(table[table['server'] == SERVERS[0]], 'value'))
   order = ranks.mean().sort_values()
-  made, (axes,) = style.figure(1, 2, height=0.3 * len(order) + 1)
+  picture, (axes,) = style.figure(1, 2, height=0.3 * len(order) + 1)
   labels = [registry.algorithm(name).title for name in order.index]
   rows = np.arange(len(order))
   axes[0].scatter(order, rows, color='#0072B2', zorder=3)
@@ -387,15 +426,15 @@ def draw(path: str, table: pd.DataFrame) -> None:
   for one in axes:
     one.set_yticks(rows, labels, fontsize=8)
     one.set_ylim(len(order) - 0.5, -0.5)
-  style.write(made, path)
+  style.write(picture, path)
 
 
 def _means(table: pd.DataFrame, column: str) -> pd.DataFrame:
   """Means over the seeds: a row a problem, a column a method."""
   grouped = table.groupby(['problem', 'method'])[column]
-  found = grouped.agg(lambda own: own.mean(skipna=False)).unstack()
-  asked = [name for name in _FLAGS.methods if name in found]
-  return found.loc[[name for name in _FLAGS.problems if name in found.index], asked]
+  means = grouped.agg(lambda rows: rows.mean(skipna=False)).unstack()
+  asked = [name for name in _FLAGS.methods if name in means]
+  return means.loc[[name for name in _FLAGS.problems if name in means.index], asked]
 
 
 if __name__ == '__main__':

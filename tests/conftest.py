@@ -112,9 +112,9 @@ def ray_workers(ray_nodes):
 @pytest.fixture
 def ray_lines(ray_workers):
   """What the workers' context reports in a test; its occasion is round 7."""
-  found = []
-  ray_workers.announce('round 7', found.append)
-  return found
+  lines = []
+  ray_workers.announce('round 7', lines.append)
+  return lines
 
 
 @pytest.fixture(scope='session')

@@ -46,4 +46,6 @@ def _output(output: dict[str, Any]) -> str:
   if 'text/markdown' in data:
     return ''.join(data['text/markdown'])
   text = ''.join(output.get('text', data.get('text/plain', '')))
-  return f'<pre><code>{html.escape(text.rstrip())}</code></pre>' if text.strip() else ''
+  if text.strip():
+    return f'<pre><code>{html.escape(text.rstrip())}</code></pre>'
+  return ''

@@ -82,7 +82,10 @@ def draw_local_epochs(axes: Any) -> None:
   """The distance to the minimum by round, for several numbers of local steps."""
   for colour, steps in zip(_COLOURS, (1, 5, 20)):
     distances = np.linalg.norm(server_path(40, steps) - minimum(), axis=1)
-    label = '1 local step a round' if steps == 1 else f'{steps} local steps a round'
+    if steps == 1:
+      label = '1 local step a round'
+    else:
+      label = f'{steps} local steps a round'
     axes.semilogy(distances, color=colour, label=label)
   axes.set(xlabel='round (one exchange with the clients)', ylabel='distance to the minimum')
   axes.legend()

@@ -66,7 +66,9 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _value(value: object) -> str:
-  return str(value).lower() if isinstance(value, bool) else str(value)
+  if isinstance(value, bool):
+    return str(value).lower()
+  return str(value)
 
 
 def tasks() -> str:
@@ -103,14 +105,19 @@ def _task(name: str, description: str, module: str, function: str) -> str:
   options = {
     key: value for key, value in arguments.items() if key not in ('data_dir', 'seed', 'name')
   }
-  for key in [*options] if name in catalog.OFFLINE else ['data_dir', *options]:
+  described = [*options]
+  if name not in catalog.OFFLINE:
+    described.insert(0, 'data_dir')
+  for key in described:
     if key not in help_of:  # Where no files are needed, `OFFLINE` has the task.
       raise ValueError(f'tasks/{module}.py: describe {key} in the docstring of {function}')
   text = f'### {name}\n\n{description[0].upper()}{description[1:]}.'
   rows = [f'| `{key}` | {_value(value)} | {help_of[key]} |' for key, value in options.items()]
   if name not in catalog.OFFLINE:
     rows.insert(0, f'| `--data_dir` | none | {help_of["data_dir"]} |')
-  return '\n'.join([text, '', '| option | default | |', '|---|---|---|', *rows] if rows else [text])
+  if rows:
+    return '\n'.join([text, '', '| option | default | |', '|---|---|---|', *rows])
+  return text
 
 
 def _loader(module: str, function: str) -> tuple[dict[str, object], dict[str, str]]:

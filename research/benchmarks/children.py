@@ -35,7 +35,8 @@ def _built(workload: str, variant: str, device: str) -> Any:
 def _sample() -> None:
   """Keeps the most memory that was in use at some second; ends with the benchmark."""
   global _peak_mb
-  while (parent := multiprocessing.parent_process()) and parent.is_alive():
+  parent = multiprocessing.parent_process()
+  while parent is not None and parent.is_alive():
     _peak_mb = max(_peak_mb, _megabytes())
     time.sleep(1.0)
   os._exit(1)
@@ -43,7 +44,8 @@ def _sample() -> None:
 
 def _megabytes() -> float:
   """The memory of this process and its children, each page's size shared by those who map it."""
-  total, me = 0, psutil.Process()
+  total = 0
+  me = psutil.Process()
   for process in [me, *me.children(recursive=True)]:
     with contextlib.suppress(psutil.Error):
       total += process.memory_full_info().pss

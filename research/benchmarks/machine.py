@@ -9,9 +9,9 @@ import time
 
 def describe() -> dict[str, object]:
   """The processor, the cores that this process may use, Python and the date."""
-  names = re.findall(r'model name\s*: (.*)', pathlib.Path('/proc/cpuinfo').read_text('utf-8'))
+  name = re.search(r'model name\s*: (.*)', pathlib.Path('/proc/cpuinfo').read_text('utf-8'))
   return {
-    'processor': names[0] if names else platform.machine(),
+    'processor': name[1] if name else platform.machine(),
     'cores': len(os.sched_getaffinity(0)),
     'python': platform.python_version(),
     'date': time.strftime('%Y-%m-%d'),

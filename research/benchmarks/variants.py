@@ -164,7 +164,7 @@ def _by_hand(workload: workloads.Workload, options: Collection[str]) -> Round:
   def do_round(r: int) -> Any:
     nonlocal weights
     ids = workloads.cohort(workload, r)
-    x, y = (tf.stack(arrays) for arrays in zip(*(pairs[c % len(pairs)] for c in ids)))
+    x, y = map(tf.stack, zip(*[pairs[c % len(pairs)] for c in ids]))
     weights = list(run(weights, x, y, tf.constant([r * 1000 + c for c in ids], tf.int32)))
     return weights[0].numpy()
 

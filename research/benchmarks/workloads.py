@@ -50,17 +50,21 @@ def synthetic_client(workload: Workload, client: int) -> collections.OrderedDict
   rng = np.random.default_rng([10_000, client % POOL])
   n = workload.examples
   if workload.name.startswith('W1'):
-    x, y = rng.random((n, 28, 28, 1), np.float32), rng.integers(0, 62, n)
+    x = rng.random((n, 28, 28, 1), np.float32)
+    y = rng.integers(0, 62, n)
   elif workload.name == 'W2':
-    bags, tags = rng.random((n, 10000), np.float32) < 0.005, rng.random((n, 500), np.float32) < 0.01
+    bags = rng.random((n, 10000), np.float32) < 0.005
+    tags = rng.random((n, 500), np.float32) < 0.01
     return collections.OrderedDict(x=bags.astype(np.float32), y=tags.astype(np.float32))
   elif workload.name == 'W3':
     text = rng.integers(0, 90, (n, 81)).astype(np.int32)
     return collections.OrderedDict(x=text[:, :-1].copy(), y=text[:, 1:].copy())
   elif workload.name == 'W5':
-    x, y = rng.standard_normal((n, 24, 24, 3), np.float32), rng.integers(0, 100, n)
+    x = rng.standard_normal((n, 24, 24, 3), np.float32)
+    y = rng.integers(0, 100, n)
   else:
-    x, y = rng.random((n, 784), np.float32), rng.integers(0, MLP[-1], n)
+    x = rng.random((n, 784), np.float32)
+    y = rng.integers(0, MLP[-1], n)
   return collections.OrderedDict(x=x, y=y.astype(np.int32))
 
 
@@ -106,7 +110,10 @@ def build_process(workload: Workload, options: Collection[str] = ()) -> Any:
   from tff_adaptive.client import Batching, ClientTraining
   from tff_adaptive.models import mixed_precision
 
-  model = build_model(workload, **({'lstm': 'compiled'} if 'lstm' in options else {}))
+  for_model = {}
+  if 'lstm' in options:
+    for_model['lstm'] = 'compiled'
+  model = build_model(workload, **for_model)
   for dtype in {*options} & {*mixed_precision.DTYPES}:
     model = mixed_precision.convert(model, dtype)
   batching = Batching(workload.batch_size, workload.epochs)
@@ -137,8 +144,10 @@ def stock_model_fn(workload: Workload) -> Callable[[], Any]:
   accuracy = tf.keras.metrics.SparseCategoricalAccuracy
 
   def model_fn() -> Any:
-    inputs, y = tf.keras.Input([784]), tf.TensorSpec([None], tf.int32)
-    loss, metrics = sparse, [accuracy()]
+    inputs = tf.keras.Input([784])
+    y = tf.TensorSpec([None], tf.int32)
+    loss = sparse
+    metrics = [accuracy()]
     stack = [*(layers.Dense(n, 'relu') for n in MLP[1:-1]), layers.Dense(MLP[-1])]
     if workload.name.startswith('W1'):
       inputs = tf.keras.Input([28, 28, 1])
@@ -146,11 +155,14 @@ def stock_model_fn(workload: Workload) -> Callable[[], Any]:
       stack += [layers.MaxPool2D(), layers.Dropout(0.25), layers.Flatten()]
       stack += [layers.Dense(128, 'relu'), layers.Dropout(0.5), layers.Dense(62)]
     elif workload.name == 'W2':
-      inputs, y = tf.keras.Input([10000]), tf.TensorSpec([None, 500])
+      inputs = tf.keras.Input([10000])
+      y = tf.TensorSpec([None, 500])
       stack = [layers.Dense(500)]
-      loss, metrics = tf.keras.losses.BinaryCrossentropy(from_logits=True), []
+      loss = tf.keras.losses.BinaryCrossentropy(from_logits=True)
+      metrics = []
     elif workload.name == 'W3':
-      inputs, y = tf.keras.Input([80], dtype=tf.int32), tf.TensorSpec([None, 80], tf.int32)
+      inputs = tf.keras.Input([80], dtype=tf.int32)
+      y = tf.TensorSpec([None, 80], tf.int32)
       stack = [layers.Embedding(90, 8, input_length=80)]
       stack += [layers.LSTM(256, return_sequences=True) for _ in range(2)]
       stack += [layers.Dense(90)]

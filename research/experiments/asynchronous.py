@@ -136,22 +136,23 @@ class Bench:
       )
     except runs.NonFiniteWeightsError:
       return {'seconds': np.inf, 'updates': np.inf, 'accuracy': np.nan, 'staleness': np.nan}
-    found = [v for k, v in result.summary['to_target'].items() if k != 'target' and v]
-    first = min(found, key=lambda one: one['round']) if found else None
+    reached = [v for k, v in result.summary['to_target'].items() if k != 'target' and v]
+    never = {'round': np.inf, 'virtual_seconds': np.inf}
+    first = min(reached, key=lambda one: one['round'], default=never)
     last = [row for row in rows if 'validation_accuracy' in row][-1]
     stale = [row['staleness_mean'] for row in rows if 'staleness_mean' in row]
     return {
-      'seconds': first['virtual_seconds'] if first else np.inf,
-      'updates': first['round'] * size if first else np.inf,
+      'seconds': first['virtual_seconds'],
+      'updates': first['round'] * size,
       'accuracy': last.get('inference_accuracy', last['validation_accuracy']),
-      'staleness': np.mean(stale) if stale else 0.0,
+      'staleness': np.mean(stale or [0.0]),
     }
 
   def _build(self, method: str, is_buffered: bool, share: float) -> Any:
     from tff_adaptive import algorithms, client, corrections, optimizers
 
     clients = len(self._task.train.client_ids)
-    made = {
+    build_options = {
       'SCAFFOLD': lambda: corrections.Scaffold(clients),
       'FedDyn': lambda: corrections.FedDyn(0.02, clients),
       'AdaBest': lambda: corrections.AdaBest(0.02, 0.8),
@@ -161,7 +162,7 @@ class Bench:
       server = optimizers.build_yogi(0.03 * share, tau=1e-3)
     return algorithms.build_drift_corrected(
       self._model,
-      made.get(method, corrections.Correction)(),
+      build_options.get(method, corrections.Correction)(),
       server,
       client_learning_rate=self._rate,
       training=client.ClientTraining(
@@ -176,45 +177,55 @@ def _asynchrony(is_buffered: bool) -> Any:
   """The settings of a buffered server; None for one that waits."""
   from tff_adaptive import asynchrony
 
-  return asynchrony.Buffered(_CONCURRENCY) if is_buffered else None
+  if is_buffered:
+    return asynchrony.Buffered(_CONCURRENCY)
+  return None
 
 
 def train(path: str) -> None:
   """Trains what the CSV file lacks, and writes row after row."""
-  found = frame.read_rows(path)
+  rows = frame.read_rows(path)
   for problem in _FLAGS.problems:
     for seed in (_FLAGS.tuning_seed, *_FLAGS.seeds):
       bench: Bench | None = None
       is_tuning = seed == _FLAGS.tuning_seed
-      sigmas, shares = (['1'], _FLAGS.shares) if is_tuning else (_FLAGS.sigmas, [''])
-      for method, server, sigma in itertools.product(METHODS, SERVERS, map(float, sigmas)):
-        for share in map(float, shares if is_tuning else [chosen(found, problem, method, server)]):
-          stage = 'tuning' if is_tuning else 'final'
+      stage = 'final'
+      sigmas = list(map(float, _FLAGS.sigmas))
+      if is_tuning:
+        stage = 'tuning'
+        sigmas = [1.0]
+      for method, server, sigma in itertools.product(METHODS, SERVERS, sigmas):
+        if is_tuning:
+          shares = list(map(float, _FLAGS.shares))
+        else:
+          shares = [chosen(rows, problem, method, server)]
+        for share in shares:
           row = dict(zip(_KEYS, (stage, problem, method, server, sigma, share, int(seed))))
-          if any(row.items() <= other.items() for other in found):
+          if any(row.items() <= other.items() for other in rows):
             continue
           bench = bench or Bench(problem, int(seed))
           row |= bench.run(method, server, sigma, share)
-          found.append(row)
+          rows.append(row)
           command.say(' '.join(f'{value}' for value in row.values()))
-          frame.write_rows(path, found)
+          frame.write_rows(path, rows)
 
 
-def chosen(found: Sequence[Mapping[str, Any]], problem: str, method: str, server: str) -> float:
+def chosen(rows: Sequence[Mapping[str, Any]], problem: str, method: str, server: str) -> float:
   """The share of the server's rate that reached the target first, or came nearest to it."""
   asked = {'stage': 'tuning', 'problem': problem, 'method': method, 'server': server}
-  tried = [row for row in found if asked.items() <= row.items()]
+  tried = [row for row in rows if asked.items() <= row.items()]
   best = min(tried, key=lambda row: (row['seconds'], -np.nan_to_num(row['accuracy'], nan=-1.0)))
   return float(best['share'])
 
 
 def report(table: pd.DataFrame) -> list[str]:
   """The parts of RESULTS.md: virtual seconds to the target, by problem."""
-  parts, final = [_INTRODUCTION], table[table['stage'] == 'final']
-  for problem, own in final.groupby('problem', sort=False):
-    cells = own.groupby(['method', 'sigma', 'server'], sort=False)['seconds'].agg(_median)
-    chosen_ones = own.groupby(['method', 'server'], sort=False)['share'].first().unstack()
-    chosen_ones.loc['mean staleness'] = own.groupby('server')['staleness'].mean()
+  parts = [_INTRODUCTION]
+  final = table[table['stage'] == 'final']
+  for problem, rows in final.groupby('problem', sort=False):
+    cells = rows.groupby(['method', 'sigma', 'server'], sort=False)['seconds'].agg(_median)
+    chosen_ones = rows.groupby(['method', 'server'], sort=False)['share'].first().unstack()
+    chosen_ones.loc['mean staleness'] = rows.groupby('server')['staleness'].mean()
     servers = [server for server in SERVERS if server in chosen_ones]
     parts += [f'## {problem}\n', frame.table(cells.unstack(fill_value='')[servers])]
     parts.append("The shares of the server's rate that were chosen, and the mean staleness:\n")
@@ -227,8 +238,13 @@ def report(table: pd.DataFrame) -> list[str]:
 def _median(seconds: pd.Series) -> str:
   """The median of the seeds that reached the target, and how many did where not all."""
   reached = seconds[np.isfinite(seconds)]
-  text = f'{reached.median():,.0f}' if len(reached) else '-'
-  return text if len(reached) == len(seconds) else f'{text} ({len(reached)}/{len(seconds)})'
+  if len(reached):
+    text = f'{reached.median():,.0f}'
+  else:
+    text = '-'
+  if len(reached) == len(seconds):
+    return text
+  return f'{text} ({len(reached)}/{len(seconds)})'
 
 
 _INTRODUCTION = frame.paragraph("""
@@ -245,11 +261,11 @@ def draw(path: str, table: pd.DataFrame) -> None:
   """Writes the figure: virtual seconds to the target by sigma, a line for each server."""
   final = table[table['stage'] == 'final']
   problems = [name for name in PROBLEMS if name in set(final['problem'])]
-  made, grid = style.figure(len(problems), len(METHODS), height=3 * len(problems))
+  picture, grid = style.figure(len(problems), len(METHODS), height=3 * len(problems))
   for (i, problem), (j, method) in itertools.product(enumerate(problems), enumerate(METHODS)):
-    own = final[(final['problem'] == problem) & (final['method'] == method)]
+    rows = final[(final['problem'] == problem) & (final['method'] == method)]
     for server in SERVERS:
-      some = own[own['server'] == server]
+      some = rows[rows['server'] == server]
       medians = some.groupby('sigma')['seconds'].median()  # inf where most did not reach it.
       grid[i][j].plot(medians.index, medians.to_numpy(), marker='o', markersize=3, label=server)
     grid[i][j].set_yscale('log')
@@ -257,7 +273,7 @@ def draw(path: str, table: pd.DataFrame) -> None:
     grid[i][j].set_xlabel('sigma', fontsize=8)
   grid[0][0].legend(fontsize=6, frameon=False)
   grid[0][0].set_ylabel('virtual seconds', fontsize=8)
-  style.write(made, path)
+  style.write(picture, path)
 
 
 @command.entry('asynchronous.py')

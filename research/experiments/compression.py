@@ -140,20 +140,33 @@ class Bench:
     parts = compressors(compression)
     uplink = how.get('uplink')
     is_buffered = how.get('is_buffered', False)
-    size = min(8 if method == 'DiLoCo' else _COHORT, len(self._task.train.client_ids) // 2)
+    cohort = 8 if method == 'DiLoCo' else _COHORT
+    size = min(cohort, len(self._task.train.client_ids) // 2)
+    asynchrony = None
     if is_buffered:
       size = max(1, size // 5)
-    asynchrony = _asynchrony(5 * size) if is_buffered else None
+      asynchrony = _asynchrony(5 * size)
     counts = algorithms.counts(correction, self._model, more_parts=parts)
-    rounds = 50 if method == 'DiLoCo' and not _FLAGS.smoke else _FLAGS.rounds
-    speed = population.Speed(uplink=(uplink or 10) / 8, downlink=100 / 8, speed_sigma=1.0)
+    rounds = _FLAGS.rounds
+    if method == 'DiLoCo' and not _FLAGS.smoke:
+      rounds = 50
+    steps = rounds
+    if is_buffered:
+      steps = 5 * rounds
+    target = None
+    if uplink:
+      target = _FLAGS.target
+    clients = None
+    if uplink or is_buffered:
+      speed = population.Speed(uplink=(uplink or 10) / 8, downlink=100 / 8, speed_sigma=1.0)
+      clients = population.Population(speed=speed)
     config = training.TrainingConfig(
-      rounds=rounds * (5 if is_buffered else 1),
+      rounds=steps,
       clients_per_round=size,
       seed=self._seed,
       rounds_per_evaluation=max(1, rounds // 50),
       rounds_per_checkpoint=rounds,
-      population=population.Population(speed=speed) if uplink or is_buffered else None,
+      population=clients,
       asynchrony=asynchrony,
       cost_model=costs.CostModel(
         counts,
@@ -162,8 +175,8 @@ class Bench:
         self._local.get('epochs', 1),
         fixed_steps=self._local.get('local_steps'),
       ),
-      target=_FLAGS.target if uplink else None,
-      stop_at_target=bool(uplink),
+      target=target,
+      stop_at_target=target is not None,
     )
     process = algorithms.build_drift_corrected(
       self._model,
@@ -200,7 +213,7 @@ class Bench:
     from tff_adaptive import client, corrections, optimizers
 
     clients = len(self._task.train.client_ids)
-    made = {
+    arguments = {
       'SCAFFOLD': lambda: corrections.Scaffold(clients),
       'FedDyn': lambda: corrections.FedDyn(0.02, clients),
       'AdaBest': lambda: corrections.AdaBest(0.02, 0.8),
@@ -214,7 +227,7 @@ class Bench:
       how['optimizer'] = optimizers.build_adamw(rate, beta2=0.95, decay=0.1)
       how['optimizer_state'] = 'keep'
     training = client.ClientTraining(**how)
-    return made.get(method, corrections.Correction)(), server, {'training': training}
+    return arguments.get(method, corrections.Correction)(), server, {'training': training}
 
 
 def _asynchrony(concurrency: int) -> Any:
@@ -229,17 +242,17 @@ def curve(rows: Sequence[Mapping[str, Any]], budget: float) -> dict[str, float]:
   Accuracies are those of the model for inference if there is one, else of the global model.
   """
   sent = 0.0
-  found = {'accuracy': np.nan, 'accuracy_at_tenth': np.nan, 'loss': np.nan}
+  columns = {'accuracy': np.nan, 'accuracy_at_tenth': np.nan, 'loss': np.nan}
   for row in rows:
     sent += row.get('megabytes_up', 0.0)
     if 'validation_accuracy' not in row:
       continue
     accuracy = max(row['validation_accuracy'], row.get('inference_accuracy', 0.0))
-    found['accuracy'] = accuracy
-    found['loss'] = row['validation_loss']
+    columns['accuracy'] = accuracy
+    columns['loss'] = row['validation_loss']
     if sent <= budget * (1 + 1e-9):
-      found['accuracy_at_tenth'] = accuracy
-  return found
+      columns['accuracy_at_tenth'] = accuracy
+  return columns
 
 
 def asked(known: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -315,18 +328,18 @@ def train(path: str) -> None:
 def report(table: pd.DataFrame) -> list[str]:
   """Returns the parts of RESULTS.md: accuracies by compression, and virtual seconds."""
   parts = [_INTRODUCTION]
-  for problem, own in table[table['stage'].isin(['bytes', 'text'])].groupby('problem', sort=False):
+  for problem, rows in table[table['stage'].isin(['bytes', 'text'])].groupby('problem', sort=False):
     for column, title in (
       ('accuracy', 'after the same rounds'),
       ('accuracy_at_tenth', 'at a tenth of the megabytes that FedAvg sends without compression'),
     ):
-      cells = own.groupby(['compression', 'method'], sort=False)[column].agg(_spread).unstack()
+      cells = rows.groupby(['compression', 'method'], sort=False)[column].agg(_spread).unstack()
       parts += [f'## {problem}: accuracy in percent {title}\n', frame.table(cells)]
-    sizes = own.groupby(['compression', 'method'], sort=False)['megabytes_up'].mean().unstack()
+    sizes = rows.groupby(['compression', 'method'], sort=False)['megabytes_up'].mean().unstack()
     parts += ['Megabytes that clients send:\n', frame.table(sizes.map('{:,.1f}'.format))]
-  for problem, own in table[table['stage'] == 'clock'].groupby('problem', sort=False):
-    how = own['server'] + ', ' + own['uplink'].astype(str)
-    cells = own.groupby(['compression', how.rename('how')], sort=False)['seconds'].agg(_median)
+  for problem, rows in table[table['stage'] == 'clock'].groupby('problem', sort=False):
+    how = rows['server'] + ', ' + rows['uplink'].astype(str)
+    cells = rows.groupby(['compression', how.rename('how')], sort=False)['seconds'].agg(_median)
     parts.append(
       f'## {problem}: virtual seconds to {_FLAGS.target:g} by uplink in Mbit/s, FedAvg\n'
     )
@@ -345,7 +358,9 @@ def _spread(values: pd.Series) -> str:
 def _median(seconds: pd.Series) -> str:
   """The median of the seeds that reached the target; a dash for none."""
   reached = seconds[np.isfinite(seconds)]
-  return f'{reached.median():,.0f}' if len(reached) else '-'
+  if len(reached):
+    return f'{reached.median():,.0f}'
+  return '-'
 
 
 _INTRODUCTION = frame.paragraph("""
@@ -360,11 +375,11 @@ _INTRODUCTION = frame.paragraph("""
 
 def draw(path: str, table: pd.DataFrame) -> None:
   """Writes the figure: accuracy over the megabytes that clients sent, by algorithm."""
-  own = table[table['stage'].isin(['bytes', 'text'])]
-  problems = list(dict.fromkeys(own['problem']))
-  made, grid = style.figure(len(problems), 1, height=3.2 * len(problems))
+  rows = table[table['stage'].isin(['bytes', 'text'])]
+  problems = list(dict.fromkeys(rows['problem']))
+  picture, grid = style.figure(len(problems), 1, height=3.2 * len(problems))
   for axes, problem in zip(np.ravel(grid), problems):
-    of_problem = own[own['problem'] == problem]
+    of_problem = rows[rows['problem'] == problem]
     for method, of_method in of_problem.groupby('method', sort=False):
       means = of_method.groupby('compression', sort=False)[['megabytes_up', 'accuracy']].mean()
       axes.plot(means['megabytes_up'], 100 * means['accuracy'], 'o', markersize=4, label=method)
@@ -373,7 +388,7 @@ def draw(path: str, table: pd.DataFrame) -> None:
     axes.set_xlabel('megabytes sent by clients', fontsize=8)
     axes.set_ylabel('accuracy in percent', fontsize=8)
     axes.legend(fontsize=6, frameon=False)
-  style.write(made, path)
+  style.write(picture, path)
 
 
 @command.entry('compression.py')
@@ -381,9 +396,11 @@ def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns the exit code, 2 for bad input."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
+  files: dict[str, Any] = {}
   if _FLAGS.smoke:
     _shorten()
-  files = {} if _FLAGS.smoke else {name: PROBLEMS[name][-1] for name in _FLAGS.problems}
+  else:
+    files = {name: PROBLEMS[name][-1] for name in _FLAGS.problems}
   if 'text' in _FLAGS.stages and not _FLAGS.smoke:
     files[_TEXT] = ('shakespeare.sqlite',)
   known = {

@@ -56,7 +56,8 @@ class Benchmark:
   def __init__(self, name: str):
     import tff_adaptive_tasks as tasks
 
-    self.name, self.task = name, tasks.load(name, data_dir=_FLAGS.data_dir)
+    self.name = name
+    self.task = tasks.load(name, data_dir=_FLAGS.data_dir)
     assert self.task.test_clients is not None
     pooled = self.task
     if name == 'fed_heart':
@@ -75,13 +76,19 @@ class Benchmark:
     from tff_adaptive import client, models
     from tff_adaptive_tasks import catalog
 
-    model, rounds = self.task.build_model(seed), catalog.sizes(self.name)['rounds']
+    model = self.task.build_model(seed)
+    rounds = catalog.sizes(self.name)['rounds']
     data = self.clients
     if method.startswith(('Local', 'Pooled')):
-      data, rounds = [self.pooled] if method[0] == 'P' else [self.clients[int(method[-1])]], 1
+      if method.startswith('Pooled'):
+        data = [self.pooled]
+      else:
+        data = [self.clients[int(method[-1])]]
+      rounds = 1
       method = 'Local'  # One process does for all.
     elif method == 'Cyclic':  # Its code evaluates the first client's model, which gets no other.
-      draws, data = np.random.default_rng(seed), self.clients[:1]
+      draws = np.random.default_rng(seed)
+      data = self.clients[:1]
       passes = [draws.permutation(len(self.clients)) for _ in range(rounds)]
       rounds = np.count_nonzero(np.concatenate(passes)[:rounds] == 0)
     if method not in self._processes:  # Of all seeds: starts and clients' numbers differ.
@@ -89,7 +96,8 @@ class Benchmark:
     process = self._processes[method]
     cohort = [client.client_arrays(d['x'], d['y'], 100 * seed + i) for i, d in enumerate(data)]
     start = tff.learning.models.ModelWeights(model.initial_weights[0], ())
-    state, states = process.initialize()._replace(global_model_weights=start), None
+    state = process.initialize()._replace(global_model_weights=start)
+    states = None
     if hasattr(process, 'initial_client_state'):
       states = [process.initial_client_state] * len(cohort)
     for _ in range(rounds):
@@ -97,14 +105,16 @@ class Benchmark:
         state = process.next(state, cohort).state
       else:
         state, states, _ = process.next(state, states, cohort)
-    weights, evaluate = state.global_model_weights.trainable, models.build_evaluation(model)
+    weights = state.global_model_weights.trainable
+    evaluate = models.build_evaluation(model)
     return {name: evaluate(weights, test)[self.task.metric] for name, test in self.tests.items()}
 
   def _build(self, method: str, model: Any, settings: Any) -> Any:
     from tff_adaptive import algorithms, client, optimizers
     from tff_adaptive_tasks import catalog
 
-    size, rate = catalog.sizes(self.name)['batch_size'], float(settings['learning_rate'])
+    size = catalog.sizes(self.name)['batch_size']
+    rate = float(settings['learning_rate'])
     training = client.ClientTraining(
       batching=client.Batching(size, local_steps=_STEPS, continue_batches=True)
     )
@@ -114,7 +124,9 @@ class Benchmark:
     elif method == 'Scaffold':
       options['num_clients'] = len(self.clients)
     elif method in ('FedAdam', 'FedYogi', 'FedAdagrad'):
-      names = ['tau', 'beta1', 'server_learning_rate', 'beta2'][: 3 + (method != 'FedAdagrad')]
+      names = ['tau', 'beta1', 'server_learning_rate']
+    if method != 'FedAdagrad':
+      names.append('beta2')
       options = {name: float(settings[name]) for name in names} | {'initial_v': 0.0}
     elif method == 'Local':  # PyTorch's Adam.
       adam = optimizers.build_adam(rate, beta2=0.999, tau=1e-8, bias_correction=True, initial_v=0)
@@ -156,8 +168,10 @@ def report(rows: pd.DataFrame, seconds: float) -> list[str]:
 
 
 def _cell(row: Any) -> str:
-  here, there = (f'{row[f"{k}_mean"]:.3f} ± {row[f"{k}_std"]:.3f}' for k in ('here', 'published'))
-  return f'{here} ({there})' + ('' if row['is_within'] else ' **differs**')
+  here = f'{row["here_mean"]:.3f} ± {row["here_std"]:.3f}'
+  there = f'{row["published_mean"]:.3f} ± {row["published_std"]:.3f}'
+  mark = '' if row['is_within'] else ' **differs**'
+  return f'{here} ({there}){mark}'
 
 
 _INTRODUCTION = frame.paragraph("""
@@ -179,15 +193,16 @@ def main(arguments: Sequence[str]) -> int:
   from tff_adaptive import engine
 
   engine.set_graph_context()
-  begun, rows = time.monotonic(), []
+  begun = time.monotonic()
+  rows = []
   for task, table in tables.items():
     benchmark = Benchmark(task)
-    for (method, seed), own in table.groupby(['Method', 'seed'], sort=False):
+    for (method, seed), settings_rows in table.groupby(['Method', 'seed'], sort=False):
       if str(seed) in _FLAGS.seeds:
-        found = benchmark.run(method, own.iloc[0], int(seed))
-        for test, value in zip(own['Test'], own['Metric']):
-          rows.append((task, method, test, seed, found[test], value))
-        command.say(f'{task} {method} {seed}: {found[_POOLED]:.4f}')
+        scores = benchmark.run(method, settings_rows.iloc[0], int(seed))
+        for test, value in zip(settings_rows['Test'], settings_rows['Metric']):
+          rows.append((task, method, test, seed, scores[test], value))
+        command.say(f'{task} {method} {seed}: {scores[_POOLED]:.4f}')
   names = ['task', 'method', 'test', 'seed', 'here', 'published']
   both = pd.DataFrame(rows, columns=names).sort_values('seed', kind='stable')
   frame.write_rows(f'{_FLAGS.results}.csv', both)

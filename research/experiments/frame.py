@@ -20,16 +20,16 @@ MNIST = ('mnist.npz', 'mnist_digits.npz')
 
 def flags(name: str) -> absl_flags.FlagValues:
   """The flags of an experiment whose rates are chosen by runs that do not count."""
-  made = absl_flags.FlagValues()
+  values = absl_flags.FlagValues()
   for flag, default, words in (
     ('data_dir', None, "Folder with the tasks' files."),
     ('results', f'results/{name}/{name}', 'Where to write: RESULTS.md, say.'),
     ('tuning_seed', '100', 'Seed of the runs that choose the rates.'),
   ):
-    absl_flags.DEFINE_string(flag, default, words, flag_values=made)
-  absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=made)
-  absl_flags.DEFINE_list('seeds', ['0', '1', '2'], 'Of the runs that count.', flag_values=made)
-  return made
+    absl_flags.DEFINE_string(flag, default, words, flag_values=values)
+  absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=values)
+  absl_flags.DEFINE_list('seeds', ['0', '1', '2'], 'Of the runs that count.', flag_values=values)
+  return values
 
 
 def check(
@@ -50,7 +50,9 @@ def check(
       raise ValueError(f'--seeds, --tuning_seed: {seed}: give whole numbers from 0 on, 0,1,2 say.')
   if given.tuning_seed in given.seeds:
     raise ValueError(f'--tuning_seed={given.tuning_seed} is one of --seeds: give another.')
-  for task, names in {} if given.report_only else files.items():
+  if given.report_only:
+    return
+  for task, names in files.items():
     paths = [os.path.join(given.data_dir or '', name) for name in names]
     if names and not (given.data_dir and any(map(os.path.isfile, paths))):
       raise ValueError(f'{task} needs a folder with {" or ".join(names)}: give --data_dir.')
@@ -64,13 +66,15 @@ def settings(*arguments: str) -> dict[str, Any]:
 
 def best(folder: str, names: Sequence[str], metric: str) -> dict[str, Any]:
   """Some settings of the run in a folder that was best by a metric on validation data."""
-  _, found = scores.best_runs(run_lib.find_runs([folder]), metric)
-  return {name: found[0].settings[name] for name in names if found[0].settings.get(name)}
+  _, best = scores.best_runs(run_lib.find_runs([folder]), metric)
+  return {name: best[0].settings[name] for name in names if best[0].settings.get(name)}
 
 
 def read_rows(path: str) -> list[dict[str, Any]]:
   """The rows that a CSV file has so far: what they say need not be found again."""
-  return pd.read_csv(path).to_dict('records') if os.path.exists(path) else []
+  if os.path.exists(path):
+    return pd.read_csv(path).to_dict('records')
+  return []
 
 
 def write_rows(path: str, rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> None:

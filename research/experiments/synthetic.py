@@ -34,7 +34,10 @@ absl_flags.DEFINE_integer('every', 1, 'Rounds to an evaluation.', lower_bound=1,
 absl_flags.DEFINE_integer('seed', 1, 'Of everything.', lower_bound=0, flag_values=_FLAGS)
 absl_flags.DEFINE_string('results', 'results/synthetic', 'Where to write.', flag_values=_FLAGS)
 
-_BATCH, _RATE, _COHORT, _MU = 10, 0.01, 10, 1.0
+_BATCH = 10
+_RATE = 0.01
+_COHORT = 10
+_MU = 1.0
 _DATA: dict[str, dict[str, Any]] = {
   'IID': {'iid': True},
   'synthetic(0, 0)': {'alpha': 0, 'beta': 0},
@@ -65,24 +68,27 @@ def curve(process: Any, task: Any, share: float, keeps: bool) -> list[dict[str, 
   from tff_adaptive import models
 
   data = [task.train.load(c) for c in task.train.client_ids]
-  evaluate, every = models.build_evaluation(task.build_model(_FLAGS.seed)), task.train.load_all()
-  state, found = process.initialize(), []
+  evaluate = models.build_evaluation(task.build_model(_FLAGS.seed))
+  every = task.train.load_all()
+  state = process.initialize()
+  rows = []
   for number in range(_FLAGS.rounds + 1):
     if number % _FLAGS.every == 0 or number == _FLAGS.rounds:
       weights = state.global_model_weights.trainable
-      loss, held = evaluate(weights, every)['loss'], evaluate(weights, task.validation)
-      found.append({'round': number, 'loss': loss, 'accuracy': held['accuracy']})
+      loss = evaluate(weights, every)['loss']
+      held = evaluate(weights, task.validation)
+      rows.append({'round': number, 'loss': loss, 'accuracy': held['accuracy']})
     if number < _FLAGS.rounds:
       state = process.next(state, cohort(data, number, share, keeps)).state
-  return found
+  return rows
 
 
 def draw(path: str, table: pd.DataFrame) -> None:
   """Writes the figure: data sets side by side, shares of stragglers below each other."""
   figure, axes = style.figure(len(_STRAGGLERS), len(_DATA), 3.25, 2.7)
-  for (data, share, method), own in table.groupby(['data', 'stragglers', 'method']):
+  for (data, share, method), rows in table.groupby(['data', 'stragglers', 'method']):
     one = axes[_STRAGGLERS.index(share)][list(_DATA).index(data)]
-    one.plot(own['round'], own['loss'], color=_METHODS[method], label=method, linewidth=1.3)
+    one.plot(rows['round'], rows['loss'], color=_METHODS[method], label=method, linewidth=1.3)
     one.set_title(f'{data}, {share:.0%} stragglers', fontsize=10)
     one.grid(alpha=0.25, linewidth=0.6)
   for one in axes[:, 0]:
@@ -97,8 +103,8 @@ def report(table: pd.DataFrame, seconds: float) -> list[str]:
   """The parts of RESULTS.md: loss and accuracy, means of the last tenth of the rounds."""
   late = table[table['round'] > 0.9 * _FLAGS.rounds]
   means = late.groupby(['data', 'stragglers', 'method'], sort=False)[['loss', 'accuracy']].mean()
-  shown = means['loss'].map('{:.3f}'.format) + ' / ' + means['accuracy'].map('{:.3f}'.format)
-  lines = shown.unstack().rename(index='{:.0%}'.format, level='stragglers')
+  texts = means['loss'].map('{:.3f}'.format) + ' / ' + means['accuracy'].map('{:.3f}'.format)
+  lines = texts.unstack().rename(index='{:.0%}'.format, level='stragglers')
   given = ' '.join(f'--{name}={_FLAGS[name].value}' for name in ('rounds', 'epochs', 'every'))
   what = f'seed {_FLAGS.seed}, {seconds / 60:.0f} minutes'
   made_by = frame.made_by(f'experiments.synthetic {given}', what)
@@ -130,7 +136,8 @@ def main(arguments: Sequence[str]) -> int:
   average = algorithms.build_fed_avg(model, training=training, **options)
   proximal = algorithms.build_fed_prox(model, mu=_MU, training=training, **options)
   processes = dict(zip(_METHODS, (average, average, proximal)))
-  path, begun = f'{_FLAGS.results}.csv', time.monotonic()
+  path = f'{_FLAGS.results}.csv'
+  begun = time.monotonic()
   rows = frame.read_rows(path)
   for data, share, method in itertools.product(_DATA, _STRAGGLERS, _METHODS):
     key = {'data': data, 'stragglers': share, 'method': method}

@@ -16,9 +16,12 @@ from typing import Any
 import numpy as np
 
 FILE = json.loads(pathlib.Path(sys.argv[2]).read_text(encoding='utf-8'))
-CLIENTS, START = FILE['problem']['clients'], np.array(FILE['problem']['initial'])
+CLIENTS = FILE['problem']['clients']
+START = np.array(FILE['problem']['initial'])
 CASES = {case['name']: case['rounds'] for case in FILE['cases']}
-RATE, BETAS, TAU = 0.1, (0.9, 0.99), 0.01
+RATE = 0.1
+BETAS = (0.9, 0.99)
+TAU = 0.01
 MIME_RATE = RATE * (1 - 0.8)  # For libraries whose momentum is m <- beta m + g.
 
 Models = dict[str, list[list[float]]]
@@ -38,7 +41,8 @@ def server(
   name: str, step: Callable[[Any, np.ndarray, np.ndarray], Any], state: Any = None
 ) -> list[list[float]]:
   """The models by a server optimizer, (state, x, D) -> (state, x)."""
-  x, seen = START, []
+  x = START
+  seen = []
   for one in CASES[name]:
     d = sum(c['weight'] * np.array(c['update']) for c in sent(one))
     state, new = step(state, x, d)
@@ -53,20 +57,22 @@ def tff() -> Models:
   import tensorflow_federated
 
   learning = tensorflow_federated.learning
-  optimizers, algorithms = learning.optimizers, learning.algorithms
+  optimizers = learning.optimizers
+  algorithms = learning.algorithms
   model = learning.models.FunctionalModel(
     initial_weights=((np.float32(START),), ()),
     predict_on_batch_fn=tf.function(lambda w, x, training: tf.linalg.matvec(x, w[0][0])),
-    loss_fn=tf.function(lambda found, y, _=None: 0.5 * tf.reduce_mean((found - y) ** 2)),
+    loss_fn=tf.function(lambda prediction, y, _=None: 0.5 * tf.reduce_mean((prediction - y) ** 2)),
     input_spec=tuple(tf.TensorSpec(s, tf.float32) for s in ([None, len(START)], [None])),
   )
 
-  def optimizer(name: str, made: Any) -> Any:
-    start = made.initialize(tf.TensorSpec(START.shape, tf.float64))
-    return server(name, lambda s, x, d: made.next(s, tf.constant(x), tf.constant(d)), start)
+  def optimizer(name: str, of_name: Any) -> Any:
+    start = of_name.initialize(tf.TensorSpec(START.shape, tf.float64))
+    return server(name, lambda s, x, d: of_name.next(s, tf.constant(x), tf.constant(d)), start)
 
   def whole(name: str, process: Any) -> Any:
-    state, seen = process.initialize(), []
+    state = process.initialize()
+    seen = []
     for one in CASES[name]:
       clients = [tuple(map(np.float32, arrays(c['client']))) for c in sent(one)]
       data = [tf.data.Dataset.from_tensor_slices(each) for each in clients]
@@ -88,9 +94,9 @@ def tff() -> Models:
   }
   context = tensorflow_federated.backends.native.create_sync_local_cpp_execution_context
   with tensorflow_federated.framework.get_context_stack().install(context()):
-    found = {name: whole(name, process) for name, process in processes.items()}
+    models = {name: whole(name, process) for name, process in processes.items()}
   gc.collect()  # Ends the context's process, which would outlive this one with its output open.
-  return found | {name: optimizer(name, made) for name, made in servers.items()}
+  return models | {name: optimizer(name, of_name) for name, of_name in servers.items()}
 
 
 def flower() -> Models:
@@ -102,24 +108,26 @@ def flower() -> Models:
   adaptive = {'eta': RATE, 'tau': TAU, 'initial_parameters': first}
   moments = {'beta_1': BETAS[0], 'beta_2': BETAS[1], **adaptive}
   momentum = {'server_learning_rate': 0.5, 'server_momentum': 0.9, 'initial_parameters': first}
-  found: Models = {}
-  for name, made in {
+  models: Models = {}
+  for name, flower_strategy in {
     'fed_avg': strategy.FedAvg(),
     'fed_avgm': strategy.FedAvgM(**momentum),
     'fed_adagrad': strategy.FedAdagrad(**adaptive),
     'fed_adam': strategy.FedAdam(**moments),
     'fed_yogi': strategy.FedYogi(**moments),
   }.items():
-    x, found[name] = START, []
+    x = START
+    models[name] = []
     for t, one in enumerate(CASES[name], 1):
       results = []
       for c in sent(one):
         model = common.ndarrays_to_parameters([x - np.array(c['update'])])
-        status, examples = common.Status(common.Code.OK, ''), len(CLIENTS[c['client']]['y'])
+        status = common.Status(common.Code.OK, '')
+        examples = len(CLIENTS[c['client']]['y'])
         results.append((None, common.FitRes(status, model, examples, {})))
-      x = common.parameters_to_ndarrays(made.aggregate_fit(t, results, [])[0])[0]
-      found[name].append(x.tolist())
-  return found
+      x = common.parameters_to_ndarrays(flower_strategy.aggregate_fit(t, results, [])[0])[0]
+      models[name].append(x.tolist())
+  return models
 
 
 def fedjax() -> Models:
@@ -141,7 +149,9 @@ def fedjax() -> Models:
     return 0.5 * (batch['x'] @ x - batch['y']) ** 2
 
   def whole(name: str, algorithm: Any) -> Any:
-    state, seen, key = algorithm.init(jax.numpy.array(START)), [], jax.random.PRNGKey(0)
+    state = algorithm.init(jax.numpy.array(START))
+    seen = []
+    key = jax.random.PRNGKey(0)
     for one in CASES[name]:
       data = [(c['client'], dict(zip('xy', arrays(c['client'])))) for c in sent(one)]
       clients = [(i, Client(each), key) for i, each in data]
@@ -164,14 +174,14 @@ def fedjax() -> Models:
     'fed_adam': optimizers.adam(RATE, *BETAS, TAU),
     'fed_yogi': optimizers.yogi(RATE, *BETAS, TAU),
   }
-  found = {name: whole(name, algorithm) for name, algorithm in algorithms.items()}
+  models = {name: whole(name, algorithm) for name, algorithm in algorithms.items()}
 
-  def step(made: Any) -> Any:
-    return lambda s, x, d: made.apply(d, s, x)
+  def step(optimizer: Any) -> Any:
+    return lambda s, x, d: optimizer.apply(d, s, x)
 
-  for name, made in servers.items():
-    found[name] = server(name, step(made), made.init(START))
-  return found
+  for name, optimizer in servers.items():
+    models[name] = server(name, step(optimizer), optimizer.init(START))
+  return models
 
 
 def pfl() -> Models:
@@ -208,17 +218,20 @@ def pfl() -> Models:
     x, y = (torch.tensor(a, dtype=torch.float32) for a in arrays(number))
     return Dataset([x, y[:, None]], user_id=str(number))
 
-  def whole(name: str, kind: Any, settings: Any, weights: list[Any], **own: Any) -> Any:
+  def whole(name: str, kind: Any, settings: Any, weights: list[Any], **options: Any) -> Any:
     module = torch.nn.Linear(len(START), 1, bias=False)
     module.weight.data[:] = torch.tensor(START)
     module.loss = lambda x, y: 0.5 * torch.mean((module(x) - y) ** 2)
     module.metrics = lambda x, y: {}
-    members = [[c['client'] for c in sent(one)] for one in CASES[name]]
-    seen, order = Seen([len(each) for each in members]), iter(np.concatenate(members))
+    members = []
+    for one in CASES[name]:
+      members.append([c['client'] for c in sent(one)])
+    seen = Seen([len(each) for each in members])
+    order = iter(np.concatenate(members))
     clients = FederatedDataset(data, lambda: next(order))
     common = {'central_num_iterations': len(members), 'evaluation_frequency': 10**9}
     kind().run(
-      settings(train_cohort_size=seen, val_cohort_size=0, **common, **own),
+      settings(train_cohort_size=seen, val_cohort_size=0, **common, **options),
       SimulatedBackend(clients, clients, weights),
       PyTorchModel(module, torch.optim.SGD, torch.optim.SGD(module.parameters(), lr=1.0)),
       NNTrainHyperParams(local_num_epochs=2, local_learning_rate=RATE, local_batch_size=4),
@@ -229,11 +242,12 @@ def pfl() -> Models:
 
   def optimizer(name: str, kind: Any, *values: Any) -> Any:
     weights = torch.nn.Parameter(torch.tensor(START))
-    made = kind([weights], *values)
+    optimizer = kind([weights], *values)
 
     def step(state: None, x: np.ndarray, d: np.ndarray) -> Any:
-      weights.data[:], weights.grad = torch.tensor(x), torch.tensor(d)
-      made.step()
+      weights.data[:] = torch.tensor(x)
+      weights.grad = torch.tensor(d)
+      optimizer.step()
       return state, weights.detach().numpy()
 
     return server(name, step)
@@ -243,8 +257,10 @@ def pfl() -> Models:
     'use_gradient_as_control_variate': False,
     'user_state_storage': user_state.InMemoryUserStateStorage(),
   }
-  plain, settings = base.NNAlgorithmParams, scaffold.SCAFFOLDParams
-  weights, optim = [WeightByDatapoints()], torch.optim
+  plain = base.NNAlgorithmParams
+  settings = scaffold.SCAFFOLDParams
+  weights = [WeightByDatapoints()]
+  optim = torch.optim
   return {
     'fed_avg': whole('fed_avg', algorithm.FederatedAveraging, plain, weights),
     'fed_prox': whole('fed_prox', algorithm.FedProx, algorithm.FedProxParams, weights, mu=0.5),

@@ -14,4 +14,4 @@ for task in mnist digits; do
 done
 report . drift --form=crossed --rows=participation,task,task_option --columns=algorithm --metric=test_accuracy \
   --formats=md
-report . curves --metric=test_accuracy --label_by=algorithm,task,task_option --formats=png
+report . curves --metric=test_accuracy --label_by=algorithm,server_optimizer,task,task_option --formats=png

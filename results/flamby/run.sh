@@ -6,4 +6,4 @@
 
 seeds=42,43,44,45,46
 if [ -n "${SMOKE:-}" ]; then seeds=42; fi
-program experiments.flamby --data_dir="$DIR" --results="$RESULTS/flamby" --seeds=$seeds
+program experiments.flamby --data_dir="$DIR/flamby" --results="$RESULTS/flamby" --seeds=$seeds

@@ -8,12 +8,16 @@
 Clock='--speed_sigma=1 --downlink=10 --uplink=2 --bandwidth_sigma=0.5 --heldout_clients=0.1 --target=0.9'
 Shifts='--availability_option=unit=rounds --availability_option=period=50 --availability_option=share=0.3'
 
-scenarios() { # FOLDER ALGORITHM SERVER CLIENT-RATE SERVER-RATE FLAGS
-  folder=$1
-  pair="--algorithm=$2 --server_optimizer=$3 --client_learning_rate=$4 --server_learning_rate=$5"
+Scenarios='ideal dropout diurnal drop partial'
+
+scenarios() { # TASK ALGORITHM SERVER CLIENT-RATE SERVER-RATE FLAGS
+  task=$1
+  what="--algorithm=$2 --server_optimizer=$3"
+  if [ $2 = fed_avg ] && [ $3 = yogi ]; then what=--algorithm=fed_yogi; fi
+  pair="$what --client_learning_rate=$4 --server_learning_rate=$5"
   pair_name=$2-$3
   shift 5
-  for scenario in ideal dropout diurnal drop partial; do
+  for scenario in $Scenarios; do
     case $scenario in
       ideal) what= ;;
       dropout) what=--dropout_rate=0.3 ;;
@@ -21,7 +25,13 @@ scenarios() { # FOLDER ALGORITHM SERVER CLIENT-RATE SERVER-RATE FLAGS
       drop) what='--round_deadline=15 --stragglers=drop' ;;
       partial) what='--round_deadline=15 --stragglers=partial' ;;
     esac
-    sweep $folder/$scenario/$pair_name --grid=seed=0,1,2 -- $pair "$@" $what $Clock
+    sweep $task/$scenario/$pair_name --grid=seed=0,1,2 -- $pair "$@" $what $Clock
+  done
+}
+
+tables() { # FOLDER: accuracy by virtual time, a table and a figure for each scenario
+  for scenario in $Scenarios; do
+    report $1/$scenario $1_$scenario --x=virtual_seconds --label_by=algorithm,server_optimizer
   done
 }
 
@@ -34,7 +44,7 @@ emnist() {
         --data_dir="$DIR"
     done
   done
-  report emnist emnist --x=virtual_seconds --label_by=algorithm,server_optimizer
+  tables emnist
 }
 
 mnist() {
@@ -54,7 +64,7 @@ scaffold yogi 0.1 0.01
 fed_dyn yogi 0.3 0.003
 ada_best yogi 0.3 0.01
 END
-  report mnist mnist --x=virtual_seconds --label_by=algorithm,server_optimizer
+  tables mnist
 }
 
 parts emnist mnist

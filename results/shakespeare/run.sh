@@ -20,9 +20,8 @@ cap_64() { compare cap_64 'fed_adagrad fed_avg' 1 --max_examples_per_client=64; 
 # Adam as Keras has it, and Yogi likewise: v begins at 0 and its bias is corrected.
 keras() { compare keras 'fed_adam fed_yogi' 1 --beta2=0.999 --bias_correction --initial_v=0; }
 
-# Differences in the data that the authors' code may have.
+# The loss without padded positions.
 padding() { compare padding fed_avgm 2 --task_option=padding=tff; }
-buffer() { compare buffer fed_avgm 2 --shuffle_buffer=50; }
 
 # The time of a whole run, with an evaluation on all test data every 50 rounds.
 end_to_end() {
@@ -48,4 +47,4 @@ compare() { # NAME ALGORITHMS SEEDS FLAGS
   report "$name" "$name" --window=100
 }
 
-parts tokens uniform examples cap_64 keras padding buffer end_to_end
+parts tokens uniform examples cap_64 keras padding end_to_end

@@ -4,5 +4,5 @@
 # usage: sh results/tff_suite/run.sh DIR    See research/studies.sh.
 . research/studies.sh
 
-# DIR is a checkout of tensorflow/federated at v0.87.0.
-program tff_suite --source="$DIR"
+# DIR/federated is a checkout of tensorflow/federated at v0.87.0.
+program tff_suite --source="$DIR/federated"

@@ -14,8 +14,10 @@ import pytest
 
 from tests.faults import small_run
 
-TRIES, SEED = int(os.environ.get('FAULT_TRIES', '6')), os.environ.get('FAULT_SEED', '0')
-STATE, METRICS = os.path.join('checkpoints', 'state.sqlite'), 'metrics.csv'
+TRIES = int(os.environ.get('FAULT_TRIES', '6'))
+SEED = os.environ.get('FAULT_SEED', '0')
+STATE = os.path.join('checkpoints', 'state.sqlite')
+METRICS = 'metrics.csv'
 
 
 class Attack:
@@ -41,7 +43,8 @@ class Attack:
     try:
       small_run.train(copy, 14, resume_from)
     except ValueError as error:
-      text, after = str(error), small_run.contents(copy)
+      text = str(error)
+      after = small_run.contents(copy)
       assert copy in text
       assert '\n' not in text
       if len(after) > len(before) and 'damaged' in text:  # An event file: the run had begun.

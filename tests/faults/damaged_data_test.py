@@ -22,7 +22,8 @@ from tff_adaptive import models, training
 from tff_adaptive_tasks import errors
 from tff_adaptive_tasks.data import image_arrays, tff_sqlite
 
-TRIES, SEED = int(os.environ.get('FAULT_TRIES', '60')), int(os.environ.get('FAULT_SEED', '1'))
+TRIES = int(os.environ.get('FAULT_TRIES', '60'))
+SEED = int(os.environ.get('FAULT_SEED', '1'))
 _FEATURES = {
   'pixels': tf.io.FixedLenFeature([4], tf.float32),
   'label': tf.io.FixedLenFeature([], tf.int64),
@@ -34,7 +35,8 @@ def mutate(content: bytes, rng: np.random.Generator) -> bytes:
   """Some faults: bits flipped, bytes overwritten, cut, spliced in, or moved."""
   out = bytearray(content)
   for _ in range(rng.integers(1, 6)):
-    kind, at = rng.integers(6), int(rng.integers(len(out) + 1))
+    kind = rng.integers(6)
+    at = int(rng.integers(len(out) + 1))
     length = int(rng.integers(1, 2 ** rng.integers(1, 8)))
     if kind == 0 and at < len(out):
       out[at] ^= 1 << int(rng.integers(8))
@@ -56,7 +58,8 @@ def npz(folder: str, save: Callable) -> tuple[str, Callable]:
   """Writes a file of images; returns its path and the function that reads and checks it."""
   path = os.path.join(folder, 'mnist.npz')
   rng = np.random.default_rng(1)
-  x, y = rng.integers(0, 256, [18, 8, 8]).astype(np.uint8), rng.integers(0, 10, 18)
+  x = rng.integers(0, 256, [18, 8, 8]).astype(np.uint8)
+  y = rng.integers(0, 10, 18)
   save(path, x_train=x[:12], y_train=y[:12], x_test=x[12:], y_test=y[12:])
 
   def read():
@@ -69,7 +72,8 @@ def npz(folder: str, save: Callable) -> tuple[str, Callable]:
 
 def sqlite(folder: str) -> tuple[str, Callable]:
   """As `npz`, a file in TFF's format."""
-  path, rng = os.path.join(folder, 'emnist.sqlite'), np.random.default_rng(1)
+  path = os.path.join(folder, 'emnist.sqlite')
+  rng = np.random.default_rng(1)
   protos = [
     task_data.example(pixels=rng.random(4).tolist(), label=int(label))
     for label in rng.integers(10, size=150)
@@ -99,7 +103,8 @@ def sqlite(folder: str) -> tuple[str, Callable]:
 def header(folder: str) -> tuple[str, Callable]:
   """As `npz`, an .npy header that is damaged before the archive gets its checksums."""
   path = os.path.join(folder, 'mnist.npz')
-  x, y = (image_files.npy_bytes(a) for a in (np.zeros([4, 8, 8], np.uint8), np.arange(4)))
+  x = image_files.npy_bytes(np.zeros([4, 8, 8], np.uint8))
+  y = image_files.npy_bytes(np.arange(4))
   with open(path, 'wb') as f:
     f.write(y[:128])
 
@@ -119,7 +124,8 @@ def table(folder: str, ending: str) -> tuple[str, Callable]:
 
   Neither format has checksums here: a digit that became another is read.
   """
-  path, load = os.path.join(folder, f'own.{ending}'), getattr(tasks, f'from_{ending}')
+  path = os.path.join(folder, f'own.{ending}')
+  load = getattr(tasks, f'from_{ending}')
   rng = np.random.default_rng(1)
   rows = pd.DataFrame(
     {
@@ -130,15 +136,18 @@ def table(folder: str, ending: str) -> tuple[str, Callable]:
       'outcome': rng.choice(['good', 'poor'], 40),
     }
   )
-  rows.to_csv(path, index=False) if ending == 'csv' else rows.to_parquet(path)
+  if ending == 'csv':
+    rows.to_csv(path, index=False)
+  else:
+    rows.to_parquet(path)
 
   def read():
     task = load(path, 'who', 'outcome')
-    found = task.train.load_all()
-    assert found['x'].dtype == np.float32
-    assert np.isfinite(found['x']).all()
-    assert set(found['y']) <= set(range(len(task.preparation.classes)))
-    assert len(found['y']) + len(task.validation['y']) <= 80
+    client = task.train.load_all()
+    assert client['x'].dtype == np.float32
+    assert np.isfinite(client['x']).all()
+    assert set(client['y']) <= set(range(len(task.preparation.classes)))
+    assert len(client['y']) + len(task.validation['y']) <= 80
 
   return path, read
 
@@ -156,10 +165,10 @@ def weights(folder: str, ending: str) -> tuple[str, Callable]:
 
   def read():
     try:
-      found = training.initial_weights_from(path, model)
+      weights = training.initial_weights_from(path, model)
     except ValueError as error:
       raise errors.DataError(str(error)) from error
-    for a, b in zip(found, model.initial_weights[0]):
+    for a, b in zip(weights, model.initial_weights[0]):
       np.testing.assert_array_equal(a, b)
 
   return path, read
@@ -182,7 +191,9 @@ def _outcome(read: Callable, name: str) -> str:
     read()
   except errors.DataError as e:
     message = str(e)
-    return 'refused' if name in message and message.isprintable() else f'unnamed: {message!r}'
+    if name in message and message.isprintable():
+      return 'refused'
+    return f'unnamed: {message!r}'
   except Exception as e:  # Whatever else it is, is a failure; all of them are shown.
     return f'{type(e).__name__}: {str(e)[:100]}'
   return 'read'
@@ -193,9 +204,9 @@ def test_damaged_files_are_refused_by_name(kind, tmp_path):
   path, read = KINDS[kind](str(tmp_path))
   file = pathlib.Path(path)
   good = file.read_bytes()
-  found = collections.Counter()
+  outcomes = collections.Counter()
   for i in range(TRIES):
     file.write_bytes(mutate(good, np.random.default_rng([SEED, i])))
-    found[_outcome(read, file.name)] += 1
-  assert set(found) <= {'read', 'refused'}
-  assert found['refused'] > TRIES / 6
+    outcomes[_outcome(read, file.name)] += 1
+  assert set(outcomes) <= {'read', 'refused'}
+  assert outcomes['refused'] > TRIES / 6

@@ -22,8 +22,10 @@ from tff_adaptive import training
 # Its processes are forked from one that has imported this: an import takes longer than a run.
 PROCESSES = multiprocessing.get_context('forkserver')
 PROCESSES.set_forkserver_preload([__name__])
-TRIES, SEED = int(os.environ.get('FAULT_TRIES', '1')), int(os.environ.get('FAULT_SEED', '2'))
-ROUNDS, MOST_KILLS = 60, 5
+TRIES = int(os.environ.get('FAULT_TRIES', '1'))
+SEED = int(os.environ.get('FAULT_SEED', '2'))
+ROUNDS = 60
+MOST_KILLS = 5
 LEFT = ['checkpoints', 'config.json', 'curves.png', 'metrics.csv', 'summary.json', 'tensorboard']
 
 
@@ -31,11 +33,13 @@ class _Death(training.Callback):
   """Ends the process after some rounds, at an instant of the four to come: one saves them."""
 
   def __init__(self, rounds: float):
-    self._whole, self._part = int(rounds), rounds % 1
+    self._whole = int(rounds)
+    self._part = rounds % 1
 
   def begin(self, run: training.RunInfo) -> None:
     del run
-    self._began, self._done = time.monotonic(), 0
+    self._began = time.monotonic()
+    self._done = 0
 
   def round_end(self, row: Mapping[str, Any]) -> None:
     del row
@@ -54,7 +58,9 @@ def train_and_die(folder: str, after: float) -> None:
 def kill_until_done(folder: str, rng: random.Random) -> int:
   """Starts the run again and again, and kills it at random times; returns how often."""
   for kills in range(MOST_KILLS + 1):
-    after = rng.uniform(1, ROUNDS / 10) if kills < MOST_KILLS else ROUNDS + 2  # It never comes.
+    after = rng.uniform(1, ROUNDS / 10)
+    if kills == MOST_KILLS:
+      after = ROUNDS + 2  # It never comes.
     process = PROCESSES.Process(target=train_and_die, args=(folder, after))
     process.start()
     process.join()
@@ -66,7 +72,8 @@ def kill_until_done(folder: str, rng: random.Random) -> int:
 
 @pytest.mark.parametrize('seed', range(SEED, SEED + TRIES))
 def test_a_run_that_was_killed_and_resumed_equals_one_in_peace(tmp_path, seed):
-  folder, whole = str(tmp_path / 'killed'), str(tmp_path / 'whole')
+  folder = str(tmp_path / 'killed')
+  whole = str(tmp_path / 'whole')
   small_run.train(whole, ROUNDS)
   assert kill_until_done(folder, random.Random(seed)) >= 3  # A busy machine spares it.
   assert small_run.outcome(folder) == small_run.outcome(whole)

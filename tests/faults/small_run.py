@@ -36,13 +36,13 @@ def outcome(folder: str) -> tuple:
 
 def contents(folder: str) -> dict[str, str]:
   """Returns a digest of each file of a run, but for the journal that SQLite looks after."""
-  found = {}
+  files = {}
   for path, _, names in os.walk(folder):
     for name in names:
       if not name.endswith('-journal'):
         with open(os.path.join(path, name), 'rb') as file:
-          found[os.path.join(path, name)] = hashlib.sha256(file.read()).hexdigest()
-  return found
+          files[os.path.join(path, name)] = hashlib.sha256(file.read()).hexdigest()
+  return files
 
 
 def damage(path: str | pathlib.Path, kind: str, rng: random.Random) -> None:
@@ -50,7 +50,8 @@ def damage(path: str | pathlib.Path, kind: str, rng: random.Random) -> None:
   file = pathlib.Path(path)
   content = bytearray(file.read_bytes())
   lines = content.splitlines(keepends=True)
-  where, i = rng.randrange(len(content)), rng.randrange(max(1, len(lines) - 1))
+  where = rng.randrange(len(content))
+  i = rng.randrange(max(1, len(lines) - 1))
   if kind == 'bit':
     content[where] ^= 1 << rng.randrange(8)
   elif kind == 'cut':
@@ -64,4 +65,7 @@ def damage(path: str | pathlib.Path, kind: str, rng: random.Random) -> None:
       'lines exchanged': [lines[i + 1], lines[i]],
     }[kind]
     content[:] = b''.join(lines)
-  file.unlink() if kind == 'gone' else file.write_bytes(content)
+  if kind == 'gone':
+    file.unlink()
+  else:
+    file.write_bytes(content)

@@ -43,18 +43,19 @@ def command(tmp_path, monkeypatch, capsys):
 def test_a_damaged_study_is_refused_or_the_table_is_the_same(of, tmp_path, command):
   code, runs, _, table = command(of)
   assert (code, runs >= 5) == (0, True)
-  kept, rng = shutil.copytree(tmp_path / 'sweep', tmp_path / 'kept'), random.Random(of)
+  copy = shutil.copytree(tmp_path / 'sweep', tmp_path / 'kept')
+  rng = random.Random(of)
   for kind in 2 * small_run.KINDS:
     shutil.rmtree(tmp_path / 'sweep')
-    shutil.copytree(kept, tmp_path / 'sweep')
+    shutil.copytree(copy, tmp_path / 'sweep')
     small_run.damage(tmp_path / 'sweep' / study.FILE, kind, rng)
-    code, runs, line, found = command(of)
+    code, runs, line, printed = command(of)
     if code == 2:
       assert runs == 0, f'{kind}: {runs} runs, and then: {line}'
       assert str(tmp_path / 'sweep') in line, f'{kind}: {line}'
     else:
       assert code == 0, f'{kind}: {line}'
-      assert found == table or of != 'grid', f'{kind}: another table, without a word'
+      assert printed == table or of != 'grid', f'{kind}: another table, without a word'
 
 
 @pytest.mark.parametrize(

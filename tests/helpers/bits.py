@@ -13,7 +13,8 @@ COHORTS = ([3, 1, 6], [5, 1, 2])
 
 def digest(name, context):
   """One text for all bits of two rounds: states, what clients keep, metrics."""
-  linear, batches = small_problem.linear_model, batching.Batching(4, 2)
+  linear = small_problem.linear_model
+  batches = batching.Batching(4, 2)
   process = small_problem.process(name, 0.1, linear, batching=batches)
   done = engines.run(context, small_problem.Run, process, small_problem.clients())
   engines.run(context, done.rounds, COHORTS)

@@ -22,21 +22,22 @@ RTOL = 2.0**8 * UNIT
 ATOL = 2.0**4 * UNIT
 
 
-def assert_close(found, expected, rtol=RTOL, atol=ATOL, where=''):
+def assert_close(actual, expected, rtol=RTOL, atol=ATOL, where=''):
   """Asserts ||found - expected|| <= rtol ||expected|| + atol, over all elements of a tensor.
 
   Elements that are not finite must be the same. With 0 and 0 all elements must be equal.
   """
-  found, expected = np.asarray(found), np.asarray(expected)
-  assert found.shape == expected.shape, f'{where}: shapes {found.shape} and {expected.shape}'
+  actual = np.asarray(actual)
+  expected = np.asarray(expected)
+  assert actual.shape == expected.shape, f'{where}: shapes {actual.shape} and {expected.shape}'
   is_finite = np.isfinite(expected)
-  np.testing.assert_array_equal(np.isfinite(found), is_finite, err_msg=where)
-  np.testing.assert_array_equal(found[~is_finite], expected[~is_finite], err_msg=where)
+  np.testing.assert_array_equal(np.isfinite(actual), is_finite, err_msg=where)
+  np.testing.assert_array_equal(actual[~is_finite], expected[~is_finite], err_msg=where)
   wanted = expected[is_finite].astype(np.float64)
-  distance = np.linalg.norm(found[is_finite].astype(np.float64) - wanted)
+  distance = np.linalg.norm(actual[is_finite].astype(np.float64) - wanted)
   norm = np.linalg.norm(wanted)
   allowed = rtol * norm + atol
   assert distance <= allowed, (
     f'{where}: ||found - expected|| is {distance:.3g}; at most {allowed:.3g} is allowed, where'
-    f' ||expected|| is {norm:.3g}.\nfound {found!r}\nexpected {expected!r}'
+    f' ||expected|| is {norm:.3g}.\nfound {actual!r}\nexpected {expected!r}'
   )

@@ -9,7 +9,9 @@ import numpy as np
 
 def of_integer(number, width):
   """An integer as a string of bits; no bit for a width of 0."""
-  return format(int(number), f'0{width}b') if width else ''
+  if width:
+    return format(int(number), f'0{width}b')
+  return ''
 
 
 def of_float(number):
@@ -40,14 +42,21 @@ def width_of(num_levels):
   return (num_levels - 1).bit_length()
 
 
-def positions(chosen, size):
+def positions(indices, size):
   """The positions as a list, or as a bit for each coordinate; nothing if all are sent."""
-  if len(chosen) == size:
+  if len(indices) == size:
     return ''
-  listed = ''.join(of_integer(i, width_of(size)) for i in chosen)
+  listed = ''.join(of_integer(i, width_of(size)) for i in indices)
   if len(listed) <= size:
     return listed
-  return ''.join('1' if i in set(chosen) else '0' for i in range(size))
+  flags = np.zeros(size, bool)
+  flags[list(indices)] = True
+  return of_flags(flags)
+
+
+def of_flags(flags):
+  """A bit for each."""
+  return ''.join(str(int(flag)) for flag in flags)
 
 
 def read_positions(reader, num_kept, size):
@@ -71,11 +80,12 @@ class Floats:
 class Sign:
   def encode(self, values, decoded):
     scale = np.abs(decoded).max()
-    return of_float(scale) + ''.join('1' if d < 0 else '0' for d in decoded)
+    return of_float(scale) + of_flags(np.less(decoded, 0))
 
   def decode(self, reader, size):
     scale = reader.float()
-    return np.array([-scale if bit == '1' else scale for bit in reader.bits(size)])
+    values = {'0': scale, '1': -scale}
+    return np.array([values[bit] for bit in reader.bits(size)])
 
 
 class Qsgd:
@@ -100,7 +110,8 @@ class Quantize:
     self.bits = bits
 
   def encode(self, values, decoded):
-    low, high = values.min(), values.max()
+    low = values.min()
+    high = values.max()
     codes = np.round((np.float64(decoded) - low) / (np.float64(high) - low) * (2**self.bits - 1))
     return of_float(low) + of_float(high) + ''.join(of_integer(c, self.bits) for c in codes)
 
@@ -159,18 +170,21 @@ class Selected:
     self.factor = factor
 
   def encode(self, values, decoded):
-    chosen = np.flatnonzero(decoded)
-    assert len(chosen) == self.num_kept
-    where = of_integer(123456789, 64) if self.has_seed else positions(chosen, len(values))
-    self.chosen = chosen  # What the server draws from the seed.
-    return where + self.format.encode(values[chosen], decoded[chosen] / self.factor)
+    indices = np.flatnonzero(decoded)
+    assert len(indices) == self.num_kept
+    if self.has_seed:
+      where = of_integer(123456789, 64)
+    else:
+      where = positions(indices, len(values))
+    self.chosen = indices  # What the server draws from the seed.
+    return where + self.format.encode(values[indices], decoded[indices] / self.factor)
 
   def decode(self, reader, size):
     if self.has_seed:
       reader.integer(64)
-      chosen = self.chosen
+      indices = self.chosen
     else:
-      chosen = read_positions(reader, self.num_kept, size)
+      indices = read_positions(reader, self.num_kept, size)
     decoded = np.zeros(size, np.float32)
-    decoded[chosen] = self.factor * self.format.decode(reader, self.num_kept)
+    decoded[indices] = self.factor * self.format.decode(reader, self.num_kept)
     return decoded

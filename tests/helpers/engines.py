@@ -31,7 +31,8 @@ def plain(value):
   if isinstance(value, tff.structure.Struct):
     names, elements = zip(*tff.structure.iter_elements(value))
   elif isinstance(value, collections.abc.Mapping):
-    names, elements = tuple(value), value.values()
+    names = tuple(value)
+    elements = value.values()
   elif attrs.has(type(value)):
     names = tuple(field.name for field in attrs.fields(type(value)))
     elements = [getattr(value, name) for name in names]
@@ -39,7 +40,8 @@ def plain(value):
     # Some are infinite.
     return Container('sequence', (), [plain(element) for element in value.take(1000)])
   elif isinstance(value, tuple):
-    names, elements = getattr(value, '_fields', ()), value
+    names = getattr(value, '_fields', ())
+    elements = value
   elif isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes)):
     return Container('list', (), [plain(element) for element in value])
   else:
@@ -48,34 +50,37 @@ def plain(value):
 
 
 def assert_same(
-  found, expected, rtol=closeness.RTOL, atol=closeness.ATOL, where='result', values=True
+  actual, expected, rtol=closeness.RTOL, atol=closeness.ATOL, where='result', values=True
 ):
   """Asserts equal structures, dtypes and shapes and, with `values`, numbers that are close.
 
   For the tolerances, which are relative to the norm of each tensor, see `closeness`.
   """
-  found, expected = plain(found), plain(expected)
-  _assert_same(found, expected, rtol, atol, where, values)
+  actual = plain(actual)
+  expected = plain(expected)
+  _assert_same(actual, expected, rtol, atol, where, values)
 
 
-def _assert_same(found, expected, rtol, atol, where, values):
-  assert isinstance(found, Container) == isinstance(expected, Container), where
+def _assert_same(actual, expected, rtol, atol, where, values):
+  assert isinstance(actual, Container) == isinstance(expected, Container), where
   if isinstance(expected, Container):
-    assert found[:2] == expected[:2], where
-    assert len(found.elements) == len(expected.elements), where
+    assert actual[:2] == expected[:2], where
+    assert len(actual.elements) == len(expected.elements), where
     names = expected.names or range(len(expected.elements))
-    for name, one, other in zip(names, found.elements, expected.elements):
+    for name, one, other in zip(names, actual.elements, expected.elements):
       _assert_same(one, other, rtol, atol, f'{where}.{name}', values)
     return
   kinds = (np.ndarray, np.generic, bytes)  # Or tensors, in a dataset.
-  assert isinstance(found, kinds) == isinstance(expected, kinds), where
-  found, expected = np.asarray(found), np.asarray(expected)
+  assert isinstance(actual, kinds) == isinstance(expected, kinds), where
+  actual = np.asarray(actual)
+  expected = np.asarray(expected)
   if expected.dtype.kind in 'OS':
-    found, expected = found.astype(object), expected.astype(object)
-  assert (found.dtype, found.shape) == (expected.dtype, expected.shape), where
+    actual = actual.astype(object)
+    expected = expected.astype(object)
+  assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape), where
   if not values:
     return
   if expected.dtype.kind == 'f':
-    closeness.assert_close(found, expected, rtol, atol, where)
+    closeness.assert_close(actual, expected, rtol, atol, where)
   else:
-    np.testing.assert_array_equal(found, expected, err_msg=where)
+    np.testing.assert_array_equal(actual, expected, err_msg=where)

@@ -16,7 +16,9 @@ class FailingFile:
   """An unbuffered file whose device is full after some bytes: it takes a part of the last write."""
 
   def __init__(self, file: Any, room: int, number: int):
-    self._file, self._room, self._number = file, room, number
+    self._file = file
+    self._room = room
+    self._number = number
 
   def write(self, data: bytes) -> int:
     if not self._room:
@@ -33,11 +35,16 @@ class FailingFile:
 def failing(kind: str, room: int, number: int = errno.ENOSPC) -> Iterator[None]:
   """A context without room for more than some bytes of 'metrics' or 'events', or for a file."""
   if kind in ('metrics', 'events'):
-    module = metrics if kind == 'metrics' else tensorboard_log
+    if kind == 'metrics':
+      module = metrics
+    else:
+      module = tensorboard_log
 
     def opened(path: str, mode: str = 'r', **options: Any) -> Any:
       file = open(path, mode, **options)  # noqa: SIM115
-      return file if mode == 'r' else FailingFile(file, room, number)
+      if mode == 'r':
+        return file
+      return FailingFile(file, room, number)
 
     with mock.patch.object(module, 'open', opened, create=True):
       yield

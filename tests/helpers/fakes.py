@@ -42,8 +42,10 @@ class StatefulProcess:
 
   def next(self, server_state, client_states, cohort):
     time.sleep(self._delay)
-    (weights,), t = server_state.global_model_weights, int(server_state.round_number)
-    new_states, updates = [], []
+    (weights,) = server_state.global_model_weights
+    t = int(server_state.round_number)
+    new_states = []
+    updates = []
     for state, (data,) in zip(client_states, cohort):
       gradient = weights - data['x'].mean(0) - np.float32(0.1) * state['h']
       updates.append(-np.float32(0.3) * gradient)
@@ -127,13 +129,15 @@ def train(folder, rounds=20, process=None, clients=None, evaluate=evaluate, draw
   """`training.train`; its options, and those of its config, may be given."""
   config = dict(clients_per_round=5, seed=3, rounds_per_evaluation=3, rounds_per_checkpoint=4)
   config.update((name, options.pop(name)) for name in _FIELDS & set(options))
-  with contextlib.nullcontext() if draws else no_figures():
+  with contextlib.ExitStack() as stack:
+    if not draws:
+      stack.enter_context(no_figures())
     return training.train(
       process or StatefulProcess(),
       clients or Clients(),
       evaluate,
       training.TrainingConfig(rounds=rounds, **config),
-      output_dir=None if folder is None else str(folder),
+      output_dir=folder and str(folder),
       **{'show_progress': False, **options},
     )
 
@@ -141,9 +145,12 @@ def train(folder, rounds=20, process=None, clients=None, evaluate=evaluate, draw
 def rows(folder):
   """Returns metrics.csv as text, without its wall-clock columns."""
   with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
-    return [
-      {k: v for k, v in row.items() if not k.startswith('seconds_')} for row in csv.DictReader(file)
-    ]
+    table = list(csv.DictReader(file))
+  for row in table:
+    for column in list(row):
+      if column.startswith('seconds_'):
+        del row[column]
+  return table
 
 
 def saved(folder):
@@ -172,6 +179,7 @@ def train_until_a_signal(folder, delay, pipe):
   os.dup2(os.open(pipe, os.O_WRONLY), 2)
   with signals.StopGuard() as stop:
     stop.on_abort.append(lambda: os.write(2, b'Ended.\n'))
-    process, audience = StatefulProcess(delay=delay), [_Begun()]
+    process = StatefulProcess(delay=delay)
+    audience = [_Begun()]
     result = train(folder, 10**6, process, callbacks=audience, stop=stop, show_progress=True)
   sys.exit(0 if result.is_complete else 3)

@@ -30,7 +30,10 @@ def _server() -> str:
   import tempfile
 
   # The process of pytest itself: the server ends with it.
-  tests = os.getppid() if 'PYTEST_XDIST_WORKER' in os.environ else os.getpid()
+  if 'PYTEST_XDIST_WORKER' in os.environ:
+    tests = os.getppid()
+  else:
+    tests = os.getpid()
   with open(f'/proc/{tests}/stat') as stat:  # An older process may have had this number.
     began = stat.read().rpartition(')')[2].split()[19]
   folder = os.path.join(tempfile.gettempdir(), f'fresh-{os.getuid()}-{tests}-{began}')
@@ -87,7 +90,8 @@ def _serve(path: str, tests: int) -> tuple[dict, list[int]]:
       listener.close()
       connection.setblocking(True)
       message, streams, _, _ = socket.recv_fds(connection, 1 << 20, 3)
-      if not (process := os.fork()):
+      process = os.fork()
+      if not process:
         connection.close()
         return json.loads(message), streams
       for stream in streams:
@@ -158,7 +162,10 @@ def _main(path: str, tests: int) -> None:
     _run(*request)
     code = 0
   except SystemExit as error:
-    code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    if isinstance(error.code, int):
+      code = error.code
+    else:
+      code = int(error.code is not None)
     raise
 
 

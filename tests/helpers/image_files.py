@@ -6,7 +6,8 @@ import zipfile
 import numpy as np
 
 # The number of images of each class in the two splits, which differ in size and brightness.
-TRAIN_PER_CLASS, TEST_PER_CLASS = 12, 3
+TRAIN_PER_CLASS = 12
+TEST_PER_CLASS = 3
 
 
 def write(path, **changes):

@@ -41,22 +41,25 @@ def own_algorithm():
   of_all = processes.whole(*((i, 3 + 5 * i % 7) for i in range(7)))
   results = []
   for context in contexts(clients_per_step=2)[::2]:
-    state, kept, found = engines.run(context, process.initialize), {}, []
+    state = engines.run(context, process.initialize)
+    states = {}
+    models = []
     # Five clients on three devices; then two, with two devices idle; then states that come back.
     for cohort in ([0, 3, 1, 6, 2], [4, 5], [6, 4, 3]):
-      before = [kept.get(i, process.initial_client_state) for i in cohort]
+      before = [states.get(i, process.initial_client_state) for i in cohort]
       after = engines.run(context, process.next, state, before, [of_all[i] for i in cohort])
       state = after[0]
-      kept.update(zip(cohort, after[1]))
-      found.append(after[2])
-    results.append((state, kept, found))
+      states.update(zip(cohort, after[1]))
+      models.append(after[2])
+    results.append((state, states, models))
   norm = np.sqrt(sum(np.sum(np.square(w)) for w in state.global_model_weights.trainable))
   engines.assert_same(*results, atol=closeness.ATOL * norm / processes.RATE)
 
 
 def process_of_tff():
   """A Keras model, which has variables of each client's own, on datasets."""
-  process, results = processes.PROCESSES['weighted_fed_avg'](), []
+  process = processes.PROCESSES['weighted_fed_avg']()
+  results = []
   for context in contexts()[::2]:
     state = engines.run(context, process.initialize)
     results.append(engines.run(context, process.next, state, processes.cohorts()[0]))
@@ -96,12 +99,12 @@ def placement():
     tf_context.context().enable_run_metadata()
     process.next(state, cohort)
     metadata = tf_context.context().export_run_metadata()
-  found = collections.defaultdict(set)
+  devices = collections.defaultdict(set)
   for function in metadata.function_graphs:
     for graph in function.partition_graphs:
       for node in graph.node:
-        found[node.device.rsplit('device:')[-1]].add(node.op)
-  return {device: sorted(operations) for device, operations in found.items()}
+        devices[node.device.rsplit('device:')[-1]].add(node.op)
+  return {device: sorted(operations) for device, operations in devices.items()}
 
 
 if __name__ == '__main__':

@@ -36,14 +36,14 @@ def cluster(nodes):
       super()._wait_for_node(node, timeout)
 
   assert not ray.is_initialized()
-  made = Patient()
+  cluster_of_test = Patient()
   try:
-    made.add_node(num_cpus=0, _system_config=_HEALTH)
-    made.connect()  # To the head, the only node yet: its own node could not be removed.
-    yield made, [made.add_node(num_cpus=1) for _ in range(nodes)]
+    cluster_of_test.add_node(num_cpus=0, _system_config=_HEALTH)
+    cluster_of_test.connect()  # To the head, the only node yet: its own node could not be removed.
+    yield cluster_of_test, [cluster_of_test.add_node(num_cpus=1) for _ in range(nodes)]
   finally:
     ray.shutdown()
-    made.shutdown()
+    cluster_of_test.shutdown()
 
 
 def double_and_sum():

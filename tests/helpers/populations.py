@@ -11,9 +11,9 @@ def speed(*seconds_per_step):
   return population.Speed(downlink=1.0, uplink=1.0, profiles={'seconds_per_step': profile})
 
 
-def simulation(chosen, steps, cohort_size, seed=0, asynchrony=None):
+def simulation(of_clients, steps, cohort_size, seed=0, asynchrony=None):
   """A simulation of clients c0, c1, ... with so many steps."""
-  clients = chosen, [f'c{i}' for i in range(len(steps))], steps
+  clients = of_clients, [f'c{i}' for i in range(len(steps))], steps
   options = {'seed': seed, 'cohort_size': cohort_size, 'draw': cohorts.sample}
   options.update(bytes_down=1_000_000, bytes_up=1_000_000)
   if asynchrony is None:

@@ -37,9 +37,11 @@ def whole(*clients):
 def batches(client, count):
   """A client's examples as a list of batches of two."""
   data = examples(client, count)
-  return [
-    collections.OrderedDict((k, v[i : i + 2]) for k, v in data.items()) for i in range(0, count, 2)
-  ]
+
+  def batch(start):
+    return collections.OrderedDict((k, v[start : start + 2]) for k, v in data.items())
+
+  return [batch(start) for start in range(0, count, 2)]
 
 
 def dataset(client, count):

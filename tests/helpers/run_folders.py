@@ -38,8 +38,14 @@ def make(
   with open(os.path.join(folder, 'metrics.csv'), 'w') as file:
     file.write(f'round,{column},seconds_round,megabytes_down,megabytes_up\n')
     for t in range(last + 1):
-      value = '' if t % every else repr(float(values[t // every]))
-      costs = '0.5,2.0,1.0' if t else ',,'
+      if t % every:
+        value = ''
+      else:
+        value = repr(float(values[t // every]))
+      if t:
+        costs = '0.5,2.0,1.0'
+      else:
+        costs = ',,'
       file.write(f'{t},{value},{costs}\n')
   if test is not None:
     with open(os.path.join(folder, 'summary.json'), 'w') as file:
@@ -50,6 +56,6 @@ def make(
 def each(folder, ends, column='validation_accuracy', *, start=0.1, **common):
   """Runs of one round: of each its last value and the settings in which it differs."""
   return [
-    make(os.path.join(folder, str(i)), [start, end], column, **{**common, **own})
-    for i, (end, own) in enumerate(ends)
+    make(os.path.join(folder, str(i)), [start, end], column, **{**common, **settings})
+    for i, (end, settings) in enumerate(ends)
   ]

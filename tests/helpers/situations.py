@@ -7,8 +7,14 @@ from tff_adaptive import population
 
 def known(num_clients, num_examples=None, seconds=None):
   """What is known of clients c0, c1, ..., which have one example each unless given."""
-  sizes = np.ones(num_clients, np.int64) if num_examples is None else np.array(num_examples)
-  times = np.zeros(num_clients) if seconds is None else np.array(seconds, float)
+  if num_examples is None:
+    sizes = np.ones(num_clients, np.int64)
+  else:
+    sizes = np.array(num_examples)
+  if seconds is None:
+    times = np.zeros(num_clients)
+  else:
+    times = np.array(seconds, float)
   return population.Known([f'c{i}' for i in range(num_clients)], sizes, times)
 
 

@@ -28,12 +28,12 @@ SPEC = collections.OrderedDict(
 def clients(seed=0, num_examples=NUM_EXAMPLES):
   """Clients (x float32 [n, 5], y int32 [n]) whose inputs and labels are unlike each other's."""
   rng = np.random.default_rng(seed)
-  made = []
+  data = []
   for n in num_examples:
     centre = rng.normal(size=5)
     x = (centre + rng.normal(size=(n, 5))).astype(np.float32)
-    made.append((x, rng.choice(3, size=n, p=rng.dirichlet([0.5] * 3)).astype(np.int32)))
-  return made
+    data.append((x, rng.choice(3, size=n, p=rng.dirichlet([0.5] * 3)).astype(np.int32)))
+  return data
 
 
 def cohorts(rounds, size=3, seed=1):
@@ -56,8 +56,10 @@ def model(theta=None, dtype=np.float32, **options):
     hidden = tf.tanh(tf.cast(x, w.dtype) @ w + a[..., tf.newaxis, :])
     return hidden @ v + c[..., tf.newaxis, :]
 
+  if theta is None:
+    theta = theta_0()
   parts = dict(
-    initial_weights=[w.astype(dtype) for w in oracle.unpack(theta_0() if theta is None else theta)],
+    initial_weights=[w.astype(dtype) for w in oracle.unpack(theta)],
     forward=forward,
     example_loss=models.sparse_cross_entropy,
     x_spec=SPEC['x'],
@@ -93,12 +95,12 @@ def keras_model(*before, hidden=True):
   """The perceptron, or the linear model, in Keras, after other layers; it counts examples."""
   w, a, v, c = oracle.unpack(theta_0())
   constant = tf.keras.initializers.Constant
-  layers = [
-    tf.keras.layers.Input([5]),
-    *before,
-    *([tf.keras.layers.Dense(4, 'tanh', True, constant(w), constant(a))] if hidden else []),
-    tf.keras.layers.Dense(3, None, True, constant(v if hidden else w[:, :3]), constant(c)),
-  ]
+  layers = [tf.keras.layers.Input([5]), *before]
+  last = w[:, :3]
+  if hidden:
+    layers.append(tf.keras.layers.Dense(4, 'tanh', True, constant(w), constant(a)))
+    last = v
+  layers.append(tf.keras.layers.Dense(3, None, True, constant(last), constant(c)))
   return tff.learning.models.from_keras_model(
     tf.keras.Sequential(layers),
     input_spec=SPEC,
@@ -118,23 +120,28 @@ def train_locally(
   """
   how, parts = _split(how)
   parts = algorithms.regularization(**parts)
-  own = correction or corrections.Correction()
-  whole = corrections.chain(own, *parts)
-  is_chain = bool(parts) and type(own) is not corrections.Correction and len(whole.parts) > 1
+  rule = correction or corrections.Correction()
+  whole = corrections.chain(rule, *parts)
+  is_chain = bool(parts) and type(rule) is not corrections.Correction and len(whole.parts) > 1
   if is_chain:
     nothing = [()] * len(parts)
-    state = (state, *nothing) if own.keeps_client_state() else ()
-    broadcast = (broadcast, *nothing) if own.overrides('broadcast') else ()
-    exchanged = (exchanged, *nothing) if own.overrides('exchange') else ()
-  local = model_adapters.wrap(model() if own_model is None else own_model)
+    state = (state, *nothing) if rule.keeps_client_state() else ()
+    broadcast = (broadcast, *nothing) if rule.overrides('broadcast') else ()
+    exchanged = (exchanged, *nothing) if rule.overrides('exchange') else ()
+  if own_model is None:
+    own_model = model()
+  local = model_adapters.wrap(own_model)
 
   def train():
+    dataset = data
+    if isinstance(data, dict):
+      dataset = tf.data.Dataset.from_tensors(data)
     return local_training.train(
       local,
       ClientTraining(**{'batching': Batching(4, shuffle=False), **how}),
       whole,
       weights=local.initial_weights(),
-      data=tf.data.Dataset.from_tensors(data) if isinstance(data, dict) else data,
+      data=dataset,
       client_state=state,
       message=local_training.Message(
         tf.constant(t), tf.constant(rate), broadcast, exchanged=exchanged
@@ -142,13 +149,14 @@ def train_locally(
     )
 
   # In eager mode a group's steps would be traced one by one.
-  trained = tf.function(train, autograph=False)() if isinstance(data, list) else train()
+  if isinstance(data, list):
+    trained = tf.function(train, autograph=False)()
+  else:
+    trained = train()
   if is_chain:
-    of_part = {
-      name: getattr(trained, name)[0] if getattr(trained, name) else ()
-      for name in ('client_state', 'upload')
-    }
-    trained = trained._replace(**of_part)
+    for name in ('client_state', 'upload'):
+      if getattr(trained, name):
+        trained = trained._replace(**{name: getattr(trained, name)[0]})
   return trained
 
 
@@ -189,7 +197,8 @@ class Run:
   """Runs a process. Keeps the states of the clients that took part, and the last metrics."""
 
   def __init__(self, process, data):
-    self.process, self.data = process, data
+    self.process = process
+    self.data = data
     self.state = process.initialize()
     self.client_states = {}
     self.metrics = None
@@ -204,7 +213,8 @@ class Run:
     """One round with these elements, of the clients of these numbers."""
     if not self.is_stateful:
       output = self.process.next(self.state, batch)
-      self.state, self.metrics = output.state, output.metrics
+      self.state = output.state
+      self.metrics = output.metrics
       return self
     initial = self.process.initial_client_state
     before = [self.client_states.get(i, initial) for i in cohort]
@@ -244,5 +254,5 @@ class Run:
 def _of_part(state):
   """The state with an h: the state itself, or in a chain that of the part that has one."""
   if isinstance(state, tuple):
-    return next(own for own in state if 'h' in own)
+    return next(part for part in state if 'h' in part)
   return state

@@ -15,7 +15,9 @@ class Runs:
   """
 
   def __init__(self, result):
-    self.settings, self._rounds, self._result = [], [], result
+    self.settings = []
+    self._rounds = []
+    self._result = result
 
   def train(self, run, last_round, stop):
     """Does what `worker.train` does, but for training."""

@@ -24,16 +24,16 @@ def needs(*names):
 
 def example(**features):
   """A serialized tf.train.Example; bytes, int lists and float lists by value."""
-  made = {}
+  arrays = {}
   for name, value in features.items():
     if isinstance(value, bytes):
-      made[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+      arrays[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
     elif isinstance(value, list) and isinstance(value[0], float):
-      made[name] = tf.train.Feature(float_list=tf.train.FloatList(value=value))
+      arrays[name] = tf.train.Feature(float_list=tf.train.FloatList(value=value))
     else:
       value = value if isinstance(value, list) else [value]
-      made[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=value))
-  return tf.train.Example(features=tf.train.Features(feature=made)).SerializeToString()
+      arrays[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=value))
+  return tf.train.Example(features=tf.train.Features(feature=arrays)).SerializeToString()
 
 
 def write(path, splits):

@@ -15,8 +15,18 @@ GUIDE = pathlib.Path(__file__).parents[2] / 'docs' / 'guide'
 ALGORITHMS = registry.ALGORITHMS.values()
 # The methods of a part; `client_update` makes the upload too.
 METHODS = (
-  *('client_state', 'server_state', 'broadcast', 'exchange', 'local_state', 'loss_gradient'),
-  *('gradient', 'update', 'restore', 'client_update', 'server_update', 'inference_weights'),
+  'client_state',
+  'server_state',
+  'broadcast',
+  'exchange',
+  'local_state',
+  'loss_gradient',
+  'gradient',
+  'update',
+  'restore',
+  'client_update',
+  'server_update',
+  'inference_weights',
 )
 
 

@@ -48,9 +48,12 @@ def context(request):
 
 def honest(context, built):
   """What each client sends if it does not attack."""
-  return [
-    step(context, built, [0 if i == position else None for i in range(4)]) for position in range(4)
-  ]
+  sent = []
+  for position in range(4):
+    clients = [None] * 4
+    clients[position] = 0
+    sent.append(step(context, built, clients))
+  return sent
 
 
 @pytest.mark.parametrize(
@@ -69,7 +72,8 @@ def test_noise_has_its_size_and_its_own_draws(context):
   noise = []
   for position in (1, 2):
     strengths = [2.0 if i == position else None for i in range(4)]
-    sent, again = (step(context, built, strengths) for _ in range(2))
+    sent = step(context, built, strengths)
+    again = step(context, built, strengths)
     np.testing.assert_array_equal(sent, again)
     noise.append(sent - updates[position])
   relative = [np.linalg.norm(n) / np.linalg.norm(updates[i]) for n, i in zip(noise, (1, 2))]
@@ -142,11 +146,11 @@ def test_a_run_counts_its_attackers_and_records_them(tmp_path):
 def test_flags_make_attackers():
   assert settings.of().attack.build() is None
   flags = ['--attackers=0.2', '--attack=scaling', '--attack_option=scale=3']
-  made = settings.of(*flags)
-  assert made.attack.build() == population.Attackers(0.2, 'scaling', 3)
+  run_settings = settings.of(*flags)
+  assert run_settings.attack.build() == population.Attackers(0.2, 'scaling', 3)
   task = type('Task', (), {'unit_starts': None})
-  assert made.client_training(task).attack == 'scaling'
-  assert made.client_training(task, epochs=1).attack is None
+  assert run_settings.client_training(task).attack == 'scaling'
+  assert run_settings.client_training(task, epochs=1).attack is None
 
 
 @pytest.mark.parametrize(

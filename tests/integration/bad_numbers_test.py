@@ -40,8 +40,8 @@ def train(request):
     if request.param:
       stacked = tf.nest.map_structure(lambda leaf: tf.stack([leaf] * len(xs)), state)
       return of(elements, stacked)
-    found = [of(element, state) for element in elements]
-    return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *found)
+    results = [of(element, state) for element in elements]
+    return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *results)
 
   return run
 
@@ -54,9 +54,11 @@ def test_a_number_that_no_step_saw_does_not_stay_in_scaffolds_states(train):
   zeros = (tf.zeros([2]),)
   known = dict(state={'h': zeros}, broadcast=zeros, limit=2)
   batching = Batching(1, shuffle=False, step_limits=True)
-  found = train(_linear(), [good, bad], 0.5, corrections.Scaffold(3, 1), batching=batching, **known)
-  assert found.diverged.numpy().tolist() == [0, 1]
-  for leaf in (found.client_state['h'][0], found.upload[0], found.update[0]):
+  trained = train(
+    _linear(), [good, bad], 0.5, corrections.Scaffold(3, 1), batching=batching, **known
+  )
+  assert trained.diverged.numpy().tolist() == [0, 1]
+  for leaf in (trained.client_state['h'][0], trained.upload[0], trained.update[0]):
     np.testing.assert_array_equal(leaf, [[1, 1], [0, 0]])
 
 
@@ -72,19 +74,21 @@ class _Keeps(corrections.Correction):
     number = 1 / (client.num_examples - 1)
     state = dict(client.client_state, rounds=client.client_state['rounds'] + 1)
     # The second upload is one number for all, without an axis of the clients.
-    return (state, (number, tf.ones([]))) if self.uploads else (dict(state, kept=number), ())
+    if self.uploads:
+      return (state, (number, tf.ones([])))
+    return (dict(state, kept=number), ())
 
 
 @pytest.mark.parametrize('uploads', [False, True])
 def test_a_client_whose_state_or_upload_is_not_finite_has_diverged(train, uploads):
   state = collections.OrderedDict(kept=tf.zeros([]), rounds=tf.constant(0))
   xs = [np.full((n, 2), n, np.float32) for n in (1, 2, 3)]
-  found = train(_linear(), xs, 1.0, _Keeps(uploads), state, batching=Batching(4))
-  assert found.diverged.numpy().tolist() == [1, 0, 0]
-  np.testing.assert_array_equal(found.update[0], [[0, 0], [2, 2], [3, 3]])
-  assert found.client_state['rounds'].numpy().tolist() == [0, 1, 1]
-  kept = [0, 0, 0] if uploads else [0, 1, 0.5]
-  assert found.client_state['kept'].numpy().tolist() == kept
+  trained = train(_linear(), xs, 1.0, _Keeps(uploads), state, batching=Batching(4))
+  assert trained.diverged.numpy().tolist() == [1, 0, 0]
+  np.testing.assert_array_equal(trained.update[0], [[0, 0], [2, 2], [3, 3]])
+  assert trained.client_state['rounds'].numpy().tolist() == [0, 1, 1]
+  wanted = [0, 0, 0] if uploads else [0, 1, 0.5]
+  assert trained.client_state['kept'].numpy().tolist() == wanted
 
 
 def test_a_client_whose_kept_optimizer_state_is_not_finite_has_diverged(train):
@@ -95,10 +99,10 @@ def test_a_client_whose_kept_optimizer_state_is_not_finite_has_diverged(train):
   state = collections.OrderedDict(correction=(), optimizer=slots)
   xs = [np.full((1, 2), value, np.float32) for value in (1e25, 1.0)]
   options = dict(batching=Batching(1), optimizer=optimizer, optimizer_state='keep')
-  found = train(_linear(), xs, 0.5, state=state, **options)
-  assert found.diverged.numpy().tolist() == [1, 0]
-  np.testing.assert_allclose(found.update[0], [[0, 0], [0.5, 0.5]], rtol=1e-6)
-  for before, after in zip(tf.nest.flatten(slots), tf.nest.flatten(found.client_state)):
+  trained = train(_linear(), xs, 0.5, state=state, **options)
+  assert trained.diverged.numpy().tolist() == [1, 0]
+  np.testing.assert_allclose(trained.update[0], [[0, 0], [0.5, 0.5]], rtol=1e-6)
+  for before, after in zip(tf.nest.flatten(slots), tf.nest.flatten(trained.client_state)):
     np.testing.assert_array_equal(after[0], before)
     assert np.isfinite(after).all()
 
@@ -111,17 +115,17 @@ def test_a_client_without_examples_has_not_diverged_where_the_model_has_no_value
     )
   )
   xs = [np.ones((n, 2), np.float32) for n in (4, 0, 4)]
-  found = train(model, xs, 1.0, batching=Batching(4))
-  assert found.diverged.numpy().tolist() == [0, 0, 0]
+  trained = train(model, xs, 1.0, batching=Batching(4))
+  assert trained.diverged.numpy().tolist() == [0, 0, 0]
   half = np.sqrt(0.5)
-  np.testing.assert_allclose(found.update[0], [[half] * 2, [0, 0], [half] * 2], rtol=1e-6)
+  np.testing.assert_allclose(trained.update[0], [[half] * 2, [0, 0], [half] * 2], rtol=1e-6)
 
 
 def test_gradients_of_16_bits_are_clipped_though_their_squares_overflow(train):
   xs = [np.array([[300, 400]], np.float16)] * 2
-  found = train(_linear(np.float16), xs, 0.5, batching=Batching(1), clip_norm=1.0)
-  assert not found.diverged.numpy().any()
-  np.testing.assert_allclose(found.update[0], [[0.3, 0.4]] * 2, rtol=2e-3)
+  trained = train(_linear(np.float16), xs, 0.5, batching=Batching(1), clip_norm=1.0)
+  assert not trained.diverged.numpy().any()
+  np.testing.assert_allclose(trained.update[0], [[0.3, 0.4]] * 2, rtol=2e-3)
 
 
 def test_weights_of_several_dtypes_are_clipped_together(train):
@@ -133,5 +137,5 @@ def test_weights_of_several_dtypes_are_clipped_together(train):
     ),
   )
   xs = [np.array([[3, 4]], np.float32)] * 2
-  found = train(model, xs, 1.0, batching=Batching(1), clip_norm=6.5)
-  np.testing.assert_allclose(np.concatenate(found.update, 1), [[1.5, 2, 6]] * 2, rtol=1e-6)
+  trained = train(model, xs, 1.0, batching=Batching(1), clip_norm=6.5)
+  np.testing.assert_allclose(np.concatenate(trained.update, 1), [[1.5, 2, 6]] * 2, rtol=1e-6)

@@ -2,8 +2,11 @@
 
 import collections
 import contextlib
+import dataclasses
 import functools
 import re
+import typing
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -31,24 +34,26 @@ from tff_adaptive.engine.cluster import subrounds
 from tff_adaptive.engine.graph import context
 from tff_adaptive.runs import state_store
 
-N, STEPS, RATE = 6, 3, 0.1
+N = 6
+STEPS = 3
+RATE = 0.1
 SECONDS = [1.0, 1.37, 2.11, 3.03, 5.29, 8.71]  # No two arrive at once.
 
 
 def _clients():
   rng = np.random.default_rng(5)
-  made = []
+  data = []
   for n in (4, 7, 5, 9, 6, 8):
     x = rng.normal(size=(n, 3)).astype(np.float32)
-    made.append((x, (x @ rng.normal(size=3) + 0.1 * rng.normal(size=n)).astype(np.float32)))
-  return made
+    data.append((x, (x @ rng.normal(size=3) + 0.1 * rng.normal(size=n)).astype(np.float32)))
+  return data
 
 
 def _model():
   return models.Model(
     initial_weights=[np.zeros(3, np.float32)],
     forward=lambda weights, x, training, seed: tf.linalg.matvec(x, weights[0]),
-    example_loss=lambda found, y: 0.5 * tf.square(found - y),
+    example_loss=lambda prediction, y: 0.5 * tf.square(prediction - y),
     x_spec=tf.TensorSpec([None, 3], tf.float32),
     y_spec=tf.TensorSpec([None], tf.float32),
     metrics={},
@@ -132,59 +137,94 @@ def _polynomial(tau):
   return (1 + tau) ** -0.5
 
 
+def _hinge(tau):
+  if tau <= 1:
+    return 1.0
+  return 1 / (2 * (tau - 1) + 1)
+
+
+def _constant(tau):
+  return 0.3 if tau else 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffering:
+  """An algorithm with a buffer, and the oracle's class with its options."""
+
+  algorithm: str
+  of_oracle: type
+  size: int = 2
+  buffered: asynchrony.Buffered = dataclasses.field(default_factory=lambda: asynchrony.Buffered(N))
+  options: dict = dataclasses.field(default_factory=dict)
+  factor: Callable = _polynomial
+  server: oracle.Sgd | None = dataclasses.field(default_factory=lambda: oracle.Sgd(1.0))
+  oracle_options: dict = dataclasses.field(default_factory=dict)
+
+
 CASES = {
-  'fed_async': (
+  'fed_async': Buffering(
+    'fed_avg',
     asynchronous.FedAsync,
-    ('fed_avg', 1, asynchrony.Buffered(N, 'hinge', a=2.0, b=1.0, mixing=True)),
-    {'server_learning_rate': 0.6},
-    (lambda tau: 1.0 if tau <= 1 else 1 / (2 * (tau - 1) + 1), None, {'alpha': 0.6}),
+    size=1,
+    buffered=asynchrony.Buffered(N, 'hinge', a=2.0, b=1.0, mixing=True),
+    options={'server_learning_rate': 0.6},
+    factor=_hinge,
+    server=None,
+    oracle_options={'alpha': 0.6},
   ),
-  'dropping': (
+  'dropping': Buffering(
+    'fed_avg',
     asynchronous.FedBuff,
-    ('fed_avg', 2, asynchrony.Buffered(N, 'constant', c=0.3, max_staleness=2)),
-    {},
-    (lambda tau: 0.3 if tau else 1.0, oracle.Sgd(1.0), {'most': 2}),
+    buffered=asynchrony.Buffered(N, 'constant', c=0.3, max_staleness=2),
+    factor=_constant,
+    oracle_options={'most': 2},
   ),
-  'scaffold': (
+  'scaffold': Buffering(
+    'scaffold',
     asynchronous.Scaffold,
-    ('scaffold', 2, asynchrony.Buffered(N)),
-    {'server_optimizer': optimizers.build_sgdm(0.7)},
-    (_polynomial, oracle.Sgd(0.7), {}),
+    options={'server_optimizer': optimizers.build_sgdm(0.7)},
+    server=oracle.Sgd(0.7),
   ),
-  'ada_best': (
+  'ada_best': Buffering(
+    'ada_best',
     asynchronous.AdaBest,
-    ('ada_best', 2, asynchrony.Buffered(N)),
-    {'mu': 0.2, 'beta': 0.5, 'beta_decay': 1.0},
-    (_polynomial, oracle.Sgd(1.0), {'mu': 0.2, 'beta': 0.5}),
+    options={'mu': 0.2, 'beta': 0.5, 'beta_decay': 1.0},
+    oracle_options={'mu': 0.2, 'beta': 0.5},
   ),
-  'fed_cm': (
-    asynchronous.FedCM,
-    ('fed_cm', 2, asynchrony.Buffered(N)),
-    {},
-    (_polynomial, oracle.Sgd(1.0), {'alpha': 0.3}),
-  ),
+  'fed_cm': Buffering('fed_cm', asynchronous.FedCM, oracle_options={'alpha': 0.3}),
 }
 
 
 @pytest.mark.parametrize('case', CASES)
 def test_each_server_step_is_that_of_the_event_by_event_oracle(case):
-  make, (name, size, buffered), options, (factor, server, own) = CASES[case]
-  found, _ = _run(name, _config(30, size, buffered), **options)
-  descend = server and (lambda w, direction: server(w, -direction))
-  expected = make(_clients(), SECONDS, size, factor, descend, RATE, STEPS, **own).run(30)
-  error = np.abs(found - expected).max(1)
+  given = CASES[case]
+  config = _config(30, given.size, given.buffered)
+  models, _ = _run(given.algorithm, config, **given.options)
+  descend = given.server and (lambda w, direction: given.server(w, -direction))
+  expected = given.of_oracle(
+    _clients(),
+    SECONDS,
+    given.size,
+    given.factor,
+    descend,
+    RATE,
+    STEPS,
+    **given.oracle_options,
+  ).run(30)
+  error = np.abs(models - expected).max(1)
   assert error.max() <= 2e-5 * np.abs(expected).max(), (case, error)
 
 
 @pytest.mark.parametrize('case', ['dropping', 'ada_best'])
 def test_a_full_buffer_of_equal_clients_equals_synchronous_rounds_to_the_bit(tmp_path, case):
   """Whether clients keep a state or not."""
-  _, (name, *_), options, _ = CASES[case]
-  rows, weights = [], []
+  given = CASES[case]
+  rows = []
+  weights = []
   for buffered in (None, asynchrony.Buffered(3)):
     folder = tmp_path / str(len(rows))
     config = _config(8, 3, buffered, [1.0] * N)
-    weights.append(_run(name, config, folder, **options)[0])
+    weights.append(_run(given.algorithm, config, folder, **given.options)[0])
     rows.append(fakes.rows(folder))
   np.testing.assert_array_equal(*weights)
   # A process without a server's part has fewer columns.
@@ -250,23 +290,50 @@ def test_waves_and_subrounds_give_the_same_bits(whole):
     _assert_same(_unsteady(14, engine=engine), whole[1])
 
 
+class Refused(typing.NamedTuple):
+  correction: corrections.Correction
+  batching: Batching | None
+  buffered: object
+  message: str
+
+
 @pytest.mark.parametrize(
-  'correction, batching, buffered, message',
+  'case',
   [
-    (corrections.Mime(), Batching(4), BUFFERED, 'mime exchanges values before clients train'),
-    (corrections.FedNova(), Batching(4), MIXING, 'does not aggregate differences of models'),
-    (corrections.chain(), None, BUFFERED, 'needs clients that are given as whole arrays'),
-    (corrections.chain(), Batching(4), 2, 'asynchrony must be of the class Buffered, found 2'),
+    Refused(
+      correction=corrections.Mime(),
+      batching=Batching(4),
+      buffered=BUFFERED,
+      message='mime exchanges values before clients train',
+    ),
+    Refused(
+      correction=corrections.FedNova(),
+      batching=Batching(4),
+      buffered=MIXING,
+      message='does not aggregate differences of models',
+    ),
+    Refused(
+      correction=corrections.chain(),
+      batching=None,
+      buffered=BUFFERED,
+      message='needs clients that are given as whole arrays',
+    ),
+    Refused(
+      correction=corrections.chain(),
+      batching=Batching(4),
+      buffered=2,
+      message='asynchrony must be of the class Buffered, found 2',
+    ),
   ],
 )
-def test_what_cannot_train_asynchronously_is_refused(correction, batching, buffered, message):
-  with pytest.raises((TypeError, ValueError), match=message):
+def test_what_cannot_train_asynchronously_is_refused(case):
+  with pytest.raises((TypeError, ValueError), match=case.message):
     algorithms.build_drift_corrected(
       _model(),
-      correction,
+      case.correction,
       client_learning_rate=RATE,
-      training=ClientTraining(batching=batching),
-      asynchrony=buffered,
+      training=ClientTraining(batching=case.batching),
+      asynchrony=case.buffered,
     )
 
 
@@ -275,14 +342,15 @@ def test_what_cannot_train_asynchronously_is_refused(correction, batching, buffe
   [(None, BUFFERED), (BUFFERED, None), (MIXING, BUFFERED), (BUFFERED, MIXING)],
 )
 def test_a_process_for_other_rounds_is_refused(built, wanted):
-  process = _build('fed_avg', built, **(CASES['fed_async'][2] if built is MIXING else {}))
+  options = CASES['fed_async'].options if built is MIXING else {}
+  process = _build('fed_avg', built, **options)
   message = re.escape(f'build it with asynchrony=config.asynchrony, which is {wanted}, and')
   with pytest.raises(ValueError, match=message):
     training.train(process, CLIENTS, lambda weights: {}, _config(9, 2, wanted))
 
 
 def test_a_run_says_how_many_older_models_it_has_and_refuses_privacy(capfd):
-  process = _build('fed_avg', MIXING, **CASES['fed_async'][2])
+  process = _build('fed_avg', MIXING, **CASES['fed_async'].options)
   config = _config(9, 2, asynchrony.Buffered(N, mixing=True))
   training.train(process, CLIENTS, lambda weights: {}, config)
   number = training.older_models(config, CLIENTS)

@@ -99,7 +99,8 @@ def test_pooled_clients_load_once_and_are_not_copied():
   pooled = tasks.PooledClients(clients)
   assert list(pooled.client_ids) == ['all']
   assert pooled.num_examples('all') == sum(map(clients.num_examples, clients.client_ids)) == 100
-  first, second = pooled.load('all'), pooled.load('all')
+  first = pooled.load('all')
+  second = pooled.load('all')
   assert first['x'] is second['x']
   np.testing.assert_array_equal(first['y'][20:40], clients.load(clients.client_ids[1])['y'])
   assert tasks.PooledClients(clients, 3).num_examples('all') == 15

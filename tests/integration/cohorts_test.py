@@ -106,7 +106,10 @@ def _fixed(choice):
 def train(graph, rule, **options):
   config = training.TrainingConfig(4, 2, seed=1, cohort=rule, metric='loss')
   model = TASK.build_model(0)
-  aggregator = ClientNormsFactory() if 'norms' in choosing.needs_of(rule) else None
+  if 'norms' in choosing.needs_of(rule):
+    aggregator = ClientNormsFactory()
+  else:
+    aggregator = None
   built = process('uniform', choosing.gives_weights(rule), aggregator=aggregator)
 
   def run():
@@ -149,11 +152,11 @@ def test_losses_of_clients_are_means_over_their_examples():
   weights = model.initial_weights[0]
   examples = [Clients().load(name) for name in Clients.client_ids]
   empty = {name: array[:0] for name, array in examples[0].items()}
-  found = training.build_client_losses(model, batch_size=3)(weights, [*examples, empty])
-  for arrays, row in zip(examples, found):
+  computed = training.build_client_losses(model, batch_size=3)(weights, [*examples, empty])
+  for arrays, row in zip(examples, computed):
     losses = np.square(arrays['x'] @ weights[0] - arrays['y']) / 2
     np.testing.assert_allclose(row, [losses.mean(), np.square(losses).mean()], rtol=1e-5)
-  assert np.isnan(found[-1]).all()
+  assert np.isnan(computed[-1]).all()
 
 
 def test_what_does_not_fit_is_refused():

@@ -15,12 +15,15 @@ from tff_adaptive_tasks.models import language, layers
 
 pytestmark = compiler.NEEDED
 
-STEPS, UNITS, WORDS = 6, 21, 12
+STEPS = 6
+UNITS = 21
+WORDS = 12
 
 
 def build_model(lstm, depth=2):
   """LSTMs in a row: two, as Shakespeare's, or one."""
-  draw, sizes = layers.Initializer(0), [5, *[UNITS] * depth]
+  draw = layers.Initializer(0)
+  sizes = [5, *[UNITS] * depth]
   lstms = [language.lstm_weights(draw, *pair, he_normal=True) for pair in itertools.pairwise(sizes)]
   last = draw.glorot_uniform(UNITS, WORDS), layers.zeros(WORDS)
   weights = draw.uniform(0.05, WORDS, 5), *itertools.chain(*lstms), *last
@@ -49,19 +52,21 @@ def gradients(lstm, in_group):
   local = model_adapters.wrap(build_model(lstm))
   text = np.random.default_rng(0).integers(1, WORDS, [2, 3, STEPS + 1]).astype(np.int32)
   text[1, 2, 3:] = 0
-  x, y = tf.constant(text[..., :-1]), tf.constant(text[..., 1:])
+  x = tf.constant(text[..., :-1])
+  y = tf.constant(text[..., 1:])
   weights = [np.stack([w, 1.3 * w]).astype(np.float32) for w in local.model.initial_weights[0]]
-  shares, sizes = tf.constant([[1 / 3] * 3, [0.5, 0.5, 0]]), tf.constant([3.0, 2.0])
+  shares = tf.constant([[1 / 3] * 3, [0.5, 0.5, 0]])
+  sizes = tf.constant([3.0, 2.0])
   if in_group:
     step = model_adapters.LocalStep({'x': x, 'y': y}, (shares, sizes))
     together = local.for_groups()
     return together.gradients(tuple(map(tf.constant, weights)), (), step, together.start(2))
-  found = []
+  gradients = []
   for i in range(2):
     step = model_adapters.LocalStep({'x': x[i], 'y': y[i]}, (shares[i], sizes[i]))
     theta = tuple(tf.constant(w[i]) for w in weights)
-    found.append(local.gradients(theta, (), step, local.start()))
-  return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *found)
+    gradients.append(local.gradients(theta, (), step, local.start()))
+  return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *gradients)
 
 
 @pytest.mark.parametrize('in_group', [False, True])
@@ -77,16 +82,15 @@ def test_workers_load_the_operations_and_give_the_same_bits(ray_workers, graph):
     training=ClientTraining(batching=batching.Batching(4, 2)),
   )
   state = engines.run(graph, process.initialize)
-  here, there = (
-    engines.run(context, process.next, state, cohort())
-    for context in (engine.SubroundContext(4, server=graph), ray_workers)
-  )
+  here = engines.run(engine.SubroundContext(4, server=graph), process.next, state, cohort())
+  there = engines.run(ray_workers, process.next, state, cohort())
   engines.assert_same(there, here, rtol=0, atol=0)
 
 
 def test_only_training_has_the_operations_and_needs_a_compiler(monkeypatch):
   model = build_model('compiled')
-  x, weights = tf.ones([2, STEPS], tf.int32), [tf.constant(w) for w in model.initial_weights[0]]
+  x = tf.ones([2, STEPS], tf.int32)
+  weights = [tf.constant(w) for w in model.initial_weights[0]]
   for training in (True, False):
     graph = tf.function(lambda t=training: model.forward(weights, x, t, None), autograph=False)
     operations = graph.get_concrete_function().graph.as_graph_def().node

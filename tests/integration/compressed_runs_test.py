@@ -52,24 +52,26 @@ def channel(feedback, decay=1.0):
   ('feedback', 'decay'), [('none', 1.0), ('ef14', 1.0), ('ef14', 0.8), ('ef21', 1.0)]
 )
 def test_top_k_is_numpys(run, feedback, decay):
-  theta, clients = small_problem.theta_0(), small_problem.clients()
+  theta = small_problem.theta_0()
+  clients = small_problem.clients()
   sent = channel(feedback, decay)
   wanted = follow(compressed.FedAvg(theta, clients, channel=sent, **HOW))
-  found = run(corrections.TopK(share=SHARE, feedback=feedback, decay=decay))
-  np.testing.assert_allclose(found.theta, wanted, rtol=2e-5, atol=2e-6)
-  assert (feedback != 'none') == found.is_stateful
+  trained = run(corrections.TopK(share=SHARE, feedback=feedback, decay=decay))
+  np.testing.assert_allclose(trained.theta, wanted, rtol=2e-5, atol=2e-6)
+  assert (feedback != 'none') == trained.is_stateful
 
 
 @pytest.mark.parametrize('feedback', ['none', 'ef14', 'ef21'])
 def test_scaffolds_second_message_is_compressed_too(run, feedback):
-  theta, clients = small_problem.theta_0(), small_problem.clients()
+  theta = small_problem.theta_0()
+  clients = small_problem.clients()
   wanted = compressed.Scaffold(
     theta, clients, channel=channel(feedback), second_channel=channel(feedback), **HOW
   )
   follow(wanted)
-  found = run(corrections.Scaffold(N), corrections.TopK(share=SHARE, feedback=feedback))
-  np.testing.assert_allclose(found.theta, wanted.theta, rtol=2e-5, atol=3e-6)
-  np.testing.assert_allclose(found.h, wanted.h, rtol=2e-5, atol=3e-6)
+  trained = run(corrections.Scaffold(N), corrections.TopK(share=SHARE, feedback=feedback))
+  np.testing.assert_allclose(trained.theta, wanted.theta, rtol=2e-5, atol=3e-6)
+  np.testing.assert_allclose(trained.h, wanted.h, rtol=2e-5, atol=3e-6)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +80,8 @@ def test_scaffolds_second_message_is_compressed_too(run, feedback):
 def test_top_k_of_all_numbers_changes_no_bit(run, parts):
   plain = run(*parts)
   for feedback in ('none', 'ef14'):
-    found = run(*parts, corrections.TopK(share=1.0, feedback=feedback))
-    np.testing.assert_array_equal(found.theta, plain.theta)
+    trained = run(*parts, corrections.TopK(share=1.0, feedback=feedback))
+    np.testing.assert_array_equal(trained.theta, plain.theta)
 
 
 RANDOM = (corrections.RandK(share=0.5, feedback='ef14'), corrections.Qsgd(levels=3))
@@ -117,7 +119,8 @@ def test_draws_follow_from_seed_round_and_client(graph, run):
     after = engines.run(graph, started.round, cohort)
     return (small_problem.theta_0() - after.theta) * len(cohort)
 
-  one, two = sent([1]), sent([4])
+  one = sent([1])
+  two = sent([4])
   assert set(np.flatnonzero(np.abs(one) > 1e-6)) != set(np.flatnonzero(np.abs(two) > 1e-6))
   np.testing.assert_allclose(sent([1, 4]), one + two, rtol=1e-5, atol=1e-6)
   np.testing.assert_array_equal(run(*RANDOM).theta, run(*RANDOM).theta)
@@ -137,12 +140,13 @@ def test_clients_without_a_number_draw_from_their_updates(graph):
     examples = tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=x, y=y))
     batches.append(examples.batch(4))
 
-  def moved(chosen):
+  def moved(clients):
     state = engines.run(graph, process.initialize)
-    output = engines.run(graph, process.next, state, chosen)
+    output = engines.run(graph, process.next, state, clients)
     return small_problem.theta_0() - oracle.pack(output.state.global_model_weights.trainable)
 
-  one, two = moved(batches[:1]), moved(batches[1:])
+  one = moved(batches[:1])
+  two = moved(batches[1:])
   assert set(np.flatnonzero(np.abs(one) > 1e-6)) != set(np.flatnonzero(np.abs(two) > 1e-6))
   np.testing.assert_array_equal(one, moved(batches[:1]))
 
@@ -168,11 +172,11 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path):
 
 def test_columns_totals_and_the_clock_have_the_bytes_of_the_messages(tmp_path):
   weights(tmp_path / 'run', '--rounds=2')
-  found = tff_adaptive.load_run(str(tmp_path / 'run'))
-  whole = sum(w.size for w in found.weights)
+  loaded = tff_adaptive.load_run(str(tmp_path / 'run'))
+  whole = sum(w.size for w in loaded.weights)
   k = round(0.1 * whole)
   message = -(-(64 + 32 + 5 * k) // 8)  # The seed, the norm, and 31 levels in five bits.
-  row = found.rows[-1]
+  row = loaded.rows[-1]
   assert row['megabytes_up'] == pytest.approx(3 * 2 * message / 1e6, rel=1e-9)
   assert row['megabytes_down'] == pytest.approx(3 * 2 * 4 * whole / 1e6, rel=1e-9)
   summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())

@@ -18,11 +18,14 @@ G = inputs.weights(6)
 def test_defaults_are_the_registrys(name):
   entry = registry.ALGORITHMS[name]
   kind = entries.resolve(entry.correction)
-  fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+  if dataclasses.is_dataclass(kind):
+    fields = dataclasses.fields(kind)
+  else:
+    fields = ()
   assert not fields or kind.__dataclass_params__.frozen
-  found = {field.name: field.default for field in fields}
+  defaults = {field.name: field.default for field in fields}
   for h in () if entry.settings else entry.hyperparameters:
-    assert found.get(h.name, h.default) in (h.default, dataclasses.MISSING)
+    assert defaults.get(h.name, h.default) in (h.default, dataclasses.MISSING)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,6 @@ def test_a_client_without_examples_and_steps_divides_by_nothing(correction, broa
   none = tf.constant(0.0)
   client = inputs.client_round(client_state=state, num_examples=none, broadcast=broadcast)
   moved = tuple(np.zeros_like(g) for g in G)
-  found = correction.gradient(client, G, G), correction.client_update(client, moved, none)
-  for leaf in tf.nest.flatten(found):
+  results = correction.gradient(client, G, G), correction.client_update(client, moved, none)
+  for leaf in tf.nest.flatten(results):
     assert np.isfinite(leaf).all()

@@ -31,9 +31,9 @@ CASES = {
 }
 
 
-def close(what, found, wanted):
+def close(what, actual, wanted):
   """Compares relative to the largest entry; float32 rounds at 6e-8, and h_i is a difference."""
-  error = np.abs(found - wanted).max()
+  error = np.abs(actual - wanted).max()
   assert error <= 2e-5 * max(np.abs(wanted).max(), 1e-2), f'{what}: {error}'
 
 
@@ -41,7 +41,11 @@ def _pair(name, limited):
   """The run and the oracle of a case."""
   kind, options, of_process, of_oracle = CASES[name]
   adam = optimizers.build_adam(0.1, tau=0.01), oracle.Adaptive('adam', 0.1, 0.9, 0.99, 0.01)
-  server, oracle_server = (None, oracle.Sgd(1.0)) if name == 'ada_best' else adam
+  if name == 'ada_best':
+    server = None
+    oracle_server = oracle.Sgd(1.0)
+  else:
+    server, oracle_server = adam
   batching = Batching(4, epochs=2, shuffle=False, step_limits=limited)
   process = getattr(algorithms, f'build_{name}')(
     small_problem.model(),
@@ -52,7 +56,8 @@ def _pair(name, limited):
     **{'client_weighting': 'uniform', **options, **of_process},
   )
   training = dict(eta_l=lambda t: 0.2 * 0.9**t, batch_size=4, epochs=2, clip=0.3, weight_decay=0.05)
-  theta, clients = small_problem.theta_0(), small_problem.clients()
+  theta = small_problem.theta_0()
+  clients = small_problem.clients()
   expected = kind(theta, clients, server=oracle_server, **training, **options, **of_oracle)
   return small_problem.Run(process, small_problem.clients()), expected
 
@@ -75,15 +80,17 @@ def _check_metrics(run, expected, h, g_bar, new, mu_in_h_i):
     'h_i_norm_mean': np.mean(h_i),
     'first_time_clients': new,
   }
-  found = {name: float(v) for name, v in run.metrics['client_work']['updates'].items()}
-  found['update_norm_std'] = np.hypot(found['update_norm_std'], found['update_norm_mean'])
-  found['update_spread'] = np.hypot(found['update_spread'], found['aggregate_norm'])
-  assert found == pytest.approx(wanted, rel=1e-4)
+  metrics = {name: float(v) for name, v in run.metrics['client_work']['updates'].items()}
+  metrics['update_norm_std'] = np.hypot(metrics['update_norm_std'], metrics['update_norm_mean'])
+  metrics['update_spread'] = np.hypot(metrics['update_spread'], metrics['aggregate_norm'])
+  assert metrics == pytest.approx(wanted, rel=1e-4)
 
 
 @pytest.mark.parametrize('name', CASES)
 def test_ten_rounds_equal_the_formulas(name):
-  rng, seen, limited = np.random.default_rng(2), set(), name == 'ada_best'
+  rng = np.random.default_rng(2)
+  seen = set()
+  limited = name == 'ada_best'
   with engine.graph_context(clients_per_step=1 if limited else 3):
     run, expected = _pair(name, limited)
     # What the oracle, as the paper prints it, multiplies into h_i, and the project does not.
@@ -94,7 +101,9 @@ def test_ten_rounds_equal_the_formulas(name):
         cohort = cohort[: rng.integers(4)]
         most = [small_problem.NUM_EXAMPLES[i] // 2 for i in cohort]
         limits = {i: int(rng.integers(1, 2 + k)) for i, k in zip(cohort, most)}
-      before, h, new = expected.theta, expected.h, len(set(cohort) - seen)
+      before = expected.theta
+      h = expected.h
+      new = len(set(cohort) - seen)
       seen |= {*cohort}
       run.round(cohort, limits)
       expected.round(cohort, limits)
@@ -112,7 +121,8 @@ def test_ten_rounds_equal_the_formulas(name):
 
 def test_fed_speed_is_fed_dyn_with_perturbed_gradients():
   """Algorithm 1 of FedSpeed with lambda = 1 / mu; both are the oracle's."""
-  theta, clients = small_problem.theta_0(), small_problem.clients()
+  theta = small_problem.theta_0()
+  clients = small_problem.clients()
   how = dict(eta_l=lambda t: 0.2, batch_size=4, sam_rho=0.3)
   fed_speed = methods.FedSpeed(theta, clients, server=oracle.Sgd(1.0), lam=4.0, **how)
   fed_dyn = oracle.FedDyn(theta, clients, server=oracle.Sgd(1.0), mu=0.25, **how)

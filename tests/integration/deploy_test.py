@@ -65,7 +65,8 @@ def test_the_image_has_a_tag_and_its_packages_are_pinned_by_hash():
 
 
 def test_what_the_image_adds_leaves_the_locked_versions_as_they_are():
-  locked, added = (_versions(name) for name in ('requirements.lock', 'requirements-ray.lock'))
+  locked = _versions('requirements.lock')
+  added = _versions('requirements-ray.lock')
   assert {name: locked[name] for name in added if name in locked} == {
     name: version for name, version in added.items() if name in locked
   }
@@ -98,9 +99,9 @@ def test_manifests_pass_kubernetes_validate(path, tmp_path):
     pod = {'apiVersion': 'v1', 'kind': 'Pod', **template}
     pod['metadata'] = {'name': f'pod-{i}', **template['metadata']}
     plain.append(pod)
-  shown = tmp_path / 'objects.yaml'
-  shown.write_text(yaml.safe_dump_all(plain))
-  result = _lint('kubernetes-validate', '--strict', str(shown))
+  objects_file = tmp_path / 'objects.yaml'
+  objects_file.write_text(yaml.safe_dump_all(plain))
+  result = _lint('kubernetes-validate', '--strict', str(objects_file))
   assert result.returncode == 0, result.stdout + result.stderr
   assert result.stdout.count('passed') + result.stderr.count('passed') == len(plain)
 

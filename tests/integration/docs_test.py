@@ -114,11 +114,11 @@ UNCLEAR = (
 
 def test_no_unclear_sentence_comes_again():
   folders = ('tff_adaptive', 'tasks', 'scripts', 'research', 'docs')
-  paths = [path for folder in folders for path in (ROOT / folder).rglob('*.*')]
-  found = {}
-  for path in paths:
-    if path.suffix in ('.py', '.pyi', '.md'):
-      words = ' '.join(path.read_text('utf-8').replace('#', ' ').split())
-      found[str(path)] = [sentence for sentence in UNCLEAR if sentence in words]
-  assert len(found) > 300
-  assert not any(found.values()), {path: own for path, own in found.items() if own}
+  sentences = {}
+  for folder in folders:
+    for path in (ROOT / folder).rglob('*.*'):
+      if path.suffix in ('.py', '.pyi', '.md'):
+        words = ' '.join(path.read_text('utf-8').replace('#', ' ').split())
+        sentences[str(path)] = [sentence for sentence in UNCLEAR if sentence in words]
+  assert len(sentences) > 300
+  assert not any(sentences.values()), {path: lines for path, lines in sentences.items() if lines}

@@ -1,6 +1,7 @@
 """A batch without examples is no local step: a round equals the one without such batches."""
 
 import collections
+import itertools
 
 import numpy as np
 import pytest
@@ -28,18 +29,20 @@ MODELS = {
 
 def _round(process, clients):
   """The state, the clients' states and the metrics after two rounds."""
-  cohort = [[_batch(*rows) for rows in client] for client in clients]
-  state, kept = process.initialize(), ()
+  cohort = [list(itertools.starmap(_batch, client)) for client in clients]
+  state = process.initialize()
+  client_states = ()
   with engine.graph_context():
     if hasattr(process, 'initial_client_state'):
-      kept = [process.initial_client_state] * len(cohort)
+      client_states = [process.initial_client_state] * len(cohort)
       for _ in range(2):
-        state, kept, metrics = process.next(state, kept, cohort)
+        state, client_states, metrics = process.next(state, client_states, cohort)
     else:
       for _ in range(2):
         output = process.next(state, cohort)
-        state, metrics = output.state, output.metrics
-  return state, kept, metrics
+        state = output.state
+        metrics = output.metrics
+  return state, client_states, metrics
 
 
 @pytest.mark.parametrize(
@@ -54,18 +57,23 @@ def _round(process, clients):
   ],
 )
 def test_a_round_is_the_one_without_them(name, model):
-  clients = corrections.RegisteredClients(3, 10 / 3) if name == 'scaffold' else None
+  clients = None
+  values = {}
+  if name == 'scaffold':
+    clients = corrections.RegisteredClients(3, 10 / 3)
+    values = {'scaffold_option': 1}  # It takes full gradients.
   process = algorithms.build_process(
     name,
     MODELS[model](),
     client_learning_rate=0.1,
     clients=clients,
-    values={'scaffold_option': 1} if name == 'scaffold' else {},  # It takes full gradients.
+    values=values,
   )
   with engine.graph_context():
-    found, wanted = (_round(process, clients) for clients in (WITH_EMPTY, WITHOUT))
-  engines.assert_same(found, wanted, rtol=0, atol=0)
-  assert np.isfinite(found[2]['client_work']['train']['loss'])
+    actual = _round(process, WITH_EMPTY)
+    wanted = _round(process, WITHOUT)
+  engines.assert_same(actual, wanted, rtol=0, atol=0)
+  assert np.isfinite(actual[2]['client_work']['train']['loss'])
 
 
 def test_rows_that_a_filter_leaves_out_after_batching_are_no_step():
@@ -83,8 +91,9 @@ def test_rows_that_a_filter_leaves_out_after_batching_are_no_step():
   )
   with engine.graph_context():
     start = process.initialize()
-    found, wanted = (process.next(start, [d]) for d in (data.map(of_class_0), by_hand))
-  engines.assert_same(found, wanted, rtol=1e-6)
+    actual = process.next(start, [data.map(of_class_0)])
+    wanted = process.next(start, [by_hand])
+  engines.assert_same(actual, wanted, rtol=1e-6)
 
 
 def test_tffs_fed_avg_trains_this_projects_models_past_them():
@@ -95,7 +104,8 @@ def test_tffs_fed_avg_trains_this_projects_models_past_them():
   process = tff.learning.algorithms.build_weighted_fed_avg(
     model, tff.learning.optimizers.build_sgdm(0.1)
   )
-  found, wanted = (_round(process, clients) for clients in (WITH_EMPTY[::2], WITHOUT[::2]))
-  engines.assert_same(found[0].global_model_weights, wanted[0].global_model_weights)
-  trained = (result[2]['client_work']['train'] for result in (found, wanted))
+  actual = _round(process, WITH_EMPTY[::2])
+  wanted = _round(process, WITHOUT[::2])
+  engines.assert_same(actual[0].global_model_weights, wanted[0].global_model_weights)
+  trained = (result[2]['client_work']['train'] for result in (actual, wanted))
   engines.assert_same(*trained)

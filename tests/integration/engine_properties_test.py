@@ -42,7 +42,9 @@ def mapped(function, value):
 
 def change_leaf(x):
   """Keeps the type and the size, and is not linear."""
-  return (x * 3 + 1) % 7 if x.dtype == tf.int32 else tf.tanh(x) + 0.25
+  if x.dtype == tf.int32:
+    return (x * 3 + 1) % 7
+  return tf.tanh(x) + 0.25
 
 
 def change(value):
@@ -98,7 +100,8 @@ def apply_step(step, values):
   server = [v for v in values if not at_clients(v)]
   clients = [v for v in values if at_clients(v) and v not in sequences]
   structs = [v for v in server + clients if isinstance(member(v), tff.types.StructType)]
-  of_clients, of_server = clients[first % len(clients)], server[first % len(server)]
+  of_clients = clients[first % len(clients)]
+  of_server = server[first % len(server)]
   struct = structs[first % len(structs)]
   placement = tff.CLIENTS if first % 2 else tff.SERVER
   constant = tff.tensorflow.computation(lambda: collections.OrderedDict(c=tf.constant([second, 2])))
@@ -124,8 +127,19 @@ def apply_step(step, values):
 
 
 KINDS = (
-  *('map', 'apply', 'zip', 'select', 'broadcast', 'value', 'eval', 'sum', 'mean'),
-  *('weighted mean', 'extremum', 'fold', 'reduce'),
+  'map',
+  'apply',
+  'zip',
+  'select',
+  'broadcast',
+  'value',
+  'eval',
+  'sum',
+  'mean',
+  'weighted mean',
+  'extremum',
+  'fold',
+  'reduce',
 )
 STEPS = st.tuples(st.sampled_from(KINDS), st.integers(0, 11), st.integers(0, 11))
 
@@ -139,7 +153,8 @@ def build(steps, with_clients):
   def composed(arguments):
     values = list(arguments)
     for step in steps:
-      if (added := apply_step(step, values)) is not None:
+      added = apply_step(step, values)
+      if added is not None:
         values.append(added)
     results = [v for v in values if with_clients or not at_clients(v)][-4:]
     return tuple(results)
@@ -159,9 +174,13 @@ def arguments(num_clients, seed):
   def sequence():
     return [np.int32(n) for n in rng.integers(9, size=rng.integers(4))]
 
-  columns = [lambda: np.float32(rng.normal()), struct, sequence]
-  placed = [[draw() for _ in range(num_clients)] for draw in columns]
-  return [*placed, np.float32(rng.normal()), struct()]
+  def number():
+    return np.float32(rng.normal())
+
+  placed = []
+  for draw in (number, struct, sequence):
+    placed.append([draw() for _ in range(num_clients)])
+  return [*placed, number(), struct()]
 
 
 @settings(max_examples=10)
@@ -174,8 +193,8 @@ def test_random_computation(native, graph, steps, num_clients, seed):
   composed = build(steps, with_clients=num_clients > 0)
   data = arguments(num_clients, seed)
   expected = engines.run(native, composed, data)
-  found = engines.run(graph, composed, data)
-  engines.assert_same(found, expected, rtol=1e-4, atol=1e-5)
+  result = engines.run(graph, composed, data)
+  engines.assert_same(result, expected, rtol=1e-4, atol=1e-5)
 
 
 @settings(max_examples=4)
@@ -189,5 +208,5 @@ def test_random_computation_in_subrounds(graph, steps, num_clients, seed):
   composed = build(steps, with_clients=True)
   data = arguments(num_clients, seed)
   expected = engines.run(graph, composed, data)
-  found = engines.run(engine.SubroundContext(3, server=graph), composed, data)
-  engines.assert_same(found, expected, rtol=1e-4, atol=1e-5)
+  result = engines.run(engine.SubroundContext(3, server=graph), composed, data)
+  engines.assert_same(result, expected, rtol=1e-4, atol=1e-5)

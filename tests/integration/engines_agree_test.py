@@ -19,9 +19,9 @@ def assert_same_rounds(native, graph, process, cohorts):
   states = {native: state, graph: state}
   for t, cohort in enumerate(cohorts):
     expected = engines.run(native, process.next, states[native], cohort)
-    found = engines.run(graph, process.next, states[graph], cohort)
-    engines.assert_same(found, expected, where=f'round {t}')
-    states = {native: expected.state, graph: found.state}
+    actual = engines.run(graph, process.next, states[graph], cohort)
+    engines.assert_same(actual, expected, where=f'round {t}')
+    states = {native: expected.state, graph: actual.state}
 
 
 @pytest.mark.parametrize('name', processes.PROCESSES)
@@ -146,10 +146,10 @@ def measured(x, rows):
 
 def test_what_programs_do_with_results(native, graph):
   """In both engines, and in subrounds."""
-  found = []
+  results = []
   for context in (native, graph, engine.SubroundContext(2, server=graph)):
     metrics, clients, rows = engines.run(context, measured, [1.0, 6.5], [[1.0, 2.0], [3.0, 4.0]])
     metrics = {**metrics, 'clients': clients, 'rows': rows}
-    found.append(repr({name: line(metrics) for name, line in ORDINARY_LINES.items()}))
-  assert found[1] == found[0]
-  assert found[2] == found[0]
+    results.append(repr({name: line(metrics) for name, line in ORDINARY_LINES.items()}))
+  assert results[1] == results[0]
+  assert results[2] == results[0]

@@ -22,7 +22,9 @@ _READ_BY = {
   'fashion_mnist': 'fashion_mnist',
   'flamby': 'fed_heart fed_tcga_brca',
 }
-FILES = {name: files.split() for files, names in _READ_BY.items() for name in names.split()}
+FILES = {}
+for _files, _names in _READ_BY.items():
+  FILES |= dict.fromkeys(_names.split(), _files.split())
 STEPS = 4
 
 
@@ -45,12 +47,15 @@ def test_the_task_learns(name):
       assert part[key].dtype == spec.dtype.as_numpy_dtype, key
       assert spec.shape.is_compatible_with(part[key].shape), key
   if model.couples_examples:  # Cox's loss of a few patients of whom none has died is 0.
-    client, values['batch_size'] = task.train.load_all(), None
-  x, y = (tf.constant(client[k][: values['batch_size']]) for k in ('x', 'y'))
+    client = task.train.load_all()
+    values['batch_size'] = None
+  x = tf.constant(client['x'][: values['batch_size']])
+  y = tf.constant(client['y'][: values['batch_size']])
 
   # A tenth of the default, so that the loss of one batch falls in every step or nearly.
   rate = values['client_learning_rate'] / 10
-  weights, losses = tuple(map(tf.constant, model.initial_weights[0])), []
+  weights = tuple(map(tf.constant, model.initial_weights[0]))
+  losses = []
   for _ in range(STEPS):
     with tf.GradientTape() as tape:
       tape.watch(weights)
@@ -81,14 +86,17 @@ TINY_X = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
   ],
 )
 def test_tffs_algorithms_train_the_same_loss(build, x, y):
-  model, y = build(), tf.cast(y, build().input_spec['y'].dtype)
+  model = build()
+  y = tf.cast(y, build().input_spec['y'].dtype)
   weights = tuple(map(tf.constant, model.initial_weights[0]))
   loss, _ = model.loss_and_metrics(weights, x, y)
   output = model.forward(weights, x, True, None)
   np.testing.assert_allclose(model.loss(output, y), loss, rtol=1e-6)
   weighted = model.loss(output, y, sample_weight=tf.constant([2.0, 0.0, 2.0]))
-  kept = [0, 2]
-  loss, means = model.loss_and_metrics(weights, x[kept], tf.gather(y, kept))
+  clients_with_data = [0, 2]
+  loss, means = model.loss_and_metrics(
+    weights, x[clients_with_data], tf.gather(y, clients_with_data)
+  )
   np.testing.assert_allclose(weighted, loss, rtol=1e-6)
   # A batch filled up by an example that does not count.
   filled = model.loss_and_metrics(weights, x, y, shares=tf.constant([0.5, 0.0, 0.5]))

@@ -19,8 +19,11 @@ PIXELS = np.random.default_rng(0).choice([0.0, 0.25, 0.7, 1.0], (4, 28, 28)).ast
 
 
 def write_texts(path, columns):
-  rows = zip(*([text.encode() for text in texts] for texts in columns.values()))
-  split = {'a': [task_data.example(**dict(zip(columns, row))) for row in rows]}
+  examples = []
+  for row in zip(*columns.values()):
+    encoded = map(str.encode, row)
+    examples.append(task_data.example(**dict(zip(columns, encoded))))
+  split = {'a': examples}
   task_data.write(path, {'train': split, 'test': split})
 
 
@@ -65,7 +68,8 @@ def test_raw_inputs_become_those_that_were_evaluated(name, tmp_path):
   # By the file beside an exported model alone.
   prepare = runpy.run_path(str(tmp_path / 'preparation.py'))['Preparation']
   prepare = prepare.load(str(tmp_path / 'preparation.json'))
-  x, y = prepare(raw), task.validation['y']
+  x = prepare(raw)
+  y = task.validation['y']
   np.testing.assert_array_equal(x, task.validation['x'])
   assert x.dtype == task.validation['x'].dtype
   if name == 'emnist_cr':

@@ -35,12 +35,17 @@ class Looks(corrections.Correction):
     )
 
 
+def data_of(clients):
+  """What `train_locally` takes of one client, or of a group."""
+  data = [element(i) for i in clients]
+  if len(data) == 1:
+    return data[0]
+  return data
+
+
 def looked(clients, t=1):
   """The uploads of clients: one by a direct call, several as a group."""
-  data = [element(i) for i in clients]
-  return small_problem.train_locally(
-    data if len(data) > 1 else data[0], correction=Looks(), t=t
-  ).upload
+  return small_problem.train_locally(data_of(clients), correction=Looks(), t=t).upload
 
 
 def test_a_part_knows_its_clients_labels_loss_steps_and_seed():
@@ -73,8 +78,7 @@ class Elsewhere(corrections.Correction):
 
 @pytest.mark.parametrize('clients', [[4], [1, 4]], ids=['alone', 'in a group'])
 def test_a_part_begins_elsewhere_takes_gradients_elsewhere_and_changes_the_loss(clients):
-  data = [element(i) for i in clients]
-  trained = small_problem.train_locally(data if len(data) > 1 else data[0], correction=Elsewhere())
+  trained = small_problem.train_locally(data_of(clients), correction=Elsewhere())
   received = small_problem.theta_0().astype(np.float64)
   for position, i in enumerate(clients):
     x, y = DATA[i]
@@ -118,7 +122,9 @@ class Wrong(corrections.Correction):
     return theta[0] if self.hook == 'point' else theta
 
   def loss(self, client, batch):
-    return batch.outputs if self.hook == 'loss' else batch.loss
+    if self.hook == 'loss':
+      return batch.outputs
+    return batch.loss
 
 
 @pytest.mark.parametrize('hook', ['begin', 'point', 'loss'])
@@ -136,8 +142,8 @@ def test_weights_that_stay_are_what_the_client_begins_with():
     for name, w, own_kinds in zip(names, WEIGHTS, kinds)
   ]
   chain = corrections.chain(corrections.FedPer(), corrections.FedProx(0.5)).resolved(named)
-  own = base.combine(lambda w: w + 0.5, base.only(chain.stays, WEIGHTS))
-  state = (collections.OrderedDict(own=own), ())
+  beginning = base.combine(lambda w: w + 0.5, base.only(chain.stays, WEIGHTS))
+  state = (collections.OrderedDict(own=beginning), ())
   head = np.concatenate([np.full(size, i >= 2) for i, size in enumerate(oracle.SIZES)])
   received = np.where(head, small_problem.theta_0() + 0.5, small_problem.theta_0())
   theta = received.astype(np.float64)

@@ -61,7 +61,8 @@ def test_without_its_weights_a_correction_is_fed_avg(fed_avg, name, options):
 
 def test_ada_best_with_beta_one_is_fed_dyn_under_full_participation():
   """Remark 5, where |S| / N = 1; mu = 0 because the clients of the two are unlike."""
-  ada_best, fed_dyn = _run('ada_best', mu=0, beta=1), _run('fed_dyn', mu=0)
+  ada_best = _run('ada_best', mu=0, beta=1)
+  fed_dyn = _run('fed_dyn', mu=0)
   for _ in range(3):
     ada_best.round(EVERYONE)
     fed_dyn.round(EVERYONE)

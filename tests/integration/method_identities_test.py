@@ -65,14 +65,14 @@ def test_without_its_weights_a_method_is_fed_avg(fed_avg, name, values):
   np.testing.assert_allclose(run.theta, fed_avg, rtol=1e-6, atol=1e-6)
   if name == 'apfl':
     for state in run.client_states.values():
-      own = oracle.pack(run.process.client_model(run.state, state))
-      np.testing.assert_allclose(own, run.theta, rtol=1e-6)
+      client_model = oracle.pack(run.process.client_model(run.state, state))
+      np.testing.assert_allclose(client_model, run.theta, rtol=1e-6)
 
 
 def test_fed_varp_is_fed_avg_if_all_clients_take_part():
   everyone = [EVERYONE] * 3
-  found = run_of('fed_varp', cohorts=everyone).theta
-  np.testing.assert_allclose(found, run_of('fed_avg', cohorts=everyone).theta, rtol=1e-5, atol=1e-6)
+  theta = run_of('fed_varp', cohorts=everyone).theta
+  np.testing.assert_allclose(theta, run_of('fed_avg', cohorts=everyone).theta, rtol=1e-5, atol=1e-6)
   assert np.abs(run_of('fed_varp').theta - run_of('fed_avg').theta).max() > 1e-3
 
 
@@ -81,8 +81,8 @@ def test_ditto_without_its_pull_is_local_training():
   ditto = run_of('ditto', {'lam': 0.0}, [EVERYONE] * 3)
   for i in (0, 3):
     alone = run_of('fed_avg', cohorts=[[i]] * 3).theta
-    own = oracle.pack(ditto.process.client_model(ditto.state, ditto.client_states[i]))
-    np.testing.assert_allclose(own, alone, rtol=1e-5, atol=1e-6)
+    client_model = oracle.pack(ditto.process.client_model(ditto.state, ditto.client_states[i]))
+    np.testing.assert_allclose(client_model, alone, rtol=1e-5, atol=1e-6)
 
 
 def test_per_fed_avg_without_its_first_step_is_fed_avg_on_every_second_batch():
@@ -107,9 +107,9 @@ def test_parts_of_a_chain_have_their_own_hooks():
   chain = run_of('ditto+fed_per', {'layers': 'weight_1'})
   i = COHORTS[0][0]
   state = chain.client_states[i]
-  own = chain.process.client_model(chain.state, state)
-  np.testing.assert_array_equal(own[0], state[0]['own'][0])
-  np.testing.assert_array_equal(own[1], state[1]['own'][0])
+  client_model = chain.process.client_model(chain.state, state)
+  np.testing.assert_array_equal(client_model[0], state[0]['own'][0])
+  np.testing.assert_array_equal(client_model[1], state[1]['own'][0])
   np.testing.assert_allclose(
     chain.theta, run_of('fed_per', {'layers': 'weight_1'}).theta, rtol=1e-6, atol=1e-7
   )

@@ -12,7 +12,8 @@ from tff_adaptive.client import Batching, ClientTraining, client_arrays
 from tff_adaptive.corrections import base
 
 SPEC = collections.OrderedDict(x=tf.TensorSpec([None]), y=tf.TensorSpec([None]))
-RATE, DECAY = 0.1, 0.5
+RATE = 0.1
+DECAY = 0.5
 
 
 class _Stateful(tff.learning.models.VariableModel):
@@ -27,8 +28,10 @@ class _Stateful(tff.learning.models.VariableModel):
   trainable_variables = non_trainable_variables = local_variables = ()
 
   def __init__(self):
-    self._w, self._sum = tf.Variable(1.0), tf.Variable(0.0)
-    self._k, self._teacher = (tf.Variable(v, trainable=False) for v in (0.0, 2.0))
+    self._w = tf.Variable(1.0)
+    self._sum = tf.Variable(0.0)
+    self._k = tf.Variable(0.0, trainable=False)
+    self._teacher = tf.Variable(2.0, trainable=False)
     self.trainable_variables = [self._w]
     self.non_trainable_variables = [self._k, self._teacher]
     self.local_variables = [self._sum]
@@ -79,7 +82,8 @@ def _gradient(w, x, y, k, teacher):
 
 def _trained(x, y, rho=0.0, share=0.0):
   """Returns w after the batches of 4 of one pass, in NumPy from the docstring of the model."""
-  w, teacher = 1.0, 2.0
+  w = 1.0
+  teacher = 2.0
   for k in range(-(-len(x) // 4)):
     batch = [v[4 * k : 4 * k + 4].astype(np.float64) for v in (x, y)]
     gradients = []
@@ -99,9 +103,11 @@ def _trained(x, y, rho=0.0, share=0.0):
 def test_it_moves_with_the_batches_and_not_with_further_gradients(as_arrays, correction, rho):
   x, y = _examples(11)
   if as_arrays:
-    batching, data = Batching(4, shuffle=False), client_arrays(x, y, 0)
+    batching = Batching(4, shuffle=False)
+    data = client_arrays(x, y, 0)
   else:
-    batching, data = None, _datasets()[0]
+    batching = None
+    data = _datasets()[0]
   process = algorithms.build_drift_corrected(
     _Stateful,
     correction or corrections.Correction(),
@@ -130,12 +136,14 @@ def test_fed_avg_is_that_of_tff_and_each_client_begins_with_the_servers_state():
   )
   data = _datasets()
   with engine.graph_context(parallel_clients=3):
-    one, other = ours.initialize(), tffs.initialize()
-    result, of_tff = ours.next(one, data), tffs.next(other, data)
-  found = ours.get_model_weights(result.state)
+    one = ours.initialize()
+    other = tffs.initialize()
+    result = ours.next(one, data)
+    of_tff = tffs.next(other, data)
+  weights = ours.get_model_weights(result.state)
   wanted = tffs.get_model_weights(of_tff.state)
-  np.testing.assert_allclose(found.trainable, wanted.trainable, rtol=1e-6)
-  np.testing.assert_array_equal(found.non_trainable, [0, 2])  # The server's do not change.
+  np.testing.assert_allclose(weights.trainable, wanted.trainable, rtol=1e-6)
+  np.testing.assert_array_equal(weights.non_trainable, [0, 2])  # The server's do not change.
   np.testing.assert_array_equal(wanted.non_trainable, [0, 2])
   by_hand = np.average([_trained(*_examples(n)) for n in (11, 3, 21)], weights=(11, 3, 21))
-  np.testing.assert_allclose(found.trainable[0], by_hand, rtol=1e-5)
+  np.testing.assert_allclose(weights.trainable[0], by_hand, rtol=1e-5)

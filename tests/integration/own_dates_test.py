@@ -52,10 +52,10 @@ def test_a_date_becomes_the_days_since_2000(form):
 @pytest.mark.parametrize('form', FORMS)
 def test_a_date_becomes_its_parts(form):
   table = FORMS[form](TABLE)
-  found = inputs(build(table, dates='parts'), table)
+  x = inputs(build(table, dates='parts'), table)
   clock = DAYS.hour + DAYS.minute / 60
   expected = np.stack([DAYS.year, DAYS.month, DAYS.day, DAYS.day_of_week, clock], 1)
-  np.testing.assert_allclose(found, expected, rtol=1e-5)
+  np.testing.assert_allclose(x, expected, rtol=1e-5)
 
 
 def test_dates_without_a_time_of_day_come_from_a_file(tmp_path):

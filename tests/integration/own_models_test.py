@@ -64,7 +64,8 @@ CASES = {
 def pair(part, kind, options, yogi=False, **training):
   """The run of a part and of its oracle."""
   how = {'batch_size': 4, 'epochs': 2}
-  server, of_oracle = None, oracle.Sgd(1.0)
+  server = None
+  of_oracle = oracle.Sgd(1.0)
   if yogi:
     server = optimizers.build_yogi(0.1, tau=0.01)
     of_oracle = oracle.Adaptive('yogi', 0.1, 0.9, 0.99, 0.01)
@@ -86,9 +87,9 @@ def pair(part, kind, options, yogi=False, **training):
   return small_problem.Run(process, small_problem.clients()), expected
 
 
-def close(found, wanted):
+def close(actual, wanted):
   """Compares relative to the largest entry, as `corrections_oracle_test` does."""
-  error = np.abs(found - wanted).max()
+  error = np.abs(actual - wanted).max()
   assert error <= 2e-5 * max(np.abs(wanted).max(), 1e-2), error
 
 
@@ -110,5 +111,5 @@ def test_rounds_equal_the_formulas(name, group):
     if not getattr(run.process, 'has_client_models', False):
       return
     for i, state in run.client_states.items():
-      own = run.process.client_model(run.state, state)
-      close(oracle.pack(own), expected.personal(i))
+      client_model = run.process.client_model(run.state, state)
+      close(oracle.pack(client_model), expected.personal(i))

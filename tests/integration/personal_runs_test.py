@@ -41,13 +41,13 @@ def test_a_resumed_run_has_the_own_models_of_a_whole_one_to_the_bit(tmp_path, al
   whole = run(tmp_path / 'whole', name, '--rounds=4')
   parts = run(tmp_path / 'parts', name, '--rounds=2')
   run(parts, name, '--rounds=4')
-  found = accuracies(whole, 4)
-  assert accuracies(parts, 4) == found
-  assert any(own != of_server for of_server, own in found.values())
+  accuracies_of = accuracies(whole, 4)
+  assert accuracies(parts, 4) == accuracies_of
+  assert any(of_client != of_server for of_server, of_client in accuracies_of.values())
   first = accuracies(whole, 0)  # Nobody has taken part.
-  assert all(own == of_server for of_server, own in first.values())
+  assert all(of_client == of_server for of_server, of_client in first.values())
   last = tasks.load_run(whole).rows[-1]
-  mean = np.mean([own for _, own in found.values()])
+  mean = np.mean([of_client for _, of_client in accuracies_of.values()])
   assert last['clients_heldout_own_accuracy_mean'] == pytest.approx(mean)
   for one, other in zip(tasks.load_run(whole).weights, tasks.load_run(parts).weights):
     np.testing.assert_array_equal(one, other)
@@ -55,10 +55,10 @@ def test_a_resumed_run_has_the_own_models_of_a_whole_one_to_the_bit(tmp_path, al
 
 def test_a_clients_own_model_is_exported(tmp_path, capsys):
   folder = run(tmp_path / 'run', '--algorithm=ditto+sam', '--rounds=3')
-  own = {client: own for client, (_, own) in accuracies(folder, 3).items()}
+  of_client = {client: of_client for client, (_, of_client) in accuracies(folder, 3).items()}
   of_server = {client: of_server for client, (of_server, _) in accuracies(folder, 3).items()}
   # One that has taken part, whose model differs, and one that may not have.
-  client = next(c for c in own if own[c] != of_server[c])
+  client = next(c for c in of_client if of_client[c] != of_server[c])
   output = tmp_path / 'exported'
   arguments = [f'--client={client}', '--format=npz', f'--output={output}']
   assert export.main(['export.py', folder, *arguments]) == 0
@@ -71,7 +71,9 @@ def test_a_clients_own_model_is_exported(tmp_path, capsys):
   whole = tasks.load('digits', seed=1).train  # The run's task has what clients train on.
   parts = tasks.split_clients(whole, seed=1, heldout_examples=0.2)
   evaluate = models.build_evaluation(run_of_folder.task().build_model(1))
-  assert evaluate(weights, parts.heldout.load(client))['accuracy'] == pytest.approx(own[client])
+  assert evaluate(weights, parts.heldout.load(client))['accuracy'] == pytest.approx(
+    of_client[client]
+  )
   for flags, words in (
     ([f'--client={client}', '--weights=theta'], 'leave --weights out'),
     (['--client=nobody'], "unknown client 'nobody'"),

@@ -26,9 +26,8 @@ def build(batching=BATCHING):
 def test_limits_beyond_all_steps_change_no_bit_and_nobody_changes_nothing(graph):
   with tff.framework.get_context_stack().install(graph):
     batching = Batching(4, epochs=2, shuffle=False)
-    limited, today = (
-      small_problem.Run(process, small_problem.clients()) for process in (build(), build(batching))
-    )
+    limited = small_problem.Run(build(), small_problem.clients())
+    today = small_problem.Run(build(batching), small_problem.clients())
     for cohort in small_problem.cohorts(3):
       today.round(cohort)
       limited.round(cohort, dict(zip(cohort, [2**31 - 1, 8, STEPS[cohort[2]]])))
@@ -67,14 +66,14 @@ def test_every_engine_gives_the_same_rounds(native, graph):
   )
   two = subrounds.SubroundContext(2, server=graph)
   contexts = {'graph': graph, 'native': native, 'subrounds': two}
-  found = {}
+  results = {}
   for context in contexts:
     installed = tff.framework.get_context_stack().install(contexts[context])
     few = pytest.warns(UserWarning, match='Only 2 clients are available in round 1, fewer')
     with installed, few:
       result = trained(process, clients)
-    found[context] = oracle.pack(result.state.global_model_weights.trainable)
+    results[context] = oracle.pack(result.state.global_model_weights.trainable)
     wanted = dict(selected=5, finished=2, partial=3, dropped=0, rounds_without_clients=1)
     assert wanted.items() <= result.summary['population'].items()
   for context in contexts:
-    close(context, found[context], found['graph'])
+    close(context, results[context], results['graph'])

@@ -28,7 +28,8 @@ def build(name, options):
 
 class StopAfter(training.Callback):
   def __init__(self, stop, rounds):
-    self._stop, self._rounds = stop, rounds
+    self._stop = stop
+    self._rounds = rounds
 
   def round_end(self, row):
     if row['round'] == self._rounds:
@@ -65,8 +66,10 @@ def _graph_context(graph):
 )
 def test_a_resumed_run_with_noise_equals_an_uninterrupted_one(tmp_path, name, more, stops):
   """Also of another process, which has drawn another secret, and after round 0."""
-  process, other = (build(name, {**OPTIONS, **more}) for _ in range(2))
-  whole, unlike = weights(train(process, 3)), weights(train(other, 3))
+  process = build(name, {**OPTIONS, **more})
+  other = build(name, {**OPTIONS, **more})
+  whole = weights(train(process, 3))
+  unlike = weights(train(other, 3))
   assert not np.any(whole == unlike)
   for rounds in stops:
     folder = str(tmp_path / str(rounds))

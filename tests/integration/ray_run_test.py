@@ -56,8 +56,12 @@ def _rows(folder):
 
 
 def _course(rows):
+  """The rows without the columns that depend on where they were computed."""
   of_where = ('seconds_', 'bytes_to_workers', 'bytes_from_workers', 'subrounds_')
-  return [{k: v for k, v in row.items() if not k.startswith(of_where)} for row in rows]
+  left = []
+  for row in rows:
+    left.append({column: v for column, v in row.items() if not column.startswith(of_where)})
+  return left
 
 
 def _wait_for_round(folder, number, process):

@@ -3,6 +3,9 @@
 import pathlib
 import pickle
 import re
+import types
+import typing
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -43,8 +46,8 @@ def train_loss(metrics) -> float:
 def test_a_tff_program(page, blocks, capsys):
   scope = run_blocks(page, blocks)
   if page == README:  # Its first block ends with what it has learned.
-    shown = re.search(r'training accuracy (0\.\d\d)\n', capsys.readouterr().out)
-    assert float(shown[1]) > 0.8
+    accuracy = re.search(r'training accuracy (0\.\d\d)\n', capsys.readouterr().out)
+    assert float(accuracy[1]) > 0.8
   assert np.isfinite(train_loss(scope['metrics']))
   assert len(scope['client_states']) == len(scope['clients'])
 
@@ -59,71 +62,110 @@ def test_a_task_of_ones_own(tmp_path, monkeypatch):
   assert (tmp_path / 'runs' / 'my_task' / 'summary.json').exists()
 
 
+class GuideFile(typing.NamedTuple):
+  """A file of a page of the guide, the oracle's class, and what clients send."""
+
+  number: int
+  name: str
+  kind: type
+  values: dict
+  clients_per_step: int = 3
+  up: float = 1.0
+  oracle_options: Mapping = types.MappingProxyType({})
+
+
 @pytest.mark.parametrize(
-  'number, name, kind, own, together, up',
+  'file',
   [
-    (0, 'fed_cm', methods.FedCM, {'alpha': 0.3}, 3, 2),
-    (1, 'fed_nova', methods.FedNova, {'rho': 0.5}, 1, 1 + 1 / 39),
-    (2, 'fed_exp', methods.FedExP, {'eps': 0.01}, 1, 1 + 1 / 39),
+    GuideFile(
+      number=0, name='fed_cm', kind=methods.FedCM, values={'alpha': 0.3}, clients_per_step=3, up=2
+    ),
+    GuideFile(
+      number=1,
+      name='fed_nova',
+      kind=methods.FedNova,
+      values={'rho': 0.5},
+      clients_per_step=1,
+      up=1 + 1 / 39,
+    ),
+    GuideFile(
+      number=2,
+      name='fed_exp',
+      kind=methods.FedExP,
+      values={'eps': 0.01},
+      clients_per_step=1,
+      up=1 + 1 / 39,
+    ),
   ],
 )
-def test_the_guides_files_follow_the_papers(tmp_path, number, name, kind, own, together, up):
+def test_the_guides_files_follow_the_papers(tmp_path, file):
   pages = (GUIDE / f'own_algorithms{more}.md' for more in ('', '_more'))
   texts = [re.findall(r'```python\n(.*?)```', page.read_text('utf-8'), re.DOTALL) for page in pages]
-  text = [*texts[0][:1], *texts[1]][number]
+  text = [*texts[0][:1], *texts[1]][file.number]
   assert text.count('\n') <= 40
   (tmp_path / 'mine.py').write_text(text)
   spec = f'{tmp_path}/mine.py:' + re.search(r'class (\w+)', text)[1]
-  assert registry.algorithm(spec).name == f'my_{name}'
-  assert algorithms.counts(spec, small_problem.model()).up == pytest.approx(up)
+  assert registry.algorithm(spec).name == f'my_{file.name}'
+  assert algorithms.counts(spec, small_problem.model()).up == pytest.approx(file.up)
   process = algorithms.build_process(
     spec,
     small_problem.model(),
-    values=own,
+    values=file.values,
     client_learning_rate=0.2,
     client_weighting='examples',
     training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4, shuffle=False)),
   )
   how = dict(server=oracle.Sgd(1.0), eta_l=lambda t: 0.2, batch_size=4, by_examples=True)
-  how.update(('local_momentum' if key == 'rho' else key, value) for key, value in own.items())
-  expected = kind(small_problem.theta_0(), small_problem.clients(), **how)
-  with engine.graph_context(clients_per_step=together):
+  for key, value in file.values.items():
+    how['local_momentum' if key == 'rho' else key] = value
+  expected = file.kind(small_problem.theta_0(), small_problem.clients(), **how)
+  with engine.graph_context(clients_per_step=file.clients_per_step):
     run = small_problem.Run(process, small_problem.clients())
     for cohort in ([0, 1, 4], [0, 5, 4]):
       run.round(cohort)
       expected.round(cohort)
   np.testing.assert_allclose(run.theta, expected.theta, atol=2e-6)
-  if name == 'fed_exp':
+  if file.name == 'fed_exp':
     np.testing.assert_allclose(run.theta_bar, expected.theta_bar, atol=2e-6)
 
 
 @pytest.mark.parametrize(
-  ('number', 'name', 'kind', 'own', 'more'),
+  'file',
   [
-    (0, 'fed_rep', personal.Kept, {'head_share': 0.4}, {'mask': HEAD}),
-    (1, 'moon', newer.Moon, {'mu': 0.5, 'temperature': 0.4}, {}),
+    GuideFile(
+      number=0,
+      name='fed_rep',
+      kind=personal.Kept,
+      values={'head_share': 0.4},
+      oracle_options={'mask': HEAD},
+    ),
+    GuideFile(
+      number=1,
+      name='moon',
+      kind=newer.Moon,
+      values={'mu': 0.5, 'temperature': 0.4},
+    ),
   ],
 )
-def test_the_guides_files_with_models_of_clients_follow_the_papers(
-  tmp_path, number, name, kind, own, more
-):
+def test_the_guides_files_with_models_of_clients_follow_the_papers(tmp_path, file):
   page = (GUIDE / 'personal_models.md').read_text('utf-8')
-  text = re.findall(r'```python\n(.*?)```', page, re.DOTALL)[number]
+  text = re.findall(r'```python\n(.*?)```', page, re.DOTALL)[file.number]
   assert text.count('\n') <= 40
   (tmp_path / 'mine.py').write_text(text)
   spec = f'{tmp_path}/mine.py:' + re.search(r'class (\w+)', text)[1]
-  assert registry.algorithm(spec).name == f'my_{name}'
+  assert registry.algorithm(spec).name == f'my_{file.name}'
   process = algorithms.build_process(
     spec,
     small_problem.model_with_features(),
-    values=own,
+    values=file.values,
     client_learning_rate=0.2,
     training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4, shuffle=False)),
   )
-  how = dict(server=oracle.Sgd(1.0), eta_l=lambda t: 0.2, batch_size=4, **more)
-  how.update(('contrast' if key == 'mu' else key, value) for key, value in own.items())
-  expected = kind(small_problem.theta_0(), small_problem.clients(), **how)
-  with engine.graph_context(clients_per_step=3):
+  how = dict(server=oracle.Sgd(1.0), eta_l=lambda t: 0.2, batch_size=4, **file.oracle_options)
+  for key, value in file.values.items():
+    how['contrast' if key == 'mu' else key] = value
+  expected = file.kind(small_problem.theta_0(), small_problem.clients(), **how)
+  with engine.graph_context(clients_per_step=file.clients_per_step):
     run = small_problem.Run(process, small_problem.clients())
     for cohort in ([0, 1, 4], [0, 5, 4]):
       run.round(cohort)
@@ -161,8 +203,8 @@ def test_compressors():
 def test_every_algorithm_and_optimizer_has_its_formula():
   page = (GUIDE / 'formulas.md').read_text(encoding='utf-8')
   sections = re.split(r'^## ', page, flags=re.MULTILINE)[1:]
-  found = {text.partition('\n')[0]: re.findall(r'^\| `(\w+)` \|', text, re.M) for text in sections}
-  assert {title: names for title, names in found.items() if names} == {
+  tables = {text.partition('\n')[0]: re.findall(r'^\| `(\w+)` \|', text, re.M) for text in sections}
+  assert {title: names for title, names in tables.items() if names} == {
     'Algorithms': [*registry.ALGORITHMS],
     'Server optimizers': [*registry.SERVER_OPTIMIZERS],
     'Asynchronous training': ['buffered'],
@@ -180,7 +222,7 @@ def test_a_population(tmp_path, monkeypatch):
   scope = run_blocks(GUIDE / 'population.md', 2)
   profiles = population.read_profiles('profiles.csv')
   expected = {'seconds_per_step': 1.2, 'downlink': 1.024, 'uplink': 1.024}
-  assert {name: own['07'] for name, own in profiles.items()} == expected
+  assert {name: profile['07'] for name, profile in profiles.items()} == expected
   trace = population.read_trace('availability.csv')
   assert (trace['00'], trace['59']) == ([(0, 10)], [(3, 4)])
   assert scope['config'].population.limits_steps

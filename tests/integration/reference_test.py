@@ -32,8 +32,8 @@ def test_defaults_are_those_that_they_were():
   for name, expected in REFERENCE['settings'].items():
     task, algorithm = name.split('-')
     parsed = flags.parse(['train.py', f'--task={task}', f'--algorithm={algorithm}'])
-    found = resolve.resolve(parsed).flat()
-    assert {key: found[key] for key in expected} == expected, name
+    defaults = resolve.resolve(parsed).flat()
+    assert {key: defaults[key] for key in expected} == expected, name
 
 
 @pytest.mark.parametrize('name', sorted(EXPECTED))
@@ -43,17 +43,17 @@ def test_a_run_gives_the_numbers_that_it_gave(tmp_path, name):
   flags = [f'--task={task}', f'--algorithm={algorithm}', '--rounds=12', '--seed=1']
   with fakes.no_figures():
     assert train.main(['train.py', *flags, f'--output_dir={folder}']) == 0
-  weights, found = outcome(folder)
+  weights, numbers = outcome(folder)
   expected = EXPECTED[name]['metrics']
   assert len(weights) == len(EXPECTED[name]['weights'])
   for array, (norm, *products) in zip(weights, EXPECTED[name]['weights']):
     np.testing.assert_allclose(array, [norm, *products], rtol=RELATIVE, atol=RELATIVE * norm)
-  assert found.keys() >= expected.keys()
-  for metrics in (found, expected):
+  assert numbers.keys() >= expected.keys()
+  for metrics in (numbers, expected):
     # The deviation is what is left of the mean square, which has lost digits where that is small.
     metrics['update_norm_std'] = np.hypot(metrics['update_norm_std'], metrics['update_norm_mean'])
   # Processors round differently: a norm of a difference of weights is known to their last digit.
   last = np.finfo(np.float32).eps * np.linalg.norm([w[0] for w in EXPECTED[name]['weights']])
   for column, value in expected.items():
     atol = last if 'norm' in column or 'spread' in column else 1e-8
-    np.testing.assert_allclose(found[column], value, rtol=RELATIVE, atol=atol, err_msg=column)
+    np.testing.assert_allclose(numbers[column], value, rtol=RELATIVE, atol=atol, err_msg=column)

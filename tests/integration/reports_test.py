@@ -27,36 +27,38 @@ def folder(tmp_path):
 def test_labels_name_only_what_does_not_follow_from_the_rest(folder, tmp_path):
   _make(tmp_path / 'c1', [0.0, 0.1, 0.2], algorithm='fed_yogi', server_optimizer='yogi', tau=0.1)
   _make(tmp_path / 'c2', [0.0, 0.1, 0.2], algorithm='fed_yogi', server_optimizer='yogi', tau=0.2)
-  found = run_lib.find_runs([folder])
-  groups = {label: len(members) for label, members in groups_lib.group(found).items()}
+  runs = run_lib.find_runs([folder])
+  groups = {label: len(members) for label, members in groups_lib.group(runs).items()}
   assert groups == {'FedAvg': 2, 'AdaBest x Yogi': 1, 'FedYogi, tau=0.1': 1, 'FedYogi, tau=0.2': 1}
   with pytest.raises(ValueError, match="'size'"):
-    groups_lib.group(found, ['size'])
+    groups_lib.group(runs, ['size'])
 
 
 def test_runs_that_differ_in_what_touches_no_number_are_repetitions(tmp_path):
   _make(tmp_path / '0', [0.0, 0.1], seed=0)
   _make(tmp_path / '1', [0.0, 0.1], seed=1, **dict.fromkeys(settings_lib.CHANGE_NO_NUMBER, '1'))
-  found = run_lib.find_runs([str(tmp_path)])
-  for run in found:
+  runs = run_lib.find_runs([str(tmp_path)])
+  for run in runs:
     run.config['change_no_number'].extend(settings_lib.CHANGE_NO_NUMBER)
-  assert [len(members) for members in groups_lib.group(found).values()] == [2]
+  assert [len(members) for members in groups_lib.group(runs).values()] == [2]
 
 
 def test_every_format_is_written_and_the_page_needs_no_other_file(folder, tmp_path, capsys):
   output = tmp_path / 'out' / 'all'
   flags = [f'--output={output}', f'--formats={",".join(report_lib.FORMATS)}', '--title=A & B']
   assert report.main(['report.py', folder, *flags, '--level=paper=0.7']) == 0
-  found = {end: output.with_suffix(f'.{end}').read_bytes() for end in report_lib.FORMATS}
-  assert all(len(content) > 100 for content in found.values())
-  assert found['md'].decode() == capsys.readouterr().out
-  assert found['csv'].decode().splitlines()[:4] == [
+  contents = {end: output.with_suffix(f'.{end}').read_bytes() for end in report_lib.FORMATS}
+  assert all(len(content) > 100 for content in contents.values())
+  assert contents['md'].decode() == capsys.readouterr().out
+  assert contents['csv'].decode().splitlines()[:4] == [
     'label,round,validation_accuracy_mean,validation_accuracy_std',
-    *('FedAvg,0,0,0', 'FedAvg,2,0.5,0.141421', 'FedAvg,4,0.7,0.141421'),
+    'FedAvg,0,0,0',
+    'FedAvg,2,0.5,0.141421',
+    'FedAvg,4,0.7,0.141421',
   ]
-  page = found['html'].decode()
+  page = contents['html'].decode()
   assert '<title>A &amp; B</title>' in page
-  assert '\\caption{A \\& B.' in found['tex'].decode()
+  assert '\\caption{A \\& B.' in contents['tex'].decode()
   assert page.count('<svg') == page.count('</svg>') == 1
   assert page.count('<path') > 10  # The curves are drawn into it.
   assert re.search('<td ?>AdaBest x Yogi</td>', page)
@@ -70,13 +72,13 @@ def test_labels_say_what_renaming_says(tmp_path, capsys, form):
     _make(tmp_path / f'{number}', [0.0, 0.4, 0.8], algorithm='fed_yogi', tau=tau, task='digits')
   _make(tmp_path / 'c', [0.0, 0.4, 0.8], algorithm='fed_adam', tau=0.1, task='digits')
   _make(tmp_path / 'd', [0.0, 0.4, 0.8], algorithm='fed_adam', tau=0.2, task='digits')
-  more = ['--rows=algorithm', '--columns=tau'] * (form == 'crossed')
+  more = ['--rows=algorithm', '--columns=tau'] if form == 'crossed' else []
   flags = [f'--form={form}', *more, '--rename=FedYogi=Ours', '--rename=FedAdam=Adam']
   assert report.main(['report.py', str(tmp_path), *flags]) == 0
-  shown = capsys.readouterr().out
-  assert 'Ours' in shown
-  assert 'Adam' in shown
-  assert 'Fed' not in shown
+  output = capsys.readouterr().out
+  assert 'Ours' in output
+  assert 'Adam' in output
+  assert 'Fed' not in output
 
 
 def test_a_run_without_rounds_is_left_out_and_reported(folder, tmp_path, capsys):
@@ -101,10 +103,10 @@ def _rates(folder, rates, **settings):
   """A run for each rate; the last of three was not evaluated after round 0 yet."""
   same = dict(task='digits', task_option=[], clients_per_round=6, data={'clients': 60}, rounds=1)
   for rate in rates:
-    own = dict.fromkeys(('tau', 'client_learning_rate', 'server_learning_rate'), rate)
-    own['test'] = {'test_accuracy': 0.4 * rate}
-    values = [0.1, 0.5 * rate][: 1 + (rate < 2)]
-    run_folders.make(folder / str(rate), values, **{**same, **own, **settings})
+    of_rate = dict.fromkeys(('tau', 'client_learning_rate', 'server_learning_rate'), rate)
+    of_rate['test'] = {'test_accuracy': 0.4 * rate}
+    values = [0.1, 0.5 * rate] if rate < 2 else [0.1]
+    run_folders.make(folder / str(rate), values, **{**same, **of_rate, **settings})
 
 
 @pytest.mark.parametrize(
@@ -140,10 +142,10 @@ def test_the_forms_of_the_papers_leave_out_what_was_not_evaluated_yet(tmp_path, 
   output = tmp_path / 'table'
   flags = [*flags, f'--output={output}', '--formats=tex,csv,png']
   assert report.main(['report.py', str(tmp_path / 'runs'), *flags]) == 0
-  shown = capsys.readouterr()
+  printed = capsys.readouterr()
   left_out = f'{tmp_path}/runs/2.0 has not been evaluated after round 0 yet.'
-  assert shown.err == f'Left out: {left_out}\n'
-  assert row in shown.out
+  assert printed.err == f'Left out: {left_out}\n'
+  assert row in printed.out
   assert (tmp_path / 'table.tex').exists()
   assert (tmp_path / 'table.png').exists() == ('--form=rates' in flags or '--columns=tau' in flags)
 

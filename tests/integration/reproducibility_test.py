@@ -35,7 +35,8 @@ def test_the_second_run_of_a_sweep_is_that_of_train(tmp_path, capfd):
   pytest.importorskip('optuna')
   fixed = ('--rounds=4', '--rounds_per_evaluation=2', '--clients_per_round=3')
   grid = ['--grid=algorithm=ada_best,fed_yogi', '--grid=mu=0.5', '--grid=tau=0.01']
-  folder, alone = tmp_path / 'sweep', tmp_path / 'alone'
+  folder = tmp_path / 'sweep'
+  alone = tmp_path / 'alone'
   assert sweep.main(['sweep.py', f'--output_dir={folder}', *grid, '--', *fixed]) == 0
   assert 'best' in capfd.readouterr().out
   second = folder / 'algorithm=fed_yogi,tau=0.01'
@@ -45,7 +46,8 @@ def test_the_second_run_of_a_sweep_is_that_of_train(tmp_path, capfd):
   with fakes.no_figures():
     assert train.main(['train.py', *flags]) == 0
   assert fakes.rows(second) == fakes.rows(alone)
-  ours, expected = (runs.load_run(str(path)).weights for path in (second, alone))
+  ours = runs.load_run(str(second)).weights
+  expected = runs.load_run(str(alone)).weights
   assert len(ours) == len(expected) > 1
   for one, other in zip(ours, expected):
     assert np.asarray(one).tobytes() == np.asarray(other).tobytes()

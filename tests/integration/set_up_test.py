@@ -84,7 +84,10 @@ class Checkout:
   def calls(self) -> list[str]:
     """What was called since the last time, without the options of pip."""
     path = self.folder / 'calls'
-    lines = path.read_text().splitlines() if path.exists() else []
+    if path.exists():
+      lines = path.read_text().splitlines()
+    else:
+      lines = []
     path.unlink(missing_ok=True)
     return [line.partition(' --quiet')[0] for line in lines]
 
@@ -194,13 +197,15 @@ def test_without_a_python_the_ones_seen_are_named(checkout):
 
 def test_the_user_chooses_the_python(checkout):
   checkout.add_python('python3.12', '3.12.4')
-  own = checkout.add_python('own/python', '3.10.13')
+  python = checkout.add_python('own/python', '3.10.13')
   old = checkout.add_python('old/python', '3.9.2')
   assert f'PYTHON={old} is not CPython 3.10 to 3.13 (CPython 3.9.2)' in checkout.refused(
     PYTHON=str(old)
   )
   assert '(it does not run)' in checkout.refused(PYTHON='/no/such/python')
-  assert f'making .venv with {own} (CPython 3.10.13)' in checkout.set_up(PYTHON=str(own)).stderr
+  assert (
+    f'making .venv with {python} (CPython 3.10.13)' in checkout.set_up(PYTHON=str(python)).stderr
+  )
 
 
 def test_what_is_done_is_not_done_again(checkout):

@@ -50,30 +50,31 @@ def model():
   return flamby.build_cox_model(2, COLUMNS)
 
 
-def scores_of(made, x):
-  w, b = made.initial_weights[0]
+def scores_of(model, x):
+  w, b = model.initial_weights[0]
   return (x @ w + b)[:, 0]
 
 
 @pytest.mark.parametrize('n', [1, 2, 9])
 def test_a_batch_has_the_loss_and_the_concordance_by_hand_and_padding_counts_nothing(n):
   x, y = cohort(n)
-  made = model()
-  weights = tuple(map(tf.constant, made.initial_weights[0]))
-  scores = np.round(scores_of(made, x), 1)  # Some are equal.
+  cox = model()
+  weights = tuple(map(tf.constant, cox.initial_weights[0]))
+  scores = np.round(scores_of(cox, x), 1)  # Some are equal.
   in_order, pairs = flamby.concordance(tf.constant(scores), y, tf.ones([n], tf.bool))
   np.testing.assert_allclose([sum(in_order), sum(pairs)], concordance_by_hand(scores, y))
-  loss, _ = made.loss_and_metrics(weights, tf.constant(x), tf.constant(y))
-  np.testing.assert_allclose(loss, cox_by_hand(scores_of(made, x), y), rtol=1e-5, atol=1e-6)
+  loss, _ = cox.loss_and_metrics(weights, tf.constant(x), tf.constant(y))
+  np.testing.assert_allclose(loss, cox_by_hand(scores_of(cox, x), y), rtol=1e-5, atol=1e-6)
   # Three more rows, of patients that would be at risk with everyone or die before everyone.
   more_x = np.concatenate([x, x[:1] + 50, x[:1], x[:1]])
   more_y = np.concatenate([y, np.float32([[1, 99], [1, 99], [1, 0]])])
   shares = tf.constant([1 / n] * n + [0] * 3, tf.float32)
   with tf.GradientTape(persistent=True) as tape:
     tape.watch(weights)
-    alone = made.loss_and_metrics(weights, tf.constant(x), tf.constant(y))
-    beside = made.loss_and_metrics(weights, tf.constant(more_x), tf.constant(more_y), shares=shares)
-  of_alone, of_beside = (tape.gradient(loss, weights) for loss in (alone[0], beside[0]))
+    alone = cox.loss_and_metrics(weights, tf.constant(x), tf.constant(y))
+    beside = cox.loss_and_metrics(weights, tf.constant(more_x), tf.constant(more_y), shares=shares)
+  of_alone = tape.gradient(alone[0], weights)
+  of_beside = tape.gradient(beside[0], weights)
   for a, b in zip((*alone, *of_alone), (*beside, *of_beside)):
     closeness.assert_close(a, b)
 
@@ -89,51 +90,58 @@ def test_a_gradient_that_vanishes_is_exactly_0():
 
 
 def test_evaluation_takes_all_examples_and_each_client_as_one_batch():
-  made = model()
-  weights = made.initial_weights[0]
+  cox = model()
+  weights = cox.initial_weights[0]
   x, y = cohort(40)
-  whole = models.build_evaluation(made, 7)(weights, {'x': x, 'y': y})
-  expected = concordance_by_hand(scores_of(made, x), y)
+  whole = models.build_evaluation(cox, 7)(weights, {'x': x, 'y': y})
+  expected = concordance_by_hand(scores_of(cox, x), y)
   np.testing.assert_allclose(whole['concordance'], expected[0] / expected[1], rtol=1e-6)
-  np.testing.assert_allclose(whole['loss'], cox_by_hand(scores_of(made, x), y), rtol=1e-5)
+  np.testing.assert_allclose(whole['loss'], cox_by_hand(scores_of(cox, x), y), rtol=1e-5)
   clients = [cohort(n, 3) for n in (8, 0, 1, 20)]
   arrays = [collections.OrderedDict(x=x, y=y) for x, y in clients]
-  sums = models.build_client_evaluation(made, 7)([weights], arrays)
+  sums = models.build_client_evaluation(cox, 7)([weights], arrays)
   for i, (x, y) in enumerate(clients):
-    scores = scores_of(made, x)
-    loss = len(y) * cox_by_hand(scores, y) if len(y) else 0
+    scores = scores_of(cox, x)
+    if len(y):
+      loss = len(y) * cox_by_hand(scores, y)
+    else:
+      loss = 0
     np.testing.assert_allclose(sums['loss'][0, i], [loss, len(y)], rtol=1e-5)
     np.testing.assert_allclose(sums['concordance'][0, i], concordance_by_hand(scores, y))
 
 
 def test_rounds_on_batches_that_go_on_are_as_in_numpy():
-  data, made = [cohort(n, 5) for n in (7, 10)], model()
+  data = [cohort(n, 5) for n in (7, 10)]
+  cox = model()
   batching = Batching(4, local_steps=3, continue_batches=True, shuffle=False)
   process = algorithms.build_fed_avg(
-    made,
+    cox,
     client_learning_rate=0.1,
     client_weighting='examples',
     training=ClientTraining(batching=batching),
   )
   state = process.initialize()
-  w = np.concatenate([a.ravel() for a in made.initial_weights[0]]).astype(np.float64)
+  w = np.concatenate([a.ravel() for a in cox.initial_weights[0]]).astype(np.float64)
   for t in range(3):
     state = process.next(state, [client_arrays(*d, i) for i, d in enumerate(data)]).state
     thetas = []
     for x, y in data:
-      starts, theta = range(0, len(y), 4), w.copy()
+      starts = range(0, len(y), 4)
+      theta = w.copy()
       for k in range(3 * t, 3 * t + 3):
         rows = slice(starts[k % len(starts)], starts[k % len(starts)] + 4)
         theta -= 0.1 * cox_gradient(theta, x[rows], y[rows])
       thetas.append(theta)
     w = np.average(thetas, axis=0, weights=[7, 10])
-  found = np.concatenate([np.ravel(a) for a in state.global_model_weights.trainable])
-  np.testing.assert_allclose(found[:-1], w[:-1], rtol=1e-4)  # The bias has no gradient.
+  weights = np.concatenate([np.ravel(a) for a in state.global_model_weights.trainable])
+  np.testing.assert_allclose(weights[:-1], w[:-1], rtol=1e-4)  # The bias has no gradient.
 
 
 def cox_gradient(w, x, y):
   order = np.argsort(-y[:, 1], kind='stable')
-  x, y, gradient = x[order], y[order], np.zeros_like(w)
+  x = x[order]
+  y = y[order]
+  gradient = np.zeros_like(w)
   for k in np.flatnonzero(y[:, 0]):
     p = np.exp(x[: k + 1] @ w[:-1])
     gradient[:-1] += p @ x[: k + 1] / p.sum() - x[k]
@@ -142,12 +150,12 @@ def cox_gradient(w, x, y):
 
 def test_the_full_gradient_is_that_of_one_batch():
   x, y = cohort(600)  # More than a slice has of a model whose examples are for themselves.
-  made = model()
-  weights = tuple(map(tf.constant, made.initial_weights[0]))
+  cox = model()
+  weights = tuple(map(tf.constant, cox.initial_weights[0]))
   element = {'x': tf.constant(x), 'y': tf.constant(y), 'client': 0}
-  source = batch_sources.WholeArrays(model_adapters.wrap(made), Batching(8), 0, element, 1)
+  source = batch_sources.WholeArrays(model_adapters.wrap(cox), Batching(8), 0, element, 1)
   with tf.GradientTape() as tape:
     tape.watch(weights)
-    loss, _ = made.loss_and_metrics(weights, element['x'], element['y'])
+    loss, _ = cox.loss_and_metrics(weights, element['x'], element['y'])
   for a, b in zip(source.mean_gradient(weights, ()), tape.gradient(loss, weights)):
     closeness.assert_close(a, b)

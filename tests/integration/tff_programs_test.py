@@ -45,7 +45,8 @@ def test_run_training_process_and_its_resumption(graph, tmp_path):
 
 def print_growth():
   """Prints by how many bytes each 100 rounds enlarge this process, after 100 others."""
-  process, memory = processes.own(), psutil.Process().memory_info
+  process = processes.own()
+  memory = psutil.Process().memory_info
 
   def rounds(state, first, last):
     for t in range(first, last):
@@ -53,7 +54,8 @@ def print_growth():
     return state
 
   with engine_lib.graph_context():
-    state, grown = rounds(process.initialize(), 0, 100), []
+    state = rounds(process.initialize(), 0, 100)
+    grown = []
     for first in (100, 200, 300):
       before = memory().rss
       state = rounds(state, first, first + 100)
@@ -64,7 +66,8 @@ def print_growth():
 def test_memory_is_flat_over_many_rounds():
   program = 'from tests.integration import tff_programs_test as t; t.print_growth()'
   # A process of its own: other tests' memory and threads are not in it.
-  command, root = [*fresh.python(), '-c', program], pathlib.Path(__file__).parents[2]
+  command = [*fresh.python(), '-c', program]
+  root = pathlib.Path(__file__).parents[2]
   done = subprocess.run(command, cwd=root, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
   grown = [int(number) for number in done.stdout.split()]

@@ -93,7 +93,8 @@ def test_an_algorithm_of_a_users_file_trains_costs_resumes_as_it_was_and_is_repo
   path = _write(tmp_path, 'mine.py', ALGORITHM)
   many = ['--task_option=num_clients=60', '--clients_per_round=10']
   flags = [f'--algorithm={path}:Damped', '--algorithm_option=strength=0.1', *many]
-  whole, halves = str(tmp_path / 'whole'), str(tmp_path / 'halves')
+  whole = str(tmp_path / 'whole')
+  halves = str(tmp_path / 'halves')
   assert _train(whole, *flags, '--rounds=4') == 0
   assert 'Client states: 40 clients may take part' in capsys.readouterr().err
   assert _train(halves, *flags, '--rounds=2') == 0
@@ -130,12 +131,13 @@ def test_an_algorithm_of_a_users_file_trains_costs_resumes_as_it_was_and_is_repo
 def test_a_server_optimizer_of_a_users_file_takes_its_options(tmp_path):
   spec = f'{_write(tmp_path, "server.py", SERVER)}:build_heavy'
   flags = [f'--server_optimizer={spec}', '--algorithm=fed_avg', '--rounds=2']
-  own, ours = str(tmp_path / 'own'), str(tmp_path / 'ours')
-  assert _train(own, *flags, '--server_optimizer_option=drag=0.5') == 0
-  assert _config(own)['settings']['server_optimizer_option'] == ['drag=0.5']
+  run_of_user = str(tmp_path / 'own')
+  ours = str(tmp_path / 'ours')
+  assert _train(run_of_user, *flags, '--server_optimizer_option=drag=0.5') == 0
+  assert _config(run_of_user)['settings']['server_optimizer_option'] == ['drag=0.5']
   same = ['--algorithm=fed_avgm', '--momentum=0.5', '--rounds=2']
   assert _train(ours, *same, '--server_learning_rate=1', '--client_learning_rate=0.1') == 0
-  for mine, ours_ in zip(fakes.rows(own), fakes.rows(ours)):
+  for mine, ours_ in zip(fakes.rows(run_of_user), fakes.rows(ours)):
     assert mine['validation_loss'] == ours_['validation_loss']
 
 
@@ -221,7 +223,10 @@ def test_a_file_that_fails_is_named_in_one_line_and_nothing_is_written(
   tmp_path, capsys, kind, text, words
 ):
   path = _write(tmp_path, 'a.py', text)
-  algorithm = [] if kind == 'algorithm' else ['--algorithm=fed_avg']
+  if kind == 'algorithm':
+    algorithm = []
+  else:
+    algorithm = ['--algorithm=fed_avg']
   assert _train(tmp_path / 'run', '--rounds=1', *algorithm, f'--{kind}={path}:A') == 2
   *others, error = capsys.readouterr().err.splitlines()
   # The first test of a process loads TensorFlow.
@@ -262,7 +267,8 @@ def test_clients_that_fail_in_a_later_round_end_the_run_in_one_line(tmp_path, ca
     arrays = {{c: tuple(task.train.load(c).values()) for c in task.train.client_ids}}
     return dataclasses.replace(task, train=Late(arrays))
   """
-  spec, folder = f'--task={_write(tmp_path, "data.py", text)}:late', tmp_path / 'run'
+  spec = f'--task={_write(tmp_path, "data.py", text)}:late'
+  folder = tmp_path / 'run'
   flags = ['--rounds=9', '--algorithm=fed_avg', '--clients_per_round=3', spec]
   assert _train(folder, *flags) == 1
   assert capsys.readouterr().err.splitlines()[-1] == f'train.py: {said.format(spec)}'

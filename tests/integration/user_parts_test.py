@@ -49,7 +49,8 @@ def config(folder):
 
 def test_the_guides_cohort_trains_resumes_and_is_recorded(tmp_path, capsys):
   path = example(tmp_path, 'choosing_clients')
-  whole, halves = str(tmp_path / 'whole'), str(tmp_path / 'halves')
+  whole = str(tmp_path / 'whole')
+  halves = str(tmp_path / 'halves')
   flags = [f'--cohort={path}:LongestAway', '--cohort_option=candidates=6']
   assert train(whole, *flags, '--rounds=5') == 0
   assert train(halves, *flags, '--rounds=2') == 0
@@ -78,8 +79,8 @@ def test_the_guides_aggregator_trains_and_equals_numpy(tmp_path):
   rows = np.random.default_rng(0).normal(size=(5, 3)).astype('f')
   distances = np.linalg.norm(rows - np.median(rows, 0), axis=1)
   expected = rows[np.argsort(distances)[:3]].mean(0)
-  found = rule.combine((), tf.constant(rows), tf.ones([5])).aggregate
-  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  aggregate = rule.combine((), tf.constant(rows), tf.ones([5])).aggregate
+  np.testing.assert_allclose(aggregate, expected, rtol=1e-6)
 
 
 BEHAVIOUR = """
@@ -202,7 +203,10 @@ def test_what_a_file_has_not_is_refused_in_one_line_that_names_the_flag(
   tmp_path, flag, name, words
 ):
   path = write(tmp_path, 'broken.py', BROKEN)
-  more = ['--synchrony=buffered', '--concurrency=12'] if flag == 'staleness' else []
+  if flag == 'staleness':
+    more = ['--synchrony=buffered', '--concurrency=12']
+  else:
+    more = []
   with pytest.raises(ValueError, match=f'--{flag}.*{words}') as caught:
     settings.of(f'--{flag}={path}:{name}', *more)
   assert '\n' not in str(caught.value)

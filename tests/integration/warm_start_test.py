@@ -17,8 +17,11 @@ FLAGS = ('--task=least_squares', '--algorithm=fed_avg', '--rounds=2', '--rounds_
 @fakes.no_figures()
 def test_a_run_starts_where_another_ended_and_notices_that_its_start_has_changed(tmp_path, capfd):
   """Of a file the bytes count, of a run the weights that are read."""
-  first, model, copied = (str(tmp_path / name) for name in ('first', 'npz', 'start'))
-  runs, commands = [], []
+  first = str(tmp_path / 'first')
+  model = str(tmp_path / 'npz')
+  copied = str(tmp_path / 'start')
+  runs = []
+  commands = []
   assert train.main(['train.py', *FLAGS, f'--output_dir={first}']) == 0
   assert export.main(['export.py', first, '--format=npz', f'--output={model}']) == 0
   shutil.copytree(first, copied)

@@ -47,14 +47,17 @@ def _check_that_it_says_what_is_missing(python, folder):
 
 @pytest.mark.slow
 def test_the_wheel_is_whole_and_works_in_an_empty_environment(tmp_path):
-  source, environment, files = tmp_path / 'source', tmp_path / 'environment', set()
+  source = tmp_path / 'source'
+  environment = tmp_path / 'environment'
+  files = set()
   without = shutil.ignore_patterns('__pycache__', 'env')
   for folder in ('tff_adaptive', 'tff_adaptive_tasks', 'scripts'):
     shutil.copytree(ROOT / folder, source / folder, ignore=without)
     files |= {str(p.relative_to(source)) for p in (source / folder).rglob('*') if p.is_file()}
   for name in ('setup.py', 'pyproject.toml', 'README.md', 'LICENSE', *LOCKS):
     shutil.copy(ROOT / name, source)
-  pip, alone = (sys.executable, '-m', 'pip', '--isolated', '-q'), ('--no-deps', '--no-index')
+  pip = (sys.executable, '-m', 'pip', '--isolated', '-q')
+  alone = ('--no-deps', '--no-index')
   build = *pip, 'wheel', *alone, '--no-build-isolation', f'--wheel-dir={tmp_path}', source
   subprocess.run(build, check=True)
   [wheel] = tmp_path.glob(f'tff_adaptive-{tff_adaptive.__version__}-*.whl')
@@ -75,10 +78,14 @@ def test_the_wheel_is_whole_and_works_in_an_empty_environment(tmp_path):
   # As a site folder, whose own .pth files count: setuptools brings distutils by one.
   others = sysconfig.get_path('purelib')
   (packages / 'others.pth').write_text(f'import site; site.addsitedir({others!r})\n')
-  own = {'cwd': tmp_path, 'env': {**os.environ, 'PYTHONPATH': ''}, 'check': True}  # No checkout.
+  options = {
+    'cwd': tmp_path,
+    'env': {**os.environ, 'PYTHONPATH': ''},
+    'check': True,
+  }  # No checkout.
   for name in _entry.NAMES.values():
-    helped = subprocess.run([python.with_name(name), '--help'], stdout=subprocess.PIPE, **own)
+    helped = subprocess.run([python.with_name(name), '--help'], stdout=subprocess.PIPE, **options)
     assert f'{name} '.encode() in helped.stdout
   train = [python.with_name('tff-adaptive-train'), '--rounds=1', '--output_dir=run']
-  subprocess.run(train, **own)
+  subprocess.run(train, **options)
   assert '"git_revision": null' in (tmp_path / 'run' / 'config.json').read_text()

@@ -32,25 +32,25 @@ def test_results_are_judged_by_their_rounding_and_written_with_what_was_measured
   monkeypatch.setattr(gpu_check, 'ROUNDING', {'two devices': 2.0**-24, 'bfloat16': 2.0**-50})
   monkeypatch.setitem(workloads.WORKLOADS, 'W4', W4)
   monkeypatch.setattr(workloads, 'MLP', (784, 20, 26))
-  made = []
+  calls = []
   for name in ('rounds', 'vmapped'):
     make = getattr(gpu_check, name)
     monkeypatch.setattr(
-      gpu_check, name, lambda *given, make=make: made.append(make(*given)) or made[-1]
+      gpu_check, name, lambda *given, make=make: calls.append(make(*given)) or calls[-1]
     )
   flags = ['--device=cpu', '--workload=W4', '--clients=2', '--rounds=1']
   assert gpu_check.main(['gpu_check.py', *flags, f'--output={tmp_path}/gpu']) == 1
-  found = json.loads((tmp_path / 'gpu.json').read_text())
-  assert [row['is_within'] for row in found['results']] == [True, False]
-  assert 1e-4 < found['results'][1]['difference'] < 4 * math.sqrt(2.0**-8)
-  assert [(row['seconds'] > 0, 'peak_mb' in row) for row in found['figures']] == [(True, False)]
+  content = json.loads((tmp_path / 'gpu.json').read_text())
+  assert [row['is_within'] for row in content['results']] == [True, False]
+  assert 1e-4 < content['results'][1]['difference'] < 4 * math.sqrt(2.0**-8)
+  assert [(row['seconds'] > 0, 'peak_mb' in row) for row in content['figures']] == [(True, False)]
   page = (tmp_path / 'gpu.md').read_text()
   assert capsys.readouterr().out == page
   assert '| W4 | two devices | ' in page
   assert '| W4 | 2 | ' in page
   pytest.importorskip('jax')
   # Of one batch a client JAX's rounds are the same; both were measured equally often.
-  ours, (_, other) = made[-2:]
+  ours, (_, other) = calls[-2:]
   start = workloads.build_model(W4).initial_weights[0]
   for _ in range(2):
     assert gpu_check.distance(other(), ours(), start) < 1e-4

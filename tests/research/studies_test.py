@@ -1,6 +1,7 @@
 """The studies of results/: today's flags accept their commands, and each says how it was made."""
 
 import importlib
+import itertools
 import json
 import os
 import pathlib
@@ -37,17 +38,38 @@ def shown_commands(name: str, folder: pathlib.Path, **environment: str) -> list[
   return [line.split('\037')[:-1] for line in lines]
 
 
+def by_value(arguments: list[str]) -> list[list[str]]:
+  """Returns a sweep's arguments once for each value of each list, the others at their first one.
+
+  But for the algorithms, which stay together: some values are for one of them. Any seed goes with
+  the others.
+  """
+  lists = {}
+  for i, text in enumerate(arguments):
+    if text.startswith('--grid=') and not text.startswith('--grid=algorithm='):
+      first, *others = text.split(',')
+      lists[i] = [first] if first.startswith('--grid=seed=') else [first, *others]
+  name_of = {i: first.removeprefix('--grid=').partition('=')[0] for i, (first, *_) in lists.items()}
+  firsts = {i: values[0] for i, values in lists.items()}
+  points = [firsts]
+  for i, values in lists.items():
+    points += [{**firsts, i: f'--grid={name_of[i]}={value}'} for value in values[1:]]
+  return [[point.get(i, text) for i, text in enumerate(arguments)] for point in points]
+
+
 def check(arguments: list[str]) -> None:
   """Raises ValueError or fails if a command's flags do not exist or do not go together."""
   if arguments[0] == '-m':
-    name, given = arguments[1], arguments[2:]
+    name = arguments[1]
+    given = arguments[2:]
   else:
     name = arguments[0].removesuffix('.py').replace('/', '.')
     given = arguments[1:]
   if name == 'scripts.train':
     resolve.resolve(flags.parse(['train.py', *given]))
   elif name == 'scripts.sweep':
-    assert sweep.main(['sweep.py', '--dry_run', *given]) == 0, given
+    for point in by_value(given):
+      assert sweep.main(['sweep.py', '--dry_run', *point]) == 0, point
   elif name == 'scripts.report':
     folders = command.parse(report._FLAGS, '', ['report.py', *given])
     assert folders, given
@@ -75,12 +97,19 @@ def test_a_study_says_how_it_was_made(name):
 @pytest.mark.parametrize('name', FOLDERS)
 def test_todays_flags_accept_its_commands(name, tmp_path, monkeypatch, capsys):
   monkeypatch.chdir(studies.ROOT)  # Flagfiles are named from there.
-  for environment in ({}, {'SMOKE': '1'}):
-    commands = shown_commands(name, tmp_path, **environment)
-    assert commands
-    for arguments in commands:
-      # Any seed goes with the others.
-      check([re.sub(r'^(--grid=seed=\d+).*', r'\1', text) for text in arguments])
+  commands = shown_commands(name, tmp_path)
+  assert commands
+  short = shown_commands(name, tmp_path, SMOKE='1')
+  # What sweeps and single runs add in a smoke is the same for all; programs have their own flags.
+  for arguments in [*commands, *(line for line in short if line[0] == '-m')]:
+    check(arguments)
+  for text in itertools.chain(*commands, *short):
+    flag, _, value = text.partition('=')
+    if flag == '--output_dir':
+      # A variable of run.sh that a function of studies.sh sets would put a folder into another.
+      assert value.count(str(tmp_path)) == 1
+  outputs = [text for line in short for text in line if text.startswith('--output=')]
+  assert not any('=results/' in text for text in outputs)
   assert not capsys.readouterr().err
 
 

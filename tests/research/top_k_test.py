@@ -5,9 +5,9 @@ from research import top_k
 
 def test_all_ways_are_measured(capsys):
   assert top_k.main(['top_k.py', '--sizes=999', '--shares=0.1', '--repeats=1', '--threads=0']) == 0
-  shown = capsys.readouterr().out
+  output = capsys.readouterr().out
   for way in ('histograms', 'tf.math.top_k', 'np.argpartition'):
-    assert f'| 999 | 0.1 | {way} |' in shown.replace('\\', '')
+    assert f'| 999 | 0.1 | {way} |' in output.replace('\\', '')
 
 
 def test_bad_flags_are_refused(capsys):

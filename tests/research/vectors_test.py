@@ -5,6 +5,7 @@ algorithm once in the graph engine, and one case of six in TFF's native context.
 """
 
 import collections
+import itertools
 import json
 
 import jsonschema
@@ -32,7 +33,9 @@ FILES = {
   path.stem: json.loads(path.read_text(encoding='utf-8')) for path in vectors.FOLDER.glob('*.json')
 }
 SCHEMA = FILES.pop('schema')
-CASES = [(name, case) for name, file in FILES.items() for case in file['cases']]
+CASES = []
+for _name, _file in FILES.items():
+  CASES += [(_name, case) for case in _file['cases']]
 TOLERANCE = 1e-5  # Relative to the largest entry; this project computes in float32.
 
 
@@ -46,11 +49,11 @@ def _is_plain(name, case):
 
 def _groups():
   """Lists of cases: those that share a process, by file and weighting, and each of the others."""
-  found = collections.defaultdict(list)
+  groups = collections.defaultdict(list)
   for name, case in CASES:
-    own = 'optimizers' if _is_plain(name, case) else case['name']
-    found[name, own, case['client_weighting']].append(case)
-  return found
+    group = 'optimizers' if _is_plain(name, case) else case['name']
+    groups[name, group, case['client_weighting']].append(case)
+  return groups
 
 
 GROUPS = _groups()
@@ -61,7 +64,10 @@ NATIVE_SHARE = 6
 
 def _marked(values, identifier, is_exhaustive):
   """A case of a test, which `make test` leaves out if it is exhaustive."""
-  marks = [pytest.mark.exhaustive] if is_exhaustive else []
+  if is_exhaustive:
+    marks = [pytest.mark.exhaustive]
+  else:
+    marks = []
   return pytest.param(*values, id=identifier, marks=marks)
 
 
@@ -116,10 +122,12 @@ def _model(problem, copies):
       return tf.stack([tf.linalg.matvec(x, w) for (w,) in each], -1)
     return tf.stack([x @ w + b[..., tf.newaxis, :] for w, b in each], -1)
 
-  def example_loss(found, y):
+  def example_loss(prediction, y):
     if is_linear:
-      return tf.reduce_sum(0.5 * tf.square(found - y[..., tf.newaxis]), -1)
-    return tf.add_n([models.sparse_cross_entropy(one, y) for one in tf.unstack(found, axis=-1)])
+      return tf.reduce_sum(0.5 * tf.square(prediction - y[..., tf.newaxis]), -1)
+    return tf.add_n(
+      [models.sparse_cross_entropy(one, y) for one in tf.unstack(prediction, axis=-1)]
+    )
 
   cuts = np.cumsum([np.prod(shape) for shape in shapes])[:-1]
   parts = np.split(np.float32(problem['initial']), cuts)
@@ -136,14 +144,16 @@ def _model(problem, copies):
 
 def _optimizer(cases, kind):
   """The optimizer that the cases' settings describe, side by side if they are several."""
-  made = []
+  built = []
   for values in (case[kind] for case in cases):
     options = {k: v for k, v in values.items() if k not in ('name', 'rate', 'state')}
     if kind == 'server_optimizer':
-      made.append(algorithms.build_server_optimizer(values['name'], values['rate'], options))
+      built.append(algorithms.build_server_optimizer(values['name'], values['rate'], options))
     else:
-      made.append(algorithms.build_client_optimizer(values['name'], options))
-  return SideBySide(made) if len(made) > 1 else made[0]
+      built.append(algorithms.build_client_optimizer(values['name'], options))
+  if len(built) > 1:
+    return SideBySide(built)
+  return built[0]
 
 
 def _process(name, cases, problem):
@@ -178,7 +188,8 @@ def _asynchrony(case):
 
 def _data(client, problem, t, factor):
   """A client's whole arrays; where rounds do not wait, with the model that it began with."""
-  number, staleness = client['client'], client.get('staleness')
+  number = client['client']
+  staleness = client.get('staleness')
   more = {}
   if staleness is not None:
     row = t - staleness if staleness else -1
@@ -200,27 +211,45 @@ def _slots(leaves, problem):
 
 def _servers(run, cases, problem):
   """Of each case the server's state by the names of the vectors."""
-  state, own = run.state, getattr(run.state, 'correction', ())
-  parts = [state.finalizer] if len(cases) == 1 else state.finalizer['parts']
+  state = run.state
+  correction_state = getattr(run.state, 'correction', ())
+  if len(cases) == 1:
+    parts = [state.finalizer]
+  else:
+    parts = state.finalizer['parts']
   for case, theta, part in zip(cases, np.split(run.theta, len(cases)), parts):
-    found = {'x': theta}
+    values = {'x': theta}
     for name in {'m', 'v'} & {*part}:
       m_of_delta = name == 'm' and case['server_optimizer']['name'] in ('adagrad', 'adam', 'yogi')
-      found[name] = (-1 if m_of_delta else 1) * oracle.pack(part[name])
+      sign = -1 if m_of_delta else 1
+      values[name] = sign * oracle.pack(part[name])
     if getattr(state, 'inference_weights', ()):
-      found['x_bar'] = run.theta_bar
-    if isinstance(own, tuple) and any(isinstance(part, dict) for part in own):
-      own = next(part for part in own if isinstance(part, dict))  # Of a chain's state.
-    if isinstance(own, tuple) and own and isinstance(own[-1], tuple):
-      own = own[0]  # The correction's part of a chain's state.
+      values['x_bar'] = run.theta_bar
+    if isinstance(correction_state, tuple) and any(
+      isinstance(part, dict) for part in correction_state
+    ):
+      correction_state = next(
+        part for part in correction_state if isinstance(part, dict)
+      )  # Of a chain's state.
+    if (
+      isinstance(correction_state, tuple)
+      and correction_state
+      and isinstance(correction_state[-1], tuple)
+    ):
+      correction_state = correction_state[0]  # The correction's part of a chain's state.
     if case['client_optimizer']['state'] == 'average':
-      averaged = _slots(own['optimizer'], problem)
-      found.update({f'client_{name}': slot for name, slot in averaged.items()})
-    elif isinstance(own, dict):
-      found.update({{'m': 'base_m', 'v': 'base_v'}.get(k, k): own[k] for k in {*own} & {*'hmv'}})
+      averaged = _slots(correction_state['optimizer'], problem)
+      values.update({f'client_{name}': slot for name, slot in averaged.items()})
+    elif isinstance(correction_state, dict):
+      values.update(
+        {
+          {'m': 'base_m', 'v': 'base_v'}.get(k, k): correction_state[k]
+          for k in {*correction_state} & {*'hmv'}
+        }
+      )
     elif 'alpha' in case['hyperparameters']:
-      found['h'] = own
-    yield found
+      values['h'] = correction_state
+    yield values
 
 
 def _client(run, number, problem):
@@ -238,17 +267,22 @@ def _client(run, number, problem):
   return {'h': h}
 
 
-def _close(found, wanted, where):
-  assert found.keys() == wanted.keys(), where
+def _close(actual, wanted, where):
+  assert actual.keys() == wanted.keys(), where
   for name, value in wanted.items():
-    one = found[name] if isinstance(found[name], np.ndarray) else oracle.pack(found[name])
+    if isinstance(actual[name], np.ndarray):
+      one = actual[name]
+    else:
+      one = oracle.pack(actual[name])
     error = np.abs(one - value).max()
     assert error <= TOLERANCE * max(np.abs(value).max(), 1e-2), f'{where}, {name}: {error}'
 
 
 def _compare(name, cases):
-  problem, case = FILES[name]['problem'], cases[0]
-  run, older = small_problem.Run(_process(name, cases, problem), None), []
+  problem = FILES[name]['problem']
+  case = cases[0]
+  run = small_problem.Run(_process(name, cases, problem), None)
+  older = []
   factor = _asynchrony(case).factor_entry
   for t, first in enumerate(case['rounds']):
     clients = first['clients']
@@ -259,8 +293,8 @@ def _compare(name, cases):
     run.step(data, [c['client'] for c in clients])
     if name == 'asynchronous':
       older.append(run.state.older)
-    for each, found in zip(cases, _servers(run, cases, problem)):
-      _close(found, each['rounds'][t]['server'], f'{each["name"]}, round {t}')
+    for each, values in zip(cases, _servers(run, cases, problem)):
+      _close(values, each['rounds'][t]['server'], f'{each["name"]}, round {t}')
     for c in clients:
       if 'state' in c:
         _close(_client(run, c['client'], problem), c['state'], f'round {t}, client {c["client"]}')
@@ -269,7 +303,8 @@ def _compare(name, cases):
 @pytest.mark.parametrize('group', _graph_cases())
 def test_the_graph_engine_computes_the_vectors(group):
   """In groups of clients on least squares, which every algorithm has, and else client by client."""
-  name, cases = group[0], GROUPS[group]
+  name = group[0]
+  cases = GROUPS[group]
   with engine.graph_context(clients_per_step=2 if name == 'least_squares' else 1):
     _compare(name, cases)
 
@@ -280,9 +315,9 @@ def test_the_native_context_computes_them(native, name, case):
 
 
 def test_the_oracle_makes_the_vectors_that_are_committed():
-  made = vectors.files()
-  assert made.keys() == FILES.keys()
-  for name, content in made.items():
+  contents = vectors.files()
+  assert contents.keys() == FILES.keys()
+  for name, content in contents.items():
     assert [*vectors.differences(content, FILES[name])] == [], 'make vectors writes them anew'
 
 
@@ -297,13 +332,14 @@ def test_the_vectors_have_every_algorithm_and_optimizer_and_a_client_that_diverg
   of_others = {'fed_buff', 'fed_async'}
   # What changes the loss needs a model's outputs, and the vectors have gradients alone.
   of_losses = {'moon', 'fed_lc', 'fed_ntd', 'fed_proto'}
-  found = {case['algorithm'] for case in cases}
-  assert found == {*registry.ALGORITHMS} - of_losses | of_others
+  algorithms = {case['algorithm'] for case in cases}
+  assert algorithms == {*registry.ALGORITHMS} - of_losses | of_others
   for kind, entries in (
     ('server_optimizer', registry.SERVER_OPTIMIZERS),
     ('client_optimizer', registry.CLIENT_OPTIMIZERS),
   ):
     assert {case[kind]['name'] for case in cases} == {*entries}
-  sent = [c['update'] for case in cases for r in case['rounds'] for c in r['clients']]
-  assert None in sent
+  rounds = itertools.chain.from_iterable(case['rounds'] for case in cases)
+  clients = itertools.chain.from_iterable(r['clients'] for r in rounds)
+  assert None in [client['update'] for client in clients]
   assert sum(path.stat().st_size for path in vectors.FOLDER.iterdir()) < 3e6

@@ -1,5 +1,7 @@
 """Ranks, the critical difference, and what a cell's search and runs are."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -30,19 +32,20 @@ def test_ranks_and_the_critical_difference_are_those_of_the_tables():
 def test_every_cell_can_be_searched_and_trained(flags):
   for problem, method in which_optimizer.cells():
     space = which_optimizer.space(problem, method)
-    found = space.check()
-    own = {text.partition('=')[0] for text in which_optimizer.METHODS[method]}
-    assert {*space.axes} == own | {'client_learning_rate'}
-    assert found.what.algorithm == method
-    assert found.what.seed == 100
-    held_out = found.evaluation.heldout_clients or found.evaluation.heldout_examples
-    assert held_out or 'validation=clients' in found.what.task_option
+    checked = space.check()
+    own_options = {text.partition('=')[0] for text in which_optimizer.METHODS[method]}
+    assert {*space.axes} == own_options | {'client_learning_rate'}
+    assert checked.what.algorithm == method
+    assert checked.what.seed == 100
+    held_out = checked.evaluation.heldout_clients or checked.evaluation.heldout_examples
+    assert held_out or 'validation=clients' in checked.what.task_option
 
 
 def test_a_report_has_each_cells_own_numbers(flags):
   columns = ('value', 'area', 'sensitivity', 'megabytes', 'virtual_seconds', 'seconds')
   table = pd.DataFrame({c: [0.1, 0.2, 0.3, np.nan] for c in columns})
-  table['problem'], table['server'] = [*2 * ['mnist'], *2 * ['synthetic']], 'synchronous'
+  table['problem'] = [*2 * ['mnist'], *2 * ['synthetic']]
+  table['server'] = 'synchronous'
   table['method'] = ['scaffold', 'fed_avg', 'fed_avg', 'scaffold']
   parts = which_optimizer.report(table.assign(started='2026', revision='r'))
   assert '| FedAvg | 30 | 20 |' in ''.join(parts)  # synthetic(1, 1), then MNIST.
@@ -52,17 +55,17 @@ def test_a_report_has_each_cells_own_numbers(flags):
 
 def test_a_cell_with_all_its_rows_is_not_trained_again(flags, tmp_path):
   assert flags.seeds == ['1', '2', '3', '4', '5']
-  rows = [
-    {'problem': 'mnist', 'method': method, 'server': server, 'seed': seed, 'value': 0.5}
-    for method in ('fed_avg', 'scaffold', 'fed_cm')
-    for server in which_optimizer.SERVERS
-    for seed in range(1, 6)
-    if method != 'fed_cm' or server == 'synchronous'
-  ]
+  cells = [*itertools.product(('fed_avg', 'scaffold'), which_optimizer.SERVERS)]
+  cells.append(('fed_cm', 'synchronous'))
+  rows = []
+  for (method, server), seed in itertools.product(cells, range(1, 6)):
+    rows.append(
+      {'problem': 'mnist', 'method': method, 'server': server, 'seed': seed, 'value': 0.5}
+    )
   path = str(tmp_path / 'rows.csv')
   assert which_optimizer.known(path).empty
   frame.write_rows(path, [row for row in rows if row['method'] != 'scaffold' or row['seed'] > 1])
-  kept = which_optimizer.known(path)
-  assert (len(kept), {*kept.index}) == (15, {('mnist', 'fed_avg'), ('mnist', 'fed_cm')})
+  known = which_optimizer.known(path)
+  assert (len(known), {*known.index}) == (15, {('mnist', 'fed_avg'), ('mnist', 'fed_cm')})
   flags.output_dir = str(tmp_path)
-  assert which_optimizer.collect(kept).equals(kept.reset_index())
+  assert which_optimizer.collect(known).equals(known.reset_index())

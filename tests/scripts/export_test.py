@@ -45,7 +45,10 @@ def run(tmp_path_factory):
 def test_the_exported_model_has_the_runs_accuracy_on_raw_rows(run, monkeypatch):
   output = run / 'new' / 'model'
   assert export.main(['export.py', str(run / 'runs' / 'visits'), f'--output={output}']) == 0
-  name = 'model.keras' if (output / 'model.keras').exists() else 'model'
+  if (output / 'model.keras').exists():
+    name = 'model.keras'
+  else:
+    name = 'model'
   model = tf.keras.models.load_model(output / name)
   Preparation = runpy.run_path(str(output / 'preparation.py'))['Preparation']
   prepare = Preparation.load(str(output / 'preparation.json'))
@@ -64,7 +67,8 @@ def test_the_exported_model_has_the_runs_accuracy_on_raw_rows(run, monkeypatch):
   done = subprocess.run(command, cwd=output, capture_output=True, text=True, check=True)
   assert re.fullmatch(r"\['(good|poor)' '(good|poor)'\]", done.stdout.strip())
   monkeypatch.chdir(run)
-  exec(evaluates, scope := {})
+  scope = {}
+  exec(evaluates, scope)
   assert scope['run'].evaluate()['accuracy'] > 0.5
 
 
@@ -75,7 +79,8 @@ def softmax(scores):
 
 def test_a_copied_run_folder_is_exported_and_served_where_there_is_no_data(tmp_path):
   """As its user does: the run's folder alone goes to a machine that serves, from any folder."""
-  here, there = tmp_path / 'here', tmp_path / 'there'
+  here = tmp_path / 'here'
+  there = tmp_path / 'there'
   here.mkdir()
   there.mkdir()
   (here / 'my_task.py').write_text(blocks('own_data.md')[0])
@@ -184,7 +189,8 @@ def test_a_run_of_an_earlier_release_is_exported_with_its_data(run, tmp_path):
   for name in ('task', 'source', 'round', 'weights', 'weight_names', 'input', 'file'):
     assert stored[name] == loaded[name]
   assert stored['validation'] == pytest.approx(loaded['validation'], abs=1e-6)
-  one, other = (dict(np.load(f'{tmp_path}/{name}/model.npz')) for name in ('new', 'loaded'))
+  one = dict(np.load(f'{tmp_path}/new/model.npz'))
+  other = dict(np.load(f'{tmp_path}/loaded/model.npz'))
   np.testing.assert_equal(one, other)
 
 
@@ -195,8 +201,8 @@ def test_the_weights_that_were_asked_for_are_exported(run, monkeypatch, capsys):
   assert export.main(['export.py', folder, '--format=npz', '--weights=theta']) == 0
   path = f'{folder}/export_npz/model.npz'
   assert capsys.readouterr().out.startswith(f'{path}: theta of round 6; validation: ')
-  found = np.load(path)
-  np.testing.assert_equal(tuple(found.values()), tasks.load_run(folder).weights)
+  exported = np.load(path)
+  np.testing.assert_equal(tuple(exported.values()), tasks.load_run(folder).weights)
 
 
 def test_a_runs_task_is_loaded_from_any_folder_without_what_it_held_out_while_its_file_is_the_same(
@@ -258,7 +264,8 @@ def test_a_full_disk_ends_the_command_in_one_line(run, monkeypatch, capsys):
     raise tf.errors.ResourceExhaustedError(None, None, 'a; No space left on device')
 
   monkeypatch.setattr(tf.keras.Model, 'save', full)
-  output, before = run / 'full', sorted(os.listdir(run))
+  output = run / 'full'
+  before = sorted(os.listdir(run))
   arguments = ['export.py', str(run / 'runs' / 'visits'), '--format=saved_model']
   assert export.main([*arguments, f'--output={output}']) == 1
   (line,) = capsys.readouterr().err.splitlines()[-1:]

@@ -12,9 +12,10 @@ from scripts import partition_report
 def test_partition_report_of_classes_and_of_numbers(tmp_path, capsys):
   output = tmp_path / 'sub' / 'digits'
   assert partition_report.main(['x', '--task=digits', f'--output={output}']) == 0
-  assert (tmp_path / 'sub' / 'digits.md').read_text() == (shown := capsys.readouterr().out)
-  assert '| examples | 1438 |' in shown
-  assert '| total variation | 0.539 |' in shown
+  printed = capsys.readouterr().out
+  assert (tmp_path / 'sub' / 'digits.md').read_text() == printed
+  assert '| examples | 1438 |' in printed
+  assert '| total variation | 0.539 |' in printed
   assert (tmp_path / 'sub' / 'digits.png').stat().st_size > 5000
   assert partition_report.main(['x', '--task=least_squares', f'--output={output}']) == 0
   assert 'total variation' not in capsys.readouterr().out
@@ -33,8 +34,8 @@ def test_partition_report_of_classes_and_of_numbers(tmp_path, capsys):
 def test_what_is_refused_leaves_nothing_behind(tmp_path, capsys, flag, output, words):
   flags = ['--task=digits', flag, f'--output={tmp_path}/{output}']
   assert partition_report.main(['x', *flags]) == 2
-  shown, error = capsys.readouterr()
-  assert (words in error, shown) == (True, '')
+  printed, error = capsys.readouterr()
+  assert (words in error, printed) == (True, '')
   assert error.count('\n') == 1
   assert not list(tmp_path.iterdir())
 

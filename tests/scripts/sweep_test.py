@@ -1,5 +1,6 @@
 """scripts/sweep.py: every trial once, by its rules; what failed is a row, bad input is refused."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -24,8 +25,8 @@ def _sweeping(tmp_path, monkeypatch):
   def run(arguments, result):
     pool = sweep_pool.Runs(result)
     sweep_pool.install(monkeypatch, pool)
-    own, _, fixed = ' '.join(arguments).partition(' -- ')
-    command = ['sweep.py', f'--output_dir={tmp_path}', *own.split(), '--', *fixed.split()]
+    own_arguments, _, fixed = ' '.join(arguments).partition(' -- ')
+    command = ['sweep.py', f'--output_dir={tmp_path}', *own_arguments.split(), '--', *fixed.split()]
     return sweep.main(command), pool
 
   return run
@@ -33,7 +34,7 @@ def _sweeping(tmp_path, monkeypatch):
 
 def _table(text):
   rows = [line.strip('|').split('|') for line in text.splitlines() if line.startswith('|')]
-  return [[cell.strip() for cell in row] for row in rows]
+  return [list(map(str.strip, row)) for row in rows]
 
 
 def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
@@ -54,7 +55,8 @@ def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
     return code, [name for name, _ in pool.ran()]
 
   def folders(*rates, seeds=(0, 1)):
-    return [f'client_learning_rate={rate},seed={seed}' for rate in rates for seed in seeds]
+    pairs = itertools.product(rates, seeds)
+    return [f'client_learning_rate={rate},seed={seed}' for rate, seed in pairs]
 
   assert run('0.5,9,1,2', '0,1', result) == (1, folders('0.5', '9', '1', '2'))
   captured = capsys.readouterr()
@@ -119,7 +121,8 @@ def test_random_points_depend_on_the_seed_and_the_trial_alone(sweeping, tmp_path
   assert sweeping([*command, '--trials=2', '--', '--rounds=2'], result)[0] == 0
   code, pool = sweeping([*command, '--trials=5', '--', '--rounds=2'], result)  # Goes on.
   assert (code, len(pool.settings)) == (0, 3)
-  at_once, drawn = drawn, []
+  at_once = drawn
+  drawn = []
   assert len({rate for _, rate, _ in at_once}) == 5
   assert all(0.01 <= rate <= 1 and 2 <= clients <= 9 for _, rate, clients in at_once)
   other = [f'--output_dir={tmp_path}/b', *command, '--trials=5', '--jobs=3']
@@ -148,7 +151,8 @@ def test_of_each_rung_the_best_go_on_with_their_runs(sweeping, capsys):
   command = [f'--grid=client_learning_rate={rates}', '--prune=asha', '--', '--rounds=90']
   code, pool = sweeping([*command, '--rounds_per_evaluation=1'], _rate)
   assert code == 0
-  expected, rungs = [], {10: [], 30: []}  # From a ninth of the rounds on.
+  expected = []
+  rungs = {10: [], 30: []}  # From a ninth of the rounds on.
   for value in values:
     for rung, before in rungs.items():
       expected.append((f'client_learning_rate={value}', rung))

@@ -16,7 +16,8 @@ from scripts import train
 from tests.helpers import fakes, fresh
 
 _SCRIPT = os.path.join(os.path.dirname(train.__file__), 'train.py')
-_ROUNDS, _CLIENTS = 110, 4
+_ROUNDS = 110
+_CLIENTS = 4
 # Its clients wait after some rounds while the working folder has a file named wait, so that no run
 # ends before it is interrupted.
 _TASK = """
@@ -68,16 +69,17 @@ def whole(flags, tmp_path_factory):
 
 def _processes(folder):
   """The processes that work in a folder."""
-  found = []
+  pids = []
   for process in psutil.process_iter():
     with contextlib.suppress(psutil.Error):
-      found += [process.pid] if process.cwd() == folder else []
-  return found
+      pids += [process.pid] if process.cwd() == folder else []
+  return pids
 
 
 def _interrupted(folder, flags):
   """Runs the script until it has twenty rows, and interrupts it; exit code and output."""
-  path, place = os.path.join(folder, 'metrics.csv'), os.path.dirname(folder)
+  path = os.path.join(folder, 'metrics.csv')
+  place = os.path.dirname(folder)
   wait = pathlib.Path(place, 'wait')
   wait.touch()
   with subprocess.Popen(

@@ -31,9 +31,16 @@ def test_cifar_is_standardised_by_its_channels(classes, means, deviations):
     np.testing.assert_allclose(ours, known, atol=6e-4)
 
 
-def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
-  image_files.write_classes(tmp_path / 'letters.npz', 26, first_label=1)
-  task = tasks.load('emnist_letters', str(tmp_path), num_clients=22, seed=3, letters=26)
+@pytest.fixture(scope='module')
+def letters_folder(tmp_path_factory):
+  """A folder with a file of few pictures of each letter."""
+  folder = tmp_path_factory.mktemp('data')
+  image_files.write_classes(folder / 'letters.npz', 26, first_label=1)
+  return str(folder)
+
+
+def test_embedded_letters_are_standardised_by_the_training_split(letters_folder):
+  task = tasks.load('emnist_letters', letters_folder, num_clients=22, seed=3, letters=26)
   assert len(task.train) == 20
   assert task.preparation.classes == (*range(1, 27),)
   x = np.concatenate([task.train.load_all()['x'], task.validation['x']])
@@ -41,12 +48,21 @@ def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
   np.testing.assert_array_equal(np.bincount(task.test['y']), [image_files.TEST_PER_CLASS] * 26)
   np.testing.assert_allclose((x.mean(), x.std()), (0, 1), atol=1e-5)
   assert ada_best.pixel_statistics(np.full([7, 28, 28, 1], 9, np.uint8)) == (9, 1)  # Not 0.
-  for options in ({}, {'alpha': None}):  # Who has what.
+
+
+def test_the_seed_decides_who_has_which_letters(letters_folder):
+  for options in ({}, {'alpha': None}):
     options = {'num_clients': 22, 'letters': 26, **options}
-    parts = [tasks.load('emnist_letters', str(tmp_path), s, **options).train for s in (3, 4)]
-    a, b = ({part.load(c)['y'].tobytes() for c in part.client_ids} for part in parts)
-    assert not a & b
-  other = tasks.load('emnist_letters', str(tmp_path), num_clients=22, unbalance=0.5, letters=26)
+    labels = []
+    for seed in (3, 4):
+      part = tasks.load('emnist_letters', letters_folder, seed, **options).train
+      labels.append({part.load(c)['y'].tobytes() for c in part.client_ids})
+    assert not labels[0] & labels[1]
+
+
+def test_clients_may_have_unlike_numbers_of_letters(letters_folder):
+  task = tasks.load('emnist_letters', letters_folder, num_clients=22, seed=3, letters=26)
+  other = tasks.load('emnist_letters', letters_folder, num_clients=22, unbalance=0.5, letters=26)
   assert rows(task.train.load_all()) != rows(other.train.load_all())
   sizes = task_data.labels_report(other)
   assert sizes['smallest'] < 11 < 18 < sizes['largest']
@@ -56,7 +72,10 @@ def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
 def test_the_first_letters_are_standardised_by_their_own_pixels(tmp_path, letters):
   # FedDyn's code, which AdaBest follows, takes ten classes and then mean and deviation.
   image_files.write_classes(tmp_path / 'letters.npz', 26, first_label=1)
-  options = {'letters': letters} if letters else {}
+  if letters:
+    options = {'letters': letters}
+  else:
+    options = {}
   task = tasks.load('emnist_letters', str(tmp_path), num_clients=11, **options)
   count = letters or 10
   assert task.preparation.classes == (*range(1, count + 1),)
@@ -143,11 +162,13 @@ def test_crops_are_filled_with_the_mean_colour():
 
 def test_augmentation_changes_half_of_the_images_each_way():
   x = tf.constant(np.repeat(X[:1], 600, 0))
-  made = ada_best.distort(x, tf.constant([4, 5])).numpy()
-  assert made.dtype == X.dtype
-  plain = np.mean([np.array_equal(m, X[0]) for m in made])
-  mirrored = np.mean([np.array_equal(m, X[0, :, ::-1]) for m in made])
+  distorted = ada_best.distort(x, tf.constant([4, 5])).numpy()
+  assert distorted.dtype == X.dtype
+  plain = np.mean([np.array_equal(m, X[0]) for m in distorted])
+  mirrored = np.mean([np.array_equal(m, X[0, :, ::-1]) for m in distorted])
   # Neither shifted: 1/2 + 1/2 / 81; half of those are mirrored.
   expected = (0.5 + 0.5 / 81) / 2
   assert max(abs(plain - expected), abs(mirrored - expected)) < 0.06
-  assert 2 * 8**2 < len({m.tobytes() for m in made}) <= 2 * 9**2  # Shifts of -4 to 4 both ways.
+  assert (
+    2 * 8**2 < len({m.tobytes() for m in distorted}) <= 2 * 9**2
+  )  # Shifts of -4 to 4 both ways.

@@ -31,32 +31,32 @@ def training_targets(task):
 @pytest.mark.parametrize('model', ['logistic_regression', one('sigmoid'), one(None), probabilities])
 def test_classes_are_predicted_by_their_shares(model):
   task = tasks.from_arrays(X, RARE, CLIENTS, model=model)
-  found = baselines.of_task(task, task.build_model(0))
+  baseline = baselines.of_task(task, task.build_model(0))
   labels = training_targets(task)
   y = task.validation['y']
   prior = dummy.DummyClassifier(strategy='prior').fit(np.zeros([len(labels), 1]), labels)
   zeros = np.zeros([len(y), 1])
-  assert found.prediction == "'no'"
+  assert baseline.prediction == "'no'"
   share = np.mean(labels == 0)
-  assert found.text == f'the most frequent class ({100 * share:.1f} % of the training examples)'
-  assert found.metrics['accuracy'] == pytest.approx(prior.score(zeros, y))
+  assert baseline.text == f'the most frequent class ({100 * share:.1f} % of the training examples)'
+  assert baseline.metrics['accuracy'] == pytest.approx(prior.score(zeros, y))
   loss = sk.log_loss(y, prior.predict_proba(zeros))
-  assert found.metrics['loss'] == pytest.approx(loss, rel=1e-4)
-  assert found.metrics['balanced_accuracy'] == 0.5
-  assert found.metrics['auc_roc'] == 0.5
-  assert found.metrics['auc_pr'] == pytest.approx(np.mean(y))
-  assert found.metrics['f1'] == 0  # There are positive examples, and none is found.
+  assert baseline.metrics['loss'] == pytest.approx(loss, rel=1e-4)
+  assert baseline.metrics['balanced_accuracy'] == 0.5
+  assert baseline.metrics['auc_roc'] == 0.5
+  assert baseline.metrics['auc_pr'] == pytest.approx(np.mean(y))
+  assert baseline.metrics['f1'] == 0  # There are positive examples, and none is found.
 
 
 def test_numbers_are_predicted_by_their_mean():
   task = tasks.from_arrays(X, NUMBERS, CLIENTS)
-  found = baselines.of_task(task, task.build_model(0))
+  baseline = baselines.of_task(task, task.build_model(0))
   mean = training_targets(task).mean()
   errors = task.validation['y'] - mean
-  assert found.prediction == f'{mean:.4g}'
-  assert found.metrics['mean_absolute_error'] == pytest.approx(np.mean(abs(errors)), rel=1e-5)
+  assert baseline.prediction == f'{mean:.4g}'
+  assert baseline.metrics['mean_absolute_error'] == pytest.approx(np.mean(abs(errors)), rel=1e-5)
   r2 = sk.r2_score(task.validation['y'], np.full(len(errors), mean))
-  assert found.metrics['r2'] == pytest.approx(r2, abs=1e-5)
+  assert baseline.metrics['r2'] == pytest.approx(r2, abs=1e-5)
 
 
 def test_a_model_whose_outputs_are_not_known_has_none():
@@ -66,7 +66,7 @@ def test_a_model_whose_outputs_are_not_known_has_none():
 
 def test_a_task_of_the_catalogue_has_one():
   task = tasks.load('digits')
-  found = baselines.of_task(task, task.build_model(0))
+  baseline = baselines.of_task(task, task.build_model(0))
   most = np.bincount(training_targets(task)).argmax()
-  assert found.prediction == str(most)
-  assert found.metrics['accuracy'] == pytest.approx(np.mean(task.validation['y'] == most))
+  assert baseline.prediction == str(most)
+  assert baseline.metrics['accuracy'] == pytest.approx(np.mean(task.validation['y'] == most))

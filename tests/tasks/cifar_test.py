@@ -25,7 +25,8 @@ def test_tffs_cifar_100_is_read_and_what_is_out_of_range_is_named(tmp_path):
   def proto(k, **changes):
     return task_data.example(**{'image': [k] * 3072, 'label': k, **changes})
 
-  good, bad = {'0': [proto(5), proto(99)], '1': [proto(0)]}, {'0': [proto(5, label=100)]}
+  good = {'0': [proto(5), proto(99)], '1': [proto(0)]}
+  bad = {'0': [proto(5, label=100)]}
   task_data.write(tmp_path / 'cifar100.sqlite', {'train': good, 'test': good})
   task = tasks.load('cifar100', str(tmp_path))
   assert task.train.load('1')['y'] == [0]

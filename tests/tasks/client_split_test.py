@@ -22,9 +22,9 @@ def clients(number=30):
 def examples(part):
   if part is None:
     return set()
-  found = [v for c in part.client_ids for v in part.load(c)['x'].tolist()]
-  assert len(found) == sum(part.num_examples(c) for c in part.client_ids)
-  return set(found)
+  values = np.concatenate([part.load(c)['x'] for c in part.client_ids]).tolist()
+  assert len(values) == sum(part.num_examples(c) for c in part.client_ids)
+  return set(values)
 
 
 def test_clients_and_examples_are_in_one_part_each():
@@ -35,9 +35,9 @@ def test_clients_and_examples_are_in_one_part_each():
   assert set(split.train.client_ids) & set(split.unseen.client_ids) == set()
   assert list(split.train.client_ids) == sorted(split.train.client_ids)
   parts = [examples(part) for part in (split.train, split.heldout, split.unseen, split.unseen_rest)]
-  chosen = *split.train.client_ids, *split.unseen.client_ids
-  assert sum(map(len, parts)) == len(set.union(*parts)) == sum(map(data.num_examples, chosen))
-  gone = set(data.client_ids) - set(chosen)
+  ids = *split.train.client_ids, *split.unseen.client_ids
+  assert sum(map(len, parts)) == len(set.union(*parts)) == sum(map(data.num_examples, ids))
+  gone = set(data.client_ids) - set(ids)
   assert all(data.num_examples(c) < 4 for c in gone)  # Never train, and nothing to hold out.
   for client_id in split.heldout.client_ids:
     total = data.num_examples(client_id)
@@ -56,7 +56,8 @@ def test_it_depends_on_the_seed_and_each_clients_place_alone():
   without = client_split.split_clients(clients(), seed=1, heldout_clients=0.2)
   assert drawn(1) == (without.train.client_ids, [293])
   assert ' '.join(without.unseen.client_ids) == 'c01 c02 c03 c08 c15 c24'  # Runs are repeated.
-  assert examples(without.unseen) | examples(without.train) == examples(data := clients())
+  data = clients()
+  assert examples(without.unseen) | examples(without.train) == examples(data)
   assert client_split.split_clients(data, seed=1) == client_split.ClientSplit(
     data, None, None, None
   )

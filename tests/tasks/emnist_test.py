@@ -20,7 +20,8 @@ def assert_like_keras(model, keras_model, x, y, keras_loss, to_predictions):
   weights = [w + 0.1 * (w.ndim == 1) for w in model.initial_weights[0]]
   keras_model.set_weights(weights)
   weights = tuple(map(tf.constant, weights))
-  predictions, expected = model.forward(weights, tf.constant(x), False, None), keras_model(x)
+  predictions = model.forward(weights, tf.constant(x), False, None)
+  expected = keras_model(x)
   np.testing.assert_allclose(to_predictions(predictions), expected, rtol=1e-4, atol=1e-5)
   loss, _ = model.loss_and_metrics(weights, x, y, training=False)
   np.testing.assert_allclose(loss, keras_loss(y, expected), rtol=1e-5)
@@ -50,7 +51,9 @@ def test_dropout_comes_from_the_seed():
   def run(seed, training=True):
     return model.forward(weights, X, training, seed).numpy()
 
-  a, b, c = run(tf.constant([1, 2])), run(tf.constant([1, 2])), run(tf.constant([1, 3]))
+  a = run(tf.constant([1, 2]))
+  b = run(tf.constant([1, 2]))
+  c = run(tf.constant([1, 3]))
   np.testing.assert_array_equal(a, b)
   assert not np.allclose(a, c)
   np.testing.assert_array_equal(run(None), run(tf.constant([1, 2]), training=False))
@@ -63,10 +66,10 @@ def test_the_autoencoder_is_tffs_and_its_loss_is_summed_as_the_authors():
   theirs = emnist_models.create_autoencoder_model(debug_seed=_THEIR_SEED)
   mean = tf.keras.losses.MeanSquaredError()
   assert_like_keras(model, theirs, x, x, lambda y, p: len(y) * mean(y, p), lambda p: p)
-  found = models.build_evaluation(model)(theirs.get_weights(), {'x': x, 'y': x})
+  metrics = models.build_evaluation(model)(theirs.get_weights(), {'x': x, 'y': x})
   errors = theirs(x) - x
-  assert found['mse'] == pytest.approx(np.mean(errors**2), rel=1e-5)
-  assert found['mae'] == pytest.approx(np.mean(abs(errors)), rel=1e-5)
+  assert metrics['mse'] == pytest.approx(np.mean(errors**2), rel=1e-5)
+  assert metrics['mae'] == pytest.approx(np.mean(abs(errors)), rel=1e-5)
 
 
 def write_emnist(folder, **changes):
@@ -76,15 +79,22 @@ def write_emnist(folder, **changes):
     return task_data.example(**{'pixels': [1 - ink] * 784, 'label': number, **changed})
 
   clients = {'w1': [proto(3), proto(9, ink=0.5)], 'w0': [proto(0)]}
-  splits = {f'{p}_{s}': clients for p in ('digits_only', 'all') for s in ('train', 'test')}
+  splits = dict.fromkeys(
+    ('digits_only_train', 'digits_only_test', 'all_train', 'all_test'), clients
+  )
   splits['all_train'] = {'w2': [proto(61)] * 4}
   splits['digits_only_test'] = {'w1': [proto(3), proto(1, **changes)]}
   task_data.write(folder / 'emnist_all.sqlite', splits)
   return str(folder)
 
 
-def test_embedded_writers_are_the_clients(tmp_path):
-  folder = write_emnist(tmp_path)
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  """A folder with the file of `write_emnist`."""
+  return write_emnist(tmp_path_factory.mktemp('data'))
+
+
+def test_embedded_writers_are_the_clients(folder):
   task = tasks.load('emnist_cr', folder, only_digits=True)
   assert list(task.train.client_ids) == ['w0', 'w1']
   loaded = task.train.load('w1')
@@ -92,16 +102,27 @@ def test_embedded_writers_are_the_clients(tmp_path):
   np.testing.assert_allclose(loaded['x'][:, 0, 0, 0], [0.75, 0.5])
   assert loaded['x'].shape == (2, 28, 28, 1)
   np.testing.assert_array_equal(task.validation['y'], [3, 1])
+  assert task.preparation.classes == tuple('0123456789')
+  np.testing.assert_array_equal(task.preparation(loaded['x'].reshape(2, 784)), loaded['x'])
+
+
+def test_letters_count_unless_they_are_left_out(folder):
   every = tasks.load('emnist_cr', folder)
   assert (every.train.client_ids, every.build_model.keywords) == (['w2'], {'num_classes': 62})
+
+
+def test_the_autoencoders_targets_are_its_inputs_ink_on_white(folder):
   ink = tasks.load('emnist_ae', folder, only_digits=True).train.load('w1')
   np.testing.assert_allclose(ink['x'][:, 5], [0.25, 0.5])
   np.testing.assert_array_equal(ink['x'], ink['y'])
   np.testing.assert_allclose(emnist._INK(1 - ink['x'].reshape(2, 28, 28)), ink['x'])
-  assert task.preparation.classes == tuple('0123456789')
-  np.testing.assert_array_equal(task.preparation(loaded['x'].reshape(2, 784)), loaded['x'])
+
+
+def test_the_model_may_be_the_perceptron(folder):
   task = tasks.load('emnist_cr', folder, only_digits=True, model='2nn')
   assert task.build_model(0).num_parameters == 199_210
-  (tmp_path / 'bad').mkdir()
+
+
+def test_a_label_that_is_no_digit_is_refused(tmp_path):
   with pytest.raises(tasks.DataError, match=r"label of client 'w1' .* is 10; .* from 0 to 9"):
-    tasks.load('emnist_cr', write_emnist(tmp_path / 'bad', label=10), only_digits=True)
+    tasks.load('emnist_cr', write_emnist(tmp_path, label=10), only_digits=True)

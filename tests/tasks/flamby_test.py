@@ -1,11 +1,13 @@
 """FLamby's tasks: small files of their form, and the published counts where the data are there."""
 
 import os
+import typing
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import oracle
 import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
 from tff_adaptive_tasks import flamby
@@ -19,9 +21,10 @@ def write_heart(folder):
   tables = {}
   for name in flamby.HOSPITALS:
     table = rng.normal(50, 9, [10, 14]).round(1)
-    table[:, 2], table[:, 6] = np.arange(10) % 4 + 1, np.arange(10) % 2
+    table[:, 2] = np.arange(10) % 4 + 1
+    table[:, 6] = np.arange(10) % 2
     table[:, 13] = np.arange(10) % 2 * 3
-    rows = [[str(v) for v in row] for row in table]
+    rows = [list(map(str, row)) for row in table]
     rows[4][3] = '?'
     for row in rows[:3]:
       row[11] = '?'
@@ -39,7 +42,8 @@ def test_heart_disease_is_standardised_by_each_hospitals_own_training_part(tmp_p
     numbers = table[:, [0, 1, 3, 4, 5, 7, 8, 9]]
     levels = [table[:, [2]] == [2, 3, 4], table[:, [6]] == [1]]
     x = np.concatenate([numbers, *levels], 1)
-    train, test = task.train.load(name), task.test_clients.load(name)
+    train = task.train.load(name)
+    test = task.test_clients.load(name)
     assert (train['y'].shape, test['y'].shape) == ((5,), (4,))  # 66 % of nine, rounded down.
     rows = [1, 2, 4, 5, 6, 0, 3, 7, 8]  # Of FLamby's seed, each part in the file's order.
     np.testing.assert_array_equal([*train['y'], *test['y']], table[rows, 13] > 0)
@@ -66,50 +70,87 @@ def test_regions_have_the_patients_of_their_folds_and_others_are_left_out(tmp_pa
   write_brca(tmp_path / 'flamby')
   task = tasks.load('fed_tcga_brca', data_dir=str(tmp_path))
   assert task.train.client_ids == ['0', '1']
-  found = [task.train.load('0'), task.train.load('1'), *map(task.test_clients.load, '01')]
-  assert [list(part['x'][:, 0]) for part in found] == [[0, 1, 7], [3, 6], [2], [4, 5]]
-  np.testing.assert_array_equal(found[0]['y'], [[0, 100.5], [1, 101.5], [1, 107.5]])
+  clients = [task.train.load('0'), task.train.load('1'), *map(task.test_clients.load, '01')]
+  assert [list(part['x'][:, 0]) for part in clients] == [[0, 1, 7], [3, 6], [2], [4, 5]]
+  np.testing.assert_array_equal(clients[0]['y'], [[0, 100.5], [1, 101.5], [1, 107.5]])
   assert len(task.validation['y']) == 3
   model = task.build_model(0)
   assert (task.metric, model.metric_names[1], model.num_parameters) == (*['concordance'] * 2, 3)
 
 
+class Damage(typing.NamedTuple):
+  """What replaces a text of a file, or all of it; the file goes if there is nothing new."""
+
+  file: str
+  message: str
+  old: str | None = None
+  new: str | None = None
+
+
 @pytest.mark.parametrize(
-  'name, old, new, words',
+  'damage',
   [
-    ('processed.va.data', '', None, 'processed.va.data is neither in data_dir=.* nor in flam'),
-    ('processed.va.data', '?', 'x', 'processed.va.data cannot be read .*could not convert string'),
-    ('processed.va.data', None, '1,' * 12 + '0', 'processed.va.data cannot be read'),
-    ('brca.csv', 'E,T', 'E,U', "brca.csv or .* cannot be read .*'T'"),
-    ('brca.csv', '101.5', 'late', "could not convert string to float: 'late'"),
-    ('brca.csv', '101.5', '', 'and T a number'),
-    ('train_test_split.csv', 'fold2', 'part', "'fold2'"),
-    ('train_test_split.csv', 'test_0', 'other', 'fold2 must be train_REGION or test_REGION'),
-    ('train_test_split.csv', None, 'pid,fold2\np0,3', 'fold2 must be train_REGION or test_REGION'),
-    ('train_test_split.csv', 'test_', 'train_', 'each for some patients'),
-    ('brca.csv', ',1.0,', ',2.0,', 'E must be 0 or 1'),
+    Damage(
+      file='processed.va.data',
+      old='',
+      message='processed.va.data is neither in data_dir=.* nor in flam',
+    ),
+    Damage(
+      file='processed.va.data',
+      old='?',
+      new='x',
+      message='processed.va.data cannot be read .*could not convert string',
+    ),
+    Damage(
+      file='processed.va.data', new='1,' * 12 + '0', message='processed.va.data cannot be read'
+    ),
+    Damage(file='brca.csv', old='E,T', new='E,U', message="brca.csv or .* cannot be read .*'T'"),
+    Damage(
+      file='brca.csv', old='101.5', new='late', message="could not convert string to float: 'late'"
+    ),
+    Damage(file='brca.csv', old='101.5', new='', message='and T a number'),
+    Damage(file='train_test_split.csv', old='fold2', new='part', message="'fold2'"),
+    Damage(
+      file='train_test_split.csv',
+      old='test_0',
+      new='other',
+      message='fold2 must be train_REGION or test_REGION',
+    ),
+    Damage(
+      file='train_test_split.csv',
+      new='pid,fold2\np0,3',
+      message='fold2 must be train_REGION or test_REGION',
+    ),
+    Damage(
+      file='train_test_split.csv', old='test_', new='train_', message='each for some patients'
+    ),
+    Damage(file='brca.csv', old=',1.0,', new=',2.0,', message='E must be 0 or 1'),
   ],
 )
-def test_files_of_another_form_are_refused(tmp_path, name, old, new, words):
+def test_files_of_another_form_are_refused(tmp_path, damage):
   write_heart(tmp_path)
   write_brca(tmp_path)
-  path = tmp_path / name
-  if new is None:
+  path = tmp_path / damage.file
+  if damage.new is None:
     path.unlink()
+  elif damage.old is None:
+    path.write_text(damage.new)
   else:
-    path.write_text(new if old is None else path.read_text().replace(old, new))
-  with pytest.raises(tasks.DataError, match=words):
-    tasks.load('fed_heart' if 'processed' in name else 'fed_tcga_brca', data_dir=str(tmp_path))
+    path.write_text(path.read_text().replace(damage.old, damage.new))
+  name = 'fed_heart' if 'processed' in damage.file else 'fed_tcga_brca'
+  with pytest.raises(tasks.DataError, match=damage.message):
+    tasks.load(name, data_dir=str(tmp_path))
 
 
 def test_heart_disease_is_a_logistic_regression_that_starts_as_pytorchs_linear():
-  x, y = np.float32([[-1], [0.5], [2], [0]]), np.float32([0, 1, 0, 1])
+  x = np.float32([[-1], [0.5], [2], [0]])
+  y = np.float32([0, 1, 0, 1])
   weights = tf.ones([1, 1]), tf.zeros(1)
   _, means = flamby.build_heart_model(0, 1).loss_and_metrics(weights, x, y)
   wrong = [-1, -0.5, 2, 0]  # The logits of the class that it is not.
   np.testing.assert_allclose(means, [np.mean(np.log1p(np.exp(wrong))), 1, 0.5, 1], rtol=1e-6)
   for build, columns in ((flamby.build_heart_model, 13), (flamby.build_cox_model, 39)):
-    draws = [np.concatenate([w.ravel() for w in build(s).initial_weights[0]]) for s in range(40)]
+    draws = [oracle.pack(build(seed).initial_weights[0]) for seed in range(40)]
     assert build(0).num_parameters == columns + 1
     limit = columns**-0.5
     assert 0.95 * limit < np.abs(draws).max() <= limit

@@ -86,7 +86,8 @@ def test_a_column_of_arrays_and_class_labels():
   assert len(task.train.client_ids) == 4
   assert task.preparation.classes == tuple(NAMES)
   for client in task.train.client_ids:
-    loaded, rows = task.train.load(client), np.isin(CLIENTS, client)
+    loaded = task.train.load(client)
+    rows = np.isin(CLIENTS, client)
     np.testing.assert_array_equal(loaded['x'], X[rows])
     np.testing.assert_array_equal(loaded['y'], LABELS[rows])
 

@@ -28,10 +28,12 @@ def test_a_folder_of_each_client_becomes_a_task_of_pictures_of_a_size_or_grey(tm
   assert task.preparation.classes == ('cat', 'dog')
   assert len(task.train.client_ids) == 2
   for client in task.train.client_ids:
-    own = PIXELS['abc'.index(client)]
-    np.testing.assert_array_equal(task.train.load(client)['x'], own.astype(np.float32) / 255)
+    pixels_of_client = PIXELS['abc'.index(client)]
+    np.testing.assert_array_equal(
+      task.train.load(client)['x'], pixels_of_client.astype(np.float32) / 255
+    )
     np.testing.assert_array_equal(task.train.load(client)['y'], [0, 1])
-    np.testing.assert_array_equal(task.preparation(own), task.train.load(client)['x'])
+    np.testing.assert_array_equal(task.preparation(pixels_of_client), task.train.load(client)['x'])
   Image.new('RGB', (5, 5), 'white').save(tmp_path / 'a' / 'cat' / 'two.jpg')
   with pytest.raises(tasks.DataError, match=r'two.jpg has \[5, 5\] pixels, .*one.png has \[4, 6\]'):
     tasks.from_image_folder(folder)
@@ -45,10 +47,10 @@ def test_a_folder_of_each_client_becomes_a_task_of_pictures_of_a_size_or_grey(tm
 def test_names_that_look_alike_are_one_and_what_systems_add_is_no_client(tmp_path):
   for i, (client, pixels) in enumerate(zip(('Zoë', 'Zoë', 'bob'), PIXELS)):
     form = ('NFC', 'NFD')[i % 2]
-    for label, own in zip(('café', 'bar'), pixels):
+    for label, pixel in zip(('café', 'bar'), pixels):
       place = tmp_path / unicodedata.normalize(form, client) / unicodedata.normalize(form, label)
       place.mkdir(parents=True)
-      Image.fromarray(own).save(place / f'{i}.png')
+      Image.fromarray(pixel).save(place / f'{i}.png')
   for name in ('__MACOSX', '@eaDir'):
     (tmp_path / name / 'bob' / 'bar').mkdir(parents=True)
     (tmp_path / name / 'bob' / 'bar' / 'x.png').write_text('no picture')

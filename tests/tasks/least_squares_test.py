@@ -11,7 +11,8 @@ import tff_adaptive_tasks as tasks
 def test_a_full_batch_has_the_loss_and_gradient_by_hand(dtype):
   task = tasks.load('least_squares', seed=4, dtype=dtype)
   client = task.train.load(task.train.client_ids[0])
-  a, b = client['x'], client['y']
+  a = client['x']
+  b = client['y']
   model = task.build_model(2)
   weights = (tf.constant(model.initial_weights[0][0]),)
   x = weights[0].numpy()

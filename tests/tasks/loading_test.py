@@ -1,6 +1,7 @@
 """`tasks.load`: names, options, and a user's own file; what is wrong is said in one line."""
 
 import textwrap
+import typing
 
 import numpy as np
 import pytest
@@ -108,22 +109,53 @@ def test_unknown_task_and_option_are_errors():
   assert len(tasks.load('digits', num_clients=1e1, alpha=1).train) == 10
 
 
+class BadOption(typing.NamedTuple):
+  task: str
+  name: str
+  value: object
+  message: str
+
+
 @pytest.mark.parametrize(
-  'task, option, value, message',
+  'option',
   [
-    ('shakespeare', 'padding', 3, "3; it must be 'published' or 'tff'"),
-    ('digits', 'num_clients', 10**12, 'num_clients is 1000000000000'),
-    ('least_squares', 'num_clients', 10**12, 'num_clients is 1000000000000; it must be from 1'),
-    ('least_squares', 'rows', 1_000_000, 'times columns is .* from 1 to 20,000,000'),
-    ('least_squares', 'unlikeness', 1e200, 'unlikeness is 1e[+]200'),
-    ('synthetic', 'alpha', -1, 'alpha is -1'),
-    ('synthetic', 'beta', 1e4, 'beta is 10000'),
-    ('synthetic', 'num_clients', 0, 'num_clients is 0; it must be from'),
-    ('stackoverflow_nwp', 'num_words', 10**12, 'num_words is 1000000000000'),
-    ('stackoverflow_lr', 'num_tags', 10**12, 'num_tags is 1000000000000'),
-    ('stackoverflow_lr', 'padding', 'tff', 'has no option padding'),
+    BadOption(
+      task='shakespeare', name='padding', value=3, message="3; it must be 'published' or 'tff'"
+    ),
+    BadOption(
+      task='digits', name='num_clients', value=10**12, message='num_clients is 1000000000000'
+    ),
+    BadOption(
+      task='least_squares',
+      name='num_clients',
+      value=10**12,
+      message='num_clients is 1000000000000; it must be from 1',
+    ),
+    BadOption(
+      task='least_squares',
+      name='rows',
+      value=1_000_000,
+      message='times columns is .* from 1 to 20,000,000',
+    ),
+    BadOption(
+      task='least_squares', name='unlikeness', value=1e200, message='unlikeness is 1e[+]200'
+    ),
+    BadOption(task='synthetic', name='alpha', value=-1, message='alpha is -1'),
+    BadOption(task='synthetic', name='beta', value=1e4, message='beta is 10000'),
+    BadOption(
+      task='synthetic', name='num_clients', value=0, message='num_clients is 0; it must be from'
+    ),
+    BadOption(
+      task='stackoverflow_nwp', name='num_words', value=10**12, message='num_words is 1000000000000'
+    ),
+    BadOption(
+      task='stackoverflow_lr', name='num_tags', value=10**12, message='num_tags is 1000000000000'
+    ),
+    BadOption(
+      task='stackoverflow_lr', name='padding', value='tff', message='has no option padding'
+    ),
   ],
 )
-def test_an_option_of_another_kind_or_out_of_range_is_an_error(task, option, value, message):
-  with pytest.raises(tasks.DataError, match=message):
-    tasks.load(task, 'nowhere', **{option: value})
+def test_an_option_of_another_kind_or_out_of_range_is_an_error(option):
+  with pytest.raises(tasks.DataError, match=option.message):
+    tasks.load(option.task, 'nowhere', **{option.name: option.value})

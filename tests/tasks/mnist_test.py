@@ -20,11 +20,11 @@ def test_embedded_mnist_is_split_by_the_seed(tmp_path):
   for split in ('iid', 'shards'):
     task = load(split=split, seed=1)
     assert labels_of(task) != labels_of(load(split=split))
-    found = task.train.load_all()
-    np.testing.assert_array_equal(np.sort(found['y']), np.sort(labels))
-    assert (found['x'].min(), found['x'].max()) == (0, np.float32(199 / 255))
+    examples = task.train.load_all()
+    np.testing.assert_array_equal(np.sort(examples['y']), np.sort(labels))
+    assert (examples['x'].min(), examples['x'].max()) == (0, np.float32(199 / 255))
     assert task.validation['x'].min() == np.float32(200 / 255)  # The test split.
   assert task.build_model(0).num_parameters == 199_210
   # Twenty shards of six images: each is half a class.
-  assert all(len(found) <= 2 for found in labels_of(task))
+  assert all(len(labels) <= 2 for labels in labels_of(task))
   assert task_data.labels_report(load())['classes_per_client'] > 5

@@ -27,7 +27,8 @@ def test_each_row_is_trained_on_by_its_client_or_held_out(clients):
     data = task.train.load(client)
     np.testing.assert_array_equal(data['x'], X[client == clients])
     np.testing.assert_array_equal(data['y'], Y[client == clients])
-  trained, held = rows_of(task.train.load_all()), rows_of(task.validation)
+  trained = rows_of(task.train.load_all())
+  held = rows_of(task.validation)
   assert not trained & held
   assert len(trained) + len(held) == 60
 
@@ -35,7 +36,8 @@ def test_each_row_is_trained_on_by_its_client_or_held_out(clients):
 def test_examples_are_held_out_of_each_client():
   task = tasks.from_arrays(X, Y, CLIENTS, validation=0.4, validation_by='examples', seed=3)
   assert [task.train.num_examples(c) for c in task.train.client_ids] == [3] * 12
-  trained, held = rows_of(task.train.load_all()), rows_of(task.validation)
+  trained = rows_of(task.train.load_all())
+  held = rows_of(task.validation)
   assert not trained & held
   assert len(held) == 24
   for share, count in ((0.01, 11), (0.99, 1)):  # One client at least is held out, and one trains.
@@ -47,32 +49,39 @@ def test_examples_are_held_out_of_each_client():
 
 @pytest.mark.parametrize('by', ['clients', 'examples'])
 def test_the_seed_decides_what_is_held_out(by):
-  first, again, other = (
-    rows_of(tasks.from_arrays(X, Y, CLIENTS, validation_by=by, seed=s).validation)
-    for s in (3, 3, 4)
-  )
+  first = rows_of(tasks.from_arrays(X, Y, CLIENTS, validation_by=by, seed=3).validation)
+  again = rows_of(tasks.from_arrays(X, Y, CLIENTS, validation_by=by, seed=3).validation)
+  other = rows_of(tasks.from_arrays(X, Y, CLIENTS, validation_by=by, seed=4).validation)
   assert first == again
   assert first != other
 
 
-def test_labels_are_numbered_and_recorded_and_validation_arrays_of_ones_own_have_the_same():
-  names = np.array(['wolf', 'ape', 'bee'])[Y]
-  task = tasks.from_arrays(X, names, CLIENTS)
+NAMES = np.array(['wolf', 'ape', 'bee'])[Y]
+
+
+def test_names_of_classes_are_numbered_and_recorded():
+  task = tasks.from_arrays(X, NAMES, CLIENTS)
   assert task.preparation.classes == ('ape', 'bee', 'wolf')
   client = task.train.client_ids[0]
   np.testing.assert_array_equal(
-    task.preparation.labels(task.train.load(client)['y']), names[client == CLIENTS]
+    task.preparation.labels(task.train.load(client)['y']), NAMES[client == CLIENTS]
   )
+
+
+def test_numbers_of_classes_may_have_gaps():
   gaps = tasks.from_arrays(X, Y * 10 - 5, CLIENTS)
   assert gaps.preparation.classes == (-5, 5, 15)
   assert set(gaps.train.load_all()['y']) == {0, 1, 2}
   assert gaps.train.load_all()['y'].dtype == np.int32
-  task = tasks.from_arrays(X, names, CLIENTS, validation=(X[:2] + 1, ['wolf', 'ape']))
+
+
+def test_validation_arrays_of_ones_own_have_the_classes_of_training():
+  task = tasks.from_arrays(X, NAMES, CLIENTS, validation=(X[:2] + 1, ['wolf', 'ape']))
   assert len(task.train.client_ids) == 12
   np.testing.assert_array_equal(task.validation['x'], X[:2] + 1)
   assert task.validation['y'].tolist() == [2, 0]
   with pytest.raises(tasks.DataError, match="has 'cat', a class that training has not"):
-    tasks.from_arrays(X, names, CLIENTS, validation=(X[:2], ['wolf', 'cat']))
+    tasks.from_arrays(X, NAMES, CLIENTS, validation=(X[:2], ['wolf', 'cat']))
 
 
 @pytest.mark.parametrize('labels', [Y, Y.astype(np.uint8), np.array(['a', 'b', 'c'])[Y], Y / 2])

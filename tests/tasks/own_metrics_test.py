@@ -117,7 +117,8 @@ def test_weights_are_given_by_label():
   assert task.build_model(0).class_weights == (1.0, 1.0, 3.0)
   keras_task = tasks.from_arrays(X, IS_ILL, CLIENTS, model=one(), class_weight={'yes': 5.0})
   model = keras_task.build_model(0)
-  x, y = (keras_task.validation[k][:8] for k in 'xy')
+  x = keras_task.validation['x'][:8]
+  y = keras_task.validation['y'][:8]
   weights = tuple(map(tf.constant, model.initial_weights[0]))
   losses = model.example_loss(model.forward(weights, x, False, None), y)
   loss, _ = model.loss_and_metrics(weights, tf.constant(x), tf.constant(y))

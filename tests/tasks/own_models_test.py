@@ -1,6 +1,7 @@
 """Which model learns own data, and models that do not fit them."""
 
 import functools
+import typing
 
 import numpy as np
 import pytest
@@ -34,10 +35,10 @@ def by_shape(shape, outputs):
 def test_linear_regression_has_squared_and_absolute_errors():
   task = tasks.from_arrays(X, NUMBERS, CLIENTS)
   weights = [np.float32([[1], [-1], [0.3]]), np.full(1, 0.2, np.float32)]
-  found = models.build_evaluation(task.build_model(0))(weights, task.validation)
+  metrics = models.build_evaluation(task.build_model(0))(weights, task.validation)
   errors = task.validation['x'] @ weights[0][:, 0] + 0.2 - task.validation['y']
-  assert found['loss'] == pytest.approx(np.mean(errors**2), rel=1e-5)
-  assert found['mean_absolute_error'] == pytest.approx(np.mean(abs(errors)), rel=1e-5)
+  assert metrics['loss'] == pytest.approx(np.mean(errors**2), rel=1e-5)
+  assert metrics['mean_absolute_error'] == pytest.approx(np.mean(abs(errors)), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,8 @@ def test_linear_regression_has_squared_and_absolute_errors():
 def test_the_labels_of_one_output_are_those_that_accuracy_counts(activation, options, expected):
   task = tasks.from_arrays(X, BINARY, CLIENTS, **{'model': dense(1, activation), **options})
   assert task.preparation.threshold == expected
-  model, weights = task.build_model(0), [np.float32([[1], [-1], [0]]), np.full(1, 0.3, np.float32)]
+  model = task.build_model(0)
+  weights = [np.float32([[1], [-1], [0]]), np.full(1, 0.3, np.float32)]
   predicted = model.forward(weights, task.validation['x'], False, None).numpy()
   labels = task.preparation.labels(predicted)
   accuracy = np.mean(labels == task.validation['y'].astype(bool))
@@ -94,26 +96,41 @@ def test_arguments_with_a_default_do_not_say_what_a_function_makes(model, width)
 ONE_HOT = np.eye(2, dtype=np.float32)[RNG.integers(0, 2, 80)]
 
 
+class Defaults(typing.NamedTuple):
+  """What follows from a loss and targets."""
+
+  loss: object
+  y: np.ndarray
+  metrics: tuple[str, ...]
+  is_numbers: bool
+
+
 @pytest.mark.parametrize(
-  'loss, y, names, is_numbers',
+  'case',
   [
-    (None, NUMBERS, ('loss', 'mean_absolute_error', 'r2'), True),
-    (
-      None,
-      BINARY,
-      ('loss', 'accuracy', 'balanced_accuracy', 'f1', 'auc_roc', 'auc_pr'),
-      False,
+    Defaults(loss=None, y=NUMBERS, metrics=('loss', 'mean_absolute_error', 'r2'), is_numbers=True),
+    Defaults(
+      loss=None,
+      y=BINARY,
+      metrics=('loss', 'accuracy', 'balanced_accuracy', 'f1', 'auc_roc', 'auc_pr'),
+      is_numbers=False,
     ),
-    ('mae', np.stack([NUMBERS] * 2, 1), ('loss',), True),
-    ('categorical_crossentropy', ONE_HOT, ('loss',), False),
-    (keras.losses.BinaryCrossentropy(True), ONE_HOT.astype(int), ('loss',), False),
+    Defaults(loss='mae', y=np.stack([NUMBERS] * 2, 1), metrics=('loss',), is_numbers=True),
+    Defaults(loss='categorical_crossentropy', y=ONE_HOT, metrics=('loss',), is_numbers=False),
+    Defaults(
+      loss=keras.losses.BinaryCrossentropy(True),
+      y=ONE_HOT.astype(int),
+      metrics=('loss',),
+      is_numbers=False,
+    ),
   ],
 )
-def test_default_metrics_and_labels_follow_targets_and_loss(loss, y, names, is_numbers):
-  task = tasks.from_arrays(X, y, CLIENTS, model=dense(1) if y.ndim == 1 else by_shape, loss=loss)
-  assert task.build_model(0).metric_names == names
-  assert task.metric == ('accuracy' if 'accuracy' in names else 'loss')
-  assert task.preparation.is_numbers is is_numbers
+def test_default_metrics_and_labels_follow_targets_and_loss(case):
+  model = dense(1) if case.y.ndim == 1 else by_shape
+  task = tasks.from_arrays(X, case.y, CLIENTS, model=model, loss=case.loss)
+  assert task.build_model(0).metric_names == case.metrics
+  assert task.metric == ('accuracy' if 'accuracy' in case.metrics else 'loss')
+  assert task.preparation.is_numbers is case.is_numbers
 
 
 def test_the_default_loss_takes_scores_or_probabilities_as_the_last_layer_gives_them():
@@ -128,9 +145,12 @@ def test_the_default_loss_takes_scores_or_probabilities_as_the_last_layer_gives_
 def test_the_seed_draws_the_weights():
   for x, model, width in ((X[:, None], 'mlp', 100), (X, by_shape, 3)):
     task = tasks.from_arrays(x, CLASSES, CLIENTS, model=model)
-    first, again, other = (task.build_model(s).initial_weights[0][0] for s in (1, 1, 2))
+    first = task.build_model(1).initial_weights[0][0]
+    again = task.build_model(1).initial_weights[0][0]
+    other = task.build_model(2).initial_weights[0][0]
     assert first.shape == (3, width)
-    models.build_evaluation(made := task.build_model(1))(made.initial_weights[0], task.validation)
+    one = task.build_model(1)
+    models.build_evaluation(one)(one.initial_weights[0], task.validation)
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 

@@ -1,5 +1,6 @@
 """Tasks on own tables: CSV, Parquet and data frames."""
 
+import dataclasses
 import decimal
 import json
 import unicodedata
@@ -26,14 +27,20 @@ TABLE = pd.DataFrame(
 
 def write(table, folder, ending):
   path = str(folder / f'data.{ending}')
-  table.to_parquet(path) if ending == 'parquet' else table.to_csv(path, index=False)
+  if ending == 'parquet':
+    table.to_parquet(path)
+  else:
+    table.to_csv(path, index=False)
   return path
 
 
 @pytest.mark.parametrize('ending', ['csv', 'csv.gz', 'parquet'])
 def test_a_table_becomes_clients_with_inputs_and_classes(tmp_path, ending):
   path = write(TABLE, tmp_path, ending)
-  load = tasks.from_parquet if ending == 'parquet' else tasks.from_csv
+  if ending == 'parquet':
+    load = tasks.from_parquet
+  else:
+    load = tasks.from_csv
   task = load(path, client='hospital', label='outcome')
   assert task.source == path
   assert set(task.train.client_ids) < set(TABLE['hospital'])  # '007' stays a text.
@@ -86,41 +93,74 @@ def few_numbers(cell):
   return [cell if i == 7 else str(i % 3) for i in range(ROWS)]
 
 
+@dataclasses.dataclass(frozen=True)
+class BadTable:
+  """What differs from `TABLE`, and how it is read."""
+
+  message: str
+  change: dict = dataclasses.field(default_factory=dict)
+  options: dict = dataclasses.field(default_factory=dict)
+  ending: str = 'csv'
+
+
 @pytest.mark.parametrize(
-  'ending, change, options, message',
+  'bad',
   [
-    ('csv', {}, dict(client='clinic'), "csv has no column 'clinic'; it has: hospital, age"),
-    ('csv', {}, dict(features=[]), 'no inputs'),
-    ('csv', {}, dict(label='hospital'), 'a column is named twice'),
-    ('csv', {'outcome': [None, *['good', 'poor'] * 19, 'good']}, {}, "'outcome' is empty in row 0"),
-    ('csv', {'hospital': [None, *['1', '2'] * 19, '1']}, {}, "'hospital' is empty in row 0"),
-    ('csv', {'dose': [*map(str, range(39)), '1e400']}, {}, "'dose' has (inf|'1e400') in row 39"),
-    ('csv', {'age': few_numbers('NA')}, {}, "'age' is empty in row 7"),
-    ('csv', {'age': few_numbers('NA')}, dict(label='age'), "csv: 'age' is empty in row 7 .rows"),
-    ('csv', {'age': few_numbers('')}, {}, "'age' is empty in row 7"),
-    (
-      'csv',
-      {'age': few_numbers(''), 'sex': [*[''] * 3, *['f'] * 37]},
-      {},
-      r"'age' is empty in row 7; 'sex' is empty in row 0 and 2 more \(rows",
+    BadTable(
+      options=dict(client='clinic'), message="csv has no column 'clinic'; it has: hospital, age"
     ),
-    ('csv', {}, dict(features=5), 'features is 5; give the names of columns'),
-    ('csv', {}, dict(features=['age', 5]), r"features is .'age', 5.; give the names"),
-    ('csv', {}, dict(label=5), 'label is 5; it must be a text'),
-    ('csv', {}, dict(separator=5), 'separator is 5; it must be a text'),
-    ('csv', {}, dict(missing='mode'), "missing is 'mode'; it must be one of: refuse, drop"),
-    ('csv', {}, dict(unseen='drop'), "unseen is 'drop'; it must be one of: refuse, ignore"),
-    ('csv', {'age': [*map(str, range(39)), '1_0']}, {}, "'age' has '1_0' in row 39"),
-    ('parquet', {'age': [[1.0, 2.0]] * ROWS}, {}, "'age' has array.* in row 0"),
-    ('parquet', {'age': [decimal.Decimal(1)] * ROWS}, {}, "'age' has Decimal"),
-    ('parquet', {'age': pd.Timestamp(2020, 1, 1)}, {}, "'age' has .*2020-01-01.* in row 0.*dates"),
+    BadTable(options=dict(features=[]), message='no inputs'),
+    BadTable(options=dict(label='hospital'), message='a column is named twice'),
+    BadTable(
+      change={'outcome': [None, *['good', 'poor'] * 19, 'good']},
+      message="'outcome' is empty in row 0",
+    ),
+    BadTable(
+      change={'hospital': [None, *['1', '2'] * 19, '1']}, message="'hospital' is empty in row 0"
+    ),
+    BadTable(
+      change={'dose': [*map(str, range(39)), '1e400']}, message="'dose' has (inf|'1e400') in row 39"
+    ),
+    BadTable(change={'age': few_numbers('NA')}, message="'age' is empty in row 7"),
+    BadTable(
+      change={'age': few_numbers('NA')},
+      options=dict(label='age'),
+      message="csv: 'age' is empty in row 7 .rows",
+    ),
+    BadTable(change={'age': few_numbers('')}, message="'age' is empty in row 7"),
+    BadTable(
+      change={'age': few_numbers(''), 'sex': [*[''] * 3, *['f'] * 37]},
+      message=r"'age' is empty in row 7; 'sex' is empty in row 0 and 2 more \(rows",
+    ),
+    BadTable(options=dict(features=5), message='features is 5; give the names of columns'),
+    BadTable(options=dict(features=['age', 5]), message=r"features is .'age', 5.; give the names"),
+    BadTable(options=dict(label=5), message='label is 5; it must be a text'),
+    BadTable(options=dict(separator=5), message='separator is 5; it must be a text'),
+    BadTable(
+      options=dict(missing='mode'), message="missing is 'mode'; it must be one of: refuse, drop"
+    ),
+    BadTable(
+      options=dict(unseen='drop'), message="unseen is 'drop'; it must be one of: refuse, ignore"
+    ),
+    BadTable(change={'age': [*map(str, range(39)), '1_0']}, message="'age' has '1_0' in row 39"),
+    BadTable(
+      ending='parquet', change={'age': [[1.0, 2.0]] * ROWS}, message="'age' has array.* in row 0"
+    ),
+    BadTable(
+      ending='parquet', change={'age': [decimal.Decimal(1)] * ROWS}, message="'age' has Decimal"
+    ),
+    BadTable(
+      ending='parquet',
+      change={'age': pd.Timestamp(2020, 1, 1)},
+      message="'age' has .*2020-01-01.* in row 0.*dates",
+    ),
   ],
 )
-def test_tables_that_cannot_be_used_are_refused(tmp_path, ending, change, options, message):
-  path = write(TABLE.assign(**change), tmp_path, ending)
-  load = tasks.from_csv if ending == 'csv' else tasks.from_parquet
-  with pytest.raises(tasks.DataError, match=message):
-    load(path, **{'client': 'hospital', 'label': 'outcome', **options})
+def test_tables_that_cannot_be_used_are_refused(tmp_path, bad):
+  path = write(TABLE.assign(**bad.change), tmp_path, bad.ending)
+  load = tasks.from_csv if bad.ending == 'csv' else tasks.from_parquet
+  with pytest.raises(tasks.DataError, match=bad.message):
+    load(path, **{'client': 'hospital', 'label': 'outcome', **bad.options})
 
 
 def test_na_and_none_are_texts_where_the_others_are(tmp_path):
@@ -193,7 +233,10 @@ def write_quoted(path, places, ends=False):
   lines = [['who', 'note', 'x', 'y'], *QUOTED.astype(str).values.tolist()]
   for i, (row, column) in enumerate(places):
     cell = lines[row + 1][column]
-    lines[row + 1][column] = cell + '"' if ends and i else '"' + cell
+    if ends and i:
+      lines[row + 1][column] = cell + '"'
+    else:
+      lines[row + 1][column] = '"' + cell
   path.write_text('\n'.join(map(','.join, lines)) + '\n')
   return str(path)
 
@@ -238,7 +281,8 @@ def test_numbers_of_rows_that_programs_saved_are_no_inputs_unless_named(tmp_path
       file.write('\n'.join(lines))
   load = tasks.from_csv
   if kind == 'in a Parquet file':
-    load, path = tasks.from_parquet, str(tmp_path / 'a.parquet')
+    load = tasks.from_parquet
+    path = str(tmp_path / 'a.parquet')
     TABLE.assign(**{'Unnamed: 0': range(ROWS), '__index_level_0__': range(ROWS)}).to_parquet(path)
   assert inputs(load(path, 'hospital', 'outcome')) == ['age', 'sex', 'dose']
   named = load(path, 'hospital', 'outcome', features=['Unnamed: 0'], validation_by='examples')
@@ -281,14 +325,20 @@ def test_gaps_become_the_mean_or_median_of_training_rows_or_a_category(tmp_path,
   assert age.fill == pytest.approx(typical, rel=1e-12)
   assert (sex.categories, sex.fill) == (('', 'f', 'm'), '')
   for client in TRAINING:
-    own = rows[rows['hospital'] == client]
+    rows_of_client = rows[rows['hospital'] == client]
     expected = np.stack(
-      [own['age'].fillna(typical), own['sex'].isna(), own['sex'] == 'f', own['sex'] == 'm'], 1
+      [
+        rows_of_client['age'].fillna(typical),
+        rows_of_client['sex'].isna(),
+        rows_of_client['sex'] == 'f',
+        rows_of_client['sex'] == 'm',
+      ],
+      1,
     )
     np.testing.assert_allclose(
       task.train.load(client)['x'][:, :4], expected.astype(float), rtol=1e-6
     )
-    np.testing.assert_array_equal(task.preparation(own), task.train.load(client)['x'])
+    np.testing.assert_array_equal(task.preparation(rows_of_client), task.train.load(client)['x'])
   task.preparation.save(str(tmp_path / 'p.json'))
   assert tasks.Preparation.load(str(tmp_path / 'p.json')) == task.preparation
   assert json.loads((tmp_path / 'p.json').read_text())['columns'][0]['fill'] == age.fill

@@ -55,7 +55,10 @@ def test_named_zeros_and_ones_are_labels_that_do_not_exclude_each_other(dtype, m
   measured, outputs = evaluated(task)
   y = task.validation['y']
   assert y.shape[1:] == outputs.shape[1:] == (3,)
-  p = outputs if model is probabilities else 1 / (1 + np.exp(-outputs))
+  if model is probabilities:
+    p = outputs
+  else:
+    p = 1 / (1 + np.exp(-outputs))
   losses = -(y * np.log(p) + (1 - y) * np.log(1 - p))
   np.testing.assert_allclose(measured['loss'], losses.mean(), rtol=1e-5)
   np.testing.assert_allclose(measured['accuracy'], ((p > 0.5) == y).mean(), rtol=1e-6)
@@ -75,19 +78,28 @@ def test_several_numbers_have_the_mean_of_their_errors():
     np.testing.assert_array_equal(task.preparation.labels(outputs), outputs)
 
 
-def test_columns_of_a_table_are_labels_or_numbers():
+def test_columns_of_zeros_and_ones_are_labels():
   task = tasks.from_frame(TABLE, 'where', ['late', 'poor'])
   assert [column.name for column in task.preparation.columns] == ['dose', 'days', 'visits']
   first = task.train.client_ids[0]
   expected = TABLE[TABLE['where'] == first][['late', 'poor']].to_numpy()
   np.testing.assert_array_equal(task.train.load(first)['y'], expected)
   assert task.preparation.threshold == 0
+
+
+def test_columns_of_other_numbers_are_numbers():
   task = tasks.from_frame(TABLE, 'where', ('visits', 'days'))
   assert task.preparation.is_numbers
   assert task.train.load_all()['y'].dtype == np.float32
+
+
+def test_one_column_of_zeros_and_ones_is_of_two_classes():
   same = tasks.from_frame(TABLE, 'where', ['late'])
   assert same.preparation.classes == (0, 1)
   assert same.preparation.targets == ('late',)
+
+
+def test_zeros_and_ones_are_numbers_on_request():
   as_numbers = tasks.from_frame(TABLE, 'where', ['late', 'poor'], kind='numbers')
   assert as_numbers.preparation.is_numbers
 
@@ -100,10 +112,10 @@ def test_counts_are_told_from_classes():
   assert len(task.preparation.classes) == len(set(COUNTS))
   with warnings.catch_warnings():
     warnings.simplefilter('error')
-    kept = tasks.from_frame(TABLE, 'where', 'visits', features=['dose'], kind='classes')
+    as_classes = tasks.from_frame(TABLE, 'where', 'visits', features=['dose'], kind='classes')
     numbers = tasks.from_frame(TABLE, 'where', 'visits', features=['dose'], kind='numbers')
     tasks.from_frame(TABLE, 'where', 'late')  # Two whole numbers are classes.
-  assert kept.preparation.classes == task.preparation.classes
+  assert as_classes.preparation.classes == task.preparation.classes
   assert numbers.preparation.classes is None
   assert numbers.preparation.is_numbers
   first = numbers.train.client_ids[0]
@@ -136,8 +148,10 @@ def test_labels_of_a_model_of_ones_own_need_a_threshold():
   task = tasks.from_arrays(X, LABELS, CLIENTS, targets=['a', 'b', 'c'], model=build)
   with pytest.raises(ValueError, match='one score for two classes or a label, and no threshold'):
     task.preparation.labels(X[:, :3])
-  own = tasks.from_arrays(X, LABELS, CLIENTS, targets=['a', 'b', 'c'], model=build, threshold=0.3)
-  np.testing.assert_array_equal(own.preparation.labels(X[:, :3]), X[:, :3] > 0.3)
+  of_own_model = tasks.from_arrays(
+    X, LABELS, CLIENTS, targets=['a', 'b', 'c'], model=build, threshold=0.3
+  )
+  np.testing.assert_array_equal(of_own_model.preparation.labels(X[:, :3]), X[:, :3] > 0.3)
 
 
 def test_one_name_may_be_that_of_a_column_of_lists():

@@ -63,7 +63,8 @@ def test_labels_may_be_texts(partitioner):
 def test_dirichlet_has_the_variance_of_its_distribution():
   # A share of Dirichlet(alpha) over N clients has the mean 1 / N and the variance
   # (1 / N) (1 - 1 / N) / (N alpha + 1).
-  num_clients, alpha = 5, 0.8
+  num_clients = 5
+  alpha = 0.8
   labels = np.repeat(np.arange(400), 50)
   partitioner = partition.DirichletPartitioner(
     num_clients, alpha, min_partition_size=1, self_balancing=False
@@ -193,11 +194,11 @@ def test_pfllib_gave_its_users_the_same_clients(partitioner, first, last):
 
 
 def test_the_leaderboards_clients_do_not_depend_on_which_version_of_pfllib_made_them():
-  sizes = [
-    [len(rows) for rows in partition.PfllibPartitioner(min_partition_size=smallest)(FASHION)]
-    for smallest in (1, 40)
-  ]
-  assert sizes[0] == sizes[1]
+  def sizes(smallest):
+    partitioner = partition.PfllibPartitioner(min_partition_size=smallest)
+    return [len(rows) for rows in partitioner(FASHION)]
+
+  assert sizes(1) == sizes(40)
 
 
 @pytest.mark.parametrize(

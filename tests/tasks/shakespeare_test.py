@@ -19,7 +19,7 @@ def tff_sequences(dataset):
   spec = tff.simulation.baselines.ClientSpec(num_epochs=1, batch_size=1000, shuffle_buffer_size=1)
   prepare = char_prediction_preprocessing.create_preprocess_fn(spec)
   pairs = list(prepare(dataset).as_numpy_iterator())
-  return tuple(np.concatenate([p[i] for p in pairs]) for i in range(2))
+  return tuple(np.concatenate(batches) for batches in zip(*pairs))
 
 
 def test_the_vocabulary_is_tffs():
@@ -43,14 +43,16 @@ def test_any_text_is_cut_as_tff_cuts_it():
 
 SNIPPETS = np.array([b'Never, never!', b'To be ' * 30, b'', b'My lord, ' * 8], object)
 SEQUENCES = shakespeare.to_sequences(SNIPPETS)[0].astype(np.int32)
-X, Y = SEQUENCES[:, :-1], SEQUENCES[:, 1:]
+X = SEQUENCES[:, :-1]
+Y = SEQUENCES[:, 1:]
 
 
 def test_the_model_and_its_losses_are_keras_and_its_weights_are_drawn_as_the_baselines_are():
   tf.keras.utils.set_random_seed(3)
   theirs = char_prediction_models.create_recurrent_model(90, 20)
   theirs.build([None, 20])
-  model, levels = shakespeare.build_model(1), np.linspace(0, 1, 21)
+  model = shakespeare.build_model(1)
+  levels = np.linspace(0, 1, 21)
   assert model.num_parameters == 820_522
   for w, other in zip(model.initial_weights[0], theirs.get_weights()):
     if w.ndim == 1:  # Biases: ones for the forget gate, and zeros.
@@ -61,11 +63,14 @@ def test_the_model_and_its_losses_are_keras_and_its_weights_are_drawn_as_the_bas
       np.testing.assert_allclose(w @ w.T, np.eye(256), atol=1e-4)
     # The others' least and greatest too: normal numbers are cut off at two deviations.
     these = levels[1:-1] if is_recurrent else levels
-    found, wanted = np.quantile(w, these), np.quantile(other, these)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=0.2 * other.std())
+    actual = np.quantile(w, these)
+    wanted = np.quantile(other, these)
+    np.testing.assert_allclose(actual, wanted, rtol=0, atol=0.2 * other.std())
   theirs.set_weights(model.initial_weights[0])
-  x, y = X[:, :20], Y[:, :20]  # Long enough for padding.
-  weights, logits = tuple(map(tf.constant, model.initial_weights[0])), theirs(x)
+  x = X[:, :20]  # Long enough for padding.
+  y = Y[:, :20]
+  weights = tuple(map(tf.constant, model.initial_weights[0]))
+  logits = theirs(x)
   np.testing.assert_allclose(
     model.forward(weights, x, False, None)[x != 0], logits[x != 0], rtol=1e-4, atol=1e-5
   )
@@ -76,22 +81,35 @@ def test_the_model_and_its_losses_are_keras_and_its_weights_are_drawn_as_the_bas
     np.testing.assert_allclose(loss, cross_entropy(y, expected), rtol=1e-5)
 
 
-def test_embedded_roles_are_the_clients_and_their_snippets_stay_together(tmp_path):
-  texts = {'b': [b'x' * 100, b'to be'], 'a': [b'', b'y' * 79, b'never']}
-  clients = {
-    c: [task_data.example(snippets=text) for text in snippets] for c, snippets in texts.items()
-  }
+TEXTS = {'b': [b'x' * 100, b'to be'], 'a': [b'', b'y' * 79, b'never']}
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  """A folder with a file of two roles."""
+  path = tmp_path_factory.mktemp('data')
+  clients = {}
+  for client, snippets in TEXTS.items():
+    clients[client] = [task_data.example(snippets=text) for text in snippets]
   held_out = {'a': [task_data.example(snippets=b'hark')]}
-  task_data.write(tmp_path / 'shakespeare.sqlite', {'train': clients, 'test': held_out})
-  task = tasks.load('shakespeare', str(tmp_path))
+  task_data.write(path / 'shakespeare.sqlite', {'train': clients, 'test': held_out})
+  return str(path)
+
+
+def test_embedded_roles_are_the_clients(folder):
+  task = tasks.load('shakespeare', folder)
   assert list(task.train.client_ids) == ['a', 'b']
-  for client, snippets in texts.items():
+  for client, snippets in TEXTS.items():
     expected, _ = shakespeare.to_sequences(np.array(snippets, object))
     loaded = task.train.load(client)
     assert task.train.num_examples(client) == len(expected) == len(loaded['x']) == 3
     np.testing.assert_array_equal(loaded['x'], expected[:, :-1])
     np.testing.assert_array_equal(loaded['y'], expected[:, 1:])
     assert loaded['x'].dtype == loaded['y'].dtype == np.int32
+
+
+def test_units_are_snippets_and_a_clients_weight_is_its_number_of_characters(folder):
+  task = tasks.load('shakespeare', folder)
   counts = shakespeare.to_sequences(SNIPPETS)[1]
   starts = np.cumsum(counts) - counts
   np.testing.assert_array_equal(np.flatnonzero(task.unit_starts(X)), starts)
@@ -101,14 +119,20 @@ def test_embedded_roles_are_the_clients_and_their_snippets_stay_together(tmp_pat
   tokens = task.client_weight(model.unpack_metrics(sums * len(X)))
   np.testing.assert_allclose(tokens, np.count_nonzero(Y), rtol=1e-6)
 
-  dealt = tasks.load('shakespeare_transformer', str(tmp_path), workers=4).train
+
+def test_snippets_are_dealt_to_workers(folder):
+  dealt = tasks.load('shakespeare_transformer', folder, workers=4).train
   sizes = [dealt.num_examples(c) for c in dealt.client_ids]
   assert sizes == [2, 2, 1, 1]
-  whole, parts = task.train.load_all(), dealt.load_all()
+  whole = tasks.load('shakespeare', folder).train.load_all()
+  parts = dealt.load_all()
   for name in 'xy':
     np.testing.assert_array_equal(*(np.sort(data[name], axis=0) for data in (whole, parts)))
-  assert len(tasks.load('shakespeare_transformer', str(tmp_path), workers=6).train) == 6
+  assert len(tasks.load('shakespeare_transformer', folder, workers=6).train) == 6
   for workers in (0, 7):
     with pytest.raises(errors.DataError, match=f'workers is {workers}; it must be from 1 to 6'):
-      tasks.load('shakespeare_transformer', str(tmp_path), workers=workers)
+      tasks.load('shakespeare_transformer', folder, workers=workers)
+
+
+def test_the_transformer_has_the_size_that_the_guide_says():
   assert shakespeare.build_transformer(0).num_parameters == 1_279_130

@@ -36,14 +36,14 @@ OF_WORDS = text_preparation.TextPreparation(
 
 def joined(dataset):
   pairs = list(dataset.as_numpy_iterator())
-  return tuple(np.concatenate([p[i] for p in pairs]) for i in range(2))
+  return tuple(np.concatenate(batches) for batches in zip(*pairs))
 
 
 def test_sentences_are_cut_as_tff_cuts_them():
   prepare = word_prediction_preprocessing.create_preprocess_fn(SPEC, WORDS)
   expected = joined(prepare(tf.data.Dataset.from_tensor_slices(SENTENCES)))
-  made = OF_WORDS.pairs(FEATURES['tokens'])
-  for a, b in zip(made, expected):
+  pairs = OF_WORDS.pairs(FEATURES['tokens'])
+  for a, b in zip(pairs, expected):
     np.testing.assert_array_equal(a, b)
     assert a.dtype == np.int32
 
@@ -142,7 +142,8 @@ def write_stackoverflow(folder):
     return task_data.example(tokens=text, title=b'the title', tags=joined)
 
   sentences = [(b'the a', b'r|c++'), (b'a the x', b'python'), (b'x', b'go')]
-  users = {f'u{n}': [proto(*s) for s in sentences[:n]] for n in (1, 2, 3)}
+  protos = [proto(text, joined) for text, joined in sentences]
+  users = {f'u{n}': protos[:n] for n in (1, 2, 3)}
   task_data.write(folder / 'stackoverflow.sqlite', {'train': users, 'test': users})
   (folder / 'datasets').mkdir()
   words = b'the 9\na 8\ntitle 7\n' + b''.join(b'w%d 1\n' % i for i in range(7))
@@ -153,18 +154,25 @@ def write_stackoverflow(folder):
 
 
 def test_counts_are_downloaded_by_tffs_loaders(monkeypatch):
-  of_tff, called = tff.simulation.datasets.stackoverflow, []
+  of_tff = tff.simulation.datasets.stackoverflow
+  called = []
   for kind in ('tag', 'word'):
     monkeypatch.setattr(of_tff, f'load_{kind}_counts', lambda kind=kind: called.append(kind))
-  found = [
+  counts = [
     stackoverflow._counts_file(f'stackoverflow.{kind}_count', None) for kind in ('word', 'tag')
   ]
   assert called == ['word', 'tag']
-  assert found[0] == os.path.expanduser('~/.keras/datasets/stackoverflow.word_count')
+  assert counts[0] == os.path.expanduser('~/.keras/datasets/stackoverflow.word_count')
 
 
-def test_embedded_users_are_the_clients_and_validation_takes_them_in_a_seeded_order(tmp_path):
-  folder = write_stackoverflow(tmp_path)
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  """A folder with the files of `write_stackoverflow`."""
+  path = tmp_path_factory.mktemp('data')
+  return write_stackoverflow(path)
+
+
+def test_embedded_users_are_the_clients(folder):
   nwp = tasks.load('stackoverflow_nwp', folder, num_words=3, lstm='compiled')
   assert [nwp.train.num_examples(c) for c in nwp.train.client_ids] == [1, 2, 3]
   assert nwp.build_model(0).initial_weights[0][0].shape == (7, 96)
@@ -173,6 +181,8 @@ def test_embedded_users_are_the_clients_and_validation_takes_them_in_a_seeded_or
   assert lr.preparation.classes == ('c++', 'r', 'python')
   assert [lr.train.load('u3')[name].shape for name in 'xy'] == [(3, 4), (3, 3)]
 
+
+def test_validation_takes_users_in_a_seeded_order(folder):
   def load(task, **options):
     return tasks.load(task, folder, num_words=3, **options).validation['x']
 

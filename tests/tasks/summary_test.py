@@ -107,8 +107,8 @@ def test_a_task_is_printed_in_one_line():
     '[28, 28, 1], targets: class numbers; scikit-learn digits (embedded)'
   )
   assert tasks.describe(task) == []
-  own = tasks.from_frame(TABLE, 'hospital', 'outcome', features=['age'], source='x.csv')
-  assert '2 classes; x.csv' in str(own)
+  of_table = tasks.from_frame(TABLE, 'hospital', 'outcome', features=['age'], source='x.csv')
+  assert '2 classes; x.csv' in str(of_table)
   labels = tasks.from_frame(TABLE.assign(sick=1), 'hospital', ['late', 'sick'], features=['age'])
   assert ', 2 labels; ' in str(labels)
   assert 'targets: numbers; ' in str(tasks.load('least_squares'))

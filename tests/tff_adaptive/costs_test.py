@@ -1,5 +1,7 @@
 """What rounds cost, against numbers worked out by hand."""
 
+import typing
+
 import pytest
 
 from tff_adaptive import costs, registry
@@ -12,16 +14,30 @@ def model(counts=None, **options):
   return costs.CostModel(counts or registry.Counts(), 100, 10, 2, **options)
 
 
+class Local(typing.NamedTuple):
+  """A client's training."""
+
+  num_examples: int
+  batch_size: int | None
+  epochs: int
+  steps: int
+
+
 @pytest.mark.parametrize(
-  'num_examples, batch_size, epochs, steps',
+  'local',
   [
-    *((10, 10, 1, 1), (11, 10, 1, 2), (9, 10, 5, 5), (545, 45, 5, 65), (600, None, 3, 3)),
-    *((0, 10, 3, 0), (0, None, 1, 0)),
+    Local(num_examples=10, batch_size=10, epochs=1, steps=1),
+    Local(num_examples=11, batch_size=10, epochs=1, steps=2),
+    Local(num_examples=9, batch_size=10, epochs=5, steps=5),
+    Local(num_examples=545, batch_size=45, epochs=5, steps=65),
+    Local(num_examples=600, batch_size=None, epochs=3, steps=3),
+    Local(num_examples=0, batch_size=10, epochs=3, steps=0),
+    Local(num_examples=0, batch_size=None, epochs=1, steps=0),
   ],
 )
-def test_steps_are_epochs_times_batches_rounded_up(num_examples, batch_size, epochs, steps):
-  found = costs.CostModel(registry.Counts(), 1, batch_size, epochs)
-  assert found.local_steps(num_examples) == steps
+def test_steps_are_epochs_times_batches_rounded_up(local):
+  model_of_costs = costs.CostModel(registry.Counts(), 1, local.batch_size, local.epochs)
+  assert model_of_costs.local_steps(local.num_examples) == local.steps
 
 
 def test_parameters_are_four_bytes_and_some_algorithms_send_or_compute_more():
@@ -35,13 +51,18 @@ def test_parameters_are_four_bytes_and_some_algorithms_send_or_compute_more():
 
 
 def test_steps_may_be_the_same_or_fewer_and_clients_may_only_receive():
-  found = model(fixed_steps=7).round((10, 0, 1))
-  assert (found['local_steps'], found['gradients']) == (14, 14)
+  costs_of_round = model(fixed_steps=7).round((10, 0, 1))
+  assert (costs_of_round['local_steps'], costs_of_round['gradients']) == (14, 14)
   twice = model(registry.Counts(2, 2))
   whole = twice.round(SIZES)
   assert twice.round(SIZES, [2, 6, 2], 3) == whole
-  found = twice.round(SIZES, [1, 3, 1], downloads=5)
-  assert found == {**whole, 'local_steps': 5, 'gradients': 5, 'megabytes_down': 5 * 800 / 1e6}
+  costs_of_round = twice.round(SIZES, [1, 3, 1], downloads=5)
+  assert costs_of_round == {
+    **whole,
+    'local_steps': 5,
+    'gradients': 5,
+    'megabytes_down': 5 * 800 / 1e6,
+  }
 
 
 def test_bad_values_are_refused():

@@ -30,17 +30,19 @@ def test_numbers_and_tensors_follow_the_formula_and_rise_linearly_to_it(
   schedule = schedules.build(name, 0.3, warmup_rounds=warmup, **options)
   traced = tf.function(schedule)
   for t in ROUNDS:
-    expected = rate(t) * ((t + 1) / warmup if t < warmup else 1)
+    expected = rate(t)
+    if t < warmup:
+      expected *= (t + 1) / warmup
     for integer in t, np.int32(t), np.int64(t):
-      found = schedule(integer)
-      assert type(found) is float
-      assert found == pytest.approx(expected, rel=1e-12)
+      number = schedule(integer)
+      assert type(number) is float
+      assert number == pytest.approx(expected, rel=1e-12)
       tensor = tf.constant(integer)
-      for found in schedule(tensor), traced(tensor):
-        assert found.dtype == tf.float32
-        assert found.shape == []
+      for number in schedule(tensor), traced(tensor):
+        assert number.dtype == tf.float32
+        assert number.shape == []
         # One unit in the last place: pow may round otherwise in the two worlds.
-        np.testing.assert_allclose(found.numpy(), np.float32(schedule(t)), rtol=1.2e-7)
+        np.testing.assert_allclose(number.numpy(), np.float32(schedule(t)), rtol=1.2e-7)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +79,8 @@ def test_a_function_is_computed_in_tff_computations_as_in_python(schedule):
     t = tf.compat.v1.placeholder(tf.int32, [])
     rate = schedules.in_graph(schedule)(t)
     with tf.compat.v1.Session() as session:
-      found = [session.run(rate, {t: i}) for i in range(5)]
-  assert found == [np.float32(schedule(i)) for i in range(5)]
+      rates = [session.run(rate, {t: i}) for i in range(5)]
+  assert rates == [np.float32(schedule(i)) for i in range(5)]
 
 
 def test_a_python_function_has_a_table_and_says_where_it_ends(monkeypatch):

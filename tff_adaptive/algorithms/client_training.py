@@ -202,6 +202,7 @@ def _declare(
       local_training.Message(**message),
       tff.learning.models.ModelWeights(**weights),
       tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *states),
+      # The client's data are the last argument, also where there is no state.
       [client[-1] for client in clients],
       len(clients),
     )
@@ -218,7 +219,6 @@ def _declare(
   types = [message_type, weights_type, data_type]
   if has_state:
     types.insert(2, client_state_type)
-  # The client's data are the last argument, also where there is no state.
   declare = tff.tensorflow.computation(*types)
   can_group = local_training.can_group(recipe.model, recipe.training)
   if can_group and recipe.asynchrony is None:

@@ -142,9 +142,8 @@ class Batching:
     mean = self.local_steps or 1
     if not self.random_local_steps or mean == 1:
       return tf.constant(mean)
-    # No client has this number: the seed of client i is `fold(round_seed, i)`.
     # The inverse of the geometric distribution function, at a uniform u above 0, whose logarithm is
-    # finite.
+    # finite. No client has the number -1: the seed of client i is `fold(round_seed, i)`.
     u = tf.random.stateless_uniform([], seeds.fold(round_seed, -1), minval=1e-7)
     steps = 1 + tf.math.floor(tf.math.log(u) / math.log(1 - 1 / mean))
     return tf.minimum(tf.cast(steps, tf.int32), 20 * mean)

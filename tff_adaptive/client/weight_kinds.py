@@ -55,7 +55,7 @@ def of_arrays(weights: Sequence[Any], reads_tokens: bool = False) -> tuple[Named
   """
   arrays = [np.asarray(w) for w in weights]
   kernels = [i for i, array in enumerate(arrays) if array.ndim > 1]
-  # A model of vectors alone, such as scalars of least squares, is all head.
+  # A model of vectors alone, such as that of least squares, is all head.
   first_of_head = kernels[-1] if kernels else 0
   norms: set[int] = set()
   for i, (scale, offset) in enumerate(itertools.pairwise(arrays)):

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_adaptive._utils import error_text, private_apis
+from tff_adaptive._utils import error_text, graph_functions, private_apis
 from tff_adaptive.models import model as model_lib, weights as weights_lib
 
 FOLDER = 'model'  # In a run's folder.
@@ -70,6 +70,7 @@ class StoredModel:
       self._graph = tf.compat.v1.GraphDef.FromString(file.read())
     with np.load(os.path.join(folder, _CONSTANTS)) as arrays:
       self._constants = {name: arrays[name] for name in arrays.files}
+    self._predict = self._imported()
 
   def forward(
     self, weights: Sequence[Any], x: Any, training: bool = False, seed: Any = None
@@ -88,9 +89,9 @@ class StoredModel:
     del seed
     if training:
       raise ValueError('a stored model predicts and does not train: give training=False')
-    if tf.executing_eagerly():
-      return tf.function(self._imported, autograph=False)(tuple(weights), x)
-    return self._imported(tuple(weights), x)
+    x = tf.cast(x, self.input_spec['x'].dtype)
+    constants = [self._constants[name] for name in self._inputs if name in self._constants]
+    return self._predict(*map(tf.convert_to_tensor, (*weights, x, *constants)))
 
   def to_keras(self, weights: Sequence[Any]) -> Any:
     """Returns the Keras model with the given trainable weights, not compiled.
@@ -124,16 +125,15 @@ class StoredModel:
       if os.path.exists(path):
         shutil.copy(path, os.path.join(folder, name))
 
-  def _imported(self, weights: Sequence[Any], x: Any) -> Any:
-    """Adds the stored graph to the current one, and returns its predictions."""
-    spec = self.input_spec['x']
-    constants = [self._constants[name] for name in self._inputs if name in self._constants]
-    values = [*weights, tf.cast(x, spec.dtype), *constants]
-    inputs = {name: tf.convert_to_tensor(value) for name, value in zip(self._inputs, values)}
-    (predictions,) = tf.graph_util.import_graph_def(
-      self._graph, input_map=inputs, return_elements=[self._output], name='stored'
+  def _imported(self) -> Any:
+    """Returns the stored graph as a function of its inputs."""
+    graph_functions.name_apart(self._graph)
+    # Unlike `tf.function`, this makes the functions of the graph known where it is called.
+    wrapped = tf.compat.v1.wrap_function(
+      lambda: tf.graph_util.import_graph_def(self._graph, name=''), []
     )
-    return predictions
+    inputs = [wrapped.graph.get_tensor_by_name(name) for name in self._inputs]
+    return wrapped.prune(inputs, wrapped.graph.get_tensor_by_name(self._output))
 
   def _example(self) -> tf.Tensor:
     """Returns a batch of two inputs: normal draws, or zeros if inputs are whole numbers."""

@@ -100,10 +100,10 @@ class StateFile:
       if path != MEMORY:
         uri = f'{pathlib.Path(path).resolve().as_uri()}?mode={mode}'
       self._file = sqlite3.connect(
-        # Transactions begin and end by statements of this class, not by Python's own rules.
         uri,
         uri=True,
         timeout=self.seconds,
+        # Transactions begin and end by statements of this class, not by Python's own rules.
         isolation_level=None,
         check_same_thread=False,
       )

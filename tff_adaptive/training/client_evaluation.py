@@ -183,8 +183,8 @@ class ClientEvaluation:
     """Fine-tunes on each client. Returns the sums of each metric, [clients, sums]."""
     tuning = group.fine_tuned_on
     assert tuning is not None
-    # A client's place among all decides the order of its examples, not the choice of
-    # `most_clients`.
+    # By its place among all clients, so that the order of a client's examples does not depend on
+    # which clients are evaluated.
     positions = {client_id: i for i, client_id in enumerate(tuning.client_ids)}
 
     def sums(client_id: str) -> dict[str, np.ndarray]:

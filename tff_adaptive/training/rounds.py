@@ -85,8 +85,8 @@ class Trainer:
       row.update(plan.columns())
     row.update(self._costs(cohort))
     row.update(measured)
-    # The metrics are values by now, so that the round has been computed and not only begun.
     row['seconds_data'] = loaded - began
+    # The metrics are values by now, so that the round has been computed and not only begun.
     row['seconds_round'] = time.perf_counter() - loaded
     row.update(counts)  # Again: a metric of the process may have one of these names.
     size = self._config.clients_per_round

@@ -33,19 +33,19 @@ def kernel(tmp_path_factory):
 # One test, so that one process of a parallel run does it, with one kernel.
 @pytest.mark.exhaustive
 def test_each_runs_and_shows_what_it_is_about(kernel):
-  shown = {}
+  outputs = {}
   for name in notebooks.names():
     notebook = notebooks.run(name, kernel)
     notebooks.tidy(notebook)
-    shown[name] = notebook_pages.markdown(json.loads(json.dumps(notebook)), f'{name}.ipynb')
-  assert set(shown) == {'asynchronous', 'digits', 'own_correction', 'sweep', 'tff_program'}
-  assert 'accuracy of the Keras model: 0.9' in shown['digits']
-  assert 'buffered, 5 of 20: 90 % after' in shown['asynchronous']
-  assert '8 clients remember something' in shown['tff_program']
-  assert 'MeanGradient ends 2' in shown['own_correction']
-  assert '40 runs; validation_accuracy' in shown['sweep']
+    outputs[name] = notebook_pages.markdown(json.loads(json.dumps(notebook)), f'{name}.ipynb')
+  assert set(outputs) == {'asynchronous', 'digits', 'own_correction', 'sweep', 'tff_program'}
+  assert 'accuracy of the Keras model: 0.9' in outputs['digits']
+  assert 'buffered, 5 of 20: 90 % after' in outputs['asynchronous']
+  assert '8 clients remember something' in outputs['tff_program']
+  assert 'MeanGradient ends 2' in outputs['own_correction']
+  assert '40 runs; validation_accuracy' in outputs['sweep']
   for name, pictures in {'asynchronous': 1, 'digits': 1, 'own_correction': 1, 'sweep': 2}.items():
-    assert shown[name].count('<img alt="figure" src="data:image/png') == pictures, name
+    assert outputs[name].count('<img alt="figure" src="data:image/png') == pictures, name
 
 
 def test_the_pages_of_the_documentation_are_what_was_shown():
@@ -55,9 +55,9 @@ def test_the_pages_of_the_documentation_are_what_was_shown():
     again = copy.deepcopy(notebook)
     notebooks.tidy(again)
     assert again == notebook, f'run docs/tools/notebooks.py {name}'
-    shown = [cell['outputs'] for cell in notebook.cells if cell.cell_type == 'code']
-    assert any(shown)
-    assert '/tmp' not in json.dumps(shown)
+    outputs = [cell['outputs'] for cell in notebook.cells if cell.cell_type == 'code']
+    assert any(outputs)
+    assert '/tmp' not in json.dumps(outputs)
 
 
 def test_a_page_has_texts_code_and_outputs():

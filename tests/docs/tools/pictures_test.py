@@ -10,11 +10,16 @@ from docs.tools import pictures
 
 def test_the_page_has_each_picture(tmp_path):
   pictures.draw(tmp_path)
-  made = {path.stem for path in tmp_path.iterdir()}
-  assert made == set(pictures.PICTURES) == {path.stem for path in pictures.FOLDER.iterdir()}
+  names = {path.stem for path in tmp_path.iterdir()}
+  assert names == set(pictures.PICTURES) == {path.stem for path in pictures.FOLDER.iterdir()}
   page = (pictures.FOLDER.parent / 'from_machine_learning.md').read_text(encoding='utf-8')
   assert re.findall(r'\]\(pictures/(\w+)\.svg\)', page) == [
-    *('round', 'participation', 'local_epochs', 'two_rates', 'drift', 'alpha')
+    'round',
+    'participation',
+    'local_epochs',
+    'two_rates',
+    'drift',
+    'alpha',
   ]
 
 

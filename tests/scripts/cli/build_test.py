@@ -15,7 +15,8 @@ from tff_adaptive.client import batching
 
 class _Task:
   train = types.SimpleNamespace(client_ids='abc', num_examples={'a': 2, 'b': 4, 'c': 9}.get)
-  unit_starts, client_weight = 'unit_starts', 'client_weight'
+  unit_starts = 'unit_starts'
+  client_weight = 'client_weight'
 
 
 @pytest.fixture
@@ -36,9 +37,9 @@ def built(monkeypatch):
     monkeypatch.setattr(build_lib.algorithms, 'build_process', record)
     monkeypatch.setattr(build_lib.algorithms, 'build_server_optimizer', record_server)
     monkeypatch.setattr(build_lib.aggregation.Aggregation, 'build', lambda self, *given: given)
-    found = settings.of(*arguments)
-    assert build_lib.build_process(found, _Task, 'model', 'plan') == 'process'
-    assert seen['aggregator'] == (found.training, seen['model'], 'plan')
+    run_settings = settings.of(*arguments)
+    assert build_lib.build_process(run_settings, _Task, 'model', 'plan') == 'process'
+    assert seen['aggregator'] == (run_settings.training, seen['model'], 'plan')
     return seen
 
   return build
@@ -55,7 +56,7 @@ def test_servers_take_their_own_options(built):
   assert 'beta2' not in adagrad
 
 
-def test_what_clients_do_and_schedules_are_passed_on(built):
+def test_what_clients_do_is_passed_on(built):
   flags = '--client_epochs=3 --batch_size=0 --fill_last_batch --weight_decay=0.1'
   flags += ' --synchrony=buffered --concurrency=9 --mixing'
   seen = built(*flags.split(), '--clip_norm=5', '--seed=9', '--xla', '--client_weighting=uniform')
@@ -65,8 +66,14 @@ def test_what_clients_do_and_schedules_are_passed_on(built):
   assert (training.seed, training.xla) == (9, True)
   assert seen['asynchrony'] == asynchrony.Buffered(9, mixing=True)
   assert seen['client_weighting'] == 'uniform'
+
+
+def test_clients_are_weighted_as_the_task_says_where_nothing_is_said(built):
   for task, weighting in (('digits', 'examples'), ('shakespeare', 'client_weight')):
     assert built(f'--task={task}')['client_weighting'] == weighting
+
+
+def test_schedules_are_passed_on(built):
   client = '--client_learning_rate=0.4 --client_schedule=exp_decay'
   client += ' --client_schedule_option=factor=0.5 --client_schedule_option=every=10'
   server = '--server_learning_rate=0.2 --server_schedule_option=warmup_rounds=4'
@@ -91,8 +98,12 @@ def test_the_client_optimizer_and_local_steps_are_passed_on(built, tmp_path):
   state = training.optimizer.initialize(tf.TensorSpec([1]))
   assert (float(state['momentum']), training.optimizer_state) == (0.5, 'keep')
   assert seen['more_parts'] == [corrections.Sam(0.1)]
-  found = training.batching
-  assert (found.local_steps, found.random_local_steps, found.with_replacement) == (4, True, True)
+  batching = training.batching
+  assert (batching.local_steps, batching.random_local_steps, batching.with_replacement) == (
+    4,
+    True,
+    True,
+  )
   path = tmp_path / 'mine.py'
   path.write_text(
     'from tff_adaptive import optimizers\ndef own(rate, momentum: float = 0.7):\n'
@@ -126,7 +137,8 @@ def test_a_weight_is_sent_in_the_models_own_width(dtype, width):
 
 
 def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
-  seen, task = {}, build_lib.tasks.load('least_squares', num_clients=9)
+  seen = {}
+  task = build_lib.tasks.load('least_squares', num_clients=9)
   process = types.SimpleNamespace(initial_client_state={'h': np.zeros(2, np.float32)})
   monkeypatch.setattr(runtime.Runtime, 'build', lambda *given, **more: seen.update(more))
   monkeypatch.setattr(
@@ -144,17 +156,18 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   flags += ' --aggregator=dp_tree --aggregator_option=noise_multiplier=5 --batch_size=7'
   flags += ' --resume_from=previous'
   given = settings.of(*flags.split(), '--engine=native')
-  found = build_lib.prepare(given, ['command'])
-  (own, _, model, private), config = seen.pop('built'), found['config']
+  prepared = build_lib.prepare(given, ['command'])
+  built_process, _, model, private = seen.pop('built')
+  config = prepared['config']
   assert seen == {'is_compiled': False, 'data_dir': str(tmp_path), 'seed': 5}
-  assert (own.training.clients_per_round, private.delta) == (2, 7**-1.1)
+  assert (built_process.training.clients_per_round, private.delta) == (2, 7**-1.1)
   assert (config.clients_per_round, config.metric, config.population) == (2, 'loss', None)
   assert (config.cost_model.batch_size, config.cost_model.epochs) == (7, 10)
-  assert (found['settings'].command, found['settings'].metric) == (['command'], 'loss')
-  stored, tracker, _ = found['callbacks']
+  assert (prepared['settings'].command, prepared['settings'].metric) == (['command'], 'loss')
+  stored, tracker, _ = prepared['callbacks']
   assert isinstance(stored, stored_model.StoreModel)
-  assert tracker == (found['run_id'], found['settings'].settings)
-  _, evaluated, _, of_evaluation = found['client_evaluation']
+  assert tracker == (prepared['run_id'], prepared['settings'].settings)
+  _, evaluated, _, of_evaluation = prepared['client_evaluation']
   assert evaluated is model
   assert of_evaluation == {
     'seed': 5,
@@ -162,17 +175,25 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
     'personalize': None,
     'train_alone': None,
   }
-  assert found['evaluate_fn'] is task.validation
-  assert (found['test_fn'], found['resume_from']) == (task.test, 'previous')
+  assert prepared['evaluate_fn'] is task.validation
+  assert (prepared['test_fn'], prepared['resume_from']) == (task.test, 'previous')
   data, risk, room, noise = capsys.readouterr().err.splitlines()
   assert 'listens on all network interfaces' in risk
   assert data.endswith('; 7 clients, 140 examples')
   assert room == "(6, 8) {'num_unsaved': 4}"
   epsilon = private.accountant.epsilon(3, private.delta)
   assert noise.startswith(f'Noise multiplier 5: epsilon {epsilon:.3g} at delta 0.12 after 3 rounds')
+
+
+def test_asynchronous_rounds_have_a_population_and_steps_that_are_fixed_their_cost():
+  task = build_lib.tasks.load('least_squares', num_clients=9)
   given = resolve.resolve(task='least_squares', synchrony='buffered', concurrency=9, local_steps=5)
-  config = build_lib._training_config(given, task, model)
+  config = build_lib._training_config(given, task, task.build_model(0))
   assert (config.asynchrony, config.population) == (asynchrony.Buffered(9), population.Population())
   assert config.cost_model.fixed_steps == 5
+
+
+def test_a_weighting_that_a_task_has_not_is_refused():
+  task = build_lib.tasks.load('least_squares', num_clients=9)
   with pytest.raises(ValueError, match='tokens: the task least_squares has no client_weight'):
     build_lib._check_data(resolve.resolve(task='shakespeare', clients_per_round=2), task)

@@ -132,9 +132,9 @@ def test_an_installed_command_names_itself(module, monkeypatch, capsys):
   name = _entry.NAMES[module]
   monkeypatch.setattr(sys, 'argv', [f'/usr/bin/{name}', '--help'])
   assert getattr(_entry, module)() == 0
-  shown = capsys.readouterr().out
-  assert f'usage: {name} ' in shown
-  assert [m for m in _entry.NAMES if f'scripts/{m}.py' in shown] == []  # Of a checkout.
+  output = capsys.readouterr().out
+  assert f'usage: {name} ' in output
+  assert [m for m in _entry.NAMES if f'scripts/{m}.py' in output] == []  # Of a checkout.
   monkeypatch.setattr(sys, 'argv', [f'/usr/bin/{name}', '--nothing=1'])
   assert getattr(_entry, module)() == 2
   assert capsys.readouterr().err.startswith(f'{name}: ')

@@ -52,8 +52,12 @@ def test_epochs_that_equal_the_tasks_replace_the_steps_of_an_algorithm():
 
 def test_the_layers_of_a_run_go_from_general_to_particular():
   # The algorithm's random steps, the task's number of steps left out, the command line's number.
-  found = resolve.resolve(task='fed_heart', algorithm='scaffnew', local_steps=3).training
-  assert (found.local_steps, found.random_local_steps, found.continue_batches) == (3, True, None)
+  defaults = resolve.resolve(task='fed_heart', algorithm='scaffnew', local_steps=3).training
+  assert (defaults.local_steps, defaults.random_local_steps, defaults.continue_batches) == (
+    3,
+    True,
+    None,
+  )
   rates = resolve.resolve(client_optimizer='lion', server_learning_rate=0.5).rates
   assert (rates.client_learning_rate, rates.server_learning_rate) == (1e-4, 0.5)
   assert resolve.resolve(algorithm='diloco').rates.server_learning_rate == 0.7

@@ -9,8 +9,8 @@ from scripts.cli import flags, resolve
 def test_flagfiles_are_read_later_flags_win_and_a_command_line_gives_the_same(tmp_path):
   path = tmp_path / 'some.flags'
   path.write_text('# a comment\n--task=digits\n--tau=0.25\n--rounds=7\n')
-  found = flags.parse(['train.py', f'--flagfile={path}', '--rounds=9'])
-  assert found == {'task': 'digits', 'tau': 0.25, 'rounds': 9}
+  parsed = flags.parse(['train.py', f'--flagfile={path}', '--rounds=9'])
+  assert parsed == {'task': 'digits', 'tau': 0.25, 'rounds': 9}
   given = flags.parse(
     ['', '--seed=2', '--noxla', '--fill_last_batch', '--task_option=a=1', '--task_option=b=x']
   )

@@ -1,5 +1,6 @@
 """--help teaches, at once."""
 
+import itertools
 import subprocess
 import sys
 
@@ -16,11 +17,13 @@ def test_help_teaches_and_imports_no_tensorflow():
   )
   done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
   tables = (registry.ALGORITHMS, registry.SERVER_OPTIMIZERS, registry.CLIENT_OPTIMIZERS)
-  names = [*catalog.names(), *registry.SCHEDULES, *(name for table in tables for name in table)]
+  names = [*catalog.names(), *registry.SCHEDULES, *itertools.chain.from_iterable(tables)]
   for name in (*names, *(f'--{flag.name}' for flag in flags.table()), 'Examples'):
     assert name in done.stdout
   assert max(map(len, done.stdout.splitlines())) <= 100
-  # A hyperparameter's help names its owners and its default.
+
+
+def test_a_hyperparameters_help_names_its_owners_and_its_default():
   text = ' '.join(help_text.text().split())
   assert 'by ada_best. Default 0.96; with adagrad 0.8; with sgdm, adam, yogi, nesterov' in text
   assert 'Default 0 (adagrad), 0.9 (adam, yogi, lamb, lion).' in text
@@ -48,9 +51,9 @@ def test_the_help_on_a_word_has_what_is_called_so_or_speaks_of_it(capsys):
 
 def test_a_section_of_the_help_is_shown_alone(capsys):
   assert train.main(['train.py', '--help=rates']) == 0
-  shown = capsys.readouterr().out
-  assert shown.startswith('\nRates:\n  --client_learning_rate')
-  assert '--rounds' not in shown
+  output = capsys.readouterr().out
+  assert output.startswith('\nRates:\n  --client_learning_rate')
+  assert '--rounds' not in output
   assert 'scaffold' in help_text.text('ALGORITHMS')
   assert train.main(['train.py', '--help=qqq']) == 2
   error = capsys.readouterr().err
@@ -58,6 +61,6 @@ def test_a_section_of_the_help_is_shown_alone(capsys):
   for flag in flags.table():
     assert f'; {flag.group}' in error
   help_texts = {flag.name: flag.help for flag in flags.table()}
-  brought = {key for name in catalog.names() for key in catalog.sizes(name)}
+  brought = set().union(*map(catalog.sizes, catalog.names()))
   for name in brought | {'client_learning_rate', 'server_learning_rate', 'tau'}:
     assert 'Default' in help_texts[name], name  # The task's.

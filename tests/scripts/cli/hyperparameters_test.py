@@ -1,5 +1,6 @@
 """An entry that is added to the registry is a flag, a check and a default."""
 
+import itertools
 from types import MappingProxyType
 
 import pytest
@@ -30,9 +31,9 @@ def damped(monkeypatch):
 
 
 def test_a_new_entry_is_a_flag_with_check_default_and_help(damped):
-  found = resolve.resolve(flags.parse(['', '--algorithm=damped']))
-  assert found.flat()['strength'] == found.correction['strength'] == 0.5
-  assert found.clients.client_weighting == 'uniform'
+  run_settings = resolve.resolve(flags.parse(['', '--algorithm=damped']))
+  assert run_settings.flat()['strength'] == run_settings.correction['strength'] == 0.5
+  assert run_settings.clients.client_weighting == 'uniform'
   given = flags.parse(['', '--algorithm=damped', '--strength=0.25'])
   assert resolve.resolve(given).correction == {'strength': 0.25}
   with pytest.raises(ValueError, match=r'--strength must be .*, found -1\.0: give 0\.5, say'):
@@ -47,8 +48,10 @@ def test_a_new_entry_is_a_flag_with_check_default_and_help(damped):
 
 
 def test_a_name_means_one_thing():
-  corrections = {h.name for a in registry.ALGORITHMS.values() for h in a.hyperparameters}
-  servers = {h.name for s in registry.SERVER_OPTIMIZERS.values() for h in s.hyperparameters}
-  assert not corrections & servers
+  def names(entries):
+    lists = (entry.hyperparameters for entry in entries.values())
+    return {hyperparameter.name for hyperparameter in itertools.chain.from_iterable(lists)}
+
+  assert not names(registry.ALGORITHMS) & names(registry.SERVER_OPTIMIZERS)
   for named in hyperparameters.named().values():
     assert len({(h.kind, h.help) for h in named.owners.values()}) == 1

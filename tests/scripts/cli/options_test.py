@@ -14,6 +14,9 @@ def test_pairs_are_what_parse_reads():
 
 @pytest.mark.parametrize('pair', ['alpha', '=1', 'a-b=1', 'alpha=', 'seed=3'])
 def test_what_is_no_pair_or_of_a_task_a_flag_is_refused(pair):
-  words = 'is not a task option' if pair == 'seed=3' else 'write it as NAME=VALUE'
+  if pair == 'seed=3':
+    words = 'is not a task option'
+  else:
+    words = 'write it as NAME=VALUE'
   with pytest.raises(ValueError, match=f'--task_option={pair}:? {words}'):
     options.parse('task_option', [pair])

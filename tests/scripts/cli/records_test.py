@@ -29,7 +29,8 @@ def test_what_changes_no_number_may_change_and_paths_are_absolute(tmp_path, monk
 
 def test_a_run_may_begin_on_a_cluster_and_go_on_without_one_and_the_reverse():
   pytest.importorskip('ray')
-  with_ray, without = record(ray='local', ray_workers=2), record(subrounds=4)
+  with_ray = record(ray='local', ray_workers=2)
+  without = record(subrounds=4)
   assert without.refused_changes(_config(with_ray)) == []
   assert with_ray.refused_changes(_config(without)) == []
   on_gpus = record(ray='local', gpus_per_worker=1.0)

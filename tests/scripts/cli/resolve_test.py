@@ -63,25 +63,25 @@ YOGI = catalog.rates('digits', 'yogi')
   ],
 )
 def test_defaults_are_those_of_the_task_and_of_what_is_chosen(arguments, expected):
-  found = resolve(*arguments.split())
+  run_settings = resolve(*arguments.split())
   for name, value in expected.items():
-    assert found[name] == pytest.approx(value), name
+    assert run_settings[name] == pytest.approx(value), name
 
 
 def test_an_algorithms_name_stands_for_what_clients_do():
   settings = resolve_lib.resolve(
     algorithm='diloco', client_optimizer_option=['decay=0.5'], clip_norm=3.0
   )
-  found = settings.flat()
-  assert (found['server_optimizer'], found['server_learning_rate']) == ('nesterov', 0.7)
-  assert (found['momentum'], found['clip_norm']) == (0.9, 3)
+  flat = settings.flat()
+  assert (flat['server_optimizer'], flat['server_learning_rate']) == ('nesterov', 0.7)
+  assert (flat['momentum'], flat['clip_norm']) == (0.9, 3)
   assert settings.what.client_values == dict(beta1=0.9, beta2=0.95, tau=1e-8, decay=0.5)
 
 
 def test_local_steps_of_a_task_or_of_scaffnew_which_draws_them_give_way_to_epochs():
   def steps(**given):
-    own = resolve_lib.resolve(task='fed_heart', **given).training
-    return own.local_steps, own.client_epochs, bool(own.continue_batches)
+    local = resolve_lib.resolve(task='fed_heart', **given).training
+    return local.local_steps, local.client_epochs, bool(local.continue_batches)
 
   assert steps() == (100, None, True)
   assert steps(local_steps=7) == (7, None, True)
@@ -89,8 +89,8 @@ def test_local_steps_of_a_task_or_of_scaffnew_which_draws_them_give_way_to_epoch
   assert steps(with_replacement=True) == steps(batch_size=0) == (100, None, False)
 
   def how(**given):
-    found = resolve_lib.resolve(algorithm='scaffnew', **given).training
-    return found.cohort(60), found.local_steps, found.random_local_steps, found.client_epochs
+    local = resolve_lib.resolve(algorithm='scaffnew', **given).training
+    return local.cohort(60), local.local_steps, local.random_local_steps, local.client_epochs
 
   assert how() == how(task='fed_heart') == (60, 10, True, None)
   assert how(local_steps=5, clients_per_round=60) == (60, 5, True, None)
@@ -100,9 +100,9 @@ def test_local_steps_of_a_task_or_of_scaffnew_which_draws_them_give_way_to_epoch
 @pytest.mark.parametrize('task', catalog.names())
 def test_every_task_and_algorithm_has_settings(task):
   for algorithm in registry.ALGORITHMS:
-    found = resolve_lib.resolve(task=task, algorithm=algorithm)
-    assert found.rates.client(0) == found.rates.client_learning_rate
-    assert found.rates.server(0) == found.rates.server_learning_rate
+    run_settings = resolve_lib.resolve(task=task, algorithm=algorithm)
+    assert run_settings.rates.client(0) == run_settings.rates.client_learning_rate
+    assert run_settings.rates.server(0) == run_settings.rates.server_learning_rate
 
 
 def test_settings_do_not_change_and_are_equal_however_they_were_given():

@@ -66,7 +66,10 @@ def test_the_algorithms_that_wait_for_an_exchange_are_those_whose_part_has_one()
 @pytest.mark.parametrize('task', catalog.names())
 def test_a_task_says_which_option_makes_its_model_a_compiled_one(task):
   has_lstm = task in ('shakespeare', 'stackoverflow_nwp')
-  expected = 'lstm=compiled' if has_lstm else ''
+  if has_lstm:
+    expected = 'lstm=compiled'
+  else:
+    expected = ''
   assert catalog.compiled_option(task, {'lstm': 'compiled'}) == expected
   assert catalog.compiled_option(task, {'lstm': 'tensorflow'}) == ''
 

@@ -16,9 +16,16 @@ from tff_adaptive.population import rounds
 from tff_adaptive_tasks import errors
 
 FLAGS = (
-  *('--task=digits', '--algorithm=scaffold', '--rounds_per_evaluation=1'),
-  *('--availability=independent', '--availability_option=probability=0.2', '--dropout_rate=0.2'),
-  *('--speed_sigma=0.7', '--seconds_per_step=5', '--round_deadline=15', '--stragglers=partial'),
+  '--task=digits',
+  '--algorithm=scaffold',
+  '--rounds_per_evaluation=1',
+  '--availability=independent',
+  '--availability_option=probability=0.2',
+  '--dropout_rate=0.2',
+  '--speed_sigma=0.7',
+  '--seconds_per_step=5',
+  '--round_deadline=15',
+  '--stragglers=partial',
 )
 
 
@@ -32,10 +39,10 @@ def test_a_run_goes_on_as_it_would_have_and_says_what_became_of_the_clients(tmp_
   out, err = capfd.readouterr()
   with open(tmp_path / 'whole' / 'summary.json', encoding='utf-8') as file:
     summary = json.load(file)
-  found = summary['population']
-  assert found['partial'] > 0 < found['dropped']
-  assert found['selected'] == found['finished'] + found['partial'] + found['dropped']
-  assert f'selected {found["selected"]}, finished {found["finished"]}' in out
+  counts = summary['population']
+  assert counts['partial'] > 0 < counts['dropped']
+  assert counts['selected'] == counts['finished'] + counts['partial'] + counts['dropped']
+  assert f'selected {counts["selected"]}, finished {counts["finished"]}' in out
   assert 'fewer than the 10 of a round' in err
   assert summary['to_target']['validation_accuracy']['round'] == 0
   for number in (2, 3):
@@ -95,17 +102,23 @@ def test_what_fails_while_a_run_goes_on_is_no_bad_input(
 ):
   def fail(*unused, callbacks=(), **given):
     assert not callbacks or given['stop']
-    for callback in callbacks if has_begun else ():
-      callback.begin(training.RunInfo(str(tmp_path), 1, 9, print))
+    if has_begun:
+      for callback in callbacks:
+        callback.begin(training.RunInfo(str(tmp_path), 1, 9, print))
     raise error
 
   seen = []
   for name in ('remember_workers', 'reap_workers'):
     monkeypatch.setattr(engine, name, lambda n=name: seen.append(n))
-  monkeypatch.setattr(*((build, 'prepare') if has_begun is None else (training, 'train')), fail)
+  if has_begun is None:
+    monkeypatch.setattr(build, 'prepare', fail)
+    expected = ['remember_workers']
+  else:
+    monkeypatch.setattr(training, 'train', fail)
+    expected = ['remember_workers', 'reap_workers']
   assert _train(tmp_path, '--task=least_squares') == code
   assert str(error) in capfd.readouterr().err
-  assert seen == ['remember_workers', 'reap_workers'][: 1 if has_begun is None else 2]
+  assert seen == expected
 
 
 @pytest.mark.parametrize(
@@ -221,5 +234,6 @@ def test_rungs_leave_no_trace_in_a_run(tmp_path):
     result = _of_fakes(tmp_path / 'parts', until)
     assert (result.round_number, result.is_complete) == (reached, reached == 9)
   assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')
-  (ours,), (expected,) = result.state.global_model_weights, whole.state.global_model_weights
+  (ours,) = result.state.global_model_weights
+  (expected,) = whole.state.global_model_weights
   assert ours.tobytes() == expected.tobytes()

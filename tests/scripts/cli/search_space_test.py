@@ -1,5 +1,7 @@
 """Spaces: each combination once, ranges as written, hyperparameters where an algorithm has them."""
 
+import functools
+
 import pytest
 
 from scripts.cli import records, resolve, search_space
@@ -16,8 +18,10 @@ def test_a_hyperparameter_counts_where_the_registry_has_it_and_the_last_flag_var
   axes = {'algorithm': ['fed_avg', 'fed_adam', 'ada_best'], 'tau': ['1', '2'], 'mu': ['3', '4']}
   assert _labels(axes) == [
     'algorithm=fed_avg',
-    *('algorithm=fed_adam,tau=1', 'algorithm=fed_adam,tau=2'),
-    *('algorithm=ada_best,mu=3', 'algorithm=ada_best,mu=4'),
+    'algorithm=fed_adam,tau=1',
+    'algorithm=fed_adam,tau=2',
+    'algorithm=ada_best,mu=3',
+    'algorithm=ada_best,mu=4',
   ]
   # AdaBest with Yogi has both.
   both = {'algorithm': 'ada_best', 'server_optimizer': 'yogi'}
@@ -26,15 +30,16 @@ def test_a_hyperparameter_counts_where_the_registry_has_it_and_the_last_flag_var
   axes = {'algorithm': ['fed_avg', 'scaffold'], 'server_optimizer': ['yogi', 'sgd']}
   assert _labels(axes) == [
     'algorithm=fed_avg',
-    *('algorithm=scaffold,server_optimizer=yogi', 'algorithm=scaffold,server_optimizer=sgd'),
+    'algorithm=scaffold,server_optimizer=yogi',
+    'algorithm=scaffold,server_optimizer=sgd',
   ]
 
 
 def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
   given = {'tau': 0.5, 'rounds': 3}
-  found = Space({'algorithm': ['fed_avg', 'fed_adam', 'diloco', 'scaffold']}, given).grid('x')
-  assert [run.server.get('tau') for run in found] == [None, 0.5, None, None]
-  assert {run.training.rounds for run in found} == {3}
+  points = Space({'algorithm': ['fed_avg', 'fed_adam', 'diloco', 'scaffold']}, given).grid('x')
+  assert [run.server.get('tau') for run in points] == [None, 0.5, None, None]
+  assert {run.training.rounds for run in points} == {3}
   labels = ['algorithm=fed_avg', *(f'algorithm=ada_best,tau={tau}' for tau in '12')]
   axes = {'algorithm': ['fed_avg', 'ada_best'], 'tau': ['1', '2']}
   assert _labels(axes, {'server_optimizer': 'yogi'}) == labels  # FedAvg has no Yogi.
@@ -54,8 +59,10 @@ def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
   ],
 )
 def test_what_has_no_meaning_folder_or_valid_value_is_refused_before_any_run(axes, given, message):
+  space = Space(axes, given or {})
+  refuse = space.check if given is None else functools.partial(space.grid, 'x')
   with pytest.raises(ValueError, match=message):
-    Space(axes, {}).check() if given is None else Space(axes, given).grid('x')
+    refuse()
 
 
 def test_flags_are_read_as_they_are_written():
@@ -103,9 +110,9 @@ def test_draws_lie_in_their_ranges_and_have_what_counts():
   space = Space(axes, {})
   space.check()
   study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
-  found = [space.draw(study.ask()) for _ in range(60)]
+  points = [space.draw(study.ask()) for _ in range(60)]
   kinds = set()
-  for point in found:
+  for point in points:
     assert point['batch_size'] in ('4', '5', '6')
     assert ('mu' in point) == (point['algorithm'] == 'ada_best') == ('server_optimizer' in point)
     assert ('momentum' in point) == (point.get('server_optimizer') == 'sgdm')
@@ -113,7 +120,7 @@ def test_draws_lie_in_their_ranges_and_have_what_counts():
     assert 1e-3 <= float(point.get('tau', 1e-2)) <= 1e-1
     kinds.add((point['algorithm'], point.get('server_optimizer')))
   assert kinds == {('fed_avg', None), ('ada_best', 'sgdm'), ('ada_best', 'adam')}
-  below = sum(float(point['tau']) < 1e-2 for point in found if 'tau' in point)
+  below = sum(float(point['tau']) < 1e-2 for point in points if 'tau' in point)
   assert 4 < below < 16  # Half of some twenty, by the logarithm: a tenth otherwise.
 
 

@@ -1,7 +1,10 @@
 """What settings decide: what a resumed run may change, how clients train, what goes together."""
 
+import collections
 import dataclasses
 import importlib.util
+import itertools
+import types
 
 import pytest
 
@@ -15,40 +18,80 @@ from tff_adaptive.devices import cuda
 
 def test_a_resumed_run_may_change_what_changes_no_number():
   assert {*settings.CHANGE_NO_NUMBER} == {
-    *('output_dir', 'data_dir', 'log_to', 'resume_from', 'target', 'stop_at_target'),
-    *('accept_lost_rows', 'json', 'quiet', 'metric', 'local_baseline_epochs'),
-    *('early_stop', 'patience', 'min_delta', 'keep_best', 'ledger'),
-    *('max_megabytes', 'max_gradients', 'max_virtual_seconds'),
-    *('virtual_seconds_per_evaluation', 'rounds_per_evaluation', 'rounds_per_checkpoint'),
-    *('rounds_per_client_evaluation', 'client_evaluation_clients', 'personalization_epochs'),
-    *('parallel_clients', 'ray', 'ray_workers', 'cpus_per_worker', 'memory_per_worker'),
+    'output_dir',
+    'data_dir',
+    'log_to',
+    'resume_from',
+    'target',
+    'stop_at_target',
+    'accept_lost_rows',
+    'json',
+    'quiet',
+    'metric',
+    'local_baseline_epochs',
+    'early_stop',
+    'patience',
+    'min_delta',
+    'keep_best',
+    'ledger',
+    'max_megabytes',
+    'max_gradients',
+    'max_virtual_seconds',
+    'virtual_seconds_per_evaluation',
+    'rounds_per_evaluation',
+    'rounds_per_checkpoint',
+    'rounds_per_client_evaluation',
+    'client_evaluation_clients',
+    'personalization_epochs',
+    'parallel_clients',
+    'ray',
+    'ray_workers',
+    'cpus_per_worker',
+    'memory_per_worker',
   }
 
 
-def test_how_long_clients_train():
-  task = type('Task', (), {'unit_starts': None})
+_TASK = types.SimpleNamespace(unit_starts=None)
+
+
+def test_steps_are_limited_where_late_clients_count_in_part():
   for more, limits in (({}, False), ({'stragglers': 'partial', 'round_deadline': 9.0}, True)):
-    found = resolve.resolve(client_epochs=2, **more)
-    assert found.client_training(task).batching.step_limits == limits
-  for epochs, made in ((2, found.client_training(task)), (7, found.client_training(task, 7))):
-    assert (made.batching.batch_size, made.batching.epochs) == (10, epochs)
-  for name, own in (('fed_avg', (100, False, True)), ('scaffnew', (10, True, False))):
-    found = resolve.resolve(algorithm=name, task='fed_heart' if own[2] else 'digits')
-    for epochs, how in ((None, own), (2, (None, False, False))):  # Fine-tuning has epochs.
-      made = found.client_training(task, epochs).batching
-      assert (made.local_steps, made.random_local_steps, made.continue_batches) == how
-  found = resolve.resolve(participation=0.25, local_steps=7)
-  assert (found.flat()['clients_per_round'], found.flat()['client_epochs']) == (None, None)
-  assert [found.training.cohort(n) for n in (1, 60)] == [1, 15]
-  assert found.most_clients == 15
+    run_settings = resolve.resolve(client_epochs=2, **more)
+    assert run_settings.client_training(_TASK).batching.step_limits == limits
+
+
+def test_clients_train_for_the_epochs_of_the_settings_or_for_others():
+  run_settings = resolve.resolve(client_epochs=2)
+  for epochs, local in (
+    (2, run_settings.client_training(_TASK)),
+    (7, run_settings.client_training(_TASK, 7)),
+  ):
+    assert (local.batching.batch_size, local.batching.epochs) == (10, epochs)
+
+
+def test_fine_tuning_has_epochs_where_training_has_steps():
+  for name, expected in (('fed_avg', (100, False, True)), ('scaffnew', (10, True, False))):
+    run_settings = resolve.resolve(algorithm=name, task='fed_heart' if expected[2] else 'digits')
+    for epochs, how in ((None, expected), (2, (None, False, False))):
+      local = run_settings.client_training(_TASK, epochs).batching
+      assert (local.local_steps, local.random_local_steps, local.continue_batches) == how
+
+
+def test_a_share_of_the_clients_stands_in_place_of_their_number():
+  run_settings = resolve.resolve(participation=0.25, local_steps=7)
+  flat = run_settings.flat()
+  assert (flat['clients_per_round'], flat['client_epochs']) == (None, None)
+  assert [run_settings.training.cohort(n) for n in (1, 60)] == [1, 15]
+  assert run_settings.most_clients == 15
 
 
 def test_what_a_flag_needs_and_what_it_stands_in_place_of():
   def by(key):
-    pairs = [
-      (str(field.metadata[key]), field.name) for field in settings.FIELDS if field.metadata[key]
-    ]
-    return {other: {name for o, name in pairs if o == other} for other, _ in pairs}
+    names = collections.defaultdict(set)
+    for field in settings.FIELDS:
+      if field.metadata[key]:
+        names[str(field.metadata[key])].add(field.name)
+    return names
 
   assert by('needs') == {
     'local_steps': {'random_local_steps', 'continue_batches'},
@@ -78,16 +121,31 @@ def test_groups_do_not_change_and_their_flags_have_a_help_and_say_what_they_may_
   others = (export._Export, partition_report._Report)
   values = (settings.Settings, search_space.Space, aggregation.PrivacyPlan, hyperparameters.Named)
   assert all(kind.__dataclass_params__.frozen for kind in (*groups, *others, *values))
-  fields = [field for group in groups for field in dataclasses.fields(group)]
+  fields = [*itertools.chain.from_iterable(map(dataclasses.fields, groups))]
   assert all(f.kw_only and f.metadata['help'][-1] in '.)' for f in fields)
   assert all(field.kw_only for field in dataclasses.fields(settings.Settings))
   assert {f.name for f in fields if f.metadata['choices']} == {
-    *('client_optimizer_state', 'stragglers', 'synchrony', 'attack', 'engine'),
-    *('device', 'mixed_precision', 'resume_from'),
-    *('search', 'prune', 'form', 'x', 'clients'),
+    'client_optimizer_state',
+    'stragglers',
+    'synchrony',
+    'attack',
+    'engine',
+    'device',
+    'mixed_precision',
+    'resume_from',
+    'search',
+    'prune',
+    'form',
+    'x',
+    'clients',
   }
   assert {f.name for f in fields[len(settings.FIELDS) :] if f.metadata['needs']} == {
-    *('range', 'trials', 'search_seed', 'first_rung', 'reduction_factor', 'formats'),
+    'range',
+    'trials',
+    'search_seed',
+    'first_rung',
+    'reduction_factor',
+    'formats',
   }
 
 

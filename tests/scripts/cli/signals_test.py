@@ -15,7 +15,8 @@ def test_the_first_signal_asks_for_the_end_and_the_second_ends_at_once(monkeypat
   with signals.StopGuard(lambda: said.append('aborted')) as stop:
     stop.announce = said.append
     assert {signal.getsignal(number) for number in signals.SIGNALS} == {signals._ignore}
-    signal.set_wakeup_fd(writer := signal.set_wakeup_fd(-1))
+    writer = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(writer)
     os.write(writer, bytes([signal.SIGCHLD, signal.SIGTERM, signal.SIGINT]))
   line = 'Ending and saving after this round. A second signal ends the run at once.'
   assert (stop.requested, said) == (True, [line, 'aborted', 128 + signal.SIGTERM])

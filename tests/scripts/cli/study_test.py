@@ -46,7 +46,8 @@ def _states(trials):
 
 
 def test_each_trial_is_done_once_by_one_of_two_processes(tmp_path):
-  first, second = (study.Study(str(tmp_path), SPACE, GRID) for _ in range(2))
+  first = study.Study(str(tmp_path), SPACE, GRID)
+  second = study.Study(str(tmp_path), SPACE, GRID)
   taken = [_do(one, value=0.5) for one in (first, second, first)]
   assert taken == [(0, 0.1), (1, 0.2), (2, 0.3)]
   assert _do(first) is None
@@ -60,7 +61,8 @@ def test_a_failed_trial_is_queued_again_once_at_the_next_start(tmp_path):
   assert _states(first) == ['pruned', 'failed', 'waiting']
   _do(first)
   assert _do(first) is None
-  third, fourth = (study.Study(str(tmp_path), SPACE, GRID) for _ in range(2))
+  third = study.Study(str(tmp_path), SPACE, GRID)
+  fourth = study.Study(str(tmp_path), SPACE, GRID)
   with contextlib.suppress(ValueError):  # The trial that is done has no folder here.
     third.retry()
   fourth.retry()
@@ -70,7 +72,8 @@ def test_a_failed_trial_is_queued_again_once_at_the_next_start(tmp_path):
 
 def test_two_processes_do_not_take_a_trial_at_the_same_time(tmp_path, monkeypatch):
   monkeypatch.setattr(study, '_BUSY', 0.1)
-  first, second = (study.Study(str(tmp_path), SPACE, GRID) for _ in range(2))
+  first = study.Study(str(tmp_path), SPACE, GRID)
+  second = study.Study(str(tmp_path), SPACE, GRID)
   (trial_id, *_) = [trial._trial_id for trial in second._trials()]
   refused = []
 

@@ -23,7 +23,8 @@ def test_its_import_has_no_collections_and_what_it_says_is_news(monkeypatch):
   finally:
     gc.unfreeze()
   monkeypatch.setenv('TF_CPP_MIN_LOG_LEVEL', '3')
-  monkeypatch.setattr(of_tensorflow := logging.getLogger('tensorflow'), 'filters', [])
+  of_tensorflow = logging.getLogger('tensorflow')
+  monkeypatch.setattr(of_tensorflow, 'filters', [])
   tensorflow_start.quietly()
   for text, is_shown in (('Object was never used: x', False), ('x: overflow', True)):
     assert bool(of_tensorflow.filter(logging.makeLogRecord({'msg': text}))) == is_shown

@@ -65,8 +65,8 @@ def test_the_order_and_what_is_said(rows):
 def test_the_best_is_so_over_the_window(tmp_path, window, best):
   curves = {'a': [0.0, *[0.9] * 9, 0.1], 'b': [0.0, *[0.5] * 10]}
   rows = {n: _row((run_folders.make(tmp_path / n, c).folder, 'done')) for n, c in curves.items()}
-  table, found = trial_table.rank(rows, plan.Plan(window=window))
-  assert found == best
+  table, ranking = trial_table.rank(rows, plan.Plan(window=window))
+  assert ranking == best
   assert f'mean of last {window or 1} round' in table.heading[3]
 
 
@@ -80,10 +80,10 @@ def test_the_best_is_that_of_the_reports_by_any_metric(tmp_path):
     rows[name] = _row((run.folder, 'done'))
   runs = run_lib.find_runs([str(tmp_path)])
   for metric, order in (('validation_accuracy', 'cba'), ('validation_loss', 'bca')):
-    table, found = trial_table.rank(rows, plan.Plan(metric=metric))
+    table, ranking = trial_table.rank(rows, plan.Plan(metric=metric))
     assert [row[0] for row in table.rows] == [*order]
     _, (best,) = scores.best_runs(runs, metric)
-    assert best.settings['algorithm'] == found
+    assert best.settings['algorithm'] == ranking
 
 
 def test_what_all_is_at_work_or_not_finite_has_no_best(rows, tmp_path):
@@ -99,8 +99,9 @@ def test_runs_of_a_grid_that_differ_in_their_seed_are_a_row():
     study.View(n, {'tau': tau, 'mu': '3', 'seed': seed}, 'done', '', [(f'{n}', {})])
     for n, (tau, seed) in enumerate([('1', '0'), ('1', '1'), ('2', '0')])
   ]
-  found = trial_table.rows(views, is_grid=True)
-  numbers = {label: [v.number for v in row] for label, row in found.items()}
-  assert numbers == {'tau=1, mu=3': [0, 1], 'tau=2, mu=3': [2]}
-  found = trial_table.rows(views, is_grid=False)
-  assert [*found] == [f'trial {n}: tau={tau}, mu=3' for n, tau in enumerate('112')]
+  rows = trial_table.rows(views, is_grid=True)
+  assert {*rows} == {'tau=1, mu=3', 'tau=2, mu=3'}
+  assert [view.number for view in rows['tau=1, mu=3']] == [0, 1]
+  assert [view.number for view in rows['tau=2, mu=3']] == [2]
+  rows = trial_table.rows(views, is_grid=False)
+  assert [*rows] == [f'trial {n}: tau={tau}, mu=3' for n, tau in enumerate('112')]

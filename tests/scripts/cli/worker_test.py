@@ -80,7 +80,8 @@ def test_a_trial_that_another_process_has_taken_over_ends_without_a_result(tmp_p
 
 
 class _Outcome:
-  result, is_complete = None, False
+  result = None
+  is_complete = False
 
 
 def _settings(folder, rounds=3):
@@ -125,7 +126,8 @@ def test_the_output_of_a_run_goes_to_its_log_also_from_native_code(monkeypatch, 
 
 
 def test_a_complete_run_and_one_after_a_signal_are_not_begun(tmp_path, monkeypatch, capsys):
-  run, stop = _settings(tmp_path / 'run'), training.Stop()
+  run = _settings(tmp_path / 'run')
+  stop = training.Stop()
   monkeypatch.setattr(worker.run_lib, 'run', None)
   sweep_pool.write_run(run, 3, 0.5)
   assert worker.train(run, None, stop) == worker.Answer('done')

@@ -1,5 +1,7 @@
 """What the columns of a table are: numbers, categories, or neither."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,7 +24,10 @@ def kinds(values):
   [
     (NOTES, 'has 400 different texts in 400 rows.*TextVectorization'),
     (NOTES[:30] * 20, 'has 30 different texts in 600 rows'),  # Sentences, though they repeat.
-    ([f'{a} {b}' for a in WORDS for b in WORDS], 'has 196 different texts in 196 rows'),
+    (
+      [f'{a} {b}' for a, b in itertools.product(WORDS, WORDS)],
+      'has 196 different texts in 196 rows',
+    ),
     (
       [str(d)[:10] for d in pd.date_range('2021-01-01', periods=ROWS)],
       "'2021-01-01' in row 0.*dates",

@@ -49,7 +49,10 @@ def test_both_splits_are_read_with_labels_from_zero(tmp_path):
 )
 def test_a_bad_array_is_named(tmp_path, changes, named):
   image_files.write(tmp_path / 'mnist.npz', **changes)
-  colours = {'shape': (32, 32, 3)} if '32, 32, 3' in named else {}
+  if '32, 32, 3' in named:
+    colours = {'shape': (32, 32, 3)}
+  else:
+    colours = {}
   with pytest.raises(errors.DataError, match=named):
     load(tmp_path, **colours)
 
@@ -64,9 +67,11 @@ def test_tensorflow_datasets_serve_without_a_folder(monkeypatch):
   image = np.arange(784, dtype=np.uint8).reshape(1, 28, 28, 1)
   split = {'image': image, 'label': np.array([26])}
   served = [split, split]
-  builder, given = types.SimpleNamespace(is_prepared=lambda: True), {}
+  builder = types.SimpleNamespace(is_prepared=lambda: True)
+  given = {}
   builder.as_dataset = lambda **options: given.update(options) or served
-  builder.url_infos, builder.download_and_prepare = ['https://example.org/a'], pytest.fail
+  builder.url_infos = ['https://example.org/a']
+  builder.download_and_prepare = pytest.fail
   tfds = types.SimpleNamespace(builder=lambda _: builder, as_numpy=list)
   monkeypatch.setitem(sys.modules, 'tensorflow_datasets', tfds)
   train, _, source = image_arrays.load(image_arrays.EMNIST_LETTERS, None)

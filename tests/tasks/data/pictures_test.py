@@ -48,23 +48,30 @@ def test_a_picture_is_turned_as_its_orientation_says(orientation, kind):
 def test_behind_transparent_pixels_is_white(mode, channels):
   """Black ink of alpha 255, 51 and 0 on white: 0, 1 - 51/255 = 0.8 of 255, and 255."""
   alpha = np.array([[255, 51, 0]], np.uint8)
-  expected, options = [0, 204, 255], {}
+  expected = [0, 204, 255]
+  options = {}
   if mode in ('RGBA', 'LA'):
     black = Image.new(mode[:-1], (3, 1))
     black.putalpha(Image.fromarray(alpha))
-    image, kind = black, 'PNG'
+    image = black
+    kind = 'PNG'
   elif mode == 'PA':
     image = Image.fromarray(np.uint8([[0, 0, 1]]), 'P')
     image.putpalette([0, 0, 0, 9, 9, 9])
-    options, kind, expected = {'transparency': bytes([255, 0])}, 'PNG', [0, 0, 255]
+    options = {'transparency': bytes([255, 0])}
+    kind = 'PNG'
+    expected = [0, 0, 255]
   elif mode == 'P':
     image = Image.fromarray(np.uint8([[0, 0, 1]]), 'P')
     image.putpalette([0, 0, 0, 0, 0, 0])
-    options, kind, expected = {'transparency': 1}, 'GIF', [0, 0, 255]
+    options = {'transparency': 1}
+    kind = 'GIF'
+    expected = [0, 0, 255]
   else:  # One colour is transparent, here a grey.
     image = Image.fromarray(np.uint8([[0, 0, 9]])).convert(mode)
     options = {'transparency': 9 if mode == 'L' else (9, 9, 9)}
-    kind, expected = 'PNG', [0, 0, 255]
+    kind = 'PNG'
+    expected = [0, 0, 255]
   read = tasks.read_picture(file_of(image, kind, **options), channels=channels)
   np.testing.assert_array_equal(read, np.repeat(np.uint8(expected)[None, :, None], channels, -1))
 

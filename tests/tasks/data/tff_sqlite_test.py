@@ -164,9 +164,9 @@ def test_a_download_is_kept_only_when_whole(path, tmp_path, monkeypatch):
   with pytest.raises(errors.DataError, match='is incomplete'):
     fetch(whole[:-1])
   assert os.listdir(tmp_path / '.tff') == []
-  found = fetch(whole)
-  tff_sqlite.check_complete(found)
-  assert fetch(b'', OSError('not called')) == found  # From the cache.
+  path_of_data = fetch(whole)
+  tff_sqlite.check_complete(path_of_data)
+  assert fetch(b'', OSError('not called')) == path_of_data  # From the cache.
   with pytest.raises(errors.DataError, match=r'there is no a.sqlite in'):
     tff_sqlite.find_tff_file('a.sqlite', str(tmp_path))
 
@@ -174,7 +174,8 @@ def test_a_download_is_kept_only_when_whole(path, tmp_path, monkeypatch):
 def test_of_a_large_file_blocks_are_compared(tmp_path, monkeypatch):
   monkeypatch.setattr(tff_sqlite, '_BLOCK_BYTES', 4)
   monkeypatch.setattr(tff_sqlite, '_BLOCKS', 3)
-  path, whole = tmp_path / 'data', bytes(range(200))
+  path = tmp_path / 'data'
+  whole = bytes(range(200))
   path.write_bytes(whole)
   expected = tff_sqlite.fingerprint(str(path))
   for at, is_compared in ((0, True), (3, True), (66, True), (135, True), (50, False)):

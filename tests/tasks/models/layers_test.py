@@ -41,9 +41,13 @@ def tff_resnet(weights):
   """TFF's baseline with our weights, which are in the order in which its layers are made."""
   basic = resnet_models.ResidualBlock.BASIC
   theirs = resnet_models.create_resnet((24, 24, 3), 100, basic, [2, 2], initial_filters=32)
-  made = sorted(theirs.layers, key=lambda layer: int((re.search(r'\d+$', layer.name) or [0])[0]))
+  by_number = sorted(
+    theirs.layers, key=lambda layer: int((re.search(r'\d+$', layer.name) or [0])[0])
+  )
   kinds = {'conv': 'Conv2D', 'norm': 'GroupNormalization', 'dense': 'Dense'}
-  left = {k: [a for a in made if type(a).__name__ == k] for k in kinds.values()}
+  left = {kind: [] for kind in kinds.values()}
+  for layer in by_number:
+    left.get(type(layer).__name__, []).append(layer)
   weights = iter(weights)
   for kind, *_ in resnet._layers(100):
     layer = left[kinds[kind]].pop(0)
@@ -71,17 +75,21 @@ def test_the_resnet_is_tffs_with_32_groups_and_its_l2(monkeypatch):
 
 def test_training_crops_and_flips_by_the_seed():
   x = tf.constant(np.repeat(IMAGES[:1], 400, 0))
-  a, b, c = (resnet.prepare(x, tf.constant(s)).numpy() for s in ([1, 2], [1, 2], [1, 3]))
+  a = resnet.prepare(x, tf.constant([1, 2])).numpy()
+  b = resnet.prepare(x, tf.constant([1, 2])).numpy()
+  c = resnet.prepare(x, tf.constant([1, 3])).numpy()
   np.testing.assert_array_equal(a, b)
   assert not np.array_equal(a, c)
   # Every image is one of the 9 x 9 x 2 crops, and they are all about as frequent.
   cuts = [IMAGES[0, r : r + 24, c : c + 24] for r, c in itertools.product(range(9), repeat=2)]
   crops = tf.image.per_image_standardization(np.float32([*cuts, *(x[:, ::-1] for x in cuts)]))
-  known, found = (
-    collections.Counter(tuple(np.round(image[0, :3, 0], 3)) for image in images)
-    for images in (crops.numpy(), a)
-  )
+
+  def counted(images):
+    return collections.Counter(tuple(np.round(image[0, :3, 0], 3)) for image in images)
+
+  known = counted(crops.numpy())
+  augmented = counted(a)
   assert len(known) == 162
-  assert set(found) <= set(known)
-  assert max(found.values()) <= 12
-  assert abs(sum(found[crop] for crop in [*known][:81]) - 200) < 40  # Half are not flipped.
+  assert set(augmented) <= set(known)
+  assert max(augmented.values()) <= 12
+  assert abs(sum(augmented[crop] for crop in [*known][:81]) - 200) < 40  # Half are not flipped.

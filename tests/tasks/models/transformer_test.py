@@ -8,7 +8,11 @@ import tensorflow as tf
 
 from tff_adaptive_tasks.models import transformer
 
-TOKENS, STEPS, SIZE, HEADS, BLOCKS = 7, 5, 6, 2, 2
+TOKENS = 7
+STEPS = 5
+SIZE = 6
+HEADS = 2
+BLOCKS = 2
 
 
 def drawn(seed=0):
@@ -35,7 +39,8 @@ def gelu(x):
 def by_hand(weights, tokens):
   """The logits after each token, with float64 vectors."""
   queue = [w.astype(np.float64) for w in weights]
-  embedding, positions = queue.pop(0), queue.pop(0)
+  embedding = queue.pop(0)
+  positions = queue.pop(0)
   h = [embedding[token] + positions[t] for t, token in enumerate(tokens)]
   wide = SIZE // HEADS
   for _ in range(BLOCKS):
@@ -60,10 +65,11 @@ def by_hand(weights, tokens):
 
 
 def test_logits_are_those_of_the_formulas():
-  weights, x = drawn(), np.random.default_rng(1).integers(0, TOKENS, [3, STEPS])
-  found = logits(weights, x)
-  for own, tokens in zip(found, x):
-    np.testing.assert_allclose(own, by_hand(weights, tokens), rtol=1e-4, atol=1e-5)
+  weights = drawn()
+  x = np.random.default_rng(1).integers(0, TOKENS, [3, STEPS])
+  results = logits(weights, x)
+  for result, tokens in zip(results, x):
+    np.testing.assert_allclose(result, by_hand(weights, tokens), rtol=1e-4, atol=1e-5)
 
 
 def test_initial_weights_begin_as_in_gpt_2():

@@ -10,7 +10,8 @@ from tff_adaptive._utils import atomic_files
 def test_a_file_is_on_the_disk_before_it_replaces_another_and_its_folder_after(
   tmp_path, monkeypatch
 ):
-  events, fsync = [], os.fsync
+  events = []
+  fsync = os.fsync
 
   def spy(descriptor):
     events.append(os.readlink(f'/proc/self/fd/{descriptor}'))
@@ -21,12 +22,13 @@ def test_a_file_is_on_the_disk_before_it_replaces_another_and_its_folder_after(
     os.replace(temporary, path)
 
   monkeypatch.setattr(os, 'fsync', spy)
-  path, umask = str(tmp_path / 'a.txt'), os.umask(0o026)
+  path = str(tmp_path / 'a.txt')
+  umask = os.umask(0o026)
   try:
     atomic_files.write_text(path, 'ä\n', place)
   finally:
-    kept = os.umask(umask)
-  assert (kept, os.stat(path).st_mode & 0o777) == (0o026, 0o640)
+    mode = os.umask(umask)
+  assert (mode, os.stat(path).st_mode & 0o777) == (0o026, 0o640)
   temporary = events[0]
   assert events == [temporary, (temporary, path), str(tmp_path)]
   assert os.path.dirname(temporary) == str(tmp_path)

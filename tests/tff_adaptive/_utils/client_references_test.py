@@ -14,7 +14,8 @@ def test_a_source_is_asked_once_and_in_order():
 
 
 def test_values_and_references_to_several_sources_are_no_references():
-  one, other = (client_references.ClientReference(mock.Mock(), 1) for _ in range(2))
+  one = client_references.ClientReference(mock.Mock(), 1)
+  other = client_references.ClientReference(mock.Mock(), 1)
   for values in ([], [1, 2], [one, 1], [one, other]):
     assert not client_references.is_referenced(values)
     assert client_references.resolve(values) is values

@@ -1,5 +1,7 @@
 """What is drawn from one seed for different purposes has nothing in common."""
 
+import itertools
+
 import numpy as np
 
 import tff_adaptive_tasks as tasks
@@ -14,15 +16,17 @@ _OF_RUN = (draws.HELDOUT_CLIENTS, draws.EVALUATED_CLIENTS, draws.FINE_TUNING)
 
 
 def test_no_two_purposes_share_a_stream():
-  rounds, purposes = range(200), (*range(1, 6),)
-  numbers = [(t,) for t in rounds] + [(t, purpose) for t in rounds for purpose in purposes]
+  rounds = range(200)
+  purposes = range(1, 6)
+  numbers = [(t,) for t in rounds] + [*itertools.product(rounds, purposes)]
   numbers += [(tag,) for tag in _OF_RUN] + [(draws.HELDOUT_EXAMPLES, i) for i in range(200)]
   firsts = {int(draws.generator(5, *n).integers(2**62)) for n in numbers}
   assert len(firsts) == len(numbers)
 
 
 def test_what_is_no_rounds_has_a_number_that_no_round_has(monkeypatch):
-  seen, generator = [], draws.generator
+  seen = []
+  generator = draws.generator
   monkeypatch.setattr(draws, 'generator', lambda *n: seen.append(n) or generator(*n))
   data = tasks.InMemoryClientData({c: (np.arange(9), np.arange(9)) for c in 'abcd'})
   split = client_split.split_clients(data, seed=5, heldout_clients=0.3, heldout_examples=0.3)

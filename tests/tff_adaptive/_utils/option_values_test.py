@@ -10,10 +10,16 @@ from tff_adaptive._utils import option_values
 @pytest.mark.parametrize(
   'text, expected',
   [
-    *(('3', 3), ('0.5', 0.5), ('1e3', 1000.0), ('TRUE', True), ('false', False), ('inf', math.inf)),
-    *(('nan', 'nan'), ('iid', 'iid')),
+    ('3', 3),
+    ('0.5', 0.5),
+    ('1e3', 1000.0),
+    ('TRUE', True),
+    ('false', False),
+    ('inf', math.inf),
+    ('nan', 'nan'),
+    ('iid', 'iid'),
   ],
 )
 def test_numbers_and_truth_values_are_such_and_other_texts_stay(text, expected):
-  found = option_values.value(text)
-  assert (found, type(found)) == (expected, type(expected))
+  value = option_values.value(text)
+  assert (value, type(value)) == (expected, type(expected))

@@ -30,8 +30,8 @@ def test_the_installed_versions_are_those_it_was_written_for():
   import tensorflow as tf  # tensorflow-cpu is the same package under another name.
 
   tff_version = importlib.metadata.version('tensorflow-federated')
-  found = {'tensorflow-federated': tff_version, 'tensorflow': tf.__version__}
-  assert found == private_apis.VERSIONS, (
+  versions = {'tensorflow-federated': tff_version, 'tensorflow': tf.__version__}
+  assert versions == private_apis.VERSIONS, (
     'try each function of private_apis with these (docs/design/tff_on_today.md), then change it'
   )
 
@@ -66,9 +66,13 @@ def names_used(node):
   if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
     return [f'{ast.unparse(node.targets[0])} = ']
   if isinstance(node, ast.Call) and ast.unparse(node.func) in ('getattr', 'setattr', 'hasattr'):
-    return [node.args[1].value] if isinstance(node.args[1], ast.Constant) else []
+    if isinstance(node.args[1], ast.Constant):
+      return [node.args[1].value]
+    return []
   if isinstance(node, ast.Subscript) and ast.unparse(node.value).startswith('vars('):
-    return [node.slice.value] if isinstance(node.slice, ast.Constant) else []
+    if isinstance(node.slice, ast.Constant):
+      return [node.slice.value]
+    return []
   return []
 
 
@@ -76,7 +80,7 @@ def uses(text):
   """The uses of private interfaces of other packages in a module, but for its own names."""
   tree = ast.parse(text)
   known = DOCUMENTED | set(names_defined(tree))
-  found = []
+  names = []
   for node in ast.walk(tree):
     for name in names_used(node):
       if name.startswith(('tff_adaptive', 'scripts')):
@@ -85,8 +89,8 @@ def uses(text):
       *path, last = name.split('.')
       hidden = (is_private(last) and ' ' not in last) or (is_import and any(map(is_private, path)))
       if (hidden and last not in known) or PACKAGES.match(name):
-        found.append(name)
-  return found
+        names.append(name)
+  return names
 
 
 @pytest.mark.parametrize(
@@ -112,19 +116,20 @@ def test_a_use_is_found(line):
 
 
 def test_no_other_module_uses_one():
-  found = {}
+  users = {}
   for room in ('tff_adaptive', 'tasks', 'scripts'):
     for path in sorted(ROOT.glob(f'{room}/**/*.py')):
-      found[path.relative_to(ROOT).as_posix()] = uses(path.read_text())
-  assert len(found.pop(MODULE)) > 10
-  assert {name: used for name, used in found.items() if used} == {}
+      users[path.relative_to(ROOT).as_posix()] = uses(path.read_text())
+  assert len(users.pop(MODULE)) > 10
+  assert {name: used for name, used in users.items() if used} == {}
 
 
 def test_a_tensor_may_be_freed_twice_and_keeps_its_attributes():
   """That nothing is left is `context_test`'s."""
   import tensorflow as tf
 
-  plain, named = tf.constant(1), tf.constant(1)
+  plain = tf.constant(1)
+  named = tf.constant(1)
   named.name_of_mine = 'one'
   for _ in range(2):
     private_apis.free_attributes([plain, named])
@@ -163,7 +168,8 @@ def test_generators_are_found_in_the_graph_of_a_dataset():
 
 
 def test_the_starts_of_workers_are_watched(monkeypatch):
-  seen, worker = [], ['/tff/worker_binary', '--port=1']
+  seen = []
+  worker = ['/tff/worker_binary', '--port=1']
 
   class Popen:
     pid = 7

@@ -12,8 +12,10 @@ def test_every_bit_of_a_seed_counts(bit):
 
 def test_folding_is_by_one_number_after_another_and_scrambled_neighbours_are_far_apart():
   base = seeds.base(3)
-  once, one_by_one = seeds.fold(base, 5, -1), seeds.fold(seeds.fold(base, 5), -1)
+  once = seeds.fold(base, 5, -1)
+  one_by_one = seeds.fold(seeds.fold(base, 5), -1)
   assert once.numpy().tolist() == one_by_one.numpy().tolist()
   assert seeds.fold(base, -1, 5).numpy().tolist() != once.numpy().tolist()
-  first, second = (seeds.scramble(seeds.fold(base, n)).numpy() for n in (7, 8))
+  first = seeds.scramble(seeds.fold(base, 7)).numpy()
+  second = seeds.scramble(seeds.fold(base, 8)).numpy()
   assert abs(int(first[1]) - int(second[1])) > 10**4

@@ -6,7 +6,9 @@ from tff_adaptive._utils import suggestions
 
 def test_the_nearest_name_comes_first():
   for typed, expected in (
-    *(('fed_yogy', 'fed_yogi'), ('FedYogi', 'fed_yogi'), ('scaffold-m', 'scaffold_m')),
+    ('fed_yogy', 'fed_yogi'),
+    ('FedYogi', 'fed_yogi'),
+    ('scaffold-m', 'scaffold_m'),
     ('adabest', 'ada_best'),
   ):
     assert suggestions.nearest(typed, registry.ALGORITHMS)[0] == expected

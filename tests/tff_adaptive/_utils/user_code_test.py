@@ -20,8 +20,8 @@ def test_an_object_comes_with_its_absolute_path_and_the_digest_of_its_file(tmp_p
   text = 'ANSWER = 42\n'
   path = _write(tmp_path, text)
   monkeypatch.chdir(tmp_path)
-  found, source = user_code.load('mine.py:ANSWER')
-  assert found == 42
+  answer, source = user_code.load('mine.py:ANSWER')
+  assert answer == 42
   assert source == (path, 'ANSWER', hashlib.sha256(text.encode()).hexdigest(), ())
 
 
@@ -51,8 +51,8 @@ def test_a_file_imports_its_neighbours_and_leaves_no_path(tmp_path, monkeypatch)
   _write(tmp_path, 'B = 5', 'my_neighbour_of_user_code_test.py')
   _write(tmp_path, 'raise RuntimeError("shadows")', 'colorsys.py')
   before = list(sys.path)
-  own = 'import sys\nsys.path.pop()\nB = 5'  # A file may change the path itself.
-  for text in ('import colorsys\nfrom my_neighbour_of_user_code_test import B', own):
+  own_file = 'import sys\nsys.path.pop()\nB = 5'  # A file may change the path itself.
+  for text in ('import colorsys\nfrom my_neighbour_of_user_code_test import B', own_file):
     assert user_code.load(f'{_write(tmp_path, text)}:B')[0] == 5
     assert sys.path == before
   monkeypatch.syspath_prepend(tmp_path)  # What a program has there itself stays.
@@ -73,7 +73,8 @@ def test_a_file_imports_its_neighbours_and_leaves_no_path(tmp_path, monkeypatch)
   ],
 )
 def test_a_file_that_does_not_serve_is_refused_in_one_line(tmp_path, text, words):
-  path, before = _write(tmp_path, text), list(sys.path)
+  path = _write(tmp_path, text)
+  before = list(sys.path)
   with pytest.raises(ValueError) as error:
     user_code.load(f'{path}:A')
   assert f'{path!r} {words}' in str(error.value)
@@ -114,7 +115,10 @@ def test_a_file_that_is_not_there_and_a_folder_are_named(tmp_path):
   (tmp_path / 'endless.py').symlink_to('/dev/zero')
   for name in ('none', 'folder', 'pipe', 'endless'):
     path = os.path.join(tmp_path, f'{name}.py')
-    words = 'No such file' if name == 'none' else 'it is no file'
+    if name == 'none':
+      words = 'No such file'
+    else:
+      words = 'it is no file'
     with pytest.raises(ValueError, match=f'{path}. cannot be read: {words}.*; check the path'):
       user_code.load(f'{path}:A')
 
@@ -153,9 +157,12 @@ def test_the_users_modules_that_a_file_imports_are_part_of_its_record(tmp_path):
   )
   source = user_code.load(f'{_write(tmp_path, text)}:later')[1]
   names = [
-    *('user_code_test_late.py', 'user_code_test_package/__init__.py'),
-    *('user_code_test_package/first.py', 'user_code_test_package/second.py'),
-    *('user_code_test_package/sub/third.py', 'user_code_test_plain.py'),
+    'user_code_test_late.py',
+    'user_code_test_package/__init__.py',
+    'user_code_test_package/first.py',
+    'user_code_test_package/second.py',
+    'user_code_test_package/sub/third.py',
+    'user_code_test_plain.py',
   ]
   assert source.record()['modules'] == {name: _sha256(tmp_path / name) for name in names}
 
@@ -169,13 +176,13 @@ print(dict(user_code.load(sys.argv[1])[1].modules))
 
 def test_a_changed_module_changes_the_record_of_the_next_process(tmp_path):
   path = _write(tmp_path, 'import helper\nA = helper.B')
-  found = []
+  digests = []
   for text in ('B = 1', 'B = 2', 'B = 2'):
     _write(tmp_path, text, 'helper.py')
     command = [sys.executable, '-c', LOADS, f'{path}:A']
-    found.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-  assert found[0] != found[1] == found[2]
-  assert _sha256(tmp_path / 'helper.py') in found[1]
+    digests.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+  assert digests[0] != digests[1] == digests[2]
+  assert _sha256(tmp_path / 'helper.py') in digests[1]
 
 
 def test_a_module_that_was_changed_in_this_process_is_refused(tmp_path):

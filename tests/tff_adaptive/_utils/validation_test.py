@@ -37,7 +37,10 @@ def test_what_is_no_number_that_float32_can_hold_is_refused_and_its_ends_and_oth
     with pytest.raises(TypeError, match=r'^x must be a number, found .*: do\.$'):
       validation.real('x', bad, 'do')
   for bad in (1e308, -3.5e38, 1e-38, 10**40, 2**4000, math.inf, -math.inf, math.nan):
-    words = 'a number that float32 can hold' if bad - bad == 0 else 'finite'
+    if bad - bad == 0:
+      words = 'a number that float32 can hold'
+    else:
+      words = 'finite'
     with pytest.raises(ValueError, match=rf'^x must be {words}, .*found .*: do\.$'):
       validation.real('x', bad, 'do')
   limits = np.finfo(np.float32)

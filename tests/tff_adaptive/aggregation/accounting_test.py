@@ -2,6 +2,7 @@
 
 import math
 import types
+import typing
 
 import dp_accounting
 import numpy as np
@@ -49,7 +50,9 @@ def test_one_round_of_a_sampled_cohort_has_the_divergence_of_the_mixture(q, z):
 
 
 def test_rounds_with_all_clients_are_one_gaussian_mechanism():
-  z, rounds, delta = 4.0, 50, 1e-3
+  z = 4.0
+  rounds = 50
+  delta = 1e-3
   everyone = accounting.SampledGaussian(100, 100, z).epsilon(rounds, delta)
   assert divergence(normal(2 / z * math.sqrt(rounds)), normal(0), everyone) == pytest.approx(
     delta, rel=1e-3
@@ -60,25 +63,42 @@ def test_rounds_with_all_clients_are_one_gaussian_mechanism():
 def test_many_rounds_lie_close_above_one_direction_of_the_replacement(sizes, z, rounds):
   """A bound by pairs holds for either direction, so it is no less than that of one of them."""
   delta = 1e-4
-  found = accounting.SampledGaussian(*sizes, z).epsilon(rounds, delta)
+  epsilon = accounting.SampledGaussian(*sizes, z).epsilon(rounds, delta)
   one = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
   event = dp_accounting.PoissonSampledDpEvent(
     sizes[1] / sizes[0], dp_accounting.GaussianDpEvent(z / 2)
   )
   one.compose(event, rounds)
-  assert 0.999 * one.get_epsilon(delta) <= found < 1.2 * one.get_epsilon(delta)
+  assert 0.999 * one.get_epsilon(delta) <= epsilon < 1.2 * one.get_epsilon(delta)
 
 
-# Examples, those of a round, z, rounds, delta, the published epsilon: of Poisson sampling, one
-# client or example added or removed, by the moments accountant.
+class Published(typing.NamedTuple):
+  """Of Poisson sampling, one client or example added or removed, by the moments accountant."""
+
+  size: int  # Clients or examples.
+  drawn: int  # Those of a round.
+  z: float
+  rounds: int
+  delta: float
+  epsilon: float
+
+
 PUBLISHED = {
   # README of TensorFlow Privacy's tutorials: MNIST, batches of 256; 15, 60 and 45 epochs.
-  'tutorial 2': (60_000, 256, 1.1, 60 * 60_000 // 256, 1e-5, 3.01),
+  'tutorial 2': Published(
+    size=60_000, drawn=256, z=1.1, rounds=60 * 60_000 // 256, delta=1e-5, epsilon=3.01
+  ),
   # "Deep Learning with Differential Privacy" (Abadi et al., 2016), section 3: q = 0.01, sigma = 4.
-  'deep learning': (60_000, 600, 4.0, 10_000, 1e-5, 1.26),
+  'deep learning': Published(
+    size=60_000, drawn=600, z=4.0, rounds=10_000, delta=1e-5, epsilon=1.26
+  ),
   # "Learning Differentially Private Recurrent Language Models" (McMahan et al., 2018), table 1.
-  'language models': (763_430, 5_000, 1.0, 5_000, 1e-9, 4.634),
-  'pfl-research': (10**6, 1_000, 0.632763, 3_000, 1e-6, 2.0),  # Its CIFAR-10, by its accountant.
+  'language models': Published(
+    size=763_430, drawn=5_000, z=1.0, rounds=5_000, delta=1e-9, epsilon=4.634
+  ),
+  'pfl-research': Published(
+    size=10**6, drawn=1_000, z=0.632763, rounds=3_000, delta=1e-6, epsilon=2.0
+  ),  # Its CIFAR-10, by its accountant.
 }
 
 
@@ -96,7 +116,9 @@ def test_published_values_and_what_cohorts_of_fixed_size_have_instead(name):
 
 def brute_force(cohorts, num_clients, rounds, is_full):
   """The largest sum of n_v^2 over the nodes of a tree, from its definition."""
-  took_part = np.array([[i in cohorts[t] for t in range(rounds)] for i in range(num_clients)])
+  took_part = np.zeros([num_clients, rounds], bool)
+  for t in range(rounds):
+    took_part[list(cohorts[t]), t] = True
   total = np.zeros(num_clients)
   for size in (2**k for k in range(rounds.bit_length())):
     for start in range(0, rounds, size):

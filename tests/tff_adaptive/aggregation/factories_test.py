@@ -29,7 +29,8 @@ def aggregate(graph, factory, updates, rounds=1):
 
 def rounds_of(graph, process, updates, rounds):
   def run():
-    state, outputs = process.initialize(), []
+    state = process.initialize()
+    outputs = []
     for _ in range(rounds):
       outputs.append(process.next(state, updates, [1.0] * len(updates)))
       state = outputs[-1].state
@@ -77,7 +78,8 @@ def test_a_norm_clips_or_zeroes_what_is_beyond_it(graph, name, options, expected
 
 @pytest.mark.parametrize('name', ['clipping', 'zeroing', 'robust', 'secure'])
 def test_a_client_without_weight_does_not_make_the_mean_smaller(graph, name):
-  process, updates = create(build(name)), updates_of_norm(1.0, 0.5)
+  process = create(build(name))
+  updates = updates_of_norm(1.0, 0.5)
   output = engines.run(graph, lambda: process.next(process.initialize(), updates, [1.0, 0.0]))
   np.testing.assert_allclose(output.result[0], updates[0][0], atol=1e-4)
 
@@ -90,7 +92,9 @@ def test_compression_rounds_to_as_many_levels_as_the_bits_give(graph):
 
 @pytest.mark.parametrize('name', ['dp_gaussian', 'dp_tree'])
 def test_noise_has_its_size_and_comes_from_its_seed_and_the_round(graph, name):
-  z, clip, size = 3.0, 0.5, 4
+  z = 3.0
+  clip = 0.5
+  size = 4
   options = {'noise_multiplier': z, 'clip': clip}
   if name == 'dp_gaussian':
     options['adaptive'] = False
@@ -101,7 +105,8 @@ def test_noise_has_its_size_and_comes_from_its_seed_and_the_round(graph, name):
   def noise(process, rounds):
     return [np.asarray(o.result[0]) for o in rounds_of(graph, process, nothing, rounds)]
 
-  first, again = noise(process, 2), noise(process, 1)
+  first = noise(process, 2)
+  again = noise(process, 1)
   assert np.std(first[0]) == pytest.approx(z * clip / size, rel=0.02)
   assert abs(np.mean(first[0])) < 4 * z * clip / size / np.sqrt(N)
   np.testing.assert_array_equal(first[0], again[0])
@@ -127,16 +132,18 @@ def test_trees_of_neighbouring_seeds_share_no_noise(monkeypatch):
 
 
 def test_without_a_seed_noise_comes_from_the_operating_systems_secret(graph):
-  nothing, made = updates_of_norm(0.0), []
+  nothing = updates_of_norm(0.0)
+  noises = []
   for _ in range(2):
     factory = build('dp_gaussian', 1, None, noise_multiplier=1.0, adaptive=False)
-    made.append(np.asarray(aggregate(graph, factory, nothing)[0].result[0]))
-  assert abs(np.corrcoef(made)[0, 1]) < 0.03
+    noises.append(np.asarray(aggregate(graph, factory, nothing)[0].result[0]))
+  assert abs(np.corrcoef(noises)[0, 1]) < 0.03
 
 
 def test_each_tensor_each_round_and_the_count_have_noise_of_their_own():
   query = queries.SeededGaussianSumQuery(2.0, 1.0, (3, 5))
-  state, noise = query.initial_global_state(), []
+  state = query.initial_global_state()
+  noise = []
   for _ in range(2):
     both, state, event = query.get_noised_result((tf.zeros([N]), tf.zeros([N])), state)
     noise += both
@@ -154,19 +161,23 @@ def test_each_tensor_each_round_and_the_count_have_noise_of_their_own():
 def test_the_clipping_norm_adapts_as_tffs_own_does(graph):
   updates = updates_of_norm(0.2, 0.4, 0.6, 0.8)
   how = dict(target_unclipped_quantile=0.8, learning_rate=0.4)
-  own = tff.aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(0.0, 4.0, **how)
+  of_tff = tff.aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(0.0, 4.0, **how)
   options = dict(quantile=0.8, clip_learning_rate=0.4, count_stddev=1e-5)
   mine = build('dp_gaussian', 4, noise_multiplier=1e-6, **options)
-  found, expected = (
-    [float(next(iter(tf.nest.flatten(o.measurements)))) for o in aggregate(graph, f, updates, 3)]
-    for f in (mine, own)
-  )
-  np.testing.assert_allclose(found, expected, rtol=1e-4)
-  assert len(set(found)) == 3
+
+  def norms(factory):
+    outputs = aggregate(graph, factory, updates, 3)
+    return [float(tf.nest.flatten(output.measurements)[0]) for output in outputs]
+
+  actual = norms(mine)
+  expected = norms(of_tff)
+  np.testing.assert_allclose(actual, expected, rtol=1e-4)
+  assert len(set(actual)) == 3
 
 
 def test_adaptive_noise_follows_the_norm_and_differs_from_round_to_round(graph):
-  z, stddev = 0.5, 1.0
+  z = 0.5
+  stddev = 1.0
   factory = build('dp_gaussian', 4, noise_multiplier=z, count_stddev=stddev)
   outputs = aggregate(graph, factory, updates_of_norm(0.0, 0.0, 0.0, 0.0), 3)
   on_updates = (z**-2 - (2 * stddev) ** -2) ** -0.5

@@ -1,6 +1,7 @@
 """Robust rules against NumPy, in both engines, with clients that do not count."""
 
 import dataclasses
+import typing
 
 import numpy as np
 import pytest
@@ -42,7 +43,10 @@ def rounds_of(context, name, all_rows, weights=None, **options):
     state = process.initialize()
     results = []
     for rows in all_rows:
-      counts = [1.0] * len(rows) if weights is None else list(weights)
+      if weights is None:
+        counts = [1.0] * len(rows)
+      else:
+        counts = list(weights)
       output = process.next(state, [as_value(row) for row in rows], counts)
       state = output.state
       results.append(as_row(output.result))
@@ -105,7 +109,8 @@ def test_multi_krum_averages_those_with_the_least_scores(graph, selected, count)
 
 
 def test_the_geometric_median_is_that_of_weiszfeld_steps_and_near_the_least_sum(graph):
-  rows, weights = updates(5), np.array([1, 2, 3, 4, 5], 'f')
+  rows = updates(5)
+  weights = np.array([1, 2, 3, 4, 5], 'f')
   result, _ = aggregate(graph, 'geometric_median', rows, weights, iterations=4)
   point = np.average(rows.astype('d'), axis=0, weights=weights)
   for _ in range(4):
@@ -123,10 +128,14 @@ def test_the_geometric_median_is_that_of_weiszfeld_steps_and_near_the_least_sum(
 
 @pytest.mark.parametrize('norm', [None, 2.5])
 def test_norm_bounding_scales_updates_down(graph, norm):
-  rows, weights = updates(5), np.array([1, 2, 3, 4, 5], 'f')
+  rows = updates(5)
+  weights = np.array([1, 2, 3, 4, 5], 'f')
   result, measured = aggregate(graph, 'norm_bounding', rows, weights, norm=norm)
   norms = np.linalg.norm(rows, axis=1)
-  bound = np.median(norms) if norm is None else norm
+  if norm is None:
+    bound = np.median(norms)
+  else:
+    bound = norm
   bounded = rows * np.minimum(1, bound / norms)[:, np.newaxis]
   np.testing.assert_allclose(result, np.average(bounded, axis=0, weights=weights), rtol=1e-4)
   assert float(measured['norm_bound']) == pytest.approx(bound, rel=1e-6)
@@ -143,7 +152,10 @@ def test_centred_clipping_begins_at_the_last_aggregate(graph, radius, iterations
     for _ in range(iterations):
       differences = rows - centre
       distances = np.linalg.norm(differences, axis=1)
-      tau = np.median(distances) if radius is None else radius
+      if radius is None:
+        tau = np.median(distances)
+      else:
+        tau = radius
       centre = centre + (differences * np.minimum(1, tau / distances)[:, np.newaxis]).mean(0)
     np.testing.assert_allclose(result, centre, rtol=1e-4, atol=1e-5)
 
@@ -228,19 +240,38 @@ def test_norms_are_in_the_order_of_the_clients(native, graph):
     np.testing.assert_allclose(as_row(output.result), mean, rtol=1e-5, atol=1e-4)
 
 
+class BadOption(typing.NamedTuple):
+  rule: str
+  name: str
+  value: float
+  message: str
+
+
 @pytest.mark.parametrize(
-  'name, option, value, words',
+  'option',
   [
-    ('trimmed_mean', 'trim', 0.5, r'trim must be in \[0, 0.5\), found 0.5'),
-    ('krum', 'attackers', -1, 'attackers must be at least 0'),
-    ('multi_krum', 'selected', 0, 'selected must be at least 1'),
-    ('geometric_median', 'smoothing', 0.0, 'smoothing must be finite and above 0'),
-    ('centred_clipping', 'radius', -1.0, 'radius must be finite and above 0'),
+    BadOption(
+      rule='trimmed_mean', name='trim', value=0.5, message=r'trim must be in \[0, 0.5\), found 0.5'
+    ),
+    BadOption(rule='krum', name='attackers', value=-1, message='attackers must be at least 0'),
+    BadOption(rule='multi_krum', name='selected', value=0, message='selected must be at least 1'),
+    BadOption(
+      rule='geometric_median',
+      name='smoothing',
+      value=0.0,
+      message='smoothing must be finite and above 0',
+    ),
+    BadOption(
+      rule='centred_clipping',
+      name='radius',
+      value=-1.0,
+      message='radius must be finite and above 0',
+    ),
   ],
 )
-def test_options_out_of_range_are_refused(name, option, value, words):
-  with pytest.raises(ValueError, match=words):
-    factories.build_aggregator(name, {option: value}, factories.Cohort(5, []))
+def test_options_out_of_range_are_refused(option):
+  with pytest.raises(ValueError, match=option.message):
+    factories.build_aggregator(option.rule, {option.name: option.value}, factories.Cohort(5, []))
 
 
 def test_rules_are_values():

@@ -19,8 +19,8 @@ def test_a_large_tensor_has_the_bytes_of_its_encoding(bits):
     tensors = session.run(tf.nest.flatten(encoded))
   of_values = [t for t in tensors if np.ndim(t)]
   sent = sum(np.asarray(t).nbytes for t in of_values)
-  found = sizes.update_bytes('compression', {'bits': bits, 'threshold': 100}, [101])
-  assert found == sent
+  num_bytes = sizes.update_bytes('compression', {'bits': bits, 'threshold': 100}, [101])
+  assert num_bytes == sent
 
 
 def test_small_tensors_and_other_aggregators_send_whole_updates():

@@ -52,8 +52,8 @@ def test_nobody_vouches_for_what_an_algorithm_of_a_users_own_uploads(tmp_path):
 
 def test_options_that_are_not_given_have_the_values_of_tff_and_of_the_papers():
   names = 'compression', 'dp_gaussian', 'dp_tree'
-  found = [list(table.aggregator(name).values({}).values()) for name in names]
-  assert found == [[8, 20000, True, True], [None, 0.1, True, 0.5, 0.2, None], [None, 1.0]]
+  values = [list(table.aggregator(name).values({}).values()) for name in names]
+  assert values == [[8, 20000, True, True], [None, 0.1, True, 0.5, 0.2, None], [None, 1.0]]
 
 
 def test_a_wrong_name_or_value_is_refused_in_one_line():

@@ -34,7 +34,8 @@ def rounds(context, process, *cohorts):
   """The leaves of the state and the results of rounds with these updates, of weight 1 each."""
 
   def run():
-    state, outputs = process.initialize(), []
+    state = process.initialize()
+    outputs = []
     for updates in cohorts:
       output = process.next(state, updates, [1.0] * len(updates))
       state = output.state
@@ -47,22 +48,28 @@ def rounds(context, process, *cohorts):
 @pytest.mark.parametrize('name', ['robust', 'secure'])
 def test_a_round_of_nobody_leaves_the_norms_as_they_were(graph, name):
   # Of sums that are secure the bounds adapt too; the other norms are those of 'robust'.
-  options = {'clipping': False, 'zeroing': False} if name == 'secure' else {}
+  if name == 'secure':
+    options = {'clipping': False, 'zeroing': False}
+  else:
+    options = {}
   process = components.build_aggregator(factory(name, **options), *TYPES)
   norms, _ = rounds(graph, process, FULL, [], OUTLIER, FULL)
   engines.assert_same(norms[1], norms[0], rtol=0, atol=0)
   assert any(np.any(one != other) for one, other in zip(norms[2], norms[1]))
-  assert all(np.isfinite(leaf).all() for state in norms for leaf in state)
+  for state in norms:
+    assert all(np.isfinite(leaf).all() for leaf in state)
 
 
 def test_training_goes_on_after_rounds_of_nobody(graph):
   data = small_problem.clients()
   data.append(tuple(array[:0] for array in data[0]))
-  model, clipping = small_problem.linear_model, factory('clipping')
+  model = small_problem.linear_model
+  clipping = factory('clipping')
   process = small_problem.process('fed_avg', build_model=model, aggregator=clipping)
 
   def train():
-    run, states = small_problem.Run(process, data), []
+    run = small_problem.Run(process, data)
+    states = []
     for cohort in ([0, 1, 2], [], [7], [1, 2]):
       states.append(run.round(cohort).state)
     return states
@@ -79,7 +86,10 @@ def test_training_goes_on_after_rounds_of_nobody(graph):
 
 @pytest.mark.parametrize('name', ['dp_gaussian', 'dp_tree'])
 def test_noise_goes_on_in_a_round_of_nobody(graph, name):
-  adaptive = {'count_stddev': 1.0} if name == 'dp_gaussian' else {}
+  if name == 'dp_gaussian':
+    adaptive = {'count_stddev': 1.0}
+  else:
+    adaptive = {}
   noisy = factory(name, noise_multiplier=1.0, clip=0.3, **adaptive)
   process = components.build_aggregator(noisy, *TYPES)
   states, results = rounds(graph, process, FULL, [], [])
@@ -105,9 +115,9 @@ def test_of_tffs_own_noise_within_zeroing_only_the_zeroing_norm_is_kept(graph):
   assert isinstance(empty, collections.OrderedDict)
   engines.assert_same(leaves(empty['zeroing_norm']), leaves(first['zeroing_norm']), rtol=0, atol=0)
   queries = [state['inner_agg'].query_state.numerator_state for state in (first, empty)]
-  found = [float(query.sum_state.l2_norm_clip) for query in queries]
-  assert np.isfinite(found).all()
-  assert found[0] != found[1]
+  norms = [float(query.sum_state.l2_norm_clip) for query in queries]
+  assert np.isfinite(norms).all()
+  assert norms[0] != norms[1]
   # An aggregator without a state is taken as it is.
   process = tff.aggregators.MeanFactory().create(*TYPES)
   assert aggregator_state.kept_without_updates(process) is process

@@ -52,9 +52,13 @@ def test_an_entry_and_its_builder_compose_the_same(name, is_given, composed):
   owners = [entry]
   if entry.server_optimizer is not None:
     owners.append(registry.server_optimizer(entry.server_optimizer))
-  given = [{h.name: OTHERS[h.kind] for h in owner.hyperparameters if is_given} for owner in owners]
-  values, server_values = (*given, {})[:2]
-  model, aggregator = small_problem.model(), tff.aggregators.MeanFactory()
+  given = [{}, {}]
+  if is_given:
+    for options, owner in zip(given, owners):
+      options.update({h.name: OTHERS[h.kind] for h in owner.hyperparameters})
+  values, server_values = given
+  model = small_problem.model()
+  aggregator = tff.aggregators.MeanFactory()
   common = {'client_learning_rate': 0.1, 'training': TRAINING, 'aggregator': aggregator}
   server = algorithms.build_server_optimizer(entry.server_optimizer or 'sgd', 0.5, server_values)
   algorithms.build_process(
@@ -70,12 +74,15 @@ def test_an_entry_and_its_builder_compose_the_same(name, is_given, composed):
   else:
     options['server_learning_rate'] = 0.5
   getattr(algorithms, f'build_{name}')(model, **options, **common)
-  (_, training, correction, server, *rest), own = composed
-  for wanted, found in ((correction, own.correction), (server, own.server_optimizer)):
-    assert type(found) is type(wanted)
-    assert vars(found) == vars(wanted)
-  assert training == own.training == TRAINING.resolved()
-  assert list(own[4:]) == rest == [0.1, aggregator, entry.client_weighting, None]
+  (_, training, correction, server, *rest), from_builder = composed
+  for wanted, actual in (
+    (correction, from_builder.correction),
+    (server, from_builder.server_optimizer),
+  ):
+    assert type(actual) is type(wanted)
+    assert vars(actual) == vars(wanted)
+  assert training == from_builder.training == TRAINING.resolved()
+  assert list(from_builder[4:]) == rest == [0.1, aggregator, entry.client_weighting, None]
 
 
 def test_the_rate_of_a_named_server_may_be_a_schedule(composed):

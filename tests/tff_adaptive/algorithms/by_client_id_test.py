@@ -45,8 +45,8 @@ def test_run_training_process_and_its_resumption(graph, tmp_path):
   engines.assert_same(model, by_hand.state.inference_weights.trainable, rtol=0, atol=0)
   assert len(state.client_states) == len(by_hand.client_states)
   for i, expected in by_hand.client_states.items():
-    found = state.client_states.get(f'client {i}', stateful.initial_client_state)
-    engines.assert_same(found, expected, rtol=0, atol=0)
+    client_state = state.client_states.get(f'client {i}', stateful.initial_client_state)
+    engines.assert_same(client_state, expected, rtol=0, atol=0)
   assert len((tmp_path / 'metrics.csv').read_text().splitlines()) == 1 + 6
 
 

@@ -9,7 +9,8 @@ from tff_adaptive.client import local_training
 
 
 def inverse_loss(metrics):
-  total, count = metrics['loss'][..., 0], metrics['loss'][..., 1]
+  total = metrics['loss'][..., 0]
+  count = metrics['loss'][..., 1]
   return count / total  # 0 / 0 for a client that took no step.
 
 

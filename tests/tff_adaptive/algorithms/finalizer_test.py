@@ -30,10 +30,13 @@ def thetas(graph, optimizer, updates):
   process = finalizer.build(optimizer, _weights_type([2, 2], [1]))
 
   def steps():
-    state, weights, seen = process.initialize(), WEIGHTS, []
+    state = process.initialize()
+    weights = WEIGHTS
+    seen = []
     for update in updates:
       output = process.next(state, weights, update)
-      state, weights = output.state, output.result
+      state = output.state
+      weights = output.result
       seen.append(np.asarray(weights.trainable[0]))
     return seen
 
@@ -52,9 +55,8 @@ def test_a_round_with_nobody_counts_for_the_schedule(graph):
 
 def test_a_schedule_that_stays_leaves_all_else_as_it_is_without(graph):
   """Moments, steps and thus theta: an update that is refused moves none of them."""
-  plain, scheduled = (
-    thetas(graph, optimizers.build_adam(rate, tau=1e-2), UPDATES) for rate in (0.1, lambda t: 0.1)
-  )
+  plain = thetas(graph, optimizers.build_adam(0.1, tau=1e-2), UPDATES)
+  scheduled = thetas(graph, optimizers.build_adam(lambda t: 0.1, tau=1e-2), UPDATES)
   np.testing.assert_array_equal(plain, scheduled)
   assert np.any(plain[2] != plain[1])
 
@@ -71,18 +73,22 @@ def test_without_a_schedule_it_is_tffs_own(graph, optimizer):
   assert ours.next.type_signature == theirs.next.type_signature
 
   def steps(process):
-    state, weights, seen = process.initialize(), WEIGHTS, []
+    state = process.initialize()
+    weights = WEIGHTS
+    seen = []
     for update in UPDATES:
       output = process.next(state, weights, update)
-      state, weights = output.state, output.result
+      state = output.state
+      weights = output.result
       hparams = process.get_hparams(state)
       state = process.set_hparams(state, {**hparams, 'learning_rate': np.float32(0.05)})
       seen.append((weights, hparams, output.measurements))
     return seen, state
 
-  found, expected = (engines.run(graph, steps, process) for process in (ours, theirs))
-  engines.assert_same(found, expected, rtol=0, atol=0)
-  assert [int(measured['update_non_finite']) for _, _, measured in found[0]] == [0, 1, 0]
+  actual = engines.run(graph, steps, ours)
+  expected = engines.run(graph, steps, theirs)
+  engines.assert_same(actual, expected, rtol=0, atol=0)
+  assert [int(measured['update_non_finite']) for _, _, measured in actual[0]] == [0, 1, 0]
 
 
 class Halved(tff.learning.optimizers.Optimizer):

@@ -1,6 +1,7 @@
 """From an entry to a process: a user's correction and server optimizer, and what is refused."""
 
 import dataclasses
+import typing
 
 import numpy as np
 import pytest
@@ -56,13 +57,14 @@ def users(tmp_path):
 
 def test_a_users_correction_and_server_optimizer_train(users, graph):
   server = algorithms.build_server_optimizer(f'{users}:halved', 2.0, {'factor': 0.25})
-  model, sgd = small_problem.model(), optimizers.build_sgdm(0.5)
+  model = small_problem.model()
+  sgd = optimizers.build_sgdm(0.5)
   options = {'values': {'strength': 0.3}, 'client_weighting': 'examples', **COMMON}
   process = algorithms.build_process(f'{users}:Pull', model, server_optimizer=server, **options)
-  own = algorithms.build_fed_prox(model, mu=0.3, server_optimizer=sgd, **COMMON)
+  fed_prox = algorithms.build_fed_prox(model, mu=0.3, server_optimizer=sgd, **COMMON)
   assert isinstance(process, algorithms.StatefulProcess)
   thetas = []
-  for each in (process, own):
+  for each in (process, fed_prox):
     run = engines.run(graph, small_problem.Run, each, small_problem.clients())
     thetas.append(engines.run(graph, run.rounds, small_problem.cohorts(2)).theta)
   np.testing.assert_allclose(*thetas, atol=1e-6)
@@ -70,9 +72,18 @@ def test_a_users_correction_and_server_optimizer_train(users, graph):
 
 def test_a_users_server_optimizer_gets_a_number_and_is_scheduled(users):
   for schedule, first in ((schedules.InvSqrt(0.4), 0.4), (lambda t: 0.3 + 0 * t, 0.3)):
-    made = algorithms.build_server_optimizer(f'{users}:halved', schedule)
-    state = made.initialize((np.zeros([1], np.float32),))
+    optimizer = algorithms.build_server_optimizer(f'{users}:halved', schedule)
+    state = optimizer.initialize((np.zeros([1], np.float32),))
     assert float(state['optimizer']['learning_rate']) == pytest.approx(first)
+
+
+class Stands(typing.NamedTuple):
+  """A name, what is given beside it, and what clients do then."""
+
+  name: str
+  given: dict
+  parts: list
+  expected: dict
 
 
 def test_a_name_stands_for_how_clients_train_where_nothing_is_said(monkeypatch):
@@ -85,29 +96,31 @@ def test_a_name_stands_for_how_clients_train_where_nothing_is_said(monkeypatch):
   adamw = optimizers.build_adamw(1.0, beta2=0.95, decay=0.1)
   amsgrad = optimizers.build_amsgrad(1.0)
   sgd = optimizers.build_sgd(1.0)
-  clip, sam = corrections.Clip(1.0), corrections.Sam(0.05)
-  for name, said, parts, own in (
-    ('diloco', {}, [clip], dict(optimizer=adamw, optimizer_state='keep')),
-    ('diloco', {'optimizer': amsgrad}, [clip], dict(optimizer=amsgrad, optimizer_state='keep')),
+  clip = corrections.Clip(1.0)
+  sam = corrections.Sam(0.05)
+  for case in (
+    Stands('diloco', {}, [clip], dict(optimizer=adamw, optimizer_state='keep')),
+    Stands(
+      'diloco', {'optimizer': amsgrad}, [clip], dict(optimizer=amsgrad, optimizer_state='keep')
+    ),
     # What is given counts as given, though it is what others have by default.
-    ('diloco', {'optimizer': sgd}, [clip], dict(optimizer=sgd, optimizer_state='keep')),
-    ('diloco', {'optimizer_state': 'reset'}, [clip], dict(optimizer=adamw)),
-    ('fed_sam', {}, [sam], dict(optimizer=None, optimizer_state=None)),
-    ('fed_lalr', {}, [], dict(optimizer=amsgrad, optimizer_state='average')),
-    ('fed_avg', {}, [], dict(optimizer=None, optimizer_state=None)),
+    Stands('diloco', {'optimizer': sgd}, [clip], dict(optimizer=sgd, optimizer_state='keep')),
+    Stands('diloco', {'optimizer_state': 'reset'}, [clip], dict(optimizer=adamw)),
+    Stands('fed_sam', {}, [sam], dict(optimizer=None, optimizer_state=None)),
+    Stands('fed_lalr', {}, [], dict(optimizer=amsgrad, optimizer_state='average')),
+    Stands('fed_avg', {}, [], dict(optimizer=None, optimizer_state=None)),
   ):
-    training = dataclasses.replace(COMMON['training'], **said)
+    training = dataclasses.replace(COMMON['training'], **case.given)
     server = optimizers.build_sgdm(1.0)
     algorithms.build_process(
-      name, None, server_optimizer=server, client_learning_rate=0.1, training=training
+      case.name, None, server_optimizer=server, client_learning_rate=0.1, training=training
     )
-    correction, found = seen.pop()
-    assert correction == corrections.chain(*parts) or not parts
-    wanted = dataclasses.replace(training, **own)
-    for one, other in ((found.optimizer, wanted.optimizer),):
-      assert type(one) is type(other)
-      assert one is None or vars(one) == vars(other)
-    assert found.optimizer_state == wanted.optimizer_state
+    correction, composed = seen.pop()
+    assert correction == corrections.chain(*case.parts) or not case.parts
+    wanted = dataclasses.replace(training, **case.expected)
+    assert type(composed.optimizer) is type(wanted.optimizer)
+    assert composed.optimizer is None or vars(composed.optimizer) == vars(wanted.optimizer)
+    assert composed.optimizer_state == wanted.optimizer_state
 
 
 def test_parts_that_are_given_replace_those_of_the_name(monkeypatch):
@@ -192,13 +205,14 @@ COSTS = {
 
 @pytest.mark.parametrize('name', registry.ALGORITHMS)
 def test_what_is_sent_and_computed_is_as_published_or_traced(name):
-  model, clients = small_problem.model(), corrections.RegisteredClients(7, 8.0)
+  model = small_problem.model()
+  clients = corrections.RegisteredClients(7, 8.0)
   if name == 'fed_bn':
     with pytest.raises(ValueError, match=r"^layers=norm: the model has no weight 'norm'"):
       algorithms.counts(name, model, clients=clients)
     return
-  found = algorithms.counts(name, model, clients=clients)
-  assert found == registry.Counts(*COSTS.get(name, (1, 1, 1, 0)))
+  counts = algorithms.counts(name, model, clients=clients)
+  assert counts == registry.Counts(*COSTS.get(name, (1, 1, 1, 0)))
   entry = registry.algorithm(name)
   if entry.settings:
     return  # Of the correction's name.
@@ -211,8 +225,8 @@ def test_what_is_sent_and_computed_is_as_published_or_traced(name):
     'fed_acg': (2, 1),
     'ada_best': (1 + 1 / N, 1 + 1 / N),
   }
-  down, up = differing.get(name, (found.down, found.up))
-  assert traced == dataclasses.replace(found, down=down, up=up)
+  down, up = differing.get(name, (counts.down, counts.up))
+  assert traced == dataclasses.replace(counts, down=down, up=up)
 
 
 def test_costs_depend_on_hyperparameters_and_on_how_clients_train(users):

@@ -47,13 +47,14 @@ def test_uploads_are_combined_as_the_correction_says(graph, combine, sent):
     combine_uploads = combine
 
   update = build(Sends(10), G)
-  g_bar, uploads = (np.float32([0.5, 1]),), (sent * np.float32([2, 4]),)
-  found = engines.run(graph, update, H, MESSAGE, WEIGHTS, BEFORE, g_bar, totals(uploads, 3))
+  g_bar = (np.float32([0.5, 1]),)
+  uploads = (sent * np.float32([2, 4]),)
+  updated = engines.run(graph, update, H, MESSAGE, WEIGHTS, BEFORE, g_bar, totals(uploads, 3))
   # h + |S|/N uploads, the direction g-bar, theta - g-bar.
-  np.testing.assert_allclose(found.correction['h'][0], [1 + 0.3 * 2, 2 + 0.3 * 4], rtol=1e-6)
-  np.testing.assert_array_equal(found.direction[0], [0.5, 1])
-  np.testing.assert_array_equal(found.theta_bar[0], [2.5, 3])
-  assert found.round_number == 3
+  np.testing.assert_allclose(updated.correction['h'][0], [1 + 0.3 * 2, 2 + 0.3 * 4], rtol=1e-6)
+  np.testing.assert_array_equal(updated.direction[0], [0.5, 1])
+  np.testing.assert_array_equal(updated.theta_bar[0], [2.5, 3])
+  assert updated.round_number == 3
   assert base.mean(tf.constant(3), tf.constant(2.0)).numpy() == 1.5
 
 
@@ -68,13 +69,15 @@ def test_another_combination_of_uploads_is_refused():
 def test_what_is_said_of_a_round_is_of_its_clients_that_count():
   drift = {'weight': 6.0, 'weighted_square': 150.0, 'h_i_norm': 9.0, 'first_time_clients': 2.0}
   of_round = client_training.Totals((), (), *map(tf.constant, (3.0, 1.0, 12.0, 66.0)), drift)
-  g_bar, theta, h = ((tf.constant(value),) for value in ([3.0, 0.0], [3.0, 4.0], [0.0, 2.0]))
-  found = server_correction._describe_updates(of_round)
-  found.update(server_correction._describe_drift(of_round, g_bar, theta, {'h': h}))
+  g_bar = (tf.constant([3.0, 0.0]),)
+  theta = (tf.constant([3.0, 4.0]),)
+  h = (tf.constant([0.0, 2.0]),)
+  described = server_correction._describe_updates(of_round)
+  described.update(server_correction._describe_drift(of_round, g_bar, theta, {'h': h}))
   wanted = {'update_norm_mean': 4, 'update_norm_std': 6**0.5, 'non_finite_clients': 1}
   wanted |= {'update_spread': 4, 'aggregate_norm': 3, 'theta_norm': 5, 'h_norm': 2}
   wanted |= {'h_i_norm_mean': 3, 'first_time_clients': 2}
-  assert {name: float(value) for name, value in found.items()} == pytest.approx(wanted)
+  assert {name: float(value) for name, value in described.items()} == pytest.approx(wanted)
   cosines = [server_correction._cosine(each, theta) for each in (g_bar, (), (tf.zeros([2]),))]
   np.testing.assert_allclose(cosines, [0.6, 0, 0], rtol=1e-6)
 
@@ -87,9 +90,9 @@ def test_a_round_without_a_usable_update_changes_nothing(graph, value, used):
 
   update = build(Ratio(0.1, 10), ())
   g_bar = (np.float32([0.5, value]),)
-  found = engines.run(graph, update, H, MESSAGE, WEIGHTS, BEFORE, g_bar, totals((), used))
-  np.testing.assert_array_equal(found.correction['h'][0], H['h'][0])
-  np.testing.assert_array_equal(found.theta_bar[0], [30, 40])
-  assert np.isnan(found.direction[0]).all()  # Which the finalizer refuses.
-  assert found.factor == 1
-  assert found.round_number == 3
+  updated = engines.run(graph, update, H, MESSAGE, WEIGHTS, BEFORE, g_bar, totals((), used))
+  np.testing.assert_array_equal(updated.correction['h'][0], H['h'][0])
+  np.testing.assert_array_equal(updated.theta_bar[0], [30, 40])
+  assert np.isnan(updated.direction[0]).all()  # Which the finalizer refuses.
+  assert updated.factor == 1
+  assert updated.round_number == 3

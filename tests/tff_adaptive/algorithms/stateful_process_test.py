@@ -50,16 +50,16 @@ def test_a_correction_may_keep_anything_begin_anywhere_and_change_the_servers_st
   first = oracle.pack(process.initial_client_state['ended'])
   initial = small_problem.linear_model().initial_weights[0]
   np.testing.assert_array_equal(first, oracle.pack(initial))
-  found = run(graph, process, [3])
-  ended = oracle.pack(found.client_states[3]['ended'])
-  assert found.client_states[3]['rounds'] == 1
+  trained = run(graph, process, [3])
+  ended = oracle.pack(trained.client_states[3]['ended'])
+  assert trained.client_states[3]['rounds'] == 1
   assert np.abs(ended - first).max() > 0.01
-  np.testing.assert_allclose(found.theta_bar, ended, atol=1e-6)  # The mean of one client.
-  np.testing.assert_allclose(found.theta, (first + ended) / 2, atol=1e-6)
-  model_weights = process.get_model_weights(found.state).trainable
-  np.testing.assert_array_equal(oracle.pack(model_weights), found.theta_bar)
-  assert found.metrics['client_work']['updates']['h_i_norm_mean'] == 0
-  assert found.metrics['client_work']['updates']['first_time_clients'] == 0
+  np.testing.assert_allclose(trained.theta_bar, ended, atol=1e-6)  # The mean of one client.
+  np.testing.assert_allclose(trained.theta, (first + ended) / 2, atol=1e-6)
+  model_weights = process.get_model_weights(trained.state).trainable
+  np.testing.assert_array_equal(oracle.pack(model_weights), trained.theta_bar)
+  assert trained.metrics['client_work']['updates']['h_i_norm_mean'] == 0
+  assert trained.metrics['client_work']['updates']['first_time_clients'] == 0
 
 
 def test_the_servers_part_begins_at_the_weights_that_are_drawn(graph):
@@ -76,8 +76,8 @@ def test_the_servers_part_begins_at_the_weights_that_are_drawn(graph):
 
   state = engines.run(graph, build(Keeps(), draws).initialize)
   assert np.abs(state.correction[0]).max() > 0
-  for found, wanted in zip(state.correction, state.global_model_weights.trainable):
-    np.testing.assert_array_equal(found, wanted)
+  for actual, wanted in zip(state.correction, state.global_model_weights.trainable):
+    np.testing.assert_array_equal(actual, wanted)
 
 
 class Twice(corrections.Correction):
@@ -106,23 +106,22 @@ def test_hyperparameters_of_the_server_can_be_read_and_changed(graph):
     hparams = process.get_hparams(state)
     faster = {**hparams['finalizer'], 'learning_rate': np.float32(0.5)}
     zeros = tf.nest.map_structure(np.zeros_like, process.get_model_weights(state))
-    found = process.get_model_weights(process.set_model_weights(state, zeros))
-    assert not any(np.any(w) for w in found.trainable)
+    weights = process.get_model_weights(process.set_model_weights(state, zeros))
+    assert not any(np.any(w) for w in weights.trainable)
     changed = {**hparams, 'finalizer': faster}
     return hparams, process.get_hparams(process.set_hparams(state, changed))
 
   before, after = engines.run(graph, change)
-  rates = [found['finalizer']['learning_rate'] for found in (before, after)]
+  rates = [hyperparameters['finalizer']['learning_rate'] for hyperparameters in (before, after)]
   np.testing.assert_array_equal(rates, [np.float32(0.25), 0.5])
 
 
 def test_the_clients_rate_is_a_hyperparameter_as_in_tff(graph):
   """The rate of another process, set in this one, gives the other's rounds."""
-  model, sgd = small_problem.linear_model(), tff.learning.optimizers.build_sgdm
-  slow, fast = (
-    algorithms.build_fed_avg(model, client_learning_rate=rate, training=TRAINING)
-    for rate in (0.2, 0.5)
-  )
+  model = small_problem.linear_model()
+  sgd = tff.learning.optimizers.build_sgdm
+  slow = algorithms.build_fed_avg(model, client_learning_rate=0.2, training=TRAINING)
+  fast = algorithms.build_fed_avg(model, client_learning_rate=0.5, training=TRAINING)
   scheduled = algorithms.build_fed_avg(model, client_learning_rate=lambda t: 0.5, training=TRAINING)
   of_tff = tff.learning.algorithms.build_weighted_fed_avg(model, sgd(0.2))
 
@@ -136,7 +135,8 @@ def test_the_clients_rate_is_a_hyperparameter_as_in_tff(graph):
     hparams = slow.get_hparams(slow.initialize())
     hparams['client_work']['learning_rate'] = np.float32(0.5)
     changed = slow.set_hparams(slow.initialize(), hparams)
-    one, other = rounds(slow, changed), rounds(fast, fast.initialize())
+    one = rounds(slow, changed)
+    other = rounds(fast, fast.initialize())
     assert scheduled.get_hparams(scheduled.initialize())['client_work'] == ()
     return one, other, slow.get_hparams(slow.initialize()), of_tff.get_hparams(of_tff.initialize())
 
@@ -151,19 +151,20 @@ def test_a_round_with_clients_that_diverge_or_have_no_examples_is_one_without_th
   process = small_problem.process('ada_best', build_model=small_problem.linear_model)
   diverges = (np.float32(np.nan) * DATA[4][0], DATA[4][1])
   data = [*DATA, diverges, tuple(array[:0] for array in DATA[0])]
-  found = run(graph, process, [0, 4], [1, 7, 2, 8], data=data)
+  trained = run(graph, process, [0, 4], [1, 7, 2, 8], data=data)
   wanted = run(graph, process, [0, 4], [1, 2])
-  np.testing.assert_allclose(found.theta, wanted.theta, atol=1e-7)
-  updates, others = (r.metrics['client_work']['updates'] for r in (found, wanted))
+  np.testing.assert_allclose(trained.theta, wanted.theta, atol=1e-7)
+  updates = trained.metrics['client_work']['updates']
+  others = wanted.metrics['client_work']['updates']
   assert (updates['non_finite_clients'], others['non_finite_clients']) == (1, 0)
   for key in set(updates) - {'non_finite_clients'}:
     np.testing.assert_allclose(updates[key], others[key], rtol=1e-5, err_msg=key)
   np.testing.assert_allclose(
-    *(r.metrics['client_work']['train']['loss'] for r in (found, wanted)), rtol=1e-6
+    *(r.metrics['client_work']['train']['loss'] for r in (trained, wanted)), rtol=1e-6
   )
-  closeness.assert_close(found.h, wanted.h)
-  np.testing.assert_allclose(found.theta_bar, wanted.theta_bar, atol=1e-7)
-  engines.assert_same(found.client_states[7], process.initial_client_state, rtol=0, atol=0)
+  closeness.assert_close(trained.h, wanted.h)
+  np.testing.assert_allclose(trained.theta_bar, wanted.theta_bar, atol=1e-7)
+  engines.assert_same(trained.client_states[7], process.initial_client_state, rtol=0, atol=0)
 
 
 def test_an_aggregator_of_tff_composes_with_clients_that_remember(graph):
@@ -171,18 +172,19 @@ def test_an_aggregator_of_tff_composes_with_clients_that_remember(graph):
   clip = tff.aggregators.clipping_factory(0.1, tff.aggregators.MeanFactory())
   options = {'mu': 0.3, 'beta': 0.5, 'aggregator': clip}
   process = small_problem.process('ada_best', build_model=small_problem.linear_model, **options)
-  found = run(graph, process)
-  h = np.zeros_like(found.h)
+  trained = run(graph, process)
+  h = np.zeros_like(trained.h)
   for cohort in ([0, 1, 2], [3, 1]):
-    before, theta = {i: found.h_i(i) for i in cohort}, found.theta
-    engines.run(graph, found.round, cohort)
+    before = {i: trained.h_i(i) for i in cohort}
+    theta = trained.theta
+    engines.run(graph, trained.round, cohort)
     # One round apart, h_i <- h_i / 1 + g_i reveals g_i.
-    g = [found.h_i(i) - before[i] for i in cohort]
+    g = [trained.h_i(i) - before[i] for i in cohort]
     norms = [np.linalg.norm(g_i) for g_i in g]
     assert min(norms) > 0.1
     g_bar = np.mean([g_i * 0.1 / norm for g_i, norm in zip(g, norms)], 0)
     h = 0.5 * (h + g_bar)
-    closeness.assert_close(found.theta_bar, theta - g_bar)
-    closeness.assert_close(found.h, h)
-    closeness.assert_close(found.theta, theta - g_bar - h)
-  assert found.metrics['aggregator']['clipped_count'] == 2
+    closeness.assert_close(trained.theta_bar, theta - g_bar)
+    closeness.assert_close(trained.h, h)
+    closeness.assert_close(trained.theta, theta - g_bar - h)
+  assert trained.metrics['aggregator']['clipped_count'] == 2

@@ -23,17 +23,20 @@ def times(factor, tree):
 def test_a_client_begins_with_the_model_of_its_row(row, factor, mixing):
   weights = tff.learning.models.ModelWeights(W, ())
   older = tf.nest.map_structure(lambda leaf: tf.stack([10 * leaf, 20 * leaf]), (MESSAGE, weights))
-  name = 'mixing_factor' if mixing else 'staleness_factor'
+  if mixing:
+    name = 'mixing_factor'
+  else:
+    name = 'staleness_factor'
   element = collections.OrderedDict(older_model=row, **{name: np.float32(0.25)})
   data = tf.data.Dataset.from_tensors(element)
-  found = process.begin(Buffered(1, mixing=mixing), MESSAGE, (weights, older), data)
-  received = (found.message, found.weights)
+  beginning = process.begin(Buffered(1, mixing=mixing), MESSAGE, (weights, older), data)
+  received = (beginning.message, beginning.weights)
   tf.nest.map_structure(np.testing.assert_array_equal, received, times(factor, (MESSAGE, weights)))
-  assert found.factor == 0.25
+  assert beginning.factor == 0.25
   if mixing:
-    tf.nest.map_structure(np.testing.assert_array_equal, found.moved, times(1 - factor, W))
+    tf.nest.map_structure(np.testing.assert_array_equal, beginning.moved, times(1 - factor, W))
   else:
-    assert found.moved is None
+    assert beginning.moved is None
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,6 @@ def test_a_client_begins_with_the_model_of_its_row(row, factor, mixing):
 def test_an_update_counts_by_its_staleness_and_from_the_present_model(is_used, moved, factor):
   trained = local_training.Trained(W, *['kept'] * 4, tf.constant(is_used), *['kept'] * 3)
   beginning = process.Beginning(MESSAGE, W, tf.constant(0.5), moved)
-  found = process.discounted(trained, beginning)
-  tf.nest.map_structure(np.testing.assert_array_equal, found.update, times(factor, W))
-  assert found == trained._replace(update=found.update, squared_norm=factor**2 * 14)
+  update = process.discounted(trained, beginning)
+  tf.nest.map_structure(np.testing.assert_array_equal, update.update, times(factor, W))
+  assert update == trained._replace(update=update.update, squared_norm=factor**2 * 14)

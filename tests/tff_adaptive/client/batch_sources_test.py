@@ -29,7 +29,8 @@ COUPLED = dict(
 def test_the_full_gradient_is_the_mean_over_all_examples(n):
   """Of whole arrays, and of a dataset, whose batches are weighed by their size."""
   parts = COUPLED if n == 600 else {}
-  model, (x, y) = model_adapters.wrap(small_problem.model(**parts)), _data(n)
+  model = model_adapters.wrap(small_problem.model(**parts))
+  x, y = _data(n)
   if n == 23:
     data = tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=x, y=y)).batch(20)
     source = batch_sources.Batches(model, 0, data, 1)
@@ -37,9 +38,9 @@ def test_the_full_gradient_is_the_mean_over_all_examples(n):
     element = {'x': tf.constant(x), 'y': tf.constant(y), 'client': 0}
     source = batch_sources.WholeArrays(model, Batching(20), 0, element, 1)
   theta = tuple(tf.constant(w, tf.float32) for w in oracle.unpack(small_problem.theta_0()))
-  found = oracle.pack(source.mean_gradient(theta, ()))
+  gradient = oracle.pack(source.mean_gradient(theta, ()))
   expected = oracle.gradient(small_problem.theta_0().astype(np.float64), x, y)
-  np.testing.assert_allclose(found / (n if parts else 1), expected, atol=1e-6)
+  np.testing.assert_allclose(gradient / (n if parts else 1), expected, atol=1e-6)
   assert float(source.count_examples()) == n
   counted = source.run(lambda state, local: state + 1, tf.constant(0))
   assert [int(value) for value in counted] == [-(-n // 20), -(-n // 20), n]
@@ -71,7 +72,8 @@ def test_rows_of_several_inputs_stay_together():
 
 @pytest.mark.parametrize('labels', [3, 5])
 def test_inputs_and_labels_of_unequal_number_are_refused(labels):
-  x, y = _data(4)[0], _data(labels)[1]
+  x = _data(4)[0]
+  y = _data(labels)[1]
   model = model_adapters.wrap(small_problem.model())
   element = {'x': tf.constant(x), 'y': tf.constant(y), 'client': 7}
   with pytest.raises(tf.errors.InvalidArgumentError, match='not as many labels as inputs'):
@@ -113,7 +115,8 @@ def test_a_group_weighs_its_clients_examples_each_by_its_own_batch():
 
 
 def test_a_clients_order_follows_from_seed_round_and_client():
-  model, (x, y) = model_adapters.wrap(small_problem.model()), _data(11)
+  model = model_adapters.wrap(small_problem.model())
+  x, y = _data(11)
 
   def order(seed, round_number, client):
     element = {'x': tf.constant(x), 'y': tf.constant(y), 'client': tf.constant(client)}

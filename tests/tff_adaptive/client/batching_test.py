@@ -1,6 +1,7 @@
 """A client's arrays, and which examples are in which local step: order, seeds, padding."""
 
 import collections
+import itertools
 
 import numpy as np
 import pytest
@@ -33,20 +34,29 @@ def _epochs(spec, n, seed=SEED):
 @pytest.mark.parametrize('shuffle', [True, False])
 def test_each_epoch_visits_each_example_once(n, size, shuffle):
   for steps in _epochs(Batching(size, epochs=3, shuffle=shuffle), n):
-    visited = [i for step in steps for i in step]
+    visited = [*itertools.chain.from_iterable(steps)]
     assert sorted(visited) == list(range(n))
     if not shuffle:
       assert visited == list(range(n))
     full = size or n
-    assert [len(step) for step in steps] == [full] * (n // full) + [n % full] * (n % full > 0)
+    sizes = [full] * (n // full)
+    if n % full:
+      sizes.append(n % full)
+    assert [len(step) for step in steps] == sizes
 
 
 def test_orders_differ_between_epochs_and_seeds_and_are_equal_for_equal_seeds():
   spec = Batching(5, epochs=4)
-  drawn = [seeds.fold(SEED, t, client) for t in (1, 2) for client in (0, 1)]
-  orders = [str(epoch) for seed in drawn for epoch in _epochs(spec, 20, seed)]
-  assert len(set(orders)) == len(orders) == 16
-  assert orders == [str(epoch) for seed in drawn for epoch in _epochs(spec, 20, seed)]
+
+  def orders():
+    texts = []
+    for t, client in itertools.product((1, 2), (0, 1)):
+      texts += map(str, _epochs(spec, 20, seeds.fold(SEED, t, client)))
+    return texts
+
+  first = orders()
+  assert len(set(first)) == len(first) == 16
+  assert orders() == first
 
 
 def test_units_stay_together_and_in_order_and_are_shuffled():
@@ -72,7 +82,7 @@ def test_the_last_batch_is_filled_from_the_same_client():
   drawn = collections.Counter()
   for steps in _epochs(spec, 6):
     assert [len(step) for step in steps] == [4, 4]
-    visited = [i for step in steps for i in step]
+    visited = [*itertools.chain.from_iterable(steps)]
     assert sorted(visited[:6]) == list(range(6))
     drawn.update(visited[6:])
   assert set(drawn) == set(range(6))
@@ -100,14 +110,19 @@ def test_the_first_steps_of_a_plan_are_those_of_the_whole(limit, steps):
 def test_rounds_go_on_with_the_passes_where_the_last_one_stopped(n, size, fill):
   spec = Batching(size, local_steps=7, continue_batches=True, fill_last=fill)
   plans = [batching.continued(spec, tf.zeros([n, 2]), SEED, tf.constant(t)) for t in (1, 2, 3, 4)]
-  steps = [list(row[:k]) for plan in plans for row, k in zip(plan.indices.numpy(), plan.sizes)]
+  steps = []
+  for plan in plans:
+    steps += [list(row[:k]) for row, k in zip(plan.indices.numpy(), plan.sizes)]
   assert [len(plan.indices) for plan in plans] == [7] * 4
   each = -(-n // size)
   starts = range(0, 28 - 28 % each, each)
-  passes = [[e for step in steps[i : i + each] for e in step] for i in starts]
+  passes = [[*itertools.chain.from_iterable(steps[i : i + each])] for i in starts]
   assert all(sorted(examples[:n]) == list(range(n)) for examples in passes)
   assert len({str(examples) for examples in passes}) > min(len(passes), 6) / 2
-  last = size if fill else n - (each - 1) * size
+  if fill:
+    last = size
+  else:
+    last = n - (each - 1) * size
   assert [len(step) for step in steps] == ([size] * (each - 1) + [last]) * (28 // each) + (
     [size] * (28 % each)
   )
@@ -183,7 +198,8 @@ def test_examples_may_be_drawn_with_replacement():
   np.testing.assert_allclose(np.bincount(np.ravel(plan.indices)) / 1000, 0.2, atol=0.06)
 
 
-X, Y = np.arange(6.0).reshape(3, 2), np.arange(3)
+X = np.arange(6.0).reshape(3, 2)
+Y = np.arange(3)
 
 
 @pytest.mark.parametrize('steps', [None, 0, 5])

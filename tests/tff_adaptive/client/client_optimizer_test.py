@@ -42,15 +42,18 @@ class Sign(tff.learning.optimizers.Optimizer):
 def test_plain_sgd_is_known(optimizer, is_sgd, num_slots):
   assert client_optimizer.is_sgd(optimizer) == is_sgd
   with tf.Graph().as_default():
-    found = client_optimizer.ClientOptimizer(optimizer, (tf.zeros([2, 3]),), tf.constant(RATE))
-  assert len(found.slots) == num_slots
+    optimizer_of_client = client_optimizer.ClientOptimizer(
+      optimizer, (tf.zeros([2, 3]),), tf.constant(RATE)
+    )
+  assert len(optimizer_of_client.slots) == num_slots
 
 
 def test_another_optimizer_that_keeps_nothing_takes_its_own_steps():
-  w, g = (tf.constant([1.0, 2.0]),), (tf.constant([30.0, -0.1]),)
-  slots, (found,) = client_optimizer.ClientOptimizer(Sign(), w, tf.constant(0.5)).next((), w, g)
+  w = (tf.constant([1.0, 2.0]),)
+  g = (tf.constant([30.0, -0.1]),)
+  slots, (moved,) = client_optimizer.ClientOptimizer(Sign(), w, tf.constant(0.5)).next((), w, g)
   assert slots == ()
-  np.testing.assert_array_equal(found, [0.5, 2.5])
+  np.testing.assert_array_equal(moved, [0.5, 2.5])
 
 
 def test_a_client_optimizer_whose_rate_cannot_be_set_is_refused():

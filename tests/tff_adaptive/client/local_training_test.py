@@ -19,7 +19,8 @@ from tff_adaptive.client import (
 )
 
 DATA = small_problem.clients()
-train, keras_model = small_problem.train_locally, small_problem.keras_model
+train = small_problem.train_locally
+keras_model = small_problem.keras_model
 
 
 def batches(i):
@@ -29,8 +30,8 @@ def batches(i):
 
 
 def element(i, data=DATA):
-  (found,) = small_problem.element(data[i], i)
-  return {name: tf.constant(value) for name, value in found.items()}
+  (of_client,) = small_problem.element(data[i], i)
+  return {name: tf.constant(value) for name, value in of_client.items()}
 
 
 def test_fed_avg_is_that_of_tff_weight_for_weight():
@@ -46,14 +47,14 @@ def test_fed_avg_is_that_of_tff_weight_for_weight():
       data = [batches(i) for i in cohort]
       outputs = ours.next(states[0], data), tffs.next(states[1], data)
       states = outputs[0].state, outputs[1].state
-      found, wanted = (
+      actual, wanted = (
         oracle.pack(p.get_model_weights(s).trainable) for p, s in zip((ours, tffs), states)
       )
-      np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7)
+      np.testing.assert_allclose(actual, wanted, rtol=1e-6, atol=1e-7)
       trained, tff_trained = (o.metrics['client_work']['train'] for o in outputs)
       for name in tff_trained:
         np.testing.assert_allclose(trained[name], tff_trained[name], rtol=1e-6)
-  assert np.abs(found - oracle.pack(model.initial_weights[0])).max() > 0.1
+  assert np.abs(actual - oracle.pack(model.initial_weights[0])).max() > 0.1
 
 
 @pytest.mark.parametrize('model', [None, keras_model], ids=['', 'keras'])
@@ -63,20 +64,28 @@ def test_every_kind_of_model_and_of_data_follows_the_formula(model, as_arrays):
   expected = oracle.FedAvg(
     small_problem.theta_0(), DATA, server=None, eta_l=None, batch_size=4, clip=0.4, weight_decay=0.1
   )
-  data = element(1) if as_arrays else batches(1)
-  batching = Batching(4, shuffle=False) if as_arrays else None
-  found = train(data, model, batching=batching, clip_norm=0.4, weight_decay=0.1)
+  if as_arrays:
+    data = element(1)
+  else:
+    data = batches(1)
+  if as_arrays:
+    batching = Batching(4, shuffle=False)
+  else:
+    batching = None
+  trained = train(data, model, batching=batching, clip_norm=0.4, weight_decay=0.1)
   wanted = expected.theta - expected.train(1, 0.2)[0]
-  closeness.assert_close(oracle.pack(found.update), wanted)
-  assert float(found.num_examples) == 11
-  assert float(found.squared_norm) == pytest.approx(np.sum(wanted**2), rel=1e-4)
-  assert (float(found.is_used), float(found.diverged)) == (1, 0)
+  closeness.assert_close(oracle.pack(trained.update), wanted)
+  assert float(trained.num_examples) == 11
+  assert float(trained.squared_norm) == pytest.approx(np.sum(wanted**2), rel=1e-4)
+  assert (float(trained.is_used), float(trained.diverged)) == (1, 0)
 
 
 def _two_inputs():
   """The linear model of a dict with a pair in it: its parts are columns of the problem's x."""
   w, _, _, c = oracle.unpack(small_problem.theta_0())
-  a, b, d = (tf.keras.Input([size], name=name) for name, size in (('a', 2), ('b', 1), ('d', 2)))
+  a = tf.keras.Input([2], name='a')
+  b = tf.keras.Input([1], name='b')
+  d = tf.keras.Input([2], name='d')
   dense = tf.keras.layers.Dense(
     3,
     kernel_initializer=tf.keras.initializers.Constant(w[:, :3]),
@@ -97,7 +106,7 @@ def _two_inputs():
 
 def test_a_model_of_several_inputs_trains_on_whole_arrays():
   """As the model of one input, whose columns are the several inputs."""
-  found, wanted = (
+  actual, wanted = (
     algorithms.build_scaffold(
       model, num_clients=7, client_learning_rate=0.2, training=ClientTraining(batching=Batching(4))
     )
@@ -112,23 +121,31 @@ def test_a_model_of_several_inputs_trains_on_whole_arrays():
   flat = [client_arrays(*DATA[i], i) for i in cohort]
   results = []
   with engine.graph_context():
-    for process, data in ((found, nested), (wanted, flat)):
-      state, kept = process.initialize(), [process.initial_client_state] * 3
+    for process, data in ((actual, nested), (wanted, flat)):
+      state = process.initialize()
+      client_states = [process.initial_client_state] * 3
       for _ in range(2):
-        state, kept, _ = process.next(state, kept, data)
-      results.append((state.global_model_weights.trainable, kept))
+        state, client_states, _ = process.next(state, client_states, data)
+      results.append((state.global_model_weights.trainable, client_states))
   engines.assert_same(*results)
 
 
 def test_the_full_gradient_of_scaffold_option_1_counts_in_no_metric_of_keras():
   zeros = tuple(map(tf.zeros_like, small_problem.model().initial_weights[0]))
-  found, plain = (
-    train(batches(1), keras_model, correction, {'h': zeros}, zeros, batching=None)
-    for correction in (corrections.Scaffold(7, scaffold_option=1), corrections.ScaffoldM(7))
+  actual = train(
+    batches(1),
+    keras_model,
+    corrections.Scaffold(7, scaffold_option=1),
+    {'h': zeros},
+    zeros,
+    batching=None,
+  )
+  plain = train(
+    batches(1), keras_model, corrections.ScaffoldM(7), {'h': zeros}, zeros, batching=None
   )
   wanted = oracle.gradient(small_problem.theta_0().astype(np.float64), *DATA[1])
-  closeness.assert_close(oracle.pack(found.client_state['h']), wanted)
-  for one, other in zip(*(tf.nest.flatten(trained.metrics) for trained in (found, plain))):
+  closeness.assert_close(oracle.pack(actual.client_state['h']), wanted)
+  for one, other in zip(*(tf.nest.flatten(trained.metrics) for trained in (actual, plain))):
     np.testing.assert_array_equal(one, other)
 
 
@@ -137,7 +154,9 @@ def at_random(tree, i):
 
   def other(leaf):
     shape = leaf.shape
-    return tf.random.stateless_uniform(shape, [i, 7]) if shape.rank else tf.constant(3.0 - i)
+    if shape.rank:
+      return tf.random.stateless_uniform(shape, [i, 7])
+    return tf.constant(3.0 - i)
 
   return tf.nest.map_structure(other, tree)
 
@@ -147,7 +166,9 @@ MOMENTUM = optimizers.build_sgdm(1.0, 0.5)
 
 def _named(value):
   """Without addresses: all workers of a test run must name a test alike."""
-  return ' '.join(value) if isinstance(value, dict) else type(value).__name__
+  if isinstance(value, dict):
+    return ' '.join(value)
+  return type(value).__name__
 
 
 @pytest.mark.parametrize(
@@ -230,11 +251,12 @@ def test_a_penalty_does_not_move_clients_that_have_taken_their_steps():
 @pytest.mark.parametrize(
   'bad',
   [
-    *(
-      {'optimizer': 'sgd'},
-      {'batching': 20},
-    ),
-    *({'seed': None}, {'seed': -1}, {'seed': 2**62}, {'optimizer_state': 'kept'}),
+    {'optimizer': 'sgd'},
+    {'batching': 20},
+    {'seed': None},
+    {'seed': -1},
+    {'seed': 2**62},
+    {'optimizer_state': 'kept'},
   ],
 )
 def test_bad_client_training_names_the_field(bad):
@@ -246,8 +268,10 @@ def test_bad_client_training_names_the_field(bad):
 def test_clients_train_together_by_batches_of_arrays():
   ours = small_problem.model()
   for can, model, momentum, batching in (
-    *((True, ours, 0.0, Batching(4)), (True, ours, 0.9, Batching(4))),
-    *((False, ours, 0.0, None), (False, ours, 0.0, Batching(None))),
+    (True, ours, 0.0, Batching(4)),
+    (True, ours, 0.9, Batching(4)),
+    (False, ours, 0.0, None),
+    (False, ours, 0.0, Batching(None)),
     (False, keras_model, 0.0, Batching(4)),
   ):
     sgd = tff.learning.optimizers.build_sgdm(0.1, momentum)
@@ -273,7 +297,9 @@ def drawing_model(cells):
 
 @pytest.mark.parametrize('given_as', ['whole arrays', 'batches'])
 def test_no_two_local_steps_draw_the_same(given_as):
-  model, cohort, epochs = drawing_model(10**5), [1, 2, 3], 1  # Neighbours, as rounds are.
+  model = drawing_model(10**5)
+  cohort = [1, 2, 3]  # Neighbours, as rounds are.
+  epochs = 1
 
   def drawn(*trained):
     return set(np.flatnonzero(np.concatenate([t.update[0] for t in trained], None)) % 10**5)
@@ -281,11 +307,11 @@ def test_no_two_local_steps_draw_the_same(given_as):
   seen = set()
   for t in (1, 2):
     if given_as == 'batches':
-      found = [train(batches(i).repeat(epochs), model, t=t, batching=None) for i in cohort]
+      results = [train(batches(i).repeat(epochs), model, t=t, batching=None) for i in cohort]
     else:
-      found = [train(element(i), model, t=t, batching=Batching(4, epochs)) for i in cohort]
-    seen |= drawn(*found)
+      results = [train(element(i), model, t=t, batching=Batching(4, epochs)) for i in cohort]
+    seen |= drawn(*results)
   assert len(seen) == 2 * sum(epochs * -(-small_problem.NUM_EXAMPLES[i] // 4) for i in cohort)
   if given_as == 'whole arrays':
     together = train([element(i) for i in cohort], model, t=t, batching=Batching(4, epochs))
-    assert drawn(together) == drawn(*found)
+    assert drawn(together) == drawn(*results)

@@ -15,15 +15,15 @@ from tff_adaptive.client.model_adapters import LocalStep
 
 RNG = np.random.default_rng(4)
 THETAS = RNG.normal(size=(3, sum(oracle.SIZES))).astype(np.float32)
-X, Y = RNG.normal(size=(3, 6, 5)).astype(np.float32), RNG.integers(3, size=(3, 6)).astype(np.int32)
+X = RNG.normal(size=(3, 6, 5)).astype(np.float32)
+Y = RNG.integers(3, size=(3, 6)).astype(np.int32)
 COUNTS = (6, 4, 1)  # Of three clients: the other examples are padding.
-SHARES = (
-  np.array([[i < n for i in range(6)] for n in COUNTS], np.float32)
-  / np.array(COUNTS, np.float32)[:, None]
-)
+# Each client's share of an example: 1 / n of its n examples, 0 of padding.
+SHARES = np.less(np.arange(6), np.reshape(COUNTS, [3, 1])) / np.float32(COUNTS)[:, None]
 SIZES = tf.constant(COUNTS, tf.float32)
 SEEDS = tf.constant([[1, 2], [3, 4], [2, 3]])
-SPEC, FORWARD = small_problem.SPEC, small_problem.model().forward
+SPEC = small_problem.SPEC
+FORWARD = small_problem.model().forward
 
 
 def _weights(theta):
@@ -41,7 +41,8 @@ def _batch(i, n=None):
 def _expected(i):
   """Gradient, and (loss, accuracy) over a client's examples: sums and counts."""
   n = COUNTS[i]
-  x, y = X[i, :n].astype(np.float64), Y[i, :n]
+  x = X[i, :n].astype(np.float64)
+  y = Y[i, :n]
   w, a, v, c = oracle.unpack(THETAS[i].astype(np.float64))
   scores = np.tanh(x @ w + a) @ v + c
   losses = np.log(np.exp(scores).sum(1)) - scores[np.arange(n), y]
@@ -49,14 +50,17 @@ def _expected(i):
   return oracle.gradient(THETAS[i].astype(np.float64), x, y), sums
 
 
-def _check(found, expected):
-  np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+def _check(actual, expected):
+  np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=2e-5)
 
 
 def _noisy(weights, x, training, seed):
   """The small problem's scores, doubled in training, shifted by the seed, of clipped gradients."""
   scores = small_problem.model().forward(weights, x, training, seed)
-  shift = 0 if seed is None else tf.cast(tf.reduce_sum(seed), tf.float32)
+  if seed is None:
+    shift = 0
+  else:
+    shift = tf.cast(tf.reduce_sum(seed), tf.float32)
   return _clipped(scores * (2 if training else 1) + shift * tf.constant([0.0, 0.1, 0.3]))
 
 
@@ -65,16 +69,16 @@ def test_a_masked_model_counts_the_examples_that_have_a_share(i):
   adapter = model_adapters.wrap(small_problem.model())
   gradient, sums = _expected(i)
   before = tf.constant([10.0, 20.0, 30.0, 40.0])
-  found, _, metrics = adapter.gradients(
+  gradients, _, metrics = adapter.gradients(
     _weights(THETAS[i]), (), LocalStep(_batch(i), (tf.constant(SHARES[i]), SIZES[i])), before
   )
-  _check(oracle.pack(found), gradient)
+  _check(oracle.pack(gradients), gradient)
   _check(metrics, before + tf.cast(sums, tf.float32))
   # The same batch without its padding.
-  found, _, metrics = adapter.gradients(
+  gradients, _, metrics = adapter.gradients(
     _weights(THETAS[i]), (), LocalStep(_batch(i, COUNTS[i])), adapter.start()
   )
-  _check(oracle.pack(found), gradient)
+  _check(oracle.pack(gradients), gradient)
   _check(metrics, sums)
   named = adapter.metric_sums(metrics, tf.constant(True))
   assert list(named) == ['loss', 'accuracy']
@@ -103,12 +107,13 @@ def test_a_seeded_model_is_trained_with_its_seed_and_in_training_mode(in_group):
     stacked = _stacked([THETAS[1], THETAS[2], theta])
     batch = {'x': tf.constant(X[::-1]), 'y': tf.constant(Y[::-1])}
     step = LocalStep(batch, shares, SEEDS)
-    found, _, metrics = adapter.gradients(stacked, (), step, adapter.start(3))
-    found, metrics = [g[2] for g in found], metrics[2]
+    gradients, _, metrics = adapter.gradients(stacked, (), step, adapter.start(3))
+    gradients = [g[2] for g in gradients]
+    metrics = metrics[2]
   else:
     step = LocalStep(_batch(0), None, SEEDS[2])
-    found, _, metrics = adapter.gradients(weights, (), step, adapter.start())
-  _check(oracle.pack(found), gradient)
+    gradients, _, metrics = adapter.gradients(weights, (), step, adapter.start())
+  _check(oracle.pack(gradients), gradient)
   _check(metrics[0], 6 * expected)
 
 
@@ -131,8 +136,9 @@ def test_a_factor_multiplies_the_loss_where_gradients_are_linear_else_the_gradie
 
   traced = tf.function(gradients, autograph=False)
   for compute in (traced, gradients):
-    found, plain = (oracle.pack(compute(factor)) for factor in (tf.constant(1e-3), None))
-    np.testing.assert_allclose(found, 1e-3 * plain, rtol=1e-5)
+    scaled = oracle.pack(compute(tf.constant(1e-3)))
+    plain = oracle.pack(compute(None))
+    np.testing.assert_allclose(scaled, 1e-3 * plain, rtol=1e-5)
   ops = traced.get_concrete_function(tf.TensorSpec([], tf.float32)).graph.get_operations()
   assert (kind != 'linear') == any(o.type == 'Mul' and o.outputs[0].shape == (5, 4) for o in ops)
 
@@ -146,15 +152,17 @@ def _functional(spec=SPEC):
 
   def predict(weights, x, training):
     scores = ours.forward(tuple(weights[0]), x, training, None)
-    return scores + weights[1][0] if training else 100 + 0 * scores
+    if training:
+      return scores + weights[1][0]
+    return 100 + 0 * scores
 
   @tf.function
   def update(state, labels, batch_output, sample_weight=None):
     del sample_weight
     values = (batch_output.num_examples, tf.reduce_sum(labels), batch_output.loss)
-    kept = tf.reduce_sum(batch_output.predictions)
+    total = tf.reduce_sum(batch_output.predictions)
     return collections.OrderedDict(
-      (name, state[name] + tf.cast(v, tf.float32)) for name, v in zip(state, (*values, kept))
+      (name, state[name] + tf.cast(v, tf.float32)) for name, v in zip(state, (*values, total))
     )
 
   names = ('examples', 'labels', 'loss', 'scores')
@@ -187,9 +195,9 @@ def test_a_model_of_tff_is_given_its_weights_and_its_metrics_the_batch(as_pair):
     scores = small_problem.model().forward(theta, X[1], True, None) + shift
     loss = tf.reduce_sum(models.sparse_cross_entropy(scores, Y[1]))
   step = LocalStep((batch['x'], batch['y']) if as_pair else batch)
-  found, others, metrics = adapter.gradients(theta, (shift,), step, adapter.start())
+  gradients, others, metrics = adapter.gradients(theta, (shift,), step, adapter.start())
   _check(others, [shift])
-  _check(oracle.pack(found), oracle.pack(tape.gradient(loss, theta)))
+  _check(oracle.pack(gradients), oracle.pack(tape.gradient(loss, theta)))
   _check(list(metrics.values()), [6, Y[1].sum(), loss, tf.reduce_sum(scores)])
   for is_used in (True, False):
     sums = adapter.metric_sums(metrics, tf.constant(is_used))
@@ -213,17 +221,17 @@ def test_a_keras_model_is_given_its_weights_and_normalises_by_the_batch():
     initial = adapter.initial_weights().trainable
     moments = (tf.fill([5], 7.0), tf.fill([5], 9.0))
     step = LocalStep(_batch(0))
-    found, moved, metrics = adapter.gradients(_weights(THETAS[0]), moments, step, start)
-    with tf.control_dependencies(found):
+    gradients, moved, metrics = adapter.gradients(_weights(THETAS[0]), moments, step, start)
+    with tf.control_dependencies(gradients):
       sums = [adapter.metric_sums(metrics, tf.constant(is_used)) for is_used in (True, False)]
-    return initial, found, moved, sums
+    return initial, gradients, moved, sums
 
   with engine.graph_context():
-    initial, found, moved, sums = train()
+    initial, gradients, moved, sums = train()
   _check(oracle.pack(initial), small_problem.theta_0())
   x = X[0].astype(np.float64)
   normal = (x - x.mean(0)) / x.std(0)
-  _check(oracle.pack(found), oracle.gradient(THETAS[0].astype(np.float64), normal, Y[0]))
+  _check(oracle.pack(gradients), oracle.gradient(THETAS[0].astype(np.float64), normal, Y[0]))
   # Keras's moving moments, from those that were given.
   _check(moved, [0.99 * 7 + 0.01 * x.mean(0), 0.99 * 9 + 0.01 * x.var(0)])
   assert [s['num_examples'] for s in sums] == [[6], [0]]
@@ -237,8 +245,10 @@ class _Undecorated(tff.learning.models.VariableModel):
   trainable_variables = non_trainable_variables = local_variables = ()
 
   def __init__(self):
-    self._w, self._n = tf.Variable(tf.ones([5])), tf.Variable(0.0)
-    self.trainable_variables, self.local_variables = [self._w], [self._n]
+    self._w = tf.Variable(tf.ones([5]))
+    self._n = tf.Variable(0.0)
+    self.trainable_variables = [self._w]
+    self.local_variables = [self._n]
 
   def forward_pass(self, batch, training=True):
     scores = tf.linalg.matvec(batch['x'], self._w)
@@ -259,13 +269,13 @@ def test_metrics_that_are_variables_are_read_after_training():
   def train():
     metrics = adapter.start()
     step = LocalStep(_batch(0))
-    (found,), _, metrics = adapter.gradients((tf.ones([5]),), (), step, metrics)
-    with tf.control_dependencies([found]):
-      return found, adapter.metric_sums(metrics, tf.constant(True))
+    (gradient,), _, metrics = adapter.gradients((tf.ones([5]),), (), step, metrics)
+    with tf.control_dependencies([gradient]):
+      return gradient, adapter.metric_sums(metrics, tf.constant(True))
 
   with engine.graph_context():
-    found, sums = train()
-  _check(found, X[0].mean(0))
+    gradient, sums = train()
+  _check(gradient, X[0].mean(0))
   assert sums['n'] == len(X[0])
 
 
@@ -298,7 +308,10 @@ def test_weights_that_a_model_function_loads_are_the_initial_ones(way, tmp_path)
       return tf.keras.models.load_model(path, compile=False)
     if way == 'head':
       return _with_head(by_layer)
-    model = tf.keras.models.clone_model(pretrained) if way == 'clone' else _layers()
+    if way == 'clone':
+      model = tf.keras.models.clone_model(pretrained)
+    else:
+      model = _layers()
     if way in ('set_weights', 'clone'):
       model.set_weights(wanted)
     else:
@@ -317,15 +330,16 @@ def test_weights_that_a_model_function_loads_are_the_initial_ones(way, tmp_path)
     )
   )
   with engine.graph_context():
-    found = tff.tensorflow.computation(adapter.initial_weights)()
+    initial = tff.tensorflow.computation(adapter.initial_weights)()
   home = _layers()
-  tff.learning.models.ModelWeights(*found).assign_weights_to(home)
-  found = home.get_weights()
+  tff.learning.models.ModelWeights(*initial).assign_weights_to(home)
+  initial = home.get_weights()
   if way == 'head':
-    np.testing.assert_array_equal(found[-1], [7, 8, 9])
-    assert np.abs(found[-2] - wanted[-2]).max() > 0.1  # It is drawn.
-    found, wanted = found[:-2], wanted[:-2]
-  for one, other in zip(found, wanted, strict=True):
+    np.testing.assert_array_equal(initial[-1], [7, 8, 9])
+    assert np.abs(initial[-2] - wanted[-2]).max() > 0.1  # It is drawn.
+    initial = initial[:-2]
+    wanted = wanted[:-2]
+  for one, other in zip(initial, wanted, strict=True):
     np.testing.assert_array_equal(one, other)
 
 
@@ -346,13 +360,13 @@ def test_a_model_without_trainable_weights_is_refused():
 
 
 def test_anything_else_is_refused():
-  made = _Undecorated()
-  made.__class__ = type('Callable', (_Undecorated,), {'__call__': lambda self: self})
+  undecorated = _Undecorated()
+  undecorated.__class__ = type('Callable', (_Undecorated,), {'__call__': lambda self: self})
   for model, words in (
     (tf.keras.layers.Dense(2), r'model is a Keras model \(Dense\): give a function without'),
     (3, r'model must be a tff_adaptive.models.Model, .* found int'),
     (lambda: 3, r'must return a tff.learning.models.VariableModel, it returned int: return'),
-    (made, r'a function that returns a new .*VariableModel, found Callable'),
+    (undecorated, r'a function that returns a new .*VariableModel, found Callable'),
   ):
     with pytest.raises(TypeError, match=words):
       model_adapters.wrap(model)

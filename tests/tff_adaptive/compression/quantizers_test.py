@@ -29,12 +29,12 @@ def vectors():
 
 def test_qsgd_has_no_bias_and_its_levels():
   values = [3.0, -4.0, 0, 0, 12.0]  # The norm is 13; with s = 13 levels each is 1.
-  found, _ = mean_of(lambda v, u: quantizers.qsgd(v, u, 13), values)
-  np.testing.assert_allclose(found, values, atol=1e-5)
+  mean, _ = mean_of(lambda v, u: quantizers.qsgd(v, u, 13), values)
+  np.testing.assert_allclose(mean, values, atol=1e-5)
   values = np.array([8.0, 8, 8, -8]) / 16  # The norm is 1: half of s = 1, 1.5 of s = 3.
   for num_levels in (1, 3):
-    found, drawn = mean_of(lambda v, u, s=num_levels: quantizers.qsgd(v, u, s), values)
-    np.testing.assert_allclose(found, values, atol=1e-6)
+    mean, drawn = mean_of(lambda v, u, s=num_levels: quantizers.qsgd(v, u, s), values)
+    np.testing.assert_allclose(mean, values, atol=1e-6)
     in_levels = drawn * num_levels
     np.testing.assert_allclose(in_levels, np.round(in_levels), atol=1e-5)
     assert len(np.unique(drawn[:, 0])) == 2
@@ -42,8 +42,8 @@ def test_qsgd_has_no_bias_and_its_levels():
 
 def test_ternary_has_no_bias_and_three_values():
   values = [0.5, -0.25, 1.0, 0, -0.75]
-  found, drawn = mean_of(quantizers.ternary, values)
-  np.testing.assert_allclose(found, values, atol=1e-6)
+  mean, drawn = mean_of(quantizers.ternary, values)
+  np.testing.assert_allclose(mean, values, atol=1e-6)
   np.testing.assert_array_equal(np.unique(drawn), [-1, 0, 1])
 
 
@@ -52,8 +52,8 @@ def test_random_rounding_has_no_bias_and_its_number_of_values(num_bits):
   last = 2**num_bits - 1
   # In steps of the grid from the least number, -1, with spacing 1: probabilities in 64ths.
   values = np.array([0, last, 0.25, last - 0.5, 1 / 64]) - 1
-  found, drawn = mean_of(lambda v, u: quantizers.uniform(v, num_bits, u), values)
-  np.testing.assert_allclose(found, values, atol=1e-5 * last)
+  mean, drawn = mean_of(lambda v, u: quantizers.uniform(v, num_bits, u), values)
+  np.testing.assert_allclose(mean, values, atol=1e-5 * last)
   assert set(np.unique(np.round(drawn, 3))) <= set(np.arange(last + 1) - 1.0)
 
 
@@ -97,13 +97,13 @@ def test_deterministic_errors_are_within_their_bounds():
 def test_zeros_stay_zero_and_float16_does_not_overflow():
   zeros = tf.zeros([5])
   half = tf.fill([5], 0.5)
-  for found in (
+  for result in (
     quantizers.sign(zeros),
     quantizers.qsgd(zeros, half, 4),
     quantizers.ternary(zeros, half),
     quantizers.uniform(zeros, 2),
     quantizers.uniform(zeros, 2, half),
   ):
-    np.testing.assert_array_equal(found, np.zeros(5))
-  found = quantizers.rounded(tf.constant([1e6, -1e6]), tf.float16)
-  np.testing.assert_array_equal(found, [65504, -65504])
+    np.testing.assert_array_equal(result, np.zeros(5))
+  result = quantizers.rounded(tf.constant([1e6, -1e6]), tf.float16)
+  np.testing.assert_array_equal(result, [65504, -65504])

@@ -26,15 +26,16 @@ def test_the_largest_are_those_of_a_sort(kind, k):
     'tiny': rng.normal(size=500) * 2.0**-140,  # Below float32's normal numbers.
     'zeros': np.where(rng.random(500) < 0.9, 0, rng.normal(size=500)),
   }[kind].astype(np.float32)
-  found = selection.largest(tf.constant(values), k).numpy()
-  np.testing.assert_array_equal(found, largest(values, k))
-  assert found.sum() == k
+  indices = selection.largest(tf.constant(values), k).numpy()
+  np.testing.assert_array_equal(indices, largest(values, k))
+  assert indices.sum() == k
 
 
 @pytest.mark.parametrize('kind', ['normal', 'few values', 'sample above', 'sample below', 'sparse'])
 def test_a_long_vector_is_searched_by_a_sample_of_it(kind):
   """Whatever the sample, every eighth number here, says."""
-  size, k = 8 * selection._SAMPLE, 5000
+  size = 8 * selection._SAMPLE
+  k = 5000
   rng = np.random.default_rng(0)
   normal = rng.normal(size=size)
   is_sample = np.arange(size) % 8 == 0
@@ -45,21 +46,21 @@ def test_a_long_vector_is_searched_by_a_sample_of_it(kind):
     'sample below': np.where(is_sample, 1e-3 * normal, normal),
     'sparse': np.where(rng.random(size) < 0.01, normal, 0),  # Fewer than k are not zero.
   }[kind].astype(np.float32)
-  found = selection.largest(tf.constant(values), k).numpy()
-  np.testing.assert_array_equal(found, largest(values, k))
+  indices = selection.largest(tf.constant(values), k).numpy()
+  np.testing.assert_array_equal(indices, largest(values, k))
 
 
 def test_numbers_that_differ_in_their_last_bits_are_told_apart():
   values = np.nextafter(np.float32(1), np.float32(2)) * np.ones(9, np.float32)
   values[[2, 5]] = 1
-  found = selection.largest(tf.constant(values), 7).numpy()
-  np.testing.assert_array_equal(found, values > 1)
+  indices = selection.largest(tf.constant(values), 7).numpy()
+  np.testing.assert_array_equal(indices, values > 1)
 
 
 def test_what_is_not_finite_counts_as_largest():
   values = tf.constant([1.0, -np.inf, 3.0, -np.nan, 2.0])
-  found = selection.largest(values, 2).numpy()
-  np.testing.assert_array_equal(found, [False, True, False, True, False])
+  indices = selection.largest(values, 2).numpy()
+  np.testing.assert_array_equal(indices, [False, True, False, True, False])
 
 
 @pytest.mark.parametrize(

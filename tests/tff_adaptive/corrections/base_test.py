@@ -26,15 +26,17 @@ def test_the_base_class_is_fed_avg_without_a_state():
   assert state == 'state'
   assert direction is server.g_bar
   for kind in (corrections.FedProx, corrections.AdaBest):  # They are it where mu is 0.
-    made = [kind(mu).gradient(inputs.client_round(), inputs.weights(7), W) for mu in (0.0, 1.0)]
-    assert [g is W for g in made] == [True, False]
+    gradients = [
+      kind(mu).gradient(inputs.client_round(), inputs.weights(7), W) for mu in (0.0, 1.0)
+    ]
+    assert [g is W for g in gradients] == [True, False]
 
 
 def test_the_estimate_of_the_metrics_is_the_field_h_if_there_is_one():
   assert base.estimate({'h': list(W), 'rounds': 3}) == W
   assert base.estimate(collections.namedtuple('State', 'h rounds')(W, 3)) == W
-  (found,) = base.estimate({'h': W[0]})
-  assert found is W[0]
+  (estimate,) = base.estimate({'h': W[0]})
+  assert estimate is W[0]
   for state in ({'rounds': 3}, W[0], (W[0], 3), ()):
     assert base.estimate(state) == ()
 
@@ -58,18 +60,20 @@ def test_a_factor_is_one_number_or_one_for_each_client(dtype):
   weights = [tf.cast(w, dtype) for w in inputs.weights(6, 3)]
   factors = np.array([2.0, 0.0, -0.5])
   for w in weights:
-    found = base.scale(tf.constant(0.25), w)
-    assert found.dtype == dtype
-    np.testing.assert_array_equal(found, 0.25 * w.numpy())
-    found = base.scale(tf.constant(factors, tf.float32), w)
-    np.testing.assert_array_equal(found, [f * one for f, one in zip(factors, w.numpy())])
+    scaled = base.scale(tf.constant(0.25), w)
+    assert scaled.dtype == dtype
+    np.testing.assert_array_equal(scaled, 0.25 * w.numpy())
+    scaled = base.scale(tf.constant(factors, tf.float32), w)
+    np.testing.assert_array_equal(scaled, [f * one for f, one in zip(factors, w.numpy())])
 
 
 def test_norms_are_those_of_all_weights_together():
   group = inputs.weights(6, 3)
-  squares = [sum(float(np.sum(w[i] ** 2)) for w in group) for i in range(3)]
+  squares = []
   for i in range(3):
-    assert float(base.squared_norm([w[i] for w in group])) == pytest.approx(squares[i], rel=1e-6)
+    weights = [w[i] for w in group]
+    squares.append(sum(float(np.sum(w**2)) for w in weights))
+    assert float(base.squared_norm(weights)) == pytest.approx(squares[i], rel=1e-6)
   np.testing.assert_allclose(base.squared_norm(group, 3), squares, rtol=1e-6)
   norms = tf.vectorized_map(base.norm, group, fallback_to_while_loop=False)  # No loop.
   np.testing.assert_allclose(norms, np.sqrt(squares), rtol=1e-6)
@@ -82,7 +86,7 @@ def test_norms_are_those_of_all_weights_together():
 def test_norms_are_float32_and_16_bits_neither_overflow_nor_vanish(group):
   for dtype in tf.float16, tf.bfloat16, tf.float64:
     for value in 300.0, 2.0**-13:
-      found = base.squared_norm((tf.fill([2, 4], tf.cast(value, dtype)),), group)
-      assert found.dtype == tf.float32
+      norm = base.squared_norm((tf.fill([2, 4], tf.cast(value, dtype)),), group)
+      assert norm.dtype == tf.float32
       size = 8 if group is None else 4
-      np.testing.assert_allclose(found, size * value**2, rtol=1e-2)
+      np.testing.assert_allclose(norm, size * value**2, rtol=1e-2)

@@ -29,8 +29,8 @@ def run(graph):
       client_learning_rate=0.2,
       training=ClientTraining(batching=batching),
     )
-    made = engines.run(graph, small_problem.Run, process, small_problem.clients())
-    return engines.run(graph, made.rounds, small_problem.cohorts(num_rounds))
+    new_run = engines.run(graph, small_problem.Run, process, small_problem.clients())
+    return engines.run(graph, new_run.rounds, small_problem.cohorts(num_rounds))
 
   return make
 
@@ -65,20 +65,23 @@ def test_a_chain_of_nothing_is_fed_avg_and_of_one_part_that_part():
   ids=['scaffold+sam', 'sam+scaffold'],
 )
 def test_scaffold_with_sam_is_fed_gamma(run, parts):
-  theta, clients = small_problem.theta_0(), small_problem.clients()
+  theta = small_problem.theta_0()
+  clients = small_problem.clients()
   wanted = follow(oracle.Scaffold(theta, clients, scaffold_option=2, sam_rho=0.3, **HOW))
   np.testing.assert_allclose(run(corrections.chain(*parts)).theta, wanted, rtol=2e-5, atol=2e-6)
 
 
 def test_order_matters_where_it_should(run):
   """A decay before the clipping is clipped too."""
-  theta, clients = small_problem.theta_0(), small_problem.clients()
-  clip, decay = corrections.Clip(0.3), corrections.WeightDecay(0.5)
+  theta = small_problem.theta_0()
+  clients = small_problem.clients()
+  clip = corrections.Clip(0.3)
+  decay = corrections.WeightDecay(0.5)
   wanted = follow(oracle.FedAvg(theta, clients, clip=0.3, weight_decay=0.5, **HOW))
-  found = run(corrections.chain(clip, decay))
-  np.testing.assert_allclose(found.theta, wanted, rtol=2e-5, atol=2e-6)
+  moved = run(corrections.chain(clip, decay))
+  np.testing.assert_allclose(moved.theta, wanted, rtol=2e-5, atol=2e-6)
   other = run(corrections.chain(decay, clip))
-  assert np.abs(other.theta - found.theta).max() > 1e-3
+  assert np.abs(other.theta - moved.theta).max() > 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,18 +116,23 @@ class Doubled(corrections.Correction):
 def test_what_a_part_does_to_the_update_is_undone_before_others_see_it(run, is_first):
   """FedDyn's h is a sum of mean updates, whatever a part before or after it sends."""
   fed_dyn = corrections.FedDyn(0.3, N)
-  parts = (Doubled(), fed_dyn) if is_first else (fed_dyn, Doubled())
-  alone, both = run(fed_dyn), run(corrections.chain(*parts))
+  if is_first:
+    parts = (Doubled(), fed_dyn)
+  else:
+    parts = (fed_dyn, Doubled())
+  alone = run(fed_dyn)
+  both = run(corrections.chain(*parts))
   np.testing.assert_allclose(both.theta, alone.theta, rtol=1e-6, atol=1e-7)
   np.testing.assert_allclose(both.h, alone.h, rtol=1e-6, atol=1e-7)
   np.testing.assert_allclose(both.theta_bar, alone.theta_bar, rtol=1e-6, atol=1e-7)
-  own = both.state.correction[0 if is_first else 1]
-  assert float(own['rounds']) == 3
+  part_state = both.state.correction[0 if is_first else 1]
+  assert float(part_state['rounds']) == 3
 
 
 def test_factors_of_the_server_step_are_multiplied(run):
   exp = corrections.FedExP(1e-3)
-  alone, with_prox = run(exp), run(corrections.chain(corrections.FedProx(0), exp))
+  alone = run(exp)
+  with_prox = run(corrections.chain(corrections.FedProx(0), exp))
   np.testing.assert_allclose(with_prox.theta, alone.theta, rtol=1e-6, atol=1e-7)
   np.testing.assert_allclose(with_prox.theta_bar, alone.theta_bar, rtol=1e-6, atol=1e-7)
 
@@ -165,8 +173,8 @@ def test_a_chain_by_name_has_the_parts_options_and_facts():
   assert [h.name for h in entry.hyperparameters] == ['fed_dyn.mu', 'scale_mu', 'fed_prox.mu', 'rho']
   assert (entry.is_stateful, entry.client_weighting, entry.assumes_sgd) == (True, 'uniform', '')
   values = entry.values({'fed_prox.mu': 0.5, 'sam.rho': 0.2})
-  made = entry.correction.configure(values, CLIENTS)
-  assert made == corrections.chain(
+  configured = entry.correction.configure(values, CLIENTS)
+  assert configured == corrections.chain(
     corrections.FedDyn(0.02, N), corrections.FedProx(0.5), corrections.Sam(0.2)
   )
   with pytest.raises(ValueError, match=r"unknown option of fed_dyn\+fed_prox\+sam 'mu'"):
@@ -203,7 +211,8 @@ def test_a_users_part_mixes_with_built_in_ones(tmp_path):
 
 
 def test_fed_cm_and_sam_are_mo_fed_sam(run):
-  theta, clients = small_problem.theta_0(), small_problem.clients()
+  theta = small_problem.theta_0()
+  clients = small_problem.clients()
   wanted = follow(methods.FedCM(theta, clients, alpha=0.3, sam_rho=0.3, **HOW))
-  found = run(corrections.chain(corrections.FedCM(0.3), corrections.Sam(0.3)))
-  np.testing.assert_allclose(found.theta, wanted, rtol=2e-5, atol=2e-6)
+  trained = run(corrections.chain(corrections.FedCM(0.3), corrections.Sam(0.3)))
+  np.testing.assert_allclose(trained.theta, wanted, rtol=2e-5, atol=2e-6)

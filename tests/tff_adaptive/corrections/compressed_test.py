@@ -49,8 +49,12 @@ ENCODERS = [
 ]
 
 
+def _names(parts):
+  return '+'.join(part.name for part in parts)
+
+
 @pytest.mark.parametrize(
-  ('parts', 'encoder'), ENCODERS, ids=['+'.join(p.name for p in parts) for parts, _ in ENCODERS]
+  ('parts', 'encoder'), ENCODERS, ids=[_names(parts) for parts, _ in ENCODERS]
 )
 def test_a_message_has_the_bits_of_its_encoding_which_decodes_to_what_the_server_gets(
   parts, encoder
@@ -72,11 +76,11 @@ def squared_errors(parts, vector, num_draws):
   def decode(seed):
     return messages._compress(compressors, (tf.constant(vector),), seed)[0]
 
-  found = []
+  errors = []
   for i in range(num_draws):
     error = decode(tf.constant([i, 7])).numpy() - vector
-    found.append(np.sum(np.float64(error) ** 2) / np.sum(np.float64(vector) ** 2))
-  return found
+    errors.append(np.sum(np.float64(error) ** 2) / np.sum(np.float64(vector) ** 2))
+  return errors
 
 
 @pytest.mark.parametrize('feedback', ['ef14', 'ef21'])
@@ -109,8 +113,8 @@ def test_rand_k_has_no_bias_over_all_choices_and_with_feedback_no_factor(monkeyp
     monkeypatch.setattr(tf.random, 'stateless_uniform', lambda *_, keys=keys, **__: keys)
     decoded.append(compress([corrections.RandK(share=0.4)], vector))
     assert np.count_nonzero(decoded[-1]) == 2
-    kept = compress([corrections.RandK(share=0.4, feedback='ef14')], vector)
-    np.testing.assert_allclose(kept * 2.5, decoded[-1], rtol=1e-6)
+    selected = compress([corrections.RandK(share=0.4, feedback='ef14')], vector)
+    np.testing.assert_allclose(selected * 2.5, decoded[-1], rtol=1e-6)
   np.testing.assert_allclose(np.mean(decoded, 0), vector, rtol=1e-5)
   assert len({tuple(np.flatnonzero(d)) for d in decoded}) == 10
 
@@ -121,8 +125,8 @@ def test_top_k_of_a_model_is_over_all_tensors_and_of_a_tensor_in_each():
     ('model', ([[0, -9, 8, 7]], [6, 0, 0, 0])),
     ('tensor', ([[0, -9, 8, 0]], [6, 0, 0, -3])),
   ):
-    found = messages._compress([corrections.TopK(share=0.5, of=of)], message, SEED)
-    for one, other in zip(found, wanted, strict=True):
+    compressed = messages._compress([corrections.TopK(share=0.5, of=of)], message, SEED)
+    for one, other in zip(compressed, wanted, strict=True):
       np.testing.assert_array_equal(one, other)
   top = corrections.TopK(share=0.5, of='tensor')
   sizes = messages.size(top, message, ())
@@ -135,10 +139,12 @@ def test_draws_differ_by_seed_tensor_and_message_and_repeat():
   update = (tf.constant(same), tf.constant(same))
 
   def send(seed):
-    found, _, _ = messages.send(part, update, (), (), tf.constant(seed))
-    return [leaf.numpy() for leaf in found]
+    sent, _, _ = messages.send(part, update, (), (), tf.constant(seed))
+    return [leaf.numpy() for leaf in sent]
 
-  one, again, other = send([1, 2]), send([1, 2]), send([1, 3])
+  one = send([1, 2])
+  again = send([1, 2])
+  other = send([1, 3])
   np.testing.assert_array_equal(one, again)
   assert (one[0] != one[1]).any()
   assert (one[0] != other[0]).any()

@@ -14,15 +14,15 @@ SHAPES = ((9, 8), (8,), (3, 4, 10))
 def update(seed, rank=None):
   """Tensors like a model's; with a rank, of matrices of this rank."""
   rng = np.random.default_rng(seed)
-  made = []
+  tensors = []
   for shape in SHAPES:
     if rank is None or len(shape) == 1:
-      made.append(rng.normal(size=shape))
+      tensors.append(rng.normal(size=shape))
     else:
       rows = int(np.prod(shape[:-1]))
       product = rng.normal(size=(rows, rank)) @ rng.normal(size=(rank, shape[-1]))
-      made.append(product.reshape(shape))
-  return tuple(tf.constant(m, tf.float32) for m in made)
+      tensors.append(product.reshape(shape))
+  return tuple(tf.constant(m, tf.float32) for m in tensors)
 
 
 def rounds_of(correction, updates):
@@ -38,8 +38,8 @@ def rounds_of(correction, updates):
 def test_a_message_of_low_rank_arrives_as_it_is():
   received, _ = rounds_of(corrections.LowRank(rank=2), [update(t, rank=2) for t in range(3)])
   for t in range(3):
-    for found, wanted in zip(received[t], update(t, rank=2), strict=True):
-      np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    for actual, wanted in zip(received[t], update(t, rank=2), strict=True):
+      np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_the_factors_are_kept_and_are_numpys_power_iteration():

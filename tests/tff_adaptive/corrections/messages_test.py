@@ -25,10 +25,10 @@ def pack(tensors):
 
 def top_k(vector, k):
   """The k largest numbers, and zeros."""
-  kept = np.zeros_like(vector)
+  selected = np.zeros_like(vector)
   largest = np.argsort(-np.abs(vector))[:k]
-  kept[largest] = vector[largest]
-  return kept
+  selected[largest] = vector[largest]
+  return selected
 
 
 def rounds_of(correction, num_rounds):
@@ -112,10 +112,10 @@ def test_second_messages_are_compressed_with_a_memory_of_their_own(is_first):
   upload = tuple(UPLOAD if i == second else () for i in range(3))
   decoded, state, uploaded = messages.send(chain, update(3), state, upload, SEED)
   np.testing.assert_allclose(pack(decoded), top_k(pack(update(3)), 3), rtol=1e-6)
-  found = uploaded[second]
-  assert float(found['count']) == 5
-  np.testing.assert_array_equal(found['ids'], range(3))
-  np.testing.assert_allclose(pack(found['more']), top_k(pack(update(9)), 3), rtol=1e-6)
+  second_message = uploaded[second]
+  assert float(second_message['count']) == 5
+  np.testing.assert_array_equal(second_message['ids'], range(3))
+  np.testing.assert_allclose(pack(second_message['more']), top_k(pack(update(9)), 3), rtol=1e-6)
   whole = pack(UPLOAD['more'])
   memory = pack(state[feedback]['memory'][1])
   np.testing.assert_allclose(memory, whole - top_k(whole, 3), rtol=1e-6)
@@ -128,8 +128,8 @@ def test_a_message_that_is_not_finite_is_not_compressed():
   """A compressor could turn NaN into a number, and the client would not count as diverged."""
   bad = (tf.fill([3, 4], np.nan), tf.ones([5]))
   for part in (corrections.Ternary(), corrections.RandK(share=0.01), corrections.Sign()):
-    found, _, _ = messages.send(part, bad, (), (), SEED)
-    assert np.isnan(found[0]).all()
+    sent, _, _ = messages.send(part, bad, (), (), SEED)
+    assert np.isnan(sent[0]).all()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,6 +174,6 @@ def test_groups_have_the_bits_of_single_clients():
     lambda *leaves: tf.stack(leaves),
     *[(update(i), states[i], upload) for i in range(2)],
   )
-  found = messages.send_each(chain, 2, *group, seeds)
+  sent = messages.send_each(chain, 2, *group, seeds)
   wanted = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *singles)
-  tf.nest.map_structure(np.testing.assert_array_equal, found, wanted)
+  tf.nest.map_structure(np.testing.assert_array_equal, sent, wanted)

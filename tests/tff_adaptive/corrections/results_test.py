@@ -18,26 +18,27 @@ G = inputs.weights(6)
 class Own(corrections.Correction):
   """Returns what it is given."""
 
-  found: object = ()
+  result: object = ()
 
   def gradient(self, client, theta, g):
-    return self.found
+    return self.result
 
   def client_update(self, client, g_i, steps):
-    return self.found
+    return self.result
 
   def server_update(self, server_state, server):
-    return self.found
+    return self.result
 
 
 def test_what_is_right_passes_as_it_is():
-  g, client = inputs.weights(6), inputs.client_round()
+  g = inputs.weights(6)
+  client = inputs.client_round()
   assert results.gradient(Own(g), client, g, g) == (g, ())
   carrying = client._replace(local_state=G[0])
   assert results.gradient(Own((g, G[0])), carrying, g, g) == (g, G[0])
-  for found, upload in (({'h': g}, ()), ({'h': list(g)}, G)):  # An upload may be anything.
-    made = results.client_update(Own((found, upload)), client, g, tf.constant(1.0))
-    assert made == (collections.OrderedDict(h=g), upload)  # In the former state's containers.
+  for state, upload in (({'h': g}, ()), ({'h': list(g)}, G)):  # An upload may be anything.
+    passed = results.client_update(Own((state, upload)), client, g, tf.constant(1.0))
+    assert passed == (collections.OrderedDict(h=g), upload)  # In the former state's containers.
   assert results.update(Own(), client, g, tf.constant(1.0)) == g
   server = inputs.server_round()
   assert results.restore(Own(), server) == server.g_bar
@@ -55,21 +56,25 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize('found, words', WRONG)
-def test_weights_and_states_of_another_form_are_refused(found, words):
-  client, server, one = inputs.client_round(client_state=G), inputs.server_round(), tf.constant(1.0)
+@pytest.mark.parametrize('wrong, words', WRONG)
+def test_weights_and_states_of_another_form_are_refused(wrong, words):
+  client = inputs.client_round(client_state=G)
+  server = inputs.server_round()
+  one = tf.constant(1.0)
   for what, call in (
-    ('gradient', lambda: results.gradient(Own(found), client, G, G)),
-    ('client_state', lambda: results.client_update(Own((found, ())), client, G, one)),
-    ('server_state', lambda: results.server_update(Own((found, G)), G, server)),
-    ('direction', lambda: results.server_update(Own((G, found)), G, server)),
+    ('gradient', lambda: results.gradient(Own(wrong), client, G, G)),
+    ('client_state', lambda: results.client_update(Own((wrong, ())), client, G, one)),
+    ('server_state', lambda: results.server_update(Own((wrong, G)), G, server)),
+    ('direction', lambda: results.server_update(Own((G, wrong)), G, server)),
   ):
     with pytest.raises(TypeError, match=rf'^Own\.\w+ must return a {what} .*{words}'):
       call()
 
 
 def test_uploads_and_factors_that_are_no_numbers_are_refused():
-  client, server, one = inputs.client_round(), inputs.server_round(), tf.constant(1.0)
+  client = inputs.client_round()
+  server = inputs.server_round()
+  one = tf.constant(1.0)
   state = client.client_state
   for upload in (None, tf.constant('a'), tf.constant(True), {'a': (one, 'b')}):
     with pytest.raises(TypeError, match=r'Own\.client_update must return an upload of numbers'):
@@ -88,16 +93,16 @@ def test_uploads_and_factors_that_are_no_numbers_are_refused():
 
   with pytest.raises(TypeError, match=r'Silent\.exchange must return what is sent of numbers'):
     probe.trace(Silent(), G)
-  for found, words in (((1, 2, 3, 4), 'tuple of 4'), ({'h': G}, 'dict')):
+  for result, words in (((1, 2, 3, 4), 'tuple of 4'), ({'h': G}, 'dict')):
     words = rf'state, \w+\), found a {words}; give \(\)'
     with pytest.raises(TypeError, match=rf'server_update must return the pair \(server_{words}'):
-      results.server_update(Own(found), {}, server)
+      results.server_update(Own(result), {}, server)
     with pytest.raises(TypeError, match=rf'client_update must return the pair \(client_{words}'):
-      results.client_update(Own(found), client, G, one)
+      results.client_update(Own(result), client, G, one)
 
 
 def test_a_number_of_python_takes_the_dtype():
   client = inputs.client_round(client_state={'n': tf.constant(2)})
-  for found in (7, np.int64(7), tf.constant(7)):
-    state, _ = results.client_update(Own(({'n': found}, ())), client, G, tf.constant(1.0))
+  for number in (7, np.int64(7), tf.constant(7)):
+    state, _ = results.client_update(Own(({'n': number}, ())), client, G, tf.constant(1.0))
     assert (state['n'].dtype, int(state['n'])) == (tf.int32, 7)

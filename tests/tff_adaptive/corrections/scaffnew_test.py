@@ -11,7 +11,10 @@ from tff_adaptive import corrections
 @pytest.mark.parametrize('mean_steps, p', [(10.0, 1 / 10), (None, 1 / 4)])
 def test_p_is_one_over_the_mean_number_of_steps_not_over_the_drawn_one(mean_steps, p):
   """h_i <- h_i + p / eta_l (x+ - y_i), as Algorithm 2 of Mishchenko et al.; 4 steps were drawn."""
-  x, h, x_next, d_i = (inputs.weights(seed) for seed in range(4))
+  x = inputs.weights(0)
+  h = inputs.weights(1)
+  x_next = inputs.weights(2)
+  d_i = inputs.weights(3)
   correction = corrections.Scaffnew()
   state = dict(correction.client_state(x), h=h)
   client = inputs.client_round(theta_0=x, client_state=state, mean_steps=mean_steps)

@@ -26,8 +26,10 @@ def test_weights_without_names_have_numbers_and_the_last_kernel_begins_the_head(
 
 
 def test_normalisations_and_embeddings_are_found_by_their_form():
-  ones, zeros = np.ones(4, np.float32), np.zeros(4, np.float32)
-  table, kernel = np.zeros((9, 4), np.float32), np.zeros((4, 3), np.float32)
+  ones = np.ones(4, np.float32)
+  zeros = np.zeros(4, np.float32)
+  table = np.zeros((9, 4), np.float32)
+  kernel = np.zeros((4, 3), np.float32)
   weights = weight_kinds.of_arrays([table, ones, zeros, kernel, zeros[:3]], reads_tokens=True)
   assert selected('norm', weights) == ['weight_1', 'weight_2']
   assert selected('embedding', weights) == ['weight_0']
@@ -45,15 +47,19 @@ def test_keras_models_have_names():
       ]
     )
 
-  made = models.from_keras(build, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-  weights = model_adapters.wrap(made).named_weights()
+  wrapped = models.from_keras(
+    build, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+  )
+  weights = model_adapters.wrap(wrapped).named_weights()
   assert selected('head', weights) == ['dense_1/kernel', 'dense_1/bias']
   assert [name.rpartition('/')[2] for name in selected('norm', weights)] == ['gamma', 'beta']
   assert selected('dense/*', weights) == ['dense/kernel', 'dense/bias']
   x = np.ones((2, 5), np.float32)
-  found = made.features(made.initial_weights[0], x, False, None)
-  last = np.asarray(found) @ made.initial_weights[0][-2] + made.initial_weights[0][-1]
-  np.testing.assert_allclose(made.forward(made.initial_weights[0], x, False, None), last, rtol=1e-5)
+  features = wrapped.features(wrapped.initial_weights[0], x, False, None)
+  last = np.asarray(features) @ wrapped.initial_weights[0][-2] + wrapped.initial_weights[0][-1]
+  np.testing.assert_allclose(
+    wrapped.forward(wrapped.initial_weights[0], x, False, None), last, rtol=1e-5
+  )
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,9 @@ def test_results_are_those_of_one_device_and_each_device_trains_its_clients(plac
     ('StatelessRandomUniformV2', {'CPU:1', 'CPU:2', 'CPU:3'}),
     ('Sign', {'CPU:1'}),
   ):
-    assert {device for device, found in placed.items() if operation in found} == where, operation
+    assert {device for device, operations in placed.items() if operation in operations} == where, (
+      operation
+    )
 
 
 def test_without_a_gpu_no_device_is_named_and_the_gpu_is_refused(monkeypatch):
@@ -55,11 +57,12 @@ def test_without_a_gpu_no_device_is_named_and_the_gpu_is_refused(monkeypatch):
 
 
 def test_on_gpus_a_cohort_trains_together_in_equal_shares(monkeypatch):
-  one, four = placement.Placement(('/GPU:0',), True), placement.Placement(('/GPU:0',) * 4, True)
+  one = placement.Placement(('/GPU:0',), True)
+  four = placement.Placement(('/GPU:0',) * 4, True)
   assert [one.clients_together(n) for n in (0, 1, 10, 50)] == [1, 1, 10, placement.MOST_TOGETHER]
   assert [four.clients_together(n) for n in (1, 10, 50)] == [1, 3, 13]
   assert placement.Placement().clients_together(10) == 1
   gpu = types.SimpleNamespace(name='/GPU:0')
   monkeypatch.setattr(placement.tf.config, 'list_logical_devices', lambda kind: [gpu])
-  found = [placement.place(*given) for given in (('auto',), ('cpu',), ('cpu', ['/gpu:0']))]
-  assert found == [one, placement.Placement(('/CPU:0',)), placement.Placement(('/gpu:0',), True)]
+  places = [placement.place(*given) for given in (('auto',), ('cpu',), ('cpu', ['/gpu:0']))]
+  assert places == [one, placement.Placement(('/CPU:0',)), placement.Placement(('/gpu:0',), True)]

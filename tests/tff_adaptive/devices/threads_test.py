@@ -1,6 +1,8 @@
 """When an operation gets one thread. TensorFlow fixes it once, so it is tried in a process too."""
 
 import subprocess
+import typing
+from collections.abc import Sequence
 
 import pytest
 import tensorflow as tf
@@ -25,19 +27,38 @@ assert chosen() == 0  # Too late.
 """
 
 
+class Threads(typing.NamedTuple):
+  """What is set before so many clients train at once, and what is set then."""
+
+  clients: int
+  of_program: int = 0
+  has_variable: bool = False
+  expected: Sequence[int] = ()
+
+
 @pytest.mark.parametrize(
-  'clients, chosen, variables, made',
-  [(2, 0, [], []), (3, 0, [VARIABLE], []), (3, 2, [], []), (3, 0, [], [1]), (4, 0, [], [1])],
+  'given',
+  [
+    Threads(clients=2),
+    Threads(clients=3, has_variable=True),
+    Threads(clients=3, of_program=2),
+    Threads(clients=3, expected=[1]),
+    Threads(clients=4, expected=[1]),
+  ],
 )
-def test_pieces_and_threads_are_of_the_processors(monkeypatch, clients, chosen, variables, made):
+def test_pieces_and_threads_are_of_the_processors(monkeypatch, given):
   monkeypatch.setattr(threads, 'num_processors', lambda: 3)
   assert [threads.side_by_side(pieces) for pieces in (None, 9, 2)] == [3, 3, 2]
-  monkeypatch.setenv(VARIABLE, '2') if variables else monkeypatch.delenv(VARIABLE, raising=False)
-  threading, found = tf.config.threading, []
-  monkeypatch.setattr(threading, 'get_intra_op_parallelism_threads', lambda: chosen)
-  monkeypatch.setattr(threading, 'set_intra_op_parallelism_threads', found.append)
-  threads.one_an_operation(clients)
-  assert found == made
+  if given.has_variable:
+    monkeypatch.setenv(VARIABLE, '2')
+  else:
+    monkeypatch.delenv(VARIABLE, raising=False)
+  threading = tf.config.threading
+  threads_set = []
+  monkeypatch.setattr(threading, 'get_intra_op_parallelism_threads', lambda: given.of_program)
+  monkeypatch.setattr(threading, 'set_intra_op_parallelism_threads', threads_set.append)
+  threads.one_an_operation(given.clients)
+  assert threads_set == list(given.expected)
   monkeypatch.setattr(threads, 'num_processors', lambda: 9)
   assert [threads.side_by_side(pieces) for pieces in (None, 9, 2)] == [4, 4, 2]
 

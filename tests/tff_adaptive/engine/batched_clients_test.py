@@ -117,12 +117,12 @@ def test_functions_of_one_name_from_two_processes_are_distinguished():
 
 @pytest.mark.parametrize('name, client_axis', [('fed_avg', False), ('ada_best', True)])
 def test_a_group_lives_as_long_as_the_process_and_no_longer(name, client_axis, monkeypatch):
-  made = []
+  references = []
   group = batched_clients.Group.__init__
 
   def remember(self, *args, **named):
     group(self, *args, **named)
-    made.append(weakref.ref(self))
+    references.append(weakref.ref(self))
     assert self.is_batched == client_axis
 
   monkeypatch.setattr(batched_clients.Group, '__init__', remember)
@@ -135,10 +135,10 @@ def test_a_group_lives_as_long_as_the_process_and_no_longer(name, client_axis, m
   gc.collect()
   next_computation = process.next
   del process
-  assert any(reference() is not None for reference in made)
+  assert any(reference() is not None for reference in references)
   del next_computation
   gc.collect()
-  assert all(reference() is None for reference in made)
+  assert all(reference() is None for reference in references)
   assert ended() is None
 
 
@@ -175,14 +175,15 @@ COHORT = [
 def rounds(process, clients_per_step, cohort=COHORT):
   """All values of two rounds."""
   with engine.graph_context(clients_per_step=clients_per_step):
-    state, results = process.initialize(), []
-    kept = [getattr(process, 'initial_client_state', ())] * len(cohort)
+    state = process.initialize()
+    results = []
+    client_states = [getattr(process, 'initial_client_state', ())] * len(cohort)
     for _ in range(2):
       if isinstance(process, algorithms.StatefulProcess):
-        state, kept, metrics = process.next(state, kept, cohort)
+        state, client_states, metrics = process.next(state, client_states, cohort)
       else:
         state, metrics = process.next(state, cohort)
-      results.append((state, list(kept), metrics))
+      results.append((state, list(client_states), metrics))
   return [np.asarray(leaf) for leaf in tf.nest.flatten(results)]
 
 
@@ -256,8 +257,14 @@ def batch(model):
   for key, spec in model.input_spec.items():
     shape = [2, 2, *spec.shape[1:]]
     # Pixels; else tokens, counts and labels, of which there are as many as last weights.
-    most = 256 if len(shape) == 5 else min([9, *model.initial_weights[0][-1].shape])
-    numbers = rng.random(shape) if spec.dtype.is_floating else rng.integers(1, most, shape)
+    if len(shape) == 5:
+      most = 256
+    else:
+      most = min([9, *model.initial_weights[0][-1].shape])
+    if spec.dtype.is_floating:
+      numbers = rng.random(shape)
+    else:
+      numbers = rng.integers(1, most, shape)
     arrays[key] = tf.constant(numbers.astype(spec.dtype.as_numpy_dtype))
   return arrays
 
@@ -277,11 +284,14 @@ def test_a_step_together_is_as_one_after_another(name, monkeypatch):
   monkeypatch.setattr(resnet, '_BLOCKS', 1)
   draw = functools.partial(transformer.initial_weights, size=16)
   monkeypatch.setattr(transformer, 'initial_weights', lambda *sizes, **_: draw(*sizes, blocks=1))
-  model, other = (MODELS[name](seed) for seed in (0, 1))
+  model = MODELS[name](0)
+  other = MODELS[name](1)
   differs = other.initial_weights[0][0] != model.initial_weights[0][0]
   assert name == 'least_squares' or differs.any()
-  together = (single := model_adapters.wrap(model)).for_groups()
-  examples, seeds = batch(model), tf.constant([[1, 2], [3, 4]])
+  single = model_adapters.wrap(model)
+  together = single.for_groups()
+  examples = batch(model)
+  seeds = tf.constant([[1, 2], [3, 4]])
   shares = tf.constant([[0.5, 0.5], [1.0, 0.0]])  # The second client has one example and padding.
   sizes = tf.constant([2.0, 1.0])
   step = model_adapters.LocalStep
@@ -302,5 +312,6 @@ def test_a_step_together_is_as_one_after_another(name, monkeypatch):
     wanted, _, sums = one(tuple(w[i] for w in weights), mine, (shares[i], sizes[i]), seeds[i])
     np.testing.assert_allclose(metrics[i], sums, rtol=1e-4)
     for a, b in zip(grads, wanted):
-      a, b = tf.convert_to_tensor(a)[i].numpy(), tf.convert_to_tensor(b).numpy()
+      a = tf.convert_to_tensor(a)[i].numpy()
+      b = tf.convert_to_tensor(b).numpy()
       np.testing.assert_allclose(a, b, 1e-3, 1e-4 * np.abs(b).max())

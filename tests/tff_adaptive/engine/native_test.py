@@ -1,5 +1,6 @@
 """TFF's worker process ends with the program that started it, however that ends."""
 
+import itertools
 import os
 import pathlib
 import signal
@@ -73,7 +74,8 @@ def test_no_worker_outlives_its_program(tmp_path):
     workers = [line.split() for line in program.stdout.splitlines()]
     assert [len(line) for line in workers] == ([1, 0, 1] if ending == 'exit' else [1]), written
     end = time.monotonic() + 60  # A process closes its pipes a moment before it has ended.
-    while any(is_running(int(pid)) for line in workers for pid in line):
+    pids = [*map(int, itertools.chain.from_iterable(workers))]
+    while any(map(is_running, pids)):
       assert time.monotonic() < end, ending
       time.sleep(0.01)
     assert 'Exception ignored' not in written

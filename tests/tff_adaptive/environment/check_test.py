@@ -23,7 +23,9 @@ def without(monkeypatch):
 
   def hide(*names):
     def find_spec(name, package=None):
-      return None if name in names else real(name, package)
+      if name in names:
+        return None
+      return real(name, package)
 
     monkeypatch.setattr(importlib.util, 'find_spec', find_spec)
 

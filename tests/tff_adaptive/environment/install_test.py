@@ -7,7 +7,9 @@ import subprocess
 import sys
 import sysconfig
 import types
+import typing
 import zipfile
+from collections.abc import Sequence
 
 import pytest
 
@@ -131,56 +133,91 @@ def test_on_linux_on_x86_64_the_wheel_of_tff_is_installed_as_it_is(platform_is, 
   assert os.listdir(purelib) == []
 
 
+class Machine(typing.NamedTuple):
+  """Packages that are present, and those of them that go before others are added."""
+
+  present: Sequence[str]
+  removed: Sequence[str] = ()
+  add: str = ''
+  system: str = 'Linux'
+  machine: str = 'x86_64'
+
+
 @pytest.mark.parametrize(
-  'system, machine, add, present, removed',
+  'given',
   [
-    ('Linux', 'x86_64', '', ['tensorflow', 'numpy'], ['tensorflow']),
-    ('Linux', 'x86_64', '', ['tensorflow_cpu', 'tensorflow_estimator'], ['tensorflow-estimator']),
-    ('Linux', 'x86_64', 'gpu', ['tensorflow-cpu', 'tensorflow-estimator'], ['tensorflow-cpu']),
-    ('Darwin', 'arm64', '', ['tensorflow'], []),
-    ('Linux', 'x86_64', 'dev', ['tensorflow', 'tensorflow-cpu'], []),
+    Machine(present=['tensorflow', 'numpy'], removed=['tensorflow']),
+    Machine(present=['tensorflow_cpu', 'tensorflow_estimator'], removed=['tensorflow-estimator']),
+    Machine(
+      add='gpu', present=['tensorflow-cpu', 'tensorflow-estimator'], removed=['tensorflow-cpu']
+    ),
+    Machine(system='Darwin', machine='arm64', present=['tensorflow']),
+    Machine(add='dev', present=['tensorflow', 'tensorflow-cpu']),
   ],
 )
-def test_another_build_of_tensorflow_goes_first(
-  system, machine, add, present, removed, platform_is, pip, purelib, monkeypatch
-):
+def test_another_build_of_tensorflow_goes_first(given, platform_is, pip, purelib, monkeypatch):
   """Two packages with the same files: what pip installed second would be half removed later."""
-  platform_is(system, machine)
-  found = [types.SimpleNamespace(metadata={'Name': name}) for name in present]
-  monkeypatch.setattr(install.importlib.metadata, 'distributions', lambda: found)
+  platform_is(given.system, given.machine)
+  installed = [types.SimpleNamespace(metadata={'Name': name}) for name in given.present]
+  monkeypatch.setattr(install.importlib.metadata, 'distributions', lambda: installed)
   monkeypatch.setattr(install, 'compile_packages', lambda: None)
-  assert install.main([f'--add={add}', '--system'] if add else ['--system']) == 0
-  verbs = [next(a for a in arguments if not a.startswith('-')) for arguments, _ in pip]
-  assert verbs[: len(removed) + 1] == ['uninstall'] * len(removed) + ['install']
-  for arguments, _ in pip[: len(removed)]:
-    assert arguments[-1:] == removed
-  assert (purelib / 'tensorflow_estimator.py').exists() == (not add)
+  options = [f'--add={given.add}'] if given.add else []
+  assert install.main([*options, '--system']) == 0
+  verbs = []
+  for arguments, _ in pip:
+    verbs.append(next(a for a in arguments if not a.startswith('-')))
+  number = len(given.removed)
+  assert verbs[: number + 1] == ['uninstall'] * number + ['install']
+  for arguments, _ in pip[:number]:
+    assert arguments[-1:] == given.removed
+  assert (purelib / 'tensorflow_estimator.py').exists() == (not given.add)
 
 
-def test_bad_environments_are_refused_in_one_line(monkeypatch, capsys, pip, platform_is):
-  def refused(*arguments):
+@pytest.fixture
+def refused(capsys, monkeypatch):
+  """Runs the command, which refuses in one line; returns the line."""
+  monkeypatch.setattr(sys, 'base_prefix', '/another')  # As in a virtual environment.
+
+  def run(*arguments):
     assert install.main(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith('tff-adaptive-environment: ')
     assert error.count('\n') == 1
     return error
 
+  return run
+
+
+def test_the_systems_own_python_is_refused(monkeypatch, pip, refused):
   monkeypatch.setattr(sys, 'base_prefix', sys.prefix)
   monkeypatch.delenv('CONDA_PREFIX', raising=False)
   assert 'python -m venv NAME' in refused()
-  monkeypatch.setattr(sys, 'base_prefix', '/another')
+  assert pip == []
+
+
+def test_cuda_on_another_platform_is_refused(pip, platform_is, refused):
   platform_is('Darwin', 'arm64')
   assert 'with CUDA is for Linux on x86-64, and this is Darwin on arm64' in refused('--add=gpu')
+  assert pip == []
+
+
+def test_another_python_is_refused(monkeypatch, pip, platform_is, refused):
+  platform_is('Darwin', 'arm64')
   for version in ((3, 9, 18), (3, 14, 0)):
     monkeypatch.setattr(sys, 'version_info', version)
     assert 'CPython 3.10 to 3.13' in refused()
   assert pip == []
-  monkeypatch.undo()
-  monkeypatch.setattr(sys, 'base_prefix', '/another')
+
+
+def test_what_pip_cannot_install_is_said_in_one_line(monkeypatch, refused):
   monkeypatch.setattr(install, 'remove', lambda names: None)
   failed = types.SimpleNamespace(returncode=1)
   monkeypatch.setattr(subprocess, 'run', lambda command, check: failed)
   assert 'pip install failed' in refused()
+
+
+def test_a_lock_that_is_nowhere_is_named(monkeypatch, refused):
+  monkeypatch.setattr(install, 'remove', lambda names: None)
   monkeypatch.setattr(install, '_HERE', pathlib.Path('/nowhere/a/b'))
   assert 'requirements-dev.lock is neither in /nowhere nor in' in refused('--add=dev')
 

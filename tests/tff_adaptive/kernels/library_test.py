@@ -33,13 +33,13 @@ np.savez(sys.argv[1], h, *tape.gradient(total, [z, r]))
 @pytest.mark.skipif('avx512bw' not in library._cpu_flags(), reason='the processor has no AVX-512')
 def test_vectors_of_8_and_of_16_give_the_same_bits(tmp_path):
   """Each in a process of its own, which writes what it gets to a file."""
-  found = []
+  results = []
   for flags in ((), ('avx2', 'fma')):
     command = [*fresh.python(), '-c', CHILD, str(tmp_path / 'found.npz'), *flags]
     subprocess.run(command, check=True, env={**os.environ, 'XDG_CACHE_HOME': str(tmp_path)})
     with np.load(tmp_path / 'found.npz') as file:
-      found.append([file[name] for name in file.files])
-  np.testing.assert_equal(*found)
+      results.append([file[name] for name in file.files])
+  np.testing.assert_equal(*results)
   assert len(list((tmp_path / 'tff_adaptive').iterdir())) == 2
 
 
@@ -76,7 +76,12 @@ def test_a_folder_that_cannot_be_used_is_not_needed(what, tmp_path, compiled, mo
     folder.mkdir(parents=True)
     folder.chmod(0o777)
   else:
-    name, error = ('_run', OSError) if what == 'full' else ('_loaded', library.KernelError)
+    if what == 'full':
+      name = '_run'
+      error = OSError
+    else:
+      name = '_loaded'
+      error = library.KernelError
     works = getattr(library, name)
 
     def fails_there(given):

@@ -40,14 +40,15 @@ def value_and_gradients(function, arguments, upstream):
   return [value, *tape.gradient(total, arguments)]
 
 
-def distance(found, expected):
+def distance(actual, expected):
   """The largest error, of the largest value."""
-  return np.abs(np.asarray(found, np.float64) - expected).max() / np.abs(expected).max()
+  return np.abs(np.asarray(actual, np.float64) - expected).max() / np.abs(expected).max()
 
 
 def unrolled(z, r, steps):
   """The recurrence by TensorFlow's operations, as the tasks' layer has it."""
-  x, width = tf.reshape(z, [steps, -1, z.shape[-1]]), z.shape[-1]
+  x = tf.reshape(z, [steps, -1, z.shape[-1]])
+  width = z.shape[-1]
   h = layer.lstm(x - 0.5, tf.eye(width), r, tf.fill([width], 0.5))
   return tf.reshape(h, [-1, h.shape[-1]])
 
@@ -58,16 +59,17 @@ def unrolled(z, r, steps):
   'steps, batch, units', [(1, 1, 1), (3, 2, 5), (4, 4, 33), (5, 5, 64), (2, 9, 20)]
 )
 def test_values_and_gradients_are_those_of_keras(recurrence, steps, batch, units):
-  z, r = draw(steps * batch, 4 * units), draw(units, 4 * units, scale=units**-0.5)
+  z = draw(steps * batch, 4 * units)
+  r = draw(units, 4 * units, scale=units**-0.5)
   upstream = draw(steps * batch, units, seed=1)
   exact = value_and_gradients(
     lambda z, r: keras_recurrence(z, r, steps), [tf.constant(z), tf.constant(r)], upstream
   )
   single = [tf.constant(a, tf.float32) for a in (z, r)]
-  found = value_and_gradients(
+  actual = value_and_gradients(
     lambda z, r: recurrence(z, r, steps), single, tf.constant(upstream, tf.float32)
   )
-  for a, b in zip(found, exact):
+  for a, b in zip(actual, exact):
     if steps == 1 and not np.any(b):
       assert not np.any(a)  # R counts from the second step on.
     else:
@@ -96,7 +98,10 @@ def _one_step(values):
 
 
 def test_a_client_axis_is_one_recurrence_a_client_to_the_bit():
-  steps, batch, units, clients = 5, 3, 20, 4
+  steps = 5
+  batch = 3
+  units = 20
+  clients = 4
   z = tf.constant(draw(clients, steps * batch, 4 * units), tf.float32)
   r = tf.constant(draw(clients, units, 4 * units, scale=0.2), tf.float32)
   upstream = tf.constant(draw(clients, steps * batch, units, seed=1), tf.float32)
@@ -118,8 +123,8 @@ def test_rows_do_not_depend_on_those_beside_them():
   whole = tf.reshape(lstm.recurrence(tf.reshape(z, [-1, 80]), r, 6), [6, 7, 20])
   for rows in (slice(0, 1), slice(2, 5), slice(3, 7)):
     part = z[:, rows]
-    found = lstm.recurrence(tf.reshape(part, [-1, 80]), r, 6)
-    np.testing.assert_array_equal(tf.reshape(found, [6, -1, 20]), whole[:, rows])
+    alone = lstm.recurrence(tf.reshape(part, [-1, 80]), r, 6)
+    np.testing.assert_array_equal(tf.reshape(alone, [6, -1, 20]), whole[:, rows])
 
 
 def test_the_batch_size_may_be_unknown():
@@ -134,7 +139,8 @@ def test_the_batch_size_may_be_unknown():
 
 def test_shapes_that_do_not_fit_and_other_numbers_than_float32_are_refused():
   operations = library.load()
-  z, r = tf.ones([6, 12]), tf.ones([3, 12])
+  z = tf.ones([6, 12])
+  r = tf.ones([3, 12])
   h, gates, c = operations.tff_adaptive_lstm(z=z, r=r, steps=2)
   for bad in (
     {'z': tf.ones([5, 12])},  # Not a multiple of the steps.

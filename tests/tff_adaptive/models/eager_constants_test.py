@@ -113,23 +113,27 @@ def _round(model, batching, **context):
 @pytest.mark.parametrize('place', PLACES)
 def test_a_keras_model_with_constants_trains(place):
   with_constants, without = ({**PLAIN, **parts} for parts in PLACES[place])
-  batching = Batching(4) if place == 'Normalization' else None
-  lifted, wanted = (_round(_model(**parts), batching) for parts in (with_constants, without))
+  if place == 'Normalization':
+    batching = Batching(4)
+  else:
+    batching = None
+  lifted = _round(_model(**with_constants), batching)
+  wanted = _round(_model(**without), batching)
   engines.assert_same(lifted, wanted, rtol=1e-4, atol=1e-5)
   assert np.abs(lifted[0].trainable[1]).max() > 0  # It did train.
 
 
 def test_clients_with_constants_train_together():
   parts = {**PLAIN, 'build': _functional(_adapted), 'loss': _loss(tf.constant)}
-  one_by_one, together = (
-    _round(_model(**parts), Batching(4), clients_per_step=size) for size in (1, 2)
-  )
+  one_by_one = _round(_model(**parts), Batching(4), clients_per_step=1)
+  together = _round(_model(**parts), Batching(4), clients_per_step=2)
   engines.assert_same(together, one_by_one, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize('batching', [None, Batching(4)], ids=['datasets', 'arrays'])
 def test_a_model_of_functions_with_constants_trains(batching):
-  lifted, wanted = (_round(_own(scale), batching) for scale in (tf.constant(SCALE), SCALE))
+  lifted = _round(_own(tf.constant(SCALE)), batching)
+  wanted = _round(_own(SCALE), batching)
   engines.assert_same(lifted, wanted, rtol=1e-5, atol=1e-6)
   assert np.abs(lifted[0].trainable[0]).max() > 0
 

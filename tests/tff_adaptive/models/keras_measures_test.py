@@ -1,6 +1,8 @@
 """Losses and metrics against what Keras's own `evaluate` gives."""
 
 import collections
+import typing
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -32,30 +34,46 @@ def numbers(*shape):
   return RNG.normal(size=(11, *shape)).astype(np.float32)
 
 
-# Model, loss, metrics, targets.
+class Case(typing.NamedTuple):
+  build: Callable
+  loss: object
+  metrics: Sequence[object]
+  y: np.ndarray
+
+
 CASES = {
-  'classes': (
-    *(dense(4), SPARSE),
-    *(['accuracy', metrics_of.SparseTopKCategoricalAccuracy(2, name='top_2')], classes()),
+  'classes': Case(
+    dense(4),
+    SPARSE,
+    metrics=['accuracy', metrics_of.SparseTopKCategoricalAccuracy(2, name='top_2')],
+    y=classes(),
   ),
-  'one hot': (
-    *(dense(4, activation='softmax'), 'categorical_crossentropy'),
-    *(['accuracy', 'mae'], np.eye(4, dtype=np.float32)[classes()]),
+  'one hot': Case(
+    dense(4, activation='softmax'),
+    'categorical_crossentropy',
+    metrics=['accuracy', 'mae'],
+    y=np.eye(4, dtype=np.float32)[classes()],
   ),
-  'yes or no': (
-    *(dense(1, activation='sigmoid'), 'binary_crossentropy'),
-    *(['accuracy'], RNG.integers(0, 2, 11).astype(np.float32)),
+  'yes or no': Case(
+    dense(1, activation='sigmoid'),
+    'binary_crossentropy',
+    metrics=['accuracy'],
+    y=RNG.integers(0, 2, 11).astype(np.float32),
   ),
-  'numbers': (
-    *(dense(1), losses.Huber(0.7)),
-    *(['mean_absolute_error', metrics_of.MeanSquaredError()], numbers()),
+  'numbers': Case(
+    dense(1),
+    losses.Huber(0.7),
+    metrics=['mean_absolute_error', metrics_of.MeanSquaredError()],
+    y=numbers(),
   ),
-  'labels in a column': (dense(4), SPARSE, ['accuracy'], classes(1)),
-  'an output without dimensions': (flat, 'mse', ['mean_absolute_error'], numbers()),
-  'a number at each step': (dense(1, (3, 5)), 'mse', [], numbers(3)),
-  'sequences': (
-    *(dense(4, (3, 5), 'softmax'), 'sparse_categorical_crossentropy'),
-    *(['accuracy'], classes(3)),
+  'labels in a column': Case(dense(4), SPARSE, metrics=['accuracy'], y=classes(1)),
+  'an output without dimensions': Case(flat, 'mse', metrics=['mean_absolute_error'], y=numbers()),
+  'a number at each step': Case(dense(1, (3, 5)), 'mse', metrics=[], y=numbers(3)),
+  'sequences': Case(
+    dense(4, (3, 5), 'softmax'),
+    'sparse_categorical_crossentropy',
+    metrics=['accuracy'],
+    y=classes(3),
   ),
 }
 
@@ -136,42 +154,64 @@ def test_only_targets_of_a_known_form_are_tried_with_probabilities():
   assert 0 < np.min(tried[0]) < np.max(tried[0]) < 1
 
 
-NUMBERS, CLASSES = (tf.TensorSpec([None], dtype) for dtype in (tf.float32, tf.int32))
+NUMBERS = tf.TensorSpec([None], tf.float32)
+CLASSES = tf.TensorSpec([None], tf.int32)
 PAIRS = tf.TensorSpec([None, 2], tf.float32)
 
 
+class Refused(typing.NamedTuple):
+  """A model with its loss, metrics and targets, and why it cannot be trained."""
+
+  message: str
+  build: Callable
+  loss: object
+  metrics: Sequence[object] = ()
+  y_spec: tf.TensorSpec | None = None
+
+
+WHAT_CLIENTS_CANNOT_SUM_UP = [
+  Refused(
+    "'precision_at_recall' is neither a mean over examples nor one of these",
+    dense(1),
+    'mse',
+    metrics=[metrics_of.PrecisionAtRecall(0.5, name='precision_at_recall')],
+  ),
+  Refused("two metrics are called 'mae'", dense(1), 'mse', metrics=['mae', 'mae']),
+]
+WHAT_COUNTS_OVER_A_WHOLE_BATCH = [
+  Refused('gives one number for a batch', dense(1), mean),
+  Refused('_class=-1', dense(4), losses.SparseCategoricalCrossentropy(ignore_class=-1)),
+  Refused(
+    'has ignore_class=0',
+    dense(4),
+    SPARSE,
+    metrics=[metrics_of.SparseCategoricalCrossentropy(ignore_class=0)],
+  ),
+  Refused("reduction='sum'", dense(4), losses.SparseCategoricalCrossentropy(reduction='sum')),
+]
+TARGETS_THAT_WOULD_BE_BROADCAST = [
+  Refused(r'the rest .* targets \[B\] and an output \[B, 4, 1\]', lstm, 'mse', y_spec=NUMBERS),
+  Refused("the loss 'squared' of an example depends on the rest", lstm, squared, y_spec=NUMBERS),
+  Refused(r'broadcast targets \[B, 2\] with an output \[B, 1\]', dense(1), 'mse', y_spec=PAIRS),
+  Refused(
+    r"'squared' fails for targets \[B, 2\] and an output \[B, 3", dense(3), squared, y_spec=PAIRS
+  ),
+  Refused(r'targets \[B, 1\] and an output \[B\]', flat, 'mse', y_spec=tf.TensorSpec([None, 1])),
+  Refused(r'fails for targets \[B\] and an output', dense(4, (3, 5)), SPARSE, y_spec=CLASSES),
+  Refused(
+    "the metric 'categorical_accuracy' of an example",
+    dense(4),
+    SPARSE,
+    metrics=['categorical_accuracy'],
+    y_spec=CLASSES,
+  ),
+]
+
+
 @pytest.mark.parametrize(
-  'build, loss, metrics, y_spec, message',
-  [
-    # What clients cannot sum up.
-    (
-      *(dense(1), 'mse', [metrics_of.PrecisionAtRecall(0.5, name='precision_at_recall')], None),
-      "'precision_at_recall' is neither a mean over examples nor one of these",
-    ),
-    (dense(1), 'mse', ['mae', 'mae'], None, "two metrics are called 'mae'"),
-    # What counts over a whole batch.
-    (dense(1), mean, [], None, 'gives one number for a batch'),
-    (dense(4), losses.SparseCategoricalCrossentropy(ignore_class=-1), [], None, '_class=-1'),
-    (
-      *(dense(4), SPARSE, [metrics_of.SparseCategoricalCrossentropy(ignore_class=0)], None),
-      'has ignore_class=0',
-    ),
-    (dense(4), losses.SparseCategoricalCrossentropy(reduction='sum'), [], None, "reduction='sum'"),
-    # Targets that would be broadcast.
-    (lstm, 'mse', [], NUMBERS, r'the rest .* targets \[B\] and an output \[B, 4, 1\]'),
-    (lstm, squared, [], NUMBERS, "the loss 'squared' of an example depends on the rest"),
-    (dense(1), 'mse', [], PAIRS, r'broadcast targets \[B, 2\] with an output \[B, 1\]'),
-    (dense(3), squared, [], PAIRS, r"'squared' fails for targets \[B, 2\] and an output \[B, 3"),
-    (flat, 'mse', [], tf.TensorSpec([None, 1]), r'targets \[B, 1\] and an output \[B\]'),
-    (dense(4, (3, 5)), SPARSE, [], CLASSES, r'fails for targets \[B\] and an output'),
-    (
-      *(dense(4), SPARSE, ['categorical_accuracy'], CLASSES),
-      "the metric 'categorical_accuracy' of an example",
-    ),
-  ],
+  'refused',
+  WHAT_CLIENTS_CANNOT_SUM_UP + WHAT_COUNTS_OVER_A_WHOLE_BATCH + TARGETS_THAT_WOULD_BE_BROADCAST,
 )
-def test_what_is_no_mean_over_examples_each_with_its_own_target_is_refused(
-  build, loss, metrics, y_spec, message
-):
-  with pytest.raises(ValueError, match=message):
-    models.from_keras(build, loss, metrics, y_spec=y_spec)
+def test_what_is_no_mean_over_examples_each_with_its_own_target_is_refused(refused):
+  with pytest.raises(ValueError, match=refused.message):
+    models.from_keras(refused.build, refused.loss, refused.metrics, y_spec=refused.y_spec)

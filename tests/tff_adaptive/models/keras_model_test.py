@@ -69,7 +69,8 @@ def test_a_seed_that_an_initializer_has_is_kept_and_one_that_draws_anew_is_refus
 
 def test_names_of_layers_in_both_directions_do_not_depend_on_what_was_built_before():
   lstm = (keras.layers.Bidirectional, dict(layer=keras.layers.LSTM(2)))
-  first, again = (keras_names.canonical(with_layers(lstm, shape=(4, 5))()) for _ in range(2))
+  first = keras_names.canonical(with_layers(lstm, shape=(4, 5))())
+  again = keras_names.canonical(with_layers(lstm, shape=(4, 5))())
   assert first == again
   assert first[0] == 'bidirectional/forward_lstm/lstm_cell/kernel'
 
@@ -86,7 +87,8 @@ def test_what_a_layer_draws_comes_from_the_seed(name):
   model = models.from_keras(with_layers((getattr(keras.layers, name), {option: 0.5})), LOSS)
   weights = model.initial_weights[0]
   x = inputs()
-  first, again = (model.forward(weights, x, True, SEED).numpy() for _ in range(2))
+  first = model.forward(weights, x, True, SEED).numpy()
+  again = model.forward(weights, x, True, SEED).numpy()
   np.testing.assert_array_equal(first, again)
   assert not np.array_equal(first, model.forward(weights, x, True, tf.constant([3, 5])))
   off = model.forward(weights, x, False, None).numpy()

@@ -1,6 +1,8 @@
 """Keras's metrics whose state is a sum, against Keras itself, over batches and by client."""
 
 import collections
+import typing
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -101,22 +103,39 @@ def test_without_positive_examples_the_value_is_nan_where_keras_has_0(metric):
   assert np.isnan(values[model.metric_names[1]])
 
 
+class Unsupported(typing.NamedTuple):
+  metric: object
+  message: str
+  build: Callable
+  loss: object
+
+
 @pytest.mark.parametrize(
-  'build, loss, metric, words',
+  'given',
   [
-    (*BINARY, of.AUC(multi_label=True, num_labels=1), 'multi_label=True, which is not supported'),
-    (*ONE_HOT, of.Precision(top_k=2), 'top_k=2, which is not supported here: leave it out'),
-    (*BINARY, of.Recall(thresholds=[0.2, 0.5]), '2 thresholds, .* give a metric for each'),
-    (*ONE_HOT, of.F1Score(), "average=None, .* give 'macro'"),
-    (*NUMBERS, of.R2Score(class_aggregation=None), 'class_aggregation=None'),
-    (*NUMBERS, of.R2Score(num_regressors=2), 'num_regressors=2'),
-    (*BINARY, of.PrecisionAtRecall(0.5), 'neither a mean over examples nor one of these.*AUC'),
-    (dense(4), 'sparse_categorical_crossentropy', of.Recall(), "such as 'f1_macro'"),
+    Unsupported(
+      of.AUC(multi_label=True, num_labels=1), 'multi_label=True, which is not supported', *BINARY
+    ),
+    Unsupported(
+      of.Precision(top_k=2), 'top_k=2, which is not supported here: leave it out', *ONE_HOT
+    ),
+    Unsupported(
+      of.Recall(thresholds=[0.2, 0.5]), '2 thresholds, .* give a metric for each', *BINARY
+    ),
+    Unsupported(of.F1Score(), "average=None, .* give 'macro'", *ONE_HOT),
+    Unsupported(of.R2Score(class_aggregation=None), 'class_aggregation=None', *NUMBERS),
+    Unsupported(of.R2Score(num_regressors=2), 'num_regressors=2', *NUMBERS),
+    Unsupported(
+      of.PrecisionAtRecall(0.5), 'neither a mean over examples nor one of these.*AUC', *BINARY
+    ),
+    Unsupported(
+      of.Recall(), "such as 'f1_macro'", dense(4), loss='sparse_categorical_crossentropy'
+    ),
   ],
 )
-def test_what_is_not_supported_is_refused_in_one_line(build, loss, metric, words):
-  with pytest.raises(ValueError, match=words) as error:
-    models.from_keras(build, loss, [metric])
+def test_what_is_not_supported_is_refused_in_one_line(given):
+  with pytest.raises(ValueError, match=given.message) as error:
+    models.from_keras(given.build, given.loss, [given.metric])
   assert '\n' not in str(error.value)
 
 

@@ -157,7 +157,12 @@ def test_metrics_of_two_classes_are_those_of_scikit_learn(form):
     return lambda x, y: OF_TWO_CLASSES[name](log_odds(x), y.astype(int))
 
   # Keras's single outputs have targets that are floating-point numbers.
-  shape, dtype = ([1], tf.float32) if is_single else ([2], tf.int32)
+  if is_single:
+    shape = [1]
+    dtype = tf.float32
+  else:
+    shape = [2]
+    dtype = tf.int32
   model = identity_model(shape, outputs, tf.TensorSpec([None], dtype), list(OF_TWO_CLASSES))
   oracles = {name: oracle_of(name) for name in OF_TWO_CLASSES}
   evaluate = evaluations(model)

@@ -100,12 +100,15 @@ def test_follows_the_formulas(case, dtype):
   flat_deltas = [flat_arrays(delta) for delta in deltas]
   for i, x in enumerate(flat_arrays(weights)):
     step = case.oracle()
-    for (state, found), delta in zip(history, flat_deltas):
+    for (state, weights_after), delta in zip(history, flat_deltas):
       x = step(x, delta[i])
-      leaf = tf.nest.flatten(found)[i]
+      leaf = tf.nest.flatten(weights_after)[i]
       assert leaf.dtype == dtype
       # The weights themselves are rounded every round; m and v never are to 16 bits.
-      rounding = 40 * 2.0**-8 * (1 + np.abs(x).max(initial=0)) if dtype == 'bfloat16' else 0
+      if dtype == 'bfloat16':
+        rounding = 40 * 2.0**-8 * (1 + np.abs(x).max(initial=0))
+      else:
+        rounding = 0
       tolerance = TOLERANCE[dtype]
       np.testing.assert_allclose(flat_arrays(leaf)[0], x, tolerance, tolerance + rounding)
       if 'm' in state:
@@ -127,9 +130,9 @@ def test_a_gradient_of_none_changes_nothing_of_its_weight(case):
   weights = (tf.constant([1.0, 2.0]), tf.constant(3.0))
   state = optimizer.initialize(specs_of(weights))
   state, weights = optimizer.next(state, weights, (tf.constant([0.5, 0.1]), tf.constant(1.0)))
-  after, found = optimizer.next(state, weights, (None, tf.constant(1.0)))
-  np.testing.assert_array_equal(found[0], weights[0])
-  assert found[1] != weights[1]
+  after, changed = optimizer.next(state, weights, (None, tf.constant(1.0)))
+  np.testing.assert_array_equal(changed[0], weights[0])
+  assert changed[1] != weights[1]
   for slot in set(state) & {'m', 'v'}:
     np.testing.assert_array_equal(after[slot][0], state[slot][0])
     assert after[slot][1] != state[slot][1]
@@ -141,14 +144,15 @@ def test_sparse_gradients_are_dense_ones_in_another_form():
   state = optimizer.initialize(specs_of(weights))
   sparse = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1]), tf.constant([3, 2]))
   dense = tf.constant([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
-  _, found = optimizer.next(state, weights, sparse)
+  _, from_sparse = optimizer.next(state, weights, sparse)
   _, expected = optimizer.next(state, weights, dense)
-  np.testing.assert_array_equal(found, expected)
+  np.testing.assert_array_equal(from_sparse, expected)
 
 
 def test_hyperparameters_can_be_read_and_changed(case):
   optimizer = case.optimizer()
-  weights, gradient = tf.constant([1.0, -2.0], tf.float64), tf.constant([0.3, 0.1], tf.float64)
+  weights = tf.constant([1.0, -2.0], tf.float64)
+  gradient = tf.constant([0.3, 0.1], tf.float64)
   state = optimizer.initialize(specs_of(weights))
   hparams = optimizer.get_hparams(state)
   assert hparams['learning_rate'] == case.eta

@@ -20,8 +20,9 @@ def test_each_number_is_checked_as_the_registry_says(entry):
       with pytest.raises(kind, match=f'^{name} must be .*, found {bad!r}: '):
         build(**{'learning_rate': 0.1, name: bad})
   names = {h.name for h in entry.hyperparameters} & {'beta1', 'momentum'}
-  made, x = build(**{'learning_rate': 0.1, **dict.fromkeys(names, 0)}), tf.ones([2, 2])
-  made.next(made.initialize(tf.TensorSpec([2, 2])), x, x)  # A step without momentum.
+  optimizer = build(**{'learning_rate': 0.1, **dict.fromkeys(names, 0)})
+  x = tf.ones([2, 2])
+  optimizer.next(optimizer.initialize(tf.TensorSpec([2, 2])), x, x)  # A step without momentum.
 
 
 def test_other_weights_and_gradients_and_an_unknown_hyperparameter_are_refused():

@@ -8,7 +8,8 @@ from oracle import optimizers as oracles
 from tff_adaptive import algorithms, optimizers, registry
 from tff_adaptive.optimizers import published
 
-ETA, STEPS = 0.1, 4
+ETA = 0.1
+STEPS = 4
 MOMENTS = dict(beta1=0.7, beta2=0.6, tau=1e-3)
 MUON = dict(momentum=0.9, beta2=0.99, tau=1e-3, decay=0.3)
 CASES = {
@@ -29,7 +30,10 @@ CASES = {
 
 def gradients(shapes, seed=0):
   random = np.random.default_rng(seed)
-  return [[random.normal(size=shape) for shape in shapes] for _ in range(STEPS)]
+  draws = []
+  for _ in range(STEPS):
+    draws.append([random.normal(size=shape) for shape in shapes])
+  return draws
 
 
 @pytest.mark.parametrize('build, options, oracle', CASES.values(), ids=CASES)
@@ -38,13 +42,14 @@ def test_an_optimizer_follows_its_formula(build, options, oracle):
   expected, *gs = gradients(shapes) + gradients(shapes, 1)
   expected[0] = np.zeros(3)  # A tensor of norm 0.
   weights = tuple(map(tf.constant, expected))
-  optimizer, steps = build(ETA, **options), [oracle(ETA, **options) for _ in shapes]
+  optimizer = build(ETA, **options)
+  steps = [oracle(ETA, **options) for _ in shapes]
   state = optimizer.initialize(tuple(tf.TensorSpec(w.shape, w.dtype) for w in weights))
   for g in gs:
     state, weights = optimizer.next(state, weights, tuple(map(tf.constant, g)))
-    expected = [step(x, -own) for step, x, own in zip(steps, expected, g)]
-    for found, wanted in zip(weights, expected):
-      np.testing.assert_allclose(found, wanted, 1e-11, 1e-12)
+    expected = [step(x, -gradient) for step, x, gradient in zip(steps, expected, g)]
+    for actual, wanted in zip(weights, expected):
+      np.testing.assert_allclose(actual, wanted, 1e-11, 1e-12)
 
 
 @pytest.mark.parametrize('name', registry.CLIENT_OPTIMIZERS)
@@ -60,5 +65,5 @@ def test_clients_of_a_group_step_as_each_by_itself(name):
     return theta[0]
 
   together = tf.vectorized_map(run, tf.stack(gs))
-  for found, g in zip(together, gs):
-    np.testing.assert_allclose(found, run(g), 1e-5, 1e-6)
+  for actual, g in zip(together, gs):
+    np.testing.assert_allclose(actual, run(g), 1e-5, 1e-6)

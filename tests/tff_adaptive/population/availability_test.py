@@ -20,12 +20,12 @@ def masks(availability, rounds, seconds_a_round=60.0, seed=0, ids=IDS):
 
 def test_independent_clients_are_there_as_often_as_their_probability_says():
   p = dict(zip(IDS, (0.0, 0.1, 0.3, 0.5, 0.9, 1.0)))
-  found = masks(population.Independent(p), 4000)
+  there = masks(population.Independent(p), 4000)
   expected = np.array(list(p.values()))
   deviation = np.sqrt(expected * (1 - expected) / 4000)
-  assert (np.abs(found.mean(0) - expected) <= 4 * deviation).all()
+  assert (np.abs(there.mean(0) - expected) <= 4 * deviation).all()
   # Independent of each other and of the round before.
-  centred = found[:, 1:5] - expected[1:5]
+  centred = there[:, 1:5] - expected[1:5]
   scale = centred.std(0)
   assert (np.abs(np.corrcoef(centred.T) - np.eye(4)) < 0.07).all()
   assert (np.abs((centred[1:] * centred[:-1]).mean(0)) < 0.07 * scale**2).all()
@@ -34,31 +34,31 @@ def test_independent_clients_are_there_as_often_as_their_probability_says():
 
 def test_a_draw_depends_on_seed_round_and_client_only():
   availability = population.Independent(0.5)
-  found = masks(availability, 20)
+  there = masks(availability, 20)
   one = availability.bind(IDS, 0)
-  np.testing.assert_array_equal(one(17, 1e9), found[16])
-  np.testing.assert_array_equal(availability.bind(IDS[:4], 0)(17, 0.0), found[16][:4])
-  assert (masks(availability, 20, seed=1) != found).any()
+  np.testing.assert_array_equal(one(17, 1e9), there[16])
+  np.testing.assert_array_equal(availability.bind(IDS[:4], 0)(17, 0.0), there[16][:4])
+  assert (masks(availability, 20, seed=1) != there).any()
 
 
 @pytest.mark.parametrize('unit, per_day', [('rounds', 12), ('hours', 720)])
 def test_a_day_returns_and_each_client_has_its_share_of_it(unit, per_day):
   """Twelve rounds, or twelve hours of rounds of a minute."""
   availability = population.Diurnal(period=12, unit=unit, share=0.25)
-  found = masks(availability, 3 * per_day)
-  np.testing.assert_array_equal(found[:per_day], found[per_day : 2 * per_day])
-  np.testing.assert_allclose(found.mean(0), 0.25, atol=1e-9)
+  there = masks(availability, 3 * per_day)
+  np.testing.assert_array_equal(there[:per_day], there[per_day : 2 * per_day])
+  np.testing.assert_allclose(there.mean(0), 0.25, atol=1e-9)
   # One stretch a day: it begins as often as there are days.
-  begins = found & ~np.roll(found, 1, axis=0)
+  begins = there & ~np.roll(there, 1, axis=0)
   assert (begins.sum(0) == 3).all()
-  assert len({tuple(column) for column in found.T}) > 1  # Phases of their own.
+  assert len({tuple(column) for column in there.T}) > 1  # Phases of their own.
 
 
 def test_phases_may_be_given():
   phases = dict(zip(IDS, (0, 0.25, 0.5, 0.75, 0, 0.5)))
-  found = masks(population.Diurnal(period=4, unit='rounds', share=0.5, phases=phases), 4)
+  there = masks(population.Diurnal(period=4, unit='rounds', share=0.5, phases=phases), 4)
   # The times of day of rounds 1 to 4 are 1/4, 1/2, 3/4 and 0.
-  for row, expected in zip(found, ('100110', '001101', '011001', '110010')):
+  for row, expected in zip(there, ('100110', '001101', '011001', '110010')):
     assert ''.join(map(str, row.astype(int))) == expected
 
 
@@ -129,9 +129,9 @@ def test_days_in_rounds_begin_and_end_with_their_round():
   phases = {client: i / 10 for i, client in enumerate(IDS)}
   for share in range(1, 10):
     day = population.Diurnal(period=10, unit='rounds', share=share / 10, phases=phases)
-    found = masks(day, 40)
-    expected = [[(t + i) % 10 < share for i in range(len(IDS))] for t in range(1, 41)]
-    np.testing.assert_array_equal(found, expected, err_msg=f'share {share / 10}')
+    times = np.add.outer(np.arange(1, 41), np.arange(len(IDS)))
+    expected = times % 10 < share
+    np.testing.assert_array_equal(masks(day, 40), expected, err_msg=f'share {share / 10}')
 
 
 def test_days_in_hours_begin_and_end_at_times_that_are_sums_of_floats():

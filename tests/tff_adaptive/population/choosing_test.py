@@ -28,7 +28,7 @@ def test_positions_alone_are_a_choice_in_their_order():
 
 
 @pytest.mark.parametrize(
-  'chosen, words',
+  'choice, words',
   [
     ([], 'give the positions of one or more clients'),
     (['c1'], 'give the positions of one or more clients'),
@@ -39,9 +39,9 @@ def test_positions_alone_are_a_choice_in_their_order():
     (population.Choice(np.array([1]), np.array([1.0])), 'have weights but not the attribute'),
   ],
 )
-def test_a_choice_that_cannot_be_is_refused(chosen, words):
+def test_a_choice_that_cannot_be_is_refused(choice, words):
   def mine(at):
-    return chosen
+    return choice
 
   with pytest.raises(ValueError, match=f'the clients of round 1 by mine .*{words}'):
     choosing.choose(mine, situation(5, size=2))

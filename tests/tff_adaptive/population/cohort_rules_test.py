@@ -142,8 +142,13 @@ def test_strata_are_of_similar_sizes_unless_given():
   sizes = [10, 1, 20, 2, 30, 3, 40, 4]
   for seed in range(20):
     at = situation(8, 4, seed=seed, num_examples=sizes)
-    chosen = np.array(sizes)[population.Stratified(strata=4)(at).positions]
-    assert sorted(np.searchsorted([3, 10, 30], chosen, side='right').tolist()) == [0, 1, 2, 3]
+    sizes_in_cohort = np.array(sizes)[population.Stratified(strata=4)(at).positions]
+    assert sorted(np.searchsorted([3, 10, 30], sizes_in_cohort, side='right').tolist()) == [
+      0,
+      1,
+      2,
+      3,
+    ]
   with pytest.raises(ValueError, match="2 clients have no group, 'c1' among them: give one"):
     population.Stratified(groups={'c0': 'a'})(situation(3, 2))
 
@@ -165,7 +170,8 @@ def test_each_rule_chooses_available_clients_and_the_same_ones_again(name):
     return choosing.choose(rule, at)
 
   for number in range(1, 8):
-    first, again = choose(number), choose(number)
+    first = choose(number)
+    again = choose(number)
     assert set(first.positions) <= {0, 2, 3, 5, 8}
     np.testing.assert_array_equal(first.positions, again.positions)
 

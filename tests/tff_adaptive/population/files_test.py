@@ -6,7 +6,8 @@ import pytest
 
 from tff_adaptive import population
 
-TRACE, PROFILES = population.read_trace, population.read_profiles
+TRACE = population.read_trace
+PROFILES = population.read_profiles
 HEADING = 'client,from,until\n'
 
 
@@ -17,7 +18,7 @@ def written(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-  'read, text, found',
+  'read, text, content',
   [
     (TRACE, f'{HEADING}a,0,1\n"b,\r1",5,7\na,2,3\n', {'a': [(0, 1), (2, 3)], 'b,\r1': [(5, 7)]}),
     # Blanks around names and cells do not count.
@@ -31,8 +32,8 @@ def written(tmp_path, text):
     ),
   ],
 )
-def test_traces_are_read_by_client_and_profiles_by_column(tmp_path, read, text, found):
-  assert read(written(tmp_path, text)) == found
+def test_traces_are_read_by_client_and_profiles_by_column(tmp_path, read, text, content):
+  assert read(written(tmp_path, text)) == content
 
 
 @pytest.mark.parametrize(

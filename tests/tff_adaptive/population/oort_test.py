@@ -21,8 +21,8 @@ def test_at_first_clients_are_explored_by_their_sizes():
   sizes = [1, 1, 1, 1, 1, 9, 9, 9, 9, 9]
   counts = np.zeros(10)
   for seed in range(500):
-    chosen = choose(population.Oort(window=1.0), 1, {}, num_examples=sizes, seed=seed, size=5)
-    counts[chosen] += 1
+    positions = choose(population.Oort(window=1.0), 1, {}, num_examples=sizes, seed=seed, size=5)
+    counts[positions] += 1
   assert counts.tolist() == [0] * 5 + [500] * 5
 
 
@@ -36,7 +36,10 @@ def test_a_slow_client_is_explored_rarely():
 
 
 def seen(last_round=1, losses=None):
-  losses = np.arange(1.0, 11.0) if losses is None else np.array(losses)
+  if losses is None:
+    losses = np.arange(1.0, 11.0)
+  else:
+    losses = np.array(losses)
   return {'times': 1, 'last_round': last_round, 'squared_losses': losses**2}
 
 
@@ -48,7 +51,9 @@ def test_scores_are_those_of_the_formula():
   utility = 2 * np.arange(1.0, 11.0)
   positions = np.arange(10)
   scores = rule._scores(positions, positions, utility, clients, 20)
-  low, high, clip = 2 * 0.999, 20, 12  # The entry at 5 of ten in rising order.
+  low = 2 * 0.999
+  high = 20
+  clip = 12  # The entry at 5 of ten in rising order.
   for i in range(10):
     uncertainty = math.sqrt(0.1 * math.log(20) / (i + 1))
     expected = (min(utility[i], clip) - low) / (high - low) + uncertainty
@@ -63,18 +68,18 @@ def test_scores_are_those_of_the_formula():
 def test_exploitation_takes_clients_of_high_utility_and_explores_the_others_by_turn():
   rule = population.Oort(exploration=0.0, least_exploration=0.0, cut_off=1.0, clip=1.0)
   memory = {}
-  chosen = choose(rule, 5, memory, observed=seen())
-  assert sorted(chosen) == [7, 8, 9] or sorted(chosen)[0] >= 6
-  assert memory['exploited'] == chosen
+  cohort = choose(rule, 5, memory, observed=seen())
+  assert sorted(cohort) == [7, 8, 9] or sorted(cohort)[0] >= 6
+  assert memory['exploited'] == cohort
   slow = [0.0] * 7 + [50.0] * 3
-  chosen = choose(
+  cohort = choose(
     population.Oort(exploration=0.0, least_exploration=0.0, cut_off=1.0, clip=1.0, threshold=50.0),
     5,
     {},
     observed=seen(),
     seconds=slow,
   )
-  assert max(chosen) <= 6
+  assert max(cohort) <= 6
 
 
 def test_the_share_of_exploration_shrinks_to_its_least_and_ends_when_all_are_known():

@@ -34,8 +34,8 @@ def test_with_a_trace_it_lasts_until_somebody_comes(deadline):
   assert [plan.positions.tolist() for plan in plans] == [[0], [], *10 * [[1]], [0]]
   assert plans[1].columns() == {**NOBODY, 'virtual_seconds': 490}
   # They end at 10, 500 and 510: a multiple at the start is of the round before.
-  found = [[plan.passes(seconds) for seconds in (255, 500)] for plan in plans[:3]]
-  assert found == [[False, False], [True, True], [True, False]]
+  assert [plan.passes(255) for plan in plans[:3]] == [False, True, True]
+  assert [plan.passes(500) for plan in plans[:3]] == [False, True, False]
   # Asked every 60 seconds nobody would ever be there.
   gone = population.Trace({'c0': [(30, 60)], 'c1': [(30, 60)]})
   run = simulation(population.Population(gone, speed(1, 1), deadline), [28, 28], 2)
@@ -54,14 +54,14 @@ def test_with_a_trace_it_lasts_until_somebody_comes(deadline):
 def test_a_resumed_run_plans_what_an_uninterrupted_one_does(availability):
   options = dict(round_deadline=20.0, over_select=1.5, stragglers='partial', dropout_rate=0.2)
   speeds = population.Speed(speed_sigma=1.0, bandwidth_sigma=1.0)
-  chosen = population.Population(availability, speeds, **options)
+  clients = population.Population(availability, speeds, **options)
   sizes = [1 + i % 7 for i in range(30)]
-  whole = simulation(chosen, sizes, 5, seed=4)
+  whole = simulation(clients, sizes, 5, seed=4)
   plans = [whole.plan(t) for t in range(1, 61)]
-  resumed = simulation(chosen, sizes, 5, seed=4)
+  resumed = simulation(clients, sizes, 5, seed=4)
   for t in (60, 37, 38, 1):
     assert str(plans[t - 1]) == str(resumed.plan(t))
-  other_seed = simulation(chosen, sizes, 5, seed=5)
+  other_seed = simulation(clients, sizes, 5, seed=5)
   assert other_seed.plan(60).virtual_seconds != plans[59].virtual_seconds
 
 
@@ -84,16 +84,17 @@ def test_a_round_is_what_becomes_of_each_client(
   steps = [k for k, _ in clients]
   options = dict(round_deadline=deadline, over_select=over_select, dropout_rate=rate)
   options['stragglers'] = 'partial' if partial else 'drop'
-  chosen = population.Population(speed=speed(*(s for _, s in clients)), **options)
+  of_clients = population.Population(speed=speed(*(s for _, s in clients)), **options)
   if deadline and all(2 + (1 if partial else k) * s > deadline for k, s in clients):
     with pytest.raises(ValueError, match='the fastest client needs'):
-      simulation(chosen, steps, cohort_size, seed)
+      simulation(of_clients, steps, cohort_size, seed)
     return
-  plan = simulation(chosen, steps, cohort_size, seed).plan(1)
+  plan = simulation(of_clients, steps, cohort_size, seed).plan(1)
   size = min(len(clients), int(np.ceil(round(over_select * cohort_size, 6))))
   drawn = [int(i) for i in cohorts.sample(seed, 1, len(clients), size)]
   chance = draws.generator(seed, 1, draws.FAILURE).random((2, len(clients)))
-  arrivals, last = [], 0.0
+  arrivals = []
+  last = 0.0
   for order, i in enumerate(drawn):
     k, s = clients[i]
     fit = max((n for n in range(k + 1) if deadline is None or 2 + n * s <= deadline), default=0)
@@ -118,23 +119,22 @@ def test_a_round_is_what_becomes_of_each_client(
 
 def test_what_is_recorded_of_it_is_plain_and_tells_apart():
   def record(**options):
-    found = population.Population(**options).record()
-    assert json.loads(json.dumps(found)) == found
-    return found
+    recorded = population.Population(**options).record()
+    assert json.loads(json.dumps(recorded)) == recorded
+    return recorded
 
   assert record()['availability'] == {'kind': 'Always'}
-  found = [
+  records = [
     record(),
     *(record(availability=population.Independent({'a': p, 'b': 0.5})) for p in (0.5, 0.25)),
     record(availability=population.Trace({'a': [(0, 1)]})),
     record(speed=speed(1.0)),
     record(round_deadline=3.0),
   ]
-  assert len({json.dumps(each) for each in found}) == len(found)
-  assert record(availability=population.Independent({'b': 0.5, 'a': 0.25})) == found[2]
-  assert record(round_deadline=np.float32(3), over_select=np.int64(2)) == record(
-    round_deadline=3.0, over_select=2
-  )
+  assert len({json.dumps(each) for each in records}) == len(records)
+  assert record(availability=population.Independent({'b': 0.5, 'a': 0.25})) == records[2]
+  of_numpy = record(round_deadline=np.float32(3), over_select=np.int64(2))
+  assert of_numpy == record(round_deadline=3.0, over_select=2)
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_what_cannot_be_is_refused(options, message):
 
 def test_sums_of_floats_cost_no_step_and_draw_no_client_more():
   # 2.3 - 1 - 1 = 0.2999...98 are three steps of 0.1, and 1.12 * 25 = 28.000...04 clients are 28.
-  chosen = population.Population(
+  clients = population.Population(
     speed=speed(*[0.1] * 40), round_deadline=2.3, over_select=1.12, stragglers='partial'
   )
-  plan = simulation(chosen, [5] * 40, 25).plan(1)
+  plan = simulation(clients, [5] * 40, 25).plan(1)
   assert plan.selected == 28
   assert plan.steps.tolist() == [3] * 25
   # What is missing is a step less.
@@ -169,8 +169,8 @@ def test_sums_of_floats_cost_no_step_and_draw_no_client_more():
 def test_a_client_without_examples_neither_holds_a_round_up_nor_makes_a_deadline_met(
   stragglers, needed
 ):
-  chosen = population.Population(speed=speed(1, 1), round_deadline=60, stragglers=stragglers)
-  plan = simulation(chosen, [0, 4], 2).plan(1)
+  clients = population.Population(speed=speed(1, 1), round_deadline=60, stragglers=stragglers)
+  plan = simulation(clients, [0, 4], 2).plan(1)
   assert sorted(zip(plan.positions, plan.steps)) == [(0, 0), (1, 4)]
   assert (plan.finished, plan.dropped, plan.virtual_seconds) == (2, 0, 6)
   short = population.Population(speed=speed(1, 1), round_deadline=2.5, stragglers=stragglers)
@@ -181,7 +181,8 @@ def test_a_client_without_examples_neither_holds_a_round_up_nor_makes_a_deadline
 @pytest.mark.parametrize(('every', 'lasts'), [(3.0, 1.4), (0.3, 0.1), (0.7, 0.1), (10.0, 0.2)])
 def test_each_multiple_of_the_virtual_seconds_is_passed_in_its_round(every, lasts):
   # In decimal numbers, which the clock's floats only approximate.
-  exact_every, exact_lasts = (fractions.Fraction(str(value)) for value in (every, lasts))
+  exact_every = fractions.Fraction(str(every))
+  exact_lasts = fractions.Fraction(str(lasts))
   run = simulation(population.Population(speed=speed(lasts)), [1], 1)
   run._times = run._times._replace(download=np.zeros(1), upload=np.zeros(1))
   plans = [run.plan(t) for t in range(1, 2001)]
@@ -196,7 +197,7 @@ def test_each_multiple_of_the_virtual_seconds_is_passed_in_its_round(every, last
 
 def test_a_late_client_that_fails_is_known_when_it_fails_not_at_the_deadline():
   """c0 takes 2 + 2 s, c1 would take 2 + 80 s and is late at 50 s. c1 fails, c0 does not."""
-  chosen = population.Population(speed=speed(1, 40), round_deadline=50.0, dropout_rate=0.5)
+  clients = population.Population(speed=speed(1, 40), round_deadline=50.0, dropout_rate=0.5)
 
   def chances(seed):
     """Of each client in round 1: the chance of a failure, and when."""
@@ -207,7 +208,7 @@ def test_a_late_client_that_fails_is_known_when_it_fails_not_at_the_deadline():
     return fails_1 < 0.5 <= fails_0 and when < 0.5
 
   seed = next(seed for seed in range(100) if fits(seed))
-  plan = simulation(chosen, [2, 2], 2, seed=seed).plan(1)
+  plan = simulation(clients, [2, 2], 2, seed=seed).plan(1)
   assert (plan.positions.tolist(), plan.dropped) == ([0], 1)
   # c1 fails in its first step, a second after the start: the round lasts as long as c0 takes.
   assert plan.virtual_seconds == 4

@@ -18,12 +18,10 @@ FORMULAS = [
   for kind in optimizer_entries.formulas(optimizers)
   if kind.__name__ not in ('Sgd', 'AdagradOfClients')
 ]
-HYPERPARAMETERS = [
-  pytest.param(h, id=f'{name}-{h.name}')
-  for table in TABLES
-  for name, entry in table.items()
-  for h in entry.hyperparameters
-]
+HYPERPARAMETERS = []
+for _table in TABLES:
+  for _name, _entry in _table.items():
+    HYPERPARAMETERS += [pytest.param(h, id=f'{_name}-{h.name}') for h in _entry.hyperparameters]
 
 # As published. Of an algorithm: its server's optimizer, uniform weights, whether it assumes SGD or
 # sends more than its update, counted costs, hyperparameters, settings; of an optimizer the rate.
@@ -85,19 +83,21 @@ def _write(folder, text):
 
 @pytest.mark.parametrize('table, wanted', zip(TABLES, PUBLISHED))
 def test_entries_are_as_published_and_can_be_keys(table, wanted):
-  found = []
+  entries = []
   for name, entry in table.items():
-    words, settings = [], ()
+    words = []
+    settings = ()
     if isinstance(entry, registry.Algorithm):
       facts = {'uniform': entry.client_weighting == 'uniform', 'sgd': entry.assumes_sgd}
       words = [word for word, holds in {**facts, 'more': entry.uploads}.items() if holds]
-      counts, settings = entry.counts and entry.counts({}), entry.settings.values()
+      counts = entry.counts and entry.counts({})
+      settings = entry.settings.values()
       words += [f'{counts.down}:{counts.up}'] if counts else []
       name = '/'.join(filter(None, (name, entry.server_optimizer)))
     rate = [entry.rate] if isinstance(entry, registry.ServerOptimizer) else []
-    found.append(' '.join(map(str, [name, *words, *entry.values({}).values(), *settings, *rate])))
+    entries.append(' '.join(map(str, [name, *words, *entry.values({}).values(), *settings, *rate])))
     assert entry in {entry}
-  assert '; '.join(found) == ' '.join(wanted.split())
+  assert '; '.join(entries) == ' '.join(wanted.split())
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_an_algorithms_entry_is_that_of_its_correction(algorithm):
   if algorithm.name in registry.PARTS:
     assert [c.name for c in classes] == [algorithm.name]
   correction = entries.resolve(algorithm.correction)
-  made = correction.configure(algorithm.values({}), corrections.RegisteredClients(10, 5.0))
-  assert [type(part) for part in made.parts] == list(classes or [corrections.Correction])
+  configured = correction.configure(algorithm.values({}), corrections.RegisteredClients(10, 5.0))
+  assert [type(part) for part in configured.parts] == list(classes or [corrections.Correction])
   assert algorithm.server_optimizer in (None, *registry.SERVER_OPTIMIZERS)
 
 
@@ -157,11 +157,11 @@ def test_a_typed_builder_of_an_optimizer_has_the_defaults_of_its_class(kind):
 @pytest.mark.parametrize('name', registry.SCHEDULES)
 def test_a_schedules_entry_is_that_of_its_class(name):
   entry = registry.schedule(name)
-  made = schedules.build(name, 0.5)
-  assert made.name == name
-  fields = {f.name: f.default for f in dataclasses.fields(made) if f.name != 'base_rate'}
+  schedule = schedules.build(name, 0.5)
+  assert schedule.name == name
+  fields = {f.name: f.default for f in dataclasses.fields(schedule) if f.name != 'base_rate'}
   assert fields == entry.values({})
-  assert made(0) == 0.5
+  assert schedule(0) == 0.5
 
 
 def test_defaults_depend_on_the_server_optimizer_where_they_do():
@@ -205,13 +205,16 @@ def test_a_users_correction_becomes_an_entry(tmp_path):
   assert [h.help for h in entry.hyperparameters][:2] == ['How hard', 'every']
   assert (entry.is_stateful, entry.client_weighting) == (True, 'uniform')
   assert (entry.source.path, entry.uploads) == (path, '')
-  made = entry.correction.configure(
+  configured = entry.correction.configure(
     entry.values({'strength': 3.0}), corrections.RegisteredClients(7, 1.0)
   )
-  assert (made.num_clients, made.strength, made.every, made.is_on) == (7, 3.0, 2, True)
+  assert (configured.num_clients, configured.strength) == (7, 3.0)
+  assert (configured.every, configured.is_on) == (2, True)
   with pytest.raises(ValueError, match=r'pull needs to know the registered clients: give clients='):
     entry.correction.configure(entry.values({}))
-  # What it leaves out has a default.
+
+
+def test_what_a_users_correction_leaves_out_has_a_default(tmp_path):
   text = """
 import dataclasses
 from tff_adaptive import corrections

@@ -1,6 +1,7 @@
 """A metric over clients: what each statistic is, by hand; reports from the files of runs."""
 
 import os
+import typing
 
 import numpy as np
 import pytest
@@ -30,22 +31,22 @@ def make(folder, values, seed=0, **settings):
 
 
 def test_it_is_of_the_last_evaluation_of_each_run_up_to_its_last_row(tmp_path):
-  found = [
+  runs = [
     make(tmp_path / 'a', [0.2, 0.4], seed=0, algorithm='fed_avg'),
     make(tmp_path / 'b', [0.4, 0.6], seed=1, algorithm='fed_avg'),
     make(tmp_path / 'c', [0.9, float('nan'), 0.7], algorithm='fed_dyn'),
   ]
-  made = client_distribution.build(groups_lib.group(found, ['algorithm']), 'accuracy', 'unseen')
-  (table,) = made.tables
+  report = client_distribution.build(groups_lib.group(runs, ['algorithm']), 'accuracy', 'unseen')
+  (table,) = report.tables
   assert table.heading == ['', 'mean', 'std', 'p10', 'p50', 'p90', 'worst tenth']
   assert [row[0] for row in table.rows] == ['FedAvg', 'FedDyn']
   assert table.rows[0][1] == '0.4000 ± 0.1414'
   assert table.rows[0][-1] == '0.3000 ± 0.1414'
   assert table.rows[1][1:3] == ['0.8000', '0.1000']
-  lines = made.data.splitlines()
+  lines = report.data.splitlines()
   assert lines[0] == 'label,value,share_of_clients'
   assert lines[1:5] == ['FedAvg,0.2,0.25', 'FedAvg,0.4,0.5', 'FedAvg,0.4,0.75', 'FedAvg,0.6,1']
-  (axes,) = made.figure.axes
+  (axes,) = report.figure.axes
   xs = [0.2, 0.2, 0.4, 0.4, 0.4, 0.4, 0.6, 0.6], [0.7, 0.7, 0.9, 0.9]  # Two points for each step.
   assert [list(line.get_xdata()) for line in axes.lines] == [*xs]
   assert list(axes.lines[1].get_ydata()) == [0.0, 0.5, 0.5, 1.0]
@@ -53,61 +54,73 @@ def test_it_is_of_the_last_evaluation_of_each_run_up_to_its_last_row(tmp_path):
 
 
 def test_runs_that_diverged_or_are_not_complete_are_said_to_be(tmp_path):
-  found = [
+  runs = [
     make(tmp_path / 'a', [0.2, 0.4], seed=0, algorithm='fed_avg'),
     make(tmp_path / 'b', [0.9, 0.9], seed=1, algorithm='fed_avg'),
     make(tmp_path / 'c', [0.7], algorithm='fed_dyn'),
   ]
-  found[1].rows[-1]['validation_loss'] = float('nan')
-  found[2].settings['rounds'] = 99
-  groups = groups_lib.group(found, ['algorithm'])
-  made = client_distribution.build(groups, 'accuracy', 'unseen', title='Mine')
-  (table,) = made.tables
-  assert {made.title, table.title, made.figure.get_suptitle()} == {'Mine'}
+  runs[1].rows[-1]['validation_loss'] = float('nan')
+  runs[2].settings['rounds'] = 99
+  groups = groups_lib.group(runs, ['algorithm'])
+  report = client_distribution.build(groups, 'accuracy', 'unseen', title='Mine')
+  (table,) = report.tables
+  assert {report.title, table.title, report.figure.get_suptitle()} == {'Mine'}
   assert table.rows[0] == ['FedAvg', *['diverged'] * 6]
   assert table.rows[1][1] == '0.7000'
   assert table.note == (
     f'Diverged: 1 of 3 runs: {tmp_path / "b"}.'
     f' Not complete: 1 of 3 runs: {tmp_path / "c"} (1 of 99 rounds).'
   )
-  assert made.data.splitlines()[1:] == [
+  assert report.data.splitlines()[1:] == [
     '"FedAvg (n = 1, 1 diverged)",0.2,0.5',
     '"FedAvg (n = 1, 1 diverged)",0.4,1',
     'FedDyn,0.7,1',
   ]
 
 
+class Lacking(typing.NamedTuple):
+  """What is asked of a file, and how it ends."""
+
+  metric: str = 'accuracy'
+  clients: str = 'unseen'
+  end: str = '4,1.0,0.4'
+  message: str = ''
+
+
 @pytest.mark.parametrize(
-  'metric, clients, end, error',
+  'lacking',
   [
-    ('accuracy', 'heldout', '', "has no clients called 'heldout'"),
-    ('recall', 'unseen', '', "has no metric 'recall', but loss, accuracy"),
-    *(('accuracy', 'unseen', end, '') for end in ('4,1.0', '4,1.0,x', '4,1.0,' + '9' * 200_000)),
+    Lacking(clients='heldout', message="has no clients called 'heldout'"),
+    Lacking(metric='recall', message="has no metric 'recall', but loss, accuracy"),
+    Lacking(end='4,1.0'),
+    Lacking(end='4,1.0,x'),
+    Lacking(end='4,1.0,' + '9' * 200_000),
   ],
+  ids=['clients', 'metric', 'cell', 'number', 'long'],
 )
-def test_what_a_file_lacks_is_named(tmp_path, metric, clients, end, error):
+def test_what_a_file_lacks_is_named(tmp_path, lacking):
   run = make(tmp_path / 'a', [0.4])
   path = tmp_path / 'a' / client_distribution.FOLDER / 'round_000001.csv'
-  path.write_text(path.read_text().replace('4,1.0,0.4', end or '4,1.0,0.4'))
-  with pytest.raises(ValueError, match=rf'round_000001\.csv cannot be used: .*{error}'):
-    client_distribution.build({'mine': [run]}, metric, clients)
+  path.write_text(path.read_text().replace('4,1.0,0.4', lacking.end))
+  with pytest.raises(ValueError, match=rf'round_000001\.csv cannot be used: .*{lacking.message}'):
+    client_distribution.build({'mine': [run]}, lacking.metric, lacking.clients)
   path.unlink()
   path.with_name('round_000000.csv').unlink()
   with pytest.raises(ValueError, match='has no evaluations by client'):
-    client_distribution.build({'mine': [run]}, metric, clients)
+    client_distribution.build({'mine': [run]}, lacking.metric, lacking.clients)
 
 
 def test_every_statistic_is_what_it_is_called():
-  found = client_distribution.describe(SUMS, 'accuracy')
-  assert list(found) == list(client_distribution.STATISTICS)
-  assert found['by_examples'] == pytest.approx(38 / 66)
-  assert found['mean'] == pytest.approx(VALUES.sum() / 10)
-  assert found['std'] == pytest.approx(np.sqrt(np.mean((VALUES - VALUES.mean()) ** 2)))
+  statistics = client_distribution.describe(SUMS, 'accuracy')
+  assert list(statistics) == list(client_distribution.STATISTICS)
+  assert statistics['by_examples'] == pytest.approx(38 / 66)
+  assert statistics['mean'] == pytest.approx(VALUES.sum() / 10)
+  assert statistics['std'] == pytest.approx(np.sqrt(np.mean((VALUES - VALUES.mean()) ** 2)))
   ordered = np.sort(VALUES)
-  assert found['p10'] == pytest.approx(ordered[0] + 0.9 * (ordered[1] - ordered[0]))
-  assert found['p50'] == pytest.approx((ordered[4] + ordered[5]) / 2)
-  assert found['p90'] == pytest.approx(ordered[8] + 0.1 * (ordered[9] - ordered[8]))
-  assert found['worst_tenth'] == 0.0
+  assert statistics['p10'] == pytest.approx(ordered[0] + 0.9 * (ordered[1] - ordered[0]))
+  assert statistics['p50'] == pytest.approx((ordered[4] + ordered[5]) / 2)
+  assert statistics['p90'] == pytest.approx(ordered[8] + 0.1 * (ordered[9] - ordered[8]))
+  assert statistics['worst_tenth'] == 0.0
 
 
 def test_the_worst_tenth_is_rounded_up_and_is_at_the_other_end_for_errors():
@@ -120,5 +133,5 @@ def test_the_worst_tenth_is_rounded_up_and_is_at_the_other_end_for_errors():
 def test_nobody_and_infinite_losses():
   assert np.isnan(list(client_distribution.describe(SUMS[-1:], 'loss').values())).all()
   with np.errstate(all='raise'):
-    found = client_distribution.describe(np.array([[np.inf, 1], [1, 1], [0, 0]]), 'loss')
-  assert found['worst_tenth'] == found['mean'] == np.inf
+    statistics = client_distribution.describe(np.array([[np.inf, 1], [1, 1], [0, 0]]), 'loss')
+  assert statistics['worst_tenth'] == statistics['mean'] == np.inf

@@ -1,6 +1,7 @@
 """Cross tables: cells, what is bold, what stands beside, what is chosen by what."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -10,7 +11,8 @@ from tests.helpers import run_folders
 from tff_adaptive.reports import cross_tables, scores
 from tff_adaptive_tasks import catalog
 
-TEST, SO = scores.TEST, (342_477, 135_818_730)
+TEST = scores.TEST
+SO = (342_477, 135_818_730)
 WORDS = catalog.TASKS['stackoverflow_nwp'].metric
 ALGORITHMS = dict(
   zip(cross_tables.OPTIMIZERS, ('fed_adagrad', 'fed_adam', 'fed_yogi', 'fed_avgm', 'fed_avg'))
@@ -66,9 +68,9 @@ def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
     cross_tables.build([runs[0], runs[5]], ['algorithm'], 'seed')
 
 
-def of_participation(folder, own, value=0.5, test=0.5, **common):
+def of_participation(folder, settings_of_runs, value=0.5, test=0.5, **common):
   """Runs with these settings each, of a task with ten clients."""
-  ends = [(value, {'test': {'test_accuracy': test}, **settings}) for settings in own]
+  ends = [(value, {'test': {'test_accuracy': test}, **settings}) for settings in settings_of_runs]
   usual = {'task': '/s/t.py:load', 'task_option': [], 'clients_per_round': 1}
   return run_folders.each(folder, ends, **{**usual, 'data': {'clients': 10}, **common})
 
@@ -83,20 +85,18 @@ def test_the_table_of_participation_is_of_test_data(tmp_path):
   runs = []
   for rate, value in ((0.1, 0.9), (0.2, 0.8)):  # On test data the other rate would win.
     for algorithm, better in (('fed_avg', 0.0), ('ada_best', 0.01)):
-      own = [
+      settings = [
         {'clients_per_round': 10, 'buffer_size': n, 'task_option': [alpha, 'validation=test']}
-        for n in (None, 1)
-        for alpha in ('alpha=inf', 'alpha=10', 'alpha=3')
+        for n, alpha in itertools.product((None, 1), ('alpha=inf', 'alpha=10', 'alpha=3'))
       ]
       common = {'algorithm': algorithm, 'client_learning_rate': rate}
       folder = tmp_path / f'{rate}_{algorithm}'
-      runs += of_participation(folder, own, value, 0.5 + rate + better, **common)
+      runs += of_participation(folder, settings, value, 0.5 + rate + better, **common)
   table = by_participation(runs)
   assert table.heading == ['participation', 'task', 'task option', 'FedAvg', 'AdaBest']
   assert table.rows == [
     [share, 't.py:load', f'alpha={alpha}, validation=test', '60.00', '61.00']
-    for share in ('10 %', '100 %')
-    for alpha in ('3', '10', 'inf')
+    for share, alpha in itertools.product(('10 %', '100 %'), ('3', '10', 'inf'))
   ]
   assert table.bold == {(row, 4) for row in range(6)}
   assert table.title == 'Test accuracy, %, after the last round'
@@ -106,8 +106,10 @@ def test_the_table_of_participation_is_of_test_data(tmp_path):
 
 def test_runs_that_diverged_are_counted(tmp_path):
   names = ['fed_avg'] * 2 + ['scaffold_m'] * 3
-  own = [{'algorithm': name, 'seed': seed} for seed, name in enumerate(names)]
-  runs = of_participation(tmp_path, own, column='validation_loss', start=1.0, participation=0.1)
+  settings = [{'algorithm': name, 'seed': seed} for seed, name in enumerate(names)]
+  runs = of_participation(
+    tmp_path, settings, column='validation_loss', start=1.0, participation=0.1
+  )
   runs[2].rows[-1]['validation_loss'] = 1000.0
   table = by_participation(runs)
   assert table.rows[0] == ['10 %', 't.py:load', '', '50.00 ± 0.00', 'diverged (1 of 3)']
@@ -125,11 +127,10 @@ def test_corrections_by_server_optimizers(tmp_path):
   }
   ends = [
     (value + seed / 100, {'algorithm': algorithm, 'server_optimizer': server, 'seed': seed})
-    for (algorithm, server), value in values.items()
-    for seed in (0, 2)
+    for ((algorithm, server), value), seed in itertools.product(values.items(), (0, 2))
   ]
-  made = cross_tables.build(run_folders.each(tmp_path, ends), ['correction'], 'server_optimizer')
-  (table,) = made.tables
+  report = cross_tables.build(run_folders.each(tmp_path, ends), ['correction'], 'server_optimizer')
+  (table,) = report.tables
   assert table.heading == ['correction', 'SGD', 'Yogi']
   assert table.rows == [
     ['none', '51.00 ± 1.41', '81.00 ± 1.41'],
@@ -137,9 +138,9 @@ def test_corrections_by_server_optimizers(tmp_path):
     ['AdaBest', 'diverged (2 of 2)', ''],
   ]
   assert table.bold == {(0, 2), (1, 2)}  # The best of each row.
-  assert made.figure is None
+  assert report.figure is None
   assert table.title == 'Validation accuracy, %, mean of the last 1 round'
-  assert '76.00' in made.data
+  assert '76.00' in report.data
 
 
 @pytest.mark.parametrize(
@@ -163,20 +164,20 @@ def test_what_a_run_lacks_is_named(tmp_path, build, message):
 def tau_runs(folder, algorithm='fed_yogi', shift=0.0):
   """Three values of tau, two rates, of which the higher is better but for the largest tau."""
   values = {0.1: (0.4, 0.3), 0.001: (0.5, 0.6), 0.01: (0.7, 0.8)}
-  ends = [
-    (value + shift + (seed - 0.5) / 100, {'tau': tau, 'client_learning_rate': rate, 'seed': seed})
-    for tau, pair in values.items()
-    for rate, value in zip((0.1, 0.3), pair)
-    for seed in (0, 1)
-  ]
+  ends = []
+  for tau, pair in values.items():
+    for rate, value in zip((0.1, 0.3), pair):
+      for seed, noise in ((0, -0.005), (1, 0.005)):
+        settings = {'tau': tau, 'client_learning_rate': rate, 'seed': seed}
+        ends.append((value + shift + noise, settings))
   return run_folders.each(folder / algorithm, ends, algorithm=algorithm)
 
 
 def test_by_a_number_there_is_a_line_for_each_row(tmp_path):
   both = [*tau_runs(tmp_path), *tau_runs(tmp_path, 'fed_adam', -0.05)]
   both.append(run_folders.make(tmp_path / 'other', [0.1, 0.99], tau=None))
-  made = cross_tables.build(both, ['algorithm'], 'tau')
-  (table,) = made.tables
+  report = cross_tables.build(both, ['algorithm'], 'tau')
+  (table,) = report.tables
   assert table.heading == ['algorithm', '0.001', '0.01', '0.1', 'none']
   assert table.rows == [
     ['FedYogi', '60.00 ± 0.71', '80.00 ± 0.71', '40.00 ± 0.71', ''],
@@ -185,15 +186,18 @@ def test_by_a_number_there_is_a_line_for_each_row(tmp_path):
   ]
   assert table.bold == {(0, 2), (1, 2), (2, 4)}
   assert 'client_learning_rate=0.1 (FedYogi, 0.1; FedAdam, 0.1)' in table.note
-  (axes,) = made.figure.axes
+  (axes,) = report.figure.axes
   assert axes.get_xscale() == 'log'
-  assert [text.get_text() for text in made.figure.legends[0].get_texts()] == ['FedYogi', 'FedAdam']
+  assert [text.get_text() for text in report.figure.legends[0].get_texts()] == [
+    'FedYogi',
+    'FedAdam',
+  ]
   line, *_ = axes.get_lines()
   np.testing.assert_allclose(line.get_xydata(), [[0.001, 0.6], [0.01, 0.8], [0.1, 0.4]])
   # A value that is 0 has no place on a logarithmic axis; 0.001 to 0.01 are enough for one.
   for tau, scale in ((0.0, 'linear'), (0.005, 'log')):
     for run in (*both[:4], *both[12:16]):
       run.settings['tau'] = tau
-    made = cross_tables.build(both, ['algorithm'], 'tau', title='Mine')
-    assert (made.figure.axes[0].get_xscale(), made.title) == (scale, 'Mine')
-    assert made.tables[0].title.startswith('Mine: validation accuracy, %, mean of the last')
+    report = cross_tables.build(both, ['algorithm'], 'tau', title='Mine')
+    assert (report.figure.axes[0].get_xscale(), report.title) == (scale, 'Mine')
+    assert report.tables[0].title.startswith('Mine: validation accuracy, %, mean of the last')

@@ -15,7 +15,8 @@ T2 = 4.303
 
 
 def runs(folder, ends, column=COLUMN, seeds=None):
-  seeds = range(len(ends)) if seeds is None else seeds
+  if seeds is None:
+    seeds = range(len(ends))
   return [
     run_folders.make(folder / str(seed), [0.1, end], column, seed=seed)
     for seed, end in zip(seeds, ends)
@@ -25,17 +26,19 @@ def runs(folder, ends, column=COLUMN, seeds=None):
 def test_the_interval_is_that_of_students_t_of_the_paired_differences(tmp_path):
   one = runs(tmp_path / 'a', [0.5, 0.6, 0.7])
   other = runs(tmp_path / 'b', [0.3, 0.5, 0.4, 0.9], seeds=[2, 1, 0, 5])
-  found = differences.paired(one, other, COLUMN)
-  np.testing.assert_allclose(sorted(found.values), [0.1, 0.1, 0.4])  # By seed, and not by order.
+  difference = differences.paired(one, other, COLUMN)
+  np.testing.assert_allclose(
+    sorted(difference.values), [0.1, 0.1, 0.4]
+  )  # By seed, and not by order.
   mean = 0.2
   error = math.sqrt((0.01 + 0.01 + 0.04) / 2 / 3)
-  low, high = found.interval
+  low, high = difference.interval
   assert low == pytest.approx(mean - T2 * error, rel=1e-3)
   assert high == pytest.approx(mean + T2 * error, rel=1e-3)
-  assert not found.is_concluded
+  assert not difference.is_concluded
   # The deviation is sqrt(0.03) = 0.1732. With n seeds the interval's half is t s / sqrt(n):
   # 2.776 * 0.1732 / sqrt(5) = 0.2150 with 5 seeds, 2.571 * 0.1732 / sqrt(6) = 0.1818 with 6.
-  assert found.seeds_needed == 6
+  assert difference.seeds_needed == 6
 
 
 def test_what_one_two_and_three_seeds_can_conclude(tmp_path):

@@ -17,10 +17,11 @@ def drawn(groups, column=COLUMN, **options):
 
 
 def test_bands_are_deviations_and_the_legend_begins_with_the_best(tmp_path):
-  groups = {
-    name: [run_folders.make(tmp_path / f'{name}{i}', [0.1, end + i], seed=i) for i in (0, 0.1)]
-    for name, end in (('a', 0.3), ('b', 0.7), ('c', 0.5))
-  }
+  groups = {}
+  for name, end in (('a', 0.3), ('b', 0.7), ('c', 0.5)):
+    first = run_folders.make(tmp_path / f'{name}0', [0.1, end], seed=0)
+    second = run_folders.make(tmp_path / f'{name}1', [0.1, end + 0.1], seed=0.1)
+    groups[name] = [first, second]
   figure, (axes,) = drawn(groups)
   assert [text.get_text()[0] for text in figure.legends[0].get_texts()] == list('bca')
   # By colour and by dashes.
@@ -36,18 +37,19 @@ def test_bands_are_deviations_and_the_legend_begins_with_the_best(tmp_path):
     assert drawn({'a': [run]})[1][0].get_lines()[0].get_marker() == marker
 
 
-@pytest.mark.parametrize('names, shown', [(['cat', 'dog'], 'dog'), ([], '1')])
-def test_a_partition_is_drawn_with_the_names_of_classes(monkeypatch, names, shown):
+@pytest.mark.parametrize('names, label', [(['cat', 'dog'], 'dog'), ([], '1')])
+def test_a_partition_is_drawn_with_the_names_of_classes(monkeypatch, names, label):
   drawn = []
   monkeypatch.setattr(style, 'write', lambda figure, path: drawn.append(figure))
   figures.draw_partition('', [3, 4, 4], [[1, 2], [0, 4]], '$', names)
-  ((figure,), (bars, sizes)) = drawn, drawn[0].axes
-  found = [(bar.get_x(), bar.get_width()) for bar in bars.patches]
-  assert found == [(0, 1), (0, 0), (1, 2), (0, 4)]  # Label by label, beside each other.
+  (figure,) = drawn
+  bars, sizes = drawn[0].axes
+  drawn_bars = [(bar.get_x(), bar.get_width()) for bar in bars.patches]
+  assert drawn_bars == [(0, 1), (0, 0), (1, 2), (0, 4)]  # Label by label, beside each other.
   assert [bar.get_height() for bar in sizes.patches] == [1, 2]
   assert (bars.get_xlabel(), bars.get_ylabel()) == ('examples, a colour a label', 'client')
   assert (sizes.get_xlabel(), sizes.get_ylabel()) == ('examples of a client', 'clients')
-  assert figure.legends[0].get_texts()[1].get_text() == shown
+  assert figure.legends[0].get_texts()[1].get_text() == label
   assert (figure._suptitle.get_text(), figure._suptitle.get_parse_math()) == ('$', False)
   assert figure.get_size_inches()[1] == 3.6
 
@@ -113,11 +115,15 @@ def test_of_a_run_what_was_evaluated_is_drawn_with_what_it_trained(monkeypatch):
   rows.append({'round': 2, 'train_loss': 2.0, 'validation_loss': 1.5, 'inference_accuracy': 0.5})
   figures.draw_run('a.png', rows)
   ((figure, path),) = drawn
-  lines = [[line.get_xydata().tolist() for line in axes.get_lines()] for axes in figure.axes]
-  assert lines == [[[[0, 3], [2, 1.5]], [[1, 2.5], [2, 2]]], [[[2, 0.5]]]]
+  losses, accuracies = figure.axes
+  validation, train = losses.get_lines()
+  assert validation.get_xydata().tolist() == [[0, 3], [2, 1.5]]
+  assert train.get_xydata().tolist() == [[1, 2.5], [2, 2]]
+  (inference,) = accuracies.get_lines()
+  assert inference.get_xydata().tolist() == [[2, 0.5]]
   assert [axes.get_ylabel() for axes in figure.axes] == ['loss', 'accuracy']
-  found = [text.get_text() for text in figure.legends[0].get_texts()]
-  assert (found, path) == (['inference', 'validation', 'train'], 'a.png')
+  labels = [text.get_text() for text in figure.legends[0].get_texts()]
+  assert (labels, path) == (['inference', 'validation', 'train'], 'a.png')
 
 
 def test_a_log_scale_shows_all_that_did_not_diverge(tmp_path):
@@ -162,8 +168,8 @@ def test_the_axis_adds_up_what_rounds_took(tmp_path):
     np.testing.assert_allclose(curve.x, [0, 2 * per_round, 4 * per_round])
   with pytest.raises(ValueError, match=r"no column 'virtual_seconds' .* than virtual_seconds"):
     figures.mean_curves({'a': [run]}, 'validation_accuracy', 'virtual_seconds')
-  found = figures.mean_curves({'a': [run]}, 'validation_accuracy', 'seconds')
-  text = figures.curves_table({'validation_accuracy': found}, 'seconds').splitlines()
+  curves = figures.mean_curves({'a': [run]}, 'validation_accuracy', 'seconds')
+  text = figures.curves_table({'validation_accuracy': curves}, 'seconds').splitlines()
   assert text[0] == 'label,round,seconds,validation_accuracy_mean,validation_accuracy_std'
   assert text[2] == 'a,2,1,0.2,0'
 

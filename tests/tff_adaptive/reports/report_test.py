@@ -81,9 +81,13 @@ HOSTILE = {
 }
 # As a name of a row, of a column, in a bold cell, as title and as note.
 HOSTILE_TABLES = [
-  (shown or text, report.Table([text, text], [[text, text]] * 2, {(1, 1)}, text, text))
-  for text, shown in HOSTILE.items()
+  (in_latex or text, report.Table([text, text], [[text, text]] * 2, {(1, 1)}, text, text))
+  for text, in_latex in HOSTILE.items()
 ]
+
+
+def _texts(elements):
+  return [''.join(element.itertext()) for element in elements]
 
 
 def _common_mark(text):
@@ -101,11 +105,19 @@ def test_markdown_shows_texts_as_they_are(render, text, table):
   assert written.replace('\n', '').isprintable()
   root = ET.fromstring(f'<div>{render(written)}</div>')
   assert {element.tag for element in root.iter()} <= {
-    *('div', 'p', 'strong', 'table', 'thead', 'tbody', 'tr', 'th', 'td')
+    'div',
+    'p',
+    'strong',
+    'table',
+    'thead',
+    'tbody',
+    'tr',
+    'th',
+    'td',
   }
-  cells = [[''.join(cell.itertext()) for cell in row] for row in root.iter('tr')]
+  cells = [_texts(row) for row in root.iter('tr')]
   assert cells == [[text, text]] * 3
-  assert [''.join(part.itertext()) for part in root.findall('p')] == [text, text]
+  assert _texts(root.findall('p')) == [text, text]
   assert len(root.findall('.//strong')) == 2  # The title and one cell.
 
 
@@ -115,9 +127,18 @@ def test_html_shows_texts_as_they_are(text, table):
   assert written.replace('\n', '').isprintable()
   root = ET.fromstring(f'<div>{written}</div>')
   assert {element.tag for element in root.iter()} <= {
-    *('div', 'p', 'b', 'table', 'caption', 'thead', 'tbody', 'tr', 'th', 'td')
+    'div',
+    'p',
+    'b',
+    'table',
+    'caption',
+    'thead',
+    'tbody',
+    'tr',
+    'th',
+    'td',
   }
-  cells = [[''.join(cell.itertext()) for cell in row] for row in root.iter('tr')]
+  cells = [_texts(row) for row in root.iter('tr')]
   assert cells == [[text, text]] * 3
   assert (root.findtext('table/caption'), root.findtext('p')) == (text, text)
 
@@ -126,16 +147,19 @@ def _latex_shows(text):
   """What LaTeX shows of a cell or a caption, in which nothing may be left that it obeys."""
   names = {'backslash': '\\', 'asciitilde': '~', 'asciicircum': '^'}
   names |= {'less': '<', 'greater': '>', 'bar': '|'}
-  shown, rest = '', text
+  plain = ''
+  rest = text
   while rest:
-    if found := re.match(r'\\text(\w+)\{\}', rest):
-      shown += names[found[1]]
-    elif found := re.match(r'\\([&%$#_{}])|\{([*\[])\}|([^\\&%$#_{}~^<>|])', rest):
-      shown += found[found.lastindex]
+    symbol = re.match(r'\\text(?P<name>\w+)\{\}', rest)
+    literal = re.match(r'\\([&%$#_{}])|\{([*\[])\}|([^\\&%$#_{}~^<>|])', rest)
+    assert symbol or literal, f'LaTeX obeys {rest!r}'
+    if symbol:
+      plain += names[symbol['name']]
+      rest = rest[symbol.end() :]
     else:
-      raise AssertionError(f'LaTeX obeys {rest!r}')
-    rest = rest[found.end() :]
-  return shown
+      plain += literal[literal.lastindex]
+      rest = rest[literal.end() :]
+  return plain
 
 
 @pytest.mark.parametrize('text, table', HOSTILE_TABLES)
@@ -180,11 +204,11 @@ def test_no_file_of_a_report_has_control_characters(tmp_path, ending):
   axes.set_ylabel(r'$\frac$')  # Is no formula, so it can be drawn.
   style.legend(figure, axes.plot([0, 1], label=text), [text])
   table = report.Table([text], [[text]], title=text)
-  made = report.Report([table], table.csv(), figure, text)
-  made.write(str(tmp_path / 'x'), [ending])
+  whole_report = report.Report([table], table.csv(), figure, text)
+  whole_report.write(str(tmp_path / 'x'), [ending])
   written = (tmp_path / f'x.{ending}').read_bytes()
   if ending in ('png', 'pdf'):
-    texts = [shown.get_text() for shown in figure.findobj(matplotlib.text.Text)]
+    texts = [text_of_figure.get_text() for text_of_figure in figure.findobj(matplotlib.text.Text)]
     assert r'a\x1b[31m\udcff' in texts
     assert text not in texts
   else:
@@ -194,7 +218,7 @@ def test_no_file_of_a_report_has_control_characters(tmp_path, ending):
 
 def test_html_holds_the_cells():
   root = ET.fromstring(f'<div>{TABLE.html()}</div>')
-  cells = [[''.join(cell.itertext()) for cell in row] for row in root.iter('tr')]
+  cells = [_texts(row) for row in root.iter('tr')]
   assert cells == [list(TABLE.heading), *map(list, TABLE.rows)]
   assert [b.text for b in root.iter('b')] == ['1.00 ± 0.50']  # An empty cell is not bold.
   assert (root.findtext('table/caption'), root.findtext('p')) == (TABLE.title, TABLE.note)

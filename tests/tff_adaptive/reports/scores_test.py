@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import typing
 
 import pytest
 
@@ -41,26 +42,39 @@ def test_a_loss_of_more_than_a_hundred_times_the_first_has_diverged(tmp_path, va
   assert scores.has_diverged(run, 'validation_loss') == expected
 
 
+class Judged(typing.NamedTuple):
+  """A run that is evaluated every so many rounds, and the evaluations that count."""
+
+  rounds: int
+  over: int
+  number: int
+  every: int = 1
+  window: int | None = None
+
+
 @pytest.mark.parametrize(
-  'rounds, every, window, over, number',
+  'judged',
   [
-    (9, 1, None, 1, 1),
-    (100, 1, None, 10, 10),
-    (101, 1, None, 11, 11),
-    (1500, 1, None, 100, 100),
-    (1500, 50, None, 100, 2),
-    (100, 20, None, 10, 1),
-    (100, 1, 30, 30, 30),
-    (20, 1, 30, 20, 20),
-    (20, 20, 5, 5, 1),
+    Judged(rounds=9, over=1, number=1),
+    Judged(rounds=100, over=10, number=10),
+    Judged(rounds=101, over=11, number=11),
+    Judged(rounds=1500, over=100, number=100),
+    Judged(rounds=1500, every=50, over=100, number=2),
+    Judged(rounds=100, every=20, over=10, number=1),
+    Judged(rounds=100, window=30, over=30, number=30),
+    Judged(rounds=20, window=30, over=20, number=20),
+    Judged(rounds=20, every=20, window=5, over=5, number=1),
   ],
 )
-def test_a_run_is_judged_by_its_last_tenth_or_the_window(rounds, every, window, over, number):
-  rows = [{'round': t, **({'x': t} if t % every == 0 else {})} for t in range(rounds + 1)]
-  run = run_lib.Run('x', {}, rows, window=window)
-  assert scores.window(run) == over
-  assert len(scores.last_values(run, 'x')) == number
-  assert scores.last_values(run, 'x')[-1] == rounds
+def test_a_run_is_judged_by_its_last_tenth_or_the_window(judged):
+  every = judged.every
+  rows = [{'round': t} for t in range(judged.rounds + 1)]
+  for row in rows[::every]:
+    row['x'] = row['round']
+  run = run_lib.Run('x', {}, rows, window=judged.window)
+  assert scores.window(run) == judged.over
+  assert len(scores.last_values(run, 'x')) == judged.number
+  assert scores.last_values(run, 'x')[-1] == judged.rounds
   # One that has just begun has the values there are; the initial model is none.
   for end in (every, every - 1):
     begun = dataclasses.replace(run, rows=rows[: end + 1])
@@ -85,8 +99,8 @@ def test_settings_that_stopped_early_beat_those_that_diverged_only(tmp_path):
 
 def test_of_a_loss_the_lowest_is_the_best(tmp_path):
   ends = [(loss, {'client_learning_rate': loss}) for loss in (0.5, 0.2, 0.9)]
-  found = run_folders.each(tmp_path, ends, 'validation_loss', start=1.0)
-  assert scores.best_runs(found, 'validation_loss')[1] == [found[1]]
+  runs = run_folders.each(tmp_path, ends, 'validation_loss', start=1.0)
+  assert scores.best_runs(runs, 'validation_loss')[1] == [runs[1]]
 
 
 @pytest.mark.parametrize(
@@ -104,22 +118,22 @@ def test_the_note_says_how_clients_are_weighed(tmp_path, weightings, words):
 
 
 def test_runs_of_which_only_the_initial_model_was_evaluated_are_left_out(tmp_path, capsys):
-  found = [
+  runs = [
     run_folders.make(tmp_path / name, values, every=2, rounds=4)
     for name, values in (('a', [0.1, 0.2]), ('b', [0.1]), ('c', [0.1, 0.3]))
   ]
-  del found[2].rows[-1]['validation_accuracy']
-  for run in found[::2]:
+  del runs[2].rows[-1]['validation_accuracy']
+  for run in runs[::2]:
     run.rows[-1]['train_loss'] = 1.0
-  assert scores.evaluated(found) == found[:1]
+  assert scores.evaluated(runs) == runs[:1]
   assert [line.split()[2] for line in capsys.readouterr().err.splitlines()] == [
     *(str(tmp_path / name) for name in 'bc')
   ]
-  assert scores.evaluated(found, 'train_loss') == [found[0], found[2]]
+  assert scores.evaluated(runs, 'train_loss') == [runs[0], runs[2]]
   # No run has such a column, which is another error's business.
-  assert scores.evaluated(found[::2], 'train_lost') == found[::2]
+  assert scores.evaluated(runs[::2], 'train_lost') == runs[::2]
   with pytest.raises(ValueError, match='none of the runs has been evaluated after round 0'):
-    scores.evaluated(found[1:])
+    scores.evaluated(runs[1:])
 
 
 def test_theta_bar_is_taken_where_it_was_evaluated(tmp_path):
@@ -130,8 +144,11 @@ def test_theta_bar_is_taken_where_it_was_evaluated(tmp_path):
 @pytest.mark.parametrize('rounds, number, test', [(4000, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 0)])
 def test_test_data_are_those_of_the_last_round(tmp_path, rounds, number, test):
   """Not of a run that was complete, was begun again with more rounds, and has not ended yet."""
-  test = {'test_accuracy': 0.5} if test else None
-  made = run_folders.make(tmp_path / 'a', [0.1, 0.2], test=test, rounds=rounds)
-  made.rows[-1]['round'] = number
+  if test:
+    test = {'test_accuracy': 0.5}
+  else:
+    test = None
+  run = run_folders.make(tmp_path / 'a', [0.1, 0.2], test=test, rounds=rounds)
+  run.rows[-1]['round'] = number
   with pytest.raises(ValueError, match=f'summary.json after {number} of {rounds} rounds'):
-    scores.value_on_test(made)
+    scores.value_on_test(run)

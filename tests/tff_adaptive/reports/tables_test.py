@@ -13,17 +13,17 @@ COLUMN = 'validation_accuracy'
 
 
 def _table(runs, column=COLUMN):
-  made = tables.comparison_table({'a': runs}, column)
-  _, _, _, mean, last, _ = made.rows[0]
-  return mean, last, made.note
+  report = tables.comparison_table({'a': runs}, column)
+  _, _, _, mean, last, _ = report.rows[0]
+  return mean, last, report.note
 
 
 def _seeds(folder, curves, column=COLUMN, rounds=4):
-  found = [
+  runs = [
     run_folders.make(folder / str(seed), values, column, every=2, seed=seed, rounds=rounds)
     for seed, values in enumerate(curves)
   ]
-  return [dataclasses.replace(run, window=rounds) for run in found]
+  return [dataclasses.replace(run, window=rounds) for run in runs]
 
 
 def test_a_run_that_is_not_complete_is_named_and_one_without_values_refused(tmp_path):
@@ -70,35 +70,48 @@ def test_rows_hold_means_deviations_and_rounds_to_a_target(tmp_path):
     tables.comparison_table(groups, 'val_acc')
 
 
+CURVES = [[0.0, 0.4, 0.8], [0.0, 0.6, 0.6]]
+
+
 def test_columns_are_chosen_and_the_title_is_the_tables_caption(tmp_path):
-  groups = {'a': _seeds(tmp_path, [[0.0, 0.4, 0.8], [0.0, 0.6, 0.6]])}
+  groups = {'a': _seeds(tmp_path, CURVES)}
   for run in groups['a']:
     summary.write(run.folder, {**run.summary(), 'state_megabytes': {'server': 2.0, 'client': 0.5}})
   columns = ['last', 'reached', 'runs', 'server_mb', 'client_mb']
   without = {'b': [run_folders.make(tmp_path / 'b', [0.0, 0.5])]}  # It has no summary.json.
   with pytest.raises(ValueError, match='b has no sizes of its states: leave'):
     tables.comparison(without, [COLUMN], target=0.6, columns=columns)
-  made = tables.comparison(groups, [COLUMN], target=0.6, title='Digits', columns=columns)
-  assert made.tables[0].heading[:4] == ['', 'validation accuracy, last', 'rounds to 0.6', 'runs']
+  report = tables.comparison(groups, [COLUMN], target=0.6, title='Digits', columns=columns)
+  assert report.tables[0].heading[:4] == ['', 'validation accuracy, last', 'rounds to 0.6', 'runs']
   sizes = '2.0000 ± 0.0000', '0.5000 ± 0.0000'
-  assert made.tables[0].rows == [['a', '0.7000 ± 0.1414', '3 ± 1', '2', *sizes]]
-  assert '\\caption{Digits.}' in made.tables[0].latex()
+  assert report.tables[0].rows == [['a', '0.7000 ± 0.1414', '3 ± 1', '2', *sizes]]
+  assert '\\caption{Digits.}' in report.tables[0].latex()
+
+
+def test_each_column_has_a_table_and_axes_of_its_own(tmp_path):
+  groups = {'a': _seeds(tmp_path, CURVES)}
   options = {'title': 'Digits', 'levels': {'paper': 0.9}, 'log_scale': ['megabytes_up']}
-  made = tables.comparison(groups, [COLUMN, 'megabytes_up'], axis='seconds', **options)
-  titles = [table.title for table in made.tables]
+  report = tables.comparison(groups, [COLUMN, 'megabytes_up'], axis='seconds', **options)
+  titles = [table.title for table in report.tables]
   assert titles == ['Digits: validation accuracy', 'Digits: megabytes up']
-  assert made.data.startswith('label,round,seconds,')
-  drawn = [(axes.get_xlabel(), axes.get_yscale()) for axes in made.figure.axes]
+  assert report.data.startswith('label,round,seconds,')
+  drawn = [(axes.get_xlabel(), axes.get_yscale()) for axes in report.figure.axes]
   assert drawn == [('seconds of training', scale) for scale in ('linear', 'log')]
-  legend = [text.get_text() for text in made.figure.legends[0].get_texts()]
-  assert (made.title, made.figure.get_suptitle(), legend[-1]) == ('Digits',) * 2 + ('paper = 0.9',)
+  legend = [text.get_text() for text in report.figure.legends[0].get_texts()]
+  assert (report.title, report.figure.get_suptitle()) == ('Digits', 'Digits')
+  assert legend[-1] == 'paper = 0.9'
+
+
+def test_an_unknown_column_of_the_table_is_refused(tmp_path):
+  groups = {'a': _seeds(tmp_path, CURVES)}
   for unknown in ('accuracy', 'reached'):
     with pytest.raises(ValueError, match='give some of runs, rounds, mean, last'):
       tables.comparison(groups, [COLUMN], columns=[unknown])
 
 
 def test_the_heading_says_over_how_many_rounds_and_evaluations_the_mean_is(tmp_path):
-  a, b = ([run_folders.make(tmp_path / str(n), [0.1] * n, every=2)] for n in (11, 31))
+  a = [run_folders.make(tmp_path / 'a', [0.1] * 11, every=2)]
+  b = [run_folders.make(tmp_path / 'b', [0.1] * 31, every=2)]
   whole = [dataclasses.replace(*b, window=100)]
   for groups, words in (
     ({'a': a}, 'mean of last 2 rounds (1 evaluation)'),
@@ -113,7 +126,7 @@ ALL = 'loss accuracy nll'
 
 
 @pytest.mark.parametrize(
-  'tasks, chosen',
+  'tasks, metric_of_runs',
   [
     ([(None, 'loss read accuracy')], 'accuracy'),
     ([(None, 'loss recall_at_5 precision')], 'recall_at_5'),
@@ -127,29 +140,29 @@ ALL = 'loss accuracy nll'
     ([('recall', ALL)], 'accuracy'),  # There is no such column.
   ],
 )
-def test_the_metric_is_the_tasks_or_accuracy_another_or_the_loss(tasks, chosen):
+def test_the_metric_is_the_tasks_or_accuracy_another_or_the_loss(tasks, metric_of_runs):
   runs = []
   for metric, columns in tasks:
     row = {'round': 0.0, 'train_error': 1.0}
     row |= {f'validation_{name}': 1.0 for name in columns.split()}
     runs.append(run_lib.Run('x', {'settings': {}, 'metric': metric}, [row]))
-  if chosen is None:
+  if metric_of_runs is None:
     with pytest.raises(ValueError, match='name a column'):
       tables.default_metric(runs)
   else:
-    assert tables.default_metric(runs) == f'validation_{chosen}'
+    assert tables.default_metric(runs) == f'validation_{metric_of_runs}'
 
 
 def test_the_legend_says_which_curve_ends_early(tmp_path):
-  found = [
+  three_runs = [
     run_folders.make(tmp_path / str(seed), values, seed=seed, rounds=3)
     for seed, values in enumerate(([0.1, 0.2, 0.3, 0.4], [0.1, 0.2], [0.1, 0.3, 0.4, 0.5]))
   ]
-  for runs, label in ((found, 'a (n = 3), to round 1'), (found[::2], 'a (n = 2)')):
-    made = tables.comparison({'a': runs}, [COLUMN])
-    assert [text.get_text() for text in made.figure.legends[0].get_texts()] == [label]
-  for run, t in zip(found[::2], (1, 2)):
+  for runs, label in ((three_runs, 'a (n = 3), to round 1'), (three_runs[::2], 'a (n = 2)')):
+    report = tables.comparison({'a': runs}, [COLUMN])
+    assert [text.get_text() for text in report.figure.legends[0].get_texts()] == [label]
+  for run, t in zip(three_runs[::2], (1, 2)):
     run.rows[:] = run.rows[t : t + 1]
   words = "the runs of 'a' have no round with a value of .* in common"
   with pytest.raises(ValueError, match=words):
-    tables.comparison({'a': found[::2]}, [COLUMN])
+    tables.comparison({'a': three_runs[::2]}, [COLUMN])

@@ -74,19 +74,19 @@ def test_of_a_users_file_the_content_counts_and_not_its_place():
 def test_the_modules_that_a_users_file_imports_count_too():
   settings = {'algorithm': 'mine.py:Mine'}
 
-  def found(**modules):
+  def record_with(**modules):
     return record({'algorithm': {**_SOURCE, **modules}}, **settings)
 
-  now = found(modules={'helper.py': 'abc', 'other.py': 'x'})
+  now = record_with(modules={'helper.py': 'abc', 'other.py': 'x'})
   before = run_folders.config(now.settings, files=dict(now.files))
   assert now.refused_changes(before) == []
   for modules in ({'helper.py': 'def', 'other.py': 'x'}, {'other.py': 'x'}):
-    assert found(modules=modules).refused_changes(before) == [
+    assert record_with(modules=modules).refused_changes(before) == [
       "'helper.py', which the file of --algorithm, '/a/mine.py', imports, has changed since"
     ]
   before = run_folders.config(now.settings, files={'algorithm': _SOURCE})
   assert now.refused_changes(before) == []  # A run of 0.2.0 recorded no modules.
-  nothing = found(modules={})
+  nothing = record_with(modules={})
   before = run_folders.config(now.settings, files=dict(nothing.files))
   assert len(now.refused_changes(before)) == 1
 

@@ -47,7 +47,8 @@ def test_a_resumed_run_has_the_same_ledger(tmp_path):
   train(tmp_path / 'whole', 11, population=SLOW)
   for rounds in (3, 6, 11):
     train(tmp_path / 'parts', rounds, population=SLOW)
-  whole, parts = (ledger.read(str(tmp_path / name)) for name in ('whole', 'parts'))
+  whole = ledger.read(str(tmp_path / 'whole'))
+  parts = ledger.read(str(tmp_path / 'parts'))
   assert whole.equals(parts)
 
 

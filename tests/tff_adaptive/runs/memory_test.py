@@ -6,7 +6,8 @@ from tff_adaptive.runs import memory
 
 
 def test_a_control_group_limits_it(tmp_path, monkeypatch):
-  limit, usage = tmp_path / 'max', tmp_path / 'current'
+  limit = tmp_path / 'max'
+  usage = tmp_path / 'current'
   monkeypatch.setattr(memory, '_CGROUP_LIMITS', [(limit, usage)])
   usage.write_text('900\n')  # Of this 500 are a cache of files.
   (tmp_path / 'memory.stat').write_text('anon 400\ninactive_file 300\nactive_file 200\n')

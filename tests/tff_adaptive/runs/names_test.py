@@ -23,10 +23,10 @@ def snake(name):
 
 
 def test_the_metrics_of_keras_are_all_known():
-  found = {name for name in dir(tf.keras.metrics) if name[0] != '_'} - NOT_METRICS
-  assert found > set(ERRORS.split())
+  metrics_of_keras = {name for name in dir(tf.keras.metrics) if name[0] != '_'} - NOT_METRICS
+  assert metrics_of_keras > set(ERRORS.split())
   errors = {snake(name) for name in ERRORS.split()}
-  for name in found:
+  for name in metrics_of_keras:
     for column in (name, snake(name), f'validation_{snake(name)}', f'{snake(name)}_1'):
       assert names.is_error(column) == (snake(name) in errors), column
 

@@ -77,7 +77,8 @@ def test_a_run_that_was_killed_before_its_second_checkpoint_starts_again(tmp_pat
     return fakes.evaluate(weights)
 
   for num_rows in (0, 1, 3):  # At 0 between the first checkpoint and the first row.
-    calls, folder = itertools.count(), str(tmp_path / str(num_rows))
+    calls = itertools.count()
+    folder = str(tmp_path / str(num_rows))
     with pytest.raises(SystemExit):
       _train(folder, evaluate=evaluate)
     assert not os.path.exists(os.path.join(folder, 'summary.json'))
@@ -145,9 +146,15 @@ def _train(run, **options):
 @pytest.mark.parametrize(
   'name, is_renamed',
   [
-    *(('.', True), ('checkpoints', False), (STATE, True), ('metrics.csv', False)),
-    *(('metrics.csv', True), ('tensorboard', False), ('.', False)),
-    *(('config.json', False), ('config.json', True)),
+    ('.', True),
+    ('checkpoints', False),
+    (STATE, True),
+    ('metrics.csv', False),
+    ('metrics.csv', True),
+    ('tensorboard', False),
+    ('.', False),
+    ('config.json', False),
+    ('config.json', True),
   ],
 )
 def test_what_is_removed_or_renamed_during_a_run_is_noticed(run, name, is_renamed):
@@ -196,9 +203,9 @@ def test_what_killed_processes_left_is_cleaned_up_and_the_users_files_stay(run):
   for name in (*ours, *theirs):
     (run / name).write_text('')
   small_run.train(str(run), 10)
-  found = os.listdir(run)
-  assert not set(ours) & set(found)
-  assert set(theirs) <= set(found)
+  names = os.listdir(run)
+  assert not set(ours) & set(names)
+  assert set(theirs) <= set(names)
   assert os.listdir(run / 'checkpoints') == ['state.sqlite']
 
 

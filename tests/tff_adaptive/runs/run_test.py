@@ -42,7 +42,8 @@ class Process:
     weights = small_problem.model().initial_weights[0]
     if self._kind is OneModel:
       return OneModel(weights)
-    kind, constants = tff.learning.models.ModelWeights, [np.full_like(w, 7) for w in weights]
+    kind = tff.learning.models.ModelWeights
+    constants = [np.full_like(w, 7) for w in weights]
     return State(kind(weights, constants), kind([2 * w for w in weights], constants))
 
   def next(self, state, cohort):
@@ -75,9 +76,9 @@ def task(metric='accuracy'):
   )
 
 
-def assert_same(found, wanted):
-  assert len(found) == len(wanted)
-  for a, b in zip(found, wanted):
+def assert_same(actual, wanted):
+  assert len(actual) == len(wanted)
+  for a, b in zip(actual, wanted):
     np.testing.assert_array_equal(a, b)
 
 
@@ -96,7 +97,8 @@ def test_weights_are_those_that_the_run_ended_with(stateful, stateless):
 
 def test_metrics_are_a_table_by_round_and_evaluation_gives_the_runs_own_figures(stateful):
   run = tff_adaptive.load_run(stateful[0], load_task=lambda config: task())
-  metrics, last = run.metrics, run.rows[-1]
+  metrics = run.metrics
+  last = run.rows[-1]
   assert metrics.index.tolist() == metrics['round'].tolist() == [0, 1, 2, 3]
   assert metrics['validation_loss'].isna().tolist() == [False, True, False, False]
   assert metrics.loc[3, 'validation_loss'] == stateful[1].summary['last']['validation_loss']
@@ -173,13 +175,14 @@ def test_links_are_followed_and_a_run_is_read_once(tmp_path):
   (folder / 'linked').symlink_to(tmp_path / 'elsewhere')
   (folder / 'again').symlink_to(tmp_path / 'elsewhere')
   (folder / 'back').symlink_to(folder)
-  found = run_lib.find_runs([str(folder), str(folder / 'a'), str(tmp_path / 'elsewhere')])
-  assert [run.folder for run in found] == [str(folder / name) for name in ('a', 'again')]
+  runs = run_lib.find_runs([str(folder), str(folder / 'a'), str(tmp_path / 'elsewhere')])
+  assert [run.folder for run in runs] == [str(folder / name) for name in ('a', 'again')]
 
 
 @pytest.mark.parametrize('metric, better', [('accuracy', 'theta'), ('loss', 'theta_bar')])
 def test_a_start_is_the_better_by_what_reports_compare_by(stateful, monkeypatch, metric, better):
-  run, model = tff_adaptive.load_run(stateful[0]), small_problem.model()
+  run = tff_adaptive.load_run(stateful[0])
+  model = small_problem.model()
   last = {'validation_accuracy': 0.9, 'inference_accuracy': 0.1}
   last |= {'validation_loss': 2.0, 'inference_loss': 1.0, 'round': 3}
   changed = dataclasses.replace(run, rows=[last], config={**run.config, 'metric': metric})
@@ -196,8 +199,8 @@ def test_runs_that_cannot_be_read_are_left_out_and_named(tmp_path, capsys):
     run_folders.make(tmp_path / name, [0.1, 0.2])
   (tmp_path / 'b' / 'config.json').write_text('{')
   (tmp_path / 'c' / 'metrics.csv').write_text('nonsense\n')
-  found = run_lib.find_runs([str(tmp_path)])
-  assert [os.path.basename(run.folder) for run in found] == ['a', 'd']
+  runs = run_lib.find_runs([str(tmp_path)])
+  assert [os.path.basename(run.folder) for run in runs] == ['a', 'd']
   lines = capsys.readouterr().err.splitlines()
   assert [line.startswith('Left out: ') for line in lines] == [True, True]
   assert f'{tmp_path}/b/config.json' in lines[0]

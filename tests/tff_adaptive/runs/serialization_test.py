@@ -1,6 +1,7 @@
 """States as bytes: arrays lie one after the other, and leaves are found by their names."""
 
 import collections
+import itertools
 
 import numpy as np
 import pytest
@@ -15,12 +16,13 @@ STATE = Pair({'b': np.arange(3.0), 'a': 7}, [np.float32(2.5), ()])
 @pytest.mark.parametrize('sizes', [(1, 1), (3, 8), (9, 100), (1000, 1, 7)])
 def test_packed_arrays_of_any_size_lie_one_after_the_other(sizes):
   rng = np.random.default_rng(0)
-  state = tuple(rng.normal(size=n).astype(t) for n in sizes for t in (np.float32, np.float64))
+  dtypes = (np.float32, np.float64)
+  state = tuple(rng.normal(size=n).astype(t) for n, t in itertools.product(sizes, dtypes))
   packer = serialization.Packer(state)
   packed = packer.pack(state)
   assert len(packed) == packer.size == sum(-(-a.nbytes // 8) * 8 for a in state)
-  for found, array in zip(packer.unpack(packed), state):
-    np.testing.assert_array_equal(found, array)
+  for unpacked, array in zip(packer.unpack(packed), state):
+    np.testing.assert_array_equal(unpacked, array)
 
 
 def test_a_layout_has_names_which_are_paths_and_no_two_equal():
@@ -28,19 +30,19 @@ def test_a_layout_has_names_which_are_paths_and_no_two_equal():
   assert len({serialization.Packer(layout).signature for layout in layouts}) == len(layouts)
   assert list(serialization.named_leaves(STATE)) == ['second/a', 'second/b', 'first/0']
   awkward = {'a': {'b': 1}, 'a/b': 2, 'a~1b': 3, 'a~b': 4}
-  found = serialization.named_leaves(awkward)
-  numbers = {name: int(leaf) for name, leaf in found.items()}
+  leaves = serialization.named_leaves(awkward)
+  numbers = {name: int(leaf) for name, leaf in leaves.items()}
   assert numbers == {'a/b': 1, 'a~1b': 2, 'a~01b': 3, 'a~0b': 4}
 
 
 def test_leaves_are_put_back_by_name_in_any_order_and_as_their_kind():
   leaves = dict(reversed(serialization.named_leaves(STATE).items()))
-  found = serialization.restored(STATE, leaves)
-  assert type(found) is Pair
-  np.testing.assert_array_equal(found.second['b'], [0, 1, 2])
-  assert type(found.second['a']) is int
-  assert type(found.first[0]) is np.float32
-  assert (found.second['a'], found.first) == (7, [2.5, ()])
+  state = serialization.restored(STATE, leaves)
+  assert type(state) is Pair
+  np.testing.assert_array_equal(state.second['b'], [0, 1, 2])
+  assert type(state.second['a']) is int
+  assert type(state.first[0]) is np.float32
+  assert (state.second['a'], state.first) == (7, [2.5, ()])
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,12 @@ def path(tmp_path):
   return str(tmp_path / 's')
 
 
-def _write(path, number, ids, kept=()):
+def _write(path, number, ids, numbers=()):
   """Writes a round's states, each its number; returns what there is more of."""
   with contextlib.closing(StateFile(path, is_writer=True)) as file:
     total = Count()
     for client_id in ids:
-      total = total.plus(file.write_client(client_id, number, b'v%d' % number, list(kept)))
+      total = total.plus(file.write_client(client_id, number, b'v%d' % number, list(numbers)))
     file.commit()
   return total
 
@@ -61,7 +61,8 @@ def _open(path):
 def _fill(path, rounds=9, every=3):
   """Rounds of three clients of nine; returns, for each checkpoint, what each client had."""
   rng = random.Random(0)
-  present, history = {}, {0: {}}
+  present = {}
+  history = {0: {}}
   with _open(path) as store:
     store.commit(0, _server(0))
     for t in range(1, rounds + 1):
@@ -84,8 +85,8 @@ def test_a_checkpoint_counts_the_newest_state_that_is_not_later(path):
   assert _write(path, 0, ['a']) == (1, _digest(0, ['a']))
   assert _write(path, 4, IDS, [0]) == (2, _digest(4, IDS) - _digest(0, ['a']))
   with contextlib.closing(StateFile(path, is_writer=True)) as file:
-    found = {number: file.read_client('a', number) for number in (-1, 0, 1, 3, 4, 9)}
-    assert found == {-1: None, 0: b'v0', 1: b'v0', 3: b'v0', 4: b'v4', 9: b'v4'}
+    states = {number: file.read_client('a', number) for number in (-1, 0, 1, 3, 4, 9)}
+    assert states == {-1: None, 0: b'v0', 1: b'v0', 3: b'v0', 4: b'v4', 9: b'v4'}
     assert file.read_client('b', 3) is None
     assert file.count(3) == (1, _digest(0, ['a']))
     assert file.count(4) == (3, _digest(4, IDS))
@@ -94,11 +95,11 @@ def test_a_checkpoint_counts_the_newest_state_that_is_not_later(path):
     file.write_client('a', 5, b'v5', [])  # Not committed.
     assert file.read_client('a') == b'v5'
   with contextlib.closing(StateFile(path)) as file:
-    found = [file.read_client('a')]
-    thread = threading.Thread(target=lambda: found.append(file.read_client('a')))
+    states = [file.read_client('a')]
+    thread = threading.Thread(target=lambda: states.append(file.read_client('a')))
     thread.start()
     thread.join()
-  assert found == [b'v4'] * 2
+  assert states == [b'v4'] * 2
 
 
 def test_checksums_are_of_all_that_is_stored_in_its_place():
@@ -108,26 +109,31 @@ def test_checksums_are_of_all_that_is_stored_in_its_place():
   assert client_checksum('a', 1, b'x').hex() == '4e1cd08714a51134a01cd7daf3cfe76e'  # It stays so.
   assert Count(0, -1).text == 'f' * 32
   leaf = ('w', '<f8', '[1]', b'x')
-  cases = [(3, '{}', 2, 'f', [leaf]), (4, '{}', 2, 'f', [leaf]), (3, '', 2, 'f', [leaf])]
-  cases += [(3, '{}', 1, 'f', [leaf]), (3, '{}', 2, '', [leaf]), (3, '{}', 2, 'f', [leaf, leaf])]
+  # Each differs from the first in one argument: the number, metadata, count, checksum or leaves.
+  cases = [(3, '{}', 2, 'f', [leaf])]
+  cases.append((4, '{}', 2, 'f', [leaf]))
+  cases.append((3, '', 2, 'f', [leaf]))
+  cases.append((3, '{}', 1, 'f', [leaf]))
+  cases.append((3, '{}', 2, '', [leaf]))
+  cases.append((3, '{}', 2, 'f', [leaf, leaf]))
   for i in range(4):
     cases.append((3, '{}', 2, 'f', [(*leaf[:i], leaf[i] * 2, *leaf[i + 1 :])]))
-  cases.append((3, '{}', 2, 'f', [('w<', 'f8', '[1]', b'x')]))
+  cases.append((3, '{}', 2, 'f', [('w<', 'f8', '[1]', b'x')]))  # The same letters again.
   assert len({state_file.checkpoint_checksum(*case) for case in cases}) == len(cases)
 
 
 @pytest.mark.parametrize(
-  'change, made, advice',
+  'change, written, advice',
   [
     ('round = 8', 9, 'Resume from the previous checkpoint, of round 6'),
     *((f'state = {value}', 9, 'Resume') for value in ('zeroblob(16)', "x'7639'", "'v1'", '7')),
     ('state = zeroblob(12)', 6, 'Restore a copy'),  # The previous one counts it too.
   ],
 )
-def test_a_client_state_that_was_edited_is_refused_when_it_is_read(path, change, made, advice):
+def test_a_client_state_that_was_edited_is_refused_when_it_is_read(path, change, written, advice):
   history = _fill(path)
-  victim = next(i for i, t in history[9].items() if t == made)
-  _sql(path, f'UPDATE client_state SET {change} WHERE round = {made}')
+  victim = next(i for i, t in history[9].items() if t == written)
+  _sql(path, f'UPDATE client_state SET {change} WHERE round = {written}')
   with _open(path) as store:
     store.restore(SERVER)
     match = rf"the state of client '{victim}' is damaged.*\. {advice}"
@@ -163,7 +169,7 @@ def test_each_checkpoint_that_is_kept_has_its_own_client_states(path):
   history = _fill(path, 30)
   for t in (30, 27):
     with _open(path) as store:
-      assert store._file.rounds == [27, 30][: 1 + (t == 30)]
+      assert store._file.rounds == ([27, 30] if t == 30 else [27])
       checkpoint = store.restore(SERVER)
       assert checkpoint.round_number == t
       np.testing.assert_array_equal(checkpoint.server_state[0], np.full(4, t))
@@ -180,7 +186,10 @@ def test_each_checkpoint_that_is_kept_has_its_own_client_states(path):
 
 @pytest.mark.parametrize('is_full', [True, False])
 def test_the_first_failure_to_write_is_the_last(path, is_full):
-  message = 'the disk is full; free some' if is_full else 'it was removed, renamed or replaced'
+  if is_full:
+    message = 'the disk is full; free some'
+  else:
+    message = 'it was removed, renamed or replaced'
   with _open(path) as store:
     store.put(['a'], [_client(1)])
     store.commit(0, _server(0))
@@ -191,12 +200,14 @@ def test_the_first_failure_to_write_is_the_last(path, is_full):
     with pytest.raises(SaveError, match=f'cannot be written: {message}') as error:
       store.commit(1, (np.zeros(100_000),))
     for again in (
-      *(lambda: store.get(['a']), lambda: store.put(['a'], [_client(1)])),
-      *(store._file.commit, lambda: store._file.count(1)),
+      lambda: store.get(['a']),
+      lambda: store.put(['a'], [_client(1)]),
+      store._file.commit,
+      lambda: store._file.count(1),
     ):
-      with pytest.raises(SaveError) as found:
+      with pytest.raises(SaveError) as raised:
         again()
-      assert found.value is error.value
+      assert raised.value is error.value
   with _open(path if is_full else path + ' moved') as store:
     assert store.restore(SERVER).round_number == 0
     assert _found(store) == {'a': 1}
@@ -218,7 +229,7 @@ def test_a_file_with_other_tables_triggers_or_views_is_refused(path, statement):
       StateFile(path, is_writer=is_writer)
 
 
-def test_another_programs_file_another_format_or_layout_is_refused_as_it_is(path, tmp_path):
+def test_another_programs_file_is_refused_as_it_is(path, tmp_path):
   _sql(path, 'CREATE VIEW run AS SELECT 1')
   with pytest.raises(StateError, match='has other tables'):
     StateFile(path, is_writer=True)
@@ -227,20 +238,26 @@ def test_another_programs_file_another_format_or_layout_is_refused_as_it_is(path
   with pytest.raises(StateError, match=r'cannot be opened: it is damaged \(file is not a database'):
     StateFile(str(noise))
   assert noise.read_bytes() == b'noise' * 500
+
+
+def test_a_file_that_is_not_there_is_not_made_for_a_reader(tmp_path):
   with pytest.raises(StateError, match='cannot be opened'):
     StateFile(str(tmp_path / 'none.sqlite'))
   assert not (tmp_path / 'none.sqlite').exists()
-  own = tmp_path / 'own'
-  _fill(str(own))
-  before = own.read_bytes()
+
+
+def test_a_file_of_another_layout_or_format_is_refused_as_it_is(tmp_path):
+  another = tmp_path / 'own'
+  _fill(str(another))
+  before = another.read_bytes()
   with pytest.raises(StateError, match=r'its client states are .*float32.* of another algorithm'):
-    runs.ClientStateStore(str(own), (np.zeros(2),))
-  assert own.read_bytes() == before
-  _sql(str(own), "UPDATE run SET value = 'tff-adaptive-2' WHERE key = 'format'")
-  before = own.read_bytes()
+    runs.ClientStateStore(str(another), (np.zeros(2),))
+  assert another.read_bytes() == before
+  _sql(str(another), "UPDATE run SET value = 'tff-adaptive-2' WHERE key = 'format'")
+  before = another.read_bytes()
   with pytest.raises(StateError, match=r'format tff-adaptive-2, .* that wrote it, or start in a'):
-    _open(str(own))
-  assert own.read_bytes() == before
+    _open(str(another))
+  assert another.read_bytes() == before
 
 
 def test_a_run_of_release_0_2_0_with_shards_is_refused_and_left_as_it_is(path):

@@ -119,7 +119,8 @@ def test_states_are_read_once_and_written_once_at_a_commit(tmp_path):
 
 
 def test_states_that_the_file_has_take_no_more_memory_than_the_cache(tmp_path):
-  path, ids = str(tmp_path / 's.sqlite'), [str(i) for i in range(10)]
+  path = str(tmp_path / 's.sqlite')
+  ids = [str(i) for i in range(10)]
   with state_store.ClientStateStore(path, INITIAL) as store:
     size = store.state_bytes
   with state_store.ClientStateStore(path, INITIAL, cache_bytes=3 * size) as store:

@@ -66,26 +66,33 @@ def test_a_complete_run_has_so_many_rounds(tmp_path):
 
 
 def test_it_is_the_first_evaluated_round_that_is_as_good():
-  found = summary_lib.reached(ROWS, 'accuracy', 0.8)
-  theta, theta_bar = (dict(zip(COSTS, at)) for at in ((3, 20.0, 4.0, 2.0), (2, 12.5, 3.0, 1.5)))
-  assert found == {'target': 0.8, 'validation_accuracy': theta, 'inference_accuracy': theta_bar}
+  result = summary_lib.reached(ROWS, 'accuracy', 0.8)
+  theta = dict(zip(COSTS, (3, 20.0, 4.0, 2.0)))
+  theta_bar = dict(zip(COSTS, (2, 12.5, 3.0, 1.5)))
+  assert result == {'target': 0.8, 'validation_accuracy': theta, 'inference_accuracy': theta_bar}
   assert summary_lib.reached(ROWS[:1], 'loss', 3.0)['validation_loss'] == {'round': 0}
 
 
 @pytest.mark.parametrize('value, number', [(3.5, 0), (2.0, 2), (1.0, 2), (0.9, None)])
 def test_a_loss_is_good_where_it_is_low(value, number):
-  found = summary_lib.reached(ROWS, 'loss', value)
-  assert 'inference_loss' not in found
-  reached = found['validation_loss']
+  result = summary_lib.reached(ROWS, 'loss', value)
+  assert 'inference_loss' not in result
+  reached = result['validation_loss']
   assert number == (None if reached is None else reached['round'])
 
 
 def test_rounds_are_added_up_and_those_of_few_and_of_nobody_counted():
-  names = ('round', 'virtual_seconds', 'available', 'selected', 'finished', 'partial', 'dropped')
-  table = [(1, 10.0, 4, 4, 2, 1, 1), (2, 5.5, 3, 3, 3, 0, 0), (3, 60.0, 0, 0, 0, 0, 0)]
-  rows = [{**dict(zip(names, row)), 'clients': row[4] + row[5]} for row in table]
-  rows.insert(0, {'round': 0, 'validation_loss': 1.0})
-  rows.append({**dict(zip(names, (4, 4.5, 9, 4, 0, 0, 4))), 'clients': 0})
+  nobody = dict(available=0, selected=0, finished=0, partial=0, dropped=0, clients=0)
+  lost = dict(available=4, selected=4, finished=2, partial=1, dropped=1, clients=3)
+  few = dict(available=3, selected=3, finished=3, partial=0, dropped=0, clients=3)
+  all_lost = dict(available=9, selected=4, finished=0, partial=0, dropped=4, clients=0)
+  rows = [
+    {'round': 0, 'validation_loss': 1.0},
+    {'round': 1, 'virtual_seconds': 10.0, **lost},
+    {'round': 2, 'virtual_seconds': 5.5, **few},
+    {'round': 3, 'virtual_seconds': 60.0, **nobody},
+    {'round': 4, 'virtual_seconds': 4.5, **all_lost},
+  ]
   counted = dict(virtual_seconds=80.0, selected=11, finished=5, partial=1, dropped=5)
   counted |= dict(rounds_with_few_available=2, rounds_without_clients=2)
   assert summary_lib.of_population(rows, 4) == counted
@@ -100,7 +107,7 @@ def test_counts_and_costs_that_are_not_finite_are_no_error(values):
   more = {'virtual_seconds': 1.0, 'available': 5, 'clients': 5}
   rows = [{'round': t, **more, **dict.fromkeys(names, v)} for t, v in enumerate((0, *values))]
   total = values[0] + values[1]
-  found = summary_lib.summarize(rows, True)
-  np.testing.assert_equal(found['non_finite_clients'], total)
-  np.testing.assert_equal(found['totals']['megabytes_down'], total)
+  summary = summary_lib.summarize(rows, True)
+  np.testing.assert_equal(summary['non_finite_clients'], total)
+  np.testing.assert_equal(summary['totals']['megabytes_down'], total)
   np.testing.assert_equal(summary_lib.of_population(rows, 5)['dropped'], total)

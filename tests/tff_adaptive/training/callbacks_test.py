@@ -1,5 +1,6 @@
 """Callbacks: when each method is called, that an error in one loses no round; the project's own."""
 
+import typing
 from unittest import mock
 
 import numpy as np
@@ -14,7 +15,8 @@ from tff_adaptive.training import callbacks
 def _recorder():
   """Notes all calls in `method_calls`."""
   recorder = mock.Mock(spec=callbacks.Callback())
-  recorder.columns.return_value, recorder.summary.return_value = {'mine': 0.5}, {}
+  recorder.columns.return_value = {'mine': 0.5}
+  recorder.summary.return_value = {}
   return recorder
 
 
@@ -29,7 +31,9 @@ def _begun(recorder):
 
 
 def test_each_method_is_called_in_its_place(tmp_path):
-  first, second, nowhere = (_recorder() for _ in range(3))
+  first = _recorder()
+  second = _recorder()
+  nowhere = _recorder()
   _train(tmp_path, 3, first)
   each = 'round_begin columns round_end'
   called = (
@@ -51,22 +55,33 @@ def test_each_method_is_called_in_its_place(tmp_path):
   assert not nowhere.checkpoint.called
 
 
+class Failure(typing.NamedTuple):
+  """A callback's method that fails at a call, and the round that is saved then."""
+
+  method: str
+  error: type = RuntimeError
+  call: int = 4
+  saved: int = 3
+
+
 @pytest.mark.parametrize(
-  'method, error, calls, saved',
+  'failure',
   [
-    *((name, RuntimeError, 4, 3) for name in ('round_begin', 'columns', 'round_end')),
-    ('round_end', KeyboardInterrupt, 4, 3),
-    ('checkpoint', RuntimeError, 3, 4),
+    Failure('round_begin'),
+    Failure('columns'),
+    Failure('round_end'),
+    Failure('round_end', KeyboardInterrupt),
+    Failure('checkpoint', call=3, saved=4),
   ],
 )
-def test_an_error_in_a_callback_ends_the_run_and_loses_no_round(
-  tmp_path, method, error, calls, saved
-):
-  failing, recorder = _recorder(), _recorder()
-  getattr(failing, method).side_effect = [*[{}] * (calls - 1), error]
-  with pytest.raises(error):
+def test_an_error_in_a_callback_ends_the_run_and_loses_no_round(tmp_path, failure):
+  failing = _recorder()
+  recorder = _recorder()
+  effects = [*[{}] * (failure.call - 1), failure.error]
+  getattr(failing, failure.method).side_effect = effects
+  with pytest.raises(failure.error):
     _train(tmp_path, 10, recorder, failing)
-  assert fakes.saved(tmp_path)[0] == saved
+  assert fakes.saved(tmp_path)[0] == failure.saved
   assert failing.method_calls[-1] == recorder.method_calls[-1] == mock.call.close()
   assert not recorder.end.called
 
@@ -78,9 +93,9 @@ def test_epsilon_stands_in_evaluated_rounds_and_in_the_summary(tmp_path, rounds,
   accountant = SampledGaussian(20, 5, 1.5)
   audience = [training.PrivacyCallback(accountant, 1e-3, 3, seed)]
   result = fakes.train(tmp_path, rounds, callbacks=audience)
-  found = {int(r['round']): r['epsilon'] for r in fakes.rows(tmp_path) if r['epsilon']}
-  assert list(found) == [3, 6, rounds]
-  for number, value in found.items():
+  epsilons = {int(r['round']): r['epsilon'] for r in fakes.rows(tmp_path) if r['epsilon']}
+  assert list(epsilons) == [3, 6, rounds]
+  for number, value in epsilons.items():
     assert float(value) == accountant.epsilon(number, 1e-3)
   privacy = dict(result.summary['privacy'])
   assert noise in privacy.pop('noise')
@@ -94,7 +109,8 @@ def test_epsilon_stands_in_evaluated_rounds_and_in_the_summary(tmp_path, rounds,
 
 
 def test_columns_are_of_the_round_and_what_happens_to_workers_is_said():
-  context, lines = mock.Mock(workers=3), []
+  context = mock.Mock(workers=3)
+  lines = []
   context.announce.side_effect = lambda occasion, report: report(f'{occasion}: a worker was lost')
   context.counters.side_effect = [{'seconds_waiting': waited} for waited in (5.0, 7.5)]
   callback = training.RayCallback(context)

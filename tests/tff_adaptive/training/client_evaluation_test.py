@@ -23,16 +23,18 @@ PROCESS = run_test.Process(run_test.State)
 def clients(letters='=bcdefg', most=None):
   """The small problem's, by letter."""
   data = zip('=bcdefg', small_problem.clients())
-  found = {c: (x[:most], y[:most]) for c, (x, y) in data if c in letters}
-  return tasks.InMemoryClientData(found)
+  arrays = {c: (x[:most], y[:most]) for c, (x, y) in data if c in letters}
+  return tasks.InMemoryClientData(arrays)
 
 
 def accuracies(theta, data):
   w, a, v, c = oracle.unpack(theta)
-  return [
-    np.mean((np.tanh(x @ w + a) @ v + c).argmax(1) == y)
-    for x, y in ((d['x'], d['y']) for d in map(data.load, data.client_ids))
-  ]
+  shares = []
+  for client in data.client_ids:
+    examples = data.load(client)
+    logits = np.tanh(examples['x'] @ w + a) @ v + c
+    shares.append(np.mean(logits.argmax(1) == examples['y']))
+  return shares
 
 
 def evaluation(**options):
@@ -66,9 +68,9 @@ def run(tmp_path_factory):
 
 
 def test_columns_are_numpys_statistics_of_each_client(run):
-  found = {int(r['round']): r for r in fakes.rows(run) if r['clients_unseen_accuracy_mean']}
-  assert list(found) == [0, 2, 4, 5]
-  for number, row in found.items():
+  rows = {int(r['round']): r for r in fakes.rows(run) if r['clients_unseen_accuracy_mean']}
+  assert list(rows) == [0, 2, 4, 5]
+  for number, row in rows.items():
     theta = small_problem.theta_0() / 2**number
     for infix, weights in (('', theta), ('inference_', 2 * theta)):
       values = accuracies(weights, clients('=bcde'))
@@ -118,7 +120,8 @@ def test_at_most_so_many_clients_the_same_each_time(monkeypatch):
 @pytest.mark.parametrize('is_cut', [False, True])
 def test_personalization_is_fine_tuning_on_the_clients_own_other_examples(is_cut):
   """Those of the files, or of each the first five."""
-  own, heldout = clients('bdf', most=None if is_cut else 5), clients('bdf')
+  training_clients = clients('bdf', most=None if is_cut else 5)
+  heldout = clients('bdf')
   tuned = []
 
   def personalize(weights, data, client, rounds):
@@ -127,7 +130,11 @@ def test_personalization_is_fine_tuning_on_the_clients_own_other_examples(is_cut
 
   evaluate = client_evaluation.ClientEvaluation(
     small_problem.model(),
-    {'heldout': client_evaluation.Group(heldout, own, max_tuning_examples=5 if is_cut else None)},
+    {
+      'heldout': client_evaluation.Group(
+        heldout, training_clients, max_tuning_examples=5 if is_cut else None
+      )
+    },
     rounds_per_evaluation=1,
     personalize=personalize,
   )
@@ -136,8 +143,8 @@ def test_personalization_is_fine_tuning_on_the_clients_own_other_examples(is_cut
   inference = 2 * small_problem.theta_0()
   expected = [accuracies((i + 1) * inference, heldout)[i] for i in range(3)]
   lines = csv.DictReader(report.table.splitlines())
-  found = [float(line['personalized_accuracy']) for line in lines]
-  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  in_table = [float(line['personalized_accuracy']) for line in lines]
+  np.testing.assert_allclose(in_table, expected, rtol=1e-6)
   mean = report.columns['clients_heldout_personalized_accuracy_mean']
   assert mean == pytest.approx(np.mean(expected))
 

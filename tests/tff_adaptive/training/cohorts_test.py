@@ -27,9 +27,9 @@ def config(clients=15, **options):
   return training.TrainingConfig(rounds=1, clients_per_round=clients, **options)
 
 
-def take(clients, chosen):
+def take(clients, positions):
   """The cohort of round 1, and the data of a client without examples."""
-  loader = cohorts.CohortLoader(clients, chosen)
+  loader = cohorts.CohortLoader(clients, positions)
   try:
     return loader.take(1), loader.without_examples()
   finally:
@@ -49,8 +49,8 @@ def test_max_examples_per_client_takes_the_first():
 def test_the_simulation_counts_the_steps_of_the_examples_that_are_used(max_examples, seconds):
   """The largest of the clients has 6 examples; a step has one, and 3 epochs are trained."""
   model = costs.CostModel(registry.Counts(), num_parameters=1, batch_size=1, epochs=3)
-  chosen = population.Population(population.Always(), population.Speed(0.1))
-  options = dict(max_examples_per_client=max_examples, population=chosen, cost_model=model)
+  of_clients = population.Population(population.Always(), population.Speed(0.1))
+  options = dict(max_examples_per_client=max_examples, population=of_clients, cost_model=model)
   simulation = cohorts.simulate(config(20, **options), fakes.Clients())
   no_transfer = population.Speed(0.1).times(['c00'], 0, 4, 4)
   transfer = float(no_transfer.download[0] + no_transfer.upload[0])
@@ -64,9 +64,10 @@ def test_the_simulation_counts_the_steps_of_the_examples_that_are_used(max_examp
 
 @pytest.mark.parametrize('max_examples', [None, 3])
 def test_a_cohort_by_reference_is_the_same_and_loads_nothing(max_examples):
-  chosen, unloadable = config(max_examples_per_client=max_examples), fakes.Clients()
+  settings = config(max_examples_per_client=max_examples)
+  unloadable = fakes.Clients()
   unloadable.load = None
-  loaders = [cohorts.CohortLoader(c, chosen) for c in (fakes.Clients(), unloadable)]
+  loaders = [cohorts.CohortLoader(c, settings) for c in (fakes.Clients(), unloadable)]
   loaders[1].by_reference = True
   by_value, by_reference = (loader.take(1) for loader in loaders)
   for loader in loaders:
@@ -113,25 +114,25 @@ def test_data_that_are_not_finite_are_named(bad):
 
 def test_each_client_is_given_its_own_most_steps_in_the_working_order():
   clients = fakes.Clients()
-  chosen = config(
+  settings = config(
     cost_model=costs.CostModel(registry.Counts(), 1, 1, 2),
     population=population.Population(
       speed=population.Speed(1.0, speed_sigma=1.0), round_deadline=6.0, stragglers='partial'
     ),
   )
-  simulation = cohorts.simulate(chosen, clients)
-  cohort, nobody = take(clients, chosen)
+  simulation = cohorts.simulate(settings, clients)
+  cohort, nobody = take(clients, settings)
   plan = simulation.plan(1)
-  own = dict(zip(plan.positions, plan.steps))
-  assert len(set(own.values())) > 3
+  most_steps = dict(zip(plan.positions, plan.steps))
+  assert len(set(most_steps.values())) > 3
   given = {int(data['client']): int(data['max_steps']) for (data,) in cohort.data}
-  assert given == own
-  assert cohort.client_steps == [own[int(data['client'])] for (data,) in cohort.data]
+  assert given == most_steps
+  assert cohort.client_steps == [most_steps[int(data['client'])] for (data,) in cohort.data]
   assert cohort.client_examples == sorted(cohort.client_examples[:4]) + sorted(
     cohort.client_examples[4:], reverse=True
   )
   (data,) = nobody
   assert (len(data['x']), len(data['y']), int(data['max_steps'])) == (0, 0, 0)
-  plain = config(cost_model=chosen.cost_model, population=population.Population())
+  plain = config(cost_model=settings.cost_model, population=population.Population())
   ((whole,), *_) = take(clients, plain)[0].data
   assert 'max_steps' not in whole

@@ -13,7 +13,10 @@ from tff_adaptive import asynchrony as asynchrony_lib, costs, population, regist
 from tff_adaptive.runs import config as config_lib
 
 COUNTS = (
-  *('rounds', 'clients_per_round', 'rounds_per_evaluation', 'rounds_per_checkpoint'),
+  'rounds',
+  'clients_per_round',
+  'rounds_per_evaluation',
+  'rounds_per_checkpoint',
   'max_examples_per_client',
 )
 
@@ -166,7 +169,8 @@ class _Share:
   """Some clients are available; not a dataclass."""
 
   def __init__(self, share, weights=()):
-    self.share, self.weights = share, np.asarray(weights)
+    self.share = share
+    self.weights = np.asarray(weights)
     self._cache = object()
 
   def bind(self, client_ids, seed):
@@ -174,11 +178,11 @@ class _Share:
 
 
 def test_the_settings_of_an_own_availability_are_recorded():
-  def found(*arguments):
+  def record_with(*arguments):
     clients = population.Population(availability=_Share(*arguments))
     return record(population=clients, cost_model=costs.CostModel(registry.Counts(), 3, 2))
 
-  before = run_folders.config(json.loads(json.dumps(found(0.5, [1.0]).settings)))
-  assert found(0.5, [1.0]).refused_changes(before) == []
-  assert len(found(0.6, [1.0]).refused_changes(before)) == 1
-  assert len(found(0.5, [2.0]).refused_changes(before)) == 1
+  before = run_folders.config(json.loads(json.dumps(record_with(0.5, [1.0]).settings)))
+  assert record_with(0.5, [1.0]).refused_changes(before) == []
+  assert len(record_with(0.6, [1.0]).refused_changes(before)) == 1
+  assert len(record_with(0.5, [2.0]).refused_changes(before)) == 1

@@ -33,8 +33,8 @@ def model():
 
 
 def check_found(path, model, expected):
-  found = training.initial_weights_from(str(path), model)
-  for a, b in zip(found, expected, strict=True):
+  initial = training.initial_weights_from(str(path), model)
+  for a, b in zip(initial, expected, strict=True):
     assert a.dtype == np.float32
     np.testing.assert_array_equal(a, b)
 
@@ -47,7 +47,8 @@ def check_refused(path, model, message):
 
 
 def test_a_keras_file_is_a_start_for_a_model_of_its_layers(tmp_path, model):
-  path, source = tmp_path / 'm.keras', build()
+  path = tmp_path / 'm.keras'
+  source = build()
   source.save(path)
   check_found(path, model, source.get_weights())
   trained = build()
@@ -63,15 +64,16 @@ def test_a_keras_file_is_a_start_for_a_model_of_its_layers(tmp_path, model):
 
 def network(keras_version):
   """A model with layers in layers, made by a version of Keras; its weights come from a seed."""
-  layers, x = keras_version.layers, keras_version.Input([4, 3])
+  layers = keras_version.layers
+  x = keras_version.Input([4, 3])
   inner = keras_version.Sequential([layers.Dense(5), layers.Dropout(0.5), layers.Dense(4)])
   h = inner(layers.Dense(3)(x))
   h = layers.MultiHeadAttention(2, 2)(h, h)
   h = layers.Bidirectional(layers.GRU(2))(h)
-  made = keras_version.Model(x, layers.Dense(3)(h))
+  model = keras_version.Model(x, layers.Dense(3)(h))
   rng = np.random.default_rng(0)
-  made.set_weights([rng.normal(size=w.shape).astype(np.float32) for w in made.weights])
-  return made
+  model.set_weights([rng.normal(size=w.shape).astype(np.float32) for w in model.weights])
+  return model
 
 
 def _write_of_tensorflow_2_14(path):
@@ -97,9 +99,9 @@ def test_every_version_of_keras_writes_files_that_are_read(tmp_path, write):
   write(path)
 
   def build_zeros():
-    made = network(keras)
-    made.set_weights([np.zeros(w.shape) for w in made.weights])
-    return made
+    of_zeros = network(keras)
+    of_zeros.set_weights([np.zeros(w.shape) for w in of_zeros.weights])
+    return of_zeros
 
   check_found(path, models.from_keras(build_zeros, 'mse'), network(keras).get_weights())
 
@@ -194,7 +196,8 @@ def parts(tmp_path_factory):
   'text, message', [('text', 'not convert'), (None, 'its layers have 3 arrays, the model has 4')]
 )
 def test_a_keras_file_of_other_arrays_is_refused(parts, model, tmp_path, text, message):
-  path, weights = tmp_path / 'm.keras', tmp_path / 'changed.h5'
+  path = tmp_path / 'm.keras'
+  weights = tmp_path / 'changed.h5'
   weights.write_bytes(parts['model.weights.h5'])
   with h5py.File(weights, 'r+') as file:
     group = file['layers/dense/vars']
@@ -216,7 +219,8 @@ def test_moving_statistics_and_frozen_layers_of_a_file_are_not_lost(tmp_path):
     layers = [keras.layers.BatchNormalization(), keras.layers.Dense(3)]
     return keras.Sequential([keras.Input([5]), *layers])
 
-  path, source = tmp_path / 'm.keras', network()
+  path = tmp_path / 'm.keras'
+  source = network()
   source.layers[0].moving_mean.assign(np.arange(5.0))
   source.save(path)
   other = models.from_keras(network, 'mse')

@@ -32,9 +32,18 @@ def _assert_same_weights(*results):
     )
 
 
-def test_a_run_leaves_what_it_promises(tmp_path):
-  result = fakes.train(tmp_path, draws=True)
-  rows = fakes.rows(tmp_path)
+@pytest.fixture(scope='module')
+def complete(tmp_path_factory):
+  """The folder and the result of a run of 20 rounds with all its files."""
+  folder = tmp_path_factory.mktemp('complete')
+  result = fakes.train(folder, draws=True)
+  assert not [file for file in psutil.Process().open_files() if str(folder) in file.path]
+  return folder, result
+
+
+def test_a_run_has_a_row_for_each_round(complete):
+  folder, result = complete
+  rows = fakes.rows(folder)
   assert [int(row['round']) for row in rows] == list(range(21))
   assert list(rows[1])[:4] == ['round', 'validation_loss', 'validation_accuracy', 'inference_loss']
   evaluated = [int(row['round']) for row in rows if row['validation_loss']]
@@ -42,16 +51,23 @@ def test_a_run_leaves_what_it_promises(tmp_path):
   final = result.state.global_model_weights[0]
   assert float(rows[-1]['validation_loss']) == float(np.square(final).sum())  # To the bit.
   assert rows[-1]['clients'] == '5'
-  summary = json.loads((tmp_path / 'summary.json').read_text())
+
+
+def test_a_run_has_a_summary(complete):
+  folder, _ = complete
+  summary = json.loads((folder / 'summary.json').read_text())
   assert summary['is_complete']
   assert summary['rounds'] == 20
-  assert summary['last']['validation_loss'] == float(rows[-1]['validation_loss'])
+  assert summary['last']['validation_loss'] == float(fakes.rows(folder)[-1]['validation_loss'])
   assert summary['evaluations_averaged'] == 7
   assert summary['peak_memory_mb'] <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-  assert not [file for file in psutil.Process().open_files() if str(tmp_path) in file.path]
-  assert (tmp_path / 'curves.png').stat().st_size > 1000
-  assert sorted(os.listdir(tmp_path)) == kills_test.LEFT
-  assert os.listdir(tmp_path / 'checkpoints') == ['state.sqlite']
+
+
+def test_a_run_leaves_the_files_that_it_promises(complete):
+  folder, _ = complete
+  assert (folder / 'curves.png').stat().st_size > 1000
+  assert sorted(os.listdir(folder)) == kills_test.LEFT
+  assert os.listdir(folder / 'checkpoints') == ['state.sqlite']
 
 
 @pytest.mark.parametrize('process', [fakes.StatefulProcess, fakes.StatelessProcess])
@@ -149,7 +165,10 @@ class _Diverging(fakes.StatefulProcess):
     state, states, metrics = super().next(server_state, client_states, cohort)
     metrics['client_work']['train']['loss'] = np.float32(np.inf)
     metrics['round'] = metrics['clients'] = np.int32(99)  # Names that the loop has itself.
-    lost = len(cohort) if server_state.round_number >= 3 else 2
+    if server_state.round_number >= 3:
+      lost = len(cohort)
+    else:
+      lost = 2
     metrics['client_work']['updates'] = {'non_finite_clients': np.float32(lost)}
     return state, states, metrics
 
@@ -185,7 +204,10 @@ def test_an_error_keeps_the_rounds_before_it(tmp_path, where, capsys):
       raise KeyboardInterrupt
     return fakes.evaluate(weights)
 
-  failing = {'process': Failing()} if where == 'round' else {'evaluate': evaluate}
+  if where == 'round':
+    failing = {'process': Failing()}
+  else:
+    failing = {'evaluate': evaluate}
   with pytest.raises(KeyboardInterrupt):
     fakes.train(tmp_path / 'failed', 9, rounds_per_evaluation=7, **failing)
   assert fakes.saved(tmp_path / 'failed')[0] == 6
@@ -215,7 +237,9 @@ def test_a_full_disk_at_any_moment_loses_no_checkpoint_and_mixes_none(tmp_path, 
 
 
 def test_a_run_ends_with_the_evaluation_that_reaches_its_target(tmp_path):
-  whole, folder, tested = tmp_path / 'whole', tmp_path / 'part', []
+  whole = tmp_path / 'whole'
+  folder = tmp_path / 'part'
+  tested = []
   fakes.train(whole, 20)
   target = float(fakes.rows(whole)[9]['validation_loss'])
   early = {'target': target, 'stop_at_target': True}
@@ -247,7 +271,8 @@ def test_what_a_round_costs_is_counted_from_the_cohorts_own_sizes(tmp_path):
   result = fakes.train(tmp_path, 4, cost_model=model)
   # A client's size is 2 + i % 5, and it takes two epochs of one or two batches of four.
   drawn = [cohorts.sample(3, t, 20, 5) for t in range(1, 5)]
-  steps = [sum(2 * (1 if 2 + i % 5 <= 4 else 2) for i in cohort) for cohort in drawn]
+  epoch_steps = np.where(2 + np.arange(20) % 5 <= 4, 1, 2)
+  steps = [2 * int(epoch_steps[cohort].sum()) for cohort in drawn]
   rows = fakes.rows(tmp_path)[1:]
   assert [int(row['local_steps']) for row in rows] == steps
   totals = {'megabytes_down': 4 * 120e-6, 'megabytes_up': 4 * 60e-6}
@@ -258,13 +283,16 @@ def test_what_a_round_costs_is_counted_from_the_cohorts_own_sizes(tmp_path):
 
 
 def test_examples_of_very_many_clients_are_not_counted_one_by_one(tmp_path, monkeypatch):
-  found = []
+  counted = []
   for most in (20, 19):  # There are 20.
     monkeypatch.setattr(loop, '_MOST_COUNTED', most)
     fakes.train(tmp_path / str(most), 1)
-    found.append(runs.load_run(str(tmp_path / str(most))).config['data'])
-  assert len(found[0].pop('client_ids')) == 64
-  assert found == [{'clients': 20, 'examples': sum(2 + i % 5 for i in range(20))}, {'clients': 20}]
+    counted.append(runs.load_run(str(tmp_path / str(most))).config['data'])
+  assert len(counted[0].pop('client_ids')) == 64
+  assert counted == [
+    {'clients': 20, 'examples': sum(2 + i % 5 for i in range(20))},
+    {'clients': 20},
+  ]
 
 
 def test_a_run_is_resumed_with_the_same_clients_in_the_same_order(tmp_path, monkeypatch):

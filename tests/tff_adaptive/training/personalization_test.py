@@ -23,17 +23,17 @@ def tuned(learning_rate, rounds, batching, parts=(), **options):
 def test_full_batches_are_gradient_descent(limits, state):
   """All steps are taken, also where a run's clients have limits."""
   batching = Batching(None, epochs=4, step_limits=limits)
-  found = tuned(lambda rounds: 0.3 / (1 + rounds), 2, batching, optimizer_state=state)
+  weights = tuned(lambda rounds: 0.3 / (1 + rounds), 2, batching, optimizer_state=state)
   expected = THETA.astype(np.float64)
   for _ in range(4):
     expected = expected - 0.15 * oracle.gradient(expected, X, Y)
-  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(weights, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize('rate, moves', [(0.1, True), (1e38, False)])
 def test_what_diverges_stays_as_it_was(rate, moves):
   batching = Batching(4, epochs=2)
-  found = tuned(
+  weights = tuned(
     lambda rounds: 0.0 if rounds else rate, 0, batching, parts=[corrections.WeightDecay(0.1)]
   )
-  assert moves == bool(np.any(found != THETA))
+  assert moves == bool(np.any(weights != THETA))

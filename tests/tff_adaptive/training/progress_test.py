@@ -19,13 +19,13 @@ def test_a_terminal_shows_the_round_whatever_its_width(width, monkeypatch):
   monkeypatch.setattr(progress, 'time', types.SimpleNamespace(monotonic=lambda: now[0]))
   stream = io.StringIO()
   stream.isatty = lambda: True
-  shown = progress.Progress(stream=stream)
-  shown.begin(callbacks.RunInfo(None, 0, 1200, print))
-  shown.message('[a]')
+  bar = progress.Progress(stream=stream)
+  bar.begin(callbacks.RunInfo(None, 0, 1200, print))
+  bar.message('[a]')
   for r in range(1, 5):
     now[0] = r / 2  # Seconds: the width of the speed is that of its number.
-    shown.round_end({'round': r, **ROW})
-  shown.close()
+    bar.round_end({'round': r, **ROW})
+  bar.close()
   text = re.sub(r'\x1b\[[0-9;?]*[A-Za-z]', '', stream.getvalue()).rstrip().split('\r')[-1]
   assert text.startswith('round 4/1200')
   assert ('━' in text) == (width >= 110)
@@ -41,11 +41,11 @@ def test_the_first_round_reports_no_speed_and_the_second_its_own(monkeypatch):
   monkeypatch.setattr(progress.time, 'monotonic', lambda: now[0])
   written = io.BytesIO()
   monkeypatch.setattr(progress, '_ROUNDS_OF_RATE', 2)
-  shown = progress.Progress(stream=io.TextIOWrapper(written))  # It keeps lines until a flush.
-  shown.begin(callbacks.RunInfo(None, 4, 10, print))
-  shown.round_end({'round': 3, **ROW})
+  bar = progress.Progress(stream=io.TextIOWrapper(written))  # It keeps lines until a flush.
+  bar.begin(callbacks.RunInfo(None, 4, 10, print))
+  bar.round_end({'round': 3, **ROW})
   for r, now[0] in ((4, 5.0), (5, 15.0), (6, 25.0), (7, 65.0), (8, 74.5), (10, 75.0)):
-    shown.round_end({'round': r, **ROW})
+    bar.round_end({'round': r, **ROW})
   resumed, *lines = written.getvalue().decode().splitlines()
   assert resumed == 'Resumed after round 3.'
   assert lines[1] == 'round 4/10  loss 0.0119  accuracy 1.0000  val 0.9805'
@@ -59,10 +59,10 @@ def test_the_first_round_reports_no_speed_and_the_second_its_own(monkeypatch):
 
 def test_a_regression_whose_metric_is_the_loss_shows_it_once():
   stream = io.StringIO()
-  shown = progress.Progress(metric='loss', stream=stream)
-  shown.begin(callbacks.RunInfo(None, 1, 1, print))
-  shown.round_end({'round': 1, 'train_loss': 0.25, 'validation_loss': 0.5})
-  shown.close()
+  bar = progress.Progress(metric='loss', stream=stream)
+  bar.begin(callbacks.RunInfo(None, 1, 1, print))
+  bar.round_end({'round': 1, 'train_loss': 0.25, 'validation_loss': 0.5})
+  bar.close()
   assert stream.getvalue().splitlines()[-1] == 'round 1/1  loss 0.2500  val 0.5000'
 
 
@@ -77,16 +77,16 @@ class _Broken(io.StringIO):
 
 
 def test_a_terminal_that_is_gone_ends_no_run(monkeypatch):
-  shown = progress.Progress(stream=_Broken())
-  shown.begin(callbacks.RunInfo(None, 3, 1200, print))
-  shown.message('é')
-  shown.round_end({'round': 3, **ROW})
-  shown.close()
+  bar = progress.Progress(stream=_Broken())
+  bar.begin(callbacks.RunInfo(None, 3, 1200, print))
+  bar.message('é')
+  bar.round_end({'round': 3, **ROW})
+  bar.close()
 
 
 def test_without_standard_error_nothing_is_shown(monkeypatch):
   monkeypatch.setattr(progress.sys, 'stderr', None)
-  shown = progress.Progress()
-  shown.begin(callbacks.RunInfo(None, 0, 2, print))
-  shown.round_end({'round': 1, **ROW})
-  shown.close()
+  bar = progress.Progress()
+  bar.begin(callbacks.RunInfo(None, 0, 2, print))
+  bar.round_end({'round': 1, **ROW})
+  bar.close()

@@ -32,17 +32,18 @@ class Process(fakes.StatefulProcess):
     return server_state._replace(round_number=t), client_states, {}
 
 
-def train(folder, chosen, number=20, process=None, **options):
+def train(folder, of_clients, number=20, process=None, **options):
   options = {'cost_model': COSTS, 'rounds_per_checkpoint': 50, **options}
   with warnings.catch_warnings():
     warnings.filterwarnings('ignore', message='Only .* clients are available')
-    return fakes.train(folder, number, process or Process(), population=chosen, **options)
+    return fakes.train(folder, number, process or Process(), population=of_clients, **options)
 
 
 def test_ideal_clients_give_todays_numbers_to_the_bit(tmp_path):
   train(tmp_path / 'today', None)
   train(tmp_path / 'ideal', population.Population())
-  today, ideal = fakes.rows(tmp_path / 'today'), fakes.rows(tmp_path / 'ideal')
+  today = fakes.rows(tmp_path / 'today')
+  ideal = fakes.rows(tmp_path / 'ideal')
   assert set(ideal[0]) - set(today[0]) == set(rounds.COLUMNS)
   for one, other in zip(today, ideal):
     assert one == {k: v for k, v in other.items() if k not in rounds.COLUMNS}
@@ -51,15 +52,18 @@ def test_ideal_clients_give_todays_numbers_to_the_bit(tmp_path):
   train(tmp_path / 'clock', population.Population(), virtual_seconds_per_evaluation=5.0)
   clock = np.cumsum([float(row['virtual_seconds'] or 0) for row in ideal]) // 5
   due = [0, *(t for t in range(1, 20) if clock[t] > clock[t - 1]), 20]
-  found = [int(row['round']) for row in fakes.rows(tmp_path / 'clock') if row['validation_loss']]
-  assert found == due
+  evaluated = [
+    int(row['round']) for row in fakes.rows(tmp_path / 'clock') if row['validation_loss']
+  ]
+  assert evaluated == due
 
 
 def test_who_does_not_finish_is_not_in_the_round(tmp_path):
   """Against a plain loop over the plans, which keeps the states of those that finished."""
   for number in (7, 8, 20):  # A resumed run equals one go.
     result = train(tmp_path, UNRELIABLE, number)
-  process, clients = Process(), fakes.Clients()
+  process = Process()
+  clients = fakes.Clients()
   sizes = [2 + i % 5 for i in range(20)]
   simulation = population.Simulation(
     UNRELIABLE,
@@ -71,16 +75,19 @@ def test_who_does_not_finish_is_not_in_the_round(tmp_path):
     bytes_up=1_000_000,
     draw=cohorts.sample,
   )
-  state, kept, dropped, seconds = process.initialize(), {}, 0, 0.0
+  state = process.initialize()
+  states = {}
+  dropped = 0
+  seconds = 0.0
   for t in range(1, 21):
     plan = simulation.plan(t)
     dropped += plan.dropped
     seconds += plan.virtual_seconds
     positions = plan.positions[cohorts.working_order([sizes[i] for i in plan.positions])]
     ids = [clients.client_ids[i] for i in positions]
-    before = [kept.get(c, process.initial_client_state) for c in ids]
+    before = [states.get(c, process.initial_client_state) for c in ids]
     state, after, _ = process.next(state, before, [[clients.load(c)] for c in ids])
-    kept.update(zip(ids, after))
+    states.update(zip(ids, after))
     row = fakes.rows(tmp_path)[t]
     assert row['clients'] == str(plan.finished)
     assert row['examples'] == str(sum(sizes[i] for i in positions))
@@ -92,13 +99,14 @@ def test_who_does_not_finish_is_not_in_the_round(tmp_path):
   weights = result.state.global_model_weights[0]
   np.testing.assert_array_equal(weights, state.global_model_weights[0])
   assert int(result.state.round_number) == 20
-  for client, found in fakes.saved(tmp_path)[1].items():
-    np.testing.assert_array_equal(found['h'], kept.get(client, process.initial_client_state)['h'])
-  found = result.summary['population']
-  assert found['dropped'] == dropped > 10
-  assert found['rounds_without_clients'] > 0
-  assert found['rounds_with_few_available'] > 5
-  assert found['virtual_seconds'] == pytest.approx(seconds)
+  for client, saved in fakes.saved(tmp_path)[1].items():
+    expected = states.get(client, process.initial_client_state)
+    np.testing.assert_array_equal(saved['h'], expected['h'])
+  counts = result.summary['population']
+  assert counts['dropped'] == dropped > 10
+  assert counts['rounds_without_clients'] > 0
+  assert counts['rounds_with_few_available'] > 5
+  assert counts['virtual_seconds'] == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -109,11 +117,12 @@ def test_who_does_not_finish_is_not_in_the_round(tmp_path):
   ],
 )
 def test_clients_that_are_not_there_are_reported_once(availability, message):
-  chosen = population.Population(availability)
+  clients = population.Population(availability)
   with pytest.warns(UserWarning, match=message) as caught:
-    fakes.train(None, 9, Process(), cost_model=COSTS, population=chosen)
-  found = ' '.join(str(warning.message) for warning in caught)
-  assert (found.count(message), found.count('are available')) == (1, message.startswith('fewer'))
+    fakes.train(None, 9, Process(), cost_model=COSTS, population=clients)
+  texts = ' '.join(str(warning.message) for warning in caught)
+  assert texts.count(message) == 1
+  assert texts.count('are available') == message.startswith('fewer')
 
 
 @pytest.mark.parametrize(
@@ -126,17 +135,18 @@ def test_clients_that_are_not_there_are_reported_once(availability, message):
   ],
 )
 def test_lost_updates_or_a_loss_that_is_not_finite_are_said_once(row, lost):
-  lines, state = [], Process().initialize()
+  lines = []
+  state = Process().initialize()
   trainer = training_rounds.Trainer(None, None, None, None, lines.append)
   for number in (7, 8):
     trainer._check(state, {'round': number, 'clients': 5, **row})
-  found = [line.partition(' updates were')[0] for line in lines]
-  assert found == [f'Clients diverge in round 7: {number} of 5' for number in lost]
+  counts = [line.partition(' updates were')[0] for line in lines]
+  assert counts == [f'Clients diverge in round 7: {number} of 5' for number in lost]
   assert ['(training loss inf)' in line for line in lines] == [not number for number in lost]
 
 
 @pytest.mark.parametrize(
-  'chosen, options, message',
+  'of_clients, options, message',
   [
     (population.Population(), {'cost_model': None}, 'population is given without a cost_model'),
     (population.Population(round_deadline=0.5), {}, 'the fastest client needs 1.4 to receive'),
@@ -146,9 +156,11 @@ def test_lost_updates_or_a_loss_that_is_not_finite_are_said_once(row, lost):
     (population.Population(), {'callbacks': [PRIVATE]}, 'which those of a population are not'),
   ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, chosen, options, message):
+def test_what_cannot_be_is_refused_before_anything_is_written(
+  tmp_path, of_clients, options, message
+):
   with pytest.raises(TypeError if 'object' in message else ValueError, match=message):
-    train(tmp_path / 'run', chosen, **options)
+    train(tmp_path / 'run', of_clients, **options)
   assert not (tmp_path / 'run').exists()
 
 
@@ -162,9 +174,9 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, chosen, 
 )
 def test_a_process_that_takes_other_data_is_refused(tmp_path, batching, stragglers, message):
   process = small_problem.process('fed_avg', batching=batching)
-  chosen = population.Population(round_deadline=99.0, stragglers=stragglers)
+  clients = population.Population(round_deadline=99.0, stragglers=stragglers)
   with pytest.raises(ValueError, match=message):
-    train(tmp_path / 'run', chosen, 1, process, clients_per_round=1)
+    train(tmp_path / 'run', clients, 1, process, clients_per_round=1)
   assert not (tmp_path / 'run').exists()
 
 

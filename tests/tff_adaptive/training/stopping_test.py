@@ -45,8 +45,8 @@ def stop_round(values, column='validation_loss', **options):
   ],
 )
 def test_a_run_stops_after_patience_evaluations_without_a_better_value(values, options, expected):
-  found = stop_round(values, early_stop='loss', **options)
-  assert found == (None if expected is None else (expected, 'early_stop'))
+  stopped_at = stop_round(values, early_stop='loss', **options)
+  assert stopped_at == (None if expected is None else (expected, 'early_stop'))
 
 
 def test_high_values_are_good_unless_they_are_errors():
@@ -126,8 +126,9 @@ def test_a_budget_ends_the_run_with_an_evaluation(tmp_path, name):
   clients = population.Population(population.Always(), population.Speed(5.0, speed_sigma=0.5))
   result = train(tmp_path, 50, population=clients, rounds_per_evaluation=1000, **{name: budget})
   rows = fakes.rows(tmp_path)
-  columns = config_lib.BUDGETS[name]
-  costs_by_round = [sum(float(row[c]) for c in columns) for row in rows[1:]]
+  costs_by_round = []
+  for row in rows[1:]:
+    costs_by_round.append(sum(float(row[column]) for column in config_lib.BUDGETS[name]))
   assert sum(costs_by_round) >= budget
   assert sum(costs_by_round[:-1]) < budget
   assert expected in (None, result.round_number)

@@ -1,12 +1,11 @@
 """Imports a serialized TensorFlow computation of TFF as a Python callable on tensors."""
 
 import collections
-import hashlib
 from typing import Any
 
 import tensorflow as tf
 
-from tff_adaptive._utils import private_apis
+from tff_adaptive._utils import graph_functions, private_apis
 from tff_adaptive.engine import batched_clients
 from tff_adaptive.engine.graph import loops, streams, values
 from tff_adaptive.kernels import library
@@ -44,7 +43,7 @@ class ImportedGraph:
       self._streams = streams.pass_in(graph_def)
     # TensorFlow imports a graph only if it knows all operations.
     library.load_for(node.op for node in private_apis.all_nodes(graph_def))
-    _name_functions_apart(graph_def)
+    graph_functions.name_apart(graph_def)
     loops.set_apart(graph_def)
     self.group = batched_clients.find(message)
     self._parameter = private_apis.tensor_names(message.parameter)
@@ -107,27 +106,6 @@ class ImportedGraph:
     if not isinstance(results, (list, tuple)):  # A graph with one result returns it alone.
       results = [results]
     return [values.sequence_or_tensor(result) for result in results]
-
-
-def _name_functions_apart(graph_def: tf.compat.v1.GraphDef) -> None:
-  """Adds the graph's digest to the names of its functions.
-
-  TensorFlow numbers the functions of each process, so graphs from two processes may use the same
-  name for different functions.
-  """
-  digest = hashlib.sha256(graph_def.SerializeToString(deterministic=True)).hexdigest()[:16]
-  names = {f.signature.name: f'{f.signature.name}_{digest}' for f in graph_def.library.function}
-
-  for node in private_apis.all_nodes(graph_def):
-    node.op = names.get(node.op, node.op)
-    for attr in node.attr.values():
-      for function in loops.functions_in(attr):
-        function.name = names.get(function.name, function.name)
-  for function in graph_def.library.function:
-    function.signature.name = names[function.signature.name]
-  for gradient in graph_def.library.gradient:
-    gradient.function_name = names.get(gradient.function_name, gradient.function_name)
-    gradient.gradient_func = names.get(gradient.gradient_func, gradient.gradient_func)
 
 
 def _make_private(node: Any) -> None:

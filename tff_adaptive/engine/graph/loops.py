@@ -13,12 +13,12 @@ EMNIST's CNN took a quarter longer. A function has no cycle, so the pooling come
 """
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from tff_adaptive._utils import private_apis
+from tff_adaptive._utils import graph_functions, private_apis
 
 _REDUCE = 'ReduceDataset'
 _NAME = 'tff_adaptive_reduce'
@@ -65,7 +65,7 @@ class _Replacement:
       if 'Dataset' in node.op and node.op != _REDUCE:
         continue
       for value in node.attr.values():
-        for called in functions_in(value):
+        for called in graph_functions.functions_in(value):
           name = self._visit_function(called.name)
           if name != called.name:
             called.name = name
@@ -113,14 +113,6 @@ def _rename_outputs(nodes: Any, results: Any, replaced: set[str]) -> None:
       node.input[i] = output_of(input_name)
   for name, input_name in list(results.items()):
     results[name] = output_of(input_name)
-
-
-def functions_in(attr: Any) -> Iterable[Any]:
-  """Returns the functions that a node's attribute refers to: one, a list of them, or none."""
-  if attr.HasField('func'):
-    return [attr.func]
-  functions: Iterable[Any] = attr.list.func
-  return functions
 
 
 def _call_loop(node: Any, function: Any, library: Any) -> None:

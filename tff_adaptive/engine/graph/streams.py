@@ -18,8 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_adaptive._utils import private_apis
-from tff_adaptive.engine.graph import loops
+from tff_adaptive._utils import graph_functions, private_apis
 
 _NAME = 'tff_adaptive_stream'
 _PHILOX = 1  # The number of TensorFlow's generator.
@@ -143,7 +142,7 @@ class _Streams:
     keys, _ = _CALLS.get(node.op, ((), ''))
     names: list[str] = []
     for key in keys:
-      names.extend(function.name for function in loops.functions_in(node.attr[key]))
+      names.extend(function.name for function in graph_functions.functions_in(node.attr[key]))
     return names
 
   def _functions_of_others(self) -> set[str]:
@@ -153,7 +152,7 @@ class _Streams:
       if node.op in _CALLS or node.op in self._functions:
         continue
       for value in node.attr.values():
-        pending.extend(function.name for function in loops.functions_in(value))
+        pending.extend(function.name for function in graph_functions.functions_in(value))
     of_others: set[str] = set()
     while pending:
       name = pending.pop()

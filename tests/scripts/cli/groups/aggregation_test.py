@@ -17,15 +17,15 @@ def plan(num_clients=60, **given):
   'aggregator, options', [('dp_gaussian', ['adaptive=false']), ('dp_tree', [])]
 )
 def test_a_target_is_met_and_hardly_missed(aggregator, options):
-  found = plan(aggregator=aggregator, aggregator_option=options, target_epsilon=5.0, delta=1e-3)
-  epsilon = found.accountant.epsilon(20, 1e-3)
+  planned = plan(aggregator=aggregator, aggregator_option=options, target_epsilon=5.0, delta=1e-3)
+  epsilon = planned.accountant.epsilon(20, 1e-3)
   assert 4.95 < epsilon <= 5.0
   if aggregator == 'dp_gaussian':
-    own = aggregation.SampledGaussian(60, 10, found.accountant.noise_multiplier)
-    assert own.epsilon(20, 1e-3) == epsilon
+    accountant = aggregation.SampledGaussian(60, 10, planned.accountant.noise_multiplier)
+    assert accountant.epsilon(20, 1e-3) == epsilon
   same = plan(
     aggregator=aggregator,
-    aggregator_option=[*options, f'noise_multiplier={found.accountant.noise_multiplier}'],
+    aggregator_option=[*options, f'noise_multiplier={planned.accountant.noise_multiplier}'],
     delta=1e-3,
   )
   assert same.accountant.epsilon(20, 1e-3) == pytest.approx(epsilon)
@@ -33,7 +33,8 @@ def test_a_target_is_met_and_hardly_missed(aggregator, options):
 
 @pytest.mark.parametrize('seed', [None, 0, 7])
 def test_noise_has_a_seed_only_where_one_is_given(monkeypatch, seed):
-  drawn, sample = set(), cohorts.sample
+  drawn = set()
+  sample = cohorts.sample
   monkeypatch.setattr(cohorts, 'sample', lambda *given: drawn.add(given) or sample(*given))
   monkeypatch.setattr(aggregation, 'build_aggregator', lambda entry, *given: given)
   given = {'aggregator': 'dp_tree', 'target_epsilon': 5.0, 'noise_seed': seed, 'seed': 3}
@@ -46,12 +47,12 @@ def test_noise_has_a_seed_only_where_one_is_given(monkeypatch, seed):
   assert built.weights is model.initial_weights[0]
   assert (built.noise_seed, built.clients_per_round) == (seed, 10)
   callback = build._account(settings, private, training.TrainingConfig(20, 10))
-  found = callback.summary(20)['privacy']
-  assert (found['epsilon'], found['delta']) == (
+  privacy = callback.summary(20)['privacy']
+  assert (privacy['epsilon'], privacy['delta']) == (
     private.accountant.epsilon(20, private.delta),
     private.delta,
   )
-  assert ('protects nobody' in found['noise']) == (seed is not None)
+  assert ('protects nobody' in privacy['noise']) == (seed is not None)
 
 
 def test_a_run_with_a_target_keeps_its_rounds_and_counts_limit_the_noise():

@@ -8,8 +8,8 @@ from tff_adaptive import population
 
 
 def rule(*flags):
-  made = settings.of(*flags)
-  return made.cohort.build(made.clients.client_weighting)
+  run_settings = settings.of(*flags)
+  return run_settings.cohort.build(run_settings.clients.client_weighting)
 
 
 def test_without_a_flag_clients_are_drawn_uniformly_as_ever():
@@ -29,10 +29,10 @@ def test_a_rule_takes_its_options_and_weights_follow_the_weighting_of_clients():
 
 def test_clients_have_weights_only_if_the_rule_gives_them():
   for name, expected in (('by_size', True), ('oort', False)):
-    made = settings.of(f'--cohort={name}', '--algorithm=fed_avg')
+    run_settings = settings.of(f'--cohort={name}', '--algorithm=fed_avg')
     task = type('Task', (), {'unit_starts': None})
-    assert made.client_training(task).cohort_weights == expected
-    assert not made.client_training(task, epochs=2).cohort_weights
+    assert run_settings.client_training(task).cohort_weights == expected
+    assert not run_settings.client_training(task, epochs=2).cohort_weights
 
 
 @pytest.mark.parametrize(

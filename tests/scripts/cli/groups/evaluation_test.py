@@ -26,7 +26,8 @@ def test_a_task_trains_and_fine_tunes_on_what_is_not_held_out(monkeypatch):
   held, parts = settings.evaluation.split(task, 0)
   assert held.train is parts.train
   assert (len(held.train), len(parts.unseen)) == (54, 6)
-  sizes, build = collections.Counter(), personalization.build_personalization
+  sizes = collections.Counter()
+  build = personalization.build_personalization
 
   def counted(*arguments, **options):
     personalize = build(*arguments, **options)

@@ -10,8 +10,8 @@ from tff_adaptive import population
 
 
 def _build(*arguments):
-  made = settings.of(*arguments)
-  return made.population.build(made.given)
+  run_settings = settings.of(*arguments)
+  return run_settings.population.build(run_settings.given)
 
 
 def _file(tmp_path, text, name='clients.csv'):
@@ -35,14 +35,22 @@ def test_one_flag_makes_a_population_and_the_others_take_their_defaults(flag, ex
 
 
 def test_every_flag_arrives():
-  made = _build(
-    *('--availability=diurnal', '--availability_option=period=40'),
-    *('--availability_option=unit=rounds', '--availability_option=share=0.25'),
-    *('--seconds_per_step=2', '--speed_sigma=0.5', '--downlink=3', '--uplink=4'),
-    *('--bandwidth_sigma=0.75', '--round_deadline=60', '--stragglers=partial'),
-    *('--over_select=1.3', '--dropout_rate=0.2'),
+  clients = _build(
+    '--availability=diurnal',
+    '--availability_option=period=40',
+    '--availability_option=unit=rounds',
+    '--availability_option=share=0.25',
+    '--seconds_per_step=2',
+    '--speed_sigma=0.5',
+    '--downlink=3',
+    '--uplink=4',
+    '--bandwidth_sigma=0.75',
+    '--round_deadline=60',
+    '--stragglers=partial',
+    '--over_select=1.3',
+    '--dropout_rate=0.2',
   )
-  assert made == population.Population(
+  assert clients == population.Population(
     population.Diurnal(40, 'rounds', 0.25),
     population.Speed(2.0, 3.0, 4.0, 0.5, 0.75),
     round_deadline=60.0,
@@ -50,7 +58,7 @@ def test_every_flag_arrives():
     stragglers='partial',
     dropout_rate=0.2,
   )
-  assert made.limits_steps
+  assert clients.limits_steps
   one = _build('--availability=independent', '--availability_option=probability=0.7')
   assert one.availability == population.Independent(0.7)
 
@@ -58,19 +66,19 @@ def test_every_flag_arrives():
 def test_files_are_read_and_recorded_by_their_content(tmp_path):
   trace = _file(tmp_path, 'client,from,until\na,0,9\n', 'trace.csv')
   digest = hashlib.sha256(b'client,from,until\na,0,9\n').hexdigest()
-  found = records.of(settings.of(f'--availability={trace}'))
-  assert found.files == {'availability': {'path': trace, 'sha256': digest}}
+  record = records.of(settings.of(f'--availability={trace}'))
+  assert record.files == {'availability': {'path': trace, 'sha256': digest}}
   profiles = _file(tmp_path, 'client,uplink,seconds_per_step\na,2,0.5\n')
-  made = _build(f'--availability={trace}', f'--client_profiles={profiles}', '--downlink=7')
-  assert made.availability == population.Trace({'a': [(0, 9)]})
+  clients = _build(f'--availability={trace}', f'--client_profiles={profiles}', '--downlink=7')
+  assert clients.availability == population.Trace({'a': [(0, 9)]})
   expected = {'uplink': {'a': 2.0}, 'seconds_per_step': {'a': 0.5}}
-  assert made.speed == population.Speed(downlink=7.0, profiles=expected)
+  assert clients.speed == population.Speed(downlink=7.0, profiles=expected)
   phases = _file(tmp_path, 'client,phase,probability\na,0.5,1\n', 'phases.csv')
   with pytest.raises(ValueError, match='has the column probability, which needs --avail'):
     _build('--availability=diurnal', f'--client_profiles={phases}')
   chances = _file(tmp_path, 'client,probability\na,0.5\n', 'chances.csv')
-  made = _build('--availability=independent', f'--client_profiles={chances}')
-  assert made.availability == population.Independent({'a': 0.5})
+  clients = _build('--availability=independent', f'--client_profiles={chances}')
+  assert clients.availability == population.Independent({'a': 0.5})
 
 
 _HALF = ('--availability=independent', '--availability_option=probability=0.5')

@@ -28,13 +28,14 @@ def test_defaults_and_addresses():
   [([], ['graph']), (['--engine=native'], ['native']), (['--subrounds=3'], ['graph', 'subround'])],
 )
 def test_what_runs_computations_is_set(flags, expected, monkeypatch):
-  found, seen = [], {}
+  calls = []
+  seen = {}
   for name in ('graph', 'native', 'subround', 'ray'):
     monkeypatch.setattr(
-      engine, f'set_{name}_context', lambda *_, n=name, **more: found.append(n) or seen.update(more)
+      engine, f'set_{name}_context', lambda *_, n=name, **more: calls.append(n) or seen.update(more)
     )
   settings.of(*flags).runtime.build(5)
-  assert found == expected
+  assert calls == expected
   assert (seen.get('server') is None) == ('subround' not in expected)  # It has the other flags.
 
 
@@ -45,15 +46,15 @@ def test_a_worker_is_asked_for_a_processor_and_no_more_and_has_the_gpus(monkeypa
   monkeypatch.setattr(engine, 'set_ray_context', lambda at, **given: seen.update(given, at=at))
   names = ('cpus_per_worker', 'gpus_per_worker', 'memory_per_worker')
   for values, hidden in (((1, 0, 0), {}), ((3, 0.5, 2), {'hidden': True})):
-    own = [f'--{name}={value}' for name, value in zip(names, values) if hidden]
-    settings.of('--ray=local', '--ray_workers=2', *own).runtime.build(5)
+    flags = [f'--{name}={value}' for name, value in zip(names, values) if hidden]
+    settings.of('--ray=local', '--ray_workers=2', *flags).runtime.build(5)
     each = {**dict(zip(names, values)), **hidden}
     server = seen['server'] or 'missing'
     assert seen == {'at': 'local', 'workers': 2, 'subrounds': 4, 'server': server, **each}
 
 
 def test_the_engine_of_one_process_takes_its_flags(monkeypatch):
-  def made(*values):
+  def expected(*values):
     names = ('clients_per_step', 'parallel_clients', 'device', 'results')
     return dict(zip(names, (*values, 'tensors'), strict=True))
 
@@ -63,6 +64,6 @@ def test_the_engine_of_one_process_takes_its_flags(monkeypatch):
   monkeypatch.setattr(library, 'load', lambda: seen.append('compiled'))
   settings.of('--clients_per_step=10', '--parallel_clients=7').runtime.build(8)
   settings.of('--device=cpu').runtime.build(1)
-  assert seen == [made(10, 7, 'auto'), 'hidden', made(None, 1, 'cpu')]
+  assert seen == [expected(10, 7, 'auto'), 'hidden', expected(None, 1, 'cpu')]
   settings.of().runtime.build(1, is_compiled=True)
-  assert seen[3:] == ['hidden', made(None, 1, 'auto'), 'compiled']
+  assert seen[3:] == ['hidden', expected(None, 1, 'auto'), 'compiled']

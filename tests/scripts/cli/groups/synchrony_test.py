@@ -13,5 +13,5 @@ def test_flags_make_a_buffer_and_without_them_rounds_are_synchronous():
   assert plain.synchrony.build() == Buffered(20)
   assert plain.training.cohort(60) == 5
   hinge = ['--staleness=hinge', '--staleness_option=a=2', '--staleness_option=b=3']
-  found = settings.of(*_GIVEN, *hinge, '--max_staleness=0', '--mixing').synchrony.build()
-  assert found == Buffered(20, 'hinge', a=2, b=3, max_staleness=0, mixing=True)
+  asynchrony = settings.of(*_GIVEN, *hinge, '--max_staleness=0', '--mixing').synchrony.build()
+  assert asynchrony == Buffered(20, 'hinge', a=2, b=3, max_staleness=0, mixing=True)

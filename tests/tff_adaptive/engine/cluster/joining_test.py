@@ -26,7 +26,9 @@ def test_what_a_program_does_at_sigterm_stays():
 def test_a_local_cluster_is_on_loopback_and_its_watchdog_holds_nothing_open(monkeypatch, tmp_path):
   from ray._private import ray_constants, services, worker
 
-  popen, begin, addresses = mock.Mock(), mock.Mock(), []
+  popen = mock.Mock()
+  begin = mock.Mock()
+  addresses = []
   begin.side_effect = lambda **given: addresses.append(
     services.resolve_ip_for_localhost(given['_node_ip_address'])
   )
@@ -41,22 +43,26 @@ def test_a_local_cluster_is_on_loopback_and_its_watchdog_holds_nothing_open(monk
   assert addresses == ['127.0.0.1']
   assert ray_constants.ENABLE_RAY_CLUSTER  # As before.
   quiet = dict(num_gpus=0, include_dashboard=False, log_to_driver=False, logging_level='ERROR')
-  own = dict(address='local', _node_ip_address='127.0.0.1', _temp_dir=f'{tmp_path}/ray')
-  assert begin.mock_calls == [mock.call(num_cpus=3, **own, **quiet), mock.call.shutdown()]
-  pipe, null = joining.subprocess.PIPE, joining.subprocess.DEVNULL
+  of_cluster = dict(address='local', _node_ip_address='127.0.0.1', _temp_dir=f'{tmp_path}/ray')
+  assert begin.mock_calls == [mock.call(num_cpus=3, **of_cluster, **quiet), mock.call.shutdown()]
+  pipe = joining.subprocess.PIPE
+  null = joining.subprocess.DEVNULL
   given = dict(stdin=pipe, stdout=null, stderr=null, start_new_session=True, cwd='/')
   assert popen.call_args.kwargs == given
 
 
 def test_the_processes_of_a_cluster_are_killed_until_none_is_found(monkeypatch, tmp_path):
-  folder, killed = str(tmp_path / 'made'), []
+  folder = str(tmp_path / 'made')
+  killed = []
   os.mkdir(folder)
 
   def process(mark):
-    environ, kill = (lambda: {joining._MARK: mark}), (lambda: killed.append(mark))
-    return types.SimpleNamespace(environ=environ, kill=kill)
+    return types.SimpleNamespace(
+      environ=lambda: {joining._MARK: mark}, kill=lambda: killed.append(mark)
+    )
 
-  mine, other = process(folder), process('/tmp/another')
+  mine = process(folder)
+  other = process('/tmp/another')
   looks = iter([[mine, other, mine], [other], [other], [mine], [other], *5 * [[]]])
   monkeypatch.setattr(joining.psutil, 'process_iter', lambda: next(looks))
   monkeypatch.setattr(sys, 'stdin', io.StringIO('open'))
@@ -83,7 +89,9 @@ def test_a_hint_comes_while_a_cluster_elsewhere_does_not_answer(monkeypatch):
 
 
 def test_a_ray_that_the_program_has_begun_repeats_no_task_for_ever(monkeypatch):
-  settings, name, read = mock.Mock(), 'RAY_task_oom_retries', []
+  settings = mock.Mock()
+  name = 'RAY_task_oom_retries'
+  read = []
   monkeypatch.setattr('ray._raylet.Config', settings)
   monkeypatch.setattr('ray.is_initialized', lambda: True)
   monkeypatch.setattr('ray._private.state.state.get_system_config', lambda: {'of_the_cluster': 1})

@@ -45,12 +45,12 @@ def test_rounds_that_do_not_wait_give_the_bits_of_one_process(ray_workers, graph
   process = small_problem.process(
     'scaffold', 0.2, small_problem.linear_model, asynchrony=config.asynchrony
   )
-  found = []
+  results = []
   for context in (engine.SubroundContext(4, server=graph), ray_workers):
     with tff.framework.get_context_stack().install(context):
       result = training.train(process, clients, lambda weights: {}, config, show_progress=False)
-    found.append([np.asarray(value) for value in tf.nest.flatten(result.state)])
-  np.testing.assert_equal(*found)
+    results.append([np.asarray(value) for value in tf.nest.flatten(result.state)])
+  np.testing.assert_equal(*results)
 
 
 def test_datasets_may_be_summed(ray_workers):
@@ -68,7 +68,8 @@ def test_no_examples_travel_and_results_are_those_of_one_process(
   ray_workers, graph, clients, tmp_path
 ):
   in_one = engine.SubroundContext(4, server=graph)
-  process, train = subround_runs.build('ada_best'), subround_runs.trained
+  process = subround_runs.build('ada_best')
+  train = subround_runs.trained
   alone = train(process, in_one, 4, tmp_path / 'alone', clients)
   before = ray_workers.counters()
   trained = train(process, ray_workers, 4, tmp_path / 'workers', clients)
@@ -156,12 +157,12 @@ def test_a_worker_that_ends_by_itself_is_replaced(ray_workers, ray_lines, tmp_pa
 
 def _workers():
   """The processes that train, of all nodes."""
-  found = []
+  workers = []
   for process in psutil.Process().children(recursive=True):
     name = on_ray.name_of(process)
     if name.startswith('ray::') and 'train' in name:
-      found.append(process)
-  return found
+      workers.append(process)
+  return workers
 
 
 def _in_the_midst(context, folder, clients):

@@ -41,13 +41,14 @@ def test_a_context_asks_for_what_it_is_told_and_leaves(monkeypatch):
   asked = []
   pool = types.SimpleNamespace(ask_for_room=asked.append)
   leave = functools.partial(asked.append, 'left')
-  for place, name, made in ((joining, 'join', leave), (ray_pool, 'RayPool', pool)):
-    monkeypatch.setattr(place, name, lambda *given, made=made: asked.append(given) or made)
+  for place, name, result in ((joining, 'join', leave), (ray_pool, 'RayPool', pool)):
+    monkeypatch.setattr(place, name, lambda *given, result=result: asked.append(given) or result)
   monkeypatch.setattr(threads, 'num_processors', lambda: 8)
   options = {'cpus_per_worker': 2, 'memory_per_worker': 1.5, 'patience': 9.0}
   elsewhere = engine.RayContext('auto', workers=6, **options)
   elsewhere.close()
-  here, _ = engine.RayContext(), engine.RayContext(cpus_per_worker=3)
+  here = engine.RayContext()
+  _ = engine.RayContext(cpus_per_worker=3)
   assert (elsewhere._subrounds, here._subrounds) == (6, 4)
   wanted = [('auto', 12, False), (6, (2, 0, 15 * 10**8), 9.0), 6, 0, 'left']
   wanted += [('local', 8, False), (None, (1, 0, 0), 60.0)]
@@ -57,17 +58,25 @@ def test_a_context_asks_for_what_it_is_told_and_leaves(monkeypatch):
 @pytest.fixture
 def pool(monkeypatch):
   """A pool that has joined nothing; its lines are in `pool.lines`, its time is `pool.now`."""
-  made = object.__new__(ray_pool.RayPool)
-  made.occasion, made.lines = 'round 7', []
-  made.counters, made._left_out = {'subrounds_retried': 0}, set()
-  made.report = made.lines.append
-  made._patience, made._rooms, made._nodes, made._room = 60.0, {_NODE: 1}, {_NODE: '10.0.0.2'}, 1
-  made._look, made._looked, made.now = lambda: None, 0.0, 1000.0
-  made._heard, made._next_notice = made.now, ray_pool._SILENCE_SECONDS
-  made.on_nodes = lambda references: f' on {"".join(references)}'
-  made._remote = {}
-  monkeypatch.setattr(ray_pool.time, 'monotonic', lambda: made.now)
-  return made
+  pool_of_test = object.__new__(ray_pool.RayPool)
+  pool_of_test.occasion = 'round 7'
+  pool_of_test.lines = []
+  pool_of_test.counters = {'subrounds_retried': 0}
+  pool_of_test._left_out = set()
+  pool_of_test.report = pool_of_test.lines.append
+  pool_of_test._patience = 60.0
+  pool_of_test._rooms = {_NODE: 1}
+  pool_of_test._nodes = {_NODE: '10.0.0.2'}
+  pool_of_test._room = 1
+  pool_of_test._look = lambda: None
+  pool_of_test._looked = 0.0
+  pool_of_test.now = 1000.0
+  pool_of_test._heard = pool_of_test.now
+  pool_of_test._next_notice = ray_pool._SILENCE_SECONDS
+  pool_of_test.on_nodes = lambda references: f' on {"".join(references)}'
+  pool_of_test._remote = {}
+  monkeypatch.setattr(ray_pool.time, 'monotonic', lambda: pool_of_test.now)
+  return pool_of_test
 
 
 def _waits(pool, monkeypatch, seconds, *answers):
@@ -134,7 +143,9 @@ def test_an_error_of_rays_while_a_worker_is_waited_for_means_that_workers_are_lo
 
 
 def test_a_cluster_without_room_for_as_long_as_patience_has_no_worker_left(pool, monkeypatch):
-  pool.settings, pool._room, pool._without_room = ray_worker.Settings(2, 0, 10**9), 0, pool.now - 45
+  pool.settings = ray_worker.Settings(2, 0, 10**9)
+  pool._room = 0
+  pool._without_room = pool.now - 45
   expected = r'Round 7: no worker is left: .* 2 CPUs.*, and 1 GB'
   for ask in (lambda: pool.get(['x']), pool.look):
     _waits(pool, monkeypatch, 20, 0)
@@ -178,7 +189,8 @@ def test_the_cluster_is_looked_at_now_and_then(pool):
   looks = []
   pool._look = lambda: looks.append(pool.now)
   for now, looked in ((1000.0, 998.1), (1000.2, 998.1)):
-    pool.now, pool._looked = now, looked
+    pool.now = now
+    pool._looked = looked
     pool.look()
   assert looks == [1000.2]
 
@@ -194,7 +206,8 @@ def test_a_stages_quickest_pace_says_what_is_worth_a_call(pool):
 def test_a_node_short_of_memory_is_left_out_and_named_unless_it_is_the_last(pool):
   error = ray.exceptions.OutOfMemoryError(f'the node (ID: {_NODE}) runs low on memory')
   assert not pool.leave_out(error, 'subround 1 goes to another')
-  pool._rooms['cd'], pool._nodes['cd'] = 1, '10.0.0.3'
+  pool._rooms['cd'] = 1
+  pool._nodes['cd'] = '10.0.0.3'
   assert pool.leave_out(error, 'subround 1 goes to another')
   assert pool.lines == [
     'Round 7: node 10.0.0.2 is short of memory and left out; subround 1 goes to another'

@@ -17,16 +17,18 @@ ray = pytest.importorskip('ray')
 
 def test_workers_that_this_process_plays_load_train_and_merge(graph, monkeypatch):
   """What Ray would send is passed on as it is. Each node has memory for one worker."""
-  seen, nodes, room = [], ['a' * 56, 'b' * 56], {'CPU': 5.0, 'memory': 9.0}
+  seen = []
+  nodes = ['a' * 56, 'b' * 56]
+  room = {'CPU': 5.0, 'memory': 9.0}
 
   def named(name='', scheduling_strategy=None, **_):
     return name or (scheduling_strategy.node_id, scheduling_strategy.soft)
 
   def remote(function, asked):
     seen.append((function.__name__, *asked.values()))
-    made = types.SimpleNamespace(remote=function)
-    made.options = lambda **options: seen.append(named(**options)) or made
-    return made
+    actor = types.SimpleNamespace(remote=function)
+    actor.options = lambda **options: seen.append(named(**options)) or actor
+    return actor
 
   about = dict(Alive=True, Resources=room, NodeManagerAddress='10.0.0.2', NodeManagerPort=5)
   here = types.SimpleNamespace(get_node_id=lambda: nodes[0], gcs_address='head:1')
@@ -40,7 +42,8 @@ def test_workers_that_this_process_plays_load_train_and_merge(graph, monkeypatch
     (ray_worker, '_where', lambda: 'here'),
     (ray_worker.private_apis, 'ray_attempt', lambda: 0),
     (ray_pool.joining, 'check_listener', lambda address, seconds: seen.append(address)),
-    *((ray_pool, '_CALL_SECONDS', 0.0), (ray_pool, '_LOOK_SECONDS', np.inf)),  # However busy.
+    (ray_pool, '_CALL_SECONDS', 0.0),
+    (ray_pool, '_LOOK_SECONDS', np.inf),  # However busy.
   ):
     monkeypatch.setattr(place, name, played)
   pool = ray_pool.RayPool(None, ray_worker.Settings(2, 0, 7), 60.0)
@@ -59,7 +62,9 @@ def test_workers_that_this_process_plays_load_train_and_merge(graph, monkeypatch
   source = subround_runs.Source(dict(zip('abcd', (1, 2, 3, 4))))
   total, doubled = context.invoke(on_ray.double_and_sum(), subround_runs.references(source, 'abcd'))
   assert (total, list(doubled)) == (20, [2, 4, 6, 8])
-  lines, pool.report, nodes[1] = [], lambda line: lines.append(line), 'c' * 56
+  lines = []
+  pool.report = lines.append
+  nodes[1] = 'c' * 56
   pool._look()
   changes = [('bbbbbb', 'is lost; 2 with room left'), ('cccccc', 'has joined; 2 with room')]
   assert lines == [f'Node 10.0.0.2 ({node}) {what}' for node, what in changes]
@@ -76,7 +81,8 @@ def _of_clients(*keys):
     stage=types.SimpleNamespace(input_types=[type_spec]),
     parts=[list(range(len(keys)))],
   )
-  lines, a_round.submitted = [], []
+  lines = []
+  a_round.submitted = []
   a_round._pool = types.SimpleNamespace(say=lines.append, line=str, lines=lines, settings=None)
   a_round._pool.counters = {'subrounds_retried': 0}
   a_round._pool.leave_out = lambda error, then: False
@@ -97,17 +103,24 @@ def test_the_clients_of_a_call_that_ended_its_workers_are_named(monkeypatch):
 
 
 def test_a_call_that_memory_ended_is_given_again_and_its_result_counts(monkeypatch):
-  a_round, call = _of_clients('ann'), ray_round.Call((0, 0), range(1), None)
-  a_round._calls, pool = {'x': (call, [0, 0, 'x'])}, a_round._pool
+  a_round = _of_clients('ann')
+  call = ray_round.Call((0, 0), range(1), None)
+  a_round._calls = {'x': (call, [0, 0, 'x'])}
+  pool = a_round._pool
   pool.leave_out = lambda error, then: then == 'subround 1 (client ann) goes to another'
   monkeypatch.setattr('ray.get', mock.Mock(side_effect=ray.exceptions.OutOfMemoryError('')))
   a_round._end_call('x')
   assert (a_round.submitted, a_round._calls) == ([call], {})
   assert pool.counters['subrounds_retried'] == 1
   monkeypatch.setattr('ray.get', lambda reference: mock.Mock(seconds=3.0))
-  pool.note, pool.note_pace, a_round._know = mock.Mock(), mock.Mock(), mock.Mock()
-  a_round._waiting, a_round._key = schedule.Waiting([2.0, 2.0]), 'key'
-  a_round._trained, a_round._results, a_round._trained_sums = 0, {}, {}
+  pool.note = mock.Mock()
+  pool.note_pace = mock.Mock()
+  a_round._know = mock.Mock()
+  a_round._waiting = schedule.Waiting([2.0, 2.0])
+  a_round._key = 'key'
+  a_round._trained = 0
+  a_round._results = {}
+  a_round._trained_sums = {}
   other = ray_round.Call((0, 1), range(1, 2), None)
   a_round._calls = {n: (c, [n, f'of {n}', n]) for n, c in zip('xz', (call, other))}
   a_round._end_call('x')
@@ -122,7 +135,8 @@ def _merging(get, said):
   a_round = object.__new__(ray_round.Round)
   stage = types.SimpleNamespace(num_aggregates=1, merged=lambda one, other: f'({one}{other})')
   a_round._workload = types.SimpleNamespace(stage=stage)
-  a_round._tree, a_round._sums = schedule.MergeTree(4), {}
+  a_round._tree = schedule.MergeTree(4)
+  a_round._sums = {}
   a_round._trained_sums = {(0, i): np.array(name) for i, name in enumerate('abcd')}
   a_round._pool = types.SimpleNamespace(
     get=get,
@@ -137,7 +151,8 @@ def _merging(get, said):
 
 
 def test_merges_that_no_worker_has_memory_for_are_done_here():
-  merged, said = [], []
+  merged = []
+  said = []
 
   def get(references, what):
     merged.append(what)

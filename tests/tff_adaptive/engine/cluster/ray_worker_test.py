@@ -22,15 +22,18 @@ def test_a_worker_shares_gpus_or_is_kept_off_them(settings, device, monkeypatch)
     monkeypatch.setenv(f'TF_{name}', '')  # What it sets ends with the test.
   for name in ('FORCE_GPU_ALLOW_GROWTH', 'CPP_MIN_LOG_LEVEL'):
     monkeypatch.delenv(f'TF_{name}')
-  made = ray_worker._engine.__wrapped__(settings)
-  assert (made['parallel_clients'], made['device']) == (settings.cpus, device)
+  engine_of_worker = ray_worker._engine.__wrapped__(settings)
+  assert (engine_of_worker['parallel_clients'], engine_of_worker['device']) == (
+    settings.cpus,
+    device,
+  )
   is_cpu = device == 'cpu'
   assert bool(hidden) == is_cpu
   assert ('TF_FORCE_GPU_ALLOW_GROWTH' in os.environ) != is_cpu
   # A thread a client.
   assert os.environ['TF_NUM_INTEROP_THREADS'] == ('3' if is_cpu else '')
-  found = [os.environ[f'TF_{name}'] for name in ('NUM_INTRAOP_THREADS', 'CPP_MIN_LOG_LEVEL')]
-  assert found == ['1', '2']
+  environment = [os.environ[f'TF_{name}'] for name in ('NUM_INTRAOP_THREADS', 'CPP_MIN_LOG_LEVEL')]
+  assert environment == ['1', '2']
 
 
 class _Source:

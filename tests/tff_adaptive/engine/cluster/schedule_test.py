@@ -1,5 +1,7 @@
 """Cohorts are divided evenly, from the cohort alone, and sums are merged in one order."""
 
+import itertools
+
 import hypothesis
 import pytest
 from hypothesis import strategies as st
@@ -15,16 +17,17 @@ def test_every_client_is_in_one_subround_and_none_is_empty(costs, subrounds):
   assert len(parts) == min(subrounds, len(costs))
   assert all(parts)
   assert all(part == sorted(part) for part in parts)
-  assert sorted(i for part in parts for i in part) == list(range(len(costs)))
+  assert sorted(itertools.chain.from_iterable(parts)) == list(range(len(costs)))
 
 
 @hypothesis.given(costs=COSTS, subrounds=st.integers(1, 9))
 def test_no_subround_is_ahead_of_another_by_more_than_one_client(costs, subrounds):
   """As the greedy order gives it: without its smallest client none is the costliest."""
   parts = schedule.divide(costs, subrounds)
-  loads = [sum(costs[i] for i in part) for part in parts]
-  for part, load in zip(parts, loads):
-    assert load - min(costs[i] for i in part) <= min(loads)
+  costs_of_parts = [list(map(costs.__getitem__, part)) for part in parts]
+  least = min(map(sum, costs_of_parts))
+  for of_part in costs_of_parts:
+    assert sum(of_part) - min(of_part) <= least
 
 
 def test_the_largest_goes_first_to_the_least_loaded():
@@ -51,11 +54,13 @@ def _taken(costs, workers, worthwhile=0.0):
 @hypothesis.given(costs=COSTS, workers=st.integers(1, 9), worthwhile=st.floats(0, 5000))
 def test_each_subround_is_taken_once_and_parts_fit(costs, workers, worthwhile):
   waiting, parts, nodes = _taken(costs, workers, worthwhile)
-  assert sorted(leaf for part in parts for leaf in part) == list(range(len(costs)))
-  assert all(waiting.cost(n) == sum(costs[i] for i in part) for n, part in zip(nodes, parts))
+  assert sorted(itertools.chain.from_iterable(parts)) == list(range(len(costs)))
   # With more than one, none is far above an even share: all workers have something to do.
   share = 1.25 * sum(costs) / workers
-  assert all(len(part) == 1 or sum(costs[i] for i in part) <= share for part in parts)
+  for node, part in zip(nodes, parts, strict=True):
+    cost = sum(costs[i] for i in part)
+    assert waiting.cost(node) == cost
+    assert len(part) == 1 or cost <= share
 
 
 def test_parts_are_large_at_first_and_small_at_last():
@@ -84,7 +89,9 @@ def test_neighbours_are_merged_level_by_level(leaves, expected):
       return names[node[1]]
     children = tree.children(node)
     assert all(tree.parent(child) == node for child in children)
-    return value(children[0]) if len(children) == 1 else f'({"".join(map(value, children))})'
+    if len(children) == 1:
+      return value(children[0])
+    return f'({"".join(map(value, children))})'
 
   assert value(tree.root) == expected
 

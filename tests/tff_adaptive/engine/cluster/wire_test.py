@@ -25,11 +25,11 @@ def test_structs_strings_and_lists_of_elements_come_back():
   value = ((b'text', element), [element, element])
   (text, pair), sequence = wire.to_python(_travel(value, type_spec), type_spec)
   assert np.asarray(text).item() == b'text'
-  for found in (pair, *sequence):
-    assert list(found) == ['b', 'a']
-    assert found['a'] == 3
-    assert found['a'].dtype == np.int32
-    np.testing.assert_array_equal(found['b'], [1.5, 2.5])
+  for decoded in (pair, *sequence):
+    assert list(decoded) == ['b', 'a']
+    assert decoded['a'] == 3
+    assert decoded['a'].dtype == np.int32
+    np.testing.assert_array_equal(decoded['b'], [1.5, 2.5])
   assert ray_worker.num_bytes(wire.encode(element, tff.types.to_type(PAIR))) == 12
 
 
@@ -51,7 +51,7 @@ def test_a_dataset_of_structures_comes_back_by_a_type_that_names_no_containers()
   element = tff.types.StructType([('y', np.int32), ('x', tff.types.StructType([np.int32] * 2))])
   type_spec = tff.SequenceType(element)
   back = wire.to_python(_travel(tf.data.Dataset.from_tensor_slices(pair), type_spec), type_spec)
-  rows = [[int(v) for v in tf.nest.flatten((e['y'], e['x']))] for e in back]
+  rows = [list(map(int, tf.nest.flatten((e['y'], e['x'])))) for e in back]
   assert rows == [[0, 1, 5], [1, 2, 6], [2, 3, 7]]
 
 

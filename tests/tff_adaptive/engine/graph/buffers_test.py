@@ -72,7 +72,8 @@ def test_a_call_leaves_nothing_behind_for_the_garbage_collector():
   def sum_of_sums(x):
     return tff.federated_sum(tff.federated_map(total, x))
 
-  context, memory = engine.GraphContext(), set()
+  context = engine.GraphContext()
+  memory = set()
   gc.disable()
   try:
     with tff.framework.get_context_stack().install(context):

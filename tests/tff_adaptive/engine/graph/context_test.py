@@ -2,6 +2,7 @@
 
 import concurrent.futures as futures
 import gc
+import itertools
 import sys
 
 import numpy as np
@@ -13,8 +14,10 @@ from tests.helpers import computations, engines, processes, small_problem
 from tff_adaptive import engine
 from tff_adaptive.engine.graph import nodes, round_function
 
-FLOAT, VECTOR = computations.FLOAT, computations.VECTOR
-at_clients, at_server = computations.at_clients, computations.at_server
+FLOAT = computations.FLOAT
+VECTOR = computations.VECTOR
+at_clients = computations.at_clients
+at_server = computations.at_server
 
 
 @pytest.fixture
@@ -33,8 +36,11 @@ def traces(monkeypatch):
 
 def test_other_cohorts_and_runs_are_traced_once_and_groups_by_their_size(traces):
   """A group is traced client by client; a later, larger cohort gets the groups asked for."""
-  process, results = processes.own('fed_avg', build_model=small_problem.linear_model), []
-  one, two, three = [(3, 7)], [(1, 5), (2, 2)], [(1, 1), (2, 9), (4, 4)]
+  process = processes.own('fed_avg', build_model=small_problem.linear_model)
+  results = []
+  one = [(3, 7)]
+  two = [(1, 5), (2, 2)]
+  three = [(1, 1), (2, 9), (4, 4)]
   for options, number in (({}, 2), ({'clients_per_step': 16}, 3)):
     context = engine.GraphContext(**options)
     del traces[:]
@@ -63,11 +69,13 @@ def test_rounds_leave_nothing_in_memory():
     gc.collect()
     return sys.getallocatedblocks()
 
-  blocks, grown = rounds(50), []
+  blocks = rounds(50)
+  grown = []
   # What results hold if it is not freed is 50 a round; caches that fill up take some, and what else
   # this process has goes on meanwhile: a leak is there each time.
   while len(grown) < 3 and min(grown, default=10) >= 10:
-    before, blocks = blocks, rounds(100)
+    before = blocks
+    blocks = rounds(100)
     grown.append((blocks - before) / 100)
   assert min(grown) < 10
 
@@ -79,8 +87,8 @@ def test_datasets_and_lists_of_batches_are_traced_once(traces):
     tff.SequenceType(batches),
   )
   context = engine.GraphContext()
-  found = [list(engines.run(context, count, cohort)) for cohort in processes.cohorts()]
-  assert found == [[5, 2, 7], [7, 1]]
+  counts = [list(engines.run(context, count, cohort)) for cohort in processes.cohorts()]
+  assert counts == [[5, 2, 7], [7, 1]]
   assert len(traces) == 1
 
 
@@ -106,7 +114,7 @@ def test_several_threads_share_a_context(graph):
   def doubled_sum(computation, numbers):
     return int(engines.run(graph, computation, numbers))
 
-  made = [
+  comps = [
     tff.federated_computation(
       lambda x: tff.federated_sum(tff.federated_map(double, x)),
       tff.FederatedType(np.int32, tff.CLIENTS),
@@ -115,9 +123,9 @@ def test_several_threads_share_a_context(graph):
   ]
   cohorts = [list(range(n)) for n in (1, 2, 5, 9)] * 3
   with futures.ThreadPoolExecutor(6) as pool:
-    work = [(c, numbers) for c in made for numbers in cohorts]
-    found = list(pool.map(lambda pair: doubled_sum(*pair), work))
-  assert found == [2 * sum(numbers) for _, numbers in work]
+    work = [*itertools.product(comps, cohorts)]
+    results = list(pool.map(lambda pair: doubled_sum(*pair), work))
+  assert results == [2 * sum(numbers) for _, numbers in work]
 
 
 def test_an_unknown_intrinsic_is_named(graph):
@@ -157,9 +165,9 @@ def test_a_dataset_as_an_accumulator(native, graph):
   collected, total = computations.collected()
   expected = engines.run(native, collected, [1.0, 2.0, 3.0])
   for parallel_clients in (1, 4):
-    found = engines.run(engine.GraphContext(parallel_clients), collected, [1.0, 2.0, 3.0])
-    assert list(found) == [0, 2, 4, 6]
-    engines.assert_same(found, expected)
+    collection = engines.run(engine.GraphContext(parallel_clients), collected, [1.0, 2.0, 3.0])
+    assert list(collection) == [0, 2, 4, 6]
+    engines.assert_same(collection, expected)
   for context in (graph, engine.SubroundContext(2, server=graph)):
     assert engines.run(context, total, [1.0, 2.0, 3.0]) == 12
 

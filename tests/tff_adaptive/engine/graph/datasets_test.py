@@ -52,18 +52,19 @@ def read(variant, dataset):
   return [element.numpy().tolist() for element in elements]
 
 
-def found(cache, dataset):
+def variant_of(cache, dataset):
   return datasets.variant(dataset, tff.types.tensorflow_to_type(dataset.element_spec), cache)
 
 
 @pytest.mark.parametrize('name', REPEATABLE)
 def test_a_dataset_that_repeats_is_held_from_its_second_use_on(name):
-  cache, dataset = datasets.DatasetCache(), REPEATABLE[name]()
-  first = read(found(cache, dataset), dataset)
+  cache = datasets.DatasetCache()
+  dataset = REPEATABLE[name]()
+  first = read(variant_of(cache, dataset), dataset)
   assert cache.find(dataset) is None
-  second = found(cache, dataset)
+  second = variant_of(cache, dataset)
   assert cache.find(dataset) is second
-  assert found(cache, dataset) is second
+  assert variant_of(cache, dataset) is second
   assert read(second, dataset) == first
   assert b'Shuffle' not in tf.raw_ops.DatasetToGraphV2(input_dataset=second).numpy()
 
@@ -71,11 +72,13 @@ def test_a_dataset_that_repeats_is_held_from_its_second_use_on(name):
 @pytest.mark.parametrize('name', OTHERS)
 def test_others_are_not(name, monkeypatch):
   monkeypatch.setattr(datasets, '_MAX_ELEMENTS', 100)
-  looked, repeats = [], datasets._repeats
+  looked = []
+  repeats = datasets._repeats
   monkeypatch.setattr(datasets, '_repeats', lambda v: looked.append(v) or repeats(v))
-  cache, dataset = datasets.DatasetCache(max_bytes=10000), OTHERS[name]()
+  cache = datasets.DatasetCache(max_bytes=10000)
+  dataset = OTHERS[name]()
   for _ in range(3):
-    read(found(cache, dataset), dataset)
+    read(variant_of(cache, dataset), dataset)
     assert cache.find(dataset) is None
   assert len(looked) == 1
 
@@ -83,8 +86,8 @@ def test_others_are_not(name, monkeypatch):
 @pytest.mark.parametrize('lengths', [[1], [1, 2], [1, 2, 3], [1, 1, 2, 1, 3, 3, 2, 1]])
 def test_rows_of_any_number_of_shapes_are_all_kept_in_order(lengths):
   rows = [[tf.fill([n], i)] for i, n in enumerate(lengths)]
-  (kept,) = zip(*datasets.from_rows(rows))
-  assert [x.numpy().tolist() for x in kept] == [[i] * n for i, n in enumerate(lengths)]
+  (values,) = zip(*datasets.from_rows(rows))
+  assert [x.numpy().tolist() for x in values] == [[i] * n for i, n in enumerate(lengths)]
 
 
 def test_an_element_that_fails_after_those_that_are_read_is_not_met(graph):
@@ -98,17 +101,18 @@ def test_an_element_that_fails_after_those_that_are_read_is_not_met(graph):
 
 def test_a_full_cache_takes_no_more_and_the_dead_make_room():
   cache = datasets.DatasetCache(max_bytes=100)
-  one, other = numbers(20), numbers(10)
+  one = numbers(20)
+  other = numbers(10)
   for _ in range(3):
     for dataset in (one, other):
-      found(cache, dataset)
+      variant_of(cache, dataset)
   assert cache.find(one) is not None  # 80 bytes.
   assert cache.find(other) is None
   del one, dataset
   gc.collect()
   third = numbers(20)
   for _ in range(2):
-    found(cache, third)
+    variant_of(cache, third)
   assert cache.find(third) is not None
 
 

@@ -11,9 +11,13 @@ from tests.helpers import computations, engines
 from tff_adaptive.engine.graph import feeds, values
 
 BFLOAT16 = tf.bfloat16.as_numpy_dtype
-FLOAT, VECTOR, NUMBERS = computations.FLOAT, computations.VECTOR, computations.NUMBERS
-STRUCT, EXAMPLES = computations.STRUCT, computations.EXAMPLES
-at_clients, at_server = computations.at_clients, computations.at_server
+FLOAT = computations.FLOAT
+VECTOR = computations.VECTOR
+NUMBERS = computations.NUMBERS
+STRUCT = computations.STRUCT
+EXAMPLES = computations.EXAMPLES
+at_clients = computations.at_clients
+at_server = computations.at_server
 
 
 EMPTY = collections.OrderedDict(nothing=(), one=np.int32, none=collections.OrderedDict())
@@ -45,7 +49,8 @@ def test_values_pass_through_as_in_the_native_context(native, graph, type_spec, 
     computation = tff.federated_computation(lambda x, y: x, type_spec, at_clients(FLOAT))
     arguments = (value, [1.0, 2.0])
   else:
-    computation, arguments = computations.identity(type_spec), (value,)
+    computation = computations.identity(type_spec)
+    arguments = (value,)
   expected = engines.run(native, computation, *arguments)
   engines.assert_same(engines.run(graph, computation, *arguments), expected)
 

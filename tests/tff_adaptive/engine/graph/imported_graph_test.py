@@ -9,7 +9,8 @@ from tests.helpers import computations, engines
 from tff_adaptive import engine
 from tff_adaptive.engine import batched_clients
 
-FLOAT, NUMBERS = computations.FLOAT, computations.NUMBERS
+FLOAT = computations.FLOAT
+NUMBERS = computations.NUMBERS
 
 
 def test_a_jax_computation_is_named(graph):

@@ -3,6 +3,8 @@
 A step of a loop that has a gradient of max pooling stays a function, so oneDNN computes it.
 """
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -27,8 +29,9 @@ def in_loop(function, dataset):
   wrapped = tf.compat.v1.wrap_function(
     lambda: tf.graph_util.import_graph_def(graph_def, name=''), []
   )
-  find = wrapped.graph.get_tensor_by_name
-  feeds, fetches = ([find(t.name) for t in ts] for ts in (traced.inputs, traced.outputs))
+  tensor = wrapped.graph.get_tensor_by_name
+  feeds = [tensor(t.name) for t in traced.inputs]
+  fetches = [tensor(t.name) for t in traced.outputs]
   replaced = wrapped.prune(feeds, fetches)
   results = replaced(tf.data.experimental.to_variant(dataset), *traced.captured_inputs)
   return results, graph_def
@@ -37,7 +40,8 @@ def in_loop(function, dataset):
 def ops_called(graph_def):
   """The ops of a graph and of the functions that it calls, but not of a dataset's elements."""
   functions = {f.signature.name: f.node_def for f in graph_def.library.function}
-  ops, pending = [], list(graph_def.node)
+  ops = []
+  pending = list(graph_def.node)
   while pending:
     node = pending.pop()
     ops.append(node.op)
@@ -49,12 +53,12 @@ def ops_called(graph_def):
 def assert_same(function, dataset):
   """Asserts that the loop gives what eager TensorFlow gives, in values, dtypes and shapes."""
   expected = tf.nest.flatten(function(dataset))
-  found, graph_def = in_loop(function, dataset)
+  actual, graph_def = in_loop(function, dataset)
   ops = ops_called(graph_def)
   assert 'ReduceDataset' not in ops
   assert 'While' in ops
-  assert len(found) == len(expected)
-  for one, other in zip(found, expected):
+  assert len(actual) == len(expected)
+  for one, other in zip(actual, expected):
     np.testing.assert_array_equal(one.numpy(), other.numpy(), strict=True)
   return graph_def
 
@@ -143,9 +147,9 @@ def test_as_the_result_of_a_function(graph, name, length):
   """A TFF computation is a plain graph: a branch or body returns the reduction as it is."""
   type_spec = tff.SequenceType(np.float32)
   computation = tff.tensorflow.computation(BRANCHES[name], type_spec)
-  found = engines.run(graph, computation, list(np.arange(1, length + 1, dtype=np.float32)))
+  result = engines.run(graph, computation, list(np.arange(1, length + 1, dtype=np.float32)))
   expected = BRANCHES[name](numbers(length))
-  for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected)):
+  for one, other in zip(tf.nest.flatten(result), tf.nest.flatten(expected)):
     np.testing.assert_array_equal(one, other)
 
 
@@ -155,8 +159,8 @@ def test_a_reduction_inside_a_dataset_is_left_to_it():
   )
   reduce = lambda d: windows(d).reduce(tf.constant(0.5), not_commutative)  # noqa: E731
   graph_def = assert_same(reduce, numbers(7))
-  nodes = [n for f in graph_def.library.function for n in f.node_def]
-  assert sum(n.op == 'While' for n in nodes) == 1
+  nodes = itertools.chain.from_iterable(f.node_def for f in graph_def.library.function)
+  assert [node.op for node in nodes].count('While') == 1
 
 
 def test_errors_of_a_step_and_of_an_element_are_raised():
@@ -235,8 +239,8 @@ def graph_def_of(loop):
 
 @pytest.mark.parametrize('loop', LOOPS)
 def test_numbers_are_those_of_tensorflow(graph, arguments, loop):
-  found = engines.run(graph, computation(loop), *arguments)
-  np.testing.assert_allclose(found, loop(*map(tf.constant, arguments)), rtol=1e-5)
+  result = engines.run(graph, computation(loop), *arguments)
+  np.testing.assert_allclose(result, loop(*map(tf.constant, arguments)), rtol=1e-5)
 
 
 @pytest.mark.parametrize('loop', LOOPS)
@@ -245,7 +249,9 @@ def test_the_body_calls_a_function_that_is_not_inlined(loop):
   loops.set_apart(graph_def)
   loops.replace_reductions(graph_def)
   functions = {f.signature.name: f for f in graph_def.library.function}
-  nodes = [*graph_def.node, *(n for f in functions.values() for n in f.node_def)]
+  nodes = list(graph_def.node)
+  for function in functions.values():
+    nodes += function.node_def
   (body,) = {n.attr['body'].func.name for n in nodes if 'body' in n.attr}
   (call,) = (n for n in functions[body].node_def if loop not in REDUCTIONS or 'Call' in n.op)
   assert 'PartitionedCall' in call.op

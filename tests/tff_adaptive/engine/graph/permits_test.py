@@ -18,8 +18,10 @@ class Works:
   """What clients do, as a TFF computation: client i works for `seconds[i]`, or for None last."""
 
   def __init__(self, seconds, fails=None):
-    self.seconds, self.fails = seconds, fails
-    self.events, self._others_ended = [], threading.Event()
+    self.seconds = seconds
+    self.fails = fails
+    self.events = []
+    self._others_ended = threading.Event()
     self._graphs = []  # They keep the function alive.
     self._lock = threading.Lock()
 
@@ -63,16 +65,23 @@ class Works:
 @pytest.mark.skipif(threads.num_processors() < 2, reason='one client a thread of TensorFlow')
 def test_a_client_begins_when_any_other_is_done():
   works = Works([None] + 7 * [0.02])
-  found = works.run(engine.GraphContext(parallel_clients=2))
+  results = works.run(engine.GraphContext(parallel_clients=2))
   assert works.most_at_once() == 2
   assert works.events[-1] == ('ends', 0)  # All others began and ended while it worked.
-  np.testing.assert_allclose(found, np.float32(0.1) * 28, rtol=1e-6)
+  np.testing.assert_allclose(results, np.float32(0.1) * 28, rtol=1e-6)
 
 
 def test_the_window_of_one_slot_is_one_client():
   works = Works([0.05, 0.0, 0.0])
   works.run(engine.GraphContext(parallel_clients=1))
-  assert works.events == [(kind, i) for i in range(3) for kind in ('begins', 'ends')]
+  assert works.events == [
+    ('begins', 0),
+    ('ends', 0),
+    ('begins', 1),
+    ('ends', 1),
+    ('begins', 2),
+    ('ends', 2),
+  ]
 
 
 def test_a_client_that_fails_ends_its_call_and_no_other():

@@ -55,11 +55,13 @@ def test_draws_are_of_the_distribution_and_differ_by_client_and_argument(place, 
   draw, mean, deviation = KINDS[kind]
   comp = computations.mapped(lambda step: PLACES[place](step, draw), np.int32)
   with engine.graph_context(parallel_clients=3):
-    first, again, other = comp([1, 1, 2]), comp([1, 1, 2]), comp([1, 3, 2])
+    first = comp([1, 1, 2])
+    again = comp([1, 1, 2])
+    other = comp([1, 3, 2])
   with engine.graph_context(parallel_clients=1):
     alone = comp([1, 1, 2])
-  for found in (again, alone):
-    np.testing.assert_array_equal(first, found)
+  for draws in (again, alone):
+    np.testing.assert_array_equal(first, draws)
   np.testing.assert_array_equal(other[0], first[0])
   drawn = [*first, other[1]]
   for one in drawn:

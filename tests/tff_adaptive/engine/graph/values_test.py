@@ -12,9 +12,12 @@ from tests.helpers import computations, engines
 from tff_adaptive import engine
 from tff_adaptive.engine.graph import values
 
-FLOAT, VECTOR, NUMBERS = computations.FLOAT, computations.VECTOR, computations.NUMBERS
+FLOAT = computations.FLOAT
+VECTOR = computations.VECTOR
+NUMBERS = computations.NUMBERS
 VECTOR_OF_2 = tff.TensorType(np.float32, [2])
-at_clients, at_server = computations.at_clients, computations.at_server
+at_clients = computations.at_clients
+at_server = computations.at_server
 
 
 ROW = tff.types.to_type(
@@ -24,9 +27,9 @@ ROW = tff.types.to_type(
 
 @pytest.mark.parametrize('value', [np.float32(1.5), np.int64(7), b'text', np.ones([0, 2])])
 def test_results_have_tffs_python_types(value):
-  found = values.to_numpy(tf.constant(value))
-  assert type(found) is type(value)
-  np.testing.assert_equal(found, value)
+  converted = values.to_numpy(tf.constant(value))
+  assert type(converted) is type(value)
+  np.testing.assert_equal(converted, value)
 
 
 def test_client_results_are_a_list_that_goes_back_and_each_has_its_own_memory(graph):
@@ -37,8 +40,8 @@ def test_client_results_are_a_list_that_goes_back_and_each_has_its_own_memory(gr
   ]
   results = engines.run(graph, identity, rows)
   assert type(results) is list
-  for found in (results, engines.run(graph, identity, results)):
-    for one, row in zip(found, rows, strict=True):
+  for values_of_clients in (results, engines.run(graph, identity, results)):
+    for one, row in zip(values_of_clients, rows, strict=True):
       assert list(one) == list(row)
       for value, expected in zip(one.values(), row.values()):
         assert type(value) is type(expected)

@@ -68,12 +68,12 @@ def test_an_option_of_other_forms_is_refused_and_says_which_take_it(tmp_path, ca
 
 def test_help_has_an_example_and_the_words_of_each_form(capsys):
   assert command.main(['report.py', '--help']) == 0
-  shown = ' '.join(capsys.readouterr().out.split())
+  help_text = ' '.join(capsys.readouterr().out.split())
   for form in catalog.FORMS.values():
-    assert form.help in shown
+    assert form.help in help_text
     for name, value in form.example.items():
-      assert f'--{name}={value}' in shown
-  assert 'scripts/report.py runs --form=tasks --output=results/table --formats=md,tex' in shown
+      assert f'--{name}={value}' in help_text
+  assert 'scripts/report.py runs --form=tasks --output=results/table --formats=md,tex' in help_text
 
 
 def test_two_options_of_one_name_must_be_the_same(monkeypatch):
