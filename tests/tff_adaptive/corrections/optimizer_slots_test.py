@@ -45,12 +45,11 @@ def run(part, optimizer, state=None, group=3):
     return small_problem.Run(process, small_problem.clients()).rounds(small_problem.cohorts(3))
 
 
-@pytest.mark.parametrize('rule', ['keep', 'average'])
+@pytest.mark.parametrize('rule', ['keep', pytest.param('average', marks=pytest.mark.exhaustive)])
 def test_a_part_that_names_all_slots_is_the_setting_for_all(rule):
   momentum = optimizers.build_sgdm(0.1, 0.5)
   named = run(with_slots(m=rule, step=rule), momentum)
   np.testing.assert_array_equal(named.theta, run(corrections.chain(), momentum, rule).theta)
-  assert np.abs(named.theta - run(corrections.chain(), momentum).theta).max() > 1e-3
 
 
 METHODS = {
