@@ -57,7 +57,8 @@ class AFL(FedAvg):
 
   def __init__(self, *args, lambda_rate, loss=loss, **options):
     super().__init__(*args, **options)
-    self.lambda_rate, self.loss = lambda_rate, loss
+    self.lambda_rate = lambda_rate
+    self.loss = loss
     self.shares = np.full(self.num_clients, 1 / self.num_clients)
 
   def server_step(self, cohort, g, g_bar, steps, rate):
@@ -67,7 +68,8 @@ class AFL(FedAvg):
     for i in cohort:
       loss_i = self.loss(self.theta, *self.clients[i])
       raised[i] += self.lambda_rate * loss_i * n / len(cohort)
-    low, high = raised.min() - 1, raised.max()
+    low = raised.min() - 1
+    high = raised.max()
     for _ in range(200):
       middle = (low + high) / 2
       is_large = np.maximum(raised - middle, 0).sum() > 1

@@ -167,7 +167,8 @@ class FedALA(FedAvg):
   def __init__(self, *args, mask, ala_share, ala_rate, **options):
     super().__init__(*args, **options)
     self.mask = np.asarray(mask, bool)
-    self.ala_share, self.ala_rate = ala_share, ala_rate
+    self.ala_share = ala_share
+    self.ala_rate = ala_rate
     self.w = np.ones((self.num_clients, self.theta.size))
     self.ended = [None] * self.num_clients
 
@@ -180,7 +181,8 @@ class FedALA(FedAvg):
 
   def train(self, i, rate, limit=np.inf):
     received = self.theta
-    self.client, self.step = i, 0
+    self.client = i
+    self.step = 0
     self.received = received
     self.theta = self.begun(i)
     theta_i, steps = super().train(i, rate, limit)
@@ -201,7 +203,8 @@ class FedALA(FedAvg):
   def moved(self, before, after):
     if not self.learns:
       return after
-    begin, self.theta = self.theta, self.received
+    begin = self.theta
+    self.theta = self.received
     moved = self.begun(self.client)
     self.theta = begin
     return moved
@@ -228,10 +231,14 @@ class FedProto(Kept):
 
   def __init__(self, *args, proto_weight, features, loss, slope, classes, **options):
     super().__init__(*args, **options)
-    self.weight, self.classes = proto_weight, classes
-    self.features, self.loss, self.slope = features, loss, slope
+    self.weight = proto_weight
+    self.classes = classes
+    self.features = features
+    self.loss = loss
+    self.slope = slope
     size = features(self.theta, self.clients[0][0]).shape[1]
-    self.prototypes, self.known = np.zeros((classes, size)), np.zeros(classes)
+    self.prototypes = np.zeros((classes, size))
+    self.known = np.zeros(classes)
 
   def sharp(self, theta_i, batch):
     x, y = batch
@@ -252,4 +259,5 @@ class FedProto(Kept):
         rows.append(self.features(begun[i], x)[y == c])
       rows = np.concatenate(rows)
       if len(rows):
-        self.prototypes[c], self.known[c] = rows.mean(0), 1.0
+        self.prototypes[c] = rows.mean(0)
+        self.known[c] = 1.0

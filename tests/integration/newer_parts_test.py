@@ -75,8 +75,8 @@ def test_groups_of_clients_and_a_resumed_run_give_what_clients_one_by_one_do(nam
 
 @pytest.mark.parametrize('name', [pytest.param(n, marks=pytest.mark.exhaustive) for n in PARTS])
 def test_a_server_that_does_not_wait_gives_the_same_bits_in_subrounds(name, graph):
-  found = trained_buffered(name, graph)
-  assert all(np.isfinite(value).all() for value in found)
+  state = trained_buffered(name, graph)
+  assert all(np.isfinite(value).all() for value in state)
   one, other = (trained_buffered(name, engine.SubroundContext(k, server=graph)) for k in (2, 2))
   np.testing.assert_equal(one, other)
 

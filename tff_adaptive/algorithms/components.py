@@ -94,7 +94,7 @@ def first_client_state(
   of_correction = correction.client_state(weights)
   if not keeps_slots(correction, training):
     return of_correction
-  slots = _first_slots(correction, training, weights).kept
+  slots = _first_slots(correction, training, weights).at_clients
   return collections.OrderedDict(correction=of_correction, optimizer=slots)
 
 

@@ -102,11 +102,11 @@ class FirstSlots(NamedTuple):
   """The slots before the first round, as they are between rounds.
 
   Attributes:
-    kept: Those that clients keep.
+    at_clients: Those that clients keep.
     averaged: Those that the server averages; of a slot that is averaged by blocks one number.
   """
 
-  kept: tuple[tf.Tensor, ...]
+  at_clients: tuple[tf.Tensor, ...]
   averaged: tuple[tf.Tensor, ...]
 
 
@@ -119,10 +119,12 @@ def first_slots(
   """Returns the slots that clients keep, and those that are averaged, before the first round."""
   of_client = ClientOptimizer(optimizer, weights, tf.constant(0.0))
   rules = of_client.rules(optimizer_state, correction)
-  return FirstSlots(kept(of_client.slots, rules), averaged(of_client.slots, rules, group_size=None))
+  return FirstSlots(
+    to_keep(of_client.slots, rules), averaged(of_client.slots, rules, group_size=None)
+  )
 
 
-def kept(slots: tuple[tf.Tensor, ...], rules: tuple[str, ...]) -> tuple[tf.Tensor, ...]:
+def to_keep(slots: tuple[tf.Tensor, ...], rules: tuple[str, ...]) -> tuple[tf.Tensor, ...]:
   """Returns the slots that a client keeps."""
   return tuple(slot for slot, rule in zip(slots, rules) if rule == 'keep')
 
@@ -152,7 +154,7 @@ def begun(
   Args:
     of_client: The optimizer.
     rules: The rule of each slot.
-    kept_slots: What `kept` returned after the client's last round, or `FirstSlots.kept`.
+    kept_slots: What `to_keep` returned after the client's last round, or `FirstSlots.at_clients`.
     averaged_slots: The mean of what `averaged` returned, or `FirstSlots.averaged`.
   """
   of_kept = iter(kept_slots)

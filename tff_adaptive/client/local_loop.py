@@ -297,8 +297,8 @@ class Loop:
     rules = self._slot_rules
     optimizer_state = self._training.optimizer_state
     if optimizer_slots.keeps(optimizer_state, self._correction.optimizer_slots):
-      kept = client_optimizer.kept(state.slots, rules)
-      new_state = collections.OrderedDict(correction=new_state, optimizer=kept)
+      slots = client_optimizer.to_keep(state.slots, rules)
+      new_state = collections.OrderedDict(correction=new_state, optimizer=slots)
     averaged = client_optimizer.averaged(state.slots, rules, self._size)
     squared_norm = by_client.squared_norm(update, self._size)
     # The norm shows any NaN or infinity; a client whose norm overflows has diverged as well.

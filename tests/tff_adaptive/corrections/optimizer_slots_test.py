@@ -94,11 +94,11 @@ def test_rounds_equal_the_formulas(name):
     shapes=oracle.SHAPES,
   )
   with engine.graph_context(clients_per_step=3):
-    found = small_problem.Run(process, small_problem.clients())
+    rounds = small_problem.Run(process, small_problem.clients())
     for cohort in small_problem.cohorts(4):
-      found.round(cohort)
+      rounds.round(cohort)
       expected.round(cohort)
-  error = np.abs(found.theta - expected.theta).max()
+  error = np.abs(rounds.theta - expected.theta).max()
   assert error <= 2e-5 * np.abs(expected.theta).max()
 
 
@@ -146,8 +146,8 @@ def test_two_parts_with_a_rule_for_the_same_slot_are_refused():
 def test_the_nearest_point_of_the_simplex_is_found():
   """Its condition: entries above 0 have moved by the same number, the others by less."""
   values = np.float32([0.9, 0.7, -0.2, 0.1])
-  found = np.asarray(afl.on_simplex(tf.constant(values)))
-  np.testing.assert_allclose(found, [0.6, 0.4, 0.0, 0.0], atol=1e-7)
+  projected = np.asarray(afl.on_simplex(tf.constant(values)))
+  np.testing.assert_allclose(projected, [0.6, 0.4, 0.0, 0.0], atol=1e-7)
   np.testing.assert_allclose(afl.on_simplex(tf.constant([0.25] * 4)), [0.25] * 4, atol=1e-7)
 
 
