@@ -27,12 +27,31 @@ def pytest_configure(config):
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # Before pytest-xdist looks at the groups.
+def _leave_samples(items):
+  """Marks as exhaustive all but n of the cases of a test with the mark `sample(n)`.
+
+  The n are spread evenly over the cases that were collected.
+  """
+  cases = collections.defaultdict(list)
+  for item in items:
+    is_sampled = item.get_closest_marker('sample') is not None
+    if is_sampled and item.get_closest_marker('exhaustive') is None:
+      cases[item.nodeid.partition('[')[0]].append(item)
+  for same in cases.values():
+    (number,) = same[0].get_closest_marker('sample').args
+    for position, item in enumerate(same):
+      is_in_sample = position * number // len(same) != (position - 1) * number // len(same)
+      if not is_in_sample and number < len(same):
+        item.add_marker(pytest.mark.exhaustive)
+
+
+@pytest.hookimpl(tryfirst=True)  # Before marks select, and pytest-xdist looks at the groups.
 def pytest_collection_modifyitems(config, items):
   """Compares versions first, because much fails with others, and then runs what takes long.
 
   One worker runs a file, which makes what its tests share once; what must be alone comes first.
   """
+  _leave_samples(items)
   version = 'test_the_installed_versions_are_those_it_was_written_for'
   slow = collections.Counter(item.path for item in items if item.get_closest_marker('slow'))
   many = collections.Counter(item.path for item in items)

@@ -59,6 +59,7 @@ def honest(context, built):
 @pytest.mark.parametrize(
   'attack, factor', [('sign_flip', -1.5), ('scaling', 1.5), ('free_rider', 0.0)]
 )
+@pytest.mark.sample(3)
 def test_attackers_send_a_multiple_of_their_update(context, attack, factor):
   built = process(attack)
   updates = honest(context, built)
@@ -81,6 +82,7 @@ def test_noise_has_its_size_and_its_own_draws(context):
   assert not np.allclose(*noise)
 
 
+@pytest.mark.sample(1)
 def test_inner_product_attackers_send_a_multiple_of_the_mean_of_the_others(context):
   factory = aggregation.InnerProductFactory(0.5)
   built = process('inner_product', factory)
@@ -90,6 +92,7 @@ def test_inner_product_attackers_send_a_multiple_of_the_mean_of_the_others(conte
   np.testing.assert_allclose(step(context, built, [0, 0.5, 0, 0]), expected, atol=1e-6)
 
 
+@pytest.mark.sample(1)
 def test_a_robust_rule_withstands_what_moves_the_mean(context):
   rule = aggregation.RuleFactory(aggregation.median)
   of_honest = np.mean(honest(context, process('scaling')), 0)

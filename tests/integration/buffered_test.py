@@ -196,6 +196,7 @@ CASES = {
 
 
 @pytest.mark.parametrize('case', CASES)
+@pytest.mark.sample(3)
 def test_each_server_step_is_that_of_the_event_by_event_oracle(case):
   given = CASES[case]
   config = _config(30, given.size, given.buffered)
@@ -216,6 +217,7 @@ def test_each_server_step_is_that_of_the_event_by_event_oracle(case):
 
 
 @pytest.mark.parametrize('case', ['dropping', 'ada_best'])
+@pytest.mark.sample(1)
 def test_a_full_buffer_of_equal_clients_equals_synchronous_rounds_to_the_bit(tmp_path, case):
   """Whether clients keep a state or not."""
   given = CASES[case]

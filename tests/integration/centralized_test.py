@@ -41,6 +41,7 @@ def _descent(beta, rate, most=None):
     (0.8, None, ('--client_optimizer=sgdm', '--client_optimizer_option=momentum=0.8')),
   ],
 )
+@pytest.mark.sample(1)
 def test_it_is_descent_on_all_examples_with_one_momentum(tmp_path, beta, most, flags):
   assert _train(tmp_path, *_ALL_AT_ONCE, '--client_learning_rate=0.05', *flags) == 0
   run = tasks.load_run(str(tmp_path))

@@ -26,6 +26,7 @@ def equal(one, other):
   return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
+@pytest.mark.exhaustive
 def test_a_resumed_chain_equals_an_uninterrupted_one_to_the_bit(tmp_path):
   whole = weights(tmp_path / 'whole', '--rounds=4')
   weights(tmp_path / 'parts', '--rounds=2')

@@ -75,6 +75,7 @@ def test_gradients_and_metrics_are_those_of_tensorflows_operations(in_group):
 
 
 @pytest.mark.xdist_group('ray')
+@pytest.mark.exhaustive
 def test_workers_load_the_operations_and_give_the_same_bits(ray_workers, graph):
   process = algorithms.build_fed_avg(
     build_model('compiled', depth=1),

@@ -51,6 +51,7 @@ def channel(feedback, decay=1.0):
 @pytest.mark.parametrize(
   ('feedback', 'decay'), [('none', 1.0), ('ef14', 1.0), ('ef14', 0.8), ('ef21', 1.0)]
 )
+@pytest.mark.sample(2)
 def test_top_k_is_numpys(run, feedback, decay):
   theta = small_problem.theta_0()
   clients = small_problem.clients()
@@ -62,6 +63,7 @@ def test_top_k_is_numpys(run, feedback, decay):
 
 
 @pytest.mark.parametrize('feedback', ['none', 'ef14', 'ef21'])
+@pytest.mark.sample(1)
 def test_scaffolds_second_message_is_compressed_too(run, feedback):
   theta = small_problem.theta_0()
   clients = small_problem.clients()
@@ -77,6 +79,7 @@ def test_scaffolds_second_message_is_compressed_too(run, feedback):
 @pytest.mark.parametrize(
   'parts', [(corrections.Scaffold(N),), (corrections.FedDyn(0.3, N),), (corrections.FedNova(),), ()]
 )
+@pytest.mark.sample(1)
 def test_top_k_of_all_numbers_changes_no_bit(run, parts):
   plain = run(*parts)
   for feedback in ('none', 'ef14'):
@@ -102,6 +105,7 @@ def test_weights_that_stay_at_the_client_are_in_no_message(run, feedback):
   assert algorithms.counts(half, model).up == num_bits / (32 * sum(sizes))
 
 
+@pytest.mark.exhaustive
 def test_draws_follow_from_seed_round_and_client(graph, run):
   """A client sends the same whoever else takes part, and other numbers in another round."""
   process = algorithms.build_drift_corrected(
@@ -163,6 +167,7 @@ def weights(folder, *flags):
   return tff_adaptive.load_run(str(folder)).weights
 
 
+@pytest.mark.exhaustive
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path):
   whole = weights(tmp_path / 'whole', '--rounds=4')
   weights(tmp_path / 'parts', '--rounds=2')

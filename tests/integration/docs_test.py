@@ -37,6 +37,7 @@ def site(tmp_path_factory):
   return folder
 
 
+@pytest.mark.exhaustive
 def test_its_menu_has_each_page_once_and_the_api_is_from_the_docstrings(site):
   algorithms = (site / 'api' / 'algorithms.html').read_text(encoding='utf-8')
   for name in ('.build_fed_yogi"', '.build_ada_best"', 'client_learning_rate'):

@@ -8,6 +8,7 @@ import functools
 
 import hypothesis
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 from hypothesis import strategies as st
@@ -204,6 +205,7 @@ def test_random_computation(native, graph, steps, num_clients, seed):
   num_clients=st.integers(1, 5),
   seed=st.integers(0, 99),
 )
+@pytest.mark.exhaustive
 def test_random_computation_in_subrounds(graph, steps, num_clients, seed):
   composed = build(steps, with_clients=True)
   data = arguments(num_clients, seed)

@@ -85,6 +85,7 @@ UNEQUAL = {'repeats': [1, 9, 2, 5, 3]}  # Clients of 1 to 9 steps.
     ('scaffnew', {'drawn': True}, 1e-12),
   ],
 )
+@pytest.mark.sample(1)
 def test_without_drift_the_least_squares_solution_is_reached(problem, name, options, tolerance):
   _settle(_run(name, problem, **options), minimiser(*problem), 600, tolerance)
 

@@ -89,6 +89,7 @@ def _assert_is_private(users):
   assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
+@pytest.mark.exhaustive
 def test_a_killed_run_leaves_nothing_and_goes_on_as_one_process_would(tmp_path, begin, request):
   folder = tmp_path / 'ray'
   undisturbed = begin(tmp_path / 'alone', python=fresh.python())

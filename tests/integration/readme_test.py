@@ -98,6 +98,7 @@ class GuideFile(typing.NamedTuple):
     ),
   ],
 )
+@pytest.mark.sample(2)
 def test_the_guides_files_follow_the_papers(tmp_path, file):
   pages = (GUIDE / f'own_algorithms{more}.md' for more in ('', '_more'))
   texts = [re.findall(r'```python\n(.*?)```', page.read_text('utf-8'), re.DOTALL) for page in pages]

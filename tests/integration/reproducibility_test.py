@@ -30,6 +30,7 @@ def test_clients_at_the_same_time_one_processor_and_two_threads_give_the_same_bi
   assert done.stdout.split() == at_once
 
 
+@pytest.mark.exhaustive
 def test_the_second_run_of_a_sweep_is_that_of_train(tmp_path, capfd):
   """The first differs in all that could be left over: algorithm, client states, seed, sizes."""
   pytest.importorskip('optuna')

@@ -4,6 +4,7 @@ import pathlib
 import subprocess
 
 import psutil
+import pytest
 import tensorflow_federated as tff
 
 from tests.helpers import engines, fresh, processes
@@ -63,6 +64,7 @@ def print_growth():
   print(*grown)
 
 
+@pytest.mark.exhaustive
 def test_memory_is_flat_over_many_rounds():
   program = 'from tests.integration import tff_programs_test as t; t.print_growth()'
   # A process of its own: other tests' memory and threads are not in it.

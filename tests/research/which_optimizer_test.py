@@ -29,6 +29,7 @@ def test_ranks_and_the_critical_difference_are_those_of_the_tables():
   assert p == pytest.approx(np.exp(-statistic / 2))  # Chi-squared with two degrees of freedom.
 
 
+@pytest.mark.exhaustive
 def test_every_cell_can_be_searched_and_trained(flags):
   for problem, method in which_optimizer.cells():
     space = which_optimizer.space(problem, method)

@@ -151,6 +151,7 @@ def load(data_dir, seed):
 """
 
 
+@pytest.mark.exhaustive
 def test_a_run_with_layers_of_ones_own_or_of_an_earlier_release_says_what_is_missing(
   tmp_path, monkeypatch, capsys
 ):
@@ -180,6 +181,7 @@ def test_a_run_with_layers_of_ones_own_or_of_an_earlier_release_says_what_is_mis
   assert 'stores no model, as release 0.2.0 and before did not' in error
 
 
+@pytest.mark.exhaustive
 def test_a_run_of_an_earlier_release_is_exported_with_its_data(run, tmp_path):
   folder = str(tmp_path / 'old')
   shutil.copytree(run / 'runs' / 'visits', folder)

@@ -64,6 +64,7 @@ def test_bags_are_tffs():
   np.testing.assert_array_equal(bags({'tokens': ['the ' * 300], 'title': ['']}), [[255, 0]])
 
 
+@pytest.mark.exhaustive
 def test_the_word_model_its_losses_and_its_accuracies_are_tffs():
   assert stackoverflow.build_model(10_000, 'published', 0).num_parameters == 4_050_748
   theirs = word_prediction_models.create_recurrent_model(len(WORDS) + 4)

@@ -8,6 +8,7 @@ from research.experiments import compression
 from tests.helpers import fakes
 
 
+@pytest.mark.exhaustive
 def test_the_smoke_run_trains_and_reports(tmp_path):
   results = tmp_path / 'smoke'
   with fakes.no_figures():

@@ -68,6 +68,7 @@ NO_NOISE = {'noise_multiplier': 1e-9, 'clip': 1.0}
     ('dp_gaussian', {'adaptive': False, **NO_NOISE}, [1.0, 0.5]),
   ],
 )
+@pytest.mark.sample(6)
 def test_a_norm_clips_or_zeroes_what_is_beyond_it(graph, name, options, expected):
   updates = updates_of_norm(8e4, 0.5)
   (output,) = aggregate(graph, build(name, 2, **options), updates)
@@ -77,6 +78,7 @@ def test_a_norm_clips_or_zeroes_what_is_beyond_it(graph, name, options, expected
 
 
 @pytest.mark.parametrize('name', ['clipping', 'zeroing', 'robust', 'secure'])
+@pytest.mark.sample(2)
 def test_a_client_without_weight_does_not_make_the_mean_smaller(graph, name):
   process = create(build(name))
   updates = updates_of_norm(1.0, 0.5)

@@ -172,6 +172,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize('name', NAMES)
+@pytest.mark.sample(3)
 def test_both_engines_agree(native, graph, name):
   all_rows = [updates(5), updates(4, seed=1)]
   by_engine = [rounds_of(context, name, all_rows)[0] for context in (native, graph)]

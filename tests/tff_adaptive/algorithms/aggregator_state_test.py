@@ -46,6 +46,7 @@ def rounds(context, process, *cohorts):
 
 
 @pytest.mark.parametrize('name', ['robust', 'secure'])
+@pytest.mark.sample(1)
 def test_a_round_of_nobody_leaves_the_norms_as_they_were(graph, name):
   # Of sums that are secure the bounds adapt too; the other norms are those of 'robust'.
   if name == 'secure':
@@ -85,6 +86,7 @@ def test_training_goes_on_after_rounds_of_nobody(graph):
 
 
 @pytest.mark.parametrize('name', ['dp_gaussian', 'dp_tree'])
+@pytest.mark.sample(1)
 def test_noise_goes_on_in_a_round_of_nobody(graph, name):
   if name == 'dp_gaussian':
     adaptive = {'count_stddev': 1.0}

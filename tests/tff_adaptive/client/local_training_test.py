@@ -59,6 +59,7 @@ def test_fed_avg_is_that_of_tff_weight_for_weight():
 
 @pytest.mark.parametrize('model', [None, keras_model], ids=['', 'keras'])
 @pytest.mark.parametrize('as_arrays', [True, False])
+@pytest.mark.sample(2)
 def test_every_kind_of_model_and_of_data_follows_the_formula(model, as_arrays):
   """Padding of the last batch, for this project's models, changes nothing."""
   expected = oracle.FedAvg(
@@ -180,6 +181,7 @@ def _named(value):
   ],
   ids=_named,
 )
+@pytest.mark.sample(2)
 def test_a_group_trains_as_its_clients_do_alone(correction, options):
   """With and without states, gradients at other points, and an optimizer with momentum.
 

@@ -57,6 +57,7 @@ def test_random_rounding_has_no_bias_and_its_number_of_values(num_bits):
   assert set(np.unique(np.round(drawn, 3))) <= set(np.arange(last + 1) - 1.0)
 
 
+@pytest.mark.exhaustive
 def test_variances_are_within_their_bounds():
   rng = np.random.default_rng(1)
   for values in vectors():

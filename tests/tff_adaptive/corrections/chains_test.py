@@ -64,6 +64,7 @@ def test_a_chain_of_nothing_is_fed_avg_and_of_one_part_that_part():
   ],
   ids=['scaffold+sam', 'sam+scaffold'],
 )
+@pytest.mark.sample(1)
 def test_scaffold_with_sam_is_fed_gamma(run, parts):
   theta = small_problem.theta_0()
   clients = small_problem.clients()
@@ -113,6 +114,7 @@ class Doubled(corrections.Correction):
 
 
 @pytest.mark.parametrize('is_first', [True, False])
+@pytest.mark.sample(1)
 def test_what_a_part_does_to_the_update_is_undone_before_others_see_it(run, is_first):
   """FedDyn's h is a sum of mean updates, whatever a part before or after it sends."""
   fed_dyn = corrections.FedDyn(0.3, N)

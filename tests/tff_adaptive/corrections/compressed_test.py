@@ -84,6 +84,7 @@ def squared_errors(parts, vector, num_draws):
 
 
 @pytest.mark.parametrize('feedback', ['ef14', 'ef21'])
+@pytest.mark.sample(1)
 def test_with_feedback_compressors_are_contractions_within_their_bounds(feedback):
   """The mean of ||C(x) - x||^2 is at most (1 - delta) ||x||^2; the delta is that of the guide."""
   k = 10 / SIZE

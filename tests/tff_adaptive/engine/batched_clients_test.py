@@ -200,6 +200,7 @@ def test_groups_of_a_model_without_a_client_axis_equal_single_clients():
     closeness.assert_close(a, b)
 
 
+@pytest.mark.exhaustive
 def test_on_gpus_unequal_clients_train_together_unasked(monkeypatch):
   shapes = []
   process = algorithms.build_ada_best(
@@ -276,6 +277,7 @@ def test_every_task_is_here():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', MODELS)
+@pytest.mark.sample(8)
 def test_a_step_together_is_as_one_after_another(name, monkeypatch):
   for task in (shakespeare, stackoverflow):
     monkeypatch.setattr(task, 'STEPS', 3)  # An LSTM is traced step by step.

@@ -31,6 +31,7 @@ np.savez(sys.argv[1], h, *tape.gradient(total, [z, r]))
 
 @compiler.NEEDED
 @pytest.mark.skipif('avx512bw' not in library._cpu_flags(), reason='the processor has no AVX-512')
+@pytest.mark.exhaustive
 def test_vectors_of_8_and_of_16_give_the_same_bits(tmp_path):
   """Each in a process of its own, which writes what it gets to a file."""
   results = []

@@ -111,6 +111,7 @@ def _round(model, batching, **context):
 
 
 @pytest.mark.parametrize('place', PLACES)
+@pytest.mark.sample(2)
 def test_a_keras_model_with_constants_trains(place):
   with_constants, without = ({**PLAIN, **parts} for parts in PLACES[place])
   if place == 'Normalization':
@@ -123,6 +124,7 @@ def test_a_keras_model_with_constants_trains(place):
   assert np.abs(lifted[0].trainable[1]).max() > 0  # It did train.
 
 
+@pytest.mark.exhaustive
 def test_clients_with_constants_train_together():
   parts = {**PLAIN, 'build': _functional(_adapted), 'loss': _loss(tf.constant)}
   one_by_one = _round(_model(**parts), Batching(4), clients_per_step=1)
@@ -131,6 +133,7 @@ def test_clients_with_constants_train_together():
 
 
 @pytest.mark.parametrize('batching', [None, Batching(4)], ids=['datasets', 'arrays'])
+@pytest.mark.sample(1)
 def test_a_model_of_functions_with_constants_trains(batching):
   lifted = _round(_own(tf.constant(SCALE)), batching)
   wanted = _round(_own(SCALE), batching)

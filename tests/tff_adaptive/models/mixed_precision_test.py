@@ -66,6 +66,7 @@ def test_the_resnet_takes_weights_of_16_bits():
 
 
 @pytest.mark.parametrize('in_group', [False, True])
+@pytest.mark.sample(1)
 def test_compiled_steps_are_equal(in_group, monkeypatch):
   options_of_functions = []
   function = tf.function

@@ -94,6 +94,7 @@ def _write_of_keras_3(path):
 
 
 @pytest.mark.parametrize('write', [_write_of_tensorflow_2_14, _write_of_keras_2, _write_of_keras_3])
+@pytest.mark.sample(1)
 def test_every_version_of_keras_writes_files_that_are_read(tmp_path, write):
   path = tmp_path / 'm.keras'
   write(path)

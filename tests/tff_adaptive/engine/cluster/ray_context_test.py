@@ -33,6 +33,7 @@ def test_one_worker_and_one_process_give_the_same_bits(ray_nodes, graph, name):
   np.testing.assert_equal(subround_runs.run(process, context), expected)
 
 
+@pytest.mark.exhaustive
 def test_rounds_that_do_not_wait_give_the_bits_of_one_process(ray_workers, graph, clients):
   speed = population.Speed(speed_sigma=1.5)
   config = training.TrainingConfig(
@@ -53,6 +54,7 @@ def test_rounds_that_do_not_wait_give_the_bits_of_one_process(ray_workers, graph
   np.testing.assert_equal(*results)
 
 
+@pytest.mark.exhaustive
 def test_datasets_may_be_summed(ray_workers):
   _, total = computations.collected()
   assert ray_workers.invoke(total, [1.0, 2.0, 3.0, 4.0]) == 20
@@ -181,6 +183,7 @@ def _let_go(call, folder, clients):
   assert (total, list(done)) == (sum(clients), clients)  # Each is counted once.
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_is_stopped_and_killed_is_replaced_by_ray(ray_workers, ray_lines, tmp_path):
   call = _in_the_midst(ray_workers, tmp_path, [3, 4])
   stopped = _workers()[0]
@@ -209,6 +212,7 @@ def test_a_node_that_ends_workers_for_want_of_memory_is_left_out(ray_nodes, ray_
   rounds_until(double, ' is lost; ')
 
 
+@pytest.mark.exhaustive
 def test_nodes_are_lost_and_join(ray_nodes, ray_workers, ray_lines, tmp_path):
   """The last of its file: what it puts in their place has no workers yet."""
   cluster, others = ray_nodes

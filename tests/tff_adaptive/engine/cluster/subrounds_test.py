@@ -18,6 +18,7 @@ def train_backwards(workload):
 
 
 @pytest.mark.parametrize('name', ['ada_best', *subround_runs.METHODS])
+@pytest.mark.sample(1)
 def test_subrounds_in_any_order_give_what_the_graph_engine_gives(name, graph, tmp_path):
   """And a run that is interrupted, at least what clients and server keep in `METHODS`."""
   process = subround_runs.build(name)

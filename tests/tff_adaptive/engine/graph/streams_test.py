@@ -51,6 +51,7 @@ CASES = [(place, 'uniform') for place in PLACES] + [('functions', kind) for kind
 
 
 @pytest.mark.parametrize('place, kind', CASES)
+@pytest.mark.sample(5)
 def test_draws_are_of_the_distribution_and_differ_by_client_and_argument(place, kind):
   draw, mean, deviation = KINDS[kind]
   comp = computations.mapped(lambda step: PLACES[place](step, draw), np.int32)
