@@ -9,6 +9,8 @@ ROOT = pathlib.Path(__file__).parent
 VERSION = re.search(
   r"__version__ = '(.+)'", (ROOT / 'tff_adaptive' / '_version.py').read_text(encoding='utf-8')
 ).group(1)
+# Images that are built from the packages alone have none.
+STORED_ROWS = [path for path in ('results/bench/rows.csv',) if (ROOT / path).is_file()]
 
 
 def _packages() -> list[str]:
@@ -45,11 +47,14 @@ setuptools.setup(
     'Typing :: Typed',
   ],
   packages=_packages(),
-  # What tff-adaptive-environment installs.
-  data_files=[('share/tff-adaptive', ['requirements.lock', 'requirements-gpu.lock'])],
+  # What tff-adaptive-environment installs, and the stored rows of tff-adaptive-bench.
+  data_files=[
+    ('share/tff-adaptive', ['requirements.lock', 'requirements-gpu.lock']),
+    ('share/tff-adaptive/bench', STORED_ROWS),
+  ],
   package_dir={'tff_adaptive_scripts': 'scripts'},
   package_data={
-    'tff_adaptive_scripts': ['configs/*.flags'],
+    'tff_adaptive_scripts': ['configs/*.flags', 'comparison/*.txt'],
     'tff_adaptive': ['**/*.pyi', '*.pyi', 'py.typed', 'kernels/*.cc', 'environment/site/*'],
     'tff_adaptive_tasks': ['*.pyi', 'py.typed'],
   },
@@ -84,6 +89,7 @@ setuptools.setup(
       'tff-adaptive-report=tff_adaptive_scripts._entry:report',
       'tff-adaptive-partition-report=tff_adaptive_scripts._entry:partition_report',
       'tff-adaptive-export=tff_adaptive_scripts._entry:export',
+      'tff-adaptive-bench=tff_adaptive_scripts._entry:bench',
     ]
   },
 )

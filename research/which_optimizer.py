@@ -29,8 +29,9 @@ from absl import flags as absl_flags
 
 from research.experiments import frame
 from scripts.cli import command, plan as plan_lib, search_space
+from scripts.comparison import methods as methods_lib
 from tff_adaptive import registry
-from tff_adaptive.reports import scores, style
+from tff_adaptive.reports import ranks as ranks_lib, scores, style
 from tff_adaptive.runs import run as run_lib
 
 
@@ -123,37 +124,17 @@ PROBLEMS: Mapping[str, Problem] = {
     "scikit-learn's digits", 'drift_digits', ('--task_option=alpha=0.03', '--rounds=40'), ()
   ),
 }
-_SGD = ('server_learning_rate=0.1,3,log',)
-_ADAPTIVE = ('server_learning_rate=0.001,1,log', 'tau=0.00001,0.1,log')
-_MU = ('mu=0.001,1,log',)
-_RHO = ('sam_rho=0.01,0.5,log',)
-_ALPHA = ('alpha=0.05,1,log',)
-# What is drawn besides the client rate; FedAda2's is Adagrad's. A server rate of 1 is the paper's.
-USUAL: Mapping[str, Sequence[str]] = {
-  **dict.fromkeys(('fed_avg', 'fed_avgm', 'scaffold', 'fed_nova'), _SGD),
-  **dict.fromkeys(('fed_adagrad', 'fed_adam', 'fed_yogi'), _ADAPTIVE),
-  **dict.fromkeys(('fed_prox', 'fed_dyn'), _MU),
-  'ada_best': (*_MU, 'beta=0.2,0.98'),
-  'fed_cm': _ALPHA,
-  'fed_exp': ('eps=0.0001,0.1,log',),
-  'mime_lite': (),
-  'fed_sam': _RHO,
-  'delta_sgd': ('gamma=0.5,8,log', 'growth=0.01,1,log'),
-  'fed_ada2': ('client_learning_rate=0.0003,0.1,log', 'server_learning_rate=0.001,1,log'),
-}
-METHODS: Mapping[str, Sequence[str]] = {
-  **USUAL,  # The others are compared if they are named.
-  'scaffold_m': _SGD,
-  'mime': (),
-  'fed_gamma': (*_SGD, *_RHO),
-  'mo_fed_sam': (*_ALPHA, *_RHO),
-  'fed_speed': (*_MU, *_RHO),
-  **dict.fromkeys(('diloco', 'fed_lalr'), ('client_learning_rate=0.0003,0.1,log', *_SGD)),
-}
+# What is drawn besides the client rate.
+METHODS: Mapping[str, Sequence[str]] = methods_lib.SEARCHED
+# The others are compared if they are named.
+USUAL = (
+  *('fed_avg', 'fed_avgm', 'scaffold', 'fed_nova', 'fed_adagrad', 'fed_adam', 'fed_yogi'),
+  *('fed_prox', 'fed_dyn', 'ada_best', 'fed_cm', 'fed_exp', 'mime_lite', 'fed_sam', 'delta_sgd'),
+  'fed_ada2',
+)
 SERVERS = ('synchronous', 'buffered')
 _BUFFERED = ['fed_avg', 'fed_yogi', 'scaffold', 'fed_dyn', 'ada_best']
 _CLOCK = ('--speed_sigma=1', '--downlink=10', '--uplink=2', '--bandwidth_sigma=0.5')
-_LEVEL = 0.05
 _CELL = ['problem', 'method']
 
 _FLAGS = frame.flags('which_optimizer')
@@ -315,28 +296,6 @@ def _row(run: run_lib.Run, share: float) -> dict[str, Any]:
   }
 
 
-def average_ranks(values: pd.DataFrame) -> tuple[pd.DataFrame, float, float]:
-  """Ranks of methods on problems, and whether they can be told apart.
-
-  Args:
-    values: A row a problem, a column a method; large is good, nan is worst.
-
-  Returns:
-    The ranks, 1 for the best; the p-value of Friedman's test; and the critical difference of
-    average ranks by Nemenyi's test at 5 % (Demsar, JMLR 2006, equation (5)).
-  """
-  from scipy import stats
-
-  ranks = values.rank(axis=1, ascending=False, na_option='bottom')
-  problems, methods = values.shape
-  q = stats.studentized_range.ppf(1 - _LEVEL, methods, np.inf) / np.sqrt(2)
-  if min(problems, methods) > 2:
-    p = stats.friedmanchisquare(*ranks.T.to_numpy()).pvalue
-  else:
-    p = np.nan
-  return ranks, float(p), float(q * np.sqrt(methods * (methods + 1) / (6 * problems)))
-
-
 def sensitivity(problem: str, method: str) -> float:
   """The share of a search's trials that come within 2 points (0.02) of its best."""
   tried = run_lib.find_runs([_folder('tuning', problem, method)])
@@ -354,7 +313,9 @@ def report(table: pd.DataFrame) -> list[str]:
   rows = table[table['server'] == SERVERS[0]]
   for column, title in (('value', 'Final value'), ('area', 'Area under the curve')):
     means = _means(rows, column)
-    ranks, p, difference = average_ranks(means.dropna(axis=1, how='all').T.dropna(how='all').T)
+    ranks, p, difference = ranks_lib.average_ranks(
+      means.dropna(axis=1, how='all').T.dropna(how='all').T
+    )
     order = ranks.mean().sort_values()
     cells = _percents(rows.groupby(['method', 'problem'])[column]).unstack()
     cells = cells.loc[order.index, ranks.index]
@@ -408,7 +369,9 @@ _INTRODUCTION = frame.paragraph("""
 
 def draw(path: str, table: pd.DataFrame) -> None:
   """Writes the figure: average ranks with the critical difference, and ranks by problem."""
-  ranks, _, difference = average_ranks(_means(table[table['server'] == SERVERS[0]], 'value'))
+  ranks, _, difference = ranks_lib.average_ranks(
+    _means(table[table['server'] == SERVERS[0]], 'value')
+  )
   order = ranks.mean().sort_values()
   picture, (axes,) = style.figure(1, 2, height=0.3 * len(order) + 1)
   labels = [registry.algorithm(name).title for name in order.index]

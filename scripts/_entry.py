@@ -26,6 +26,7 @@ NAMES = {
   'report': 'tff-adaptive-report',
   'partition_report': 'tff-adaptive-partition-report',
   'export': 'tff-adaptive-export',
+  'bench': 'tff-adaptive-bench',
 }
 started_as: str | None = None  # The installed name that started this process, if any.
 interrupted = 'interrupted.'  # The message after Ctrl-C.

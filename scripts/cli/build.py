@@ -103,6 +103,29 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   }
 
 
+def in_memory(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, Any]:
+  """Builds the process for a loaded task. Returns arguments of `training.train` without a folder.
+
+  The caller has set the engine (`Runtime.build`). Settings of files have no effect.
+  """
+  task, parts = settings.evaluation.split(task, settings.what.seed)
+  _check_data(settings, task)
+  how_long = dataclasses.replace(
+    settings.training, clients_per_round=settings.training.cohort(len(task.train.client_ids))
+  )
+  of_run = dataclasses.replace(settings, training=how_long)
+  model = _build_model(settings, task)
+  config = _training_config(of_run, task, model)
+  return {
+    'process': build_process(of_run, task, model),
+    'clients': task.train,
+    'evaluate_fn': build_evaluation(model, task.validation),
+    'config': config,
+    'client_evaluation': _client_evaluation(settings, task, model, parts),
+    'client_losses': _client_losses(config, model),
+  }
+
+
 def _build_model(settings: settings_lib.Settings, task: tasks.Task) -> models.Model:
   """Builds the task's model. Raises ValueError if there is no such --metric for it."""
   context: Any = contextlib.nullcontext()
