@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import oracle
-from oracle import asynchronous, methods, newer, optimizers, personal, slots
+from oracle import asynchronous, compressed, methods, newer, optimizers, personal, slots
 from research.vector_cases import ASYNCHRONOUS, LEAST_SQUARES, LOGISTIC
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / 'vectors'
@@ -64,6 +64,9 @@ ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
   'p_fed_me': personal.PFedMe,
   'per_fed_avg': personal.PerFedAvg,
   'fed_ala': personal.FedALA,
+  'fed_avg+top_k': compressed.TopKFedAvg,
+  'scaffold+top_k': compressed.TopKScaffold,
+  'fed_avg+top_k_down': compressed.TopKDownFedAvg,
 }  # FedAvg for the others.
 
 
@@ -237,6 +240,8 @@ def _server(run: oracle.FedAvg, state: str) -> dict[str, Any]:
     values['x_bar'] = run.theta_bar
   if with_h or isinstance(run, methods.FedCM):
     values['h'] = run.h
+  if isinstance(run, compressed.TopKDownFedAvg):
+    values['received'] = run.broadcast.known
   values.update(_slots(run.server))
   if isinstance(run, methods.MimeLite):
     names = {'sgdm': 'm', 'adagrad': 'v'}.get(run.kind, 'mv')

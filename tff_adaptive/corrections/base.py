@@ -154,8 +154,12 @@ class Correction:
     uploads_what: What a client sends besides its update that moves the model, for messages; ''
       for none.
     compresses: Whether it compresses all messages of a client; see `corrections.Compressor`.
+    compresses_down: Whether it compresses what clients receive; see `corrections.Downward`.
     evaluates_mean: Whether the mean of the client models is evaluated beside the global model, if
       clients keep a state.
+    sends_whole: Whether all numbers of the result of `update` are sent as they are, because it only
+      changes their values; then it needs no `message_bits`. Without both, the size of the weights
+      counts, and the run says that less may be sent.
     needs_batching: The reason why clients must be given as whole arrays, for messages; '' for none.
     optimizer_slots: What becomes of named slots of the client optimizer after a round, in place of
       `ClientTraining.optimizer_state`: name -> one of `optimizer_slots.RULES`. 'm:matrices' is the
@@ -177,6 +181,8 @@ class Correction:
   refuses_loss_gradient: ClassVar[str] = ''
   uploads_what: ClassVar[str] = ''
   compresses: ClassVar[bool] = False
+  compresses_down: ClassVar[bool] = False
+  sends_whole: ClassVar[bool] = False
   needs_batching: ClassVar[str] = ''
   optimizer_slots: ClassVar[Mapping[str, str]] = MappingProxyType({})
   evaluates_mean: ClassVar[bool] = True
@@ -389,6 +395,14 @@ class Correction:
       is left out of the round and keeps its previous state.
     """
     return client.client_state, ()
+
+  def compressed_upload(self, upload: Any, share: tf.Tensor) -> Any:
+    """Returns the upload for an update that was compressed, by default as it is.
+
+    A part whose upload measures the update overrides it. `share` is the squared norm of what the
+    server decodes over that of the result of `update`, float32; 0 if that is 0.
+    """
+    return upload
 
   def personal(self, client_state: Any, theta: Weights) -> Weights:
     """Returns a client's own model, from its state after a round, by default theta.
