@@ -214,6 +214,7 @@ class FedAvg:
     size = self.batch_size or len(y)
     theta_i = self.theta
     steps = 0
+    self.planned = min(self.epochs * -(-len(y) // size), limit)
     for _ in range(self.epochs):
       for start in range(0, len(y), size):
         if steps == limit:
@@ -225,7 +226,7 @@ class FedAvg:
         g = g + self.weight_decay * theta_i
         optimizer = self.optimizers[i]
         optimizer.eta = rate
-        theta_i = optimizer(theta_i, -g)
+        theta_i = self.moved(theta_i, optimizer(theta_i, -g))
         steps += 1
     return theta_i, steps
 
@@ -239,6 +240,10 @@ class FedAvg:
   def corrected(self, i, theta_i, g, batch):
     """The corrected gradient."""
     return g + self.correction(i, theta_i)
+
+  def moved(self, before, after):
+    """The weights after a local step, which the client optimizer left at `after`."""
+    return after
 
   def correction(self, i, theta_i):
     """What is added to the local gradient."""

@@ -52,6 +52,32 @@ class QFedAvg(FedAvg):
     self.theta = self.server(self.theta, -direction)
 
 
+class AFL(FedAvg):
+  """Algorithm 1 of AFL (Mohri et al., 2019); lambda is projected by bisection."""
+
+  def __init__(self, *args, lambda_rate, loss=loss, **options):
+    super().__init__(*args, **options)
+    self.lambda_rate = lambda_rate
+    self.loss = loss
+    self.shares = np.full(self.num_clients, 1 / self.num_clients)
+
+  def server_step(self, cohort, g, g_bar, steps, rate):
+    n = self.num_clients
+    direction = self.mean(cohort, {i: n * self.shares[i] * g[i] for i in cohort})
+    raised = self.shares.copy()
+    for i in cohort:
+      loss_i = self.loss(self.theta, *self.clients[i])
+      raised[i] += self.lambda_rate * loss_i * n / len(cohort)
+    low = raised.min() - 1
+    high = raised.max()
+    for _ in range(200):
+      middle = (low + high) / 2
+      is_large = np.maximum(raised - middle, 0).sum() > 1
+      low, high = (middle, high) if is_large else (low, middle)
+    self.shares = np.maximum(raised - high, 0)
+    self.theta = self.server(self.theta, -direction)
+
+
 class FedLESAM(FedAvg):
   """Algorithm 1 of FedLESAM (Fan et al., 2024); the gradient is taken at y + rho (x' - x)/norm."""
 

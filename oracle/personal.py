@@ -154,3 +154,110 @@ class PerFedAvg(FedAvg):
     ahead = theta_i - self.inner_rate * self.sharp(theta_i, self.first)
     self.first = None
     return self.sharp(ahead, batch)
+
+
+class FedALA(FedAvg):
+  """Algorithm 1 of FedALA (Zhang et al., 2023); W is learnt by the first steps of a round.
+
+  Args:
+    mask: Bools like theta, which hold in the last layers.
+    ala_share, ala_rate: The share of the steps that learn W, and their rate.
+  """
+
+  def __init__(self, *args, mask, ala_share, ala_rate, **options):
+    super().__init__(*args, **options)
+    self.mask = np.asarray(mask, bool)
+    self.ala_share = ala_share
+    self.ala_rate = ala_rate
+    self.w = np.ones((self.num_clients, self.theta.size))
+    self.ended = [None] * self.num_clients
+
+  def begun(self, i):
+    """Where client i begins its steps."""
+    if self.ended[i] is None:
+      return self.theta
+    mixed = self.ended[i] + (self.theta - self.ended[i]) * self.w[i]
+    return np.where(self.mask, mixed, self.theta)
+
+  def train(self, i, rate, limit=np.inf):
+    received = self.theta
+    self.client = i
+    self.step = 0
+    self.received = received
+    self.theta = self.begun(i)
+    theta_i, steps = super().train(i, rate, limit)
+    self.theta = received
+    self.ended[i] = theta_i
+    return theta_i, steps
+
+  def corrected(self, i, theta_i, g, batch):
+    self.learns = self.step < np.round(self.ala_share * self.planned)
+    self.step += 1
+    if not self.learns:
+      return g
+    if self.ended[i] is not None:
+      slope = g * (self.received - self.ended[i])
+      self.w[i] = np.clip(self.w[i] - self.ala_rate * slope, 0, 1)
+    return 0.0 * g
+
+  def moved(self, before, after):
+    if not self.learns:
+      return after
+    begin = self.theta
+    self.theta = self.received
+    moved = self.begun(self.client)
+    self.theta = begin
+    return moved
+
+  def kept(self, i):
+    return {'w': self.w[i], 'ended': self.ended[i]}
+
+  def state(self, i):
+    return {'ended': self.ended[i][self.mask], 'share': self.w[i][self.mask]}
+
+  def personal(self, i):
+    """Client i's own model, which begins its next round."""
+    return self.begun(i)
+
+
+class FedProto(Kept):
+  """Algorithm 1 of FedProto (Tan et al., 2022); all weights stay.
+
+  Args:
+    features: (theta, x) -> the features [B, size].
+    loss: (theta, x, y) -> the mean loss.
+    slope: (function, theta) -> the gradient of the function.
+  """
+
+  def __init__(self, *args, proto_weight, features, loss, slope, classes, **options):
+    super().__init__(*args, **options)
+    self.weight = proto_weight
+    self.classes = classes
+    self.features = features
+    self.loss = loss
+    self.slope = slope
+    size = features(self.theta, self.clients[0][0]).shape[1]
+    self.prototypes = np.zeros((classes, size))
+    self.known = np.zeros(classes)
+
+  def sharp(self, theta_i, batch):
+    x, y = batch
+
+    def whole(theta):
+      distance = ((self.features(theta, x) - self.prototypes[y]) ** 2).mean(1)
+      return self.loss(theta, x, y) + self.weight * (self.known[y] * distance).mean()
+
+    return self.slope(whole, theta_i)
+
+  def round(self, cohort, limits=None):
+    begun = {i: self.own[i].copy() for i in cohort}
+    super().round(cohort, limits)
+    for c in range(self.classes):
+      rows = []
+      for i in cohort:
+        x, y = self.clients[i]
+        rows.append(self.features(begun[i], x)[y == c])
+      rows = np.concatenate(rows)
+      if len(rows):
+        self.prototypes[c] = rows.mean(0)
+        self.known[c] = 1.0

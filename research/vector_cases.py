@@ -84,6 +84,10 @@ LEAST_SQUARES = [
   case('fed_varp', 'uniform'),
   case('fed_lesam', 'uniform', {'rho': 0.3}),
   case('q_fed_avg', 'uniform', {'q': 0.7}),
+  case('afl', 'uniform', {'lambda_rate': 0.05}),
+  case('fed_adamw', 'uniform', {'global_share': 0.4}, client='adamw'),
+  case('fed_muon', 'uniform', {'global_share': 0.4}, client='muon'),
+  case('fed_lada', 'uniform', {'global_share': 0.6}, client='amsgrad'),
   case('fed_smoo', 'uniform', {'rho': 0.1, 'mu': 0.2, 'scale_mu': False}),
   case('ditto', 'uniform', {'lam': 0.3}),
   case('apfl', 'uniform', {'alpha_mix': 0.4, 'learn_alpha': False}),
@@ -124,6 +128,7 @@ LOGISTIC += [
   case('fed_rep', 'uniform', {'layers': 'weight_1', 'head_share': 0.4}),
   case('fed_babu', 'uniform', {'layers': 'weight_1'}, server='sgdm'),
   case('fed_bn', 'uniform', {'layers': 'weight_1'}),
+  case('fed_ala', 'uniform', {'layers': 'weight_1', 'ala_share': 0.4, 'ala_rate': 0.5}),
   case(
     'apfl', 'examples', {'alpha_mix': 0.4, 'learn_alpha': True}, name='apfl-learnt', server='adam'
   ),

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import oracle
-from oracle import asynchronous, compressed, methods, newer, optimizers, personal
+from oracle import asynchronous, compressed, methods, newer, optimizers, personal, slots
 from research.vector_cases import ASYNCHRONOUS, LEAST_SQUARES, LOGISTIC
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / 'vectors'
@@ -49,6 +49,10 @@ ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
   'fed_varp': newer.FedVARP,
   'fed_lesam': newer.FedLESAM,
   'q_fed_avg': newer.QFedAvg,
+  'afl': newer.AFL,
+  'fed_adamw': slots.FedAdamW,
+  'fed_muon': slots.FedMuon,
+  'fed_lada': slots.FedLADA,
   'fed_smoo': newer.FedSMOO,
   'fed_per': personal.Kept,
   'lg_fed_avg': personal.Kept,
@@ -59,6 +63,7 @@ ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
   'apfl': personal.APFL,
   'p_fed_me': personal.PFedMe,
   'per_fed_avg': personal.PerFedAvg,
+  'fed_ala': personal.FedALA,
   'fed_avg+top_k': compressed.TopKFedAvg,
   'scaffold+top_k': compressed.TopKScaffold,
   'fed_avg+top_k_down': compressed.TopKDownFedAvg,
@@ -159,13 +164,16 @@ def rounds(
   layers = values.pop('layers', None)
   if layers is not None:
     values['mask'] = _mask(layers, shapes)
-    values['is_frozen'] = settings['algorithm'] == 'fed_babu'
+    if kind is personal.Kept:
+      values['is_frozen'] = settings['algorithm'] == 'fed_babu'
+  if issubclass(kind, slots.WithLastUpdate):
+    values['shapes'] = shapes
   loss: Callable[..., float] = _squared_loss
   gradient: Callable[..., np.ndarray] = _linear
   if problem['loss'] == 'logistic':
     loss = _softmax_loss
     gradient = _softmax
-  if kind is newer.QFedAvg:
+  if kind in (newer.QFedAvg, newer.AFL):
     values['loss'] = loss
   server = settings['server_optimizer']
   state = settings['client_optimizer']['state']

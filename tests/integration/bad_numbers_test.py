@@ -94,7 +94,8 @@ def test_a_client_whose_state_or_upload_is_not_finite_has_diverged(train, upload
 def test_a_client_whose_kept_optimizer_state_is_not_finite_has_diverged(train):
   """The square of 1e25 overflows: Adam's v is infinite, and its step of g / sqrt(v) is 0."""
   optimizer = algorithms.build_client_optimizer('adam')
-  slots = client_optimizer.initial_slots(optimizer, (tf.zeros([2]),))
+  first = client_optimizer.first_slots(optimizer, 'keep', corrections.chain(), (tf.zeros([2]),))
+  slots = first.at_clients
   state = collections.OrderedDict(correction=(), optimizer=slots)
   xs = [np.full((1, 2), value, np.float32) for value in (1e25, 1.0)]
   options = dict(batching=Batching(1), optimizer=optimizer, optimizer_state='keep')

@@ -53,6 +53,8 @@ def fed_avg(_graph_context):
     ('moon', {'contrast': 0.0}),
     ('fed_ntd', {'distillation': 0.0}),
     ('q_fed_avg', {'q': 0.0}),
+    ('afl', {'lambda_rate': 0.0}),
+    ('fed_ala', {'ala_share': 0.0}),
     ('fed_lesam', {'rho': 0.0}),
     ('fed_acg', {'lookahead': 0.0, 'pull': 0.0}),
     ('fed_init', {'relaxation': 0.0}),

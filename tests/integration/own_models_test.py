@@ -38,6 +38,23 @@ CASES = {
     personal.PFedMe,
     {'moreau_lam': 5.0, 'inner_steps': 3, 'inner_rate': 0.05},
   ),
+  'fed_ala': (
+    corrections.FedALA('head', 0.4, 0.5),
+    personal.FedALA,
+    {'mask': HEAD, 'ala_share': 0.4, 'ala_rate': 0.5},
+  ),
+  'fed_proto': (
+    corrections.FedProto('*', 0.5),
+    personal.FedProto,
+    {
+      'mask': np.ones(len(HEAD), bool),
+      'proto_weight': 0.5,
+      'features': newer.features,
+      'loss': newer.loss,
+      'slope': newer.slope,
+      'classes': 3,
+    },
+  ),
   'moon': (corrections.Moon(0.5, 0.4), newer.Moon, {'contrast': 0.5, 'temperature': 0.4}),
   'fed_lc': (corrections.FedLC(0.5), newer.FedLC, {'calibration': 0.5}),
   'fed_ntd': (corrections.FedNTD(0.5, 2.0), newer.FedNTD, {'distillation': 0.5, 'softening': 2.0}),
@@ -77,7 +94,7 @@ def close(actual, wanted):
 
 
 # Of a changed loss the model runs client by client, which is another path than that of a group.
-OF_LOSSES = ('moon', 'fed_lc', 'fed_ntd')
+OF_LOSSES = ('moon', 'fed_lc', 'fed_ntd', 'fed_proto')
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,8 @@ def _client(run, number, problem):
   state = run.client_states[number]
   if 'optimizer' in state:
     return _slots(state['optimizer'], problem)
-  names = [name for name in ('own', 'alpha', 'received', 'ended', 'last') if name in state]
+  names = ('own', 'alpha', 'received', 'ended', 'last', 'share')
+  names = [name for name in names if name in state]
   if names and 'scale' not in state:
     return {name: oracle.pack(tf.nest.flatten(state[name])) for name in names}
   memories_by_name = {}
@@ -342,7 +343,7 @@ def test_the_vectors_have_every_algorithm_and_optimizer_and_a_client_that_diverg
   cases = [case for _, case in CASES]
   of_others = {'fed_buff', 'fed_async'}
   # What changes the loss needs a model's outputs, and the vectors have gradients alone.
-  of_losses = {'moon', 'fed_lc', 'fed_ntd'}
+  of_losses = {'moon', 'fed_lc', 'fed_ntd', 'fed_proto'}
   chains = {name for name in vectors.ORACLES if '+' in name}
   assert len(chains) >= 3
   algorithms = {case['algorithm'] for case in cases}

@@ -154,7 +154,8 @@ def _check_needs(
       f'{correction.name} changes the loss, which needs the outputs of the model: give a'
       ' tff_adaptive.models.Model (models.from_keras makes one of a Keras model).'
     )
-  if correction.unsent and all(correction.unsent):
+  sends_more = any(part.uploads_what for part in correction.parts)
+  if correction.unsent and all(correction.unsent) and not sends_more:
     raise ValueError(
       f'{correction.name}: all weights of the model stay at the clients or are frozen, so that'
       ' nothing is sent: name fewer layers.'

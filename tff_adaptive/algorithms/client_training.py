@@ -254,7 +254,7 @@ def _measures(
     loss = trained.metrics['loss']
     values['train_loss'] = loss[..., 0] / loss[..., 1]
   state = client_state
-  if recipe.training.optimizer_state == 'keep':
+  if recipe.keeps_slots:
     state = client_state['correction']
   h_i = corrections.estimate(state)
   update = tuple(tf.nest.flatten(trained.update))
@@ -293,7 +293,7 @@ def _drift(
   """Returns a client's numbers for the metrics of drift: scalars, or [G] for G clients."""
   before = client_state
   after = trained.client_state
-  if recipe.training.optimizer_state == 'keep':
+  if recipe.keeps_slots:
     before = before['correction']
     after = after['correction']
   before = corrections.estimate(before)

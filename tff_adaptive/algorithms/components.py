@@ -11,7 +11,7 @@ from tff_adaptive._utils import validation
 from tff_adaptive.algorithms import aggregator_state
 from tff_adaptive.asynchrony.settings import Buffered
 from tff_adaptive.client import client_optimizer, local_training, model_adapters
-from tff_adaptive.corrections import base as corrections
+from tff_adaptive.corrections import base as corrections, optimizer_slots
 from tff_adaptive.optimizers.base import Rate
 
 Aggregator: TypeAlias = (
@@ -39,14 +39,14 @@ class Recipe(NamedTuple):
   def server_state(self, weights: corrections.Weights) -> Any:
     """Returns the first server state: the correction's, and the client optimizer's if averaged."""
     of_correction = self.correction.server_state(weights)
-    if self.training.optimizer_state != 'average':
+    if not self.averages_slots:
       return of_correction
-    slots = client_optimizer.initial_slots(self.training.optimizer, weights)
+    slots = _first_slots(self.correction, self.training, weights).averaged
     return collections.OrderedDict(correction=of_correction, optimizer=slots)
 
   def split(self, server_state: Any) -> tuple[Any, Any]:
     """Splits a server state into the correction's and the client optimizer's part (() if none)."""
-    if self.training.optimizer_state != 'average':
+    if not self.averages_slots:
       return server_state, ()
     return server_state['correction'], tuple(server_state['optimizer'])
 
@@ -61,9 +61,19 @@ class Recipe(NamedTuple):
     return collections.OrderedDict([(tff.learning.optimizers.LEARNING_RATE_KEY, rate)])
 
   @property
+  def keeps_slots(self) -> bool:
+    """Whether clients keep slots of their optimizer."""
+    return keeps_slots(self.correction, self.training)
+
+  @property
+  def averages_slots(self) -> bool:
+    """Whether the server averages slots of the client optimizer."""
+    return optimizer_slots.averages(self.training.optimizer_state, self.correction.optimizer_slots)
+
+  @property
   def is_stateful(self) -> bool:
     """Whether clients keep a state from round to round."""
-    return self.correction.keeps_client_state() or self.training.optimizer_state == 'keep'
+    return self.correction.keeps_client_state() or self.keeps_slots
 
   @property
   def is_plain(self) -> bool:
@@ -71,7 +81,7 @@ class Recipe(NamedTuple):
     # What changes a client's steps alone, as FedProx's `gradient` does, is not among them.
     methods = ('server_state', 'broadcast', 'exchange', 'client_update', 'restore', 'server_update')
     has_server_part = self.correction.overrides(*methods, 'inference_weights')
-    averages = self.training.optimizer_state == 'average'
+    averages = self.averages_slots
     is_asynchronous = self.asynchrony is not None
     return not (has_server_part or averages or self.is_stateful or is_asynchronous)
 
@@ -83,10 +93,27 @@ def first_client_state(
 ) -> Any:
   """Returns a client's first state: the correction's, and the optimizer's if clients keep it."""
   of_correction = correction.client_state(weights)
-  if training.optimizer_state != 'keep':
+  if not keeps_slots(correction, training):
     return of_correction
-  slots = client_optimizer.initial_slots(training.optimizer, weights)
+  slots = _first_slots(correction, training, weights).at_clients
   return collections.OrderedDict(correction=of_correction, optimizer=slots)
+
+
+def keeps_slots(
+  correction: corrections.Correction, training: local_training.ClientTraining
+) -> bool:
+  """Returns whether clients keep slots of their optimizer."""
+  return optimizer_slots.keeps(training.optimizer_state, correction.optimizer_slots)
+
+
+def _first_slots(
+  correction: corrections.Correction,
+  training: local_training.ClientTraining,
+  weights: corrections.Weights,
+) -> client_optimizer.FirstSlots:
+  state = training.optimizer_state or 'reset'
+  assert training.optimizer is not None
+  return client_optimizer.first_slots(training.optimizer, state, correction, weights)
 
 
 def check_weighting(client_weighting: Weighting) -> None:

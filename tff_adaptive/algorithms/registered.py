@@ -17,7 +17,7 @@ from tff_adaptive.client import (
   local_training,
   model_adapters,
 )
-from tff_adaptive.corrections import messages, probe
+from tff_adaptive.corrections import messages, optimizer_slots, probe
 from tff_adaptive.registry import entries
 
 _NO_VALUES: Mapping[str, Any] = MappingProxyType({})
@@ -136,8 +136,11 @@ def counts(
     traced = probe.trace(correction, weights)
     whole = probe.size(weights)
     averaged = 0
-    if training.optimizer_state == 'average':
-      averaged = probe.size(client_optimizer_lib.initial_slots(training.optimizer, weights))
+    state = training.optimizer_state or 'reset'
+    if optimizer_slots.averages(state, correction.optimizer_slots):
+      assert training.optimizer is not None
+      slots = client_optimizer_lib.first_slots(training.optimizer, state, correction, weights)
+      averaged = probe.size(slots.averaged)
   # With a compressor in the chain a client sends or receives less than the paper counts.
   is_compressed = messages.is_compressed(correction) or correction.compresses_down
   if published is None or is_compressed:

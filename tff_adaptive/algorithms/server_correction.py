@@ -99,7 +99,7 @@ def build_send(
     sent = downward.send(recipe.correction, of_correction, tuple(weights.trainable), seed)
     message = local_training.Message(t + 1, rate, sent.broadcast, slots)
     new_state = sent.server_state
-    if recipe.training.optimizer_state == 'average':
+    if recipe.averages_slots:
       new_state = collections.OrderedDict(correction=new_state, optimizer=slots)
     received = tff.learning.models.ModelWeights(sent.theta, weights.non_trainable)
     return message, received, new_state
@@ -163,7 +163,7 @@ def build_update(
     server = server._replace(g_bar=results.restore(correction, server))
     of_correction, slots = recipe.split(server_state)
     new_state, direction, factor = results.server_update(correction, of_correction, server)
-    if recipe.training.optimizer_state == 'average':
+    if recipe.averages_slots:
       # The weights are those of the updates; see `ClientTraining.optimizer_state`.
       means = [corrections.mean(leaf, drift['weight']) for leaf in totals.optimizer]
       new_slots = tuple(_as_slot(mean, slot) for mean, slot in zip(means, slots))

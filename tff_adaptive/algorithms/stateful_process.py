@@ -114,7 +114,7 @@ def own_model(
     client_state: The client's state; see `components.Recipe.client_state`.
     theta: The trainable weights of the model that is evaluated.
   """
-  if training.optimizer_state == 'keep':
+  if components.keeps_slots(correction, training):
     client_state = client_state['correction']
   client_state = tf.nest.map_structure(tf.convert_to_tensor, client_state)
   weights = correction.personal(client_state, tuple(map(tf.convert_to_tensor, theta)))

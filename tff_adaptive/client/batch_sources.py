@@ -99,6 +99,7 @@ class WholeArrays(_Arrays):
       # Else the gather of a missing row may fail first.
       self.x = tf.nest.map_structure(tf.identity, self.x)
     self.num_examples = tf.cast(n, tf.float32)
+    self.index = element['client']
     round_seed = seeds.fold(seeds.base(seed), round_number)
     client_seed = seeds.fold(seeds.base(seed), round_number, element['client'])
     self.step_seed = seeds.scramble(client_seed)
@@ -151,6 +152,22 @@ class WholeArrays(_Arrays):
     labels = tf.cast(tf.reshape(self.y, [-1]), tf.int32)
     return tf.reduce_sum(tf.one_hot(labels, num_classes), 0)
 
+  def class_features(
+    self, theta: corrections.Weights, num_classes: int
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the sums of the features by label, [num_classes, size], and the label counts."""
+
+    def add(total: corrections.Weights, batch: Any, factor: tf.Tensor) -> corrections.Weights:
+      features = self._model.features(theta, batch)
+      labels = tf.one_hot(tf.cast(batch['y'], tf.int32), num_classes)
+      sums = tf.linalg.matmul(labels, features, transpose_a=True)
+      # `_mean` gives a batch the factor size / n of its mean.
+      return (total[0] + factor * sums / tf.cast(tf.shape(labels)[0], tf.float32),)
+
+    size, _ = corrections.head_shape(theta)
+    means = self._mean((tf.zeros([num_classes, size]),), add)[0]
+    return means * self.num_examples, self.label_counts(num_classes)
+
   def _mean(self, zero: corrections.Weights, add: _Add) -> corrections.Weights:
     """Returns the mean over all examples of what `add` adds for a batch."""
     n = batching_lib.num_rows(self.y)
@@ -193,6 +210,7 @@ class GroupOfArrays(_Arrays):
     self._seeds = tf.stack([c.step_seed for c in clients])
     self.part_seed = tf.stack([c.part_seed for c in clients])
     self.planned_steps = tf.stack([c.planned_steps for c in clients])
+    self.index = tf.stack([c.index for c in clients])
 
   def _local_step(self, i: tf.Tensor) -> model_adapters.LocalStep:
     indices = tf.gather(self._indices, i)
@@ -239,6 +257,15 @@ class GroupOfArrays(_Arrays):
     """Returns how many examples of each client have each label, float32 [G, num_classes]."""
     return tf.stack([client.label_counts(num_classes) for client in self._clients])
 
+  def class_features(
+    self, theta: corrections.Weights, num_classes: int, has_client_axis: bool = False
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the sums of the features by label, and the label counts, of each client."""
+    each = zip(self._clients, self._by_client(theta, has_client_axis))
+    pairs = [client.class_features(weights, num_classes) for client, weights in each]
+    sums, counts = zip(*pairs)
+    return tf.stack(sums), tf.stack(counts)
+
   def _by_client(
     self, theta: corrections.Weights, has_client_axis: bool
   ) -> Sequence[corrections.Weights]:
@@ -267,6 +294,7 @@ class Batches:
     self._seed = seeds.scramble(seeds.fold(seeds.base(seed), round_number))
     self.num_examples = tf.constant(float('nan'))  # It is known only after the steps.
     self.planned_steps = tf.constant(float('nan'))
+    self.index = tf.constant(-1)
     self.part_seed = seeds.scramble(seeds.fold(seeds.base(seed), round_number, _OF_PARTS))
     self._last: list[tf.Tensor] = []  # The results of the last read of the data.
 
@@ -312,6 +340,10 @@ class Batches:
       "the algorithm counts a client's labels, which needs all its examples at once: give"
       ' training=tff_adaptive.ClientTraining(batching=...)'
     )
+
+  def class_features(self, theta: corrections.Weights, num_classes: int) -> Any:
+    """Refuses, as `label_counts` does."""
+    return self.label_counts(num_classes)
 
   def _mean(self, zero: corrections.Weights, add: _Add) -> corrections.Weights:
     """Returns the mean over all examples of what `add` adds for a batch."""

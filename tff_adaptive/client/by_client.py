@@ -23,7 +23,7 @@ def each(
   if size is None:
     return function(client, values)
   of_client = {'client_state': client.client_state, 'num_examples': client.num_examples}
-  of_client.update(planned_steps=client.planned_steps, seed=client.seed)
+  of_client.update(planned_steps=client.planned_steps, seed=client.seed, index=client.index)
   if has_own_theta_0:
     of_client['theta_0'] = client.theta_0
 
@@ -41,8 +41,15 @@ def each(
     def label_counts(num_classes: int) -> tf.Tensor:
       return tf.gather(client.label_counts(num_classes), i)
 
+    def class_features(num_classes: int) -> tuple[tf.Tensor, ...]:
+      return tuple(tf.gather(leaf, i) for leaf in client.class_features(num_classes))
+
     mine = client._replace(
-      **of_client, full_gradient=full_gradient, full_loss=full_loss, label_counts=label_counts
+      **of_client,
+      full_gradient=full_gradient,
+      full_loss=full_loss,
+      label_counts=label_counts,
+      class_features=class_features,
     )
     # The result may be a tensor of an outer graph, which `vectorized_map` does not take.
     return tf.nest.map_structure(tf.identity, function(mine, values))

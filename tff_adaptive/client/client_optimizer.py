@@ -1,13 +1,14 @@
 """The client optimizer inside the loop of local steps."""
 
 import collections
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive.client import by_client
-from tff_adaptive.corrections import base as corrections
+from tff_adaptive.corrections import base as corrections, optimizer_slots as slots_lib
 
 
 def is_sgd(optimizer: tff.learning.optimizers.Optimizer) -> bool:
@@ -23,6 +24,7 @@ class ClientOptimizer:
 
   Attributes:
     slots: Those tensors of the optimizer's initial state that a step changes.
+    slot_names: The names of `slots` in the optimizer's state, such as m.
     is_sgd: Whether the optimizer is SGD without momentum.
   """
 
@@ -64,6 +66,13 @@ class ClientOptimizer:
     after = tf.nest.flatten(optimizer.next(self._state, weights, zeros)[0])
     self._changes = [new is not old for new, old in zip(after, flat)]
     self.slots = tuple(leaf for leaf, changes in zip(flat, self._changes) if changes)
+    names = zip(_names(self._state), self._changes)
+    self.slot_names = tuple(name for name, changes in names if changes)
+
+  def rules(self, optimizer_state: str, correction: corrections.Correction) -> tuple[str, ...]:
+    """Returns what becomes of each slot after a round, one of `optimizer_slots.RULES`."""
+    named = list(zip(self.slot_names, self.slots))
+    return slots_lib.rules_of(correction, optimizer_state, named)
 
   def tile(self, tensors: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
     """Repeats tensors once for each client of a group; returns them unchanged for one client."""
@@ -89,8 +98,85 @@ class ClientOptimizer:
     return tuple(leaf for leaf, changes in zip(flat, self._changes) if changes), tuple(weights)
 
 
-def initial_slots(
-  optimizer: tff.learning.optimizers.Optimizer, weights: corrections.Weights
+class FirstSlots(NamedTuple):
+  """The slots before the first round, as they are between rounds.
+
+  Attributes:
+    at_clients: Those that clients keep.
+    averaged: Those that the server averages; of a slot that is averaged by blocks one number.
+  """
+
+  at_clients: tuple[tf.Tensor, ...]
+  averaged: tuple[tf.Tensor, ...]
+
+
+def first_slots(
+  optimizer: tff.learning.optimizers.Optimizer,
+  optimizer_state: str,
+  correction: corrections.Correction,
+  weights: corrections.Weights,
+) -> FirstSlots:
+  """Returns the slots that clients keep, and those that are averaged, before the first round."""
+  of_client = ClientOptimizer(optimizer, weights, tf.constant(0.0))
+  rules = of_client.rules(optimizer_state, correction)
+  return FirstSlots(
+    to_keep(of_client.slots, rules), averaged(of_client.slots, rules, group_size=None)
+  )
+
+
+def to_keep(slots: tuple[tf.Tensor, ...], rules: tuple[str, ...]) -> tuple[tf.Tensor, ...]:
+  """Returns the slots that a client keeps."""
+  return tuple(slot for slot, rule in zip(slots, rules) if rule == 'keep')
+
+
+def averaged(
+  slots: tuple[tf.Tensor, ...], rules: tuple[str, ...], group_size: int | None
 ) -> tuple[tf.Tensor, ...]:
-  """Returns the `slots` of the optimizer before the first step; see `ClientOptimizer`."""
-  return ClientOptimizer(optimizer, weights, tf.constant(0.0)).slots
+  """Returns what a client sends of its slots, to be averaged; for a group with a leading axis G."""
+  sent = []
+  for slot, rule in zip(slots, rules):
+    if rule == 'average':
+      sent.append(slot)
+    elif rule == 'average_blocks':
+      first_axis = 0 if group_size is None else 1
+      sent.append(tf.reduce_mean(slot, list(range(first_axis, slot.shape.rank))))
+  return tuple(sent)
+
+
+def begun(
+  of_client: ClientOptimizer,
+  rules: tuple[str, ...],
+  kept_slots: tuple[tf.Tensor, ...],
+  averaged_slots: tuple[tf.Tensor, ...],
+) -> tuple[tf.Tensor, ...]:
+  """Returns the slots with which a client, or each client of a group, begins a round.
+
+  Args:
+    of_client: The optimizer.
+    rules: The rule of each slot.
+    kept_slots: What `to_keep` returned after the client's last round, or `FirstSlots.at_clients`.
+    averaged_slots: The mean of what `averaged` returned, or `FirstSlots.averaged`.
+  """
+  of_kept = iter(kept_slots)
+  of_mean = iter(averaged_slots)
+  slots = []
+  for slot, rule in zip(of_client.slots, rules):
+    if rule == 'keep':
+      slots.append(next(of_kept))
+      continue
+    if rule == 'average':
+      slot = next(of_mean)
+    elif rule == 'average_blocks':
+      slot = tf.broadcast_to(next(of_mean), slot.shape)
+    slots += of_client.tile((slot,))
+  return tuple(slots)
+
+
+def _names(state: Any) -> list[str]:
+  """Returns the name of each tensor of an optimizer's state, in the order of `tf.nest.flatten`."""
+  if not isinstance(state, Mapping):
+    return [''] * len(tf.nest.flatten(state))
+  names = []
+  for name in sorted(state):
+    names += [name] * len(tf.nest.flatten(state[name]))
+  return names

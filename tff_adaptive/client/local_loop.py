@@ -9,7 +9,13 @@ import tensorflow as tf
 
 from tff_adaptive.client import by_client, client_optimizer, model_adapters
 from tff_adaptive.client.settings import ClientTraining
-from tff_adaptive.corrections import base as corrections, messages, probe, results
+from tff_adaptive.corrections import (
+  base as corrections,
+  messages,
+  optimizer_slots,
+  probe,
+  results,
+)
 
 
 class Message(NamedTuple):
@@ -99,7 +105,9 @@ class Loop:
     self._optimizer = client_optimizer.ClientOptimizer(
       training.optimizer, received, message.rate, size
     )
+    self._slot_rules = self._optimizer.rules(training.optimizer_state or 'reset', correction)
     self._has_own_theta_0 = any(correction.stays)
+    self._moves_further = correction.overrides('moved')
     self._changes_loss = correction.overrides('loss')
     self._takes_elsewhere = correction.overrides('point')
     self._takes_loss_gradient = correction.overrides('loss_gradient')
@@ -124,22 +132,21 @@ class Loop:
     # the weights without a gradient has to be stopped: penalties and corrections, and of optimizers
     # all but SGD.
     self._moves_without_data = model.has_penalty or self._corrects
-    self._must_stop = not self._optimizer.is_sgd or correction.overrides('local_state', 'loss')
+    self._must_stop = not self._optimizer.is_sgd or correction.overrides(
+      'local_state', 'loss', 'moved'
+    )
 
   def begin(self, non_trainable: corrections.Weights, kept_slots: Any) -> tuple[Any, ...]:
     """Returns the values before the first step.
 
     Args:
       non_trainable: The model's other weights, as the server sent them.
-      kept_slots: The client optimizer's state that the client kept; None if it keeps none.
+      kept_slots: The client optimizer's slots that the client kept; () if it keeps none.
     """
     optimizer = self._optimizer
-    if kept_slots is not None:
-      slots = tuple(kept_slots)
-    elif self._training.optimizer_state == 'average':
-      slots = optimizer.tile(tuple(self._message.optimizer))
-    else:
-      slots = optimizer.tile(optimizer.slots)
+    slots = client_optimizer.begun(
+      optimizer, self._slot_rules, tuple(kept_slots), tuple(self._message.optimizer)
+    )
     local_state = self._each(lambda one, _: self._correction.local_state(one), ())
     if self._correction.overrides('begin'):
       theta = self._each(lambda one, _: results.begin(self._correction, one, one.theta_0), ())
@@ -167,6 +174,9 @@ class Loop:
       theta = corrections.combine(tf.subtract, state.theta, g)
     else:
       slots, theta = self._optimizer.next(state.slots, state.theta, g)
+    if self._moves_further:
+      weights = state.theta, tuple(theta)
+      theta = self._each(self._moved, (local_state, weights))
     if any(self._correction.frozen):  # An optimizer may move a weight without a gradient.
       still = corrections.only(self._correction.frozen, state.theta)
       theta = corrections.merged(self._correction.frozen, still, tuple(theta))
@@ -218,6 +228,12 @@ class Loop:
     """Returns the weights at which a client's step takes its gradient."""
     local_state, theta = values
     return results.point(self._correction, client._replace(local_state=local_state), theta)
+
+  def _moved(self, client: corrections.ClientRound, values: Any) -> corrections.Weights:
+    """Returns the weights after a client's step, which the correction may move further."""
+    local_state, (before, after) = values
+    client = client._replace(local_state=local_state)
+    return results.moved(self._correction, client, before, after)
 
   def _corrected(self, client: corrections.ClientRound, values: Any) -> Any:
     """Returns the gradient of a step that the correction makes of g, and its local state."""
@@ -285,11 +301,12 @@ class Loop:
         update, new_state, upload = messages.send_each(
           self._correction, self._size, update, new_state, upload, seed
         )
-    averaged: Any = ()
-    if self._training.optimizer_state == 'keep':
-      new_state = collections.OrderedDict(correction=new_state, optimizer=state.slots)
-    elif self._training.optimizer_state == 'average':
-      averaged = state.slots
+    rules = self._slot_rules
+    optimizer_state = self._training.optimizer_state
+    if optimizer_slots.keeps(optimizer_state, self._correction.optimizer_slots):
+      slots = client_optimizer.to_keep(state.slots, rules)
+      new_state = collections.OrderedDict(correction=new_state, optimizer=slots)
+    averaged = client_optimizer.averaged(state.slots, rules, self._size)
     squared_norm = by_client.squared_norm(update, self._size)
     # The norm shows any NaN or infinity; a client whose norm overflows has diverged as well.
     is_finite = tf.math.is_finite(squared_norm)

@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 from tff_adaptive.client import batch_sources, by_client, local_loop, model_adapters
 from tff_adaptive.client.local_loop import Message as Message, Trained as Trained
 from tff_adaptive.client.settings import OPTIMIZER_STATES as OPTIMIZER_STATES, ClientTraining
-from tff_adaptive.corrections import base as corrections, results
+from tff_adaptive.corrections import base as corrections, optimizer_slots, results
 
 _NO_ENTRIES: Mapping[str, tf.TensorSpec] = MappingProxyType({})
 
@@ -89,8 +89,10 @@ def start(
     exchanged=message.exchanged,
     full_loss=lambda: source.mean_loss(received, non_trainable),
     label_counts=source.label_counts,
+    class_features=lambda classes: source.class_features(received, classes),
     planned_steps=source.planned_steps,
     seed=source.part_seed,
+    index=source.index,
   )
   if not any(correction.stays):
     return source, client
@@ -110,6 +112,7 @@ def start(
     theta_0=theta_0,
     full_gradient=lambda: source.mean_gradient(theta_0, non_trainable, **of_group),
     full_loss=lambda: source.mean_loss(theta_0, non_trainable, **of_group),
+    class_features=lambda classes: source.class_features(theta_0, classes, **of_group),
   )
 
 
@@ -128,7 +131,7 @@ def exchange(
   """
   size = _group_size(data)
   state = client_state
-  if training.optimizer_state == 'keep':
+  if optimizer_slots.keeps(training.optimizer_state, correction.optimizer_slots):
     state = client_state['correction']
   source, client = start(model, training, correction, weights, data, state, message)
   # If some weights stay at the clients, `start` gave each client of a group a theta_0 of its own.
@@ -217,8 +220,8 @@ def prepare(
   training = training.resolved()
   size = _group_size(data)
   state = client_state
-  kept_slots = None
-  if training.optimizer_state == 'keep':
+  kept_slots: Any = ()
+  if optimizer_slots.keeps(training.optimizer_state, correction.optimizer_slots):
     state = client_state['correction']
     kept_slots = client_state['optimizer']
   source, client = start(model, training, correction, weights, data, state, message)

@@ -114,6 +114,13 @@ class LocalModel:
       ' give a tff_adaptive.models.Model'
     )
 
+  def features(self, weights: Weights, batch: Any) -> tf.Tensor:
+    """Returns the inputs of the last layer, float32 [B, size], without dropout."""
+    raise ValueError(
+      f'{type(self).__name__.strip("_")} has no features, which this algorithm needs: give a'
+      ' tff_adaptive.models.Model'
+    )
+
   def start(self, group_size: int | None = None) -> Any:
     """Returns the initial metrics of a client or of G clients; a training graph calls it once."""
     raise NotImplementedError
@@ -209,6 +216,9 @@ class _SeededModel(LocalModel):
   def mean_loss(self, weights: Weights, non_trainable: Weights, batch: Any) -> tf.Tensor:
     loss, _ = self.model.loss_and_metrics(weights, batch['x'], batch['y'])
     return tf.cast(loss, tf.float32)
+
+  def features(self, weights: Weights, batch: Any) -> tf.Tensor:
+    return tf.cast(self.model.features(tuple(weights), batch['x'], False, None), tf.float32)
 
   def _changed_loss(
     self,

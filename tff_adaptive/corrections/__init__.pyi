@@ -1,4 +1,5 @@
 from .ada_best import AdaBest as AdaBest
+from .afl import AFL as AFL
 from .apfl import APFL as APFL
 from .base import (
   Batch as Batch,
@@ -35,6 +36,8 @@ from .downward import (
 )
 from .dynamic_sam import DynamicSam as DynamicSam
 from .fed_acg import FedACG as FedACG
+from .fed_adamw import FedAdamW as FedAdamW
+from .fed_ala import FedALA as FedALA
 from .fed_babu import FedBABU as FedBABU
 from .fed_bn import FedBN as FedBN
 from .fed_cm import FedCM as FedCM
@@ -42,11 +45,14 @@ from .fed_dc import FedDC as FedDC
 from .fed_dyn import FedDyn as FedDyn
 from .fed_exp import FedExP as FedExP
 from .fed_init import FedInit as FedInit
+from .fed_lada import FedLADA as FedLADA
 from .fed_lc import FedLC as FedLC
 from .fed_lesam import FedLESAM as FedLESAM
+from .fed_muon import FedMuon as FedMuon
 from .fed_nova import FedNova as FedNova
 from .fed_ntd import FedNTD as FedNTD
 from .fed_per import FedPer as FedPer
+from .fed_proto import FedProto as FedProto
 from .fed_prox import FedProx as FedProx
 from .fed_rep import FedRep as FedRep
 from .fed_varp import FedVARP as FedVARP

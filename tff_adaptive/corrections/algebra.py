@@ -81,6 +81,22 @@ def squared_norm(tree: Weights, group_size: int | None = None) -> tf.Tensor:
   return tf.add_n([tf.cast(tf.reduce_sum(r * r, -1), tf.float32) for r in rows])
 
 
+def head_shape(weights: Weights) -> tuple[int, int]:
+  """Returns the numbers of features and of outputs of a dense last layer, from the last matrix.
+
+  Raises:
+    ValueError: If there is no matrix.
+  """
+  matrices = [weight for weight in weights if weight.shape.rank == 2]
+  if not matrices:
+    raise ValueError(
+      'the algorithm needs a classifier whose last layer is dense; the model has no matrix: take'
+      ' another algorithm.'
+    )
+  size, outputs = matrices[-1].shape
+  return size, outputs
+
+
 def only(mask: tuple[bool, ...], weights: Weights) -> Weights:
   """Returns the weights that a mask selects."""
   return tuple(w for w, is_selected in zip(weights, mask) if is_selected)

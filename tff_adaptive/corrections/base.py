@@ -15,6 +15,7 @@ import copy
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from tff_adaptive._utils import hyperparameters, validation
@@ -25,6 +26,7 @@ from tff_adaptive.corrections.algebra import (
   combine as combine,
   either as either,
   estimate as estimate,
+  head_shape as head_shape,
   mean as mean,
   mean_gradient as mean_gradient,
   merged as merged,
@@ -63,9 +65,13 @@ class ClientRound(NamedTuple):
     full_loss: A function () -> the mean loss over the client's examples at `theta_0`, float32.
     label_counts: A function (number of classes) -> how many of the client's examples have each
       label, float32. It needs `Batching`, which knows all examples.
+    class_features: A function (number of classes) -> the sums of the examples' features by label at
+      `theta_0`, float32 [classes, size], and their numbers, float32 [classes]. It needs `Batching`
+      and a model with features.
     planned_steps: K_i if no step is left out, float32. Without `Batching` it is NaN.
     seed: A seed for a part's own draws, int32 [2]. It depends on the client and the round; without
       `Batching` on the round only.
+    index: The client's number among all clients, int32. Without `Batching` it is -1.
   """
 
   theta_0: Weights
@@ -81,8 +87,10 @@ class ClientRound(NamedTuple):
   gradient_at: Callable[[Weights], Weights] = lambda _: ()
   full_loss: Callable[[], tf.Tensor] = lambda: ()
   label_counts: Callable[[int], tf.Tensor] = lambda _: ()
+  class_features: Callable[[int], Any] = lambda _: ()
   planned_steps: tf.Tensor = math.nan
   seed: tf.Tensor = ()
+  index: tf.Tensor = -1
 
 
 class ServerRound(NamedTuple):
@@ -153,6 +161,9 @@ class Correction:
       changes their values; then it needs no `message_bits`. Without both, the size of the weights
       counts, and the run says that less may be sent.
     needs_batching: The reason why clients must be given as whole arrays, for messages; '' for none.
+    optimizer_slots: What becomes of named slots of the client optimizer after a round, in place of
+      `ClientTraining.optimizer_state`: name -> one of `optimizer_slots.RULES`. 'm:matrices' is the
+      slot m of weights with two axes or more, 'm:vectors' that of the others.
     stays: For each weight whether it stays at the client, or () for none. Such a weight is neither
       sent nor aggregated; the client begins with what `begin` returns for it.
     frozen: For each weight whether it never changes, or () for none. Such a weight is not sent
@@ -173,6 +184,7 @@ class Correction:
   compresses_down: ClassVar[bool] = False
   sends_whole: ClassVar[bool] = False
   needs_batching: ClassVar[str] = ''
+  optimizer_slots: ClassVar[Mapping[str, str]] = MappingProxyType({})
   evaluates_mean: ClassVar[bool] = True
   stays: tuple[bool, ...] = ()
   frozen: tuple[bool, ...] = ()
@@ -338,6 +350,14 @@ class Correction:
     `client.local_state`.
     """
     return g
+
+  def moved(self, client: ClientRound, before: Weights, after: Weights) -> Weights:
+    """Returns the weights after a local step, by default `after`.
+
+    The client optimizer made `after` of `before`; in a chain, the part before this one did. The
+    local state is the one that `gradient` returned in this step.
+    """
+    return after
 
   def update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
     """Returns the value to aggregate, by default g_i; `client_update` explains the arguments.

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tff_adaptive._utils.lazy_tensorflow import tf
-from tff_adaptive.corrections import base, downward, messages, results
+from tff_adaptive.corrections import (
+  base,
+  downward,
+  messages,
+  optimizer_slots as slots_lib,
+  results,
+)
 from tff_adaptive.corrections.base import (
   Batch,
   ClientRound,
@@ -50,6 +56,7 @@ def chain(*parts: Correction) -> Correction:
 
 def check(parts: Sequence[Correction | type[Correction]]) -> None:
   """Raises ValueError if parts, or classes of parts, exclude each other, from what they declare."""
+  slots_lib.of_parts(parts)
   names = [part.name for part in parts]
   for name in names:
     if names.count(name) > 1:
@@ -113,6 +120,10 @@ class Chain(Correction):
   @property
   def needs_batching(self) -> str:  # type: ignore[override]
     return next(filter(None, (part.needs_batching for part in self._parts)), '')
+
+  @property
+  def optimizer_slots(self) -> Mapping[str, str]:  # type: ignore[override]
+    return slots_lib.of_parts(self._parts)
 
   @property
   def stays(self) -> tuple[bool, ...]:  # type: ignore[override]
@@ -179,6 +190,11 @@ class Chain(Correction):
     if self.overrides('local_state'):
       return g, tuple(local_states)
     return g
+
+  def moved(self, client: ClientRound, before: Weights, after: Weights) -> Weights:
+    for i, part in enumerate(self._parts):
+      after = results.moved(part, _client_of(client, i), before, after)
+    return after
 
   def update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
     update = g_i

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -58,8 +59,10 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
     client = client._replace(
       full_loss=lambda: one,
       label_counts=lambda num_classes: tf.zeros([num_classes]),
+      class_features=functools.partial(_class_features, theta),
       planned_steps=one,
       seed=tf.zeros([2], tf.int32),
+      index=tf.constant(0),
     )
     sent = correction.exchange(client)
     results.check_numbers(correction, 'exchange', sent, 'what is sent')
@@ -89,6 +92,12 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
       bytes_update=sizes.update,
       uncounted=sizes.uncounted,
     )
+
+
+def _class_features(theta: base.Weights, num_classes: int) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns zeros in place of the features of the model, which a probe does not have."""
+  size, _ = base.head_shape(theta)
+  return tf.zeros([num_classes, size]), tf.zeros([num_classes])
 
 
 def size(tree: Any) -> int:

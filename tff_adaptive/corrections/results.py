@@ -57,6 +57,13 @@ def loss_gradient(
   return _like(correction, 'loss_gradient', taken, 'a gradient', g)
 
 
+def moved(
+  correction: base.Correction, client: base.ClientRound, before: base.Weights, after: base.Weights
+) -> base.Weights:
+  """Returns `Correction.moved`'s result; raises TypeError if it differs in form from `after`."""
+  return _like(correction, 'moved', correction.moved(client, before, after), 'weights', after)
+
+
 def update(
   correction: base.Correction, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
 ) -> base.Weights:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tff_adaptive.corrections import (
   ada_best,
+  afl,
   apfl,
   compressed,
   delta_sgd,
@@ -16,6 +17,8 @@ from tff_adaptive.corrections import (
   downward,
   dynamic_sam,
   fed_acg,
+  fed_adamw,
+  fed_ala,
   fed_babu,
   fed_bn,
   fed_cm,
@@ -23,11 +26,14 @@ from tff_adaptive.corrections import (
   fed_dyn,
   fed_exp,
   fed_init,
+  fed_lada,
   fed_lc,
   fed_lesam,
+  fed_muon,
   fed_nova,
   fed_ntd,
   fed_per,
+  fed_proto,
   fed_prox,
   fed_rep,
   fed_varp,
@@ -70,6 +76,7 @@ PARTS: Mapping[str, Any] = {
     fed_varp.FedVARP,
     fed_lesam.FedLESAM,
     q_fed_avg.QFedAvg,
+    afl.AFL,
     moon.Moon,
     fed_ntd.FedNTD,
     fed_lc.FedLC,
@@ -82,6 +89,11 @@ PARTS: Mapping[str, Any] = {
     apfl.APFL,
     p_fed_me.PFedMe,
     per_fed_avg.PerFedAvg,
+    fed_ala.FedALA,
+    fed_proto.FedProto,
+    fed_adamw.FedAdamW,
+    fed_muon.FedMuon,
+    fed_lada.FedLADA,
     sam.Sam,
     dynamic_sam.DynamicSam,
     regularization.Clip,
@@ -115,7 +127,10 @@ _NO_ALGORITHMS = (
 )
 # How the paper trains, where a correction needs that.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
-  'scaffnew': {'participation': 1.0, 'local_steps': 10, 'random_local_steps': True}
+  'scaffnew': {'participation': 1.0, 'local_steps': 10, 'random_local_steps': True},
+  'fed_adamw': {'client_optimizer': 'adamw'},
+  'fed_muon': {'client_optimizer': 'muon'},
+  'fed_lada': {'client_optimizer': 'amsgrad'},
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tff_adaptive._utils import hyperparameters
 from tff_adaptive._utils.hyperparameters import Hyperparameter
-from tff_adaptive.corrections import base, chains
+from tff_adaptive.corrections import base, chains, optimizer_slots
 from tff_adaptive.registry.entries import Algorithm, resolve
 
 
@@ -83,8 +83,9 @@ def algorithm(
     'description': ' + '.join(part.summary for part in classes),
     'paper': '; '.join(part.paper for part in classes if part.paper),
   }
-  # A kept state of the client optimizer is a state of the client, too.
-  keeps_optimizer = settings.get('client_optimizer_state') == 'keep'
+  # A kept slot of the client optimizer is a state of the client, too.
+  rules = optimizer_slots.of_parts(classes)
+  keeps_optimizer = optimizer_slots.keeps(settings.get('client_optimizer_state'), rules)
   return Algorithm(
     **{**of_parts, **described},
     correction=_single(classes, parts),

@@ -174,6 +174,7 @@ def test_wrong_names_and_values_are_refused(users):
 N = small_problem.theta_0().size
 BODY = sum(oracle.SIZES[:2]) / N
 HEAD = sum(oracle.SIZES[2:]) / N
+MATRICES = (oracle.SIZES[0] + oracle.SIZES[2]) / N
 # n down and up, gradients a step and over all examples; where these are not (1, 1, 1, 0).
 COSTS = {
   'scaffold': (2, 2, 1, 0),
@@ -191,6 +192,13 @@ COSTS = {
   'p_fed_me': (1, 1, 5, 0),
   **dict.fromkeys(('fed_per', 'fed_rep', 'fed_babu'), (BODY, BODY, 1, 0)),
   'lg_fed_avg': (HEAD, HEAD, 1, 0),
+  'afl': (1 + 7 / N, 1 + 7 / N, 1, 0),
+  # The mean of v of four tensors, and the number of steps; what is broadcast is the last update.
+  'fed_adamw': (2 + 5 / N, 1 + 5 / N, 1, 0),
+  'fed_muon': (2 + MATRICES, 1 + MATRICES, 1, 0),
+  'fed_lada': (4, 3, 1, 0),
+  # Prototypes of 3 classes with 4 features, and a number for each class.
+  'fed_proto': (15 / N, 15 / N, 1, 0),
   'fed_lalr': (4 + 1 / N, 4 + 1 / N, 1, 0),  # m, v, its maximum, and the step.
 }
 

@@ -1,0 +1,313 @@
+"""Accuracy of a model for each client on Fashion-MNIST, beside the leaderboard of PFLlib.
+
+usage: python -m research.experiments.personal_models --data_dir=DIR [--flag=value ...]
+
+The clients, their images for training and for tests, the CNN and its initial distribution are those
+of PFLlib (task fashion_mnist). So are the settings, as far as its code has them: 20 clients, all in
+every round, one epoch of batches of 10, SGD with rate 0.005, clients weighted by their examples.
+Methods train in turns of --rounds_per_turn rounds, up to --rounds, so that all have as many. A run
+is saved after every round: the same command goes on, also with more --rounds.
+Writes a folder of runs, RUNS, and RESULTS.csv and RESULTS.md.
+
+  python -m research.experiments.personal_models --data_dir=DIR --rounds=2000
+  python -m research.experiments.personal_models --smoke --results=/tmp/smoke --runs=/tmp/runs
+"""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from absl import flags as absl_flags
+
+from scripts.cli import command
+
+from . import frame
+
+_OWN = 'clients_test_own_accuracy_by_examples'
+_GLOBAL = 'clients_test_accuracy_by_examples'
+_FINE_TUNED = 'clients_test_personalized_accuracy_by_examples'
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+  """A method of the leaderboard.
+
+  Attributes:
+    algorithm: Its name in the registry.
+    published: Its accuracy in percent in PFLlib's table, with the deviation over three runs.
+    column: The column of metrics.csv with the accuracy of the models that PFLlib evaluates.
+    values: The hyperparameters.
+    epochs: Passes over a client's examples in a round.
+    tuning: The fine-tuning that belongs to the method: arguments of `Batching`; None for none.
+    note: What PFLlib's code says of the hyperparameters.
+  """
+
+  algorithm: str
+  published: str
+  column: str
+  values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  epochs: int = 1
+  tuning: Mapping[str, Any] | None = None
+  note: str = ''
+
+
+METHODS: Mapping[str, Method] = {
+  'FedAvg': Method('fed_avg', '85.85 ± 0.19', _GLOBAL),
+  'FedProx': Method(
+    'fed_prox', '85.63 ± 0.57', _GLOBAL, {'mu': 0.001}, note='mu = 0.001; the default there is 0'
+  ),
+  'FedPer': Method('fed_per', '97.44 ± 0.06', _OWN),
+  'FedRep': Method(
+    'fed_rep',
+    '97.56 ± 0.04',
+    _OWN,
+    {'head_share': 0.5},
+    epochs=2,
+    note='one epoch of the head, then one of the body',
+  ),
+  'Ditto': Method(
+    'ditto', '97.47 ± 0.04', _OWN, {'lam': 0.01}, note='lambda = 0.01; the default there is 0'
+  ),
+  'FedBABU': Method(
+    'fed_babu',
+    '97.46 ± 0.07',
+    _FINE_TUNED,
+    tuning={'epochs': 10},
+    note='after 10 epochs of fine-tuning of all weights',
+  ),
+  'Per-FedAvg': Method(
+    'per_fed_avg',
+    '95.10 ± 0.10',
+    _FINE_TUNED,
+    {'inner_rate': 0.005},
+    epochs=2,
+    tuning={'local_steps': 1},
+    note='two epochs, as its server calls them; evaluated after one step',
+  ),
+  'pFedMe': Method(
+    'p_fed_me',
+    '97.25 ± 0.17',
+    _OWN,
+    {'moreau_lam': 15.0, 'inner_steps': 5, 'inner_rate': 0.01},
+    note='lambda = 15 and beta = 1; the defaults there are 1 and 0',
+  ),
+}
+
+_FLAGS = absl_flags.FlagValues()
+absl_flags.DEFINE_string(
+  'data_dir', None, "The folder of Fashion-MNIST's files.", flag_values=_FLAGS
+)
+absl_flags.DEFINE_string(
+  'results',
+  'results/personal_models/personal_models',
+  'Where to write: RESULTS.md, say.',
+  flag_values=_FLAGS,
+)
+absl_flags.DEFINE_string('runs', 'runs/personal_models', 'The folder of runs.', flag_values=_FLAGS)
+absl_flags.DEFINE_list('methods', list(METHODS), 'Which.', flag_values=_FLAGS)
+absl_flags.DEFINE_list('seeds', ['0'], 'Of the runs.', flag_values=_FLAGS)
+absl_flags.DEFINE_integer(
+  'rounds', 200, 'Of a run; PFLlib: 2000.', lower_bound=1, flag_values=_FLAGS
+)
+absl_flags.DEFINE_integer(
+  'rounds_per_turn', 10, 'Of one method before the next.', lower_bound=1, flag_values=_FLAGS
+)
+absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=_FLAGS)
+absl_flags.DEFINE_boolean('smoke', False, 'Seconds on small data.', flag_values=_FLAGS)
+
+
+class Bench:
+  """The data and the model, on which the methods train."""
+
+  def __init__(self, seed: int):
+    import tff_adaptive_tasks as tasks
+    from tff_adaptive import models
+
+    self._seed = seed
+    self._rate = 0.005
+    if _FLAGS.smoke:
+      self._task = tasks.load('digits', seed=seed)
+      self._rate = 0.1
+    else:
+      self._task = tasks.load('fashion_mnist', data_dir=_FLAGS.data_dir, seed=seed)
+    self._model = self._task.build_model(seed)
+    evaluate = models.build_evaluation(self._model)
+    self._evaluate = lambda weights: evaluate(weights, self._task.validation)
+
+  def train(self, title: str, rounds: int, folder: str) -> None:
+    """Trains a method up to a round, from where its run in the folder stopped."""
+    from tff_adaptive import algorithms, client, training
+
+    method = METHODS[title]
+    batching = client.Batching(10, epochs=method.epochs)
+    process = algorithms.build_process(
+      method.algorithm,
+      self._model,
+      client_learning_rate=self._rate,
+      values=method.values,
+      training=client.ClientTraining(batching=batching, seed=self._seed),
+      client_weighting='examples',
+    )
+    config = training.TrainingConfig(
+      rounds=rounds,
+      clients_per_round=len(self._task.train.client_ids),
+      seed=self._seed,
+      rounds_per_evaluation=_FLAGS.rounds_per_turn,
+      rounds_per_checkpoint=1,
+    )
+    training.train(
+      process,
+      self._task.train,
+      self._evaluate,
+      config,
+      output_dir=folder,
+      client_evaluation=self._client_evaluation(method),
+      show_progress=False,
+      settings={'algorithm': method.algorithm, 'task': self._task.name},
+    )
+
+  def _client_evaluation(self, method: Method) -> Any:
+    """Returns the evaluation on each client's images for tests, of which PFLlib takes the mean."""
+    from tff_adaptive import client
+    from tff_adaptive.training import client_evaluation, personalization
+
+    personalize = None
+    if method.tuning is not None:
+      of_client = client.ClientTraining(
+        batching=client.Batching(10, **method.tuning), seed=self._seed
+      )
+      personalize = personalization.build_personalization(
+        self._model, of_client, lambda _: self._rate
+      )
+    tests = self._task.test_clients or self._task.train
+    groups = {'test': client_evaluation.Group(tests, self._task.train)}
+    return client_evaluation.ClientEvaluation(
+      self._model,
+      groups,
+      rounds_per_evaluation=_FLAGS.rounds_per_turn,
+      personalize=personalize,
+      seed=self._seed,
+    )
+
+
+def _folder(title: str, seed: int) -> str:
+  name = METHODS[title].algorithm
+  return os.path.join(_FLAGS.runs, f'{name}_seed_{seed}')
+
+
+def _done(folder: str) -> int:
+  """Returns the number of rounds that the run in a folder has done."""
+  path = os.path.join(folder, 'metrics.csv')
+  if not os.path.exists(path):
+    return 0
+  return int(pd.read_csv(path)['round'].max())
+
+
+def train() -> None:
+  """Trains all methods in turns, and writes the tables after each turn."""
+  for seed in map(int, _FLAGS.seeds):
+    bench = Bench(seed)
+    turns = range(_FLAGS.rounds_per_turn, _FLAGS.rounds + 1, _FLAGS.rounds_per_turn)
+    for rounds in turns:
+      for title in _FLAGS.methods:
+        folder = _folder(title, seed)
+        if _done(folder) >= rounds:
+          continue
+        bench.train(title, rounds, folder)
+        command.say(f'{title}, seed {seed}: {rounds} rounds')
+        write()
+
+
+def accuracies() -> pd.DataFrame:
+  """Returns a row for each method, seed and evaluation of the runs, accuracies in percent."""
+  rows = []
+  for title, method in METHODS.items():
+    for seed in map(int, _FLAGS.seeds):
+      path = os.path.join(_folder(title, seed), 'metrics.csv')
+      if not os.path.exists(path):
+        continue
+      table = pd.read_csv(path)
+      if method.column not in table:
+        continue
+      for _, row in table.dropna(subset=[method.column]).iterrows():
+        accuracy = 100 * row[method.column]
+        rows.append(
+          {'method': title, 'seed': seed, 'round': int(row['round']), 'accuracy': accuracy}
+        )
+  return pd.DataFrame(rows, columns=['method', 'seed', 'round', 'accuracy'])
+
+
+def report(table: pd.DataFrame) -> list[str]:
+  """Returns the parts of RESULTS.md: the last and the best accuracy beside the published one."""
+  lines = []
+  for title, of_method in table.groupby('method', sort=False):
+    method = METHODS[str(title)]
+    by_seed = of_method.sort_values('round').groupby('seed')['accuracy']
+    lines.append(
+      {
+        'method': title,
+        'rounds': of_method['round'].max(),
+        'last': f'{by_seed.last().mean():.2f}',
+        'best': f'{by_seed.max().mean():.2f}',
+        'PFLlib': method.published,
+        'settings': method.note,
+      }
+    )
+  seeds = f'seed {", ".join(_FLAGS.seeds)}, {_FLAGS.rounds_per_turn} rounds between evaluations'
+  return [
+    _INTRODUCTION,
+    frame.table(pd.DataFrame(lines).set_index('method')),
+    frame.made_by('experiments.personal_models', seeds),
+  ]
+
+
+_INTRODUCTION = frame.paragraph("""
+  Accuracy in percent on the clients' own images for tests, all together, after the rounds that the
+  runs have done so far. The table of PFLlib has the best of up to 2,000 rounds, the mean of three
+  runs. Its code at d832e76 has the settings of the command, but not all hyperparameters with which
+  the table was made; the column "settings" says what was taken instead. Three things differ: PFLlib
+  leaves out the last batch of an epoch if it is smaller than 10; it evaluates after every round;
+  and it draws the initial weights and the order of examples from other numbers. The clients' images
+  are the same.
+""")
+
+
+def write() -> None:
+  """Writes RESULTS.csv and RESULTS.md from the runs."""
+  table = accuracies()
+  if table.empty:
+    raise ValueError(f'{_FLAGS.runs} has no run with an evaluation: leave out --report_only.')
+  frame.write_rows(f'{_FLAGS.results}.csv', table)
+  frame.write(_FLAGS.results, report(table))
+
+
+@command.entry('personal_models.py')
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command; returns the exit code, 2 for bad input."""
+  if not command.read(_FLAGS, __doc__, arguments):
+    return command.DONE
+  for name in _FLAGS.methods:
+    if name not in METHODS:
+      raise ValueError(f'--methods: {name} is none of {", ".join(METHODS)}: give some of these.')
+  for seed in _FLAGS.seeds:
+    if not seed.isdecimal():
+      raise ValueError(f'--seeds: {seed}: give whole numbers from 0 on, 0,1,2 say.')
+  if _FLAGS.smoke:
+    _FLAGS.rounds = 2
+    _FLAGS.rounds_per_turn = 1
+  command.check_output('results', _FLAGS.results)
+  if _FLAGS.report_only:
+    write()
+    return command.DONE
+  from tff_adaptive import engine
+
+  engine.set_graph_context()
+  train()
+  return command.DONE
+
+
+if __name__ == '__main__':
+  sys.exit(main())

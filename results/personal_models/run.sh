@@ -1,0 +1,13 @@
+#!/bin/sh
+# A model for each client on Fashion-MNIST, beside PFLlib's leaderboard.
+#
+# usage: sh results/personal_models/run.sh DIR    See research/studies.sh.
+#
+# DIR has the four files of Fashion-MNIST, such as train-images-idx3-ubyte.gz. ROUNDS, 200 by default, is the number of
+# rounds of each method; PFLlib has 2000. With more the same command goes on.
+. research/studies.sh
+
+small="--rounds=${ROUNDS:-200}"
+if [ -n "${SMOKE:-}" ]; then small='--smoke'; fi
+mkdir -p "$RESULTS"
+program experiments.personal_models --data_dir="$DIR" --results="$RESULTS/personal_models" --runs="$RUNS" $small

@@ -1,0 +1,53 @@
+"""The experiment beside PFLlib's leaderboard: its smoke run, its turns, its table."""
+
+import pandas as pd
+import pytest
+
+from research.experiments import personal_models
+from tests.helpers import fakes
+
+
+def test_the_smoke_run_trains_in_turns_and_goes_on(tmp_path, monkeypatch):
+  trained = []
+  train = personal_models.Bench.train
+
+  def noted(self, title, rounds, folder):
+    trained.append((title, rounds))
+    train(self, title, rounds, folder)
+
+  monkeypatch.setattr(personal_models.Bench, 'train', noted)
+  places = [f'--results={tmp_path}/found', f'--runs={tmp_path}/runs']
+  command = ['personal_models.py', '--smoke', '--methods=FedAvg,FedPer', *places]
+  with fakes.no_figures():
+    assert personal_models.main(command) == 0
+    assert personal_models.main(command) == 0  # All is there.
+  personal_models._FLAGS.unparse_flags()
+  assert trained == [('FedAvg', 1), ('FedPer', 1), ('FedAvg', 2), ('FedPer', 2)]
+  table = pd.read_csv(tmp_path / 'found.csv')
+  assert [*table['method'].unique()] == ['FedAvg', 'FedPer']
+  assert [*table['round'].unique()] == [0, 1, 2]
+  assert '| FedPer | 2 |' in (tmp_path / 'found.md').read_text()
+
+
+def test_the_table_has_the_last_and_the_best_accuracy():
+  rows = [('FedPer', 0, 10, 97.0), ('FedPer', 0, 20, 96.0), ('FedPer', 1, 20, 98.0)]
+  table = pd.DataFrame(rows, columns=['method', 'seed', 'round', 'accuracy'])
+  personal_models._FLAGS(['personal_models.py'])
+  text = '\n'.join(personal_models.report(table))
+  personal_models._FLAGS.unparse_flags()
+  assert '| FedPer | 20 | 97.00 | 97.50 | 97.44 ± 0.06 |' in text
+
+
+@pytest.mark.parametrize(
+  ('flags', 'words'),
+  [
+    (['--methods=FedPerr'], 'FedPerr is none of FedAvg'),
+    (['--seeds=one'], 'give whole numbers'),
+    (['--report_only'], 'has no run with an evaluation'),
+  ],
+)
+def test_bad_flags_are_refused(flags, words, tmp_path, capsys):
+  places = [f'--results={tmp_path}/found', f'--runs={tmp_path}/runs']
+  assert personal_models.main(['personal_models.py', *places, *flags]) == 2
+  personal_models._FLAGS.unparse_flags()
+  assert words in capsys.readouterr().err
