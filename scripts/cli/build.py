@@ -3,8 +3,9 @@
 import contextlib
 import dataclasses
 import functools
+import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tff_adaptive_tasks as tasks
 from tff_adaptive import (
@@ -24,22 +25,37 @@ from tff_adaptive.runs import capacity, serialization, state_file
 from tff_adaptive.training import callbacks, cohorts, personalization
 from tff_adaptive_tasks import baselines
 
-from . import baseline, fields, records, rules, settings as settings_lib, stored_model
+from . import (
+  baseline,
+  fields,
+  records,
+  repeat,
+  rules,
+  settings as settings_lib,
+  stored_files,
+  stored_model,
+)
 from .groups import aggregation
 
 
-def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str, Any]:
-  """Loads data, builds the process and opens the folder. Returns arguments of `training.train`."""
+class Prepared(NamedTuple):
+  """What is ready to train: the arguments of `training.train`, the task and the task's model."""
+
+  arguments: dict[str, Any]
+  task: tasks.Task
+  model: models.Model
+
+
+def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> Prepared:
+  """Loads data, builds the process and opens the folder, if the run has one."""
   flags = settings.what
-  folder = settings.output.output_dir
+  folder = settings.folder
   # First of all, because it sets up TensorFlow.
   ray_context = settings.runtime.build(
     settings.most_clients,
     is_compiled=bool(settings.compiled_option or settings.compiled_part),
   )
-  of_clients = tasks.load(
-    flags.task, data_dir=settings.output.data_dir, seed=flags.seed, **flags.task_options
-  )
+  of_clients = _load_task(settings)
   if settings.output.metric is not None:
     of_clients = tasks.with_metric(of_clients, settings.output.metric)
   of_clients, parts = settings.evaluation.split(of_clients, flags.seed)
@@ -55,6 +71,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     data['pooled_clients'] = len(of_clients.train.client_ids)  # Then 'clients' is 1.
   if parts.unseen is not None:
     data['unseen_clients'] = len(parts.unseen)
+  repeat.check_data(settings.output.config, data)
   _say_what_runs(settings, of_clients, data)
   record = dataclasses.replace(records.of(settings), command=command, metric=task.metric)
   num_clients = len(task.train.client_ids)
@@ -77,23 +94,28 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   process = build_process(of_run, task, model, private)
   _say_how_large(settings, process, config, num_clients)
   # Nothing is written before this line: what was refused so far has left no trace.
-  saved = record.open(folder, data, model.num_parameters)
+  run_id = uuid.uuid4().hex
+  if folder is not None:
+    run_id = record.open(folder, data, model.num_parameters)['run_id']
   description = stored_model.description(task)
-  observers: list[Any] = [stored_model.StoreModel(model, description, task.preparation)]
+  observers: list[Any] = [
+    stored_model.StoreModel(model, description, task.preparation),
+    stored_files.StoreFiles(record.files),
+  ]
   if ray_context is not None:
     observers.append(callbacks.RayCallback(ray_context))
-  observers += settings.output.build(saved['run_id'], record.settings)
+  observers += settings.output.build(run_id, record.settings)
   if constant is not None:
     observers.append(baseline.Callback(constant, task.metric))
   if private is not None:
     observers.append(_account(settings, private, config))
-  return {
+  arguments = {
     'process': process,
     'clients': task.train,
     'evaluate_fn': build_evaluation(model, task.validation),
     'config': config,
     'output_dir': folder,
-    'run_id': saved['run_id'],
+    'run_id': run_id,
     'callbacks': observers,
     'test_fn': build_evaluation(model, task.test),
     'client_evaluation': _client_evaluation(settings, of_clients, model, parts),
@@ -102,6 +124,17 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     'accept_lost_rows': bool(settings.output.accept_lost_rows),
     'settings': record,
   }
+  return Prepared(arguments, task, model)
+
+
+def _load_task(settings: settings_lib.Settings) -> tasks.Task:
+  """Loads the task that the settings name, or returns the one that a program gave."""
+  if settings.task_object is not None:
+    return settings.task_object
+  flags = settings.what
+  return tasks.load(
+    flags.task, data_dir=settings.output.data_dir, seed=flags.seed, **flags.task_options
+  )
 
 
 def in_memory(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, Any]:
@@ -374,7 +407,7 @@ def _say_how_large(
   num_clients: int,
 ) -> None:
   """Prints how large client states, if any, may grow. Raises ValueError if there is no room."""
-  if not hasattr(process, 'initial_client_state'):
+  if settings.folder is None or not hasattr(process, 'initial_client_state'):
     return
   # States that clients returned since the last checkpoint are in memory.
   unsaved_rounds = min(config.rounds, config.rounds_per_checkpoint)
@@ -382,7 +415,7 @@ def _say_how_large(
     capacity.plan(
       min(num_clients, config.rounds * config.clients_per_round),
       serialization.Packer(process.initial_client_state).size,
-      state_file.path(settings.output.output_dir),
+      state_file.path(settings.folder),
       num_unsaved=unsaved_rounds * config.clients_per_round,
     )
   )

@@ -84,7 +84,7 @@ def _pooled_client_has_a_rate(settings: Settings) -> str | None:
 # For tasks whose number of clients is known without their data, before these are loaded.
 def _cohort_is_of_the_clients(settings: Settings) -> str | None:
   algorithm = settings.what.algorithm_entry
-  clients = catalog.num_clients(settings.what.known_task, settings.what.task_options)
+  clients = catalog.num_clients(settings.known_task, settings.what.task_options)
   if clients is not None and not algorithm.pools_clients:
     check_cohort(settings.training.cohort(clients), clients, algorithm)
   return None

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tff_adaptive import registry
@@ -23,6 +23,8 @@ _FIRST = tuple(
 )
 # What a flag that is not given names, where that has options.
 _DEFAULTS = {'algorithm': what.ALGORITHM, 'attack': 'sign_flip'}
+# Flags of train.py that have no meaning for the runs of a sweep, and what they do.
+_OF_ONE_RUN = {'config': 'repeats one run', 'check_ray': 'trains nothing'}
 Point = Mapping[str, str]  # The values of flags, as text, by name.
 
 
@@ -289,9 +291,17 @@ def _parsed(
     raise ValueError(f'--{option}={name}: train.py has no such flag; {hint}')
   if name == 'output_dir':
     raise ValueError(f'--{option}=output_dir: the sweep names the folders itself.')
+  check_flags_of_runs([name])
   if name in axes:
     raise ValueError(f'--{option}={name}: give each flag once, in --grid or in --range.')
   return name, values.split(',')
+
+
+def check_flags_of_runs(names: Iterable[str]) -> None:
+  """Raises ValueError for a flag of train.py that has no meaning for the runs of a sweep."""
+  for name in names:
+    if name in _OF_ONE_RUN:
+      raise ValueError(f'--{name} is for train.py alone: it {_OF_ONE_RUN[name]}.')
 
 
 def _range(text: str, parts: Sequence[str], kind: type) -> Range:

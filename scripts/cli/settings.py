@@ -37,6 +37,8 @@ class Settings:
     correction: The hyperparameters of the correction by name.
     server: The hyperparameters of the server optimizer by name.
     given: The values that the user gave by flag name, enough to repeat the command.
+    task_object: The task itself, if a program gave it and not its name.
+    writes: Whether the run has a folder; a run of a program may have none.
   """
 
   what: what.What
@@ -54,6 +56,8 @@ class Settings:
   correction: Mapping[str, Any]
   server: Mapping[str, Any]
   given: Mapping[str, Any] = dataclasses.field(compare=False)
+  task_object: Any = dataclasses.field(default=None, compare=False)
+  writes: bool = dataclasses.field(default=True, compare=False)
 
   def groups(self) -> Iterator[fields.Group]:
     """Returns the groups in the order of --help."""
@@ -89,15 +93,29 @@ class Settings:
     return f'--{key}={self.flat()[key]}'
 
   @property
+  def known_task(self) -> str:
+    """The task's name in the catalogue; '' for a user's own task, and for a task object."""
+    if self.task_object is not None:
+      return ''
+    return self.what.known_task
+
+  @property
+  def folder(self) -> str | None:
+    """The run's folder; None if nothing is written."""
+    if not self.writes:
+      return None
+    return self.output.output_dir
+
+  @property
   def most_clients(self) -> int:
     """The number of clients in a round, or an upper bound if the task's number is unknown."""
-    num_clients = catalog.num_clients(self.what.known_task, self.what.task_options)
+    num_clients = catalog.num_clients(self.known_task, self.what.task_options)
     return self.training.cohort(num_clients or fields.INT31)
 
   @property
   def compiled_option(self) -> str:
     """The option NAME=VALUE of the task that makes its model a compiled one; '' for none."""
-    return catalog.compiled_option(self.what.known_task, self.what.task_options)
+    return catalog.compiled_option(self.known_task, self.what.task_options)
 
   @property
   def compiled_part(self) -> str:

@@ -172,6 +172,13 @@ def keep_moving_statistics(layer: Any) -> None:
 # TFF: computations and its compiler.
 
 
+def default_context() -> Any:
+  """Returns TFF's default context, also while another context is in use (`current`)."""
+  import tensorflow_federated as tff
+
+  return tff.framework.get_context_stack()._stack[0]
+
+
 def framework() -> Any:
   """Returns the namespace of TFF's building blocks, intrinsics and `ConcreteComputation`."""
   import tensorflow_federated as tff

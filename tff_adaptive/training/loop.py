@@ -395,7 +395,9 @@ class _Run:
       # Callers get a state that the process takes.
       state = older_models.as_stack(state)
     best_weights = None if self._best is None else self._best.weights
-    return protocols.TrainingResult(state, files.round_number, is_complete, summary, best_weights)
+    return protocols.TrainingResult(
+      state, files.round_number, is_complete, summary, best_weights, rows
+    )
 
 
 def _described(clients: protocols.ClientData) -> dict[str, Any]:

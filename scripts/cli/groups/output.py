@@ -25,6 +25,15 @@ class Output(fields.Group):
   output_dir: str = fields.flag(
     "The run's folder. A run in it is resumed. Default runs/TASK_ALGORITHM.",
   )
+  config: str | None = fields.flag(
+    'Repeat the run of this config.json, RUN/config.json, with its settings and its own files. The'
+    ' folder is then RUN_repeated, unless --output_dir names another. Of the other flags only those'
+    ' that do not change the numbers may be given.'
+  )
+  accept_other_versions: bool | None = fields.flag(
+    'Repeat a run although versions of packages have changed since. The last bits may differ.',
+    needs='config',
+  )
   data_dir: str | None = fields.flag(
     "Folder with the task's files. Default: they are downloaded; FLamby's tasks need a folder."
   )
@@ -53,7 +62,8 @@ class Output(fields.Group):
   metric: str | None = fields.flag(
     "The metric by which displays, --target, sweeps and reports judge. Default: the task's. If the"
     ' model has it not yet it is added: balanced_accuracy, f1_macro, precision_macro, recall_macro,'
-    ' top_5_accuracy; for two classes f1, precision, recall, auc_roc, auc_pr; for numbers r2,'
+    ' auc_roc_macro, auc_pr_macro, top_5_accuracy; for several labels also exact_match, f1_micro;'
+    ' for two classes f1, precision, recall, auc_roc, auc_pr; for numbers r2,'
     ' mean_absolute_error, root_mean_squared_error, quantile_loss_0.9.'
   )
   target: float | None = fields.number(

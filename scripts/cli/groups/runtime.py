@@ -98,6 +98,13 @@ class Runtime(fields.Group):
     needs='ray',
     changes_numbers=False,
   )
+  check_ray: bool | None = fields.flag(
+    'Check the cluster for this run, and train nothing: each node trains one step of a few clients,'
+    ' and must have the same versions, the data, and give the same bits as this process. Nothing is'
+    ' written.',
+    needs='ray',
+    changes_numbers=False,
+  )
   subrounds: int | None = fields.count(
     'Number of parts of equal cost into which a cohort is divided. It changes the last bits of'
     ' results; the number of workers does not. Default with --ray 4, or --ray_workers if larger;'

@@ -171,7 +171,7 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   flags += ' --aggregator=dp_tree --aggregator_option=noise_multiplier=5 --batch_size=7'
   flags += ' --resume_from=previous'
   given = settings.of(*flags.split(), '--engine=native')
-  prepared = build_lib.prepare(given, ['command'])
+  prepared = build_lib.prepare(given, ['command']).arguments
   built_process, _, model, private = seen.pop('built')
   config = prepared['config']
   assert seen == {'is_compiled': False, 'data_dir': str(tmp_path), 'seed': 5}
@@ -179,7 +179,7 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   assert (config.clients_per_round, config.metric, config.population) == (2, 'loss', None)
   assert (config.cost_model.batch_size, config.cost_model.epochs) == (7, 10)
   assert (prepared['settings'].command, prepared['settings'].metric) == (['command'], 'loss')
-  stored, tracker, _ = prepared['callbacks']
+  stored, _, tracker, _ = prepared['callbacks']
   assert isinstance(stored, stored_model.StoreModel)
   assert tracker == (prepared['run_id'], prepared['settings'].settings)
   _, evaluated, _, of_evaluation = prepared['client_evaluation']
