@@ -6,6 +6,7 @@ every round.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -40,9 +41,9 @@ def gradient_descent(
     mu: That of FedProx's proximal term.
   """
   if weights is None:
-    weights = np.full(len(a), 1 / len(a))
-  left = 0.0
-  right = 0.0
+    weights = [1 / len(a)] * len(a)
+  left: Any = 0.0
+  right: Any = 0.0
   for m, v, count, weight in zip(a, b, steps, weights):
     hessian = m.T @ m
     identity = np.eye(len(hessian))

@@ -71,8 +71,10 @@ def read(folder: pathlib.Path) -> dict[str, Any]:
 
 def command(name: str, meta: Mapping[str, Any]) -> str:
   """Returns the command that makes a study, which is started in the root."""
-  needs_data = ' DIR' if meta['data'] else ''
-  return f'sh results/{name}/run.sh{needs_data}'
+  words = ['sh', f'results/{name}/run.sh']
+  if meta['data']:
+    words.append('DIR')
+  return ' '.join(words)
 
 
 def page(folder: pathlib.Path) -> str:
@@ -119,12 +121,14 @@ def table() -> str:
   lines = ['| study | what it shows | command | made at | seeds |', '|---|---|---|---|---|']
   for folder in folders():
     meta = read(folder)
-    sign = '' if meta['made_by'] == BY_RUN_SH else ' \\*'
+    revision = meta['revision']
+    if meta['made_by'] != BY_RUN_SH:
+      revision += ' \\*'
     cells = (
       f'[{folder.name}]({folder.name}/{README})',
       meta['shows'],
       f'`{command(folder.name, meta)}`',
-      meta['revision'] + sign,
+      revision,
       _seeds(meta),
     )
     lines.append(f'| {" | ".join(cells)} |')

@@ -101,6 +101,7 @@ def main(arguments: Sequence[str]) -> int:
     )
   folder = os.path.expanduser(rest[0])
   output = _FLAGS.output or os.path.join(folder, f'export_{_FLAGS.format}')
+  # A broken link is in the way, too.
   if os.path.lexists(output):
     raise ValueError(f'--output={output} exists already: name another folder, or remove it.')
   command.check_writable(output, f'output={output}')
@@ -159,6 +160,7 @@ def export(
   record = _record(run, source, which)
   parent = os.path.dirname(os.path.abspath(output))
   os.makedirs(parent, exist_ok=True)
+  # Beside the output, because a folder can be renamed within one file system only.
   with temporary_folders.folder('.export.', parent) as temporary:
     folder = os.path.join(temporary, 'export')
     os.mkdir(folder)

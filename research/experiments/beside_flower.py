@@ -67,9 +67,9 @@ def main(arguments: Sequence[str]) -> int:
   command.check_output('results', _FLAGS.results)
   table = rows(_FLAGS.runs, _FLAGS.published)
   frame.write_rows(f'{_FLAGS.results}.csv', table)
-  shown = table[table['round'].isin(ROUNDS)].set_index('round')
+  some_rounds = table[table['round'].isin(ROUNDS)].set_index('round')
   columns = {}
-  for epochs, part in shown.groupby('E'):
+  for epochs, part in some_rounds.groupby('E'):
     columns[f'E = {epochs}, here'] = part['here'].map('{:.4f}'.format)
     columns[f'E = {epochs}, Flower'] = part['flower'].map('{:.4f}'.format)
   frame.write(_FLAGS.results, [_INTRODUCTION, frame.table(pd.DataFrame(columns).fillna(''))])

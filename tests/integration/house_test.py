@@ -233,7 +233,9 @@ def test_a_statement_does_one_thing_and_names_say_what_a_thing_is(package):
   places: dict[str, list[str]] = collections.defaultdict(list)
   for path in sources(package):
     for node in ast.walk(parsed(path)):
-      places[packing(node)].append(f'{path}:{getattr(node, "lineno", 0)}')
+      kind = packing(node)
+      if kind:
+        places[kind].append(f'{path}:{node.lineno}')
   assert {name: places[name] for name in NO_NAMES if places[name]} == {}
   thousands = sum(size.count(ROOT / path) for path in sources(package)) / 1000
   for kind, most in MOST_PACKED.items():

@@ -13,7 +13,6 @@ import pytest
 from research import studies
 from scripts import report, sweep
 from scripts.cli import command, flags, resolve
-from tests.helpers import task_data
 
 FOLDERS = {folder.name: folder for folder in studies.folders()}
 # Written in the place of Python: shows each command, its arguments divided by a character.
@@ -38,49 +37,49 @@ def shown_commands(name: str, folder: pathlib.Path, **environment: str) -> list[
   return [line.split('\037')[:-1] for line in lines]
 
 
-def by_value(arguments: list[str]) -> list[list[str]]:
-  """Returns a sweep's arguments once for each value of each list, the others at their first one.
+def check_sweep(arguments: list[str]) -> None:
+  """Raises ValueError if a sweep's flags or a value of its lists are refused.
 
-  But for the algorithms, which stay together: some values are for one of them. Any seed goes with
-  the others.
+  A value is tried with the first ones of the other lists, and with each algorithm that takes it.
   """
-  lists = {}
-  for i, text in enumerate(arguments):
-    if text.startswith('--grid=') and not text.startswith('--grid=algorithm='):
-      first, *others = text.split(',')
-      lists[i] = [first] if first.startswith('--grid=seed=') else [first, *others]
-  name_of = {i: first.removeprefix('--grid=').partition('=')[0] for i, (first, *_) in lists.items()}
-  firsts = {i: values[0] for i, values in lists.items()}
-  points = [firsts]
-  for i, values in lists.items():
-    points += [{**firsts, i: f'--grid={name_of[i]}={value}'} for value in values[1:]]
-  return [[point.get(i, text) for i, text in enumerate(arguments)] for point in points]
+  of_sweep, of_runs = sweep._split(arguments)
+  assert command.parse(sweep._FLAGS, '', ['sweep.py', *of_sweep]) == []
+  plan = flags.check(sweep._FLAGS, sweep.plan_lib.Plan)
+  sweep._space(plan, of_runs).check()
+
+
+def is_program(arguments: list[str]) -> bool:
+  """Returns whether a command runs a module of research/, whose import may load TensorFlow."""
+  return arguments[0] == '-m'
+
+
+def check_program(arguments: list[str]) -> None:
+  """Raises ValueError or fails if a module of research/ lacks a flag that it is given."""
+  name = arguments[1]
+  given = arguments[2:]
+  if name in OWN_FLAGS:
+    assert {text.partition('=')[0] for text in given} <= set(OWN_FLAGS[name])
+    return
+  module = importlib.import_module(name)
+  if given:
+    assert command.parse(module._FLAGS, '', [name, *given]) == []
 
 
 def check(arguments: list[str]) -> None:
   """Raises ValueError or fails if a command's flags do not exist or do not go together."""
-  if arguments[0] == '-m':
-    name = arguments[1]
-    given = arguments[2:]
-  else:
-    name = arguments[0].removesuffix('.py').replace('/', '.')
-    given = arguments[1:]
+  name = arguments[0].removesuffix('.py').replace('/', '.')
+  given = arguments[1:]
   if name == 'scripts.train':
     resolve.resolve(flags.parse(['train.py', *given]))
   elif name == 'scripts.sweep':
-    for point in by_value(given):
-      assert sweep.main(['sweep.py', '--dry_run', *point]) == 0, point
+    check_sweep(given)
   elif name == 'scripts.report':
     folders = command.parse(report._FLAGS, '', ['report.py', *given])
     assert folders, given
     values = flags.check(report._FLAGS, report._Report)
     report._options_of(report.catalog.FORMS[values.form], values)
-  elif name in OWN_FLAGS:
-    assert {text.partition('=')[0] for text in given} <= set(OWN_FLAGS[name])
-  else:
-    module = importlib.import_module(name)
-    if given:
-      assert command.parse(module._FLAGS, '', [name, *given]) == []
+  else:  # Another command of scripts/.
+    assert command.parse(importlib.import_module(name)._FLAGS, '', [name, *given]) is not None
 
 
 @pytest.mark.parametrize('name', FOLDERS)
@@ -99,18 +98,29 @@ def test_todays_flags_accept_its_commands(name, tmp_path, monkeypatch, capsys):
   monkeypatch.chdir(studies.ROOT)  # Flagfiles are named from there.
   commands = shown_commands(name, tmp_path)
   assert commands
-  short = shown_commands(name, tmp_path, SMOKE='1')
-  # What sweeps and single runs add in a smoke is the same for all; programs have their own flags.
-  for arguments in [*commands, *(line for line in short if line[0] == '-m')]:
-    check(arguments)
-  for text in itertools.chain(*commands, *short):
+  for arguments in commands:
+    if not is_program(arguments):
+      check(arguments)
+  for text in itertools.chain(*commands, *shown_commands(name, tmp_path, SMOKE='1')):
     flag, _, value = text.partition('=')
     if flag == '--output_dir':
       # A variable of run.sh that a function of studies.sh sets would put a folder into another.
       assert value.count(str(tmp_path)) == 1
-  outputs = [text for line in short for text in line if text.startswith('--output=')]
-  assert not any('=results/' in text for text in outputs)
   assert not capsys.readouterr().err
+
+
+def test_programs_accept_their_flags_and_a_smoke_writes_no_result(tmp_path):
+  programs = 0
+  for name in FOLDERS:
+    for smoke in ('', '1'):
+      commands = shown_commands(name, tmp_path, SMOKE=smoke)
+      for arguments in filter(is_program, commands):
+        check_program(arguments)
+        programs += 1
+      if smoke:
+        texts = itertools.chain(*commands)
+        assert not any('=results/' in text for text in texts), name
+  assert programs > 10
 
 
 def test_the_pages_are_as_generated():
@@ -171,6 +181,8 @@ def test_a_missing_folder_of_data_or_an_unknown_part_ends_it_in_one_line(tmp_pat
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', FOLDERS)
 def test_its_smoke_ends_well(name, tmp_path):
+  from tests.helpers import task_data
+
   meta = studies.read(FOLDERS[name])
   missing = [
     file for file in meta['data'] if not os.path.exists(os.path.join(task_data.DATA_DIR, file))

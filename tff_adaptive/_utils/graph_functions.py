@@ -22,10 +22,12 @@ def name_apart(graph_def: Any) -> None:
   name for different functions. In the process that wrote the graph, the name is that of a function
   that TensorFlow forgets with the model it came from.
   """
+  # Without `deterministic` the attributes of a node have no fixed order.
   digest = hashlib.sha256(graph_def.SerializeToString(deterministic=True)).hexdigest()[:16]
   names = {f.signature.name: f'{f.signature.name}_{digest}' for f in graph_def.library.function}
 
   for node in private_apis.all_nodes(graph_def):
+    # The op of a node that calls a function is the function's name.
     node.op = names.get(node.op, node.op)
     for attr in node.attr.values():
       for function in functions_in(attr):

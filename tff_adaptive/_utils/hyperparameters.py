@@ -34,6 +34,7 @@ class Hyperparameter:
   check: validation.Check | None = None
   hint: str = ''
   choices: tuple[Value, ...] = ()
+  # A dict has no hash, which a frozen dataclass makes of all other fields.
   default_with: Mapping[str, Value] = dataclasses.field(default_factory=dict, hash=False)
 
   def checked(self, value: Any, name: str = '') -> Any:
@@ -101,6 +102,7 @@ def option(
   The field's name is the hyperparameter's. `kind` is by default the type of the default value, and
   must be given if that is None.
   """
+  # The field's name is not known here; `declared_by` adds it.
   declared = Hyperparameter(
     '', kind or type(default), default, help, check, hint, choices, dict(default_with or {})
   )

@@ -42,12 +42,14 @@ def _kept(kind: tff.Type, is_empty: tf.Tensor, before: Any, after: Any) -> Any:
   """Returns the state `before` an empty round, else `after`; with noise it is always `after`."""
   if not isinstance(kind, tff.types.StructType):
     return tf.cond(is_empty, lambda: before, lambda: after)
-  names, kinds = zip(*tff.structure.iter_elements(kind)) if len(kind) else ((), ())
+  names = [name for name, _ in tff.structure.iter_elements(kind)]
+  kinds = [element for _, element in tff.structure.iter_elements(kind)]
   if noise_states.is_noisy(names):
     return after
   pairs = [tff.structure.from_container(state) for state in (before, after)]
   elements = [_kept(k, is_empty, *old_and_new) for k, *old_and_new in zip(kinds, *pairs)]
   container = getattr(kind, 'python_container', None) or tff.structure.Struct
+  # Not `issubclass`: the elements of a named tuple are arguments of their own.
   if container in (tuple, list):
     return container(elements)
   if hasattr(container, '_fields'):

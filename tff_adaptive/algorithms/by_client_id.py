@@ -49,6 +49,7 @@ class ClientStates(_Serializable):
     columns = zip(*self._leaves.values())
     arrays: dict[str, Any] = {f'leaf_{i}': np.stack(column) for i, column in enumerate(columns)}
     file = io.BytesIO()
+    # Strings of NumPy, because objects would be pickled, which `from_bytes` does not allow.
     np.savez(file, client_ids=np.array(list(self._leaves), dtype=np.str_), **arrays)
     return file.getvalue() + _END
 

@@ -68,6 +68,7 @@ class Recipe(NamedTuple):
   @property
   def is_plain(self) -> bool:
     """Whether the algorithm has no states and messages besides models and updates, like FedAvg."""
+    # What changes a client's steps alone, as FedProx's `gradient` does, is not among them.
     methods = ('server_state', 'broadcast', 'exchange', 'client_update', 'restore', 'server_update')
     has_server_part = self.correction.overrides(*methods, 'inference_weights')
     averages = self.training.optimizer_state == 'average'

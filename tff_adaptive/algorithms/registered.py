@@ -145,6 +145,7 @@ def counts(
     published = registry.Counts(down, up)
   saved = 0
   if aggregated_bytes is not None:
+    # `unsent` is () if all weights are sent.
     is_sent = [not is_unsent for is_unsent in correction.unsent] or [True] * len(weights)
     sizes = [w.shape.num_elements() for w, sent in zip(weights, is_sent) if sent]
     width = weights[0].dtype.size
@@ -226,6 +227,7 @@ def build_server_optimizer(
     TypeError: If an argument has the wrong type, or a user's function returns no TFF optimizer.
   """
   entry = registry.server_optimizer(server_optimizer)
+  # A value of None would hide the function's own default.
   options = {name: value for name, value in entry.values(values).items() if value is not None}
   rate = components.check_rate('server_learning_rate', learning_rate)
   schedule = rate if callable(rate) and entry.source is not None else None

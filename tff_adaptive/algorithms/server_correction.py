@@ -65,7 +65,10 @@ def build_message(
   @tff.tensorflow.computation(np.int32, server_type, client_work_type)
   def message(t: Any, server_state: Any, client_work: Any) -> Any:
     of_correction, slots = recipe.split(server_state)
-    rate = client_work[tff.learning.optimizers.LEARNING_RATE_KEY] if client_work else rate_fn(t)
+    if client_work:
+      rate = client_work[tff.learning.optimizers.LEARNING_RATE_KEY]
+    else:
+      rate = rate_fn(t)
     # Schedules count rounds from 0, and formulas from 1 as papers do.
     return local_training.Message(t + 1, rate, recipe.correction.broadcast(of_correction), slots)
 
@@ -124,6 +127,7 @@ def build_update(
       theta=theta,
       exchanged=message.exchanged,
     )
+    # Once the uploads are combined, because FedNova multiplies by theirs and q-FedAvg divides.
     server = server._replace(g_bar=results.restore(correction, server))
     of_correction, slots = recipe.split(server_state)
     new_state, direction, factor = results.server_update(correction, of_correction, server)
@@ -146,6 +150,7 @@ def build_update(
     if tf.nest.flatten(factor):  # A NaN factor would change the model.
       factor = tf.where(is_usable, factor, 1.0)
     direction = tuple(tf.where(is_usable, d, tf.cast(np.nan, d.dtype)) for d in direction)
+    # With the h before the round, which the server's step may shrink.
     h_cosine = _cosine(corrections.estimate(of_correction), g_bar)
     return ServerUpdate(new_state, direction, factor, theta_bar, message.t, h_cosine)
 

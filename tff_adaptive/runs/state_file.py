@@ -21,26 +21,13 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive._utils import value_text
-from tff_adaptive.runs import errors, watched_file
+from tff_adaptive.runs import errors, state_tables, watched_file
 from tff_adaptive.runs.checksums import Count, checkpoint_checksum, client_checksum
 from tff_adaptive.runs.errors import SaveError, StateError
 from tff_adaptive.runs.state_path import path as path
 
 MEMORY = ':memory:'  # SQLite's name for a database in memory.
-FORMAT = 'tff-adaptive-3'
 KEPT = 2  # The number of checkpoints that stay, in case the latest is damaged.
-_SETTINGS = 'CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL)'
-_TABLES = (
-  _SETTINGS,
-  'CREATE TABLE client_state (id TEXT NOT NULL, round INTEGER NOT NULL, checksum BLOB NOT NULL,'
-  ' state BLOB NOT NULL)',
-  'CREATE UNIQUE INDEX client_versions ON client_state (id, round, checksum)',
-  'CREATE TABLE checkpoint (round INTEGER PRIMARY KEY, metadata TEXT NOT NULL,'
-  ' clients INTEGER NOT NULL, digest TEXT NOT NULL, checksum BLOB NOT NULL)',
-  'CREATE TABLE server_state (round INTEGER NOT NULL, position INTEGER NOT NULL,'
-  ' name TEXT NOT NULL, dtype TEXT NOT NULL, shape TEXT NOT NULL, data BLOB NOT NULL,'
-  ' PRIMARY KEY (round, position))',
-)
 # A commit returns after the data are on the disk (FULL). Deleted data are not overwritten by zeros,
 # as some builds of SQLite do. A file from elsewhere may not call functions.
 _PRAGMAS = ('trusted_schema=OFF', 'page_size=16384', 'synchronous=FULL', 'secure_delete=OFF')
@@ -119,9 +106,9 @@ class StateFile:
         self.settings = self._read_settings()
       # In the transaction that began above: a process that is killed here leaves an empty file.
       if is_writer and not self.settings:
-        for statement in _TABLES:
+        for statement in state_tables.TABLES:
           self.write(statement)
-        self.set('format', FORMAT)
+        self.set('format', state_tables.FORMAT)
       self.rounds: list[int] = []
       if self.settings:
         self.rounds = [r for (r,) in self.rows('SELECT round FROM checkpoint ORDER BY round')]
@@ -210,8 +197,7 @@ class StateFile:
     The state is as `Packer.pack` made it. Raises StateError if the state is damaged.
     """
     rows = self.rows(
-      # Cast, because SQLite's columns take any type: text in a damaged file then fails the
-      # checksum.
+      # Cast, because SQLite's columns take any type: text in a damaged file fails the checksum.
       'SELECT round, checksum, CAST(state AS BLOB) FROM client_state'
       ' WHERE id = ? AND round <= ? ORDER BY round DESC LIMIT 1',
       client_id,
@@ -358,15 +344,15 @@ class StateFile:
     schema = self._file.execute('SELECT sql FROM sqlite_master WHERE sql IS NOT NULL')
     tables = [sql for (sql,) in schema]
     settings = {}
-    if _SETTINGS in tables:
+    if state_tables.SETTINGS in tables:
       settings = dict(self._file.execute('SELECT key, value FROM run').fetchall())
-    name = settings.get('format', FORMAT)
-    if name != FORMAT:
+    name = settings.get('format', state_tables.FORMAT)
+    if name != state_tables.FORMAT:
       raise StateError(
-        f'{self.path} has the format {name}, this version reads {FORMAT}; use the version of'
-        ' tff-adaptive that wrote it, or start in a new folder.'
+        f'{self.path} has the format {name}, this version reads {state_tables.FORMAT}; use the'
+        ' version of tff-adaptive that wrote it, or start in a new folder.'
       )
-    if tables and sorted(tables) != sorted(_TABLES):
+    if tables and sorted(tables) != sorted(state_tables.TABLES):
       raise StateError(
         f'{self.path} has other tables than the states of a run: it is damaged, or of another'
         ' program. Restore a copy of the file, or start in a new folder.'

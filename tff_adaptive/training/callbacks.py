@@ -110,6 +110,7 @@ class PrivacyCallback(Callback):
     self._round = number
 
   def columns(self) -> Mapping[str, float]:
+    # The last round is evaluated, whatever its number.
     if self._round % self._every and self._round != self._last:
       return {}
     return {'epsilon': self._accountant.epsilon(self._round, self._delta)}
@@ -149,6 +150,7 @@ class RayCallback(Callback):
     run.say(f'Starting {words}.')
 
   def round_begin(self, number: int) -> None:
+    # They count since the context was created.
     self._before = self._context.counters()
     self._context.announce(f'round {number}', self._say)
 

@@ -105,7 +105,7 @@ def test_a_step_depends_on_its_number_alone_however_it_is_come_to():
 
 
 @pytest.mark.parametrize(
-  ('chosen', 'asynchrony', 'message'),
+  ('clients', 'asynchrony', 'message'),
   [
     (people(1, 1, 1), Buffered(1), 'concurrency is 1; it must be from 2, the size of'),
     (people(1, 1, 1), Buffered(4), 'to 3, the number of clients'),

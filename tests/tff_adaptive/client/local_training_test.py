@@ -268,17 +268,17 @@ def test_bad_client_training_names_the_field(bad):
 
 
 def test_clients_train_together_by_batches_of_arrays():
-  ours = small_problem.model()
-  for can, model, momentum, batching in (
-    (True, ours, 0.0, Batching(4)),
-    (True, ours, 0.9, Batching(4)),
-    (False, ours, 0.0, None),
-    (False, ours, 0.0, Batching(None)),
-    (False, keras_model, 0.0, Batching(4)),
-  ):
+  def can_group(model, batching, momentum=0.0):
     sgd = tff.learning.optimizers.build_sgdm(0.1, momentum)
     training = ClientTraining(sgd, batching)
-    assert local_training.can_group(model_adapters.wrap(model), training) == can
+    return local_training.can_group(model_adapters.wrap(model), training)
+
+  ours = small_problem.model()
+  assert can_group(ours, Batching(4))
+  assert can_group(ours, Batching(4), momentum=0.9)
+  assert not can_group(ours, None)
+  assert not can_group(ours, Batching(None))
+  assert not can_group(keras_model, Batching(4))
 
 
 def drawing_model(cells):
