@@ -14,15 +14,11 @@ STORED_ROWS = [path for path in ('results/bench/rows.csv',) if (ROOT / path).is_
 
 
 def _packages() -> list[str]:
-  """The packages; scripts/ is installed as tff_adaptive_scripts, for others have a `scripts`."""
-  found = setuptools.find_namespace_packages(
-    include=[
-      f'{name}{below}'
-      for name in ('tff_adaptive', 'tff_adaptive_tasks', 'scripts')
-      for below in ('', '.*')
-    ]
-  )
-  return [f'tff_adaptive_{name}' if name.split('.')[0] == 'scripts' else name for name in found]
+  """The packages; those of tasks/ and scripts/ by the links that name them as they are imported."""
+  include = []
+  for name in ('tff_adaptive', 'tff_adaptive_tasks', 'tff_adaptive_scripts'):
+    include += [name, f'{name}.*']
+  return setuptools.find_namespace_packages(include=include)
 
 
 setuptools.setup(
@@ -52,7 +48,6 @@ setuptools.setup(
     ('share/tff-adaptive', ['requirements.lock', 'requirements-gpu.lock']),
     ('share/tff-adaptive/bench', STORED_ROWS),
   ],
-  package_dir={'tff_adaptive_scripts': 'scripts'},
   package_data={
     'tff_adaptive_scripts': ['configs/*.flags', 'comparison/*.txt'],
     'tff_adaptive': ['**/*.pyi', '*.pyi', 'py.typed', 'kernels/*.cc', 'environment/site/*'],
@@ -76,6 +71,7 @@ setuptools.setup(
   extras_require={
     'huggingface': ['datasets'],
     'mlflow': ['mlflow-skinny', 'alembic', 'sqlalchemy'],  # The last two are for its SQLite file.
+    'notebooks': ['jupyterlab'],
     'parquet': ['pyarrow'],
     'ray': ['ray>=2.52'],
     'search': ['optuna>=5'],
@@ -89,6 +85,7 @@ setuptools.setup(
       'tff-adaptive-report=tff_adaptive_scripts._entry:report',
       'tff-adaptive-partition-report=tff_adaptive_scripts._entry:partition_report',
       'tff-adaptive-export=tff_adaptive_scripts._entry:export',
+      'tff-adaptive-replay=tff_adaptive_scripts._entry:replay',
       'tff-adaptive-bench=tff_adaptive_scripts._entry:bench',
     ]
   },

@@ -1,10 +1,11 @@
 """Compressed messages in plain NumPy and float64; see `oracle`."""
 
 import collections
+import functools
 
 import numpy as np
 
-from oracle import algorithms
+from oracle import algorithms, methods, newer
 
 
 def top_k(vector, share):
@@ -41,33 +42,129 @@ class Channel:
     return sent
 
 
-class FedAvg(algorithms.FedAvg):
-  """FedAvg whose updates pass a `Channel`."""
+class Broadcast:
+  """What clients have of a message that the server sends again and again.
 
-  def __init__(self, *args, channel, **options):
+  w <- w + C(x - w) (EF21-P, Gruntkowska et al., 2023; also DoubleSqueeze, Tang et al., 2019). The
+  clients have the first message as it is.
+  """
+
+  def __init__(self, compress):
+    self.compress = compress
+    self.known = None
+
+  def send(self, message):
+    if self.known is None:
+      self.known = message
+    self.known = self.known + self.compress(message - self.known)
+    return self.known
+
+
+def unchanged(vector):
+  """The compressor that leaves out nothing."""
+  return vector
+
+
+class Compressed:
+  """What the algorithms below share: updates pass a `Channel`, the model a `Broadcast`.
+
+  Clients train from what they have of the model; the server moves its own.
+  """
+
+  def __init__(self, *args, channel, broadcast=None, **options):
     super().__init__(*args, **options)
     self.channel = channel
+    self.broadcast = broadcast or Broadcast(unchanged)
+    self.of_server = self.theta
+
+  def round(self, cohort, limits=None):
+    self.of_server = self.theta
+    self.theta = self.broadcast.send(self.theta)
+    super().round(cohort, limits)
 
   def server_step(self, cohort, g, g_bar, steps, rate):
     sent = {i: self.channel.send(i, g[i]) for i in cohort}
-    self.theta = self.server(self.theta, -self.mean(cohort, sent))
+    self.last_g = sent
+    mean = self.mean(cohort, sent)
+    self.theta = self.of_server
+    super().server_step(cohort, sent, mean, steps, rate)
+    self.theta_bar = self.of_server - mean
 
 
-class Scaffold(algorithms.Scaffold):
-  """SCAFFOLD whose updates and changes of control variates pass a `Channel` each."""
+class FedAvg(Compressed, algorithms.FedAvg):
+  """FedAvg."""
 
-  def __init__(self, *args, channel, second_channel, **options):
+
+class FedExP(Compressed, methods.FedExP):
+  """FedExP; the norms are those of what the server decodes."""
+
+
+class FedInit(Compressed, newer.FedInit):
+  """FedInit; a client knows the model that it ended with, whatever it sent."""
+
+  def server_step(self, cohort, g, g_bar, steps, rate):
+    received = self.theta
+    super().server_step(cohort, g, g_bar, steps, rate)
+    for i in cohort:
+      self.ended[i] = received - g[i]
+
+
+class Scaffold(Compressed, algorithms.Scaffold):
+  """SCAFFOLD; changes of control variates pass a second `Channel`, and c a second `Broadcast`."""
+
+  def __init__(self, *args, second_channel, second_broadcast=None, **options):
     super().__init__(*args, scaffold_option=2, **options)
-    self.channel = channel
     self.second_channel = second_channel
+    self.second_broadcast = second_broadcast or Broadcast(unchanged)
+
+  def round(self, cohort, limits=None):
+    self.h_of_server = self.h
+    self.h = self.second_broadcast.send(self.h)
+    super().round(cohort, limits)
 
   def new_h(self, cohort, g, g_bar, steps, rate, fall_of_theta_bar):
     total = 0.0
     for i in cohort:
       change = self.new_h_i(i, g[i], steps[i], rate) - self.h_i[i]
       total = total + self.second_channel.send(i, change)
-    return self.h + total / self.num_clients
+    return self.h_of_server + total / self.num_clients
 
-  def server_step(self, cohort, g, g_bar, steps, rate):
-    sent = {i: self.channel.send(i, g[i]) for i in cohort}
-    self.theta = self.server(self.theta, -self.mean(cohort, sent))
+
+class TopKFedAvg(FedAvg):
+  """FedAvg + top-k, by the names of the hyperparameters."""
+
+  def __init__(self, *args, share, feedback='none', decay=1.0, **options):
+    channel = Channel(functools.partial(top_k, share=share), feedback, decay)
+    super().__init__(*args, channel=channel, **options)
+
+  def state(self, i):
+    return {'memory': self.channel.memory[i]}
+
+
+class TopKScaffold(Scaffold):
+  """SCAFFOLD + top-k, by the names of the hyperparameters."""
+
+  def __init__(self, *args, share, feedback, scaffold_option, **options):
+    assert scaffold_option == 2
+    compress = functools.partial(top_k, share=share)
+    super().__init__(
+      *args,
+      channel=Channel(compress, feedback),
+      second_channel=Channel(compress, feedback),
+      **options,
+    )
+
+  def state(self, i):
+    return {'memory': self.channel.memory[i], 'memory_of_h': self.second_channel.memory[i]}
+
+
+class TopKDownFedAvg(FedAvg):
+  """FedAvg + top-k downwards, by the names of the hyperparameters."""
+
+  def __init__(self, *args, share, **options):
+    super().__init__(
+      *args,
+      channel=Channel(unchanged),
+      broadcast=Broadcast(functools.partial(top_k, share=share)),
+      **options,
+    )

@@ -2,8 +2,9 @@
 
 usage: python -m research.top_k [--flag=value ...]
 
-The ways are in one process and take turns: this project's histograms, `tf.math.top_k`, and
-`np.argpartition`. Each returns which numbers are largest; they are compared first. Examples:
+The ways are in one process and take turns: this project's histograms, the same in a compiled
+operation, `tf.math.top_k`, and `np.argpartition`. The first two keep the numbers, the others return
+which are largest; they are compared first. Examples:
 
   python -m research.top_k
   python -m research.top_k --sizes=100000 --shares=0.01 --repeats=3 --threads=1
@@ -31,14 +32,19 @@ absl_flags.DEFINE_integer(
 
 
 def ways(k: int) -> Mapping[str, Callable[[Any], Any]]:
-  """Returns functions from a vector to a mask of its k largest magnitudes, by name."""
+  """Returns functions from a vector to its k largest magnitudes or a mask of them, by name."""
   import tensorflow as tf
 
   from tff_adaptive.compression import selection
+  from tff_adaptive.kernels import top_k
 
   @tf.function(autograph=False)
   def by_histograms(values: Any) -> Any:
-    return selection.largest(values, k)
+    return selection.keep_largest([values], k)[0]
+
+  @tf.function(autograph=False)
+  def by_operation(values: Any) -> Any:
+    return top_k.keep_largest([values], k)[0]
 
   @tf.function(autograph=False)
   def by_top_k(values: Any) -> Any:
@@ -55,6 +61,7 @@ def ways(k: int) -> Mapping[str, Callable[[Any], Any]]:
 
   return {
     'histograms': by_histograms,
+    'compiled': by_operation,
     'tf.math.top_k': by_top_k,
     'np.argpartition': by_numpy,
   }
@@ -68,7 +75,7 @@ def measure(size: int, share: float, repeats: int) -> dict[str, list[float]]:
 
   values = tf.constant(np.random.default_rng(0).standard_normal(size), tf.float32)
   functions = ways(selection.num_kept(size, share))
-  masks = [np.asarray(function(values)) for function in functions.values()]
+  masks = [np.asarray(function(values)) != 0 for function in functions.values()]
   for name, mask in zip(functions, masks):
     if not np.array_equal(mask, masks[0]):
       raise AssertionError(f'{name} selects other numbers')

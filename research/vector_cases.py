@@ -128,6 +128,12 @@ LOGISTIC += [
     'apfl', 'examples', {'alpha_mix': 0.4, 'learn_alpha': True}, name='apfl-learnt', server='adam'
   ),
 ]
+# Chains with compressors, of which the model's twelve numbers are few enough to follow.
+LOGISTIC += [
+  case('fed_avg+top_k', 'examples', {'share': 0.25, 'feedback': 'ef14', 'decay': 0.9}),
+  case('scaffold+top_k', 'uniform', {'scaffold_option': 2, 'share': 0.25, 'feedback': 'ef21'}),
+  case('fed_avg+top_k_down', 'uniform', {'share': 0.25}, server='yogi'),
+]
 _OF_LOGISTIC = {c['algorithm'] for c in LOGISTIC}
 LOGISTIC += [c for c in LEAST_SQUARES if c['algorithm'] not in _OF_LOGISTIC]
 ASYNCHRONOUS = [

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 import oracle
-from oracle import asynchronous, methods, newer, optimizers, personal
+from oracle import asynchronous, compressed, methods, newer, optimizers, personal
 from research.vector_cases import ASYNCHRONOUS, LEAST_SQUARES, LOGISTIC
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / 'vectors'
-VERSION = '1.2'
+VERSION = '1.3'
 ROUNDS = 10
 EPOCHS = 2
 BATCH_SIZE = 4
@@ -59,6 +59,9 @@ ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
   'apfl': personal.APFL,
   'p_fed_me': personal.PFedMe,
   'per_fed_avg': personal.PerFedAvg,
+  'fed_avg+top_k': compressed.TopKFedAvg,
+  'scaffold+top_k': compressed.TopKScaffold,
+  'fed_avg+top_k_down': compressed.TopKDownFedAvg,
 }  # FedAvg for the others.
 
 
@@ -229,6 +232,8 @@ def _server(run: oracle.FedAvg, state: str) -> dict[str, Any]:
     values['x_bar'] = run.theta_bar
   if with_h or isinstance(run, methods.FedCM):
     values['h'] = run.h
+  if isinstance(run, compressed.TopKDownFedAvg):
+    values['received'] = run.broadcast.known
   values.update(_slots(run.server))
   if isinstance(run, methods.MimeLite):
     names = {'sgdm': 'm', 'adagrad': 'v'}.get(run.kind, 'mv')

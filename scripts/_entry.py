@@ -26,6 +26,7 @@ NAMES = {
   'report': 'tff-adaptive-report',
   'partition_report': 'tff-adaptive-partition-report',
   'export': 'tff-adaptive-export',
+  'replay': 'tff-adaptive-replay',
   'bench': 'tff-adaptive-bench',
 }
 started_as: str | None = None  # The installed name that started this process, if any.

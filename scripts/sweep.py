@@ -90,6 +90,7 @@ def _space(plan: plan_lib.Plan, of_runs: Sequence[str]) -> search_space.Space:
   given = flags.parse(['train.py', *of_runs])
   if given is None:
     raise ValueError("--help belongs before ' -- '; for train.py's: scripts/train.py --help.")
+  search_space.check_flags_of_runs(given)
   _check_flags(plan, [*axes])
   # In a grid without pruning each run is a trial, because no runs are compared before the end.
   if plan.is_grid and plan.prune is None:

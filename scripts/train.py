@@ -11,7 +11,7 @@ if not __package__:  # Run as a file, which is in no package.
   __package__ = 'scripts'
   importlib.import_module('scripts._entry').begin()
 
-from .cli import baseline, command, flags, help_text, resolve, run
+from .cli import baseline, cluster_check, command, flags, help_text, repeat, resolve, run
 from .cli.settings import Settings
 
 # How the names of the columns begin whose last values are shown.
@@ -28,7 +28,11 @@ def main(arguments: Sequence[str]) -> int:
   given = flags.parse(arguments, help_text.text)
   if given is None:
     return command.DONE
-  settings = resolve.resolve(given)
+  given = repeat.with_config(given)
+  settings = resolve.resolve(given, writes=not given.get('check_ray'))
+  if settings.runtime.check_ray:
+    run.check(settings)
+    return cluster_check.check(settings)
   outcome = run.run(settings, arguments)
   _show(outcome.result, settings)
   run.check_result(outcome.result)

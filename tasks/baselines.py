@@ -34,7 +34,8 @@ def of_task(task: task_lib.Task, model: models.Model) -> Baseline | None:
   """Returns the constant prediction of a task.
 
   For classes all examples have the classes' shares in training as probabilities, so that the most
-  frequent class is predicted. For numbers the mean of the training targets is predicted.
+  frequent class is predicted. For numbers the mean of the training targets is predicted, and for
+  several labels the more frequent value of each.
 
   Args:
     task: The task. The labels of at most 1,000 training clients are used.
@@ -50,6 +51,11 @@ def of_task(task: task_lib.Task, model: models.Model) -> Baseline | None:
   clients = 'the training examples'
   if len(task.train.client_ids) > _MOST_CLIENTS:
     clients = f'the examples of {_MOST_CLIENTS:,} clients'
+  if outputs.num_labels is not None:
+    shares = targets.mean(0, dtype=np.float64)
+    prediction = ', '.join(str(int(share > 0.5)) for share in shares)
+    text = f'the more frequent value of each label in {clients}'
+    return Baseline(prediction, text, _metrics(task, model, outputs.constant(shares.tolist())))
   if outputs.num_classes is None:
     mean = targets.mean(0, dtype=np.float64)
     prediction = ', '.join(f'{number:.4g}' for number in np.ravel(mean))

@@ -40,6 +40,7 @@ def from_arrays(
   targets: Sequence[str] | None = None,
   metric: str | None = None,
   class_weight: Mapping[Any, float] | str | None = None,
+  positive: Any = None,
 ) -> task_lib.Task:
   """Builds a task from arrays whose rows belong to clients.
 
@@ -80,6 +81,8 @@ def from_arrays(
     class_weight: Factors of the training loss by label, such as {'yes': 10.0}, 1 for others; or
       'balanced', as in scikit-learn: n / (k n_c) for a class with n_c of the n training examples of
       all clients, of k classes.
+    positive: The label of the positive one of two classes, of which precision, recall, F1 and the
+      areas under curves are. The default is the last one in sorted order.
 
   Returns:
     The task. Its `preparation` has the labels of the classes, the threshold of a model with one
@@ -120,7 +123,10 @@ def from_arrays(
   weights = own_metrics.class_weights(
     class_weight, understood.classes, understood.y[held.is_training]
   )
-  build_model, built = own_metrics.extended(build_model, built, problem, metrics, metric, weights)
+  positive_class = own_metrics.positive_class(positive, understood.classes)
+  build_model, built = own_metrics.extended(
+    build_model, built, problem, metrics, metric, weights, positive_class
+  )
   # A loss of Keras may be an object, a function or a text.
   loss_name = str(getattr(loss, 'name', None) or getattr(loss, '__name__', loss))
   # A categorical loss takes floating-point targets too, but its outputs are scores.

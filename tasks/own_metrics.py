@@ -34,6 +34,7 @@ def extended(
   metrics: Sequence[Any] | None,
   metric: str | None,
   weights: Sequence[float] | None,
+  positive: int = 1,
 ) -> tuple[Callable[[int], models.Model], models.Model]:
   """Returns a function for `Task.build_model` with further metrics and class weights, and a model.
 
@@ -44,13 +45,14 @@ def extended(
     metrics: The `metrics` of `tasks.from_arrays`; None for the default ones.
     metric: A metric that the model must have, or None.
     weights: The weight of each class in the training loss, or None.
+    positive: The number of the positive one of two classes.
 
   Raises:
     DataError: If there is no such metric for the model, or class weights do not suit it.
   """
   outputs = models.outputs_of(built)
-  if outputs is not None and outputs.num_classes is None:
-    outputs = dataclasses.replace(outputs, center=float(np.mean(problem.y)))
+  if outputs is not None:
+    outputs = dataclasses.replace(outputs, center=float(np.mean(problem.y)), positive=positive)
   names = [name for name in metrics or () if _is_ours(name)]
   if metrics is None and outputs is not None:
     names = _default_names(outputs)
@@ -77,6 +79,10 @@ def _changed(
 
 
 def _default_names(outputs: models.Outputs) -> list[str]:
+  if outputs.num_labels is not None:
+    if outputs.num_labels > _MOST_CLASSES:
+      return []
+    return ['f1_macro', 'auc_roc_macro']
   if outputs.num_classes is None:
     return ['r2']
   if outputs.num_classes == 2:
@@ -94,6 +100,30 @@ def with_metric(task: task_lib.Task, metric: str) -> task_lib.Task:
   """
   build = functools.partial(_changed, task.build_model, (metric,), None, None)
   return dataclasses.replace(task, metric=metric, build_model=build)
+
+
+def positive_class(positive: Any, classes: Sequence[Any] | None) -> int:
+  """Returns the number of the positive class, 1 by default.
+
+  Args:
+    positive: Its label, or None.
+    classes: The labels of the classes; None if the targets are no classes.
+
+  Raises:
+    DataError: If there are not two classes, or `positive` is neither.
+  """
+  if positive is None:
+    return 1
+  if classes is None or len(classes) != 2:
+    raise errors.DataError(
+      f'positive is {positive!r:.80}, which is for two classes, as precision, recall, F1 and the'
+      ' areas under curves are: leave it out'
+    )
+  if positive not in classes:
+    raise errors.DataError(
+      f'positive is {positive!r:.80}; the classes are: {classes[0]!r}, {classes[1]!r}'
+    )
+  return list(classes).index(positive)
 
 
 def class_weights(

@@ -100,7 +100,9 @@ def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Mod
   if targets.classes is not None:
     return perceptron
   if targets.has_labels:
-    return _with_loss(perceptron, problem, _mean_cross_entropy, {'accuracy': _mean_accuracy})
+    model = _with_loss(perceptron, problem, _mean_cross_entropy, {'accuracy': _mean_accuracy})
+    model.outputs = models.Outputs(threshold=0.0, num_labels=problem.num_outputs)
+    return model
   metrics = {'mean_absolute_error': _mean_absolute_error}
   model = _with_loss(perceptron, problem, _mean_squared_error, metrics)
   model.outputs = models.Outputs(num_numbers=problem.num_outputs, target_rank=problem.y.ndim)
@@ -218,6 +220,12 @@ def _of_keras(
     model = models.from_keras(make, loss, metrics, seed=seed, y_spec=y_spec)
     if problem.classes is not None:
       model.outputs = models.Outputs(len(problem.classes), not ending.gives_scores, threshold)
+    elif targets.has_labels:
+      model.outputs = models.Outputs(
+        are_probabilities=not ending.gives_scores,
+        threshold=threshold,
+        num_labels=problem.num_outputs,
+      )
     return model
 
   if threshold is None:

@@ -43,7 +43,7 @@ def from_csv(
       one input, the days since 2000-01-01. 'parts' makes five: year, month, day of the month,
       weekday (Monday is 0) and hour. 'refuse' takes up to ten different dates for categories.
     **options: Arguments of `from_arrays`: model, validation, validation_by, standardise, seed,
-      name, loss, metrics, threshold, kind, metric, class_weight.
+      name, loss, metrics, threshold, kind, metric, class_weight, positive.
 
   Returns:
     The task. Its `preparation` makes the model's inputs from such a table, in which the columns of

@@ -7,6 +7,7 @@ from . import (
   costs as costs,
   devices as devices,
   engine as engine,
+  fitting as fitting,
   models as models,
   optimizers as optimizers,
   population as population,
@@ -39,6 +40,7 @@ from .engine import (
   set_ray_context as set_ray_context,
   set_subround_context as set_subround_context,
 )
+from .fitting import FitResult as FitResult, fit as fit
 from .models import Model as Model
 from .runs import load_run as load_run
 

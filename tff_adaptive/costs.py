@@ -31,6 +31,10 @@ class CostModel:
     bytes_per_parameter: The size of a parameter, which is 4 for float32.
     fixed_steps: K, the number of local steps of every client that has examples, in place of E
       passes; see `Batching.local_steps`.
+    rounds_between: The mean number of rounds from one participation of a client to its next, N / m
+      if m of N clients are drawn; >= 1. It counts if the server sends changes of the model. A
+      client then receives those of all these rounds, or the whole model if that is less. With
+      other numbers of rounds a client receives less on average, because min is concave.
   """
 
   counts: registry.Counts
@@ -39,6 +43,7 @@ class CostModel:
   epochs: int = 1
   bytes_per_parameter: int = 4
   fixed_steps: int | None = None
+  rounds_between: float = 1.0
 
   def __post_init__(self) -> None:
     validation.instance('counts', self.counts, registry.Counts, 'give algorithms.counts(...)')
@@ -46,12 +51,17 @@ class CostModel:
       value = getattr(self, name)
       if value is not None or name not in ('batch_size', 'fixed_steps'):
         validation.count(name, value, 'give 1 or more')
+    hint = 'give clients / clients_per_round'
+    validation.field(self, 'rounds_between', validation.at_least_one, hint)
 
   @property
   def bytes_of_client(self) -> tuple[int, int]:
     """Returns the number of bytes that a client receives in a round, and the number it sends."""
     each = self.num_parameters * self.bytes_per_parameter
-    return round(self.counts.down * each), round(self.counts.up * each)
+    down = self.counts.down
+    if self.counts.down_whole is not None:
+      down = min(self.rounds_between * down, self.counts.down_whole)
+    return round(down * each), round(self.counts.up * each)
 
   def local_steps(self, num_examples: int) -> int:
     """Returns a client's number of local steps: `fixed_steps`, or all batches of all epochs."""

@@ -106,7 +106,7 @@ def build_model(workload: Workload, **options: Any) -> Any:
 
 def build_process(workload: Workload, options: Collection[str] = ()) -> Any:
   """This project's FedAvg; xla, lstm, 16-bit types and compressors of `names.OPTIONS` change it."""
-  from tff_adaptive import algorithms, corrections
+  from tff_adaptive import aggregation, algorithms, corrections
   from tff_adaptive.client import Batching, ClientTraining
   from tff_adaptive.models import mixed_precision
 
@@ -117,15 +117,24 @@ def build_process(workload: Workload, options: Collection[str] = ()) -> Any:
   for dtype in {*options} & {*mixed_precision.DTYPES}:
     model = mixed_precision.convert(model, dtype)
   batching = Batching(workload.batch_size, workload.epochs)
-  training = ClientTraining(batching=batching, xla='xla' in options)
+  measures = None
+  aggregator = None
+  if 'ledger' in options:
+    measures = 'basic'
+    aggregator = aggregation.ClientNormsFactory()
+  if 'full_ledger' in options:
+    measures = 'full'
+    aggregator = aggregation.ClientNormsFactory(cosines=True)
+  training = ClientTraining(batching=batching, xla='xla' in options, measures=measures)
   compressors = {
-    'top_k': corrections.TopK(share=0.05),
+    'top_k': corrections.TopK(share=0.05, compiled='compiled' in options),
     'quantize': corrections.Quantize(bits=8, random=False),
   }
   return algorithms.build_fed_avg(
     model,
     client_learning_rate=workload.rate,
     training=training,
+    aggregator=aggregator,
     more_parts=[part for name, part in compressors.items() if name in options],
   )
 

@@ -3,8 +3,9 @@
 import contextlib
 import dataclasses
 import functools
+import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tff_adaptive_tasks as tasks
 from tff_adaptive import (
@@ -21,24 +22,40 @@ from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
 from tff_adaptive.population import attacks, choosing
 from tff_adaptive.runs import capacity, serialization, state_file
-from tff_adaptive.training import callbacks, personalization
+from tff_adaptive.training import callbacks, cohorts, personalization
 from tff_adaptive_tasks import baselines
 
-from . import baseline, fields, records, rules, settings as settings_lib, stored_model
+from . import (
+  baseline,
+  fields,
+  records,
+  repeat,
+  rules,
+  settings as settings_lib,
+  stored_files,
+  stored_model,
+)
 from .groups import aggregation
 
 
-def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str, Any]:
-  """Loads data, builds the process and opens the folder. Returns arguments of `training.train`."""
+class Prepared(NamedTuple):
+  """What is ready to train: the arguments of `training.train`, the task and the task's model."""
+
+  arguments: dict[str, Any]
+  task: tasks.Task
+  model: models.Model
+
+
+def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> Prepared:
+  """Loads data, builds the process and opens the folder, if the run has one."""
   flags = settings.what
-  folder = settings.output.output_dir
+  folder = settings.folder
   # First of all, because it sets up TensorFlow.
   ray_context = settings.runtime.build(
-    settings.most_clients, is_compiled=bool(settings.compiled_option)
+    settings.most_clients,
+    is_compiled=bool(settings.compiled_option or settings.compiled_part),
   )
-  of_clients = tasks.load(
-    flags.task, data_dir=settings.output.data_dir, seed=flags.seed, **flags.task_options
-  )
+  of_clients = _load_task(settings)
   if settings.output.metric is not None:
     of_clients = tasks.with_metric(of_clients, settings.output.metric)
   of_clients, parts = settings.evaluation.split(of_clients, flags.seed)
@@ -54,6 +71,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     data['pooled_clients'] = len(of_clients.train.client_ids)  # Then 'clients' is 1.
   if parts.unseen is not None:
     data['unseen_clients'] = len(parts.unseen)
+  repeat.check_data(settings.output.config, data)
   _say_what_runs(settings, of_clients, data)
   record = dataclasses.replace(records.of(settings), command=command, metric=task.metric)
   num_clients = len(task.train.client_ids)
@@ -76,23 +94,28 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   process = build_process(of_run, task, model, private)
   _say_how_large(settings, process, config, num_clients)
   # Nothing is written before this line: what was refused so far has left no trace.
-  saved = record.open(folder, data, model.num_parameters)
+  run_id = uuid.uuid4().hex
+  if folder is not None:
+    run_id = record.open(folder, data, model.num_parameters)['run_id']
   description = stored_model.description(task)
-  observers: list[Any] = [stored_model.StoreModel(model, description, task.preparation)]
+  observers: list[Any] = [
+    stored_model.StoreModel(model, description, task.preparation),
+    stored_files.StoreFiles(record.files),
+  ]
   if ray_context is not None:
     observers.append(callbacks.RayCallback(ray_context))
-  observers += settings.output.build(saved['run_id'], record.settings)
+  observers += settings.output.build(run_id, record.settings)
   if constant is not None:
     observers.append(baseline.Callback(constant, task.metric))
   if private is not None:
     observers.append(_account(settings, private, config))
-  return {
+  arguments = {
     'process': process,
     'clients': task.train,
     'evaluate_fn': build_evaluation(model, task.validation),
     'config': config,
     'output_dir': folder,
-    'run_id': saved['run_id'],
+    'run_id': run_id,
     'callbacks': observers,
     'test_fn': build_evaluation(model, task.test),
     'client_evaluation': _client_evaluation(settings, of_clients, model, parts),
@@ -101,6 +124,17 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     'accept_lost_rows': bool(settings.output.accept_lost_rows),
     'settings': record,
   }
+  return Prepared(arguments, task, model)
+
+
+def _load_task(settings: settings_lib.Settings) -> tasks.Task:
+  """Loads the task that the settings name, or returns the one that a program gave."""
+  if settings.task_object is not None:
+    return settings.task_object
+  flags = settings.what
+  return tasks.load(
+    flags.task, data_dir=settings.output.data_dir, seed=flags.seed, **flags.task_options
+  )
 
 
 def in_memory(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, Any]:
@@ -223,10 +257,9 @@ def _aggregator(
   rule = settings.cohort.build(settings.clients.client_weighting)
   needs_norms = rule is not None and 'norms' in choosing.needs_of(rule)
   entry = settings.aggregation.entry
-  # Norms of single clients are what these aggregators keep from the server.
-  hides_norms = entry.is_private or entry.name == 'secure'
-  if needs_norms or (settings.output.ledger and not hides_norms):
-    factory = aggregation_lib.ClientNormsFactory(factory)
+  # Norms of single clients are what some aggregators keep from the server.
+  if needs_norms or (settings.output.ledger and not entry.hides_clients):
+    factory = aggregation_lib.ClientNormsFactory(factory, cosines=bool(settings.output.full_ledger))
   attackers = settings.attack.build()
   if attackers is not None and attackers.attack == attacks.INNER_PRODUCT:
     # Outermost, because it replaces updates before any other aggregator sees them.
@@ -262,6 +295,8 @@ def _registered(settings: settings_lib.Settings, task: tasks.Task) -> correction
 def _check_data(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, Any]:
   """Returns config.json's entry on the data. Raises ValueError if settings do not suit the data."""
   ids = task.train.client_ids
+  if settings.output.trace_client is not None:
+    cohorts.check_traced('--trace_client', settings.output.trace_client, ids)
   rules.check_cohort(settings.training.cohort(len(ids)), len(ids), settings.what.algorithm_entry)
   if settings.clients.client_weighting == 'tokens' and task.client_weight is None:
     raise ValueError(f'--client_weighting=tokens: the task {task.name} has no client_weight.')
@@ -286,6 +321,7 @@ def _training_config(
   arguments['cohort'] = settings.cohort.build(settings.clients.client_weighting)
   arguments['attackers'] = settings.attack.build()
   local = settings.client_training(task)
+  num_clients = len(task.train.client_ids)
   local_steps = None
   if local.batching is not None:
     local_steps = local.batching.local_steps
@@ -296,7 +332,9 @@ def _training_config(
     flags['client_epochs'] or 1,
     model.initial_weights[0][0].dtype.itemsize,
     local_steps,
+    rounds_between=max(1.0, num_clients / settings.training.cohort(num_clients)),
   )
+  _say_if_all_is_sent(settings, cost_model)
   asynchrony = settings.synchrony.build()
   population = settings.population.build(settings.given)
   if asynchrony is not None and population is None:
@@ -333,6 +371,17 @@ def _counts(
   return counts
 
 
+def _say_if_all_is_sent(settings: settings_lib.Settings, cost_model: costs.CostModel) -> None:
+  """Says so if compression downwards saves nothing, because clients are away for too long."""
+  counts = cost_model.counts
+  if counts.down_whole is None or cost_model.rounds_between * counts.down < counts.down_whole:
+    return
+  settings.output.say(
+    f'A client takes part once in {cost_model.rounds_between:g} rounds on average, and the changes'
+    ' of so many rounds are no smaller than the model: clients receive the whole model.'
+  )
+
+
 def _account(
   settings: settings_lib.Settings,
   private: aggregation.PrivacyPlan,
@@ -358,7 +407,7 @@ def _say_how_large(
   num_clients: int,
 ) -> None:
   """Prints how large client states, if any, may grow. Raises ValueError if there is no room."""
-  if not hasattr(process, 'initial_client_state'):
+  if settings.folder is None or not hasattr(process, 'initial_client_state'):
     return
   # States that clients returned since the last checkpoint are in memory.
   unsaved_rounds = min(config.rounds, config.rounds_per_checkpoint)
@@ -366,7 +415,7 @@ def _say_how_large(
     capacity.plan(
       min(num_clients, config.rounds * config.clients_per_round),
       serialization.Packer(process.initial_client_state).size,
-      state_file.path(settings.output.output_dir),
+      state_file.path(settings.folder),
       num_unsaved=unsaved_rounds * config.clients_per_round,
     )
   )

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from tff_adaptive import registry
-from tff_adaptive._utils import user_code
 from tff_adaptive_tasks import catalog
 
 from . import fields
+from .groups import what
 
 Layer: TypeAlias = Mapping[str, Any]
 
@@ -66,7 +66,7 @@ def layers(
     given: The values on the command line by flag name; None for flags that were not given.
     algorithm, server: The entries that these values name.
   """
-  task = '' if user_code.is_reference(given['task']) else given['task']
+  task = what.catalog_name(given['task'])
   of_algorithm = _of_algorithm(given, algorithm)
   below = [
     _GENERAL,

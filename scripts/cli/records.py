@@ -5,7 +5,7 @@ import os
 from tff_adaptive.runs import config, errors, state_path
 from tff_adaptive.training import initial_weights
 
-from . import command, settings as settings_lib
+from . import command, settings as settings_lib, stored_files
 
 
 def of(run: settings_lib.Settings) -> config.Record:
@@ -23,6 +23,7 @@ def of(run: settings_lib.Settings) -> config.Record:
   files = {}
   for key, source in run.sources().items():
     files[key] = source.record()
+    files[key]['copy'] = stored_files.place_of_copy(key, files[key])
     if key in titles:
       files[key]['name'] = titles[key]
   paths = run.population.files()
@@ -32,10 +33,14 @@ def of(run: settings_lib.Settings) -> config.Record:
     files[flag] = {'path': path, 'sha256': initial_weights.sha256(path)}
   # 0, the default with --ray, is recorded as None, as without --ray: the bits are the same.
   settings = {**run.flat(), 'gpus_per_worker': run.runtime.gpus_per_worker or None}
+  if run.task_object is not None:
+    for name in ('task_option', 'data_dir'):  # Nothing can load the task from its name.
+      del settings[name]
   return config.Record(
     settings,
     settings_lib.CHANGE_NO_NUMBER,
     files,
+    given=tuple(run.given),
     may_go_on=run.aggregation.target_epsilon is None,
     hints={
       'rounds': ', on which the noise for --target_epsilon depends',

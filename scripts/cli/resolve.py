@@ -16,11 +16,19 @@ from . import command, defaults, fields, hyperparameters, options, rules, settin
 from .groups import what
 
 
-def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Settings:
+def resolve(
+  given: Mapping[str, Any] | None = None,
+  *,
+  task_object: Any = None,
+  writes: bool = True,
+  **more: Any,
+) -> settings.Settings:
   """Returns a run's settings with defaults filled in. Checks everything that needs no data.
 
   Args:
     given: The values of flags by name; None means that the flag was not given.
+    task_object: A task that a program gives; its name is the value of the flag.
+    writes: Whether the run has a folder.
     **more: Flags that override `given`.
 
   Raises:
@@ -29,7 +37,8 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   given = {**(given or {}), **more}
   given = {name: value for name, value in given.items() if value is not None and value != []}
   values = _values(given)
-  what.check_task(values['task'])
+  if task_object is None:
+    what.check_task(values['task'])
   # Only what was given can be wrong so far. Defaults come after, because they are never wrong.
   for field in settings.FIELDS:
     fields.check(field, values, given)
@@ -52,6 +61,8 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
     correction=types.MappingProxyType(correction),
     server=types.MappingProxyType(server_values),
     given=types.MappingProxyType(given),
+    task_object=task_object,
+    writes=writes,
   )
   for checked in result.groups():
     checked.check()

@@ -84,7 +84,7 @@ def _pooled_client_has_a_rate(settings: Settings) -> str | None:
 # For tasks whose number of clients is known without their data, before these are loaded.
 def _cohort_is_of_the_clients(settings: Settings) -> str | None:
   algorithm = settings.what.algorithm_entry
-  clients = catalog.num_clients(settings.what.known_task, settings.what.task_options)
+  clients = catalog.num_clients(settings.known_task, settings.what.task_options)
   if clients is not None and not algorithm.pools_clients:
     check_cohort(settings.training.cohort(clients), clients, algorithm)
   return None
@@ -114,6 +114,20 @@ def _exchanges_are_in_rounds(settings: Settings) -> str | None:
         f'--synchrony=buffered does not go with --algorithm={settings.what.algorithm}: the clients'
         f' of {part.name} exchange values before any of them trains; leave it out, or take another'
         ' algorithm, such as mime_lite.'
+      )
+  return None
+
+
+# Changes are those since the round before; a buffered client begins at any step.
+def _changes_are_sent_in_rounds(settings: Settings) -> str | None:
+  if settings.synchrony.synchrony != 'buffered':
+    return None
+  for part in described.classes_of(settings.what.algorithm_entry):
+    if part.compresses_down:
+      return (
+        f'--synchrony=buffered does not go with --algorithm={settings.what.algorithm}:'
+        f' {part.name} sends changes from round to round, and each client begins with another'
+        ' model; leave it out.'
       )
   return None
 
@@ -246,6 +260,21 @@ def _secure_sums_are_in_the_graph(settings: Settings) -> str | None:
     return (
       "--aggregator=secure does not go with --engine=native: TFF's own runtime has no secure sums;"
       ' leave out --engine.'
+    )
+  return None
+
+
+def _what_is_hidden_is_not_written(settings: Settings) -> str | None:
+  entry = settings.aggregation.entry
+  if settings.output.full_ledger and entry.hides_clients:
+    return (
+      f'--full_ledger writes down what --aggregator={entry.name} hides, the losses and updates of'
+      ' single clients: leave out one of them.'
+    )
+  if settings.output.trace_client is not None and entry.hides_clients:
+    return (
+      f'--trace_client writes down what --aggregator={entry.name} hides, the training of a client:'
+      ' leave out one of them.'
     )
   return None
 
@@ -398,6 +427,7 @@ RULES: tuple[Callable[[Settings], str | None], ...] = (
   _cohort_is_of_the_clients,
   _parts_of_flags_fit,
   _exchanges_are_in_rounds,
+  _changes_are_sent_in_rounds,
   _all_clients_are_there,
   _what_the_name_stands_for_stays,
   _client_optimizer_has_these_options,
@@ -410,6 +440,7 @@ RULES: tuple[Callable[[Settings], str | None], ...] = (
   _buffers_have_one_size,
   _aggregator_keeps_its_promise,
   _secure_sums_are_in_the_graph,
+  _what_is_hidden_is_not_written,
   _delta_is_above_zero,
   _noise_is_given_once,
   _private_cohorts_are_drawn_from_all,

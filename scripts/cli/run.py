@@ -24,10 +24,15 @@ from . import (
 
 
 class Outcome(NamedTuple):
-  """A run's `training.TrainingResult`, and its exit code: 0, or 128 + the number of a signal."""
+  """A run's `training.TrainingResult`, its exit code, its task and the task's model.
+
+  The exit code is 0, or 128 + the number of a signal.
+  """
 
   result: Any
   exit_code: int
+  task: Any = None
+  model: Any = None
 
 
 class _Watch(callbacks.Callback):
@@ -59,10 +64,13 @@ class _Watch(callbacks.Callback):
 
 def check(settings: settings_lib.Settings) -> None:
   """Raises ValueError or OSError if a run cannot use its files or folder. Writes nothing."""
-  rules.check_data_dir(settings.what.task, settings.output.data_dir)
+  if settings.task_object is None:
+    rules.check_data_dir(settings.what.task, settings.output.data_dir)
   settings.what.check_files()
   settings.population.build(settings.given)
-  records.check_folder(settings.output.output_dir, records.of(settings))
+  record = records.of(settings)
+  if settings.folder is not None:
+    records.check_folder(settings.folder, record)
 
 
 def run(
@@ -70,6 +78,7 @@ def run(
   command: Sequence[str] | None = None,
   last_round: int | None = None,
   stop: protocols.Stop | None = None,
+  is_of_command: bool = True,
 ) -> Outcome:
   """Trains or resumes a run, to its end or until a signal requests the end.
 
@@ -78,6 +87,8 @@ def run(
     command: The command line for config.json. By default one is made from the settings.
     last_round: The round after which to save and stop for now. None trains all rounds.
     stop: Whether the caller was asked to end before this function took over the signals.
+    is_of_command: Whether the process is a command's, whose signals end a run after a round.
+      Otherwise Ctrl-C raises KeyboardInterrupt after the last whole round has been saved.
 
   Raises:
     ValueError: If the data are bad, or the run's folder is in use or holds another run.
@@ -96,7 +107,7 @@ def run(
   engine.remember_workers()
   try:
     line = command or ['train.py', *flags.command_line(settings.given)]
-    arguments = build.prepare(settings, line)
+    prepared = build.prepare(settings, line)
   except engine.WorkerError as error:
     raise ValueError(str(error)) from None
   # A user's file may raise any error, and may call sys.exit.
@@ -105,13 +116,17 @@ def run(
     if explanation is None:
       raise
     raise ValueError(explanation) from error
+  arguments = prepared.arguments
   watch = _Watch(last_round, stop or protocols.Stop())
   arguments['callbacks'].append(watch)
   if settings.output.json:
     arguments['callbacks'].append(json_lines.JsonLines())
   quiet = bool(settings.output.quiet)
+  listening: Any = contextlib.nullcontext(protocols.Stop())
+  if is_of_command:
+    listening = signals.StopGuard(engine.reap_workers)
   try:
-    with signals.StopGuard(engine.reap_workers) as guard, _without_warnings(quiet):
+    with listening as guard, _without_warnings(quiet):
       watch.request = guard.request
       result = training.train(stop=guard, show_progress=not quiet, **arguments)
   except engine.WorkerError as error:
@@ -134,7 +149,7 @@ def run(
   exit_code = 0
   if not result.is_complete:
     exit_code = guard.exit_code
-  return Outcome(result, exit_code)
+  return Outcome(result, exit_code, prepared.task, prepared.model)
 
 
 @contextlib.contextmanager

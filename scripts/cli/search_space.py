@@ -5,20 +5,26 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tff_adaptive import registry
 
-from . import flag_names, flags, hyperparameters, records, resolve
+from . import flag_names, flags, hyperparameters, option_axes, records, resolve
 from .groups import what
 from .settings import Settings
 
 if TYPE_CHECKING:
   import optuna
 
-# These flags decide which other flags have a meaning.
-_FIRST = ('task', 'algorithm', 'server_optimizer')
+# These flags decide which other flags, or options, have a meaning.
+_FIRST = tuple(
+  dict.fromkeys(['task', 'algorithm', 'server_optimizer', *option_axes.BASES.values()])
+)
+# What a flag that is not given names, where that has options.
+_DEFAULTS = {'algorithm': what.ALGORITHM, 'attack': 'sign_flip'}
+# Flags of train.py that have no meaning for the runs of a sweep, and what they do.
+_OF_ONE_RUN = {'config': 'repeats one run', 'check_ray': 'trains nothing'}
 Point = Mapping[str, str]  # The values of flags, as text, by name.
 
 
@@ -191,9 +197,20 @@ class Space:
         for name, value in point.items()
         if name not in meaningful or self._counts(name, point)
       }
-      if reduced not in combinations:
+      # An option of another rule, say, stands for a run only where no value has a meaning.
+      is_of_others = any(
+        name not in reduced and self._takes_another_value(name, point) for name in point
+      )
+      if reduced not in combinations and not is_of_others:
         combinations.append(reduced)
     return combinations
+
+  def _takes_another_value(self, name: str, point: Point) -> bool:
+    """Returns whether an option, which has no meaning in a point, has one with another value."""
+    axis = self.axes.get(name, ())
+    if name not in option_axes.BASES or isinstance(axis, Range):
+      return False
+    return any(self._counts(name, {**point, name: value}) for value in axis)
 
   def _is_free(self, name: str, point: Point) -> bool:
     """Returns whether a flag has a meaning with each of its values and the values drawn so far."""
@@ -205,6 +222,8 @@ class Space:
   def _counts(self, name: str, point: Point) -> bool:
     """Returns whether a flag has a meaning for a run's algorithm and server optimizer."""
     flags_of_run = {**self.given, **point}
+    if name in option_axes.BASES:
+      return self._counts_as_option(name, flags_of_run)
     algorithm = registry.algorithm(flags_of_run.get('algorithm') or what.ALGORITHM)
     fixed = algorithm.server_optimizer
     server = flags_of_run.get('server_optimizer') or ''
@@ -219,6 +238,13 @@ class Space:
     if not server or not takes_server:
       server = fixed or 'sgd'
     return hyperparameter.belongs_to(algorithm, registry.server_optimizer(server))
+
+  def _counts_as_option(self, name: str, flags_of_run: Mapping[str, Any]) -> bool:
+    """Returns whether all values of a flag of options have a meaning with the other flags."""
+    base = flags_of_run.get(option_axes.BASES[name]) or _DEFAULTS.get(option_axes.BASES[name])
+    given = flags_of_run.get(name)
+    pairs = given if isinstance(given, list) else [given]
+    return all(option_axes.has_option(name, base, str(pair)) for pair in pairs)
 
 
 def label(point: Point) -> str:
@@ -265,9 +291,17 @@ def _parsed(
     raise ValueError(f'--{option}={name}: train.py has no such flag; {hint}')
   if name == 'output_dir':
     raise ValueError(f'--{option}=output_dir: the sweep names the folders itself.')
+  check_flags_of_runs([name])
   if name in axes:
     raise ValueError(f'--{option}={name}: give each flag once, in --grid or in --range.')
   return name, values.split(',')
+
+
+def check_flags_of_runs(names: Iterable[str]) -> None:
+  """Raises ValueError for a flag of train.py that has no meaning for the runs of a sweep."""
+  for name in names:
+    if name in _OF_ONE_RUN:
+      raise ValueError(f'--{name} is for train.py alone: it {_OF_ONE_RUN[name]}.')
 
 
 def _range(text: str, parts: Sequence[str], kind: type) -> Range:

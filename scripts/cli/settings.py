@@ -25,6 +25,9 @@ from .groups import (
   what,
 )
 
+# Options of parts by their names in a chain; see `corrections.TopK`.
+_COMPILED_PARTS = ('compiled', 'top_k.compiled', 'top_k_down.compiled')
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -34,6 +37,8 @@ class Settings:
     correction: The hyperparameters of the correction by name.
     server: The hyperparameters of the server optimizer by name.
     given: The values that the user gave by flag name, enough to repeat the command.
+    task_object: The task itself, if a program gave it and not its name.
+    writes: Whether the run has a folder; a run of a program may have none.
   """
 
   what: what.What
@@ -51,6 +56,8 @@ class Settings:
   correction: Mapping[str, Any]
   server: Mapping[str, Any]
   given: Mapping[str, Any] = dataclasses.field(compare=False)
+  task_object: Any = dataclasses.field(default=None, compare=False)
+  writes: bool = dataclasses.field(default=True, compare=False)
 
   def groups(self) -> Iterator[fields.Group]:
     """Returns the groups in the order of --help."""
@@ -86,15 +93,37 @@ class Settings:
     return f'--{key}={self.flat()[key]}'
 
   @property
+  def known_task(self) -> str:
+    """The task's name in the catalogue; '' for a user's own task, and for a task object."""
+    if self.task_object is not None:
+      return ''
+    return self.what.known_task
+
+  @property
+  def folder(self) -> str | None:
+    """The run's folder; None if nothing is written."""
+    if not self.writes:
+      return None
+    return self.output.output_dir
+
+  @property
   def most_clients(self) -> int:
     """The number of clients in a round, or an upper bound if the task's number is unknown."""
-    num_clients = catalog.num_clients(self.what.known_task, self.what.task_options)
+    num_clients = catalog.num_clients(self.known_task, self.what.task_options)
     return self.training.cohort(num_clients or fields.INT31)
 
   @property
   def compiled_option(self) -> str:
     """The option NAME=VALUE of the task that makes its model a compiled one; '' for none."""
-    return catalog.compiled_option(self.what.known_task, self.what.task_options)
+    return catalog.compiled_option(self.known_task, self.what.task_options)
+
+  @property
+  def compiled_part(self) -> str:
+    """The option NAME=VALUE that makes a compressor use a compiled operation; '' for none."""
+    for name, value in self.correction.items():
+      if name in _COMPILED_PARTS and value:
+        return f'{name}=true'
+    return ''
 
   def client_training(self, task: Any, epochs: int | None = None) -> Any:
     """Returns the `client.ClientTraining` of a round, or of `epochs` epochs of fine-tuning."""
@@ -122,6 +151,9 @@ class Settings:
     attack = None
     if attackers is not None and epochs is None:
       attack = attackers.of_updates
+    measures = None
+    if self.output.ledger and epochs is None and not self.aggregation.entry.hides_clients:
+      measures = 'full' if self.output.full_ledger else 'basic'
     return client.ClientTraining(
       optimizer=optimizer,
       batching=batching,
@@ -130,6 +162,7 @@ class Settings:
       xla=bool(self.runtime.xla),
       cohort_weights=choosing.gives_weights(rule) and epochs is None,
       attack=attack,
+      measures=measures,
     )
 
   def more_parts(self) -> list[Any]:

@@ -19,6 +19,18 @@ METHODS = {
   'mime-keep': (corrections.Mime('adam', base_eps=0.1), ('sgdm', 'keep')),
   'fed_exp-average': (corrections.FedExP(), ('adam', 'average')),
 }
+# Error feedback and random rounding at the clients, and what the server keeps of its messages.
+COMPRESSED = {
+  'compressed': (
+    corrections.chain(
+      corrections.Scaffold(small_problem.NUM_CLIENTS),
+      corrections.TopK(share=0.3, feedback='ef14'),
+      corrections.Qsgd(levels=3),
+      corrections.QuantizeDown(bits=4),
+    ),
+    ('sgdm', 'reset'),
+  )
+}
 OPTIMIZERS = {
   'sgdm': optimizers.build_sgdm(1.0, 0.5),
   'adam': tff.learning.optimizers.build_adam(1.0, epsilon=0.1),
@@ -26,10 +38,11 @@ OPTIMIZERS = {
 
 
 def build(name):
-  """A process by its name in the registry or in `METHODS`."""
-  if name not in METHODS:
+  """A process by its name in the registry, in `METHODS` or in `COMPRESSED`."""
+  described = {**METHODS, **COMPRESSED}
+  if name not in described:
     return small_problem.process(name, 0.1, small_problem.linear_model, batching=Batching(4, 2))
-  correction, (optimizer, state) = METHODS[name]
+  correction, (optimizer, state) = described[name]
   training = ClientTraining(OPTIMIZERS[optimizer], Batching(4), optimizer_state=state)
   options = dict(client_learning_rate=0.1, client_weighting='examples', training=training)
   return algorithms.build_drift_corrected(small_problem.linear_model(), correction, **options)

@@ -87,6 +87,27 @@ def test_top_k_of_all_numbers_changes_no_bit(run, parts):
     np.testing.assert_array_equal(trained.theta, plain.theta)
 
 
+@pytest.mark.parametrize('feedback', ['none', 'ef14'])
+def test_fed_exps_norms_are_those_of_what_the_server_decodes(run, feedback):
+  """With those of whole updates the step would be 1/share times as large, and diverge."""
+  theta, clients = small_problem.theta_0(), small_problem.clients()
+  sent = channel(feedback)
+  wanted = compressed.FedExP(theta, clients, channel=sent, eps=1e-3, **HOW)
+  follow(wanted)
+  trained = run(corrections.FedExP(1e-3), corrections.TopK(share=SHARE, feedback=feedback))
+  assert max(wanted.factors) > 1
+  np.testing.assert_allclose(trained.theta, wanted.theta, rtol=2e-5, atol=3e-6)
+
+
+def test_fed_inits_clients_know_where_they_ended_whatever_they_sent(run):
+  theta, clients = small_problem.theta_0(), small_problem.clients()
+  wanted = follow(
+    compressed.FedInit(theta, clients, channel=channel('ef14'), relaxation=0.4, **HOW)
+  )
+  trained = run(corrections.FedInit(0.4), corrections.TopK(share=SHARE, feedback='ef14'))
+  np.testing.assert_allclose(trained.theta, wanted, rtol=2e-5, atol=3e-6)
+
+
 RANDOM = (corrections.RandK(share=0.5, feedback='ef14'), corrections.Qsgd(levels=3))
 
 
@@ -155,23 +176,39 @@ def test_clients_without_a_number_draw_from_their_updates(graph):
   np.testing.assert_array_equal(one, moved(batches[:1]))
 
 
+def test_no_part_of_the_registry_hides_what_it_sends():
+  """A part that changes updates says how many bits they have, or that all numbers are sent."""
+  for part in registry.PARTS.values():
+    if part.overrides('update'):
+      assert part.sends_whole or part.overrides('message_bits'), part.name
+
+
 FLAGS = ('--task=digits', '--clients_per_round=3', '--seed=1', '--algorithm=scaffold+rand_k+qsgd')
 OPTIONS = ('--algorithm_option=share=0.1', '--algorithm_option=rand_k.feedback=ef21')
 
 
-def weights(folder, *flags):
+DOWN = (
+  '--task=digits',
+  '--clients_per_round=3',
+  '--seed=1',
+  '--algorithm=scaffold+rand_k_down+qsgd_down',
+)
+
+
+def weights(folder, *flags, of_run=(*FLAGS, *OPTIONS)):
   """The weights after a run of train.py."""
   with fakes.no_figures():
-    arguments = ['train.py', *FLAGS, *OPTIONS, *flags, f'--output_dir={folder}']
+    arguments = ['train.py', *of_run, *flags, f'--output_dir={folder}']
     assert train.main(arguments) == 0
   return tff_adaptive.load_run(str(folder)).weights
 
 
 @pytest.mark.exhaustive
-def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path):
-  whole = weights(tmp_path / 'whole', '--rounds=4')
-  weights(tmp_path / 'parts', '--rounds=2')
-  resumed = weights(tmp_path / 'parts', '--rounds=4')
+@pytest.mark.parametrize('of_run', [(*FLAGS, *OPTIONS), DOWN], ids=['up', 'down'])
+def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path, of_run):
+  whole = weights(tmp_path / 'whole', '--rounds=4', of_run=of_run)
+  weights(tmp_path / 'parts', '--rounds=2', of_run=of_run)
+  resumed = weights(tmp_path / 'parts', '--rounds=4', of_run=of_run)
   assert all(np.array_equal(a, b) for a, b in zip(whole, resumed, strict=True))
 
 
@@ -211,6 +248,11 @@ class Own(corrections.Correction):
   name = 'own'
   def update(self, client, g_i, steps):
     return tuple(g / 2 for g in g_i)
+
+@dataclasses.dataclass(frozen=True)
+class Whole(Own):
+  name = 'whole'
+  sends_whole = True
 """
 
 
@@ -219,11 +261,12 @@ def test_a_users_compressor_counts_by_its_message_bits_or_the_run_says_that_it_h
 ):
   path = tmp_path / 'mine.py'
   path.write_text(USERS)
-  for name, factor in (('Halved', 1), ('Counted', 31 / 32), ('Own', 1)):
+  for name, factor in (('Halved', 1), ('Counted', 31 / 32), ('Own', 1), ('Whole', 1)):
     counts = algorithms.counts(f'{path}:{name}', small_problem.model())
     number = small_problem.theta_0().size
     assert counts.up == pytest.approx(factor, abs=1 / (4 * number))
-    assert counts.uncounted == (() if name == 'Counted' else (name.lower(),))
+    says_how_much = name in ('Counted', 'Whole')
+    assert counts.uncounted == (() if says_how_much else (name.lower(),))
   with fakes.no_figures():
     flags = [*FLAGS[:3], f'--algorithm={path}:Halved', '--rounds=1']
     assert train.main(['train.py', *flags, f'--output_dir={tmp_path / "run"}']) == 0

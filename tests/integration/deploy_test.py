@@ -11,6 +11,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+import tff_adaptive
 from scripts.cli import flags, resolve
 from tff_adaptive.environment import install
 
@@ -44,9 +45,36 @@ def _cluster(objects):
   return objects['RayJob']['spec']['rayClusterSpec']
 
 
-def test_dockerfile_passes_hadolint():
-  result = _lint('hadolint', _DOCKERFILE)
+def _image():
+  """The name of the image that the Dockerfile says to build."""
+  with open(_DOCKERFILE, encoding='utf-8') as file:
+    return re.search(r'docker push (\S+)', file.read())[1]
+
+
+@pytest.mark.parametrize('path', [_DOCKERFILE, f'{_DOCKERFILE}.task'], ids=os.path.basename)
+def test_dockerfiles_pass_hadolint(path):
+  result = _lint('hadolint', path)
   assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_registry_serves_one_image_of_this_version_to_all_pods():
+  image = _image()
+  assert image == f'registry.example.com/tff-adaptive:{tff_adaptive.__version__}'
+  for path in _MANIFESTS:
+    with open(path, encoding='utf-8') as file:
+      assert set(re.findall(r'image: (\S+)', file.read())) == {image}
+  with open(f'{_DOCKERFILE}.task', encoding='utf-8') as file:
+    assert f'FROM {image}\n' in file.read()
+  with open(os.path.join(_ROOT, 'docs', 'guide', 'kubernetes.md'), encoding='utf-8') as file:
+    assert f'`{image}`' in file.read()
+
+
+def test_the_image_has_no_tools_of_tests():
+  with open(_DOCKERFILE, encoding='utf-8') as file:
+    copied = re.findall(r'^COPY (.+) \S+$', file.read(), re.MULTILINE)
+  assert {*' '.join(copied).split()}.isdisjoint({'tests', 'docs', 'requirements-dev.lock', '.'})
+  installed = {*_versions('requirements.lock'), *_versions('requirements-ray.lock')}
+  assert installed.isdisjoint({'pytest', 'hypothesis', 'mypy', 'ruff', 'mkdocs', 'nbclient'})
 
 
 def test_the_image_has_a_tag_and_its_packages_are_pinned_by_hash():

@@ -21,6 +21,10 @@ from tff_adaptive import algorithms, client, engine, population, registry
 ROOT = pathlib.Path(__file__).parents[2]
 README = ROOT / 'README.md'
 GUIDE = ROOT / 'docs' / 'guide'
+VISITS = 'hospital,age,smoker,outcome\n' + ''.join(
+  f'{i % 8},{20 + 3 * i % 70},{"yes" if i % 3 else "no"},{"poor" if i % 5 > 2 else "good"}\n'
+  for i in range(200)
+)
 HEAD = np.concatenate([np.full(size, i >= 2) for i, size in enumerate(oracle.SIZES)])
 
 
@@ -41,15 +45,25 @@ def train_loss(metrics) -> float:
 
 
 @pytest.mark.parametrize(
-  'page, blocks', [(README, 2), (GUIDE / 'tff_program.md', 3)], ids=['README', 'tff_program']
+  'page, blocks', [(README, 3), (GUIDE / 'tff_program.md', 3)], ids=['README', 'tff_program']
 )
 def test_a_tff_program(page, blocks, capsys):
   scope = run_blocks(page, blocks)
-  if page == README:  # Its first block ends with what it has learned.
+  if page == README:  # Its second block ends with what it has learned.
     accuracy = re.search(r'training accuracy (0\.\d\d)\n', capsys.readouterr().out)
     assert float(accuracy[1]) > 0.8
   assert np.isfinite(train_loss(scope['metrics']))
   assert len(scope['client_states']) == len(scope['clients'])
+
+
+@pytest.mark.exhaustive
+def test_fit(tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  scope = run_blocks(GUIDE / 'getting_started.md', 1)
+  assert scope['result'].summary['last']['validation_accuracy'] > 0.9
+  (tmp_path / 'visits.csv').write_text(VISITS)
+  scope = run_blocks(GUIDE / 'own_data.md', 2)
+  assert scope['of_arrays'].task.preparation.classes == (False, True)
 
 
 def test_a_task_of_ones_own(tmp_path, monkeypatch):

@@ -51,7 +51,7 @@ def test_the_wheel_is_whole_and_works_in_an_empty_environment(tmp_path):
   environment = tmp_path / 'environment'
   files = set()
   without = shutil.ignore_patterns('__pycache__', 'env')
-  for folder in ('tff_adaptive', 'tff_adaptive_tasks', 'scripts'):
+  for folder in ('tff_adaptive', 'tff_adaptive_tasks', 'tff_adaptive_scripts'):
     shutil.copytree(ROOT / folder, source / folder, ignore=without)
     files |= {str(p.relative_to(source)) for p in (source / folder).rglob('*') if p.is_file()}
   for name in ('setup.py', 'pyproject.toml', 'README.md', 'LICENSE', *LOCKS):
@@ -67,7 +67,7 @@ def test_the_wheel_is_whole_and_works_in_an_empty_environment(tmp_path):
   assert locks <= packed
   packed -= locks
   assert {f'tff_adaptive/environment/site/{name}' for name in SITE_FILES} <= packed
-  assert {name.replace('tff_adaptive_scripts/', 'scripts/') for name in packed} == files
+  assert packed == files
 
   subprocess.run([sys.executable, '-m', 'venv', '--without-pip', environment], check=True)
   python = environment / 'bin' / 'python'

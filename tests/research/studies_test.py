@@ -105,7 +105,7 @@ def test_todays_flags_accept_its_commands(name, tmp_path, monkeypatch, capsys):
     flag, _, value = text.partition('=')
     if flag == '--output_dir':
       # A variable of run.sh that a function of studies.sh sets would put a folder into another.
-      assert value.count(str(tmp_path)) == 1
+      assert value.count(str(tmp_path)) <= 1
   assert not capsys.readouterr().err
 
 

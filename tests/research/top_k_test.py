@@ -1,12 +1,14 @@
 """research/top_k.py: the ways to select agree, and bad flags are refused."""
 
 from research import top_k
+from tests.helpers import compiler
 
 
+@compiler.NEEDED
 def test_all_ways_are_measured(capsys):
   assert top_k.main(['top_k.py', '--sizes=999', '--shares=0.1', '--repeats=1', '--threads=0']) == 0
   output = capsys.readouterr().out
-  for way in ('histograms', 'tf.math.top_k', 'np.argpartition'):
+  for way in ('histograms', 'compiled', 'tf.math.top_k', 'np.argpartition'):
     assert f'| 999 | 0.1 | {way} |' in output.replace('\\', '')
 
 

@@ -237,6 +237,8 @@ def _servers(run, cases, problem):
       and isinstance(correction_state[-1], tuple)
     ):
       correction_state = correction_state[0]  # The correction's part of a chain's state.
+    if isinstance(correction_state, dict) and 'shadow' in correction_state:
+      values['received'] = oracle.pack(correction_state['shadow'][0])
     if case['client_optimizer']['state'] == 'average':
       averaged = _slots(correction_state['optimizer'], problem)
       values.update({f'client_{name}': slot for name, slot in averaged.items()})
@@ -260,10 +262,18 @@ def _client(run, number, problem):
   names = [name for name in ('own', 'alpha', 'received', 'ended', 'last') if name in state]
   if names and 'scale' not in state:
     return {name: oracle.pack(tf.nest.flatten(state[name])) for name in names}
+  memories_by_name = {}
+  if isinstance(state, tuple):
+    for part in state:
+      if 'memory' in part:
+        memories = zip(('memory', 'memory_of_h'), part['memory'])
+        memories_by_name.update({name: oracle.pack(memory) for name, memory in memories})
+    if not any('h' in part for part in state):
+      return memories_by_name
   h = run.h_i(number)
   if 'ended' in state:  # Scaffnew's h_i moves when the client takes part again.
     h = h + state['scale'] * (run.theta - oracle.pack(state['ended']))
-  return {'h': h}
+  return {'h': h, **memories_by_name}
 
 
 def _close(actual, wanted, where):
@@ -333,8 +343,10 @@ def test_the_vectors_have_every_algorithm_and_optimizer_and_a_client_that_diverg
   of_others = {'fed_buff', 'fed_async'}
   # What changes the loss needs a model's outputs, and the vectors have gradients alone.
   of_losses = {'moon', 'fed_lc', 'fed_ntd'}
+  chains = {name for name in vectors.ORACLES if '+' in name}
+  assert len(chains) >= 3
   algorithms = {case['algorithm'] for case in cases}
-  assert algorithms == {*registry.ALGORITHMS} - of_losses | of_others
+  assert algorithms == {*registry.ALGORITHMS} - of_losses | of_others | chains
   for kind, entries in (
     ('server_optimizer', registry.SERVER_OPTIMIZERS),
     ('client_optimizer', registry.CLIENT_OPTIMIZERS),

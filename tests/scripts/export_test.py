@@ -32,7 +32,7 @@ def blocks(page):
 def run(tmp_path_factory):
   """A run of the guide's task, by the guide's command; theta-bar is evaluated too."""
   folder = tmp_path_factory.mktemp('visits')
-  (file,) = blocks('own_data.md')
+  file = blocks('own_data.md')[0]
   (folder / 'my_task.py').write_text(file)
   flags = '--rounds=6 --clients_per_round=5 --batch_size=10 --client_learning_rate=0.1'
   flags += ' --task_option=model=network --algorithm=ada_best --beta=0.5 --rounds_per_evaluation=3'

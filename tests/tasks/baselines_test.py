@@ -24,6 +24,10 @@ def probabilities(shape, outputs):
   return keras.Sequential([keras.Input(shape), keras.layers.Dense(outputs, 'softmax')])
 
 
+def sigmoids(shape, outputs):
+  return keras.Sequential([keras.Input(shape), keras.layers.Dense(outputs, 'sigmoid')])
+
+
 def training_targets(task):
   return np.concatenate([task.train.load(c)['y'] for c in task.train.client_ids])
 
@@ -57,6 +61,23 @@ def test_numbers_are_predicted_by_their_mean():
   assert baseline.metrics['mean_absolute_error'] == pytest.approx(np.mean(abs(errors)), rel=1e-5)
   r2 = sk.r2_score(task.validation['y'], np.full(len(errors), mean))
   assert baseline.metrics['r2'] == pytest.approx(r2, abs=1e-5)
+
+
+@pytest.mark.parametrize('model', ['logistic_regression', sigmoids])
+def test_several_labels_have_the_more_frequent_value_of_each(model):
+  labels = (RNG.uniform(size=(400, 3)) < [0.8, 0.1, 0.3]).astype(int)
+  task = tasks.from_arrays(X, labels, CLIENTS, targets=['a', 'b', 'c'], model=model)
+  baseline = baselines.of_task(task, task.build_model(0))
+  assert baseline.prediction == '1, 0, 0'
+  assert baseline.text == 'the more frequent value of each label in the training examples'
+  y = task.validation['y']
+  always = np.tile([1, 0, 0], (len(y), 1))
+  assert baseline.metrics['accuracy'] == pytest.approx((y == always).mean())
+  # F1 of a label that is never predicted is 0.
+  assert baseline.metrics['f1_macro'] == pytest.approx(sk.f1_score(y, always, average='macro'))
+  p = training_targets(task).mean(0)
+  loss = -(y * np.log(p) + (1 - y) * np.log1p(-p)).mean()
+  assert baseline.metrics['loss'] == pytest.approx(loss, rel=1e-5)
 
 
 def test_a_model_whose_outputs_are_not_known_has_none():

@@ -83,6 +83,19 @@ def test_metrics_are_those_that_are_named(model, metrics, names):
   assert task.build_model(0).metric_names == names
 
 
+def test_the_positive_class_is_the_one_that_is_named():
+  task = tasks.from_arrays(X, IS_ILL, CLIENTS, positive='no')
+  values = models.build_evaluation(task.build_model(3))(WEIGHTS, task.validation)
+  y = task.validation['y'].astype(int)
+  score = task.validation['x'] @ single(WEIGHTS)[0][:, 0] - 0.7
+  assert values['f1'] == pytest.approx(sk.f1_score(y, score > 0, pos_label=0))
+  assert values['auc_pr'] == pytest.approx(sk.average_precision_score(1 - y, -score), abs=0.05)
+  with pytest.raises(tasks.DataError, match="positive is 'maybe'; the classes are: 'no', 'yes'"):
+    tasks.from_arrays(X, IS_ILL, CLIENTS, positive='maybe')
+  with pytest.raises(tasks.DataError, match="positive is 'mid', which is for two classes"):
+    tasks.from_arrays(X, THREE, CLIENTS, positive='mid')
+
+
 def test_a_metric_to_judge_by_is_added():
   task = tasks.from_arrays(X, IS_ILL, CLIENTS, metrics=['f1'], metric='recall_macro')
   assert task.build_model(0).metric_names == ('loss', 'accuracy', 'f1', 'recall_macro')

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
+from sklearn import metrics as sk
 
 import tff_adaptive_tasks as tasks
 from tff_adaptive import models
@@ -63,6 +64,11 @@ def test_named_zeros_and_ones_are_labels_that_do_not_exclude_each_other(dtype, m
   np.testing.assert_allclose(measured['loss'], losses.mean(), rtol=1e-5)
   np.testing.assert_allclose(measured['accuracy'], ((p > 0.5) == y).mean(), rtol=1e-6)
   known = (p > 0.5).astype(int)
+  wanted = [sk.f1_score(y[:, i], known[:, i]) for i in range(3)]
+  assert measured['f1_macro'] == pytest.approx(np.mean(wanted))
+  assert measured['auc_roc_macro'] == pytest.approx(
+    sk.roc_auc_score(y, outputs, average='macro'), abs=0.02
+  )
   np.testing.assert_array_equal(task.preparation.labels(outputs.astype('f')), known)
 
 

@@ -72,6 +72,9 @@ class Counts:
 
   Attributes:
     down: The data that the client receives, as a multiple of the model's size; 1 is the model.
+    down_whole: The data that a client receives at most, in the same unit, if the server sends
+      changes of what clients have: it is sent all to a client that was away for long. None if the
+      server sends no changes.
     up: The data that the client sends, in the same unit; 1 is the update.
     gradients: Number of batch gradients that a local step computes.
     full_gradients: Number of gradients over all of the client's examples in a round.
@@ -83,6 +86,7 @@ class Counts:
   gradients: int = 1
   full_gradients: int = 0
   uncounted: tuple[str, ...] = ()
+  down_whole: float | None = None
 
 
 _DECLARATION = 'hyperparameter'  # The key in a field's metadata.

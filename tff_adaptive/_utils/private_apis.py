@@ -172,6 +172,13 @@ def keep_moving_statistics(layer: Any) -> None:
 # TFF: computations and its compiler.
 
 
+def default_context() -> Any:
+  """Returns TFF's default context, also while another context is in use (`current`)."""
+  import tensorflow_federated as tff
+
+  return tff.framework.get_context_stack()._stack[0]
+
+
 def framework() -> Any:
   """Returns the namespace of TFF's building blocks, intrinsics and `ConcreteComputation`."""
   import tensorflow_federated as tff
@@ -279,9 +286,18 @@ def tensor_names(binding: Any) -> list[tuple[str, bool]]:
   return pairs
 
 
+# The key under which a process's computation of a round has a function that follows its clients.
+SINGLE_CLIENTS = 'tff_adaptive_single_clients'
+
+
 def attach(comp: Any, key: str, *values: Any) -> None:
   """Keeps values alive as long as `comp`, by adding them to a list, its attribute `key`."""
   vars(comp).setdefault(key, []).extend(values)
+
+
+def attached(comp: Any, key: str) -> list[Any]:
+  """Returns the values that `attach` added to `comp`; [] if there are none."""
+  return list(getattr(comp, '__dict__', {}).get(key, ()))
 
 
 def replace_initial_weights(model: Any, weights: Any) -> None:

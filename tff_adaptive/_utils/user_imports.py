@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import machinery
 from typing import NamedTuple
 
-_OWN_PACKAGES = ('tff_adaptive', 'tff_adaptive_tasks')
+_OWN_PACKAGES = ('tff_adaptive', 'tff_adaptive_tasks', 'tff_adaptive_scripts')
 _INSTALLED = {'site-packages', 'dist-packages'}
 _LIBRARIES = {
   os.path.realpath(sysconfig.get_path(name)) for name in ('stdlib', 'platstdlib', 'purelib')

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_adaptive._utils.gathered import gather, rows_type
+
 # (updates [m, d], weights [m]) -> aggregate [d]. m >= 1, and weights are above 0.
 Rule: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
@@ -121,7 +123,7 @@ class RuleFactory(tff.aggregators.WeightedAggregationFactory):
       return tf.where(is_finite, row, tf.zeros_like(row)), weight
 
     state_type = initial_state.type_signature.result
-    gathered_type = _rows_type(as_row.type_signature.result)
+    gathered_type = rows_type(as_row.type_signature.result)
 
     @tff.tensorflow.computation(state_type, gathered_type)
     def combine(state: Any, gathered: Any) -> Any:
@@ -152,9 +154,20 @@ class ClientNormsFactory(tff.aggregators.WeightedAggregationFactory):
   The norms are in the order of the clients. What is measured beside is in `aggregate`.
   """
 
-  def __init__(self, inner: tff.aggregators.WeightedAggregationFactory | None = None) -> None:
-    """Creates the factory from the one that aggregates; None means the mean."""
+  def __init__(
+    self,
+    inner: tff.aggregators.WeightedAggregationFactory | None = None,
+    cosines: bool = False,
+  ) -> None:
+    """Creates the factory.
+
+    Args:
+      inner: The factory that aggregates; None means the mean.
+      cosines: Whether to measure `client_cosines` too, the cosine of each update to the aggregate,
+        [m]. All updates of a cohort are then in memory.
+    """
     self._inner = tff.aggregators.MeanFactory() if inner is None else inner
+    self._cosines = cosines
 
   def create(self, value_type: Any, weight_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values and weights of the given types."""
@@ -168,6 +181,14 @@ class ClientNormsFactory(tff.aggregators.WeightedAggregationFactory):
     def norm(value: Any) -> Any:
       return tf.norm(layout.row(value))
 
+    result_type = process.next.type_signature.result.result.member
+
+    @tff.tensorflow.computation(value_type, result_type)
+    def cosine(value: Any, aggregate: Any) -> Any:
+      one = layout.row(value)
+      other = layout.row(aggregate)
+      return tf.reduce_sum(one * other) / (tf.norm(one) * tf.norm(other))
+
     @tff.federated_computation(
       process.initialize.type_signature.result,
       tff.types.FederatedType(value_type, tff.CLIENTS),
@@ -175,62 +196,16 @@ class ClientNormsFactory(tff.aggregators.WeightedAggregationFactory):
     )
     def next_fn(state: Any, value: Any, weight: Any) -> tff.templates.MeasuredProcessOutput:
       output = process.next(state, value, weight)
-      measurements = collections.OrderedDict(
-        client_norms=gather(tff.federated_map(norm, value)), aggregate=output.measurements
-      )
+      measurements = collections.OrderedDict(client_norms=gather(tff.federated_map(norm, value)))
+      if self._cosines:
+        aggregate = tff.federated_broadcast(output.result)
+        measurements['client_cosines'] = gather(tff.federated_map(cosine, (value, aggregate)))
+      measurements['aggregate'] = output.measurements
       return tff.templates.MeasuredProcessOutput(
         output.state, output.result, tff.federated_zip(measurements)
       )
 
     return tff.templates.AggregationProcess(process.initialize, next_fn)
-
-
-def gather(values: Any) -> Any:
-  """Returns clients' tensors at the server, stacked along a new first axis of length m.
-
-  It is for a `tff.federated_computation`. `values` is placed at the clients: a tensor, or a tuple.
-  """
-  member = values.type_signature.member
-  rows_type = _rows_type(member)
-
-  @tff.tensorflow.computation
-  def zero() -> Any:
-    def nothing(tensor_type: Any) -> tf.Tensor:
-      shape = [0, *tensor_type.shape]
-      none = tf.zeros(shape, tensor_type.dtype)
-      return tf.compat.v1.placeholder_with_default(none, [None, *tensor_type.shape])
-
-    return _each(nothing, member)
-
-  @tff.tensorflow.computation(rows_type, member)
-  def accumulate(rows: Any, value: Any) -> Any:
-    return tf.nest.map_structure(lambda r, v: tf.concat([r, v[tf.newaxis]], 0), rows, value)
-
-  @tff.tensorflow.computation(rows_type, rows_type)
-  def merge(first: Any, second: Any) -> Any:
-    return tf.nest.map_structure(lambda a, b: tf.concat([a, b], 0), first, second)
-
-  @tff.tensorflow.computation(rows_type)
-  def report(rows: Any) -> Any:
-    return rows
-
-  return tff.federated_aggregate(values, zero(), accumulate, merge, report)
-
-
-def _each(function: Callable[[Any], Any], member: Any) -> Any:
-  """Applies a function to a tensor type, or to each element of a tuple's type."""
-  if isinstance(member, tff.types.StructType):
-    return tuple(function(element) for element in member)
-  return function(member)
-
-
-def _rows_type(member: Any) -> Any:
-  """Returns the type of a client's tensor or tuple with a first axis of unknown length."""
-
-  def rows(tensor_type: Any) -> tff.types.TensorType:
-    return tff.types.TensorType(tensor_type.dtype, [None, *tensor_type.shape])
-
-  return tff.types.to_type(_each(rows, member))
 
 
 def _of_used(rule: StatefulRule, state: Any, updates: tf.Tensor, weights: tf.Tensor) -> Outcome:

@@ -9,7 +9,13 @@ from typing import Any
 from tff_adaptive import registry
 from tff_adaptive._utils import user_code, validation
 from tff_adaptive.registry import described, user_parts
-from tff_adaptive.registry.entries import Aggregator, Hyperparameter, by_name, named
+from tff_adaptive.registry.entries import (
+  SUM_IN_SECRET,
+  Aggregator,
+  Hyperparameter,
+  by_name,
+  named,
+)
 
 _ABOVE_ZERO = validation.above_zero
 _HINT = 'give a norm such as 1.0, or leave it out'
@@ -88,7 +94,7 @@ AGGREGATORS: Mapping[str, Aggregator] = by_name(
     'secure',
     'updates are summed as integers, as in a secure sum',
     *(_ZEROING, _CLIPPING),
-    promise='sum in secret',
+    promise=SUM_IN_SECRET,
   ),
   _entry(
     'median',

@@ -177,6 +177,12 @@ def _check_asynchrony(
       f'{correction.name} exchanges values before clients train, which asynchronous training '
       'cannot do: train synchronously (asynchrony=None), or take another correction.'
     )
+  if correction.compresses_down:
+    raise ValueError(
+      f'{correction.name} sends changes from round to round, and in asynchronous training each'
+      ' client begins with another model: train synchronously (asynchrony=None), or leave out what'
+      ' compresses downwards.'
+    )
   if asynchrony.mixing and correction.overrides('update'):
     raise ValueError(
       f'{correction.name} does not aggregate differences of models: leave mixing out.'

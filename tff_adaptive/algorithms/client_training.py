@@ -6,6 +6,7 @@ code trains one client or a group, with or without a state.
 
 import collections
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -50,12 +51,15 @@ class ClientOutput(NamedTuple):
     metrics: The client's unfinalized training metrics.
     result: The `tff.learning.templates.ClientResult`: the update and its weight in the mean.
     totals: The values that are summed over the cohort.
+    measures: With `ClientTraining.measures` the values of `client.entries.MEASURES`, float32 [c];
+      else ().
   """
 
   client_state: Any
   metrics: Any
   result: tff.learning.templates.ClientResult
   totals: Totals
+  measures: Any = ()
 
 
 def build(
@@ -112,11 +116,14 @@ def build(
       trained.squared_norm,
       drift,
     )
+    measures: Any = ()
+    if training.measures is not None:
+      measures = _measures(recipe, trained, state, size)
     # Only the aggregator sees the marked weight: the sums above have the true one.
     if training.attack == 'inner_product':
       weight = attacks.marked(weight, data)
     result = tff.learning.templates.ClientResult(trained.update, weight)
-    return ClientOutput(trained.client_state, trained.metrics, result, totals)
+    return ClientOutput(trained.client_state, trained.metrics, result, totals, measures)
 
   return _declare(recipe, train, weights_type, message_type, client_state_type)
 
@@ -233,6 +240,47 @@ def _declare(
     if recipe.model.has_variables:
       raise ValueError(eager_constants.MESSAGE) from error
   return declare(eager_constants.lifted(client))
+
+
+def _measures(
+  recipe: components.Recipe,
+  trained: local_training.Trained,
+  client_state: Any,
+  group_size: int | None,
+) -> tf.Tensor:
+  """Returns a client's values of `entries.MEASURES`, float32 [c], or [G, c] for G clients."""
+  values: dict[str, Any] = {'is_used': trained.is_used, 'diverged': trained.diverged}
+  if recipe.model.is_masked:  # Then the metrics are a sum and a count by name.
+    loss = trained.metrics['loss']
+    values['train_loss'] = loss[..., 0] / loss[..., 1]
+  state = client_state
+  if recipe.training.optimizer_state == 'keep':
+    state = client_state['correction']
+  h_i = corrections.estimate(state)
+  update = tuple(tf.nest.flatten(trained.update))
+  # The estimates of a chain, or of weights that are not sent, are not those of the update.
+  is_of_update = [leaf.shape for leaf in h_i] == [leaf.shape for leaf in update]
+  if h_i and is_of_update:
+    norms = corrections.squared_norm(update, group_size) * corrections.squared_norm(h_i, group_size)
+    values['cosine_h'] = _product(update, h_i, group_size) / tf.sqrt(norms)
+  values.update(trained.measured or {})
+  unknown = tf.fill(tf.shape(trained.is_used), tf.constant(math.nan))
+  columns = [tf.cast(values.get(name, unknown), tf.float32) for name in entries_lib.MEASURES]
+  return tf.stack(columns, -1)
+
+
+def _product(
+  first: corrections.Weights, second: corrections.Weights, group_size: int | None
+) -> tf.Tensor:
+  """Returns the inner product of weights, float32; [G] for a group of G clients."""
+  shape = [-1]
+  if group_size is not None:
+    shape = [group_size, -1]
+  total: Any = 0.0
+  for one, other in zip(first, second):
+    product = tf.reshape(tf.cast(one, tf.float32) * tf.cast(other, tf.float32), shape)
+    total += tf.reduce_sum(product, -1)
+  return total
 
 
 def _drift(

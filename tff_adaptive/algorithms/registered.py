@@ -138,11 +138,17 @@ def counts(
     averaged = 0
     if training.optimizer_state == 'average':
       averaged = probe.size(client_optimizer_lib.initial_slots(training.optimizer, weights))
-  # With a compressor in the chain a client sends less than the paper counts.
-  if published is None or messages.is_compressed(correction):
+  # With a compressor in the chain a client sends or receives less than the paper counts.
+  is_compressed = messages.is_compressed(correction) or correction.compresses_down
+  if published is None or is_compressed:
     down = (traced.bytes_of_weights + traced.bytes_down) / whole
     up = (traced.bytes_update + traced.bytes_up) / whole
     published = registry.Counts(down, up)
+  down_whole = None
+  if traced.bytes_of_changes is not None:
+    down_whole = published.down + averaged / whole
+    of_changes = (traced.bytes_of_changes + traced.bytes_exchanged) / whole
+    published = dataclasses.replace(published, down=of_changes)
   saved = 0
   if aggregated_bytes is not None:
     # `unsent` is () if all weights are sent.
@@ -157,6 +163,7 @@ def counts(
     gradients=traced.gradients,
     full_gradients=traced.full_gradients,
     uncounted=traced.uncounted,
+    down_whole=down_whole,
   )
 
 

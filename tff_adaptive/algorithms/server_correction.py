@@ -8,9 +8,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import schedules
+from tff_adaptive._utils import seeds
 from tff_adaptive.algorithms import components
 from tff_adaptive.client import local_training
-from tff_adaptive.corrections import base as corrections, chains, results
+from tff_adaptive.corrections import base as corrections, chains, downward, results
+
+_TO_CLIENTS = -2  # In place of a client's number, for the seed of messages to clients.
 
 
 class ServerUpdate(NamedTuple):
@@ -73,6 +76,35 @@ def build_message(
     return local_training.Message(t + 1, rate, recipe.correction.broadcast(of_correction), slots)
 
   return message
+
+
+def build_send(
+  recipe: components.Recipe,
+  server_type: tff.Type,
+  client_work_type: tff.Type,
+  weights_type: tff.Type,
+) -> tff.Computation:
+  """Builds `(<int32 rounds done, H, R, W> -> <Message, W, H>)` where messages are compressed.
+
+  The results are what clients have of a round's message: the values besides the weights, and the
+  weights; and the new state with the server's copy of them. `build_message` explains H and R.
+  """
+  rate_fn = schedules.in_graph(recipe.client_learning_rate)
+
+  @tff.tensorflow.computation(np.int32, server_type, client_work_type, weights_type)
+  def send(t: Any, server_state: Any, client_work: Any, weights: Any) -> Any:
+    of_correction, slots = recipe.split(server_state)
+    rate = client_work[tff.learning.optimizers.LEARNING_RATE_KEY] if client_work else rate_fn(t)
+    seed = seeds.fold(seeds.base(recipe.training.seed), t + 1, _TO_CLIENTS)
+    sent = downward.send(recipe.correction, of_correction, tuple(weights.trainable), seed)
+    message = local_training.Message(t + 1, rate, sent.broadcast, slots)
+    new_state = sent.server_state
+    if recipe.training.optimizer_state == 'average':
+      new_state = collections.OrderedDict(correction=new_state, optimizer=slots)
+    received = tff.learning.models.ModelWeights(sent.theta, weights.non_trainable)
+    return message, received, new_state
+
+  return send
 
 
 def build_exchanged(message_type: tff.Type, sums_type: tff.Type) -> tff.Computation:

@@ -7,7 +7,14 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.algorithms import client_training, components, finalizer, server_correction
+from tff_adaptive._utils import gathered
+from tff_adaptive.algorithms import (
+  client_training,
+  components,
+  finalizer,
+  server_correction,
+  single_client,
+)
 from tff_adaptive.asynchrony import process as asynchrony_lib
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.engine import batched_clients
@@ -144,6 +151,10 @@ def compose(recipe: components.Recipe) -> StatefulProcess | tff.learning.templat
   next_fn = _build_next(parts, initialize.type_signature.result, recipe)
   # The registry of groups refers to these weakly, and the engine looks there when it traces.
   batched_clients.keep(next_fn, parts.train, parts.exchange)
+  single_client.register(
+    next_fn,
+    single_client.Parts(recipe, parts.message, parts.exchange, parts.exchanged, parts.train),
+  )
   if not recipe.is_stateful:
     return _learning_process(parts, initialize, next_fn)
   # Computed eagerly, so that building a process needs no TFF execution context.
@@ -160,6 +171,7 @@ class _Parts(NamedTuple):
   server_state: tff.Computation  # (W -> <H, I>)
   client_work: tff.Computation  # ( -> R)
   message: tff.Computation  # (<int32, H, R> -> M)
+  send: tff.Computation | None  # (<int32, H, R, W> -> <M, W, H>), if what is sent is compressed
   exchange: tff.Computation | None  # (<M, W, C, D*> -> <E, float32>)
   exchanged: tff.Computation | None  # (<M, <E, float32>> -> M)
   train: tff.Computation  # (<M, W, C, D*> -> ClientOutput); W is <W, older> if asynchronous
@@ -192,6 +204,9 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
   work_type = client_work.type_signature.result
   message = server_correction.build_message(recipe, server_type, work_type)
   message_type = message.type_signature.result
+  send = None
+  if correction.compresses_down:
+    send = server_correction.build_send(recipe, server_type, work_type, weights_type)
   exchange = None
   exchanged = None
   if correction.overrides('exchange'):
@@ -218,6 +233,7 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
     server_state=server_state,
     client_work=client_work,
     message=message,
+    send=send,
     exchange=exchange,
     exchanged=exchanged,
     train=train,
@@ -281,10 +297,13 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     if parts.next_older is not None:
       # Sent together, because clients of one step begin with different models.
       models = tff.federated_zip((weights, state.older))
+    correction_state = state.correction
+    before_message = state.round_number, correction_state, state.client_work
+    if parts.send is None:
+      message = tff.federated_map(parts.message, before_message)
+    else:
+      message, models, correction_state = tff.federated_map(parts.send, (*before_message, weights))
     distributed = parts.distributor.next(state.distributor, models)
-    message = tff.federated_map(
-      parts.message, (state.round_number, state.correction, state.client_work)
-    )
     if parts.exchange is not None:
       sent = tff.federated_map(
         parts.exchange, (tff.federated_broadcast(message), distributed.result, *clients)
@@ -296,7 +315,7 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     result = output.result
     totals = tff.federated_sum(output.totals)
     aggregated = parts.aggregator.next(state.aggregator, result.update, result.update_weight)
-    before = (state.correction, message, weights, state.inference_weights)
+    before = (correction_state, message, weights, state.inference_weights)
     updated = tff.federated_map(parts.update, (*before, aggregated.result, totals))
     finalized = parts.finalizer.next(state.finalizer, weights, updated.direction)
     new_weights, inference, described = tff.federated_map(
@@ -318,12 +337,13 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
         older=older,
       )
     )
+    work = collections.OrderedDict(train=aggregate_metrics(output.metrics), updates=described)
+    if recipe.training.measures is not None:
+      work['clients'] = gathered.gather(output.measures)
     metrics = tff.federated_zip(
       collections.OrderedDict(
         distributor=distributed.measurements,
-        client_work=tff.federated_zip(
-          collections.OrderedDict(train=aggregate_metrics(output.metrics), updates=described)
-        ),
+        client_work=tff.federated_zip(work),
         aggregator=aggregated.measurements,
         finalizer=finalized.measurements,
       )

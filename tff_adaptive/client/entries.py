@@ -4,3 +4,14 @@
 COHORT_WEIGHT = 'cohort_weight'
 # The strength of the client's attack, float32; 0 for a client that does not attack.
 ATTACK = 'attack'
+
+# What a process measures of each client, in this order; NaN where it is not known.
+MEASURES = (
+  'is_used',
+  'diverged',
+  'train_loss',
+  'cosine_h',
+  'loss_before',
+  'loss_after',
+  'gradient_norm',
+)

@@ -45,6 +45,7 @@ class Trained(NamedTuple):
     diverged: float32: 1 if the client took a step with a result that is not finite, else 0.
     squared_norm: The update's squared 2-norm; zero if the update is not used.
     metrics: The client's unfinalized training metrics.
+    measured: With `ClientTraining.measures` 'full' some of `entries.MEASURES` by name; else ().
   """
 
   update: Any
@@ -56,6 +57,7 @@ class Trained(NamedTuple):
   diverged: tf.Tensor
   squared_norm: tf.Tensor
   metrics: Any
+  measured: Any = ()
 
 
 class _State(NamedTuple):
@@ -244,6 +246,11 @@ class Loop:
   def _each(self, function: Any, values: Any) -> Any:
     """Applies a function of one client and its values; see `by_client.each`."""
     return by_client.each(self._size, function, self._client, values, self._has_own_theta_0)
+
+  def weights(self, values: Any) -> tuple[corrections.Weights, corrections.Weights]:
+    """Returns the trainable weights and the model's other weights after a step."""
+    state = _State(*values)
+    return state.theta, state.non_trainable
 
   def finish(
     self,

@@ -3,7 +3,7 @@
 import collections
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -163,6 +163,57 @@ def train(
   Returns:
     The results; for a group, every tensor has a leading axis G.
   """
+  prepared = prepare(model, training, correction, weights, data, client_state, message)
+  step = prepared.loop.step
+  if training.xla:
+    # The step and not the loop, because the step's shapes are the same for clients of all sizes.
+    step = tf.function(step, jit_compile=True, autograph=False)
+  return prepared.finish(*prepared.source.run(step, prepared.first))
+
+
+class Prepared(NamedTuple):
+  """A client, or a group of clients, before its first local step.
+
+  Attributes:
+    source: The source of its batches.
+    loop: Its local steps.
+    first: The values before the first step.
+    client: What the correction knows of it.
+    client_state: Its state before the round.
+    size: G, the number of clients of a group; None for one client.
+    is_measured: Whether its losses before and after training are measured.
+  """
+
+  source: Any
+  loop: local_loop.Loop
+  first: tuple[Any, ...]
+  client: corrections.ClientRound
+  client_state: Any
+  size: int | None
+  is_measured: bool
+
+  def finish(self, last: Any, steps: tf.Tensor, num_examples: tf.Tensor) -> Trained:
+    """Returns the results, from the values after the last step."""
+    trained = self.loop.finish(
+      last, steps, num_examples, self.client_state, self.source.message_seed
+    )
+    if self.is_measured:
+      weights = self.loop.weights(last)
+      measured = _before_and_after(self.source, self.client, weights, self.size)
+      trained = trained._replace(measured=measured)
+    return trained
+
+
+def prepare(
+  model: model_adapters.LocalModel,
+  training: ClientTraining,
+  correction: corrections.Correction,
+  weights: tff.learning.models.ModelWeights,
+  data: tf.data.Dataset | list[Any],
+  client_state: Any,
+  message: Message,
+) -> Prepared:
+  """Returns a client, or a group, before its first local step; see `train` for the arguments."""
   training = training.resolved()
   size = _group_size(data)
   state = client_state
@@ -174,9 +225,25 @@ def train(
   received = tuple(weights.trainable)
   loop = local_loop.Loop(model, training, correction, client, message, received, size)
   first = loop.begin(tuple(weights.non_trainable), kept_slots)
-  step = loop.step
-  if training.xla:
-    # The step and not the loop, because the step's shapes are the same for clients of all sizes.
-    step = tf.function(step, jit_compile=True, autograph=False)
-  last, steps, num_examples = source.run(step, first)
-  return loop.finish(last, steps, num_examples, client_state, source.message_seed)
+  is_measured = training.measures == 'full'
+  return Prepared(source, loop, first, client, client_state, size, is_measured)
+
+
+def _before_and_after(
+  source: Any,
+  client: corrections.ClientRound,
+  weights: tuple[corrections.Weights, corrections.Weights],
+  size: int | None,
+) -> dict[str, tf.Tensor]:
+  """Returns a client's losses before and after training, and the norm of its gradient before.
+
+  They are means over all examples of the client; `weights` are those after training.
+  """
+  of_group: dict[str, bool] = {}
+  if size is not None:
+    of_group['has_client_axis'] = True
+  return {
+    'loss_before': client.full_loss(),
+    'loss_after': source.mean_loss(*weights, **of_group),
+    'gradient_norm': tf.sqrt(by_client.squared_norm(client.full_gradient(), size)),
+  }

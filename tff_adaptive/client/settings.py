@@ -36,6 +36,11 @@ class ClientTraining:
     attack: What clients whose data have an entry `attack` above 0 do with their updates, one of
       `population.attacks.OF_UPDATES`; the entry, float32, is then in all clients' data, and is 0
       for honest ones. It needs `batching`. None for no attack.
+    measures: What the process measures of each client besides, for a ledger: the metric
+      `clients` of its `client_work`, float32 [m, c] with the columns `entries.MEASURES`. 'basic'
+      takes next to no time. 'full' also has the losses before and after training and the norm of
+      the gradient, on all of a client's examples, which takes three more passes over them. None for
+      nothing.
 
   Raises:
     ValueError: If a number is out of its range.
@@ -49,6 +54,7 @@ class ClientTraining:
   xla: bool = False
   cohort_weights: bool = False
   attack: str | None = None
+  measures: str | None = None
 
   def __post_init__(self) -> None:
     hint = 'give tff_adaptive.optimizers.build_sgdm(0.1), say, or leave it out for SGD'
@@ -72,6 +78,8 @@ class ClientTraining:
         'attack needs clients that are given as whole arrays: give'
         ' batching=tff_adaptive.Batching(20), say.'
       )
+    if self.measures not in (None, 'basic', 'full'):
+      raise ValueError(f"measures must be 'basic', 'full' or None, found {self.measures!r}")
     # 62 bits: what `seeds.base` holds.
     validation.whole_number('seed', self.seed, 0, 'give a seed such as 0', high=2**62 - 1)
 

@@ -9,6 +9,7 @@ among the largest, so that the histograms are of these only.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tff_adaptive._utils.lazy_tensorflow import tf
@@ -37,22 +38,46 @@ def largest(values: tf.Tensor, k: int) -> tf.Tensor:
   size = values.shape.num_elements()
   if k >= size:
     return tf.ones([size], tf.bool)
-  numbers = tf.bitwise.bitwise_and(tf.bitcast(values, tf.int32), 2**31 - 1)  # Without the sign.
-  if size >= 8 * _SAMPLE and k <= size // 4:
-    kth = _kth_by_sample(numbers, k)
-  else:
-    kth = _kth_largest(numbers, k)
-
-  def first_of_equal() -> tf.Tensor:
-    positions = tf.where(tf.equal(numbers, kth.number))[: kth.num_equal_wanted]
-    trues = tf.ones(tf.shape(positions)[:1], tf.bool)
-    return tf.tensor_scatter_nd_update(tf.greater(numbers, kth.number), positions, trues)
-
+  numbers = _magnitudes(values)
+  kth = _kth_of([numbers], k)
   return tf.cond(
     tf.equal(kth.num_equal, kth.num_equal_wanted),
     lambda: tf.greater_equal(numbers, kth.number),
-    first_of_equal,
+    lambda: _with_first_of_equal(numbers, kth),
   )
+
+
+def keep_largest(vectors: Sequence[tf.Tensor], k: int) -> list[tf.Tensor]:
+  """Returns the k numbers of largest magnitude of all vectors together, and zeros.
+
+  They are those of `largest` of the vectors one after the other, which is not made here: for
+  millions of numbers each copy counts.
+
+  Args:
+    vectors: float32 [n_i] each.
+    k: From 1 to the sum of the n_i.
+  """
+  total = sum(vector.shape.num_elements() for vector in vectors)
+  if k >= total:
+    return list(vectors)
+  numbers = [_magnitudes(vector) for vector in vectors]
+  kth = _kth_of(numbers, k)
+
+  def from_kth_on() -> list[tf.Tensor]:
+    return [tf.where(tf.greater_equal(n, kth.number), v, 0.0) for n, v in zip(numbers, vectors)]
+
+  def first_of_equal() -> list[tf.Tensor]:
+    is_kept = _with_first_of_equal(tf.concat(numbers, 0), kth)
+    masks = tf.split(is_kept, [vector.shape.num_elements() for vector in vectors])
+    return [tf.where(mask, vector, 0.0) for mask, vector in zip(masks, vectors)]
+
+  is_all = tf.equal(kth.num_equal, kth.num_equal_wanted)
+  return list(tf.cond(is_all, from_kth_on, first_of_equal))
+
+
+def _magnitudes(values: tf.Tensor) -> tf.Tensor:
+  """Returns the bits of float32 numbers without the sign, int32 [n]."""
+  return tf.bitwise.bitwise_and(tf.bitcast(values, tf.int32), 2**31 - 1)
 
 
 class _Kth(NamedTuple):
@@ -63,19 +88,36 @@ class _Kth(NamedTuple):
   num_equal_wanted: tf.Tensor
 
 
-def _kth_by_sample(numbers: tf.Tensor, k: int) -> _Kth:
-  """Returns the same as `_kth_largest`, of a long vector."""
-  sample = numbers[:: numbers.shape.num_elements() // _SAMPLE]
-  share = k / numbers.shape.num_elements()
+def _kth_of(vectors: Sequence[tf.Tensor], k: int) -> _Kth:
+  """Returns the k-th largest of integers >= 0, int32 [n_i] each."""
+  total = sum(vector.shape.num_elements() for vector in vectors)
+  if total >= 8 * _SAMPLE and k <= total // 4:
+    return _kth_by_sample(vectors, k)
+  return _kth_largest(tf.concat(vectors, 0), k)
+
+
+def _with_first_of_equal(numbers: tf.Tensor, kth: _Kth) -> tf.Tensor:
+  """Returns which numbers are above the k-th, or the first of those that are equal to it."""
+  positions = tf.where(tf.equal(numbers, kth.number))[: kth.num_equal_wanted]
+  trues = tf.ones(tf.shape(positions)[:1], tf.bool)
+  return tf.tensor_scatter_nd_update(tf.greater(numbers, kth.number), positions, trues)
+
+
+def _kth_by_sample(vectors: Sequence[tf.Tensor], k: int) -> _Kth:
+  """Returns the same as `_kth_largest` of the vectors one after the other, which are long."""
+  total = sum(vector.shape.num_elements() for vector in vectors)
+  sample = tf.concat([vector[:: total // _SAMPLE] for vector in vectors], 0)
+  share = k / total
   of_sample = share * sample.shape.num_elements()
   # Four standard deviations more than the k numbers are expected to have in the sample.
   rank = min(math.ceil(of_sample + 4 * math.sqrt(of_sample)) + 1, sample.shape.num_elements())
   least = _kth_largest(sample, rank).number
-  is_large = tf.greater_equal(numbers, least)
+  large = [tf.boolean_mask(vector, tf.greater_equal(vector, least)) for vector in vectors]
+  candidates = tf.concat(large, 0)
   return tf.cond(
-    tf.math.count_nonzero(is_large, dtype=tf.int32) >= k,
-    lambda: _kth_largest(tf.boolean_mask(numbers, is_large), k),
-    lambda: _kth_largest(numbers, k),  # The sample was unlike the vector.
+    tf.size(candidates) >= k,
+    lambda: _kth_largest(candidates, k),
+    lambda: _kth_largest(tf.concat(vectors, 0), k),  # The sample was unlike the vectors.
   )
 
 

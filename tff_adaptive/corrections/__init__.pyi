@@ -22,6 +22,17 @@ from .compressed import (
 )
 from .delta_sgd import DeltaSGD as DeltaSGD
 from .ditto import Ditto as Ditto
+from .downward import (
+  BFloat16Down as BFloat16Down,
+  Downward as Downward,
+  Float16Down as Float16Down,
+  QsgdDown as QsgdDown,
+  QuantizeDown as QuantizeDown,
+  RandKDown as RandKDown,
+  SignDown as SignDown,
+  TernaryDown as TernaryDown,
+  TopKDown as TopKDown,
+)
 from .dynamic_sam import DynamicSam as DynamicSam
 from .fed_acg import FedACG as FedACG
 from .fed_babu import FedBABU as FedBABU

@@ -146,8 +146,12 @@ class Correction:
     uploads_what: What a client sends besides its update that moves the model, for messages; ''
       for none.
     compresses: Whether it compresses all messages of a client; see `corrections.Compressor`.
+    compresses_down: Whether it compresses what clients receive; see `corrections.Downward`.
     evaluates_mean: Whether the mean of the client models is evaluated beside the global model, if
       clients keep a state.
+    sends_whole: Whether all numbers of the result of `update` are sent as they are, because it only
+      changes their values; then it needs no `message_bits`. Without both, the size of the weights
+      counts, and the run says that less may be sent.
     needs_batching: The reason why clients must be given as whole arrays, for messages; '' for none.
     stays: For each weight whether it stays at the client, or () for none. Such a weight is neither
       sent nor aggregated; the client begins with what `begin` returns for it.
@@ -166,6 +170,8 @@ class Correction:
   refuses_loss_gradient: ClassVar[str] = ''
   uploads_what: ClassVar[str] = ''
   compresses: ClassVar[bool] = False
+  compresses_down: ClassVar[bool] = False
+  sends_whole: ClassVar[bool] = False
   needs_batching: ClassVar[str] = ''
   evaluates_mean: ClassVar[bool] = True
   stays: tuple[bool, ...] = ()
@@ -369,6 +375,14 @@ class Correction:
       is left out of the round and keeps its previous state.
     """
     return client.client_state, ()
+
+  def compressed_upload(self, upload: Any, share: tf.Tensor) -> Any:
+    """Returns the upload for an update that was compressed, by default as it is.
+
+    A part whose upload measures the update overrides it. `share` is the squared norm of what the
+    server decodes over that of the result of `update`, float32; 0 if that is 0.
+    """
+    return upload
 
   def personal(self, client_state: Any, theta: Weights) -> Weights:
     """Returns a client's own model, from its state after a round, by default theta.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tff_adaptive._utils.lazy_tensorflow import tf
-from tff_adaptive.corrections import base, messages, results
+from tff_adaptive.corrections import base, downward, messages, results
 from tff_adaptive.corrections.base import (
   Batch,
   ClientRound,
@@ -97,6 +97,10 @@ class Chain(Correction):
     return '+'.join(part.name for part in self._parts)
 
   @property
+  def compresses_down(self) -> bool:  # type: ignore[override]
+    return any(part.compresses_down for part in self._parts)
+
+  @property
   def needs_num_examples(self) -> bool:
     return any(part.needs_num_examples for part in self._parts)
 
@@ -127,7 +131,9 @@ class Chain(Correction):
     return self._joined('client_state', complete)
 
   def server_state(self, weights: Weights) -> Any:
-    return self._joined('server_state', [part.server_state(weights) for part in self._parts])
+    states = [part.server_state(weights) for part in self._parts]
+    complete = downward.with_shadows(self._parts, states, weights)
+    return self._joined('server_state', complete)
 
   def broadcast(self, server_state: Any) -> Any:
     sent = [part.broadcast(_of_part(server_state, i)) for i, part in enumerate(self._parts)]

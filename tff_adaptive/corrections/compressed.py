@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from tff_adaptive._utils import validation
 from tff_adaptive._utils.hyperparameters import option
@@ -41,12 +42,15 @@ class Compressor(base.Correction):
       earlier messages; or 'ef21', in which it sends the compressed difference to what the server
       has of it. Clients then keep a state of the size of their messages.
     decay: Factor of what was left out, in [0, 1], for 'ef14'; SparseLoCo has one below 1.
+    keeps_non_finite: Whether what the server decodes has NaN or infinity if the message has any, so
+      that no pass over the message need look for them.
   """
 
   feedback: str = option('none', _FEEDBACK, choices=FEEDBACKS)
   decay: float = option(1.0, 'Factor of what was left out (ef14)', validation.up_to_one)
   compresses = True
   client_weighting = 'examples'
+  keeps_non_finite: ClassVar[bool] = False
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -84,6 +88,11 @@ class Compressor(base.Correction):
         message and the tensor.
     """
     raise NotImplementedError(f'{type(self).__name__} needs compress(values, seed)')
+
+  def compress_all(self, vectors: Sequence[tf.Tensor], seed: tf.Tensor) -> list[tf.Tensor]:
+    """Returns what the server decodes of vectors that are compressed as one; see `compress`."""
+    whole = self.compress(tf.concat(vectors, 0), seed)
+    return tf.split(whole, [vector.shape.num_elements() for vector in vectors])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,15 +215,31 @@ class TopK(_OfAShare):
   Attributes:
     share: k/n, in (0, 1]; at least one number is sent.
     of: 'model' or 'tensor'.
+    compiled: Whether a compiled operation finds the numbers, on a CPU in the graph engine: the same
+      numbers in less time. A format behind it does without.
   """
 
+  compiled: bool = option(False, 'Find the numbers by a compiled operation, on a CPU')
   name = 'top_k'
   title = 'top-k'
   summary = 'clients send the largest numbers of their updates'
+  keeps_non_finite = True  # They are the largest.
   paper = 'Stich et al., "Sparsified SGD with Memory", NeurIPS 2018'
 
   def selected(self, values: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return selection.largest(values, self.num_kept(values.shape.num_elements() or 0))
+
+  def compress(self, values: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    (sent,) = self.compress_all([values], seed)
+    return sent
+
+  def compress_all(self, vectors: Sequence[tf.Tensor], seed: tf.Tensor) -> list[tf.Tensor]:
+    k = self.num_kept(sum(vector.shape.num_elements() or 0 for vector in vectors))
+    if not self.compiled:
+      return selection.keep_largest(vectors, k)
+    from tff_adaptive.kernels import top_k  # It imports TensorFlow.
+
+    return top_k.keep_largest(vectors, k)
 
   def index_bits(self, size: int) -> int:
     return bits_lib.indices(size, self.num_kept(size))

@@ -19,7 +19,8 @@ class FedExP(base.Correction):
   "FedExP: Speeding Up Federated Averaging via Extrapolation" (Jhunjhunwala et al., 2023), equation
   (7) and Algorithm 1. g-bar is the mean of the clients' updates g_i; both means are weighted alike.
   `inference_weights` returns the mean of the last two global models (section 4). The authors' code
-  multiplies eps by the cohort's size; the paper's formula does not.
+  multiplies eps by the cohort's size; the paper's formula does not. Of compressed updates the norms
+  are those of what the server decodes.
 
   Attributes:
     eps: The number that is added to ||g-bar||^2, >= 0.
@@ -44,6 +45,10 @@ class FedExP(base.Correction):
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     return (), base.squared_norm(g_i)
+
+  def compressed_upload(self, upload: Any, share: tf.Tensor) -> Any:
+    # g-bar is the mean of what the server decodes, so the norms must be those of the same vectors.
+    return share * upload
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
     below = 2 * (base.squared_norm(server.g_bar) + self.eps)

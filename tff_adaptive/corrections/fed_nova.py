@@ -43,6 +43,7 @@ class FedNova(base.Correction):
   makes_step = 'applies the momentum of the local steps itself'
   uploads_what = 'the effective number of its local steps'
   combine_uploads = 'weighted'
+  sends_whole = True
 
   def __post_init__(self) -> None:
     super().__post_init__()

@@ -29,6 +29,7 @@ class FedVARP(base.Correction):
   summary = 'clients that are away count with their last update'
   paper = 'Jhunjhunwala et al., "FedVARP", UAI 2022, Algorithm 1'
   evaluates_mean = False
+  sends_whole = True
 
   def client_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(last=base.zeros(weights))

@@ -22,6 +22,7 @@ from tff_adaptive.corrections.base import (
   Weights,
   either,
   only,
+  squared_norm,
   zeros,
 )
 
@@ -42,7 +43,7 @@ class Compression(NamedTuple):
 
 def compression_of(parts: Sequence[Correction]) -> Compression:
   """Returns the compression that the parts of a chain stand for; without compressors if none."""
-  compressors = [part for part in parts if isinstance(part, compressed.Compressor)]
+  compressors = [part for part in parts if _is_of_clients(part)]
   of_clients = [part for part in parts if isinstance(part, (compressed.EF14, compressed.EF21))]
   if not of_clients:
     return Compression(tuple(compressors), None)
@@ -58,6 +59,12 @@ def check(parts: Sequence[Correction]) -> None:
     parts: The parts of a chain, before `Correction.parts` of compressors are taken.
   """
   compressors = [part for part in parts if isinstance(part, compressed.Compressor)]
+  _check_order([part for part in compressors if not part.compresses_down])
+  _check_order([part for part in compressors if part.compresses_down])
+
+
+def _check_order(compressors: Sequence[compressed.Compressor]) -> None:
+  """Raises ValueError unless compressors of one direction can follow one another."""
   for before, after in itertools.pairwise(compressors):
     if not isinstance(before, compressed.Selection):
       raise ValueError(
@@ -70,11 +77,16 @@ def check(parts: Sequence[Correction]) -> None:
       )
     if isinstance(after, compressed.Selection):
       raise ValueError(f'{after.name} cannot follow {before.name}, which selects too: name one.')
-    if after.feedback != 'none':
+    if after.feedback != 'none' and not after.compresses_down:
       raise ValueError(
         f'feedback of {after.name} is {after.feedback}, but {before.name} compresses before it:'
         f' give it as {before.name}.feedback, which is around both.'
       )
+
+
+def _is_of_clients(part: Correction) -> bool:
+  """Returns whether a part compresses what clients send."""
+  return isinstance(part, compressed.Compressor) and not part.compresses_down
 
 
 def is_compressed(correction: Correction) -> bool:
@@ -101,8 +113,8 @@ def with_memories(
     sent = only(tuple(not is_unsent for is_unsent in unsent), weights)
   messages = [zeros(sent)]
   for upload in _uploads(parts, states, weights):
-    if _large(upload):
-      messages.append(tuple(tf.zeros(leaf.shape, leaf.dtype) for leaf in _large(upload)))
+    if large(upload):
+      messages.append(tuple(tf.zeros(leaf.shape, leaf.dtype) for leaf in large(upload)))
   for i, part in enumerate(parts):
     if isinstance(part, (compressed.EF14, compressed.EF21)):
       complete[i] = collections.OrderedDict(memory=tuple(messages))
@@ -146,11 +158,11 @@ def send(
   compression = compression_of(parts)
   if not compression.compressors:
     return update, state, upload
-  uploads = _by_part(parts, upload)
+  uploads = by_part(parts, upload)
   messages = [update]
   for of_part in uploads:
-    if _large(of_part):
-      messages.append(_large(of_part))
+    if large(of_part):
+      messages.append(large(of_part))
   memories = _memories(parts, state, compressed.EF14, compressed.EF21)
   factors = _memories(parts, state, low_rank.LowRank)
   received = []
@@ -161,7 +173,7 @@ def send(
     if compression.feedback is not None:
       asked = compression.feedback.before(message, memories[i])
     of_message = factors[i] if factors else ()
-    decoded, of_message = _compress_finite(
+    decoded, of_message = compress_finite(
       compression.compressors, asked, seeds.fold(seed, i), of_message
     )
     new_factors.append(of_message)
@@ -174,7 +186,11 @@ def send(
   if factors:
     state = _with_new(parts, state, new_factors, low_rank.LowRank)
   new_update = received.pop(0)
-  new_uploads = tuple(_replaced(of_part, received) for of_part in uploads)
+  new_uploads = tuple(replaced(of_part, received) for of_part in uploads)
+  if correction.overrides('compressed_upload') and new_uploads:
+    share = tf.math.divide_no_nan(squared_norm(new_update), squared_norm(update))
+    pairs = zip(parts, new_uploads)
+    new_uploads = tuple(part.compressed_upload(of_part, share) for part, of_part in pairs)
   if not tf.nest.flatten(upload):
     return new_update, state, upload
   return new_update, state, new_uploads if len(parts) > 1 else new_uploads[0]
@@ -202,22 +218,22 @@ def send_each(
   )
 
 
-def _by_part(parts: Sequence[Correction], upload: Any) -> tuple[Any, ...]:
+def by_part(parts: Sequence[Correction], upload: Any) -> tuple[Any, ...]:
   """Returns what each part uploads; () if none does."""
   if not tf.nest.flatten(upload):
     return ()
   return tuple(upload) if len(parts) > 1 else (upload,)
 
 
-def _large(upload: Any) -> Weights:
+def large(upload: Any) -> Weights:
   """Returns the tensors of an upload that are compressed: floats of rank 1 or more."""
   leaves = map(tf.convert_to_tensor, tf.nest.flatten(upload))
   return tuple(leaf for leaf in leaves if leaf.dtype.is_floating and leaf.shape.rank)
 
 
-def _replaced(upload: Any, received: list[Weights]) -> Any:
+def replaced(upload: Any, received: list[Weights]) -> Any:
   """Returns an upload with its large tensors from the first of the messages, which is taken."""
-  if not _large(upload):
+  if not large(upload):
     return upload
   message = list(received.pop(0))
   leaves = []
@@ -258,7 +274,7 @@ def _with_new(
   return tuple(states)
 
 
-def _compress_finite(
+def compress_finite(
   compressors: Sequence[compressed.Compressor], message: Weights, seed: tf.Tensor, factors: Weights
 ) -> tuple[Weights, Weights]:
   """Returns what the server decodes of a message, and the new factors of a low-rank compressor.
@@ -266,6 +282,8 @@ def _compress_finite(
   A message that is not finite is returned as it is.
   The client then counts as diverged, whatever a compressor would make of NaN or infinity.
   """
+  if len(compressors) == 1 and compressors[0].keeps_non_finite:
+    return _compress(compressors, message, seed), factors
   squares = [tf.cast(tf.nn.l2_loss(leaf), tf.float32) for leaf in message]
   is_finite = tf.math.is_finite(tf.add_n(squares))
 
@@ -286,6 +304,8 @@ def _compress(
     decoded = [
       _compress_vector(compressors, vector, seeds.fold(seed, i)) for i, vector in enumerate(flat)
     ]
+  elif len(compressors) == 1:
+    decoded = compressors[0].compress_all(flat, seeds.fold(seed, 0, 0))
   else:
     sizes = [leaf.shape.num_elements() for leaf in message]
     whole = _compress_vector(compressors, tf.concat(flat, 0), seeds.fold(seed, 0))
@@ -331,20 +351,25 @@ def size(correction: Correction, update: Weights, upload: Any) -> Size:
   """Returns the size of a client's messages, from tensors or specs of them."""
   parts = correction.parts
   compressors = compression_of(parts).compressors
-  own_bits = [part.message_bits(_num_elements(update)) for part in parts if not part.compresses]
-  said = [number for number in own_bits if number is not None]
+  said = []
+  for part in parts:
+    if isinstance(part, compressed.Compressor):
+      continue
+    own_bits = part.message_bits(_num_elements(update))
+    if own_bits is not None:
+      said.append(own_bits)
   if compressors:
-    of_update = _bytes(compressors, update)
+    of_update = num_bytes_compressed(compressors, update)
   elif said:
     of_update = -(-said[-1] // 8)
   else:
     of_update = num_bytes(update)
   of_uploads = 0
-  for of_part in _by_part(parts, upload):
+  for of_part in by_part(parts, upload):
     of_uploads += num_bytes(of_part)
-    large = _large(of_part)
-    if compressors and large:
-      of_uploads += _bytes(compressors, large) - num_bytes(large)
+    message = large(of_part)
+    if compressors and message:
+      of_uploads += num_bytes_compressed(compressors, message) - num_bytes(message)
   uncounted = tuple(part.name for part in parts if _is_uncounted(part))
   return Size(of_update, of_uploads, uncounted)
 
@@ -353,11 +378,10 @@ def _is_uncounted(part: Correction) -> bool:
   """Returns whether a part may send less than counted, because it does not say how much."""
   if part.message_bits(1) is not None:
     return False
-  is_users = not type(part).__module__.startswith('tff_adaptive.')
-  return part.compresses or (is_users and part.overrides('update'))
+  return part.compresses or (part.overrides('update') and not part.sends_whole)
 
 
-def _bytes(compressors: Sequence[compressed.Compressor], message: Weights) -> int:
+def num_bytes_compressed(compressors: Sequence[compressed.Compressor], message: Weights) -> int:
   """Returns the bytes of a compressed message: its bits, rounded up to a whole byte."""
   if isinstance(compressors[0], low_rank.LowRank):
     return -(-compressors[0].bits_of(message) // 8)

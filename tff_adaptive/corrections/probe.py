@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tff_adaptive._utils.lazy_tensorflow import tf
-from tff_adaptive.corrections import base, messages, results
+from tff_adaptive.corrections import base, downward, messages, results
 
 
 class Traced(NamedTuple):
@@ -17,6 +17,9 @@ class Traced(NamedTuple):
     full_gradients: Number of gradients over all of the client's examples in a round.
     bytes_of_weights: Number of bytes of the weights that are sent.
     bytes_down: Number of bytes that a client receives besides the weights.
+    bytes_of_changes: Number of bytes that a client receives if it was there in the round before,
+      without `bytes_exchanged`; None if the server sends no changes.
+    bytes_exchanged: Number of the bytes in `bytes_down` that follow from `Correction.exchange`.
     bytes_up: Number of bytes that a client sends besides its update.
     bytes_update: Number of bytes of the update, as compressed.
     uncounted: Names of compressors that do not say how many bits they send.
@@ -26,6 +29,8 @@ class Traced(NamedTuple):
   full_gradients: int
   bytes_of_weights: int
   bytes_down: int
+  bytes_of_changes: int | None
+  bytes_exchanged: int
   bytes_up: int
   bytes_update: int
   uncounted: tuple[str, ...]
@@ -78,6 +83,8 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
       full_gradients=asked['full'],
       bytes_of_weights=size(theta) - size(base.only(correction.unsent, theta)),
       bytes_down=size(broadcast) + size(sent),
+      bytes_of_changes=downward.size(correction, theta, broadcast),
+      bytes_exchanged=size(sent),
       bytes_up=sizes.uploads + size(sent),
       bytes_update=sizes.update,
       uncounted=sizes.uncounted,

@@ -35,6 +35,7 @@ class QFedAvg(base.Correction):
   paper = 'Li et al., "Fair Resource Allocation in Federated Learning", ICLR 2020, Algorithm 2'
   client_weighting = 'uniform'
   combine_uploads = 'weighted'
+  sends_whole = True
   assumes_sgd = 'its updates are changes of the model over eta_l'
   uploads_what = 'h_i'
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Any
 
 PREFIX = 'TffAdaptive'  # The names of the operations begin with it.
-_SOURCE = pathlib.Path(__file__).with_name('lstm.cc')
+_SOURCES = tuple(pathlib.Path(__file__).with_name(name) for name in ('lstm.cc', 'top_k.cc'))
 _OPTIONS = (
   '-std=c++17',
   '-O3',
@@ -36,7 +36,7 @@ _VECTORS = (
   ({'avx512f', 'avx512bw', 'avx512dq', 'avx512vl', 'fma'}, ('-mavx512f', '-mavx512bw')),
   ({'avx2', 'fma'}, ()),
 )
-_HINT = 'install g++, name another compiler in CXX, or leave out lstm=compiled'
+_HINT = 'install g++, name another compiler in CXX, or leave out lstm=compiled and compiled=true'
 _lock = threading.Lock()
 
 
@@ -71,8 +71,9 @@ def _load() -> Any:
   version = _run([*compiler, '--version'])
   # Sorted, because the order of a set differs from process to process.
   about = '\0'.join([*command, version, tf.__version__, *sorted(flags)])
-  name = f'lstm-{hashlib.sha256(_SOURCE.read_bytes() + about.encode()).hexdigest()[:16]}.so'
-  command += [str(_SOURCE), '-I', tf.sysconfig.get_include(), *tf.sysconfig.get_link_flags()]
+  sources = b'\0'.join(source.read_bytes() for source in _SOURCES)
+  name = f'operations-{hashlib.sha256(sources + about.encode()).hexdigest()[:16]}.so'
+  command += [*map(str, _SOURCES), '-I', tf.sysconfig.get_include(), *tf.sysconfig.get_link_flags()]
   folder = cache_folder()
   if folder is not None:
     with contextlib.suppress(OSError, KernelError):  # The disk may be full, or mounted `noexec`.
@@ -84,7 +85,7 @@ def _load() -> Any:
     with tempfile.TemporaryDirectory() as temporary:
       return _compiled(command, pathlib.Path(temporary), name)
   except OSError as error:
-    raise KernelError(f'The compiled LSTM cannot be written: {error}') from None
+    raise KernelError(f'The compiled operations cannot be written: {error}') from None
 
 
 def _vector_options(flags: set[str]) -> tuple[str, ...]:
@@ -122,7 +123,7 @@ def _cpu_flags() -> set[str]:
 
 def _compiled(command: list[str], folder: pathlib.Path, name: str) -> Any:
   """Compiles, loads and stores the library; returns its module. Other processes may do the same."""
-  handle, part = tempfile.mkstemp('.so', '.lstm-', folder)
+  handle, part = tempfile.mkstemp('.so', '.operations-', folder)
   os.close(handle)
   try:
     _run([*command, '-o', part])
@@ -141,12 +142,14 @@ def _loaded(path: pathlib.Path) -> Any:
   try:
     return tf.load_op_library(str(path))
   except tf.errors.OpError as error:
-    raise KernelError(f'The compiled LSTM cannot be loaded ({error.message}); {_HINT}') from None
+    raise KernelError(
+      f'The compiled operations cannot be loaded ({error.message}); {_HINT}'
+    ) from None
 
 
 def _run(command: list[str]) -> str:
   """Runs the compiler and returns its output."""
-  needs = f'The compiled LSTM needs a C++ compiler, and {command[0]!r}'
+  needs = f'Compiled operations need a C++ compiler, and {command[0]!r}'
   try:
     done = subprocess.run(command, capture_output=True, text=True, errors='replace', check=False)
   except OSError as error:

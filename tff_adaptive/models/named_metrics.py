@@ -20,7 +20,21 @@ OF_CLASSES = (
   'precision_macro',
   'recall_macro',
   'f1_macro',
+  'auc_roc_macro',
+  'auc_pr_macro',
   'top_K_accuracy',
+)
+OF_LABELS = (
+  'accuracy',
+  'exact_match',
+  'precision_macro',
+  'recall_macro',
+  'f1_macro',
+  'precision_micro',
+  'recall_micro',
+  'f1_micro',
+  'auc_roc_macro',
+  'auc_pr_macro',
 )
 OF_NUMBERS = (
   'mean_absolute_error',
@@ -30,6 +44,7 @@ OF_NUMBERS = (
   'quantile_loss_Q',
 )
 _TOP = re.compile(r'top_([1-9]\d*)_accuracy')
+_AREAS = {'auc_roc_macro': 'roc', 'auc_pr_macro': 'pr'}
 _QUANTILE = re.compile(r'quantile_loss_(0?\.\d+)')
 
 
@@ -38,13 +53,16 @@ class Outputs:
   """What a model's predictions and targets mean.
 
   Attributes:
-    num_classes: The number of classes; None if numbers are predicted.
+    num_classes: The number of classes; None if numbers, or several labels, are predicted.
     are_probabilities: Whether predictions are probabilities; else they are scores (logits).
     threshold: For two classes and a single output: an output above it means class 1. None if there
-      is an output for each class.
+      is an output for each class. For several labels: an output above it means 1.
     num_numbers: The number of numbers that are predicted for an example.
     target_rank: The number of axes of a batch of predicted numbers, 1 for [B].
     center: A number near the mean of targets that are numbers; see `sum_metrics.r2`.
+    positive: Which of two classes is the positive one, 0 or 1.
+    num_labels: The number of labels of 0 and 1 that do not exclude each other; None if there are
+      none.
   """
 
   num_classes: int | None = None
@@ -53,6 +71,8 @@ class Outputs:
   num_numbers: int = 1
   target_rank: int = 1
   center: float = 0.0
+  positive: int = 1
+  num_labels: int | None = None
 
   def classes(self, predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the predicted and the true classes, int32 [B] or [B, ...]."""
@@ -70,19 +90,61 @@ class Outputs:
     return tf.cast(y, tf.int32)
 
   def log_odds(self, predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the log odds of the second of two classes, and whether that is the true class."""
-    predictions = tf.cast(predictions, tf.float32)
+    """Returns the log odds of the positive of two classes, and whether that is the true class."""
     _, actual = self.classes(predictions, y)
-    scores = predictions
+    scores = self._log_odds_of_second(predictions)
+    if self.positive == 0:
+      scores = -scores
+    return scores, actual == self.positive
+
+  def _log_odds_of_second(self, predictions: tf.Tensor) -> tf.Tensor:
+    """Returns the log odds of the second of two classes."""
+    if self.threshold is not None:
+      return _without_last(self._log_odds_of_outputs(predictions))
+    scores = self._scores(predictions)
+    return scores[..., 1] - scores[..., 0]
+
+  def _log_odds_of_outputs(self, predictions: tf.Tensor) -> tf.Tensor:
+    """Returns the log odds that each output, alone, stands for."""
+    scores = self._scores(predictions)
+    if not self.are_probabilities:
+      return scores
+    return scores - self._scores(1 - tf.cast(predictions, tf.float32))
+
+  def _scores(self, predictions: tf.Tensor) -> tf.Tensor:
+    """Returns scores, float32, or the logarithms of probabilities."""
+    predictions = tf.cast(predictions, tf.float32)
+    if not self.are_probabilities:
+      return predictions
     # A probability that float32 has rounded to 0 or 1 goes to an outermost bin.
-    if self.are_probabilities:
-      tiny = tf.cast(np.finfo(np.float32).tiny, tf.float32)
-      scores = tf.math.log(tf.maximum(predictions, tiny))
-    if self.threshold is None:
-      return scores[..., 1] - scores[..., 0], actual == 1
-    if self.are_probabilities:
-      scores -= tf.math.log(tf.maximum(1 - predictions, tiny))
-    return _without_last(scores), actual == 1
+    return tf.math.log(tf.maximum(predictions, np.finfo(np.float32).tiny))
+
+  def by_class(self, predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the log odds of each class against all others, and whether it is the true one.
+
+    Both are [B, ..., k]; for several labels they are those of each label.
+    """
+    if self.num_labels is not None:
+      return self._log_odds_of_outputs(predictions), y > 0.5
+    _, actual = self.classes(predictions, y)
+    is_class = tf.one_hot(actual, self.num_classes or 0, True, False)
+    if self.threshold is not None:
+      second = self._log_odds_of_second(predictions)
+      return tf.stack([-second, second], -1), is_class
+    scores = self._scores(predictions)
+    # Row c has the scores of the classes other than c.
+    others = scores[..., tf.newaxis, :] - tf.linalg.diag(tf.fill([self.num_classes or 0], np.inf))
+    return scores - tf.reduce_logsumexp(others, -1), is_class
+
+  def indicators(self, predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns for several labels the predicted and the true ones, float32 [..., k] of 0 and 1."""
+    return tf.cast(predictions > self.threshold, tf.float32), tf.cast(y > 0.5, tf.float32)
+
+  def one_hot(self, predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the predicted and the true classes, float32 [..., k], one-hot."""
+    predicted, actual = self.classes(predictions, y)
+    size = self.num_classes or 0
+    return tf.one_hot(predicted, size), tf.one_hot(actual, size)
 
   def numbers(self, predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns predicted and true numbers, float32 and of one shape."""
@@ -101,15 +163,17 @@ class Outputs:
     return tf.reshape(predicted, shape), tf.reshape(actual, shape)
 
   def constant(self, shares: Sequence[float]) -> np.ndarray:
-    """Returns the outputs, float32 [classes] or [1], that give each class its share.
+    """Returns the outputs, float32 [classes], [1] or [labels], that give each class its share.
 
-    Metrics of this constant prediction are a baseline: the most frequent class is predicted.
+    Metrics of this constant prediction are a baseline: the most frequent class is predicted. For
+    several labels the shares are those of the examples that have a label.
     """
     tiny = np.finfo(np.float32).tiny
     # A class that training has not has a finite score all the same.
     probabilities = np.maximum(np.asarray(shares, np.float64), tiny)
     if self.threshold is not None:
-      probabilities = probabilities[1:]
+      if self.num_labels is None:
+        probabilities = probabilities[1:]
       if not self.are_probabilities:
         return np.log(probabilities / np.maximum(1 - probabilities, tiny)).astype(np.float32)
     elif not self.are_probabilities:
@@ -121,17 +185,24 @@ def named(name: str, outputs: Outputs) -> Metric:
   """Returns the metric of a name.
 
   Args:
-    name: For classes 'accuracy', 'balanced_accuracy', 'precision_macro', 'recall_macro', 'f1_macro'
-      or 'top_K_accuracy', such as 'top_5_accuracy'. For two classes also 'precision', 'recall' and
-      'f1' of the second class, 'auc_roc' and 'auc_pr'. For numbers 'mean_absolute_error',
-      'mean_squared_error', 'root_mean_squared_error', 'r2' or 'quantile_loss_Q', the loss of
-      quantile Q, such as 'quantile_loss_0.9'.
+    name: For classes 'accuracy', 'balanced_accuracy', 'precision_macro', 'recall_macro',
+      'f1_macro', 'auc_roc_macro', 'auc_pr_macro' (each class against the others) or
+      'top_K_accuracy', such as 'top_5_accuracy'. For two classes also 'precision', 'recall' and
+      'f1' of the positive class, 'auc_roc' and 'auc_pr'. For several labels 'accuracy' (the share
+      of right labels), 'exact_match' (all of an example are right), precision, recall and F1 as
+      '..._macro' (mean over labels) or '..._micro' (of all labels together), and the areas as
+      '..._macro'. For numbers 'mean_absolute_error', 'mean_squared_error',
+      'root_mean_squared_error', 'r2' or 'quantile_loss_Q', the loss of quantile Q, such as
+      'quantile_loss_0.9'.
     outputs: What the model's predictions mean.
 
   Raises:
     ValueError: If there is no such metric for these outputs.
   """
-  if outputs.num_classes is None:
+  metric: Metric | None
+  if outputs.num_labels is not None:
+    metric = _of_labels(name, outputs, outputs.num_labels)
+  elif outputs.num_classes is None:
     metric = _of_numbers(name, outputs)
   else:
     metric = _of_classes(name, outputs, outputs.num_classes)
@@ -145,11 +216,13 @@ def is_name(name: object) -> bool:
   if not isinstance(name, str):
     return False
   is_pattern = bool(_TOP.fullmatch(name) or _QUANTILE.fullmatch(name))
-  return is_pattern or name in {*OF_TWO_CLASSES, *OF_CLASSES, *OF_NUMBERS}
+  return is_pattern or name in {*OF_TWO_CLASSES, *OF_CLASSES, *OF_LABELS, *OF_NUMBERS}
 
 
 def _choice(outputs: Outputs) -> str:
   """Returns the last half of an error message: the names that there are."""
+  if outputs.num_labels is not None:
+    return f'for several labels there are: {", ".join(OF_LABELS)}'
   if outputs.num_classes is None:
     return f'for numbers there are: {", ".join(OF_NUMBERS)} (Q is between 0 and 1)'
   if outputs.num_classes == 2:
@@ -165,20 +238,37 @@ def _of_classes(name: str, outputs: Outputs, num_classes: int) -> Metric | None:
   if name == 'accuracy':
     return _hits(outputs)
   if name == 'balanced_accuracy':
-    return sum_metrics.macro('recall', outputs.classes, num_classes)
+    return sum_metrics.macro('recall', outputs.one_hot, num_classes)
   if suffix == 'macro' and base in sum_metrics.OF_COUNTS:
-    return sum_metrics.macro(base, outputs.classes, num_classes)
+    return sum_metrics.macro(base, outputs.one_hot, num_classes)
+  if name in _AREAS:
+    return sum_metrics.macro_area(_AREAS[name], outputs.by_class, num_classes)
   top = _TOP.fullmatch(name)
   if top is not None and int(top[1]) < num_classes and outputs.threshold is None:
     return _top(int(top[1]), outputs)
   if num_classes != 2:
     return None
   if name in sum_metrics.OF_COUNTS:
-    return sum_metrics.of_second_class(name, outputs.classes)
+    return sum_metrics.of_class(name, outputs.classes, outputs.positive)
   if name == 'auc_roc':
     return sum_metrics.roc_auc(outputs.log_odds)
   if name == 'auc_pr':
     return sum_metrics.average_precision(outputs.log_odds)
+  return None
+
+
+def _of_labels(name: str, outputs: Outputs, num_labels: int) -> Metric | None:
+  base, _, suffix = name.partition('_')
+  if name in ('accuracy', 'exact_match'):
+    return _right_labels(outputs, tf.reduce_mean if name == 'accuracy' else tf.reduce_min)
+  if name in _AREAS:
+    return sum_metrics.macro_area(_AREAS[name], outputs.by_class, num_labels)
+  if base not in sum_metrics.OF_COUNTS:
+    return None
+  if suffix == 'macro':
+    return sum_metrics.macro(base, outputs.indicators, num_labels)
+  if suffix == 'micro':
+    return sum_metrics.micro(base, outputs.indicators, num_labels)
   return None
 
 
@@ -209,6 +299,14 @@ def _hits(outputs: Outputs) -> model_lib.MetricFn:
     return tf.cast(predicted == actual, tf.float32), None
 
   return hits
+
+
+def _right_labels(outputs: Outputs, reduce: Callable[..., tf.Tensor]) -> model_lib.MetricFn:
+  def right(predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, None]:
+    predicted, actual = outputs.indicators(predictions, y)
+    return reduce(tf.cast(predicted == actual, tf.float32), -1), None
+
+  return right
 
 
 def _top(k: int, outputs: Outputs) -> model_lib.MetricFn:

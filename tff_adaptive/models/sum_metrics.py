@@ -15,6 +15,10 @@ import tensorflow as tf
 Classes: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 # (predictions, y) -> the log odds of the second class and whether it is the true one, both [B].
 LogOdds: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+# (predictions, y) -> the same of k classes or labels, both [B, k] or [B, ..., k].
+LogOddsByClass: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+# (predictions, y) -> which of k classes or labels are predicted and true, 0 or 1, [B, ..., k].
+Indicators: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 # (predictions, y) -> predicted and true numbers, both [B, k].
 Numbers: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
@@ -92,15 +96,15 @@ def _f1(hits: tf.Tensor, predicted: tf.Tensor, actual: tf.Tensor) -> tf.Tensor:
 OF_COUNTS = {'precision': _precision, 'recall': _recall, 'f1': _f1}
 
 
-def of_second_class(name: str, classes: Classes) -> SumMetric:
-  """Returns precision, recall or F1 of class 1, for two classes.
+def of_class(name: str, classes: Classes, positive: int = 1) -> SumMetric:
+  """Returns precision, recall or F1 of the class with the number `positive`.
 
   Precision is NaN if nothing was predicted as this class, recall if no example is of it, and F1 if
   both are so.
   """
 
   def contribution(predictions: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    predicted, actual = (tf.cast(ids == 1, tf.float32) for ids in classes(predictions, y))
+    predicted, actual = (tf.cast(ids == positive, tf.float32) for ids in classes(predictions, y))
     return by_example(tf.stack([predicted * actual, predicted, actual], -1))
 
   def result(sums: tf.Tensor) -> tf.Tensor:
@@ -109,36 +113,56 @@ def of_second_class(name: str, classes: Classes) -> SumMetric:
   return SumMetric(3, contribution, result)
 
 
-def macro(name: str, classes: Classes, num_classes: int) -> SumMetric:
-  """Returns the mean over classes of precision, recall or F1; that of recall is balanced accuracy.
+def macro(name: str, indicators: Indicators, size: int) -> SumMetric:
+  """Returns the mean of precision, recall or F1 over `size` classes or labels.
 
-  Classes for which it is not defined are left out, as by scikit-learn with `zero_division=nan`.
+  That of recall over classes is balanced accuracy. Classes for which it is not defined are left
+  out, as by scikit-learn with `zero_division=nan`.
   """
-  size = 3 * num_classes
-
-  def contribution(predictions: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    predicted, actual = (tf.one_hot(ids, num_classes) for ids in classes(predictions, y))
-    return by_example(tf.concat([predicted * actual, predicted, actual], -1))
 
   def result(sums: tf.Tensor) -> tf.Tensor:
     return mean_of_defined(OF_COUNTS[name](*tf.split(sums, 3, axis=-1)))
 
-  return SumMetric(size, contribution, result)
+  return SumMetric(3 * size, _counts(indicators), result)
+
+
+def micro(name: str, indicators: Indicators, size: int) -> SumMetric:
+  """Returns precision, recall or F1 of `size` labels together, whose counts are added up."""
+
+  def result(sums: tf.Tensor) -> tf.Tensor:
+    counts = [tf.reduce_sum(part, -1) for part in tf.split(sums, 3, axis=-1)]
+    return OF_COUNTS[name](*counts)
+
+  return SumMetric(3 * size, _counts(indicators), result)
+
+
+def _counts(indicators: Indicators) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+  """Returns a contribution: the arguments of a function of `OF_COUNTS` for each class."""
+
+  def contribution(predictions: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    predicted, actual = indicators(predictions, y)
+    return by_example(tf.concat([predicted * actual, predicted, actual], -1))
+
+  return contribution
 
 
 def _histograms(log_odds: LogOdds) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
   """Returns a contribution: the bins of the scores of positive, and then of negative examples."""
 
   def contribution(predictions: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    scores, is_positive = log_odds(predictions, y)
-    # A score on the border of two bins belongs to the upper one.
-    places = (tf.clip_by_value(scores, -FARTHEST, FARTHEST) + FARTHEST) * (BINS / 2 / FARTHEST)
-    bins = tf.minimum(tf.cast(tf.floor(places), tf.int32), BINS - 1)
-    in_bin = tf.one_hot(bins, BINS)
-    positive = tf.cast(is_positive, tf.float32)[..., tf.newaxis]
-    return by_example(tf.concat([in_bin * positive, in_bin * (1 - positive)], -1))
+    return by_example(_in_bins(*log_odds(predictions, y)))
 
   return contribution
+
+
+def _in_bins(scores: tf.Tensor, is_positive: tf.Tensor) -> tf.Tensor:
+  """Returns [..., 2 * BINS] for scores [...]: a 1 in the bin of each, of the one kind or other."""
+  # A score on the border of two bins belongs to the upper one.
+  places = (tf.clip_by_value(scores, -FARTHEST, FARTHEST) + FARTHEST) * (BINS / 2 / FARTHEST)
+  bins = tf.minimum(tf.cast(tf.floor(places), tf.int32), BINS - 1)
+  in_bin = tf.one_hot(bins, BINS)
+  positive = tf.cast(is_positive, tf.float32)[..., tf.newaxis]
+  return tf.concat([in_bin * positive, in_bin * (1 - positive)], -1)
 
 
 def roc_auc(log_odds: LogOdds) -> SumMetric:
@@ -149,14 +173,15 @@ def roc_auc(log_odds: LogOdds) -> SumMetric:
   that are in one bin; `auc_error_bound` computes it. NaN without positive or negative examples.
   """
 
-  def result(sums: tf.Tensor) -> tf.Tensor:
-    positive, negative = tf.split(sums, 2, axis=-1)
-    # The first bin has the lowest scores.
-    below = tf.cumsum(negative, axis=-1, exclusive=True)
-    won = tf.reduce_sum(positive * (below + negative / 2), -1)
-    return ratio(won, tf.reduce_sum(positive, -1) * tf.reduce_sum(negative, -1))
+  return SumMetric(2 * BINS, _histograms(log_odds), _roc_area)
 
-  return SumMetric(2 * BINS, _histograms(log_odds), result)
+
+def _roc_area(sums: tf.Tensor) -> tf.Tensor:
+  positive, negative = tf.split(sums, 2, axis=-1)
+  # The first bin has the lowest scores.
+  below = tf.cumsum(negative, axis=-1, exclusive=True)
+  won = tf.reduce_sum(positive * (below + negative / 2), -1)
+  return ratio(won, tf.reduce_sum(positive, -1) * tf.reduce_sum(negative, -1))
 
 
 def average_precision(log_odds: LogOdds) -> SumMetric:
@@ -166,14 +191,41 @@ def average_precision(log_odds: LogOdds) -> SumMetric:
   recall; the scores of a bin count as one score. NaN without positive examples.
   """
 
-  def result(sums: tf.Tensor) -> tf.Tensor:
-    positive, negative = tf.split(sums, 2, axis=-1)
-    hits = tf.cumsum(positive, axis=-1, reverse=True)
-    predicted = hits + tf.cumsum(negative, axis=-1, reverse=True)
-    precision = tf.math.divide_no_nan(hits, predicted)  # Without examples its factor is 0.
-    return ratio(tf.reduce_sum(positive * precision, -1), tf.reduce_sum(positive, -1))
+  return SumMetric(2 * BINS, _histograms(log_odds), _precision_recall_area)
 
-  return SumMetric(2 * BINS, _histograms(log_odds), result)
+
+def _precision_recall_area(sums: tf.Tensor) -> tf.Tensor:
+  positive, negative = tf.split(sums, 2, axis=-1)
+  hits = tf.cumsum(positive, axis=-1, reverse=True)
+  predicted = hits + tf.cumsum(negative, axis=-1, reverse=True)
+  precision = tf.math.divide_no_nan(hits, predicted)  # Without examples its factor is 0.
+  return ratio(tf.reduce_sum(positive * precision, -1), tf.reduce_sum(positive, -1))
+
+
+_AREAS = {'roc': _roc_area, 'pr': _precision_recall_area}
+
+
+def macro_area(curve: str, by_class: LogOddsByClass, size: int) -> SumMetric:
+  """Returns the mean over classes, each against all others, or over labels, of a binned area.
+
+  Classes for which the area is not defined are left out.
+
+  Args:
+    curve: 'roc' for `roc_auc`, 'pr' for `average_precision`.
+    by_class: The function of predictions and y.
+    size: The number k of classes or labels.
+  """
+
+  def contribution(predictions: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    in_bins = _in_bins(*by_class(predictions, y))
+    flat = tf.concat([tf.shape(in_bins)[:-2], [size * 2 * BINS]], 0)
+    return by_example(tf.reshape(in_bins, flat))
+
+  def result(sums: tf.Tensor) -> tf.Tensor:
+    shape = tf.concat([tf.shape(sums)[:-1], [size, 2 * BINS]], 0)
+    return mean_of_defined(_AREAS[curve](tf.reshape(sums, shape)))
+
+  return SumMetric(size * 2 * BINS, contribution, result)
 
 
 def auc_error_bound(sums: Any, curve: str) -> float:

@@ -13,6 +13,7 @@ from tff_adaptive.corrections import (
   compressed,
   delta_sgd,
   ditto,
+  downward,
   dynamic_sam,
   fed_acg,
   fed_babu,
@@ -94,6 +95,14 @@ PARTS: Mapping[str, Any] = {
     compressed.Float16,
     compressed.BFloat16,
     low_rank.LowRank,
+    downward.TopKDown,
+    downward.RandKDown,
+    downward.SignDown,
+    downward.QsgdDown,
+    downward.QuantizeDown,
+    downward.TernaryDown,
+    downward.Float16Down,
+    downward.BFloat16Down,
   )
 }
 # These are flags of every algorithm, and parts of chains, but no algorithms of their own. Nor are
@@ -176,7 +185,7 @@ _OF_SERVERS = (
 _OF_PARTS = tuple(
   described.algorithm((part,), settings=_SETTINGS.get(part.name, {}))
   for part in PARTS.values()
-  if part not in _NO_ALGORITHMS and not part.compresses
+  if not (part in _NO_ALGORITHMS or part.compresses or part.compresses_down)
 )
 _CHAINS = (
   _with_sam(

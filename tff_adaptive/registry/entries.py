@@ -162,6 +162,10 @@ class Schedule(Named):
   """A schedule of a learning rate. `build` maps (base_rate, **hyperparameters) to a schedule."""
 
 
+# The promise of an aggregator that hides the updates of single clients.
+SUM_IN_SECRET = 'sum in secret'
+
+
 @dataclasses.dataclass(frozen=True)
 class Aggregator(Named):
   """A way to combine updates. `build` maps (values, cohort) to a TFF aggregation factory.
@@ -176,6 +180,11 @@ class Aggregator(Named):
   is_weighted: bool = True
   is_private: bool = False
   promise: str = ''
+
+  @property
+  def hides_clients(self) -> bool:
+    """Whether what it is for would be lost if each client's numbers were written down."""
+    return self.is_private or self.promise == SUM_IN_SECRET
 
 
 def resolve(reference: Any) -> Any:

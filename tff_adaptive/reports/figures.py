@@ -14,6 +14,8 @@ _EVALUATED = ('validation', 'inference')
 _AXES = {
   'round': 'round',
   'megabytes': 'megabytes sent by and to clients',
+  'megabytes_up': 'megabytes sent by clients',
+  'megabytes_down': 'megabytes sent to clients',
   'seconds': 'seconds of training',
   'virtual_seconds': 'virtual seconds',
 }
@@ -53,7 +55,7 @@ def mean_curves(
   Args:
     groups: Runs by label. The runs of a label differ only in their seed.
     column: A column of metrics.csv.
-    axis: The horizontal axis: 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
+    axis: The horizontal axis, a name in `run.AXES`, such as 'round' or 'megabytes'.
 
   Raises:
     ValueError: If the runs of a group have no common round with a value, or no values of the axis.

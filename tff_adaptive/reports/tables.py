@@ -6,11 +6,24 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
+from tff_adaptive._utils import validation
 from tff_adaptive.reports import baselines, differences, figures, report, scores
 from tff_adaptive.runs import names, run as run_lib, summary as summary_lib
 
 # The columns of `comparison_table`; the last two are shown only if they are asked for.
-COLUMNS = ('runs', 'rounds', 'mean', 'last', 'reached', 'seconds', 'server_mb', 'client_mb')
+COLUMNS = (
+  'runs',
+  'rounds',
+  'mean',
+  'last',
+  'at_megabytes',
+  'reached',
+  'spent',
+  'seconds',
+  'server_mb',
+  'client_mb',
+)
+_ROUNDING = 1e-9  # Relative, of a sum over rounds.
 
 
 def comparison(
@@ -19,6 +32,7 @@ def comparison(
   *,
   axis: str = 'round',
   target: float | None = None,
+  at_megabytes: float | None = None,
   title: str = '',
   levels: Mapping[str, float] | None = None,
   log_scale: Sequence[str] = (),
@@ -33,8 +47,8 @@ def comparison(
   Args:
     groups: Runs by label. The runs of a label differ only in their seed.
     metrics: Columns of metrics.csv. Each has a table, and a panel of the figure.
-    axis: The horizontal axis: 'round', 'megabytes', 'seconds' or 'virtual_seconds'.
-    target: If given, the rounds that each metric needs to reach this value are reported too.
+    axis: The horizontal axis, a name in `run.AXES`, such as 'round' or 'megabytes'.
+    target, at_megabytes: See `comparison_table`.
     title: The title of the figure and, with the metric's name if there are several, of the tables.
     levels: Values of horizontal lines by name, such as published results.
     log_scale: The metrics with a logarithmic vertical axis.
@@ -50,7 +64,9 @@ def comparison(
   tables: list[report.Table] = []
   curves: dict[str, list[figures.Curve]] = {}
   for metric in metrics:
-    table = comparison_table(groups, metric, target=target, columns=columns)
+    table = comparison_table(
+      groups, metric, target=target, columns=columns, axis=axis, at_megabytes=at_megabytes
+    )
     curves[metric] = figures.mean_curves(groups, metric, axis)
     table_title = title
     if title and len(metrics) > 1:
@@ -81,14 +97,20 @@ def comparison_table(
   *,
   target: float | None = None,
   columns: Sequence[str] = (),
+  axis: str = 'round',
+  at_megabytes: float | None = None,
 ) -> report.Table:
   """Returns a table with a row for each group of runs.
 
   Args:
     groups: Runs by label, with values after round 0. Those of a label differ only in their seed.
     column: The column of metrics.csv to compare by.
-    target: If given, the rounds that each metric needs to reach this value are reported too.
+    target: If given, the rounds that the metric needs to reach this value are reported too, and
+      what was spent of another axis until then, such as megabytes.
     columns: The names in `COLUMNS` to show, in this order. The default is all but the last two.
+    axis: A name in `run.AXES`, for `target` and `at_megabytes`.
+    at_megabytes: If given, the metric when so many megabytes had been sent is reported too: those
+      by and to clients, or those of an axis of megabytes.
 
   Returns:
     A table with the numbers of runs and rounds, the mean over the evaluations in the last rounds
@@ -97,17 +119,35 @@ def comparison_table(
     prediction of `baselines.of_runs`, if there is one. The note is made by `scores.note`.
 
   Raises:
-    ValueError: If a run lacks the column, or `columns` has other names, or 'reached' and no target.
+    ValueError: If a run lacks the column or the axis, or `columns` has other names, or one whose
+      option is not given.
   """
-  _check_columns(columns, target)
+  if at_megabytes is not None:
+    validation.above_zero('at_megabytes', at_megabytes, 'give megabytes, such as 100')
+  default_columns = _default_columns(target, axis, at_megabytes)
+  _check_columns(columns, default_columns)
   all_runs = _members(groups)
-  rows = [_row(label, members, column, target, columns) for label, members in groups.items()]
+  rows = []
+  for label, members in groups.items():
+    row = _row(label, members, column, columns)
+    if target is not None:
+      row.update(_until(members, column, target, axis))
+    if at_megabytes is not None:
+      values = [_value_at(run, column, _megabytes_of(axis), at_megabytes) for run in members]
+      row['at_megabytes'] = report.spread(values)
+    rows.append(row)
   constant = baselines.of_runs(all_runs, column)
   if constant is not None:
     value = report.spread([constant.value])
     rows.append({'label': constant.label, 'mean': value, 'last': value})
-  names_of_columns = columns or _default_columns(target)
-  headings = _headings(all_runs, column, target)
+  names_of_columns = columns or default_columns
+  headings = _headings(all_runs, column)
+  if target is not None:
+    headings['reached'] = f'rounds to {target:g}'
+    headings['spent'] = f'{axis.replace("_", " ")} to {target:g}'
+  if at_megabytes is not None:
+    unit = _megabytes_of(axis).replace('megabytes', 'MB').replace('_', ' ')
+    headings['at_megabytes'] = f'{names.metric(column)} at {at_megabytes:g} {unit}'
   heading = ['', *(headings.get(name, name) for name in names_of_columns)]
   cells = []
   for row in rows:
@@ -115,22 +155,51 @@ def comparison_table(
   return report.Table(heading, cells, note=scores.note({}, all_runs, column))
 
 
-def _check_columns(columns: Sequence[str], target: float | None) -> None:
+def _check_columns(columns: Sequence[str], default_columns: Sequence[str]) -> None:
   for name in columns:
-    if name not in COLUMNS or (name == 'reached' and target is None):
+    if name not in (*default_columns, *COLUMNS[-2:]):
       raise ValueError(
-        f'{name!r:.80} is no column: give some of {", ".join(COLUMNS)}; reached needs a target.'
+        f'{name!r:.80} is no column: give some of {", ".join(COLUMNS)}; reached needs a target,'
+        ' spent a target and an axis x, and at_megabytes an at_megabytes.'
       )
 
 
-def _default_columns(target: float | None) -> list[str]:
+def _default_columns(target: float | None, axis: str, at_megabytes: float | None) -> list[str]:
   columns = list(COLUMNS[:-2])
   if target is None:
     columns.remove('reached')
+  if target is None or axis == 'round':
+    columns.remove('spent')
+  if at_megabytes is None:
+    columns.remove('at_megabytes')
   return columns
 
 
-def _headings(runs: Sequence[run_lib.Run], column: str, target: float | None) -> dict[str, str]:
+def _megabytes_of(axis: str) -> str:
+  """Returns the axis of the megabytes of `at_megabytes`."""
+  if axis.startswith('megabytes'):
+    return axis
+  return 'megabytes'
+
+
+def _value_at(run: run_lib.Run, column: str, axis: str, most: float) -> float:
+  """Returns a run's value at its last evaluation with at most so much of an axis.
+
+  It is NaN if the run had diverged then or, to the end, has spent less: what it would have reached
+  is not known.
+  """
+  positions = run.progress(axis)
+  # Sums of floats: a budget that a round uses up must not be missed by their rounding.
+  most = most * (1 + _ROUNDING)
+  if max(positions.values()) < most * (1 - 2 * _ROUNDING):
+    return math.nan
+  values = [value for t, value in run.curve(column).items() if positions[t] <= most]
+  if not values:
+    return math.nan
+  return values[-1]
+
+
+def _headings(runs: Sequence[run_lib.Run], column: str) -> dict[str, str]:
   """Returns the headings of the columns of `comparison_table` that differ from their names."""
   averaged = ''
   if column.startswith(summary_lib.EVALUATED):
@@ -141,7 +210,6 @@ def _headings(runs: Sequence[run_lib.Run], column: str, target: float | None) ->
   return {
     'mean': f'{name}, mean of {scores.last_rounds(runs)}{averaged}',
     'last': f'{name}, last',
-    'reached': '' if target is None else f'rounds to {target:g}',
     'seconds': 's a round',
     'server_mb': "MB of the server's state",
     'client_mb': "MB of a client's state",
@@ -152,7 +220,6 @@ def _row(
   label: str,
   members: Sequence[run_lib.Run],
   column: str,
-  target: float | None,
   columns: Sequence[str],
 ) -> dict[str, str]:
   """Returns the cells of a group of runs by column, and its label."""
@@ -168,8 +235,6 @@ def _row(
     'last': report.spread([_last(run, column) for run in members]),
     'seconds': report.spread([statistics.fmean(seconds)]) if seconds else '',
   }
-  if target is not None:
-    row['reached'] = _reached(members, column, target)
   for name in ('server_mb', 'client_mb'):
     if name in columns:  # Only then, because runs of programs may have no sizes.
       part = name.removesuffix('_mb')
@@ -229,17 +294,27 @@ def _validation_columns(run: run_lib.Run) -> list[str]:
   return [name for name in columns if name.startswith('validation_')]
 
 
-def _reached(members: Sequence[run_lib.Run], column: str, target: float) -> str:
-  """Formats the number of rounds to a target, and how many runs reached it unless all did."""
+def _until(members: Sequence[run_lib.Run], column: str, target: float, axis: str) -> dict[str, str]:
+  """Formats the number of rounds to a target, and what was spent of an axis until then."""
   sign = scores.sign(column)
   first_rounds = []
+  spent = []
   for run in members:
     rounds = [t for t, value in run.curve(column).items() if sign * value >= sign * target]
     if rounds:
       first_rounds.append(min(rounds))
-  if not first_rounds:
+      spent.append(run.progress(axis)[min(rounds)])
+  return {
+    'reached': _of_those_that_did(first_rounds, len(members), 0),
+    'spent': _of_those_that_did(spent, len(members), 1),
+  }
+
+
+def _of_those_that_did(values: Sequence[float], number: int, digits: int) -> str:
+  """Formats values of the runs that reached a target, and how many did unless all did."""
+  if not values:
     return 'not reached'
-  text = report.spread(first_rounds, 0)
-  if len(first_rounds) < len(members):
-    text += f' (reached by {len(first_rounds)} of {len(members)} seeds)'
+  text = report.spread(values, digits)
+  if len(values) < number:
+    text += f' (reached by {len(values)} of {number} seeds)'
   return text

@@ -47,9 +47,11 @@ class Record:
       them, and reports do not label runs by them.
     files: Mappings by setting, with the `path` and `sha256` of the user's file that the setting
       names. A Python file has `modules` too, the SHA-256 of each of the user's modules that it
-      imports, by path; and, for an algorithm or optimizer, the `name` that reports show.
+      imports, by path; `copy`, where in the run's folder its copy is, if there is one; and, for an
+      algorithm or optimizer, the `name` that reports show.
     metric: The metric of the task, by which reports and sweeps compare runs by default.
     command: The words of the command line; empty if there is none.
+    given: The names of the settings that were given; the others have values that follow from them.
     may_go_on: Whether a resumed run may change the setting `rounds`.
     hints: Texts by setting, each added to the error if a resumed run changes its setting.
     prefix: The prefix of settings' names in messages, such as '--'.
@@ -60,6 +62,7 @@ class Record:
   files: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
   metric: str | None = None
   command: Collection[str] = ()
+  given: Collection[str] = ()
   may_go_on: bool = True
   hints: Mapping[str, str] = dataclasses.field(default_factory=dict)
   prefix: str = ''
@@ -134,6 +137,7 @@ class Record:
         'run_id': run_id,
         'started': _now(),
         'command': list(self.command),
+        'given': list(self.given),
         'metric': self.metric,
         'settings': dict(self.settings),
         'change_no_number': [name for name in self.settings if name in self.change_no_number],
@@ -180,7 +184,12 @@ class Record:
     }
     if changes:
       config['changes'].append({'when': _now(), **changes})
-      config.update(made_with, settings=dict(self.settings), files=dict(self.files))
+      config.update(
+        made_with,
+        given=list(self.given),
+        settings=dict(self.settings),
+        files=dict(self.files),
+      )
       path = os.path.join(folder, FILE)
       with saving(path, ResumeError):
         atomic_files.write_json(path, config)
@@ -275,19 +284,19 @@ def _is_file(entry: Any) -> bool:
 
 
 def _made_with() -> dict[str, Any]:
-  return {'versions': _versions(), 'git_revision': revision.git_revision()}
+  return {'versions': versions(), 'git_revision': revision.git_revision()}
 
 
 def _now() -> str:
   return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec='seconds')
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
   """Returns the versions of Python and of the packages on which a run's numbers depend."""
-  versions = {'python': platform.python_version()}
+  by_package = {'python': platform.python_version()}
   for package in _PACKAGES:
     try:
-      versions[package] = importlib.metadata.version(package)
+      by_package[package] = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-      versions[package] = 'not installed'
-  return versions
+      by_package[package] = 'not installed'
+  return by_package

@@ -24,26 +24,44 @@ COLUMNS: Mapping[str, str] = {
   'examples': 'Int64',
   'steps': 'Int64',
   'weight': 'float64',
-  'loss': 'float64',
+  'train_loss': 'float64',
+  'loss_before': 'float64',
+  'loss_after': 'float64',
+  'gradient_norm': 'float64',
   'update_norm': 'float64',
+  'cosine_mean': 'float64',
+  'cosine_h': 'float64',
   'staleness': 'Int64',
   'bytes_down': 'Int64',
   'bytes_up': 'Int64',
   'virtual_seconds': 'float64',
   'is_attacker': 'bool',
 }
+# The folder of the local steps of one client, in the same form, and its columns.
+TRACE = 'trace'
+TRACE_COLUMNS: Mapping[str, str] = {
+  'round': 'int64',
+  'step': 'int64',
+  'client': 'str',
+  'loss': 'float64',
+  'gradient_norm': 'float64',
+  'weights_norm': 'float64',
+  'distance': 'float64',
+}
+_COLUMNS_IN: Mapping[str, Mapping[str, str]] = {FOLDER: COLUMNS, TRACE: TRACE_COLUMNS}
 _PART = re.compile(r'rounds_(\d+)_(\d+)\.parquet')
 
 
 class Ledger:
   """Collects the rows of a run's rounds, and writes them at its checkpoints."""
 
-  def __init__(self, output_dir: str, round_number: int) -> None:
+  def __init__(self, output_dir: str, round_number: int, folder: str = FOLDER) -> None:
     """Opens the ledger of a run that has done `round_number` rounds; drops parts after them.
 
-    Raises SaveError if the folder cannot be written.
+    `folder` is `FOLDER` or `TRACE`. Raises SaveError if it cannot be written.
     """
-    self._folder = os.path.join(output_dir, FOLDER)
+    self._columns = _COLUMNS_IN[folder]
+    self._folder = os.path.join(output_dir, folder)
     self._rows: list[Mapping[str, Any]] = []
     with saving(self._folder):
       os.makedirs(self._folder, exist_ok=True)
@@ -52,7 +70,7 @@ class Ledger:
           os.unlink(path)
 
   def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Adds the rows of a round, with values by column; see `COLUMNS`."""
+    """Adds the rows of a round, with values by column; see `COLUMNS` or `TRACE_COLUMNS`."""
     self._rows.extend(rows)
 
   def save(self) -> None:
@@ -61,7 +79,8 @@ class Ledger:
       return
     import pandas as pd  # Slow to import and needed here only.
 
-    table = pd.DataFrame(self._rows, columns=list(COLUMNS)).astype(dict(COLUMNS))
+    table = pd.DataFrame(self._rows, columns=list(self._columns))
+    table = table.astype(dict(self._columns))
     first = self._rows[0]['round']
     last = self._rows[-1]['round']
     path = os.path.join(self._folder, f'rounds_{first:06d}_{last:06d}.parquet')
@@ -70,16 +89,22 @@ class Ledger:
     self._rows.clear()
 
 
-def read(output_dir: str) -> 'pd.DataFrame':
+def read(output_dir: str, folder: str = FOLDER) -> 'pd.DataFrame':
   """Returns the ledger of the run in a folder, a row for each client and round.
 
+  With `folder` `TRACE` it is the trace of one client, a row for each of its local steps.
+
   Raises:
-    RunFileError: If the run has no ledger, or it cannot be read.
+    RunFileError: If the run has none, or it cannot be read.
   """
-  folder = os.path.join(output_dir, FOLDER)
-  parts = _parts(folder) if os.path.isdir(folder) else []
+  path_of_parts = os.path.join(output_dir, folder)
+  parts = []
+  if os.path.isdir(path_of_parts):
+    parts = _parts(path_of_parts)
+  if not parts and folder == FOLDER:
+    raise RunFileError(f'{output_dir} has no ledger: train with ledger, which writes one.')
   if not parts:
-    raise RunFileError(f'{output_dir} has no ledger: train with one.')
+    raise RunFileError(f'{output_dir} has no trace of a client: train with trace_client.')
   import pandas as pd
 
   tables = []

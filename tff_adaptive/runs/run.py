@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 AXES: Mapping[str, tuple[str, ...]] = {
   'round': (),
   'megabytes': ('megabytes_down', 'megabytes_up'),
+  'megabytes_up': ('megabytes_up',),
+  'megabytes_down': ('megabytes_down',),
   'seconds': ('seconds_round',),
   'virtual_seconds': ('virtual_seconds',),
 }
@@ -87,6 +89,11 @@ class Run:
     """The ledger: a row for each client and round. Raises RunFileError if the run has none."""
     return ledger_lib.read(self.folder)
 
+  @property
+  def trace(self) -> 'pd.DataFrame':
+    """The local steps of the traced client. Raises RunFileError if the run traced none."""
+    return ledger_lib.read(self.folder, ledger_lib.TRACE)
+
   def summary(self) -> dict[str, Any]:
     """Returns the entries of summary.json that follow from the rows; see `summary.summarize`."""
     return summary_lib.summarize(self.rows, self.is_complete)
@@ -98,7 +105,7 @@ class Run:
   def progress(self, axis: str) -> dict[int, float]:
     """Returns, by round, the run's position on the horizontal axis of a figure.
 
-    `axis` is 'round', or 'megabytes', 'seconds' or 'virtual_seconds' for totals up to the round.
+    `axis` is a name in `AXES`: 'round', or one of totals up to the round, such as 'megabytes'.
 
     Raises:
       ValueError: If metrics.csv does not have the columns of the axis, or totals are unknown,

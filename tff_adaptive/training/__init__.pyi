@@ -17,5 +17,6 @@ from .protocols import (
   Stop as Stop,
   TrainingResult as TrainingResult,
 )
+from .replay import ReplayedClient as ReplayedClient, replay_client as replay_client
 from .stopping import read_best as read_best
 from .trackers import MlflowCallback as MlflowCallback, WandbCallback as WandbCallback

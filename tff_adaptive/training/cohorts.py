@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive._utils import client_references, draws, value_text
+from tff_adaptive._utils import client_references, draws, suggestions, value_text
 from tff_adaptive.asynchrony import simulation as asynchrony_lib
 from tff_adaptive.client import entries
 from tff_adaptive.population import choosing, rounds as population_rounds
@@ -97,6 +97,17 @@ def _check_size(cohort_size: int, num_clients: int) -> None:
       f'clients_per_round is {cohort_size}; it must be from 1 to {num_clients}, the number of'
       ' clients there are.'
     )
+
+
+def check_traced(name: str, client_id: str, ids: Sequence[str]) -> None:
+  """Raises ValueError if there is no client with the id that `name` has."""
+  if client_id in set(ids):
+    return
+  close = suggestions.nearest(client_id, ids) or [str(ids[0])]
+  raise ValueError(
+    f'{name}: there is no client {value_text.in_text(client_id)}; give one of the {len(ids)} ids,'
+    f' such as {" or ".join(close)}.'
+  )
 
 
 def working_order(sizes: Sequence[int]) -> list[int]:
@@ -216,6 +227,7 @@ class CohortLoader:
     self._ids = clients.client_ids
     self._config = config
     self._check_ids()
+    self._check_traced()
     size = len(self._ids)
     self.num_examples = np.zeros(size, np.int64)
     if config.cohort is not None:
@@ -306,6 +318,12 @@ class CohortLoader:
   def close(self) -> None:
     """Ends the background thread."""
     self._pool.shutdown(wait=True, cancel_futures=True)
+
+  def _check_traced(self) -> None:
+    """Raises ValueError if there is no client whose id is `trace_client`."""
+    traced = self._config.trace_client
+    if traced is not None:
+      check_traced('trace_client', traced, self._ids)
 
   def _check_ids(self) -> None:
     """Raises ValueError if a client's id occurs twice."""

@@ -81,8 +81,12 @@ class TrainingConfig:
     keep_best: Whether the weights of the best evaluation are kept, by `early_stop` or else by
       `metric`: in `TrainingResult.best_weights`, and in checkpoints/best.npz.
     ledger: Whether the run's folder gets a ledger, a row for each client and round; see
-      `runs.ledger`. It has norms of updates if the process measures them
-      (`aggregation.ClientNormsFactory`), and losses if the rule of `cohort` needs them.
+      `runs.ledger`. What a process measures of clients is in it: norms and cosines of updates
+      (`aggregation.ClientNormsFactory`), losses and divergence (`ClientTraining.measures`). So are
+      the losses that the rule of `cohort` needs.
+    trace_client: The id of a client whose local steps are written to the run's folder `trace` (see
+      `runs.ledger`), for processes of this package with a `models.Model`. Whenever it takes part it
+      trains once more for that. None for no client.
     max_megabytes: A budget: the run ends, and is complete, after the round in which the clients
       have received and sent this number of megabytes in all. It needs a `cost_model`.
     max_gradients: The same for the number of batch gradients. It needs a `cost_model`.
@@ -111,6 +115,7 @@ class TrainingConfig:
   min_delta: float = _field(0.0, validation.at_least_zero, 'give 0, say')
   keep_best: bool = _field(False)
   ledger: bool = _field(False)
+  trace_client: str | None = _field(None)
   max_megabytes: float | None = _field(None, validation.above_zero, 'give 1000, say, or None')
   max_gradients: float | None = _field(None, validation.above_zero, 'give 100000, say, or None')
   max_virtual_seconds: float | None = _field(None, validation.above_zero, 'give 3600, say, or None')

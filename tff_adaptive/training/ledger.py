@@ -1,13 +1,14 @@
 """Makes the rows of a round in the ledger of a run; `runs.ledger` stores them."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tff_adaptive.asynchrony import simulation as asynchrony_lib
 from tff_adaptive.population import rounds as population_rounds
+from tff_adaptive.runs import ledger as ledger_lib
 from tff_adaptive.training import cohorts
 from tff_adaptive.training.config import TrainingConfig
 
@@ -27,14 +28,15 @@ class Rows:
   strengths: np.ndarray
 
   def of_round(
-    self, number: int, cohort: cohorts.Cohort, norms: np.ndarray | None
+    self, number: int, cohort: cohorts.Cohort, measured: Mapping[str, np.ndarray]
   ) -> list[dict[str, Any]]:
     """Returns a row for each client that was drawn, with the values that are known by column.
 
     Args:
       number: The round.
       cohort: The clients whose updates count.
-      norms: The norms of what they sent, in their order; None if unknown.
+      measured: What the process measured of them, [m] each in their order, by name: columns of the
+        ledger, and `is_used` and `diverged`.
     """
     steps = self._steps(cohort)
     sent: dict[str, int] = {}
@@ -51,14 +53,17 @@ class Rows:
     if cohort.weights is not None:
       columns['weight'] = cohort.weights
     if cohort.losses is not None:
-      columns['loss'] = cohort.losses[:, 0].tolist()
-    if norms is not None:
-      columns['update_norm'] = norms.tolist()
+      columns['loss_before'] = cohort.losses[:, 0].tolist()
+    for name, values in measured.items():
+      is_known = not np.isnan(values).all()
+      if name in ledger_lib.COLUMNS and is_known:
+        columns[name] = values.tolist()
     if isinstance(cohort.plan, asynchrony_lib.Arrivals):
       columns['staleness'] = _staleness(cohort, cohort.plan)
     rows = []
+    outcomes = _outcomes(len(cohort.positions), measured)
     for i, position in enumerate(cohort.positions):
-      row = {**self._of_client(number, cohort, position, 'counted'), **received, **sent}
+      row = {**self._of_client(number, cohort, position, outcomes[i]), **received, **sent}
       row.update((name, values[i]) for name, values in columns.items())
       rows.append(row)
     if cohort.plan is not None:
@@ -85,6 +90,21 @@ class Rows:
     if self.config.cost_model is None:
       return None
     return [self.config.cost_model.local_steps(size) for size in cohort.client_examples]
+
+
+def _outcomes(num_clients: int, measured: Mapping[str, np.ndarray]) -> list[str]:
+  """Returns for each client that finished what became of its update."""
+  if 'is_used' not in measured:
+    return ['counted'] * num_clients
+  outcomes = []
+  for is_used, diverged in zip(measured['is_used'], measured['diverged']):
+    if is_used:
+      outcomes.append('counted')
+    elif diverged:
+      outcomes.append('diverged')
+    else:
+      outcomes.append('empty')
+  return outcomes
 
 
 def _staleness(cohort: cohorts.Cohort, plan: asynchrony_lib.Arrivals) -> list[int]:

@@ -31,6 +31,7 @@ from tff_adaptive.training import (
   cohorts,
   progress as progress_lib,
   protocols,
+  replay,
   rounds,
   stopping,
   tensorboard_log,
@@ -117,6 +118,8 @@ def train(
         f' those of {whose} are not: leave out the callback, or give {name}=None.'
       )
   rounds.check_client_data(clients)
+  if config.trace_client is not None:
+    replay.clients_of(process)  # Refuses what cannot be followed, before anything is written.
   loader = cohorts.CohortLoader(clients, config, client_losses)
   record = settings
   if not isinstance(record, config_file.Record):
@@ -200,6 +203,10 @@ class _Run:
     self._ledger: ledger_lib.Ledger | None = None
     if self._config.ledger and self._files.output_dir is not None:
       self._ledger = ledger_lib.Ledger(self._files.output_dir, self._files.round_number)
+    self._trace: ledger_lib.Ledger | None = None
+    if self._config.trace_client is not None and self._files.output_dir is not None:
+      done = self._files.round_number
+      self._trace = ledger_lib.Ledger(self._files.output_dir, done, ledger_lib.TRACE)
     self._best: stopping.BestWeights | None = None
     if self._config.keep_best:
       folder = None
@@ -257,6 +264,8 @@ class _Run:
       self._loader.commit()
       if self._ledger is not None:
         self._ledger.add(finished.ledger)
+      if self._trace is not None:
+        self._trace.add(finished.trace)
       self._stopping.add(finished.row)
       self._report(finished.row)
       if files.round_number % config.rounds_per_checkpoint == 0:
@@ -339,6 +348,8 @@ class _Run:
   def _save(self) -> None:
     if self._ledger is not None:
       self._ledger.save()  # Before the checkpoint, which requires the rows up to its round.
+    if self._trace is not None:
+      self._trace.save()
     if self._files.save(self._loader.record()):
       for callback in self._callbacks:
         callback.checkpoint(self._files.round_number)
@@ -384,7 +395,9 @@ class _Run:
       # Callers get a state that the process takes.
       state = older_models.as_stack(state)
     best_weights = None if self._best is None else self._best.weights
-    return protocols.TrainingResult(state, files.round_number, is_complete, summary, best_weights)
+    return protocols.TrainingResult(
+      state, files.round_number, is_complete, summary, best_weights, rows
+    )
 
 
 def _described(clients: protocols.ClientData) -> dict[str, Any]:

@@ -71,6 +71,8 @@ class TrainingResult:
       `early_stop` or of a budget; False after a signal.
     summary: The content of summary.json.
     best_weights: The trainable weights of the best evaluation; None without `keep_best`.
+    rows: For each round, those before a resume too, a mapping from column of metrics.csv to number,
+      without empty cells.
   """
 
   state: Any
@@ -78,6 +80,7 @@ class TrainingResult:
   is_complete: bool
   summary: Mapping[str, Any]
   best_weights: Sequence[np.ndarray] | None = None
+  rows: Sequence[Mapping[str, float]] = ()
 
 
 class Stop:

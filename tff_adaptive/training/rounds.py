@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import tree
 
+from tff_adaptive._utils import client_references
 from tff_adaptive.asynchrony import older_models, settings as asynchrony_lib, simulation
 from tff_adaptive.client import entries
 from tff_adaptive.runs import metrics as metrics_lib, state_store
 from tff_adaptive.runs.errors import NonFiniteWeightsError
-from tff_adaptive.training import cohorts, ledger as ledger_lib, protocols, selection
+from tff_adaptive.training import cohorts, ledger as ledger_lib, protocols, replay, selection
 from tff_adaptive.training.config import TrainingConfig
 
 Row = dict[str, Any]
@@ -29,6 +30,7 @@ class Round:
     row: The round's row of metrics.csv.
     passes: Whether `virtual_seconds_per_evaluation` makes an evaluation due after the round.
     ledger: The rows of the ledger; () without one.
+    trace: The local steps of the traced client, if it took part.
   """
 
   server_state: Any
@@ -37,6 +39,7 @@ class Round:
   row: Row
   passes: bool
   ledger: Sequence[Row] = ()
+  trace: Sequence[Row] = ()
 
 
 @dataclasses.dataclass
@@ -49,6 +52,11 @@ class Trainer:
   _config: TrainingConfig
   _say: Callable[[str], None]
   _said: set[str] = dataclasses.field(default_factory=set)
+
+  def __post_init__(self) -> None:
+    self._clients: Any = None
+    if self._config.trace_client is not None:
+      self._clients = replay.clients_of(self._process)
 
   def run(self, number: int, server_state: Any) -> Round:
     """Trains round `number`, counted from 1; `server_state` is the state before the round.
@@ -67,9 +75,10 @@ class Trainer:
     if isinstance(plan, simulation.Arrivals):
       slots = server_state.older
       server_state = older_models.before_step(server_state, plan.needed)
+    trace = self._trace(number, server_state, cohort)
     new_state, client_states, metrics = self._next(server_state, cohort)
-    metrics, norms = _without_norms(metrics)
-    self._observe(number, cohort, norms)
+    metrics, of_clients = _split_metrics(metrics, len(cohort.client_ids))
+    self._observe(number, cohort, of_clients.get('update_norm'))
     measured = self._measured(metrics, cohort)
     if isinstance(plan, simulation.Arrivals):
       new_state = older_models.after_step(new_state, slots, plan.store)
@@ -102,8 +111,20 @@ class Trainer:
     ledger: Sequence[Row] = ()
     if self._config.ledger:
       rows_of = ledger_lib.Rows(self._config, self._loader.simulation, self._loader.strengths)
-      ledger = rows_of.of_round(number, cohort, norms)
-    return Round(new_state, cohort.client_ids, client_states, row, passes, ledger)
+      ledger = rows_of.of_round(number, cohort, of_clients)
+    return Round(new_state, cohort.client_ids, client_states, row, passes, ledger, trace)
+
+  def _trace(self, number: int, server_state: Any, cohort: cohorts.Cohort) -> Sequence[Row]:
+    """Returns the local steps of the traced client; () if it does not take part."""
+    traced = self._config.trace_client
+    if traced is None or traced not in cohort.client_ids:
+      return ()
+    states = None
+    if isinstance(self._process, protocols.StatefulProcess):
+      states = self._store.get(cohort.client_ids)
+    index = list(cohort.client_ids).index(traced)
+    data = client_references.resolve(cohort.data)
+    return replay.rows_of(number, traced, self._clients.steps(server_state, states, data, index))
 
   def _next(self, server_state: Any, cohort: cohorts.Cohort) -> tuple[Any, Any, Any]:
     """Runs the process. Returns the server state, the clients' states (or None) and metrics."""
@@ -127,9 +148,6 @@ class Trainer:
         'the rule of the cohort needs norms of updates, which the process does not measure: build'
         ' it with aggregator=aggregation.ClientNormsFactory().'
       )
-    if norms is not None:
-      # Without the one that stands in where no client came; see `_next`.
-      norms = norms[: len(cohort.client_ids)]
     self._loader.observe(number, cohort, norms)
 
   def _measured(self, metrics: Any, cohort: cohorts.Cohort) -> Row:
@@ -209,15 +227,27 @@ def _megabytes(state: Any) -> float:
   return sum(np.asarray(leaf).nbytes for leaf in tree.flatten(state)) / 1e6
 
 
-def _without_norms(metrics: Any) -> tuple[Any, np.ndarray | None]:
-  """Returns metrics without the `client_norms` of an aggregator, and these norms, [m]."""
-  aggregator = None
-  if isinstance(metrics, Mapping):
-    aggregator = metrics.get('aggregator')
-  if not isinstance(aggregator, Mapping) or 'client_norms' not in aggregator:
-    return metrics, None
-  norms = np.asarray(aggregator['client_norms'])
-  return {**metrics, 'aggregator': aggregator['aggregate']}, norms
+def _split_metrics(metrics: Any, num_clients: int) -> tuple[Any, dict[str, np.ndarray]]:
+  """Returns metrics without those of single clients, and these by column of the ledger, [m].
+
+  A cohort without clients has a stand-in, whose values are left out.
+  """
+  columns: dict[str, np.ndarray] = {}
+  if not isinstance(metrics, Mapping):
+    return metrics, columns
+  rest = dict(metrics)
+  aggregator = metrics.get('aggregator')
+  if isinstance(aggregator, Mapping) and 'client_norms' in aggregator:
+    columns['update_norm'] = np.asarray(aggregator['client_norms'])[:num_clients]
+    if 'client_cosines' in aggregator:
+      columns['cosine_mean'] = np.asarray(aggregator['client_cosines'])[:num_clients]
+    rest['aggregator'] = aggregator['aggregate']
+  work = metrics.get('client_work')
+  if isinstance(work, Mapping) and 'clients' in work:
+    measured = np.asarray(work['clients'])[:num_clients]
+    columns.update(zip(entries.MEASURES, measured.T))
+    rest['client_work'] = {name: value for name, value in work.items() if name != 'clients'}
+  return rest, columns
 
 
 def evaluated(

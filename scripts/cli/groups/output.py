@@ -25,6 +25,15 @@ class Output(fields.Group):
   output_dir: str = fields.flag(
     "The run's folder. A run in it is resumed. Default runs/TASK_ALGORITHM.",
   )
+  config: str | None = fields.flag(
+    'Repeat the run of this config.json, RUN/config.json, with its settings and its own files. The'
+    ' folder is then RUN_repeated, unless --output_dir names another. Of the other flags only those'
+    ' that do not change the numbers may be given.'
+  )
+  accept_other_versions: bool | None = fields.flag(
+    'Repeat a run although versions of packages have changed since. The last bits may differ.',
+    needs='config',
+  )
   data_dir: str | None = fields.flag(
     "Folder with the task's files. Default: they are downloaded; FLamby's tasks need a folder."
   )
@@ -53,7 +62,8 @@ class Output(fields.Group):
   metric: str | None = fields.flag(
     "The metric by which displays, --target, sweeps and reports judge. Default: the task's. If the"
     ' model has it not yet it is added: balanced_accuracy, f1_macro, precision_macro, recall_macro,'
-    ' top_5_accuracy; for two classes f1, precision, recall, auc_roc, auc_pr; for numbers r2,'
+    ' auc_roc_macro, auc_pr_macro, top_5_accuracy; for several labels also exact_match, f1_micro;'
+    ' for two classes f1, precision, recall, auc_roc, auc_pr; for numbers r2,'
     ' mean_absolute_error, root_mean_squared_error, quantile_loss_0.9.'
   )
   target: float | None = fields.number(
@@ -87,8 +97,18 @@ class Output(fields.Group):
     ' checkpoints/best.npz.'
   )
   ledger: bool | None = fields.flag(
-    'Write a ledger: a row for each client and round, with steps, norms of updates, bytes, seconds'
-    ' and what became of the client, in Parquet files in the folder ledger.'
+    'Write a ledger: a row for each client and round, with steps, loss, norms of updates, bytes,'
+    ' seconds and what became of the client, in Parquet files in the folder ledger.'
+  )
+  full_ledger: bool | None = fields.flag(
+    "Also write each client's losses before and after training and the norm of its gradient, on all"
+    ' of its examples (three more passes, which costs do not count), and the cosine of its update'
+    ' to the aggregate.',
+    needs='ledger',
+  )
+  trace_client: str | None = fields.flag(
+    'The id of a client whose local steps are written to the folder trace: loss, norms of gradient'
+    ' and weights, and the distance from the first weights. It trains twice for that.'
   )
   max_megabytes: float | None = fields.number(
     'End the run, which is then complete, after the round in which all clients together have'

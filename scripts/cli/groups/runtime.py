@@ -98,6 +98,13 @@ class Runtime(fields.Group):
     needs='ray',
     changes_numbers=False,
   )
+  check_ray: bool | None = fields.flag(
+    'Check the cluster for this run, and train nothing: each node trains one step of a few clients,'
+    ' and must have the same versions, the data, and give the same bits as this process. Nothing is'
+    ' written.',
+    needs='ray',
+    changes_numbers=False,
+  )
   subrounds: int | None = fields.count(
     'Number of parts of equal cost into which a cohort is divided. It changes the last bits of'
     ' results; the number of workers does not. Default with --ray 4, or --ray_workers if larger;'
@@ -127,9 +134,10 @@ class Runtime(fields.Group):
   def build(self, cohort: int, *, is_compiled: bool = False) -> Any:
     """Sets the engine that runs TFF computations. Call it before TensorFlow's first operation.
 
-    `cohort` is the number of clients in a round, and `is_compiled` says whether the task uses the
-    compiled LSTM. Returns the `engine.RayContext` of --ray, else None. Raises ValueError if the
-    device does not exist, and `engine.WorkerError` if the cluster is not available.
+    `cohort` is the number of clients in a round, and `is_compiled` says whether the task or a
+    part uses a compiled operation. Returns the `engine.RayContext` of --ray, else None. Raises
+    ValueError if the device does not exist, and `engine.WorkerError` if the cluster is not
+    available.
     """
     import tensorflow_federated as tff
 

@@ -102,9 +102,7 @@ class What(fields.Group):
   @property
   def known_task(self) -> str:
     """The task's name in the catalogue; '' for a user's own task."""
-    if user_code.is_reference(self.task):
-      return ''
-    return self.task
+    return catalog_name(self.task)
 
   def check_files(self) -> None:
     """Raises ValueError if --initial_weights is neither a run nor a .keras or .npz file."""
@@ -145,6 +143,13 @@ class What(fields.Group):
     if key in OWN:
       flag = key
     return f'--{flag}={getattr(self, flag)}'
+
+
+def catalog_name(task: str) -> str:
+  """Returns a task's name in the catalogue; '' for a user's own task."""
+  if task in catalog.names():
+    return task
+  return ''
 
 
 def check_task(task: str) -> None:

@@ -136,6 +136,21 @@ def test_a_weight_is_sent_in_the_models_own_width(dtype, width):
   assert config.cost_model.bytes_of_client == (width * model.num_parameters,) * 2
 
 
+@pytest.mark.parametrize('cohort, of_model', [(9, 0.5), (6, 0.75), (3, 1.0)])
+def test_clients_that_are_away_receive_the_changes_of_these_rounds_or_all(cohort, of_model, capsys):
+  """As float16 the changes of a round have half the model's bytes, and of two rounds all."""
+  task = build_lib.tasks.load('least_squares', num_clients=9)
+  model = task.build_model(0)
+  flags = ['--task=least_squares', '--algorithm=fed_avg+float16_down']
+  flags += ['--task_option=num_clients=9', f'--clients_per_round={cohort}']
+  config = build_lib._training_config(settings.of(*flags), task, model)
+  assert config.cost_model.rounds_between == 9 / cohort
+  whole = 4 * model.num_parameters
+  assert config.cost_model.bytes_of_client == (round(of_model * whole), whole)
+  is_said = 'clients receive the whole model' in capsys.readouterr().err
+  assert is_said == (of_model == 1)
+
+
 def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   seen = {}
   task = build_lib.tasks.load('least_squares', num_clients=9)
@@ -156,7 +171,7 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   flags += ' --aggregator=dp_tree --aggregator_option=noise_multiplier=5 --batch_size=7'
   flags += ' --resume_from=previous'
   given = settings.of(*flags.split(), '--engine=native')
-  prepared = build_lib.prepare(given, ['command'])
+  prepared = build_lib.prepare(given, ['command']).arguments
   built_process, _, model, private = seen.pop('built')
   config = prepared['config']
   assert seen == {'is_compiled': False, 'data_dir': str(tmp_path), 'seed': 5}
@@ -164,7 +179,7 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   assert (config.clients_per_round, config.metric, config.population) == (2, 'loss', None)
   assert (config.cost_model.batch_size, config.cost_model.epochs) == (7, 10)
   assert (prepared['settings'].command, prepared['settings'].metric) == (['command'], 'loss')
-  stored, tracker, _ = prepared['callbacks']
+  stored, _, tracker, _ = prepared['callbacks']
   assert isinstance(stored, stored_model.StoreModel)
   assert tracker == (prepared['run_id'], prepared['settings'].settings)
   _, evaluated, _, of_evaluation = prepared['client_evaluation']

@@ -140,7 +140,12 @@ def test_the_end_of_a_run_is_shown_and_judged(monkeypatch, tmp_path, capsys, mor
   summary |= {'mean_last_100_rounds': {'validation_loss': 0.75}, **more}
   result = types.SimpleNamespace(is_complete='is_begun' not in more, summary=summary)
   lines = []
-  monkeypatch.setattr(build, 'prepare', lambda _, line: lines.append(line) or {'callbacks': []})
+
+  def prepare(unused, line):
+    lines.append(line)
+    return build.Prepared({'callbacks': []}, None, None)
+
+  monkeypatch.setattr(build, 'prepare', prepare)
   monkeypatch.setattr(training, 'train', lambda **unused: result)
   assert _train(tmp_path, '--task=least_squares') == code
   out, err = capsys.readouterr()

@@ -48,6 +48,73 @@ def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
 
 
 @pytest.mark.parametrize(
+  'axes, given, labels',
+  [
+    (
+      {'cohort': ['uniform', 'power_of_choice'], 'cohort_option': ['candidates=4', 'candidates=8']},
+      {},
+      [
+        'cohort=uniform',
+        'cohort=power_of_choice,cohort_option=candidates=4',
+        'cohort=power_of_choice,cohort_option=candidates=8',
+      ],
+    ),
+    (  # Options of two rules, each with its own.
+      {
+        'aggregator': ['mean', 'trimmed_mean', 'krum'],
+        'aggregator_option': ['trim=0.2', 'attackers=2'],
+      },
+      {'client_weighting': 'uniform'},
+      [
+        'aggregator=mean',
+        'aggregator=trimmed_mean,aggregator_option=trim=0.2',
+        'aggregator=krum,aggregator_option=attackers=2',
+      ],
+    ),
+    (
+      {
+        'algorithm': ['fed_avg', 'scaffold+sam'],
+        'algorithm_option': ['sam.rho=0.05', 'sam.rho=0.1'],
+      },
+      {},
+      [
+        'algorithm=fed_avg',
+        'algorithm=scaffold+sam,algorithm_option=sam.rho=0.05',
+        'algorithm=scaffold+sam,algorithm_option=sam.rho=0.1',
+      ],
+    ),
+    (
+      {'attack': ['label_flip', 'scaling'], 'attack_option': ['classes=10', 'scale=5']},
+      {'attackers': 0.2},
+      ['attack=label_flip,attack_option=classes=10', 'attack=scaling,attack_option=scale=5'],
+    ),
+    (
+      {
+        'client_schedule': ['constant', 'round_decay'],
+        'client_schedule_option': ['factor=0.9', 'factor=0.99'],
+      },
+      {},
+      [
+        'client_schedule=constant',
+        'client_schedule=round_decay,client_schedule_option=factor=0.9',
+        'client_schedule=round_decay,client_schedule_option=factor=0.99',
+      ],
+    ),
+  ],
+  ids=['cohort', 'aggregator', 'algorithm', 'attack', 'schedule'],
+)
+def test_an_option_counts_where_its_rule_has_it_and_baselines_run_once(axes, given, labels):
+  assert _labels(axes, given) == labels
+  assert len(Space(axes, given).grid('x')) == len(labels)
+
+
+def test_an_option_that_all_runs_share_is_left_out_for_those_without_it():
+  given = {'cohort_option': ['candidates=8'], 'rounds': 3}
+  found = Space({'cohort': ['uniform', 'power_of_choice']}, given).grid('x')
+  assert [run.cohort.cohort_option for run in found] == [(), ('candidates=8',)]
+
+
+@pytest.mark.parametrize(
   'axes, given, message',
   [
     ({'algorithm': ['fed_avg'], 'tau': ['1']}, {}, 'has no meaning'),
@@ -56,6 +123,8 @@ def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
     ({'algorithm': ['fed_avg', 'ada_best'], 'mu': ['0.1', '-1']}, None, '--mu must be'),
     ({'algorithm': ['fed_avg'], 'tau': Range(0.1, 1, False, False)}, None, '--tau has no meaning'),
     ({'tau': Range(-1, 1, False, False)}, None, '--tau must be'),
+    ({'cohort_option': ['width=2']}, {'cohort': 'uniform'}, "option of uniform 'width'"),
+    ({'cohort_option': ['candidates=4']}, {}, '--cohort'),
   ],
 )
 def test_what_has_no_meaning_folder_or_valid_value_is_refused_before_any_run(axes, given, message):

@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from scripts import export, partition_report, report, sweep
+from scripts import export, partition_report, replay, report, sweep
 from scripts.cli import hyperparameters, plan, resolve, search_space, settings
 from scripts.cli.groups import aggregation
 from tests.helpers.settings import of as settings_of
@@ -22,6 +22,9 @@ def test_a_resumed_run_may_change_what_changes_no_number():
     'data_dir',
     'log_to',
     'resume_from',
+    'config',
+    'accept_other_versions',
+    'check_ray',
     'target',
     'stop_at_target',
     'accept_lost_rows',
@@ -34,6 +37,8 @@ def test_a_resumed_run_may_change_what_changes_no_number():
     'min_delta',
     'keep_best',
     'ledger',
+    'full_ledger',
+    'trace_client',
     'max_megabytes',
     'max_gradients',
     'max_virtual_seconds',
@@ -105,6 +110,7 @@ def test_what_a_flag_needs_and_what_it_stands_in_place_of():
     'ray': {'ray_workers', 'cpus_per_worker', 'gpus_per_worker', 'memory_per_worker'},
     'target': {'stop_at_target'},
     'early_stop': {'patience', 'min_delta'},
+    'ledger': {'full_ledger'},
     'cohort': {'cohort_option'},
     'attackers': {'attack', 'attack_option'},
     'speed': {'speed_option'},
@@ -118,7 +124,7 @@ def test_what_a_flag_needs_and_what_it_stands_in_place_of():
 
 def test_groups_do_not_change_and_their_flags_have_a_help_and_say_what_they_may_be():
   groups = (*settings.GROUPS.values(), plan.Plan, report._Report)
-  others = (export._Export, partition_report._Report)
+  others = (export._Export, partition_report._Report, replay._Replay)
   values = (settings.Settings, search_space.Space, aggregation.PrivacyPlan, hyperparameters.Named)
   assert all(kind.__dataclass_params__.frozen for kind in (*groups, *others, *values))
   fields = [*itertools.chain.from_iterable(map(dataclasses.fields, groups))]
@@ -164,6 +170,12 @@ BUFFERED = '--synchrony=buffered --concurrency=20 --buffer_size=5'
     ('--client_learning_rate=-0.1', '--client_learning_rate must be finite and at least 0, found'),
     ('--tau=0', '--tau must be finite and above 0, found 0.0'),
     ('--beta1=1', '--beta1 must be in [0, 1), found 1.0'),
+    (
+      '--aggregator=secure --ledger --full_ledger',
+      '--full_ledger writes down what --aggregator=se',
+    ),
+    (f'{TREE} --trace_client=x', '--trace_client writes down what --aggregator=dp_tree hides'),
+    ('--full_ledger', '--full_ledger needs --ledger'),
     ('--rounds=0', '--rounds must be at least 1, found 0: give 1 or more'),
     ('--batch_size=-1', '--batch_size must be at least 0, found -1: give 0 for all'),
     ('--client_epochs=2000000', '--client_epochs must be at most 1048575'),

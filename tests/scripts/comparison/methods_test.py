@@ -20,8 +20,8 @@ def test_the_small_budget_is_a_grid_of_client_rates():
 
 
 def test_the_full_budget_is_a_halton_sequence_of_all_settings():
-  own = methods.Method('fed_avg', searched=('clip_norm=1,3',))
-  points = methods.points(own, (0.01, 1.0), methods.BUDGETS['full'])
+  searched = methods.Method('fed_avg', searched=('clip_norm=1,3',))
+  points = methods.points(searched, (0.01, 1.0), methods.BUDGETS['full'])
   assert [*points[0]] == ['client_learning_rate', 'server_learning_rate', 'clip_norm']
   assert len(points) == 12
   # 1/2, 1/4, 3/4 in base 2; 1/3, 2/3, 1/9 in base 3; 1/5, 2/5, 3/5 in base 5.

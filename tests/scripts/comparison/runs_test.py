@@ -91,7 +91,8 @@ def test_the_embedded_tasks_evaluate_other_examples_than_they_train_on():
   sizes = [len(part.validation['y']) for part in parts]
   train = parts[0].train.load_all()
   assert len(train['y']) + sum(sizes) == 569
-  rows_of = [np.unique(one['x'], axis=0) for one in (train, *(p.validation for p in parts))]
+  rows_of = [np.unique(train['x'], axis=0)]
+  rows_of += [np.unique(part.validation['x'], axis=0) for part in parts]
   assert len(np.unique(np.concatenate(rows_of), axis=0)) == sum(map(len, rows_of))
   np.testing.assert_allclose(train['x'].mean(axis=0), 0, atol=1e-5)
   np.testing.assert_allclose(train['x'].std(axis=0), 1, rtol=1e-4)
@@ -107,8 +108,8 @@ def test_a_users_file_gets_its_page_on_two_problems(monkeypatch, tmp_path, capsy
   (tmp_path / 'plain.py').write_text(PLAIN)
   command = ['bench.py', '--problems=least_squares,tumours', '--rows=none.csv']
   assert bench.main([*command, 'plain.py:Plain', '--algorithm=fed_avg', '--output_dir=out']) == 0
-  shown = capsys.readouterr().out
-  assert '| least squares' in shown
+  printed = capsys.readouterr().out
+  assert '| least squares' in printed
   whole = rows.read('out/rows.csv')
   assert len(whole) == 2 * 2 * 4
   for key, row in whole.items():  # The class changes nothing of FedAvg.

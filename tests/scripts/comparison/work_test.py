@@ -59,9 +59,9 @@ def test_a_method_gets_a_page_and_the_same_command_goes_on(trained, stored, mine
   command = ['bench.py', mine, '--problems=digits,tumours', f'--rows={stored}']
   assert bench.main(command) == 0
   assert len(trained) == 2 * (4 + 3)
-  shown, progress = capsys.readouterr()
-  assert '| digits, few labels, % | 80.0 ± 2.0 | 70.0 ± 2.0 |' in shown
-  assert 'In runs/bench/Mine: bench.md, bench.html, bench.csv, bench.png, rows.csv' in shown
+  printed, progress = capsys.readouterr()
+  assert '| digits, few labels, % | 80.0 ± 2.0 | 70.0 ± 2.0 |' in printed
+  assert 'In runs/bench/Mine: bench.md, bench.html, bench.csv, bench.png, rows.csv' in printed
   assert '14/14 tumours mine.py:Mine final 3: done' in progress
   folder = tmp_path / 'runs' / 'bench' / 'Mine'
   with open(folder / 'rows.csv', encoding='utf-8') as file:
@@ -131,8 +131,8 @@ def test_what_is_refused_leaves_nothing_behind(
 ):
   before = sorted(path.name for path in tmp_path.iterdir())
   assert bench.main(['bench.py', f'--rows={stored}', *arguments]) == 2
-  shown, error = capsys.readouterr()
-  assert (words in error, shown) == (True, ''), error
+  printed, error = capsys.readouterr()
+  assert (words in error, printed) == (True, ''), error
   assert error.count('\n') == 1
   assert not trained
   assert sorted(path.name for path in tmp_path.iterdir()) == before
@@ -169,16 +169,16 @@ def test_stored_rows_are_made_again_and_compared(trained, stored, capsys, monkey
     runs, 'train', lambda key, method, point, data_dir: bench_rows.row_of(key, point, 0.7)
   )
   assert bench.main([*command, '--verify=3']) == 0
-  shown = capsys.readouterr().out
-  assert '3 of 3 rows are the same.' in shown
-  assert all(str(key) in shown for key in first)  # The same seed draws the same rows.
+  printed = capsys.readouterr().out
+  assert '3 of 3 rows are the same.' in printed
+  assert all(str(key) in printed for key in first)  # The same seed draws the same rows.
   assert bench.main([*command, '--rerun=tumours/fed_avg/small/final/2']) == 0
   assert 'stored 0.72, now 0.72: same' in capsys.readouterr().out
 
 
 def test_the_list_has_problems_methods_and_rows(stored, capsys):
   assert bench.main(['bench.py', '--list', f'--rows={stored}']) == 0
-  shown = capsys.readouterr().out
-  assert '  fed_avg: FedAvg, 14 rows\n' in shown
-  assert '  least_squares: random linear regression' in shown
-  assert '  scaffnew: it needs all clients' in shown
+  printed = capsys.readouterr().out
+  assert '  fed_avg: FedAvg, 14 rows\n' in printed
+  assert '  least_squares: random linear regression' in printed
+  assert '  scaffnew: it needs all clients' in printed

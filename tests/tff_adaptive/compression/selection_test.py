@@ -68,3 +68,18 @@ def test_what_is_not_finite_counts_as_largest():
 )
 def test_a_share_is_rounded_and_at_least_one_number(size, share, k):
   assert selection.num_kept(size, share) == k
+
+
+@pytest.mark.parametrize('kind', ['short', 'long', 'equal', 'all'])
+def test_vectors_together_keep_the_largest_of_all(kind):
+  """As one vector does, also where equal numbers are in both."""
+  rng = np.random.default_rng(1)
+  size = 400 if kind in ('short', 'all') else 8 * selection._SAMPLE
+  values = rng.normal(size=size).astype(np.float32)
+  if kind == 'equal':
+    values = rng.integers(-2, 3, size=size).astype(np.float32)
+  k = size if kind == 'all' else size // 8
+  parts = np.split(values, [size // 3, size // 3 + 1])
+  decoded = selection.keep_largest([tf.constant(part) for part in parts], k)
+  wanted = np.where(largest(values, k), values, 0)
+  np.testing.assert_array_equal(np.concatenate(decoded), wanted)

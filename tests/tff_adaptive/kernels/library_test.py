@@ -113,7 +113,7 @@ def test_without_a_compiler_the_error_says_what_to_do(command, reason, tmp_path,
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
   with pytest.raises(library.KernelError, match=f'{reason}.*install g\\+\\+, .*lstm=compiled'):
     library._load.__wrapped__()
-  assert not list(tmp_path.rglob('*lstm*'))
+  assert not list(tmp_path.rglob('*operations-*'))
 
 
 def test_the_folder_is_the_users_alone(tmp_path, monkeypatch):

@@ -1,70 +1,26 @@
 """Metrics by name against scikit-learn, on pooled examples and by client, with undefined ones."""
 
-import collections
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from sklearn import metrics as sk
 
+from tests.helpers.metric_oracles import (
+  NAN,
+  SIZES,
+  average_precision,
+  check,
+  defined_mean,
+  evaluations,
+  f1,
+  identity_model,
+  on_grid,
+  roc_auc,
+  sigmoid,
+)
 from tff_adaptive import models
 from tff_adaptive._utils import metric_names
 from tff_adaptive.models import named_metrics, sum_metrics
-
-NAN = float('nan')
-# Numbers of examples; the empty client and the client of one example are among them.
-SIZES = (40, 0, 7, 1, 25)
-
-
-def identity_model(shape, outputs, y_spec, names):
-  """A model whose predictions are its inputs, [B, *shape]."""
-  model = models.Model(
-    initial_weights=[np.zeros([], np.float32)],
-    forward=lambda weights, x, training, seed: x + weights[0],
-    example_loss=lambda predictions, y: tf.zeros(tf.shape(predictions)[:1]),
-    x_spec=tf.TensorSpec([None, *shape], tf.float32),
-    y_spec=y_spec,
-    outputs=outputs,
-  )
-  return models.with_metrics(model, names)
-
-
-def evaluations(model):
-  """The two evaluations, which are traced once."""
-  return (
-    models.build_evaluation(model, batch_size=6),
-    models.build_client_evaluation(model, batch_size=6),
-  )
-
-
-def check(model, clients, oracles, evaluate=None):
-  """Compares pooled values, and those of each client, with scikit-learn's."""
-  evaluate_pooled, evaluate_clients = evaluate or evaluations(model)
-  weights = model.initial_weights[0]
-  arrays = [collections.OrderedDict(x=x, y=y) for x, y in clients]
-  pooled = collections.OrderedDict(
-    x=np.concatenate([x for x, _ in clients]), y=np.concatenate([y for _, y in clients])
-  )
-  values = evaluate_pooled(weights, pooled)
-  sums = evaluate_clients([weights], arrays)
-  for name, oracle in oracles.items():
-    wanted = oracle(pooled['x'], pooled['y'])
-    assert values[name] == pytest.approx(wanted, rel=1e-5, abs=1e-6, nan_ok=True), name
-    by_client = model.metric_value(name, sums[name][0])
-    of_clients = [oracle(x, y) if len(y) else NAN for x, y in clients]
-    np.testing.assert_allclose(by_client, of_clients, rtol=1e-5, atol=1e-6, err_msg=name)
-    all_clients = model.metric_value(name, sums[name][0].sum(0))
-    assert float(all_clients) == pytest.approx(wanted, rel=1e-5, abs=1e-6, nan_ok=True), name
-
-
-def sigmoid(z):
-  return 1 / (1 + np.exp(-z.astype(np.float64)))
-
-
-def on_grid(z):
-  """Moves log odds to the middles of bins, where the binned areas are exact."""
-  width = 2 * sum_metrics.FARTHEST / sum_metrics.BINS
-  return ((np.floor(z / width) + 0.5) * width).astype(np.float32)
 
 
 def of_two(score):
@@ -72,27 +28,9 @@ def of_two(score):
   return lambda z, y: score(y, z > 0)
 
 
-def f1(y, predicted):
-  if not (y | predicted).any():
-    return NAN
-  return sk.f1_score(y, predicted)
-
-
 def balanced(y, predicted):
   recalls = [np.mean(predicted[y == c] == c) for c in np.unique(y)]
   return float(np.mean(recalls))
-
-
-def roc_auc(z, y):
-  if y.min() == y.max():
-    return NAN
-  return sk.roc_auc_score(y, z)
-
-
-def average_precision(z, y):
-  if not y.any():
-    return NAN
-  return sk.average_precision_score(y, z)
 
 
 OF_TWO_CLASSES = {
@@ -193,13 +131,6 @@ def test_binned_areas_differ_from_the_exact_ones_by_no_more_than_the_bound():
         assert bound < {'roc': 0.02, 'pr': 0.2}[curve]
 
 
-def defined_mean(values):
-  values = np.asarray(values)
-  if np.isnan(values).all():
-    return NAN
-  return float(np.nanmean(values))
-
-
 def macro(score):
   """The mean over the classes that there are of scikit-learn's score, where it is defined."""
 
@@ -240,6 +171,26 @@ def test_metrics_of_many_classes_are_those_of_scikit_learn(present):
     assert oracles['f1_macro'](pooled_x, pooled_y) == pytest.approx(f1_of_all)
     top = sk.top_k_accuracy_score(pooled_y, pooled_x, k=2)
     assert top_2(pooled_x, pooled_y) == pytest.approx(top)
+
+
+@pytest.mark.parametrize('is_single', [False, True])
+def test_the_positive_class_may_be_the_first(is_single):
+  outputs = models.Outputs(2, threshold=0.0 if is_single else None, positive=0)
+  names = ['precision', 'recall', 'f1', 'auc_roc', 'auc_pr', 'accuracy', 'balanced_accuracy']
+  spec = tf.TensorSpec([None], tf.float32 if is_single else tf.int32)
+  model = identity_model([1] if is_single else [2], outputs, spec, names)
+
+  def predictions(z):
+    if is_single:
+      return z[:, np.newaxis]
+    return np.stack([np.zeros_like(z), z], 1)
+
+  def of_first(name):
+    # scikit-learn's scores of the first class are those of the second with both renamed.
+    return lambda x, y: OF_TWO_CLASSES[name](-x[:, -1], (1 - y).astype(int))
+
+  clients = [(predictions(z), y) for z, y in two_class_clients('rare')]
+  check(model, clients, {name: of_first(name) for name in names})
 
 
 def r2(x, y):
@@ -296,6 +247,7 @@ def test_an_undefined_mean_is_nan_and_not_0():
     (models.Outputs(2), 'r2', 'for two classes there are: precision, recall, f1, auc_roc'),
     (models.Outputs(), 'f1', 'for numbers there are: mean_absolute_error'),
     (models.Outputs(), 'quantile_loss_1.5', 'Q is between 0 and 1'),
+    (models.Outputs(num_labels=3, threshold=0.0), 'f1', 'for several labels there are: accuracy'),
     (None, 'f1', 'what its outputs mean is not known'),
   ],
 )
@@ -315,7 +267,12 @@ def test_the_direction_belongs_to_the_metric_and_its_name_says_it():
     models.with_metrics(model, {'waste': metric(True)})
   with pytest.raises(ValueError, match="'cost' has is_error=False"):
     models.with_metrics(model, {'cost': metric(False)})
-  names = {*named_metrics.OF_TWO_CLASSES, *named_metrics.OF_CLASSES, *named_metrics.OF_NUMBERS}
+  names = {
+    *named_metrics.OF_TWO_CLASSES,
+    *named_metrics.OF_CLASSES,
+    *named_metrics.OF_NUMBERS,
+    *named_metrics.OF_LABELS,
+  }
   assert {name for name in names if metric_names.is_error(name)} == {
     'mean_absolute_error',
     'mean_squared_error',

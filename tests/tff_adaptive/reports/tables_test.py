@@ -166,3 +166,35 @@ def test_the_legend_says_which_curve_ends_early(tmp_path):
   words = "the runs of 'a' have no round with a value of .* in common"
   with pytest.raises(ValueError, match=words):
     tables.comparison({'a': three_runs[::2]}, [COLUMN])
+
+
+def test_a_budget_of_megabytes_and_megabytes_to_a_target(tmp_path):
+  """A round sends 2 MB down and 1 MB up, and every second one is evaluated."""
+  groups = {
+    'a': _seeds(tmp_path / 'a', [[0.0, 0.4, 0.8], [0.0, 0.6, 0.6]]),
+    'b': _seeds(tmp_path / 'b', [[0.1, 0.2]]),
+  }
+
+  def cells(name, **options):
+    table = tables.comparison_table(groups, COLUMN, **options)
+    column = table.heading.index(name)
+    return [row[column] for row in table.rows]
+
+  at = {'at_megabytes': 11.9}  # Round 2 ends at 6 MB, round 4 at 12; b ends at 6.
+  assert cells('validation accuracy at 11.9 MB', **at) == ['0.5000 ± 0.1414', 'nan']
+  assert cells('validation accuracy at 12 MB', at_megabytes=12) == ['0.7000 ± 0.1414', 'nan']
+  up = {'axis': 'megabytes_up', 'at_megabytes': 2.0}
+  assert cells('validation accuracy at 2 MB up', **up) == ['0.5000 ± 0.1414', '0.2000']
+  for axis, of_round in (('megabytes', 3), ('megabytes_up', 1), ('megabytes_down', 2)):
+    heading = f'{axis.replace("_", " ")} to 0.8'
+    wanted = [f'{4 * of_round:.1f} (reached by 1 of 2 seeds)', 'not reached']
+    assert cells(heading, axis=axis, target=0.8) == wanted
+  names = ['last', 'at_megabytes', 'spent']
+  options = {'axis': 'megabytes', 'target': 0.2, 'at_megabytes': 6, 'columns': names}
+  table = tables.comparison({'b': groups['b']}, [COLUMN], **options).tables[0]
+  assert table.rows == [['b', '0.2000', '0.2000', '6.0']]
+  with pytest.raises(ValueError, match=r'at_megabytes must be .* above 0, found 0.0: give'):
+    tables.comparison_table(groups, COLUMN, at_megabytes=0.0)
+  for name in ('spent', 'at_megabytes', 'reached'):
+    with pytest.raises(ValueError, match=f"'{name}' is no column: .* at_megabytes an at_megabytes"):
+      tables.comparison_table(groups, COLUMN, columns=[name])

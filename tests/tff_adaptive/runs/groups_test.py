@@ -136,3 +136,17 @@ def test_an_algorithm_of_ones_own_has_its_name_and_any_label_can_be_another(tmp_
     relabelled = [dataclasses.replace(run, renamed=renamed) for run in [runs_of_files[0], *runs]]
     by = ['algorithm', 'client_learning_rate']
     assert list(groups_lib.group(relabelled, by)) == [*labels, 'FedAvg, client_learning_rate=1.0']
+
+
+def test_runs_of_a_sweep_over_options_are_labelled_by_them(tmp_path):
+  settings = [
+    {'cohort': 'uniform', 'cohort_option': []},
+    {'cohort': 'power_of_choice', 'cohort_option': ['candidates=4']},
+    {'cohort': 'power_of_choice', 'cohort_option': ['candidates=8']},
+  ]
+  runs = run_folders.each(tmp_path, [(0.5, own) for own in settings])
+  assert list(groups_lib.group(runs)) == [
+    'cohort=uniform',
+    'cohort=power_of_choice, candidates=4',
+    'cohort=power_of_choice, candidates=8',
+  ]

@@ -66,7 +66,7 @@ def test_it_has_norms_weights_and_attackers_where_they_are_known(tmp_path):
   assert (table['update_norm'] > 0).all()
   attackers = {fakes.Clients.client_ids[i] for i in who.positions(20, 3)}
   np.testing.assert_array_equal(table['is_attacker'], table['client'].isin(attackers))
-  assert table['loss'].isna().all()
+  assert table['loss_before'].isna().all()
 
 
 def test_a_run_without_one_says_so(tmp_path):

@@ -61,7 +61,9 @@ def test_a_resumed_run_notes_what_it_may_change_and_is_refused_the_rest(tmp_path
 def test_what_changes_no_number_may_change():
   harmless = dict(rounds_per_evaluation=1, rounds_per_checkpoint=1)
   harmless |= dict(target=0.5, stop_at_target=True, early_stop='loss', patience=3, min_delta=0.1)
-  harmless |= dict(keep_best=True, ledger=True, max_megabytes=3.0, max_gradients=9.0)
+  harmless |= dict(
+    keep_best=True, ledger=True, trace_client='c1', max_megabytes=3.0, max_gradients=9.0
+  )
   usual = dict(rounds_per_evaluation=10, rounds_per_checkpoint=50)
   assert {**usual, 'seed': 0}.items() <= record().settings.items()
   before = run_folders.config(record().settings)

@@ -2,7 +2,7 @@
 
 import atexit
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow_federated as tff
@@ -125,6 +125,14 @@ class RayContext(subrounds_lib.SubroundContext):
     `subrounds_retried`, the number of subrounds that were given to a worker again.
     """
     return dict(self._ray_pool.counters)
+
+  def each_node(self) -> Iterator[str]:
+    """Yields the name of each node; until the next one, clients train on this node alone.
+
+    With it a program can try out each node before a long run. Nodes without room for a worker are
+    left out.
+    """
+    return self._ray_pool.each_node()
 
   def close(self) -> None:
     """Leaves the cluster if this context joined it; ends the cluster if this context started it."""

@@ -43,6 +43,7 @@ class RayPool:
     self._nodes: dict[str, str] | None = None
     self._left_out: set[str] = set()  # Nodes that are short of memory.
     self._rooms: dict[str, int] = {}
+    self._only_on: str | None = None  # The node that gets all calls; None for all nodes.
     self._processes: dict[str, str] = {}  # Name -> address of the processes that Ray needs.
     self._programs = context.Cache()
     self._sources: dict[int, tuple[str, list[Any], Any]] = {}
@@ -180,10 +181,23 @@ class RayPool:
     options: dict[str, Any] = {
       'name': ': '.join(filter(None, [function.__name__, self.occasion, name]))
     }
-    if self._left_out:
+    if self._only_on is not None:
+      options['scheduling_strategy'] = _on_node(self._only_on)
+    elif self._left_out:
       options['label_selector'] = {'ray.io/node-id': f'!in({",".join(sorted(self._left_out))})'}
     remote: Callable[..., Any] = self._remote[function].options(**options).remote
     return remote
+
+  def each_node(self) -> Iterator[str]:
+    """Yields the name of each node with room for a worker, which alone gets the calls then."""
+    self._look()
+    names = self._nodes or {}
+    try:
+      for node in list(self._rooms):
+        self._only_on = node
+        yield names[node]
+    finally:
+      self._only_on = None
 
   def leave_out(self, error: Exception, then: str) -> bool:
     """Stops using the node that `error` calls short of memory; returns False if no other is left.

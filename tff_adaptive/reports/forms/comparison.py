@@ -14,6 +14,7 @@ def _build(runs: entry.Runs, given: Mapping[str, Any], title: str) -> report.Rep
     given['metric'] or [tables.default_metric(runs)],
     axis=given['x'],
     target=given['target'],
+    at_megabytes=given['at_megabytes'],
     title=title,
     levels=given['level'],
     log_scale=given['log_scale'],
@@ -39,7 +40,18 @@ FORM = entry.Form(
       default='round',
       choices=tuple(run_lib.AXES),
     ),
-    entry.Option('target', 'Report the rounds needed to reach this value of the metric.', float),
+    entry.Option(
+      'target',
+      'Report the rounds needed to reach this value of the metric and, with another axis --x, what'
+      ' is spent of it: --x=megabytes gives the megabytes to the target.',
+      float,
+    ),
+    entry.Option(
+      'at_megabytes',
+      'Report the metric at the last evaluation before more than so many megabytes were sent by and'
+      ' to clients; with --x=megabytes_up or megabytes_down those of one direction.',
+      float,
+    ),
     entry.Option('level', 'A horizontal line in the figure, NAME=VALUE; may be repeated.', dict),
     entry.Option('log_scale', 'Metrics with a logarithmic axis: M,M.', list),
     entry.Option(

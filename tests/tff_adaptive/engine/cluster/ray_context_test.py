@@ -24,7 +24,12 @@ pytestmark = pytest.mark.xdist_group('ray')  # In one process of pytest, which h
 
 
 @pytest.mark.parametrize(
-  'name', ['mime-keep', pytest.param('fed_exp-average', marks=pytest.mark.exhaustive)]
+  'name',
+  [
+    'mime-keep',
+    pytest.param('fed_exp-average', marks=pytest.mark.exhaustive),
+    pytest.param('compressed', marks=pytest.mark.exhaustive),
+  ],
 )
 def test_one_worker_and_one_process_give_the_same_bits(ray_nodes, graph, name):
   process = subround_runs.build(name)

@@ -12,10 +12,10 @@ from tff_adaptive.reports.forms import catalog, entry
 
 
 def test_the_forms_are_those_of_the_folder_and_the_default_is_the_first():
-  names = ['comparison', 'clients', 'crossed', 'rates', 'tasks']
+  names = ['comparison', 'clients', 'crossed', 'ledger', 'rates', 'tasks']
   assert list(catalog.FORMS) == names
   assert all(form.name == name for name, form in catalog.FORMS.items())
-  assert catalog.takers('label_by') == ['comparison', 'clients', 'rates']
+  assert catalog.takers('label_by') == ['comparison', 'clients', 'ledger', 'rates']
 
 
 @pytest.mark.parametrize('form', catalog.FORMS.values(), ids=lambda form: form.name)
@@ -57,7 +57,7 @@ def test_an_option_of_other_forms_is_refused_and_says_which_take_it(tmp_path, ca
   run_folders.make(tmp_path / 'run', [0.1, 0.5])
   for flag, forms in (
     ('--x=round', 'comparison'),
-    ('--label_by=seed', 'comparison or clients or rates'),
+    ('--label_by=seed', 'comparison or clients or ledger or rates'),
     ('--metric=validation_accuracy', 'comparison or clients or crossed or rates'),
   ):
     assert command.main(['report.py', str(tmp_path / 'run'), '--form=tasks', flag]) == 2

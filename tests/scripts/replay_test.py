@@ -1,0 +1,49 @@
+"""scripts/replay.py: a client's steps from the folder of a run that train.py made."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from scripts import replay, train
+from tests.helpers import fakes
+from tff_adaptive import runs
+
+TASK = ['--task=least_squares', '--task_option=num_clients=4', '--algorithm=scaffold']
+FLAGS = [*TASK, '--rounds=3', '--clients_per_round=2', '--rounds_per_checkpoint=1']
+LEDGER = ['--ledger', '--full_ledger']
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  folder = str(tmp_path_factory.mktemp('runs') / 'run')
+  with fakes.no_figures():
+    assert train.main(['train.py', *FLAGS, *LEDGER, '--quiet', f'--output_dir={folder}']) == 0
+  return folder
+
+
+def test_the_steps_of_a_client_are_those_of_the_run(folder, tmp_path, capsys):
+  ledger = runs.load_run(folder).ledger
+  row = ledger[ledger['round'] == 3].iloc[0]
+  output = tmp_path / 'steps.csv'
+  command = ['replay.py', folder, '--round=3', f'--client={row["client"]}']
+  assert replay.main([*command, f'--output={output}']) == 0
+  steps = pd.read_csv(output)
+  assert len(steps) == row['steps']
+  assert steps['distance'].iloc[-1] == pytest.approx(row['update_norm'], rel=1e-6)
+  assert replay.main([*command, '--eager']) == 0
+  shown = capsys.readouterr().out.splitlines()
+  last = [float(cell) for cell in shown[-1].strip('| ').split('|')]
+  np.testing.assert_allclose(last, steps.iloc[-1], rtol=1e-4)
+
+
+def test_bad_input_is_one_line(folder, tmp_path, capsys):
+  for arguments, message in (
+    ([folder, '--round=2'], 'give --round and --client'),
+    ([folder, '--round=7', '--client=x'], 'has done 3 rounds; give a round from 1 to 3'),
+    ([folder, '--round=2', '--client=x'], "client 'x' did not take part in round 2"),
+    ([str(tmp_path), '--round=2', '--client=x'], 'it has no config.json'),
+  ):
+    assert replay.main(['replay.py', *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith('replay.py: ')
