@@ -157,9 +157,8 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   frame.check(_FLAGS, _KNOWN, {name: PROBLEMS[name].files for name in _FLAGS.problems})
   command.check_output('results', _FLAGS.results)
-  if _FLAGS.report_only:
-    problems = ()
-  else:
+  problems: Sequence[str] = ()
+  if not _FLAGS.report_only:
     problems = _FLAGS.problems
   rows = known(f'{_FLAGS.results}.csv')
   for problem in problems:

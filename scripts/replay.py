@@ -109,10 +109,17 @@ def replay(folder: str, round_number: int, client_id: str, eager: bool = False) 
 
   from .cli import build
 
-  prepared = build.prepare(settings, config['command'])
-  names = ('process', 'clients', 'config', 'client_losses', 'settings')
+  arguments = build.prepare(settings, config['command']).arguments
   return training.replay_client(
-    folder, round_number, client_id, eager=eager, **{name: prepared[name] for name in names}
+    folder,
+    round_number,
+    client_id,
+    process=arguments['process'],
+    clients=arguments['clients'],
+    config=arguments['config'],
+    client_losses=arguments['client_losses'],
+    settings=arguments['settings'],
+    eager=eager,
   )
 
 

@@ -296,8 +296,8 @@ def main(arguments: Sequence[str]) -> int:
     if not seed.isdecimal():
       raise ValueError(f'--seeds: {seed}: give whole numbers from 0 on, 0,1,2 say.')
   if _FLAGS.smoke:
-    _FLAGS.rounds = 2
-    _FLAGS.rounds_per_turn = 1
+    _FLAGS['rounds'].value = 2
+    _FLAGS['rounds_per_turn'].value = 1
   command.check_output('results', _FLAGS.results)
   if _FLAGS.report_only:
     write()

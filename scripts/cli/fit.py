@@ -89,7 +89,7 @@ def _whole_number(name: str, value: Any) -> int:
 
 
 def _number(name: str, value: Any) -> float:
-  if isinstance(value, numbers.Real) and not isinstance(value, bool):
+  if not isinstance(value, bool) and isinstance(value, numbers.Real):
     return float(value)
   raise ValueError(f'{name} must be a number, found {value!r:.80}.')
 

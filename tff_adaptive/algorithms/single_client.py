@@ -118,15 +118,15 @@ class Clients:
     weights = server_state.global_model_weights
     given = tf.nest.map_structure(
       tf.convert_to_tensor,
-      (_as_message(message), list(weights.trainable), list(weights.non_trainable), state),
+      [_as_message(message), list(weights.trainable), list(weights.non_trainable), state],
     )
-    element = self._element(data[index])
+    arguments = [*given, self._element(data[index])]
     if eager:
-      trained, columns = self._train(*given, element)
+      trained, columns = self._train(*arguments)
     else:
       if self._traced is None:
         self._traced = tf.function(self._train, autograph=False, reduce_retracing=True)
-      trained, columns = self._traced(*given, element)
+      trained, columns = self._traced(*arguments)
     as_arrays = {name: np.asarray(values) for name, values in columns.items()}
     return Steps(tf.nest.map_structure(np.asarray, trained), as_arrays)
 

@@ -43,7 +43,9 @@ class Compression(NamedTuple):
 
 def compression_of(parts: Sequence[Correction]) -> Compression:
   """Returns the compression that the parts of a chain stand for; without compressors if none."""
-  compressors = [part for part in parts if _is_of_clients(part)]
+  compressors = [
+    part for part in parts if isinstance(part, compressed.Compressor) and not part.compresses_down
+  ]
   of_clients = [part for part in parts if isinstance(part, (compressed.EF14, compressed.EF21))]
   if not of_clients:
     return Compression(tuple(compressors), None)
@@ -82,11 +84,6 @@ def _check_order(compressors: Sequence[compressed.Compressor]) -> None:
         f'feedback of {after.name} is {after.feedback}, but {before.name} compresses before it:'
         f' give it as {before.name}.feedback, which is around both.'
       )
-
-
-def _is_of_clients(part: Correction) -> bool:
-  """Returns whether a part compresses what clients send."""
-  return isinstance(part, compressed.Compressor) and not part.compresses_down
 
 
 def is_compressed(correction: Correction) -> bool:
