@@ -1,4 +1,4 @@
-"""Writes README.md's tables of algorithms and the guide's list of tasks, between their markers.
+"""Writes the guide's tables of algorithms and its list of tasks, between their markers.
 
 .venv/bin/python docs/tools/tables.py
 """
@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-README = ROOT / 'README.md'
+ALGORITHMS = ROOT / 'docs' / 'guide' / 'algorithms.md'
 TASKS = ROOT / 'docs' / 'guide' / 'task_list.md'
 _MARKED = re.compile(r'(<!-- (algorithms|combinations|tasks) -->\n).*?(<!-- end -->)', re.DOTALL)
 
@@ -49,11 +49,13 @@ def combinations() -> str:
     f'{_names(registry.SERVER_OPTIMIZERS)}.',
     f'- Any `--client_optimizer` ({_names(registry.CLIENT_OPTIMIZERS)}) can be combined with every'
     f' algorithm that prescribes none. These prescribe one: {_names(prescribing)}'
-    ' ([local training](docs/guide/training.md#local-training)).',
+    ' ([local training](training.md#local-training)).',
     f'- `--sam_rho` works with every algorithm except {_names(without_sam)}, and `--local_steps`'
     ' with every algorithm.',
   ]
-  wrapped = [textwrap.fill(line, 130, subsequent_indent='  ') for line in lines]
+  wrapped = [
+    textwrap.fill(line, 130, subsequent_indent='  ', break_on_hyphens=False) for line in lines
+  ]
   return '\n'.join(wrapped) + '\n'
 
 
@@ -155,5 +157,5 @@ def updated(text: str) -> str:
 
 if __name__ == '__main__':
   sys.path.insert(0, str(ROOT))
-  for page in (README, TASKS):
+  for page in (ALGORITHMS, TASKS):
     page.write_text(updated(page.read_text(encoding='utf-8')), encoding='utf-8')

@@ -45,13 +45,14 @@ def train_loss(metrics) -> float:
 
 
 @pytest.mark.parametrize(
-  'page, blocks', [(README, 3), (GUIDE / 'tff_program.md', 3)], ids=['README', 'tff_program']
+  'page, blocks', [(README, 2), (GUIDE / 'tff_program.md', 3)], ids=['README', 'tff_program']
 )
 def test_a_tff_program(page, blocks, capsys):
   scope = run_blocks(page, blocks)
   if page == README:  # Its second block ends with what it has learned.
     accuracy = re.search(r'training accuracy (0\.\d\d)\n', capsys.readouterr().out)
     assert float(accuracy[1]) > 0.8
+    return
   assert np.isfinite(train_loss(scope['metrics']))
   assert len(scope['client_states']) == len(scope['clients'])
 

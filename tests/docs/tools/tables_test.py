@@ -8,7 +8,7 @@ from tff_adaptive_tasks import catalog
 
 
 def test_the_table_of_algorithms_is_the_registrys():
-  text = tables.README.read_text(encoding='utf-8')
+  text = tables.ALGORITHMS.read_text(encoding='utf-8')
   assert tables.updated(text) == text, 'run docs/tools/tables.py'
   for name in registry.ALGORITHMS:
     assert f'| `{name}` |' in text
