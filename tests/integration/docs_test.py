@@ -61,7 +61,7 @@ def test_its_pages_fetch_nothing_from_elsewhere(site):
 def test_the_files_that_pages_name_exist():
   # Paths from the root in text, such as tff_adaptive/costs.py and tests/helpers/; links of pages.
   rooms = 'tff_adaptive|tasks|tests|scripts|research|oracle|docs|results|deploy'
-  named = re.compile(rf'(?<![\w/.-])((?:{rooms})/[\w./]*\w/?)')
+  named = re.compile(rf'(?<![\w/.-])((?:{rooms})/[\w./-]*\w/?)')
   missing = []
   for page in PAGES:
     text = page.read_text(encoding='utf-8')
