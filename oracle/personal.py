@@ -191,13 +191,13 @@ class FedALA(FedAvg):
     return theta_i, steps
 
   def corrected(self, i, theta_i, g, batch):
-    self.learns = self.step < np.round(self.ala_share * self.planned)
+    is_first = self.ended[i] is None
+    self.learns = not is_first and self.step < np.round(self.ala_share * self.planned)
     self.step += 1
     if not self.learns:
       return g
-    if self.ended[i] is not None:
-      slope = g * (self.received - self.ended[i])
-      self.w[i] = np.clip(self.w[i] - self.ala_rate * slope, 0, 1)
+    slope = g * (self.received - self.ended[i])
+    self.w[i] = np.clip(self.w[i] - self.ala_rate * slope, 0, 1)
     return 0.0 * g
 
   def moved(self, before, after):

@@ -20,12 +20,12 @@ class FedALA(base.Correction):
 
   y' is the client's model after its last round; in its first round y' is x. The first steps of a
   round learn W: W <- clip(W - ala_rate g (x - y'), 0, 1), with g the gradient at the model that W
-  gives. The others are those of FedAvg. "FedALA" (Zhang et al., 2023), Algorithm 1. There W is
-  learnt on passes of its own, in the first round until it converges.
+  gives. The others, and all of a client's first round, are those of FedAvg. "FedALA" (Zhang et al.,
+  2023), Algorithm 1. There W is learnt on passes of its own, at first until it converges.
 
   Attributes:
     layers: The last layers, as `weight_groups.select` takes them.
-    ala_share: The share of the local steps that learn W, in [0, 1].
+    ala_share: The share of the local steps that learn W, in [0, 1], from the second round on.
     ala_rate: The rate of W, >= 0.
   """
 
@@ -76,8 +76,7 @@ class FedALA(base.Correction):
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
     local_state = client.local_state
     learns = self._learns(client, local_state['steps'])
-    has_ended = client.client_state['has_ended']
-    rate = self.ala_rate * learns * has_ended
+    rate = self.ala_rate * learns
     share = base.combine(
       lambda w, slope, x, y: tf.clip_by_value(w - base.scale(rate, slope * (x - y)), 0.0, 1.0),
       local_state['share'],
@@ -90,7 +89,9 @@ class FedALA(base.Correction):
 
   def _learns(self, client: ClientRound, steps: tf.Tensor) -> tf.Tensor:
     """Returns 1 if the step after `steps` steps learns W, else 0."""
-    return tf.cast(steps < tf.round(self.ala_share * client.planned_steps), tf.float32)
+    is_early = tf.cast(steps < tf.round(self.ala_share * client.planned_steps), tf.float32)
+    # In a client's first round W changes nothing, and all steps train, as in the authors' code.
+    return is_early * client.client_state['has_ended']
 
   def moved(self, client: ClientRound, before: Weights, after: Weights) -> Weights:
     local_state = client.local_state

@@ -21,9 +21,9 @@ class LowRank(compressed.Compressor):
 
   "PowerSGD" (Vogels et al., NeurIPS 2019), Algorithm 1, for each client by itself: P becomes an
   orthonormal basis of the columns of M Q, the client sends P and Q <- M^T P, and the server takes
-  P Q^T for M. Clients keep Q, with which the next message begins. A tensor of rank 3 or more is a
-  matrix with its last axis as columns. Tensors whose factors are not smaller, such as biases, are
-  sent as they are. ||P Q^T - M|| <= ||M||, and 0 if the rank of M is at most r.
+  P Q^T for M. Clients keep Q, with which the next message begins, unless it is 0. A tensor of
+  rank 3 or more is a matrix with its last axis as columns. Tensors whose factors are not smaller,
+  such as biases, are sent as they are. ||P Q^T - M|| <= ||M||, and 0 if the rank of M is at most r.
 
   Attributes:
     rank: r.
@@ -63,7 +63,9 @@ class LowRank(compressed.Compressor):
       factor = tf.matmul(matrix, basis, transpose_a=True)
       product = tf.matmul(basis, factor, transpose_b=True)
       decoded.append(tf.cast(tf.reshape(product, leaf.shape), leaf.dtype))
-      new_factors.append(factor)
+      # Of a matrix of zeros Q would be 0, and say nothing of where to look in the next one.
+      is_zero = tf.reduce_all(tf.equal(factor, 0.0))
+      new_factors.append(tf.where(is_zero, factors[len(new_factors)], factor))
     return tuple(decoded), tuple(new_factors)
 
   def bits_of(self, message: Weights) -> int:

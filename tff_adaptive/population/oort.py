@@ -1,8 +1,11 @@
 """Oort, which prefers clients with high losses that are quick ("Oort", Lai et al., OSDI 2021).
 
 Where the paper and the authors' code differ (github.com/SymbioticLab/Oort, oort/oort.py at
-f5fccf35), the formulas are those of the code. Left out is its list of clients that have taken part
-too often, which the code does not use by default.
+f5fccf35), the formulas are those of the code. Left out are its list of clients that have taken part
+too often, which the code does not use by default, and its bound on n_i, the examples of a round's
+steps. A round without a client to explore exploits for its whole cohort; the code still draws the
+share of exploration at random where such clients are away. The defaults are those of the paper's
+section 7.1, `threshold`, `clip` and `window` excepted.
 """
 
 import dataclasses
@@ -32,8 +35,9 @@ class Oort:
   of the clients are quicker than T. The pacer raises this number by `pacer_delta` when the sum of
   the utilities that were exploited over `pacer_step` rounds has become flat, and lowers it when the
   sum has changed much. The share of the cohort that explores clients without a score is
-  `exploration`, which shrinks by `decay` each round, but not below `least_exploration`. Explored
-  clients are drawn by their numbers of examples, with the same penalty for slow ones.
+  `exploration`, which shrinks by `decay` each round, but not below `least_exploration`; it is 0 in
+  a round in which every available client has a score. Explored clients are drawn by their numbers
+  of examples, with the same penalty for slow ones.
 
   Without a population all durations are 0, and no client is slow.
   """
@@ -88,10 +92,10 @@ class Oort:
     scores = self._scores(scored, situation.available, utility, known, now)
     scores *= self._slowness(known.seconds[scored], preferred)
     share = max(memory.get('exploration', self.exploration) * self.decay, self.least_exploration)
+    memory['exploration'] = share
     unexplored = situation.available[~has_score[situation.available]]
     if not len(unexplored):
-      share = 0.0
-    memory['exploration'] = share
+      share = 0.0  # Of this round only: clients that are away may still be without a score.
     exploit = self._exploited(scored, scores, int(situation.size * (1 - share)), generator)
 
     rewards = utility[unexplored] * self._slowness(known.seconds[unexplored], preferred)

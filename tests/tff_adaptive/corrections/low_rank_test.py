@@ -61,6 +61,17 @@ def test_the_factors_are_kept_and_are_numpys_power_iteration():
   assert state['factors'][0][0].shape == (8, 2)
 
 
+def test_after_a_message_of_zeros_matrices_whose_first_rows_are_zero_arrive():
+  """Kernels of a first layer have such rows where a pixel is always dark."""
+  message = update(0, rank=2)
+  nothing = tuple(tf.zeros_like(leaf) for leaf in message)
+  matrix = message[0] * tf.cast(tf.range(9) >= 3, tf.float32)[:, tf.newaxis]
+  dark = (matrix, *message[1:])
+  received, _ = rounds_of(corrections.LowRank(rank=2), [nothing, dark])
+  np.testing.assert_array_equal(received[0][0], nothing[0])
+  np.testing.assert_allclose(received[1][0], matrix, rtol=1e-4, atol=1e-4)
+
+
 def test_with_feedback_what_is_left_out_comes_later():
   chain = corrections.chain(corrections.LowRank(rank=1, feedback='ef14'))
   updates = [update(t) for t in range(6)]

@@ -90,8 +90,21 @@ def test_the_share_of_exploration_shrinks_to_its_least_and_ends_when_all_are_kno
     choose(rule, number, memory)
     shares.append(memory['exploration'])
   assert shares == [0.4, 0.3, 0.3]
-  choose(rule, 4, memory, observed=seen())
-  assert memory['exploration'] == 0.0
+  exploits_only = choose(rule, 4, memory, observed=seen())
+  assert memory['exploited'] == exploits_only
+
+
+def test_a_round_without_clients_to_explore_does_not_end_exploration():
+  rule = population.Oort(exploration=0.8, decay=0.5, least_exploration=0.1)
+  half_seen = seen()
+  half_seen['times'] = [1] * 5 + [0] * 5
+  memory = {}
+  shares = []
+  for number, available in enumerate((range(10), range(5), range(10)), 1):
+    cohort = choose(rule, number, memory, observed=half_seen, available=list(available), size=4)
+    shares.append((memory['exploration'], sum(position >= 5 for position in cohort)))
+  # By hand: 0.8 / 2, / 2, / 2; int(4 * (1 - share)) clients are exploited, the others explored.
+  assert shares == [(0.4, 2), (0.2, 0), (0.1, 1)]
 
 
 def test_the_pacer_prefers_slower_clients_when_utility_is_flat_and_quicker_ones_after_a_jump():
