@@ -20,7 +20,9 @@ class FedLESAM(base.Correction):
   x is the model that the client received, and x' the one that it received when it last took part;
   the difference stands for the global gradient. In a client's first round x' is the initial model.
   "Locally Estimated Global Perturbations are Better than Local Perturbations for Federated
-  Sharpness-aware Minimization" (Fan et al., 2024), Algorithm 1. A step costs one gradient.
+  Sharpness-aware Minimization" (Fan et al., 2024), Algorithm 1. A step costs one gradient. The
+  authors' code takes the server's last step for x - x', and divides by the sum of the tensors'
+  norms.
 
   Attributes:
     rho: The radius, >= 0; 0 gives FedAvg.

@@ -20,8 +20,9 @@ class WithLastUpdate(base.Correction):
   """The base class of parts whose local steps together also move by a share of the last update.
 
   With D the mean of the updates of the last round, 0 in the first, and K the planned steps, each
-  step also moves by -global_share D / K. As in the authors' code D is that of the last round's
-  rate: with a schedule it is not rescaled.
+  step also moves by -global_share D / K. D is that of the last round's rate: with a schedule it is
+  not rescaled, as in FedAdamW's code for language models. The authors' other programs multiply it
+  by the present rate over the last one.
 
   Attributes:
     global_share: The share, in [0, 1].

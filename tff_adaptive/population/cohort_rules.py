@@ -132,6 +132,7 @@ class PowerOfChoice:
 
   "Towards Understanding Biased Client Selection in Federated Learning" (Cho et al., AISTATS 2022).
   The candidates are drawn without replacement, with probabilities as their numbers of examples.
+  The paper then takes the plain mean of the models: `client_weighting='uniform'`.
 
   Attributes:
     candidates: d; 0 for 2 m.

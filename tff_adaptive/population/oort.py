@@ -4,8 +4,8 @@ Where the paper and the authors' code differ (github.com/SymbioticLab/Oort, oort
 f5fccf35), the formulas are those of the code. Left out are its list of clients that have taken part
 too often, which the code does not use by default, and its bound on n_i, the examples of a round's
 steps. A round without a client to explore exploits for its whole cohort; the code still draws the
-share of exploration at random where such clients are away. The defaults are those of the paper's
-section 7.1, `threshold`, `clip` and `window` excepted.
+share of exploration at random where such clients are away. The defaults of decay (0.95), threshold
+(10), cut-off (0.7) and clip (0.98) in the code are others.
 """
 
 import dataclasses
