@@ -82,6 +82,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> Prepared
   )
   of_run = dataclasses.replace(settings, training=how_long)
   model = _build_model(settings, task)
+  rules.check_early_stop(settings.output.early_stop, model.metric_names)
   constant = baselines.of_task(of_clients, model)
   if constant is not None:
     settings.output.say(baseline.first_line(constant, task.metric))

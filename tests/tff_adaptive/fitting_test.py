@@ -1,6 +1,8 @@
 """`fit` trains what train.py trains, to the last bit, and leaves the program as it was."""
 
+import functools
 import os
+import types
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import tensorflow_federated as tff
 import tff_adaptive
 import tff_adaptive_tasks as tasks
 from scripts import train
+from scripts.cli import fit as cli_fit
 from tests.helpers import fakes
 
 _FLAGS = (
@@ -84,19 +87,22 @@ def test_own_data_are_arrays_by_client_or_a_function_that_makes_a_task():
   arrays = {}
   for client in range(5):
     x = rng.normal(size=(8, 2)).astype(np.float32)
-    arrays[client] = (x, np.where(x[:, 0] > 0, 'yes', 'no'))
-  x, y = (np.concatenate([pair[i] for pair in arrays.values()]) for i in (0, 1))
+    arrays[client] = (x, (x[:, 0] > 0).astype(int))
+  arrays['without examples'] = ([], [])  # NumPy takes empty lists for floating-point numbers.
+  x, y = (np.concatenate([arrays[client][i] for client in range(5)]) for i in (0, 1))
   owners = np.repeat(np.arange(5), 8)
 
-  def load(data_dir, seed, scale: float = 1.0):
+  def load(name, data_dir, seed, scale: float = 1.0):
+    assert name == 'bound'
     assert data_dir is None
     return tasks.from_arrays(x * np.float32(scale), y, owners, seed=seed)
 
   options = dict(rounds=1, clients_per_round=2, client_learning_rate=0.5, seed=3, quiet=True)
   of_arrays = tff_adaptive.fit(arrays, 'fed_avg', **options)
-  of_function = tff_adaptive.fit(load, 'fed_avg', task_option=['scale=1.0'], **options)
+  bound = functools.partial(load, 'bound')
+  of_function = tff_adaptive.fit(bound, 'fed_avg', task_option=['scale=1.0'], **options)
   assert _without_times(of_arrays.rows) == _without_times(of_function.rows)
-  assert of_arrays.task.preparation.classes == ('no', 'yes')
+  assert of_arrays.task.preparation.classes == (0, 1)
   assert len(of_arrays.task.train.client_ids) == 4  # One of five is held out.
 
 
@@ -116,6 +122,16 @@ def test_own_data_are_arrays_by_client_or_a_function_that_makes_a_task():
     ({'task': 3}, 'a int is no task: give the name of a task'),
     ({'task': pd.DataFrame({'a': [1]})}, 'give tff_adaptive_tasks.from_frame(table, client='),
     ({'task': {'a': ([1.0, 2.0], [1])}}, "the client 'a' has x of shape (2,) and y of shape (1,)"),
+    ({'task': {1: ([[1.0]], [1]), '1': ([[2.0]], [0])}}, "the clients 1 and '1' would have one"),
+    (
+      {'task': {1: ([[1.0]], [1]), 2: ([[2.0]], [0.0])}},
+      'the client 1 have dtype int64',
+    ),
+    (
+      {'task': {1: ([[1.0]], [1]), 2: ([[2.0]], ['a'])}},
+      'the client 1 have dtype int64',
+    ),
+    ({'task': {1: ([], [])}}, 'there are no clients with examples'),
     ({'task': {}, 'data_dir': '.'}, 'data_dir is for a task that is given by its name'),
   ],
 )
@@ -124,6 +140,16 @@ def test_what_is_wrong_is_named_as_a_keyword(keywords, message):
     tff_adaptive.fit(**keywords)
   assert message in str(error.value)
   assert '--' not in str(error.value)
+
+
+def test_a_run_without_a_usable_model_warns_even_if_quiet(monkeypatch):
+  summary = {'ends_without_update': True, 'rounds_without_update': 2}
+  result = types.SimpleNamespace(is_complete=True, summary=summary)
+  outcome = types.SimpleNamespace(result=result, task='the task', model='the model')
+  monkeypatch.setattr(cli_fit.run, 'run', lambda *_, **__: outcome)
+  message = r'all clients diverged in 2 rounds.*: lower client_learning_rate, or give clip_norm'
+  with pytest.warns(RuntimeWarning, match=message):
+    assert cli_fit.fit('digits', 'fed_avg', None, {'quiet': True}).task == 'the task'
 
 
 def test_the_names_of_the_package_show_it():
