@@ -24,6 +24,8 @@ _OF_FOLDERS = ('ledger', 'resume_from', 'accept_lost_rows')
 _OF_NAMES = ('task_option', 'data_dir')
 # Kinds of dtypes whose targets may be joined.
 _KINDS = {'b': 'classes', 'i': 'classes', 'u': 'classes', 'U': 'texts', 'O': 'texts'}
+# What the value of an option may be in a program.
+_OF_OPTIONS = (str, os.PathLike, numbers.Real, np.bool_)
 _SEED = 0  # The default of the flag.
 
 
@@ -112,6 +114,12 @@ def _truth(name: str, value: Any) -> bool:
 def _texts(name: str, value: Any) -> list[str]:
   """Returns the values of a flag that may be repeated: one text, several, or options by name."""
   if isinstance(value, Mapping):
+    for key, option in value.items():
+      # Others would reach their reader as the text that Python prints for them.
+      if option is not None and not isinstance(option, _OF_OPTIONS):
+        raise ValueError(
+          f'{name}: {key} must be a truth value, a number or a text, found {option!r:.80}.'
+        )
     return list(options.pairs(value))
   if isinstance(value, str):
     return [value]

@@ -115,6 +115,7 @@ def test_own_data_are_arrays_by_client_or_a_function_that_makes_a_task():
     ({'rounds': 2.5}, 'rounds must be a whole number, found 2.5.'),
     ({'quiet': 'yes'}, "quiet must be True or False, found 'yes'."),
     ({'task_option': 3}, 'task_option must be a list of texts, or a mapping, found 3.'),
+    ({'task_option': {'features': ['a']}}, 'task_option: features must be a truth value, a number'),
     ({'task': 'digit'}, 'Did you mean digits'),
     ({'algorithm': 'fed_yog'}, 'algorithm: unknown algorithm'),
     ({'mu': 0.1}, 'mu has no meaning for algorithm fed_yogi'),
