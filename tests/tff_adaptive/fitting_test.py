@@ -82,7 +82,7 @@ def test_a_folder_is_that_of_the_command_and_is_resumed(of_command, tmp_path):
     tasks.load_run(tmp_path / 'run').task()
 
 
-def test_own_data_are_arrays_by_client_or_a_function_that_makes_a_task():
+def test_own_data_are_arrays_by_client_or_a_function_that_makes_a_task(tmp_path):
   rng = np.random.default_rng(0)
   arrays = {}
   for client in range(5):
@@ -104,6 +104,15 @@ def test_own_data_are_arrays_by_client_or_a_function_that_makes_a_task():
   assert _without_times(of_arrays.rows) == _without_times(of_function.rows)
   assert of_arrays.task.preparation.classes == (0, 1)
   assert len(of_arrays.task.train.client_ids) == 4  # One of five is held out.
+  # A folder's model would otherwise be returned for other data with as many examples.
+  options['output_dir'] = str(tmp_path / 'run')
+  with fakes.no_figures():
+    of_folder = tff_adaptive.fit(arrays, 'fed_avg', **options)
+    again = tff_adaptive.fit(arrays, 'fed_avg', **options)
+    assert _without_times(again.rows) == _without_times(of_folder.rows)
+    others = {client: (x, 1 - np.asarray(y)) for client, (x, y) in arrays.items()}
+    with pytest.raises(ValueError, match=r'was on other data: sha256 was .* or another folder'):
+      tff_adaptive.fit(others, 'fed_avg', **options)
 
 
 @pytest.mark.parametrize(
