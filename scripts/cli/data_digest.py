@@ -22,7 +22,7 @@ def of(task: task_lib.Task) -> str:
   return digest.hexdigest()
 
 
-def _parts(task: task_lib.Task) -> Iterator[bytes]:
+def _parts(task: task_lib.Task) -> Iterator[bytes | memoryview]:
   prepared = task.preparation
   has_inputs = True
   if isinstance(prepared, preparation_lib.Preparation):
@@ -38,8 +38,8 @@ def _parts(task: task_lib.Task) -> Iterator[bytes]:
       yield from _of_examples(task.train.load(client), has_inputs)
 
 
-def _of_examples(examples: Any, has_inputs: bool) -> Iterator[bytes]:
+def _of_examples(examples: Any, has_inputs: bool) -> Iterator[bytes | memoryview]:
   for name in ('x', 'y') if has_inputs else ('y',):
     array = np.ascontiguousarray(examples[name])
     yield f'{array.dtype} {array.shape}'.encode()
-    yield array.tobytes()
+    yield array.reshape(-1).view(np.uint8).data  # Not a copy: pictures may be large.
