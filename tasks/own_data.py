@@ -350,12 +350,27 @@ def _client_ids(clients: Any) -> np.ndarray:
   ids = as_array(clients, 'clients')
   if not all(isinstance(value, (str, int, np.integer)) for value in ids.flat):
     raise errors.DataError(f'clients have dtype {ids.dtype}; give strings or whole numbers')
+  _check_distinct(clients)
   ids = own_targets.composed(ids.astype(str))
   if ids.size and (ids == ids.flat[0]).all():
     raise errors.DataError(
       f'all rows belong to one client, {str(ids.flat[0])!r}: federated training needs at least two'
     )
   return ids
+
+
+def _check_distinct(clients: Any) -> None:
+  """Raises DataError if two clients, such as 1 and '1', would get one name."""
+  if not isinstance(clients, (list, tuple)) and np.asarray(clients).dtype.kind != 'O':
+    return  # An array of one dtype has one kind of names.
+  names: dict[str, Any] = {}
+  for client in dict.fromkeys(np.asarray(clients, object).flat):
+    first = names.setdefault(str(client), client)
+    if first != client:
+      raise errors.DataError(
+        f'the clients {first!r} and {client!r} would have one name: give all strings, or all whole '
+        'numbers'
+      )
 
 
 def _as_inputs(x: Any, what: str) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -114,6 +115,7 @@ def positive_class(positive: Any, classes: Sequence[Any] | None) -> int:
   """
   if positive is None:
     return 1
+  positive = _composed(positive)
   if classes is None or len(classes) != 2:
     raise errors.DataError(
       f'positive is {positive!r:.80}, which is for two classes, as precision, recall, F1 and the'
@@ -146,7 +148,8 @@ def class_weights(
     return None
   if classes is None:
     raise errors.DataError(
-      f'class_weight is {class_weight!r:.80}, but the labels are numbers to predict: leave it out'
+      f'class_weight is {class_weight!r:.80}, but the labels are numbers to predict, or several '
+      'labels of an example: leave it out'
     )
   if class_weight == 'balanced':
     counts = np.bincount(targets, minlength=len(classes))
@@ -156,6 +159,7 @@ def class_weights(
       f"class_weight is {class_weight!r:.80}; give 'balanced' or weights by label, such as"
       f' {{{classes[-1]!r}: 10.0}}'
     )
+  class_weight = {_composed(label): weight for label, weight in class_weight.items()}
   unknown = [label for label in class_weight if label not in classes]
   if unknown:
     known = ', '.join(repr(label) for label in classes[:20])
@@ -167,3 +171,10 @@ def class_weights(
     raise errors.DataError(
       f'class_weight is {class_weight!r:.80}; weights must be numbers'
     ) from None
+
+
+def _composed(label: Any) -> Any:
+  """Returns a label in the form that the classes have, which are composed texts."""
+  if isinstance(label, str):
+    return unicodedata.normalize('NFC', label)
+  return label

@@ -241,7 +241,11 @@ def _without_gaps(
     is_whole = ~np.any([np.zeros(len(cells[client]), bool), *gaps_of.values()], 0)
     if not is_whole.any():
       raise errors.DataError(f'{source} has an empty cell in every row: leave columns out')
-    return {name: values[is_whole] for name, values in cells.items()}
+    rest = {name: values[is_whole] for name, values in cells.items()}
+    for name in (client, *labels):
+      if name in gaps_of:
+        rest[name] = _whole(rest[name])
+    return rest
   untreated = []
   for name, is_gap in gaps_of.items():
     is_text = cells[name].dtype.kind == 'O'
@@ -259,3 +263,13 @@ def _without_gaps(
       "'category'"
     )
   return cells
+
+
+def _whole(values: np.ndarray) -> np.ndarray:
+  """Returns whole numbers as integers, which they were before pandas made room for nan."""
+  if values.dtype.kind != 'f' or not np.isfinite(values).all():
+    return values
+  integers = values.astype(np.int64)
+  if np.array_equal(integers, values):
+    return integers
+  return values

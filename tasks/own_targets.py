@@ -70,10 +70,10 @@ def understood(y: np.ndarray, kind: str | None, names: Sequence[str] | None) -> 
       f"the labels are texts, such as {str(y.flat[0])!r:.40}, which kind='numbers' cannot predict"
     )
   if y.dtype.kind == 'f' or kind == 'numbers':
-    return Targets(y.astype(np.float32), are_numbers=True, names=names)
+    return Targets(_single(y, 'the label'), are_numbers=True, names=names)
   # With a loss of the user's these may be anything, such as classes of tokens.
   if y.ndim > 1:
-    return Targets(y.astype(np.int32), names=names)
+    return Targets(_int32(y, 'the label'), names=names)
   classes = _classes(y, kind, names)
   # The classes are sorted, so that this is each label's number.
   codes = np.searchsorted(classes, y)
@@ -83,13 +83,41 @@ def understood(y: np.ndarray, kind: str | None, names: Sequence[str] | None) -> 
 def numbered(y: np.ndarray, targets: Targets) -> np.ndarray:
   """Returns further labels in the form of `targets.y`. An unknown class raises DataError."""
   if targets.classes is None:
-    return y.astype(targets.y.dtype)
+    return _further(y, targets)
   positions = {label: number for number, label in enumerate(targets.classes)}
   labels = composed(y).tolist()
   unknown = [label for label in labels if label not in positions]
   if unknown:
     raise errors.DataError(f'the y of validation has {unknown[0]!r}, a class that training has not')
   return np.asarray([positions[label] for label in labels], np.int32)
+
+
+def _further(y: np.ndarray, targets: Targets) -> np.ndarray:
+  """Returns further targets that are no classes. Raises DataError if training has no such ones."""
+  what = 'the y of validation'
+  if y.dtype.kind not in 'biuf':
+    raise errors.DataError(f'{what} has dtype {y.dtype}; it must hold numbers, as in training')
+  if targets.has_labels and not np.isin(y, (0, 1)).all():
+    raise errors.DataError(f'{what} must be 0 or 1, as the labels of training')
+  if targets.y.dtype.kind == 'f':
+    return _single(y, what)
+  return _int32(y, what)
+
+
+def _single(y: np.ndarray, what: str) -> np.ndarray:
+  """Returns finite numbers as float32, in which a large float64 would be infinite."""
+  with np.errstate(over='ignore'):
+    values = y.astype(np.float32)
+  task_lib.check_finite({what: values}, ROWS)
+  return values
+
+
+def _int32(y: np.ndarray, what: str) -> np.ndarray:
+  with np.errstate(invalid='ignore'):
+    values = y.astype(np.int32)
+  if not np.array_equal(values, y):
+    raise errors.DataError(f'{what} must hold whole numbers within those of int32')
+  return values
 
 
 def composed(array: np.ndarray) -> np.ndarray:
@@ -132,7 +160,7 @@ def _several(y: np.ndarray, kind: str | None, names: tuple[str, ...]) -> Targets
       f'several labels, {", ".join(names)}, must be 0 or 1 to be classes: predict one column of '
       "classes, or give kind='numbers'"
     )
-  values = y.astype(np.float32)
+  values = _single(y, 'the label')
   return Targets(values, has_labels=bool(are_labels), are_numbers=not are_labels, names=names)
 
 

@@ -80,6 +80,9 @@ def fit(
       repeated take a list, and those of options a mapping too, such as task_option={'alpha': 0.3}.
       `quiet=True` shows no progress. None stands for the default.
 
+  If the run ends without a usable model, because all clients diverged or the last validation loss
+  is not finite, a RuntimeWarning says so, and the result is returned all the same.
+
   Raises:
     TypeError: If there is no such flag; the message has those that may be meant.
     ValueError: If a value is not valid, or does not go with the others or with the data.

@@ -27,6 +27,7 @@ from tff_adaptive_tasks import baselines
 
 from . import (
   baseline,
+  data_digest,
   fields,
   records,
   repeat,
@@ -82,6 +83,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> Prepared
   )
   of_run = dataclasses.replace(settings, training=how_long)
   model = _build_model(settings, task)
+  rules.check_early_stop(settings.output.early_stop, model.metric_names)
   constant = baselines.of_task(of_clients, model)
   if constant is not None:
     settings.output.say(baseline.first_line(constant, task.metric))
@@ -300,12 +302,16 @@ def _check_data(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, 
   rules.check_cohort(settings.training.cohort(len(ids)), len(ids), settings.what.algorithm_entry)
   if settings.clients.client_weighting == 'tokens' and task.client_weight is None:
     raise ValueError(f'--client_weighting=tokens: the task {task.name} has no client_weight.')
-  return {
+  data = {
     'source': task.source,
     'clients': len(ids),
     'examples': sum(map(task.train.num_examples, ids)),
     'validation_examples': len(task.validation['y']),
   }
+  # The data of a known task follow from its settings, but not these.
+  if task.validated_by or settings.task_object is not None:
+    data['sha256'] = data_digest.of(task)
+  return data
 
 
 def _training_config(

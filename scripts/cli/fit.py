@@ -1,11 +1,13 @@
 """Trains a run for a program: what `tff_adaptive.fit` does with train.py's settings."""
 
 import contextlib
+import functools
 import numbers
 import operator
 import os
 import re
 import types
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +22,10 @@ from . import command, flag_names, flags, options, repeat, resolve, run
 _OF_FOLDERS = ('ledger', 'resume_from', 'accept_lost_rows')
 # How a task is loaded that is given by its name.
 _OF_NAMES = ('task_option', 'data_dir')
+# Kinds of dtypes whose targets may be joined.
+_KINDS = {'b': 'classes', 'i': 'classes', 'u': 'classes', 'U': 'texts', 'O': 'texts'}
+# What the value of an option may be in a program.
+_OF_OPTIONS = (str, os.PathLike, numbers.Real, np.bool_)
 _SEED = 0  # The default of the flag.
 
 
@@ -56,6 +62,11 @@ def fit(task: Any, algorithm: str | None, folder: str | None, keywords: Mapping[
     outcome = run.run(
       settings, ['tff_adaptive.fit', *flags.command_line(given)], is_of_command=False
     )
+  try:
+    run.check_result(outcome.result)
+  except command.DivergedError as error:
+    # The command's exit code says it; here the result may still be of use.
+    warnings.warn(_as_keywords(str(error)), RuntimeWarning, stacklevel=3)
   return Run(outcome.result, outcome.task, outcome.model)
 
 
@@ -103,6 +114,12 @@ def _truth(name: str, value: Any) -> bool:
 def _texts(name: str, value: Any) -> list[str]:
   """Returns the values of a flag that may be repeated: one text, several, or options by name."""
   if isinstance(value, Mapping):
+    for key, option in value.items():
+      # Others would reach their reader as the text that Python prints for them.
+      if option is not None and not isinstance(option, _OF_OPTIONS):
+        raise ValueError(
+          f'{name}: {key} must be a truth value, a number or a text, found {option!r:.80}.'
+        )
     return list(options.pairs(value))
   if isinstance(value, str):
     return [value]
@@ -123,14 +140,15 @@ _CONVERTERS: Mapping[type, Callable[[str, Any], Any]] = {
 def _as_task(task: Any, given: Mapping[str, Any]) -> task_lib.Task:
   """Returns a task that was not given by its name. Raises ValueError if it is none."""
   seed = given.get('seed', _SEED)
-  if isinstance(task, types.FunctionType):
+  if _is_function(task):
     loaded = task(
       data_dir=command.expanded(given.get('data_dir')),
       seed=seed,
       **options.parse('task_option', given.get('task_option', ())),
     )
     if not isinstance(loaded, task_lib.Task):
-      raise ValueError(f'{task.__name__} gave {loaded!r:.80}; it must return a tasks.Task.')
+      name = getattr(task, '__name__', type(task).__name__)
+      raise ValueError(f'{name} gave {loaded!r:.80}; it must return a tasks.Task.')
     return loaded
   for name in _OF_NAMES:
     if name in given:
@@ -143,6 +161,11 @@ def _as_task(task: Any, given: Mapping[str, Any]) -> task_lib.Task:
   if hasattr(task, 'columns'):
     hint = 'give tff_adaptive_tasks.from_frame(table, client=COLUMN, label=COLUMN)'
   raise ValueError(f'a {type(task).__name__} is no task: {hint}.')
+
+
+def _is_function(task: Any) -> bool:
+  """Returns whether this is a function, a method, or one with some arguments given."""
+  return isinstance(task, (types.FunctionType, types.MethodType, functools.partial))
 
 
 def _of_arrays(examples: Mapping[Any, Any], seed: int) -> task_lib.Task:
@@ -161,17 +184,36 @@ def _of_arrays(examples: Mapping[Any, Any], seed: int) -> task_lib.Task:
         f'the client {client!r} has x of shape {x.shape} and y of shape {y.shape}: give one target'
         ' for every input.'
       )
+    if not len(x):  # It has no examples, and an empty list would be one of floating-point numbers.
+      continue
     inputs.append(x)
     targets.append(y)
     owners += [client] * len(x)
   if not inputs:
-    raise errors.DataError('there are no clients: give arrays (x, y) by client.')
+    raise errors.DataError('there are no clients with examples: give arrays (x, y) by client.')
+  _check_one_kind(owners, targets)
   try:
     x = np.concatenate(inputs)
     y = np.concatenate(targets)
   except ValueError as error:
     raise errors.DataError(f'the arrays of the clients do not go together: {error}.') from None
   return tasks.from_arrays(x, y, owners, seed=seed)
+
+
+def _check_one_kind(owners: Sequence[Any], targets: Sequence[np.ndarray]) -> None:
+  """Raises DataError if targets are classes for some clients and numbers for others.
+
+  One array of all would be of numbers, or of texts, without a word.
+  """
+  clients = list(dict.fromkeys(owners))
+  kinds = [_KINDS.get(y.dtype.kind, y.dtype.kind) for y in targets]
+  for client, kind, y in zip(clients, kinds, targets):
+    if kind != kinds[0]:
+      raise errors.DataError(
+        f'the targets of the client {clients[0]!r} have dtype {targets[0].dtype}, those of'
+        f' {client!r} {y.dtype}: give all whole numbers or texts for classes, or all'
+        ' floating-point numbers to predict.'
+      )
 
 
 def _refuse_flags_of_folders(given: Mapping[str, Any]) -> None:

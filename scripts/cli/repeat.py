@@ -64,7 +64,7 @@ def _read(path: str) -> tuple[str, dict[str, Any]]:
     folder = os.path.dirname(folder)
   try:
     return folder, config_lib.read(folder)
-  except FileNotFoundError:
+  except (FileNotFoundError, NotADirectoryError):
     raise ValueError(
       f'--config={path}: there is no such file; name the {config_lib.FILE} in the folder of a run.'
     ) from None

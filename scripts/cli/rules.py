@@ -6,9 +6,10 @@ with its flag (see `fields`); what needs the data is checked with `check_cohort`
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tff_adaptive import registry
+from tff_adaptive._utils import suggestions
 from tff_adaptive.aggregation import table
 from tff_adaptive.corrections import chains
 from tff_adaptive.registry import described
@@ -39,6 +40,33 @@ def check_cohort(cohort: int, clients: int, algorithm: registry.Algorithm) -> No
       f'the number of clients in a round must be from 1 to {clients}, which are all clients; found'
       f' {cohort}: give fewer.'
     )
+
+
+def check_early_stop(name: str | None, metrics: Sequence[str]) -> None:
+  """Raises ValueError if --early_stop names no metric of the model, and no other column either.
+
+  The run would otherwise train all its rounds without a word.
+
+  Args:
+    name: The value of --early_stop, or None.
+    metrics: The names of the model's metrics.
+  """
+  if name is None:
+    return
+  from tff_adaptive.models import named_metrics  # It loads TensorFlow.
+
+  metric = name.removeprefix('validation_').removeprefix('inference_')
+  # Columns of training, of clients and of callbacks are known only when a round has been trained.
+  may_be_column = name == metric and not named_metrics.is_name(name)
+  may_be_column &= name.endswith(tuple(metrics)) or not suggestions.nearest(name, metrics)
+  if metric in metrics or may_be_column:
+    return
+  add = ''
+  if named_metrics.is_name(metric):
+    add = f', or give --metric={metric} too, which adds it'
+  raise ValueError(
+    f'--early_stop={name}: {suggestions.unknown("metric", metric, metrics)[:-1]}{add}.'
+  )
 
 
 def check_data_dir(task: str, folder: str | None) -> None:

@@ -96,6 +96,14 @@ def test_the_positive_class_is_the_one_that_is_named():
     tasks.from_arrays(X, THREE, CLIENTS, positive='mid')
 
 
+def test_labels_in_another_form_of_unicode_are_known():
+  names = np.where(IS_ILL == 'yes', 'cafe\u0301', 'b')
+  options = {'positive': 'cafe\u0301', 'class_weight': {'cafe\u0301': 3}}
+  model = tasks.from_arrays(X, names, CLIENTS, **options).build_model(0)
+  assert model.class_weights == (1.0, 3.0)
+  assert model.outputs.positive == 1
+
+
 def test_a_metric_to_judge_by_is_added():
   task = tasks.from_arrays(X, IS_ILL, CLIENTS, metrics=['f1'], metric='recall_macro')
   assert task.build_model(0).metric_names == ('loss', 'accuracy', 'f1', 'recall_macro')
@@ -145,7 +153,7 @@ def test_weights_are_given_by_label():
     (IS_ILL, {'class_weight': {'yes': 'much'}}, 'weights must be numbers'),
     (IS_ILL, {'class_weight': {'yes': -1}}, '0 or more'),
     (IS_ILL, {'class_weight': 'even'}, "give 'balanced' or weights by label, such as {'yes': 10"),
-    (NUMBERS, {'class_weight': 'balanced'}, 'numbers to predict: leave it out'),
+    (NUMBERS, {'class_weight': 'balanced'}, 'numbers to predict, or several'),
     (IS_ILL, {'metric': 'f2'}, "'f2' is no metric here; for two classes there are: precision"),
     (THREE, {'metric': 'f1'}, 'f1_macro.* are for two classes'),
     (NUMBERS, {'metrics': ['f1']}, 'for numbers there are: mean_absolute_error'),

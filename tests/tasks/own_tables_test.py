@@ -365,6 +365,36 @@ def test_rows_with_gaps_are_dropped_and_what_a_treatment_leaves_is_named():
   assert tasks.from_frame(table, 'hospital', 'outcome', missing='drop')
 
 
+@pytest.mark.parametrize('labels', [[0, 1], [True, False], ['1', '0'], [0.0, 1.0]])
+def test_an_empty_cell_does_not_make_a_regression_of_classes(tmp_path, labels):
+  table = TABLE[['hospital', 'age']].assign(outcome=labels * (ROWS // 2))
+  numbers = {name: i for i, name in enumerate(table['hospital'].unique())}
+  table['hospital'] = table['hospital'].map(numbers)
+  whole = tasks.from_frame(table[2:], 'hospital', 'outcome', kind='classes')
+  with_empty = table.astype({'hospital': object, 'outcome': object})
+  with_empty.loc[0, 'outcome'] = None
+  with_empty.loc[1, 'hospital'] = None
+  with_empty.to_csv(tmp_path / 'a.csv', index=False)
+  for task in (
+    tasks.from_csv(str(tmp_path / 'a.csv'), 'hospital', 'outcome', missing='drop'),
+    tasks.from_frame(with_empty.infer_objects(), 'hospital', 'outcome', missing='drop'),
+  ):
+    assert tuple(map(int, task.preparation.classes)) == (0, 1)
+    assert not task.preparation.is_numbers
+    assert task.train.client_ids == whole.train.client_ids  # '1', and not '1.0'.
+    np.testing.assert_array_equal(task.validation['y'], whole.validation['y'])
+
+
+def test_numbers_beside_an_empty_cell_stay_numbers():
+  table = TABLE[['hospital', 'age']].assign(outcome=np.arange(ROWS) / 4)
+  table.loc[3, 'outcome'] = np.nan
+  task = tasks.from_frame(table, 'hospital', 'outcome', missing='drop')
+  assert task.preparation.is_numbers
+  table['outcome'] = np.round(table['outcome'])
+  task = tasks.from_frame(table, 'hospital', 'outcome', missing='drop', kind='numbers')
+  assert task.preparation.is_numbers
+
+
 def test_a_text_that_training_has_not_seen_is_refused_or_no_category():
   task = tasks.from_frame(TABLE, 'hospital', 'outcome')
   new = TABLE[:2].assign(sex=['x', 'f'])

@@ -1,6 +1,8 @@
 """`fit` trains what train.py trains, to the last bit, and leaves the program as it was."""
 
+import functools
 import os
+import types
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import tensorflow_federated as tff
 import tff_adaptive
 import tff_adaptive_tasks as tasks
 from scripts import train
+from scripts.cli import fit as cli_fit
 from tests.helpers import fakes
 
 _FLAGS = (
@@ -79,25 +82,37 @@ def test_a_folder_is_that_of_the_command_and_is_resumed(of_command, tmp_path):
     tasks.load_run(tmp_path / 'run').task()
 
 
-def test_own_data_are_arrays_by_client_or_a_function_that_makes_a_task():
+def test_own_data_are_arrays_by_client_or_a_function_that_makes_a_task(tmp_path):
   rng = np.random.default_rng(0)
   arrays = {}
   for client in range(5):
     x = rng.normal(size=(8, 2)).astype(np.float32)
-    arrays[client] = (x, np.where(x[:, 0] > 0, 'yes', 'no'))
-  x, y = (np.concatenate([pair[i] for pair in arrays.values()]) for i in (0, 1))
+    arrays[client] = (x, (x[:, 0] > 0).astype(int))
+  arrays['without examples'] = ([], [])  # NumPy takes empty lists for floating-point numbers.
+  x, y = (np.concatenate([arrays[client][i] for client in range(5)]) for i in (0, 1))
   owners = np.repeat(np.arange(5), 8)
 
-  def load(data_dir, seed, scale: float = 1.0):
+  def load(name, data_dir, seed, scale: float = 1.0):
+    assert name == 'bound'
     assert data_dir is None
     return tasks.from_arrays(x * np.float32(scale), y, owners, seed=seed)
 
   options = dict(rounds=1, clients_per_round=2, client_learning_rate=0.5, seed=3, quiet=True)
   of_arrays = tff_adaptive.fit(arrays, 'fed_avg', **options)
-  of_function = tff_adaptive.fit(load, 'fed_avg', task_option=['scale=1.0'], **options)
+  bound = functools.partial(load, 'bound')
+  of_function = tff_adaptive.fit(bound, 'fed_avg', task_option=['scale=1.0'], **options)
   assert _without_times(of_arrays.rows) == _without_times(of_function.rows)
-  assert of_arrays.task.preparation.classes == ('no', 'yes')
+  assert of_arrays.task.preparation.classes == (0, 1)
   assert len(of_arrays.task.train.client_ids) == 4  # One of five is held out.
+  # A folder's model would otherwise be returned for other data with as many examples.
+  options['output_dir'] = str(tmp_path / 'run')
+  with fakes.no_figures():
+    of_folder = tff_adaptive.fit(arrays, 'fed_avg', **options)
+    again = tff_adaptive.fit(arrays, 'fed_avg', **options)
+    assert _without_times(again.rows) == _without_times(of_folder.rows)
+    others = {client: (x, 1 - np.asarray(y)) for client, (x, y) in arrays.items()}
+    with pytest.raises(ValueError, match=r'was on other data: sha256 was .* or another folder'):
+      tff_adaptive.fit(others, 'fed_avg', **options)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +124,7 @@ def test_own_data_are_arrays_by_client_or_a_function_that_makes_a_task():
     ({'rounds': 2.5}, 'rounds must be a whole number, found 2.5.'),
     ({'quiet': 'yes'}, "quiet must be True or False, found 'yes'."),
     ({'task_option': 3}, 'task_option must be a list of texts, or a mapping, found 3.'),
+    ({'task_option': {'features': ['a']}}, 'task_option: features must be a truth value, a number'),
     ({'task': 'digit'}, 'Did you mean digits'),
     ({'algorithm': 'fed_yog'}, 'algorithm: unknown algorithm'),
     ({'mu': 0.1}, 'mu has no meaning for algorithm fed_yogi'),
@@ -116,6 +132,16 @@ def test_own_data_are_arrays_by_client_or_a_function_that_makes_a_task():
     ({'task': 3}, 'a int is no task: give the name of a task'),
     ({'task': pd.DataFrame({'a': [1]})}, 'give tff_adaptive_tasks.from_frame(table, client='),
     ({'task': {'a': ([1.0, 2.0], [1])}}, "the client 'a' has x of shape (2,) and y of shape (1,)"),
+    ({'task': {1: ([[1.0]], [1]), '1': ([[2.0]], [0])}}, "the clients 1 and '1' would have one"),
+    (
+      {'task': {1: ([[1.0]], [1]), 2: ([[2.0]], [0.0])}},
+      'the client 1 have dtype int64',
+    ),
+    (
+      {'task': {1: ([[1.0]], [1]), 2: ([[2.0]], ['a'])}},
+      'the client 1 have dtype int64',
+    ),
+    ({'task': {1: ([], [])}}, 'there are no clients with examples'),
     ({'task': {}, 'data_dir': '.'}, 'data_dir is for a task that is given by its name'),
   ],
 )
@@ -124,6 +150,16 @@ def test_what_is_wrong_is_named_as_a_keyword(keywords, message):
     tff_adaptive.fit(**keywords)
   assert message in str(error.value)
   assert '--' not in str(error.value)
+
+
+def test_a_run_without_a_usable_model_warns_even_if_quiet(monkeypatch):
+  summary = {'ends_without_update': True, 'rounds_without_update': 2}
+  result = types.SimpleNamespace(is_complete=True, summary=summary)
+  outcome = types.SimpleNamespace(result=result, task='the task', model='the model')
+  monkeypatch.setattr(cli_fit.run, 'run', lambda *_, **__: outcome)
+  message = r'all clients diverged in 2 rounds.*: lower client_learning_rate, or give clip_norm'
+  with pytest.warns(RuntimeWarning, match=message):
+    assert cli_fit.fit('digits', 'fed_avg', None, {'quiet': True}).task == 'the task'
 
 
 def test_the_names_of_the_package_show_it():

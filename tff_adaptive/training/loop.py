@@ -271,6 +271,11 @@ class _Run:
       if files.round_number % config.rounds_per_checkpoint == 0:
         self._save()
     self._save()
+    if self._stopping.lacks_column and files.round_number == config.rounds:
+      warnings.warn(
+        f'early_stop={config.early_stop!r} had no effect: no round has such a metric or column',
+        stacklevel=2,
+      )
     self._files.verify()  # Before summary.json says that the run is complete.
     result = self._summarize(test_fn)
     for callback in self._callbacks:

@@ -101,6 +101,12 @@ class Stopping:
     for row in rows:
       self.add(row)
 
+  @property
+  def lacks_column(self) -> bool:
+    """Whether no row so far has had what `early_stop` names."""
+    progress = self._progress
+    return progress is not None and progress.best is None and not progress.waited
+
   def exhausts(self, row: Row) -> str | None:
     """Returns the budget that a round with these costs would reach; None if there is none."""
     for name, (budget, columns) in self._budgets.items():

@@ -170,6 +170,11 @@ def test_a_run_is_prepared_as_its_settings_say(monkeypatch, tmp_path, capsys):
   flags += f' --output_dir={tmp_path}/run --data_dir={tmp_path} --heldout_clients=0.2'
   flags += ' --aggregator=dp_tree --aggregator_option=noise_multiplier=5 --batch_size=7'
   flags += ' --resume_from=previous'
+  with pytest.raises(ValueError, match='--early_stop=los: unknown metric'):
+    build_lib.prepare(settings.of(*flags.split(), '--early_stop=los'), ['command'])
+  assert not (tmp_path / 'run').exists()
+  seen.clear()
+  capsys.readouterr()
   given = settings.of(*flags.split(), '--engine=native')
   prepared = build_lib.prepare(given, ['command']).arguments
   built_process, _, model, private = seen.pop('built')

@@ -110,6 +110,8 @@ def test_what_cannot_be_repeated_is_refused_in_one_line(folder, capfd):
   assert not os.path.exists('first_repeated')
   assert _train('--config=nowhere/config.json') == 2
   assert 'there is no such file; name the config.json' in capfd.readouterr().err
+  assert _train(f'--config={__file__}') == 2
+  assert 'there is no such file; name the config.json' in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

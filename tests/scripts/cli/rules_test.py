@@ -10,6 +10,27 @@ from tff_adaptive import corrections, registry
 from tff_adaptive_tasks import catalog
 
 
+@pytest.mark.parametrize(
+  'name, message',
+  [
+    ('acuracy', "unknown metric 'acuracy'. Did you mean accuracy? Choose one of: loss, accuracy."),
+    ('validation_acuracy', 'Did you mean accuracy?'),
+    ('inference_r2', 'one of: loss, accuracy, or give --metric=r2 too, which adds it.'),
+    ('f1', 'or give --metric=f1 too'),
+    *((name, None) for name in (None, 'loss', 'validation_accuracy', 'inference_loss')),
+    *((name, None) for name in ('train_loss', 'clients_heldout_accuracy', 'theta_norm')),
+  ],
+)
+def test_early_stop_names_a_metric_of_the_model_or_a_column(name, message):
+  if message is None:
+    rules.check_early_stop(name, ('loss', 'accuracy'))
+    return
+  with pytest.raises(ValueError) as error:
+    rules.check_early_stop(name, ('loss', 'accuracy'))
+  assert str(error.value).startswith(f'--early_stop={name}: ')
+  assert message in str(error.value)
+
+
 def test_every_rule_is_asked():
   of_settings = set()
   for module in (rules, client_rules, machine_rules):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 
 import numpy as np
 import pytest
@@ -99,6 +100,14 @@ def test_a_run_that_stops_early_is_complete_and_says_why(tmp_path):
   assert again.round_number == result.round_number
   further = train(tmp_path, 60, patience=6, **options)
   assert further.round_number > result.round_number
+
+
+def test_a_run_says_that_no_column_has_the_name_to_stop_by(tmp_path):
+  with pytest.warns(UserWarning, match="early_stop='los' had no effect: no round has such a"):
+    train(tmp_path / 'wrong', 2, early_stop='los')
+  with warnings.catch_warnings():
+    warnings.filterwarnings('error', message='early_stop')
+    train(tmp_path / 'right', 2, early_stop='train_loss')
 
 
 def test_a_resumed_run_stops_in_the_same_round(tmp_path):
