@@ -247,6 +247,7 @@ class _Run:
         # By this row reports and searches see that the run diverged. A resumed run drops it, since
         # it is after the checkpoint.
         files.log.append({'round': files.round_number + 1, 'validation_loss': math.nan})
+        self._save_records()  # They show which clients led there; a resumed run drops them too.
         checkpoint = 'there is no checkpoint.'
         if files.saved_round >= 0:
           checkpoint = f'the checkpoint of round {files.saved_round} is kept.'
@@ -345,11 +346,15 @@ class _Run:
       self._save()  # The round is not lost because a callback fails.
       raise
 
-  def _save(self) -> None:
+  def _save_records(self) -> None:
+    """Writes the rows of the ledger and of the trace."""
     if self._ledger is not None:
-      self._ledger.save()  # Before the checkpoint, which requires the rows up to its round.
+      self._ledger.save()
     if self._trace is not None:
       self._trace.save()
+
+  def _save(self) -> None:
+    self._save_records()  # Before the checkpoint, which requires the rows up to its round.
     if self._files.save(self._loader.record()):
       for callback in self._callbacks:
         callback.checkpoint(self._files.round_number)
