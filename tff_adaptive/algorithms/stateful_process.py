@@ -153,7 +153,9 @@ def compose(recipe: components.Recipe) -> StatefulProcess | tff.learning.templat
   batched_clients.keep(next_fn, parts.train, parts.exchange)
   single_client.register(
     next_fn,
-    single_client.Parts(recipe, parts.message, parts.exchange, parts.exchanged, parts.train),
+    single_client.Parts(
+      recipe, parts.message, parts.send, parts.exchange, parts.exchanged, parts.train
+    ),
   )
   if not recipe.is_stateful:
     return _learning_process(parts, initialize, next_fn)

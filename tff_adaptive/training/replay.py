@@ -278,5 +278,5 @@ def _replayed(singles: Any, given: _Given, index: int, eager: bool) -> ReplayedC
     is_used=is_used,
     metrics=metrics,
     steps=steps.columns,
-    weights=tuple(np.asarray(w) for w in given.server_state.global_model_weights.trainable),
+    weights=steps.weights,
   )
