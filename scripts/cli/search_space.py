@@ -167,7 +167,7 @@ class Space:
     return shared
 
   def _is_shared(self, name: str, pair: str, point: Point, kinds: Sequence[Point]) -> bool:
-    """Returns whether a run has an option that all runs share, or none has, so that it is refused."""
+    """Returns whether a run has a shared option; true too if none has, so that it is refused."""
     if self._counts(name, {**point, name: pair}):
       return True
     return not any(self._counts(name, {**kind, name: pair}) for kind in kinds)
