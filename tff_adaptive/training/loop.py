@@ -129,9 +129,7 @@ def train(
     data = _described(clients)
     # What can be refused is refused before anything is written. `_write_config` checks again once
     # the state file is locked: another process may have resumed the run in between.
-    earlier = record.check(output_dir, run_id)
-    if earlier is not None:
-      record.open(output_dir, {**earlier['data'], **data}, 0, run_id)  # Refuses other data.
+    check_same(output_dir, record, clients, run_id)
   with contextlib.ExitStack() as stack:
     stack.callback(loader.close)
     stop = stop or protocols.Stop()
@@ -403,6 +401,15 @@ class _Run:
     return protocols.TrainingResult(
       state, files.round_number, is_complete, summary, best_weights, rows
     )
+
+
+def check_same(
+  folder: str, record: config_file.Record, clients: protocols.ClientData, run_id: str | None = None
+) -> None:
+  """Raises ResumeError if the run in a folder, if there is one, has other settings or data."""
+  earlier = record.check(folder, run_id)
+  if earlier is not None:
+    record.open(folder, {**earlier['data'], **_described(clients)}, 0, run_id)
 
 
 def _described(clients: protocols.ClientData) -> dict[str, Any]:

@@ -279,6 +279,10 @@ def test_what_cannot_be_replayed_is_one_line(run):
   absent = sorted({*Clients.client_ids} - {*table[table['round'] == 3]['client']})[0]
   with pytest.raises(ValueError, match=f"client '{absent}' did not take part in round 3"):
     replay(run, 3, absent)
+  folder, process, config, result = run  # No checkpoint is before round 2.
+  other = folder, process, dataclasses.replace(config, seed=2), result
+  with pytest.raises(runs.ResumeError, match='seed was 1 and is now 2'):
+    replay(other, 2, 'c0')
   with pytest.raises(ValueError, match='processes of tff_adaptive only'):
     training.replay_client(
       None, 1, 'c0', process=fakes.StatelessProcess(), clients=Clients(), config=CONFIG
