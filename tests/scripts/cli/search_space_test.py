@@ -114,11 +114,8 @@ def test_an_option_that_all_runs_share_is_left_out_for_those_without_it():
   assert [run.cohort.cohort_option for run in points] == [(), ('candidates=8',)]
   given = {'algorithm_option': ['share=0.1', 'sam.rho=0.05']}
   points = Space({'algorithm': ['fed_avg+top_k', 'scaffold+sam+top_k', 'fed_avg']}, given).grid('x')
-  assert [run.what.algorithm_option for run in points] == [
-    ('share=0.1',),
-    ('share=0.1', 'sam.rho=0.05'),
-    (),
-  ]
+  assert [run.correction.get('share') for run in points] == [0.1, 0.1, None]
+  assert [run.correction.get('rho') for run in points] == [None, 0.05, None]
 
 
 def test_an_option_of_a_part_in_a_file_counts_with_the_name_of_the_part(tmp_path):
