@@ -241,7 +241,7 @@ MIXING = asynchrony.Buffered(4, mixing=True)
 def _unsteady(rounds, folder=None, engine=None, callbacks=(), **options):
   people = {'dropout_rate': 0.2, 'availability': population.Independent(0.8)}
   config = _config(rounds, 2, BUFFERED, people=people, **options)
-  return _run('scaffold', config, folder, engine, callbacks, **CASES['scaffold'][2])[1]
+  return _run('scaffold', config, folder, engine, callbacks, **CASES['scaffold'].options)[1]
 
 
 @pytest.fixture(scope='module')

@@ -38,6 +38,7 @@ class AFL(base.Correction):
   client_weighting = 'uniform'
   combine_uploads = 'sum'
   uploads_what = 'its loss'
+  sends_whole = True
   needs_batching = 'its clients are known by their numbers'
 
   def server_state(self, weights: Weights) -> Any:

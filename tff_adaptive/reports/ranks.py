@@ -39,5 +39,7 @@ def average_ranks(values: Any) -> Ranks:
   p = np.nan
   if min(problems, methods) > 2:
     p = stats.friedmanchisquare(*ranks.T.to_numpy()).pvalue
-  difference = quantile * np.sqrt(methods * (methods + 1) / (6 * problems))
+  difference = np.nan
+  if problems:
+    difference = quantile * np.sqrt(methods * (methods + 1) / (6 * problems))
   return Ranks(ranks, float(p), float(difference))

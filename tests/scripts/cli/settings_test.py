@@ -107,7 +107,8 @@ def test_what_a_flag_needs_and_what_it_stands_in_place_of():
     'rounds_per_client_evaluation': {'client_evaluation_clients', 'personalization_epochs'}
     | {'local_baseline_epochs'},
     'engine=graph': {'clients_per_step', 'parallel_clients', 'ray', 'subrounds'},
-    'ray': {'ray_workers', 'cpus_per_worker', 'gpus_per_worker', 'memory_per_worker'},
+    'ray': {'ray_workers', 'cpus_per_worker', 'gpus_per_worker', 'memory_per_worker', 'check_ray'},
+    'config': {'accept_other_versions'},
     'target': {'stop_at_target'},
     'early_stop': {'patience', 'min_delta'},
     'ledger': {'full_ledger'},

@@ -1,5 +1,6 @@
 """Runs with a population, on a process in NumPy: rows, states, costs, resuming."""
 
+import types
 import warnings
 
 import numpy as np
@@ -137,7 +138,8 @@ def test_clients_that_are_not_there_are_reported_once(availability, message):
 def test_lost_updates_or_a_loss_that_is_not_finite_are_said_once(row, lost):
   lines = []
   state = Process().initialize()
-  trainer = training_rounds.Trainer(None, None, None, None, lines.append)
+  config = types.SimpleNamespace(trace_client=None)
+  trainer = training_rounds.Trainer(None, None, None, config, lines.append)
   for number in (7, 8):
     trainer._check(state, {'round': number, 'clients': 5, **row})
   counts = [line.partition(' updates were')[0] for line in lines]

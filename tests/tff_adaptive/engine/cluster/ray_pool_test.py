@@ -63,6 +63,7 @@ def pool(monkeypatch):
   pool_of_test.lines = []
   pool_of_test.counters = {'subrounds_retried': 0}
   pool_of_test._left_out = set()
+  pool_of_test._only_on = None
   pool_of_test.report = pool_of_test.lines.append
   pool_of_test._patience = 60.0
   pool_of_test._rooms = {_NODE: 1}
