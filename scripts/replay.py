@@ -15,7 +15,7 @@ import dataclasses
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 if not __package__:  # Run as a file, which is in no package.
@@ -27,7 +27,7 @@ from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import report
 from tff_adaptive.runs import config as config_lib
 
-from .cli import command, fields, flags, resolve, tensorflow_start
+from .cli import command, fields, flags, repeat, resolve, tensorflow_start
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,10 @@ class _Replay(fields.Group):
 _FLAGS = flags.define(flags.of_group(_Replay))
 # Where a run trained and what it told changes no number, and would start clusters and trackers.
 _OF_THE_PLACE = ('ray', 'ray_workers', 'cpus_per_worker', 'memory_per_worker', 'gpus_per_worker')
-_OF_MESSAGES = ('log_to', 'json', 'quiet', 'resume_from', 'accept_lost_rows')
+_OF_MESSAGES = (
+  *('log_to', 'json', 'quiet', 'resume_from', 'accept_lost_rows'),
+  *('config', 'accept_other_versions', 'output_dir'),
+)
 
 
 @command.entry('replay.py', prints_result=True)
@@ -98,12 +101,7 @@ def replay(folder: str, round_number: int, client_id: str, eager: bool = False) 
       f'{folder} was not trained by train.py: call training.replay_client with the arguments with'
       ' which it was trained.'
     )
-  parsed = flags.parse(config['command']) or {}
-  left_out = (*_OF_THE_PLACE, *_OF_MESSAGES)
-  asked = {name: value for name, value in parsed.items() if name not in left_out}
-  # A resumed run may have more rounds than its first command asked for.
-  asked['rounds'] = config['settings']['rounds']
-  settings = resolve.resolve(asked, output_dir=folder, quiet=True)
+  settings = resolve.resolve(asked_for(folder, config), output_dir=folder, quiet=True)
   tensorflow_start.load()
   from tff_adaptive import training
 
@@ -121,6 +119,25 @@ def replay(folder: str, round_number: int, client_id: str, eager: bool = False) 
     settings=arguments['settings'],
     eager=eager,
   )
+
+
+def asked_for(folder: str, config: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the flags by name that make the run with a config.json again.
+
+  Raises ValueError if the flags do not say what its task is.
+  """
+  if 'task_option' not in config['settings']:
+    raise ValueError(
+      f'{folder} was trained by a program on a task of its own: call training.replay_client with'
+      ' the arguments with which it was trained.'
+    )
+  # A command with --config has the flags of the run that it repeats.
+  parsed = repeat.with_config(flags.parse(config['command']) or {})
+  left_out = (*_OF_THE_PLACE, *_OF_MESSAGES)
+  asked = {name: value for name, value in parsed.items() if name not in left_out}
+  # A resumed run may have more rounds than its first command asked for.
+  asked['rounds'] = config['settings']['rounds']
+  return asked
 
 
 if __name__ == '__main__':

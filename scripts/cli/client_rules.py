@@ -57,6 +57,13 @@ def _weights_are_of_all_that_is_sent(settings: Settings) -> str | None:
       f'{flag} gives updates weights as the clients count in the objective: give'
       ' --client_weighting=examples or uniform.'
     )
+  aggregator = settings.aggregation.entry
+  if aggregator.promise == 'bound':  # The median of w_j g_j, say, estimates nothing.
+    return (
+      f'{flag} multiplies updates by weights whose sum is an unbiased mean, and'
+      f' --aggregator={aggregator.name} makes no sum of them: take another aggregator, such as mean'
+      ' or clipping, or a rule without weights, such as uniform.'
+    )
   sends = settings.what.algorithm_entry.uploads
   if not sends and settings.what.client_optimizer_state == 'average':
     sends = 'the state of its optimizer'

@@ -42,9 +42,12 @@ def has_option(flag: str, base: str | None, pair: str) -> bool:
   name = pair.partition('=')[0]
   if name in names or name in {known.rpartition('.')[2] for known in names}:
     return True
-  # In a chain an option may be given with the name of its part where that is not needed.
+  if flag != 'algorithm_option':
+    return False
+  # An option may be given with the name of its part where that is not needed. The part of a user's
+  # file is not called as in `base`.
   part, _, short = name.rpartition('.')
-  return short in names and part in base.split('+')
+  return short in names and part in registry.algorithm(base).name.split('+')
 
 
 def _of_entry(find: Callable[[str], Any]) -> Callable[[str], Collection[str]]:

@@ -156,10 +156,21 @@ class Space:
     kinds = self._kinds()
     shared: dict[str, Any] = {}
     for name, value in self.given.items():
+      if name in option_axes.BASES:  # Each option by itself: the run may have some of them.
+        options = [pair for pair in value if self._is_shared(name, pair, point, kinds)]
+        if options:
+          shared[name] = options
+        continue
       is_of_another = any(self._counts(name, kind) for kind in kinds)
       if self._counts(name, point) or not is_of_another:
         shared[name] = value
     return shared
+
+  def _is_shared(self, name: str, pair: str, point: Point, kinds: Sequence[Point]) -> bool:
+    """Returns whether a run has a shared option; true too if none has, so that it is refused."""
+    if self._counts(name, {**point, name: pair}):
+      return True
+    return not any(self._counts(name, {**kind, name: pair}) for kind in kinds)
 
   def _in_order(self) -> list[str]:
     """Returns the names of the axes, with those first that decide which others have a meaning."""

@@ -117,6 +117,13 @@ def methods_of(given: Asked, words: Sequence[str]) -> list[methods.Method]:
   named = [methods.Method(name, more, given.search) for name in references]
   for method in named:
     _check(method)
+  keys = [method.key for method in named]
+  for i, key in enumerate(keys):
+    if key in keys[:i]:
+      raise ValueError(
+        f'{references[i]} would have the rows of {references[keys.index(key)]}, because both are'
+        f' called {key}: name it once, or rename one of the files.'
+      )
   return named
 
 

@@ -138,7 +138,9 @@ class Method:
   def digest(self) -> str:
     """Returns digits that change with the user's files and the flags; '' for built-in methods."""
     parts = []
-    for piece in registry.pieces(self.reference):
+    # A flag may name a file too, as server_optimizer=mine.py:NAME does.
+    of_flags = [value for value in self.flags.values() if isinstance(value, str)]
+    for piece in [*registry.pieces(self.reference), *of_flags]:
       if user_code.is_reference(piece):
         _, source = user_code.load(piece)
         parts += [source.sha256, *map(str, source.modules)]

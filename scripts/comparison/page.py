@@ -153,7 +153,7 @@ def _differences(results: results_lib.Results, subject: str) -> report.Table:
           str(len(difference.values)),
           _signed(problem, difference.mean),
           _interval(problem, difference),
-          results.conclusion(name, difference),
+          results.verdict(name, subject, other),
         ]
       )
   title = f'{results.titles.get(subject, subject)}: differences from FedAvg and from the best'
@@ -215,9 +215,7 @@ def _verdicts(results: results_lib.Results, subject: str, other: str) -> str:
     return ''
   conclusions = []
   for name in results.names:
-    difference = results.difference(name, subject, other)
-    if difference is not None:
-      conclusions.append(results.conclusion(name, difference))
+    conclusions.append(results.verdict(name, subject, other))
   counts = [conclusions.count(word) for word in ('better', 'worse', 'none')]
   return ' / '.join(map(str, counts))
 

@@ -159,6 +159,24 @@ class Results:
       return 'better'
     return 'worse'
 
+  def verdict(self, problem: str, method: str, other: str) -> str:
+    """Returns 'better', 'worse' or 'none', or why two methods cannot be compared on a problem.
+
+    A method with a run that diverged is worse than one without: the differences of its other seeds
+    would show it as it does not deserve.
+    """
+    outcomes = self.on(problem)
+    if method in outcomes and other in outcomes:
+      has_lost = not math.isfinite(outcomes[method].worth)
+      other_has_lost = not math.isfinite(outcomes[other].worth)
+      if has_lost and other_has_lost:
+        return 'none'
+      if has_lost:
+        return 'worse'
+      if other_has_lost:
+        return 'better'
+    return self.conclusion(problem, self.difference(problem, method, other))
+
   def record(self) -> dict[str, Any]:
     """Returns everything as JSON has it; what is not finite is None."""
     ranks = self.ranks()
@@ -217,7 +235,7 @@ class Results:
               'other': other,
               'mean': difference.mean,
               'interval': difference.interval,
-              'conclusion': self.conclusion(problem, difference),
+              'conclusion': self.verdict(problem, subject, other),
             }
           )
     return records

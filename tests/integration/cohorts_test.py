@@ -86,7 +86,7 @@ def test_the_mean_step_over_all_cohorts_is_the_step_with_all_clients(graph, rule
   mean = np.zeros(3)
   for drawn in itertools.product(range(4), repeat=2):
     choice = choosing.choose(_fixed(rule.of_draws(at, np.array(drawn))), at)
-    factors = cohorts._factors(choice, choice.positions)
+    factors = cohorts._factors(choice, choice.positions, at.num_examples)
     change = step(graph, weighted, choice.positions.tolist(), factors)
     mean += np.prod(p[list(drawn)]) * change
   expected = step(graph, process(rule.objective, False), range(4))

@@ -5,8 +5,10 @@ import pandas as pd
 import pytest
 
 from scripts import replay, train
+from scripts.cli import records, resolve
 from tests.helpers import fakes
 from tff_adaptive import runs
+from tff_adaptive.runs import config as config_lib
 
 TASK = ['--task=least_squares', '--task_option=num_clients=4', '--algorithm=scaffold']
 FLAGS = [*TASK, '--rounds=3', '--clients_per_round=2', '--rounds_per_checkpoint=1']
@@ -34,6 +36,21 @@ def test_the_steps_of_a_client_are_those_of_the_run(folder, tmp_path, capsys):
   printed = capsys.readouterr().out.splitlines()
   last = [float(cell) for cell in printed[-1].strip('| ').split('|')]
   np.testing.assert_allclose(last, steps.iloc[-1], rtol=1e-4)
+
+
+def test_a_run_that_repeats_another_one_is_made_again_with_its_flags(folder, capsys):
+  config = config_lib.read(folder)
+  first = replay.asked_for(folder, config)
+  repeats = {**config, 'command': ['train.py', f'--config={folder}', '--output_dir=other']}
+  again = replay.asked_for('other', repeats)
+  assert again['rounds'] == 3
+  for settings in (first, again):
+    assert resolve.resolve(settings).flat()['task'] == 'least_squares'
+  changed = records.of(resolve.resolve(again)).refused_changes(config)
+  assert changed == records.of(resolve.resolve(first)).refused_changes(config) == []
+  of_program = {**config, 'settings': {'task': 'digits', 'rounds': 3}}
+  with pytest.raises(ValueError, match='by a program on a task of its own: call training'):
+    replay.asked_for('other', of_program)
 
 
 def test_bad_input_is_one_line(folder, tmp_path, capsys):

@@ -22,12 +22,15 @@ class Parts(NamedTuple):
   Attributes:
     recipe: The parts of the process.
     message: The computation of the message to clients, (<round, server state, client work> -> M).
+    send: That of what clients have after a compressed message, see `server_correction.build_send`;
+      None if messages to clients are not compressed.
     exchange, exchanged: See `stateful_process.compose`; None without an exchange.
     train: The computation of a client's training.
   """
 
   recipe: components.Recipe
   message: tff.Computation
+  send: tff.Computation | None
   exchange: tff.Computation | None
   exchanged: tff.Computation | None
   train: tff.Computation
@@ -39,10 +42,12 @@ class Steps(NamedTuple):
   Attributes:
     trained: The results of its training.
     columns: Arrays [K] by name, for its K steps; see `client.tracing`.
+    weights: The trainable weights that it received.
   """
 
   trained: local_training.Trained
   columns: dict[str, np.ndarray]
+  weights: tuple[np.ndarray, ...]
 
 
 def register(next_fn: tff.Computation, parts: Parts) -> None:
@@ -112,10 +117,12 @@ class Clients:
         the code of a correction or a model.
     """
     message = self._message(*_arguments(server_state, client_states, data))
+    weights = server_state.global_model_weights
+    if self._parts.send is not None:
+      message, weights = message
     state: Any = ()
     if client_states is not None:
       state = client_states[index]
-    weights = server_state.global_model_weights
     given = tf.nest.map_structure(
       tf.convert_to_tensor,
       [_as_message(message), list(weights.trainable), list(weights.non_trainable), state],
@@ -128,7 +135,8 @@ class Clients:
         self._traced = tf.function(self._train, autograph=False, reduce_retracing=True)
       trained, columns = self._traced(*arguments)
     as_arrays = {name: np.asarray(values) for name, values in columns.items()}
-    return Steps(tf.nest.map_structure(np.asarray, trained), as_arrays)
+    received = tuple(np.asarray(leaf) for leaf in weights.trainable)
+    return Steps(tf.nest.map_structure(np.asarray, trained), as_arrays, received)
 
   def _train(
     self, message: Any, trainable: Any, non_trainable: Any, state: Any, element: Any
@@ -148,20 +156,26 @@ class Clients:
     """Builds the computation of the message of a round, or of the clients' results.
 
     Its parameter is that of `next`: `(<S@SERVER, {C}@CLIENTS, {D*}@CLIENTS> -> M@SERVER)`, or
-    `{ClientOutput}@CLIENTS`.
+    `{ClientOutput}@CLIENTS`. Where the message is compressed, it is `<M, W>@SERVER` with the
+    weights that clients then have.
     """
     parts = self._parts
 
     def run(state: Any, *clients: Any) -> Any:
-      weights = tff.federated_broadcast(state.global_model_weights)
-      message = tff.federated_map(
-        parts.message, (state.round_number, state.correction, state.client_work)
-      )
+      models = state.global_model_weights
+      before = state.round_number, state.correction, state.client_work
+      if parts.send is None:
+        message = tff.federated_map(parts.message, before)
+      else:
+        message, models, _ = tff.federated_map(parts.send, (*before, models))
+      weights = tff.federated_broadcast(models)
       if parts.exchange is not None:
         sent = tff.federated_map(
           parts.exchange, (tff.federated_broadcast(message), weights, *clients)
         )
         message = tff.federated_map(parts.exchanged, (message, tff.federated_sum(sent)))
+      if not with_outputs and parts.send is not None:
+        return tff.federated_zip((message, models))
       if not with_outputs:
         return message
       return tff.federated_map(parts.train, (tff.federated_broadcast(message), weights, *clients))

@@ -16,7 +16,7 @@ from tff_adaptive.algorithms import (
   single_client,
 )
 from tff_adaptive.asynchrony import process as asynchrony_lib
-from tff_adaptive.corrections import base as corrections
+from tff_adaptive.corrections import base as corrections, downward
 from tff_adaptive.engine import batched_clients
 
 
@@ -153,10 +153,12 @@ def compose(recipe: components.Recipe) -> StatefulProcess | tff.learning.templat
   batched_clients.keep(next_fn, parts.train, parts.exchange)
   single_client.register(
     next_fn,
-    single_client.Parts(recipe, parts.message, parts.exchange, parts.exchanged, parts.train),
+    single_client.Parts(
+      recipe, parts.message, parts.send, parts.exchange, parts.exchanged, parts.train
+    ),
   )
   if not recipe.is_stateful:
-    return _learning_process(parts, initialize, next_fn)
+    return _learning_process(parts, initialize, next_fn, recipe)
   # Computed eagerly, so that building a process needs no TFF execution context.
   weights = tuple(recipe.model.initial_weights().trainable)
   first = tf.nest.map_structure(tf.convert_to_tensor, recipe.client_state(weights))
@@ -372,7 +374,7 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
 
 
 def _learning_process(
-  parts: _Parts, initialize: tff.Computation, next_fn: tff.Computation
+  parts: _Parts, initialize: tff.Computation, next_fn: tff.Computation, recipe: components.Recipe
 ) -> tff.learning.templates.LearningProcess:
   """Builds the process of an algorithm whose clients keep no state."""
   state_type = initialize.type_signature.result.member
@@ -388,6 +390,13 @@ def _learning_process(
     if state.inference_weights:
       # Otherwise evaluations would still see the model of before.
       state = state._replace(inference_weights=weights)
+    if recipe.correction.compresses_down:
+      # Otherwise clients would go on from the model of before, and receive changes of it.
+      of_correction, slots = recipe.split(state.correction)
+      shadowed = downward.with_model(recipe.correction, of_correction, tuple(weights.trainable))
+      if recipe.averages_slots:
+        shadowed = collections.OrderedDict(correction=shadowed, optimizer=slots)
+      state = state._replace(correction=shadowed)
     return state
 
   @tff.tensorflow.computation(state_type)

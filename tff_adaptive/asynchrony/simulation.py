@@ -153,25 +153,36 @@ class BufferedSimulation(rounds.Simulation):
       finished=int(np.sum(~is_partial)),
       partial=int(np.sum(is_partial)),
       dropped=len(dropped),
+      dropped_positions=[client.position for client in dropped],
+      dropped_why=[self._why(client) for client in dropped],
       virtual_seconds=self._since,
       staleness=np.array(taus, np.int64),
       factors=np.array([self._asynchrony.factor(tau) for tau in taus], np.float32),
       slots=np.array(slots, np.int64),
       store=store,
-      staleness_dropped=max(dropped, default=0),
+      # A client that failed or was late is not stale, whatever its tau.
+      staleness_dropped=max((version - c.version for c in dropped if c.counts), default=0),
       under_way=len(self._queue),
       versions=versions,
     )
 
-  def _fill_buffer(self, version: int) -> tuple[list[_Client], list[int]]:
+  def _why(self, client: _Client) -> str:
+    """Returns why the update of a client was dropped."""
+    if client.counts:
+      return 'stale'
+    if self._fit[client.position] < self._needed[client.position]:
+      return 'late'
+    return 'failed'
+
+  def _fill_buffer(self, version: int) -> tuple[list[_Client], list[_Client]]:
     """Lets clients begin and arrive until the buffer is full.
 
     Returns:
-      The clients in the buffer, and a number for each dropped update: its tau if it arrived, 0 if
-      its client failed or was late.
+      The clients in the buffer, and those whose updates were dropped: they failed, were late, or
+      are too old.
     """
     buffer: list[_Client] = []
-    dropped: list[int] = []
+    dropped: list[_Client] = []
     num_idle = 0  # How often nobody was there to wait for.
     while len(buffer) < self._cohort_size:
       if num_idle + len(dropped) > _MOST_IN_VAIN * self._cohort_size:
@@ -203,10 +214,8 @@ class BufferedSimulation(rounds.Simulation):
       self._since = client.time
       self._is_idle[client.position] = True
       tau = version - client.version
-      if not client.counts:
-        dropped.append(0)
-      elif self._is_too_old(tau):
-        dropped.append(tau)
+      if not client.counts or self._is_too_old(tau):
+        dropped.append(client)
       else:
         buffer.append(client)
     return buffer, dropped

@@ -196,6 +196,26 @@ def send(correction: Correction, server_state: Any, theta: Weights, seed: tf.Ten
   return Sent(new_theta, new_broadcast if len(parts) > 1 else new_broadcast[0], new_state)
 
 
+def with_model(correction: Correction, server_state: Any, theta: Weights) -> Any:
+  """Returns the server state after clients have received a model whole, in place of changes."""
+  parts = correction.parts
+  compressors = compressors_of(parts)
+  if not compressors:
+    return server_state
+  position = parts.index(compressors[0])
+  own_state = server_state
+  if len(parts) > 1:
+    own_state = server_state[position]
+  sent, *_ = _messages(parts, theta, ())
+  shadows = (sent, *tuple(own_state['shadow'])[1:])
+  new_state = tf.nest.pack_sequence_as(own_state, tf.nest.flatten(shadows))
+  if len(parts) == 1:
+    return new_state
+  states = list(server_state)
+  states[position] = new_state
+  return tuple(states)
+
+
 def size(correction: Correction, theta: Weights, broadcast: Any) -> int | None:
   """Returns the bytes of a round's message to clients; None if it is not compressed."""
   parts = correction.parts

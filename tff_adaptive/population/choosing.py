@@ -114,6 +114,8 @@ class Situation:
     needs: What the rule declared; the rest is refused.
     evaluate: A function that returns the losses of the clients at some positions.
     stored: The memory of the rule; see `memory`.
+    full_size: The number of clients to choose where enough are available; None for `size`, which is
+      less where fewer are. Rules that go through the clients in turn count their rounds by it.
   """
 
   round_number: int
@@ -124,6 +126,12 @@ class Situation:
   needs: Sequence[str] = ()
   evaluate: Callable[[np.ndarray], np.ndarray] | None = None
   stored: dict[str, Any] = dataclasses.field(default_factory=dict)
+  full_size: int | None = None
+
+  @property
+  def size_in_turn(self) -> int:
+    """The number of clients by which rules in turn go on in each round, the same in all rounds."""
+    return self.full_size or self.size
 
   @property
   def client_ids(self) -> Sequence[str]:

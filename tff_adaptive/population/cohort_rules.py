@@ -165,7 +165,8 @@ class Cyclic:
 
   def __call__(self, situation: choosing.Situation) -> choosing.Choice:
     """Chooses the clients of a round."""
-    start = (situation.round_number - 1) * situation.size % len(situation.client_ids)
+    # Not by `size`: where few are available in one round, the turn would jump in all later ones.
+    start = (situation.round_number - 1) * situation.size_in_turn % len(situation.client_ids)
     first = np.searchsorted(situation.available, start)
     in_turn = np.roll(situation.available, -first)
     return choosing.Choice(in_turn[: situation.size])
@@ -184,11 +185,12 @@ class Shuffled:
   def __call__(self, situation: choosing.Situation) -> choosing.Choice:
     """Chooses the clients of a round."""
     num_clients = len(situation.client_ids)
-    rounds_of_pass = -(-num_clients // situation.size)
+    size = situation.size_in_turn
+    rounds_of_pass = -(-num_clients // size)
     number, turn = divmod(situation.round_number - 1, rounds_of_pass)
     generator = draws.generator(situation.seed, number + 1, draws.COHORT)
     order = generator.permutation(num_clients)
-    cohort = order[turn * situation.size : (turn + 1) * situation.size]
+    cohort = order[turn * size : (turn + 1) * size]
     present = cohort[np.isin(cohort, situation.available)]
     if not len(present):  # Somebody must take part.
       present = situation.available[:1]

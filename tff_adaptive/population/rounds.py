@@ -76,6 +76,10 @@ class Population:
     """Returns whether a client may take fewer local steps than a full round has."""
     return self.stragglers == 'partial'
 
+  def cohort_to_draw(self, cohort_size: int) -> int:
+    """Returns the number of clients that are drawn for a round in which `cohort_size` may count."""
+    return math.ceil(self.over_select * cohort_size - _ROUNDING)
+
   def record(self) -> dict[str, Any]:
     """Returns the settings for config.json. A mapping by client is replaced by its SHA-256.
 
@@ -133,8 +137,8 @@ class RoundPlan:
     begins: Virtual seconds from the start of the run to the start of the round.
     choice: The clients drawn, with the candidates; None for uniform draws.
     dropped_positions: The positions of the clients whose updates do not count.
-    dropped_why: For each of these 'failed', 'late' (after the deadline) or 'enough' (others had
-      finished before).
+    dropped_why: For each of these 'failed', 'late' (after the deadline), 'enough' (others had
+      finished before) or, in asynchronous training, 'stale' (older than `max_staleness`).
   """
 
   positions: np.ndarray
@@ -293,8 +297,7 @@ class Simulation:
   def _next(self, number: int) -> RoundPlan:
     """Returns the plan of round `number`, which begins at `_clock`."""
     (available,) = np.nonzero(self._is_available(number, self._clock))
-    wanted = math.ceil(self._population.over_select * self._cohort_size - _ROUNDING)
-    size = min(wanted, len(available))
+    size = min(self._population.cohort_to_draw(self._cohort_size), len(available))
     if not size:
       none = np.zeros(0, np.int64)
       return RoundPlan(none, none, 0, 0, 0, 0, 0, self._idle(self._clock))

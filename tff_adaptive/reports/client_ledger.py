@@ -12,7 +12,7 @@ from tff_adaptive.runs import run as run_lib
 if TYPE_CHECKING:
   import pandas as pd
 
-_REASONS = ('diverged', 'empty', 'failed', 'late', 'enough')
+_REASONS = ('diverged', 'empty', 'failed', 'late', 'enough', 'stale')
 # Column of the ledger -> the heading of its mean over clients and rounds.
 _OF_DRIFT = {
   'update_norm': 'norm of update',

@@ -138,7 +138,8 @@ def table(
     if label == reference:
       continue
     difference = paired(members, groups[reference], column)
-    rows.append(_row(label, difference, column))
+    lost = _num_diverged(members, column), _num_diverged(groups[reference], column)
+    rows.append(_row(label, difference, column, *lost))
     if difference is not None and difference.interval is not None:
       note = _NOTE
   title = f'{names.metric(column)}: differences from {reference}, paired by seed'
@@ -156,7 +157,15 @@ def _by_seed(members: Sequence[run_lib.Run], column: str) -> dict[tuple[object, 
   return values
 
 
-def _row(label: str, difference: Difference | None, column: str) -> list[str]:
+def _num_diverged(members: Sequence[run_lib.Run], column: str) -> int:
+  """Returns the number of runs that diverged."""
+  return sum(not math.isfinite(scores.value_of(run, column)) for run in members)
+
+
+def _row(
+  label: str, difference: Difference | None, column: str, lost: int, lost_of_reference: int
+) -> list[str]:
+  """Returns the row of a difference. Of the runs of both settings some diverged."""
   if difference is None:
     return [label, '0', '', '', 'no seed in common', '']
   count = len(difference.values)
@@ -169,6 +178,11 @@ def _row(label: str, difference: Difference | None, column: str) -> list[str]:
   if difference.is_concluded:
     is_better = scores.sign(column) * difference.mean > 0
     conclusion = 'better' if is_better else 'worse'
+  # The other seeds show settings with a diverged run better than they are.
+  is_of_own = bool(lost) and conclusion == 'better'
+  is_of_reference = bool(lost_of_reference) and conclusion == 'worse'
+  if is_of_own or is_of_reference:
+    conclusion = f'none: {lost + lost_of_reference} diverged'
   text = str(needed)
   if needed is None:
     text = f'more than {_MOST_SEEDS}'

@@ -359,7 +359,7 @@ class CohortLoader:
     else:
       assert choice is not None
       positions = choice.positions
-    factors = _factors(choice, positions)
+    factors = _factors(choice, positions, self.num_examples)
     keys = []
     for i, position in enumerate(positions):
       more = self._entries(i, int(position), plan, factors)
@@ -416,14 +416,18 @@ class CohortLoader:
     return more
 
 
-def _factors(choice: choosing.Choice | None, positions: np.ndarray) -> np.ndarray | None:
+def _factors(
+  choice: choosing.Choice | None, positions: np.ndarray, num_examples: np.ndarray
+) -> np.ndarray | None:
   """Returns the factors by which the updates of clients are multiplied; None without weights.
 
   The process then takes the mean over the k clients that finished, of m that were chosen. With
-  factors m w_j it is (m / k) sum_j w_j g_j.
+  factors m w_j it is (m / k) sum_j w_j g_j. Clients without examples are in neither number, because
+  the mean leaves them out.
   """
   if choice is None or choice.weights is None:
     return None
   of_position = dict(zip(choice.positions.tolist(), choice.weights.tolist()))
-  factors = [len(choice.positions) * of_position[int(position)] for position in positions]
+  num_chosen = np.count_nonzero(num_examples[choice.positions])
+  factors = [num_chosen * of_position[int(position)] for position in positions]
   return np.array(factors, np.float32)

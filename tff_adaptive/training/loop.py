@@ -129,9 +129,7 @@ def train(
     data = _described(clients)
     # What can be refused is refused before anything is written. `_write_config` checks again once
     # the state file is locked: another process may have resumed the run in between.
-    earlier = record.check(output_dir, run_id)
-    if earlier is not None:
-      record.open(output_dir, {**earlier['data'], **data}, 0, run_id)  # Refuses other data.
+    check_same(output_dir, record, clients, run_id)
   with contextlib.ExitStack() as stack:
     stack.callback(loader.close)
     stop = stop or protocols.Stop()
@@ -247,6 +245,7 @@ class _Run:
         # By this row reports and searches see that the run diverged. A resumed run drops it, since
         # it is after the checkpoint.
         files.log.append({'round': files.round_number + 1, 'validation_loss': math.nan})
+        self._save_records()  # They show which clients led there; a resumed run drops them too.
         checkpoint = 'there is no checkpoint.'
         if files.saved_round >= 0:
           checkpoint = f'the checkpoint of round {files.saved_round} is kept.'
@@ -350,11 +349,15 @@ class _Run:
       self._save()  # The round is not lost because a callback fails.
       raise
 
-  def _save(self) -> None:
+  def _save_records(self) -> None:
+    """Writes the rows of the ledger and of the trace."""
     if self._ledger is not None:
-      self._ledger.save()  # Before the checkpoint, which requires the rows up to its round.
+      self._ledger.save()
     if self._trace is not None:
       self._trace.save()
+
+  def _save(self) -> None:
+    self._save_records()  # Before the checkpoint, which requires the rows up to its round.
     if self._files.save(self._loader.record()):
       for callback in self._callbacks:
         callback.checkpoint(self._files.round_number)
@@ -403,6 +406,15 @@ class _Run:
     return protocols.TrainingResult(
       state, files.round_number, is_complete, summary, best_weights, rows
     )
+
+
+def check_same(
+  folder: str, record: config_file.Record, clients: protocols.ClientData, run_id: str | None = None
+) -> None:
+  """Raises ResumeError if the run in a folder, if there is one, has other settings or data."""
+  earlier = record.check(folder, run_id)
+  if earlier is not None:
+    record.open(folder, {**earlier['data'], **_described(clients)}, 0, run_id)
 
 
 def _described(clients: protocols.ClientData) -> dict[str, Any]:

@@ -94,6 +94,7 @@ def replay_client(
     more: dict[str, Any] = {}
     if output_dir is not None:
       _check_done(output_dir, round_number)
+      _check_same(output_dir, clients, config, settings)
       which = _checkpoint_before(output_dir, round_number)
       if which is not None:
         folder = stack.enter_context(_copy(output_dir))
@@ -187,6 +188,24 @@ def _check_done(output_dir: str, round_number: int) -> None:
     )
 
 
+def _check_same(
+  output_dir: str,
+  clients: protocols.ClientData,
+  config: TrainingConfig,
+  settings: Mapping[str, Any] | config_file.Record | None,
+) -> None:
+  """Raises ResumeError if the run in a folder has other settings or data.
+
+  Where the run begins anew, nothing else would tell.
+  """
+  from tff_adaptive.training import loop
+
+  record = settings
+  if not isinstance(record, config_file.Record):
+    record = config.record(record)
+  loop.check_same(output_dir, record, clients)
+
+
 def _checkpoint_before(output_dir: str, round_number: int) -> str | None:
   """Returns which checkpoint is the last before a round; None if the run has to begin anew."""
   path = state_file.path(output_dir)
@@ -278,5 +297,5 @@ def _replayed(singles: Any, given: _Given, index: int, eager: bool) -> ReplayedC
     is_used=is_used,
     metrics=metrics,
     steps=steps.columns,
-    weights=tuple(np.asarray(w) for w in given.server_state.global_model_weights.trainable),
+    weights=steps.weights,
   )

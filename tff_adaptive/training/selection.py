@@ -57,6 +57,10 @@ class Selector:
     self._known = known
     self._load = load
     self._client_losses = client_losses
+    self._full_size = config.clients_per_round
+    if config.population is not None:
+      self._full_size = config.population.cohort_to_draw(config.clients_per_round)
+    self._full_size = min(self._full_size, len(known.client_ids))
     self._memory: dict[str, Any] = {}
     # Of the present round, until `commit`: a round that fails must leave no trace.
     self._next_memory: dict[str, Any] = {}
@@ -102,8 +106,10 @@ class Selector:
       needs=self.needs,
       evaluate=evaluate,
       stored=self._next_memory,
+      full_size=self._full_size,
     )
     choice = choosing.choose(self._rule, situation)
+    self._next_memory = _as_stored(self._next_memory, choosing.name_of(self._rule))
     # A client that was asked twice received the model once.
     asked = np.unique(np.array(candidates, np.int64))
     return choosing.Choice(choice.positions, choice.weights, asked)
@@ -155,6 +161,34 @@ class Selector:
     self._known.restore(recorded['known'])
     self._memory = dict(recorded['memory'])
     self._next_memory = self._memory
+
+
+def _as_stored(value: Any, rule: str) -> Any:
+  """Returns a rule's memory as a resumed run would read it, so that all runs go on with the same.
+
+  Tuples become lists, and NumPy's numbers those of Python.
+
+  Raises:
+    ValueError: If a checkpoint cannot hold it.
+  """
+  if isinstance(value, np.generic):
+    value = value.item()
+  if isinstance(value, dict):
+    for key in value:
+      if not isinstance(key, str):
+        raise ValueError(
+          f'the memory of {rule} has the key {key!r:.40}, which a checkpoint keeps as a text: give'
+          f' texts, such as {str(key)!r:.40}.'
+        )
+    return {key: _as_stored(one, rule) for key, one in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [_as_stored(one, rule) for one in value]
+  if value is None or isinstance(value, (bool, int, float, str)):
+    return value
+  raise ValueError(
+    f'the memory of {rule} has a value of the type {type(value).__name__}, which a checkpoint'
+    ' cannot keep: give numbers, texts, lists and dicts; an array as array.tolist().'
+  )
 
 
 def costs_of_candidates(choice: choosing.Choice, num_examples: np.ndarray) -> dict[str, int]:

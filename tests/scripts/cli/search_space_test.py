@@ -112,6 +112,23 @@ def test_an_option_that_all_runs_share_is_left_out_for_those_without_it():
   given = {'cohort_option': ['candidates=8'], 'rounds': 3}
   points = Space({'cohort': ['uniform', 'power_of_choice']}, given).grid('x')
   assert [run.cohort.cohort_option for run in points] == [(), ('candidates=8',)]
+  given = {'algorithm_option': ['share=0.1', 'sam.rho=0.05']}
+  points = Space({'algorithm': ['fed_avg+top_k', 'scaffold+sam+top_k', 'fed_avg']}, given).grid('x')
+  assert [run.correction.get('share') for run in points] == [0.1, 0.1, None]
+  assert [run.correction.get('rho') for run in points] == [None, 0.05, None]
+
+
+def test_an_option_of_a_part_in_a_file_counts_with_the_name_of_the_part(tmp_path):
+  path = tmp_path / 'a.py'
+  path.write_text(
+    'import dataclasses\nfrom tff_adaptive.corrections import base\n'
+    '@dataclasses.dataclass(frozen=True)\nclass Own(base.Correction):\n'
+    "  x: float = 1.0\n  name = 'mine'\n"
+  )
+  options = ['mine.x=2', 'mine.x=3']
+  axes = {'algorithm': ['fed_avg', f'scaffold+{path}:Own'], 'algorithm_option': options}
+  values = [run.correction.get('x') for run in Space(axes, {}).grid('x')]
+  assert values == [None, 2.0, 3.0]
 
 
 @pytest.mark.parametrize(

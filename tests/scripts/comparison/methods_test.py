@@ -70,6 +70,10 @@ def test_a_key_names_the_flags_and_the_digest_changes_with_file_and_flags(tmp_pa
   assert methods.Method(mine.reference, {'clip_norm': 1.0}).digest() != before
   file.write_text(text + '# Changed.\n')
   assert mine.digest() != before
+  of_flag = methods.Method('ada_best', {'server_optimizer': f'{file}:Mine'})
+  before = of_flag.digest()
+  file.write_text(text)
+  assert of_flag.digest() != before
 
 
 def test_problems_have_ten_evaluations_and_no_flag_of_the_method():

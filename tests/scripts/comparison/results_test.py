@@ -47,6 +47,13 @@ def test_a_method_with_a_lost_run_is_last_and_one_without_values_has_no_rank(tab
   table[lost[-1]] = rows.Row(*lost[-1], point='', status=rows.DIVERGED, reason='not finite')
   assert collected(table).rank_on('digits', 'scaffold') == (3, 3)
   assert collected(table).ranks().by_problem['scaffold']['digits'] == 3
+  # Its two other seeds are better by 0.1 each, whose interval does not have 0.
+  of_three = collected(table)
+  two = of_three.difference('digits', 'scaffold', 'fed_avg')
+  assert of_three.conclusion('digits', two) == 'better'
+  assert of_three.verdict('digits', 'scaffold', 'fed_avg') == 'worse'
+  assert of_three.verdict('digits', 'fed_avg', 'scaffold') == 'better'
+  assert of_three.verdict('digits', 'scaffold', 'scaffold') == 'none'
   for key in lost:
     del table[key]
   assert collected(table).methods_on_all() == ['fed_avg', 'moon']

@@ -122,6 +122,7 @@ def test_a_method_without_meaning_on_a_problem_has_no_values_there(trained, stor
     (['mine.py:Mine', '--set=rounds'], 'write it as NAME=VALUE'),
     (['mine.py:Mine', '--set=clip=3'], 'unknown flag --clip'),
     (['--algorithm=all', '--set=clip_norm=1'], 'give no options'),
+    (['--algorithm=scaffold,moon,scaffold'], 'both are called scaffold: name it once'),
     (['--rerun=digits/fed_avg/small/final/9'], 'has no such row; an example is'),
     (['--verify=0'], '--verify must be'),
   ],

@@ -64,6 +64,8 @@ def test_too_stale_updates_are_dropped_and_their_clients_begin_anew():
   assert [plan.positions.tolist() for plan in planned] == [[0], [1], [0], [1]]
   assert [plan.dropped for plan in planned] == [0, 0, 0, 1]
   assert [plan.columns()['staleness_dropped'] for plan in planned] == [0, 0, 0, 3]
+  assert [plan.dropped_positions for plan in planned] == [[], [], [], [2]]
+  assert planned[3].dropped_why == ['stale']
   assert [plan.virtual_seconds for plan in planned] == [4, 2, 2, 4]
 
 
@@ -102,6 +104,10 @@ def test_a_step_depends_on_its_number_alone_however_it_is_come_to():
   assert [str(run.plan(t)) for t in (40, 5, 17)] == [there[39], there[4], there[16]]
   assert all(len(set(plan.positions.tolist())) == 3 for plan in plans(run, 40))
   assert not any(plan.staleness_dropped for plan in plans(run, 40))  # Who fails is not stale.
+  assert sum(plan.dropped for plan in plans(run, 40)) > 0
+  for plan in plans(run, 40):
+    assert plan.dropped_why == ['failed'] * plan.dropped
+    assert len(plan.dropped_positions) == plan.dropped
 
 
 @pytest.mark.parametrize(

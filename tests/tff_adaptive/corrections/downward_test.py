@@ -53,6 +53,28 @@ def test_what_was_left_out_arrives_when_the_model_stands_still():
   np.testing.assert_allclose(oracle.pack(sent.theta), oracle.pack(weights(1)), atol=1e-6)
 
 
+def test_a_model_that_is_set_in_a_program_is_what_clients_begin_with(graph):
+  """Pretrained weights, say: the server's copy of what clients have is then this model."""
+  process = small_problem.process(
+    'fed_avg', build_model=small_problem.linear_model, more_parts=(corrections.TopKDown(share=0.1),)
+  )
+
+  def set_model():
+    state = process.initialize()
+    before = state.global_model_weights
+    pretrained = type(before)([w + 1 for w in before.trainable], before.non_trainable)
+    return pretrained, process.set_model_weights(state, pretrained)
+
+  pretrained, state = engines.run(graph, set_model)
+  for known, weight in zip(state.correction['shadow'][0], pretrained.trainable, strict=True):
+    np.testing.assert_array_equal(known, weight)
+  chain = corrections.chain(corrections.Scaffold(9), corrections.TopKDown(share=0.1))
+  first = chain.server_state(weights(0))
+  sent = downward.send(chain, downward.with_model(chain, first, weights(1)), weights(1), SEED)
+  np.testing.assert_array_equal(oracle.pack(sent.theta), oracle.pack(weights(1)))
+  tf.nest.map_structure(np.testing.assert_array_equal, sent.broadcast, chain.broadcast(first))
+
+
 @pytest.mark.parametrize(
   'part',
   [

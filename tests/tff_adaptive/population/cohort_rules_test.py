@@ -126,6 +126,21 @@ def test_in_each_pass_every_client_takes_part_once():
   assert population.Shuffled()(absent).positions.tolist() == rounds[0][:1]
 
 
+@pytest.mark.parametrize('name', ['cyclic', 'shuffled'])
+def test_rules_in_turn_go_on_by_whole_cohorts_where_few_are_available_in_a_round(name):
+  # 8 clients, 4 in a round, so that a pass has two rounds; in round 3 one is available.
+  rule = population.build_cohort(name)
+  cohorts = {}
+  for number in range(1, 5):
+    whole = choosing.choose(rule, situation(8, 4, number))
+    cohorts[number] = whole.positions.tolist()
+  few = choosing.choose(rule, situation(8, 1, 3, available=cohorts[3][1:2], full_size=4))
+  assert few.positions.tolist() == cohorts[3][1:2]
+  few = choosing.choose(rule, situation(8, 3, 4, available=sorted(cohorts[4][:3]), full_size=4))
+  assert sorted(few.positions.tolist()) == sorted(cohorts[4][:3])
+  assert sorted(cohorts[3] + cohorts[4]) == list(range(8))
+
+
 def test_strata_have_their_parts_and_clients_the_same_chances():
   groups = {f'c{i}': 'ab'[i >= 6] for i in range(10)}
   counts = np.zeros(10)

@@ -65,6 +65,17 @@ def test_what_one_two_and_three_seeds_can_conclude(tmp_path):
   assert rows['others'][3] == rows['diverged'][3] == 'no seed in common'
 
 
+def test_settings_with_a_diverged_run_are_not_called_better_by_their_other_seeds(tmp_path):
+  groups = {
+    'whole': runs(tmp_path / 'whole', [0.5, 0.51, 0.52]),
+    'lost': runs(tmp_path / 'lost', [0.8, 0.8, math.nan]),
+  }
+  (row,) = differences.table(groups, COLUMN, against='whole').rows
+  assert (row[1], row[4]) == ('2', 'none: 1 diverged')
+  (row,) = differences.table(groups, COLUMN, against='lost').rows
+  assert row[4] == 'none: 1 diverged'
+
+
 def test_of_errors_small_values_are_better_and_another_row_may_be_the_reference(tmp_path):
   losses = 'validation_loss'
   groups = {

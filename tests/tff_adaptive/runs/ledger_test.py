@@ -52,6 +52,17 @@ def test_a_resumed_run_has_the_same_ledger(tmp_path):
   assert whole.equals(parts)
 
 
+def test_a_run_that_diverges_keeps_the_rows_of_the_rounds_before(tmp_path):
+  process = fakes.StatefulProcess(poison_round=7)
+  with pytest.raises(errors.NonFiniteWeightsError):
+    fakes.train(tmp_path, 9, process, ledger=True, rounds_per_checkpoint=4)
+  assert set(ledger.read(str(tmp_path))['round']) == set(range(1, 7))
+  train(tmp_path / 'whole', 9, rounds_per_checkpoint=4)
+  fakes.train(tmp_path, 9, ledger=True, rounds_per_checkpoint=4)  # From round 4.
+  rounds = ledger.read(str(tmp_path))['round'].tolist()
+  assert rounds == ledger.read(str(tmp_path / 'whole'))['round'].tolist()
+
+
 def test_rounds_that_are_repeated_are_not_in_it_twice(tmp_path):
   train(tmp_path, 8)
   before = ledger.read(str(tmp_path))

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import fakes, small_problem
-from tff_adaptive import costs, engine, registry, runs, training
+from tff_adaptive import corrections, costs, engine, registry, runs, training
 from tff_adaptive.aggregation import ClientNormsFactory
 from tff_adaptive.runs import ledger as ledger_lib, state_file, state_store
 
@@ -233,6 +233,29 @@ def test_a_replayed_client_has_the_bits_of_the_run(run):
   assert len(client.table) == -(-client.num_examples // 4)
 
 
+def test_a_client_that_received_changes_is_followed_from_what_it_then_had(tmp_path):
+  """The server sends a tenth of the changes, so that clients do not have its model."""
+  process = small_problem.process(
+    'fed_avg',
+    measures='full',
+    aggregator=ClientNormsFactory(),
+    more_parts=(corrections.TopKDown(share=0.1),),
+  )
+  more = {'rounds': 2, 'clients_per_round': 7, 'rounds_per_checkpoint': 1}
+  config = dataclasses.replace(CONFIG, ledger=True, trace_client=TRACED, **more)
+  result = train(tmp_path, process, config)
+  loaded = runs.load_run(str(tmp_path))
+  row = loaded.ledger.set_index(['round', 'client']).loc[2, TRACED]
+  (step,) = loaded.trace[loaded.trace['round'] == 2].to_dict('records')
+  assert step['loss'] == pytest.approx(row['loss_before'], rel=1e-6)
+  assert step['distance'] == pytest.approx(row['update_norm'], rel=1e-6)
+  client = replay((tmp_path, process, config, result), 2, TRACED)
+  assert np.linalg.norm(flat(client.update)) == pytest.approx(row['update_norm'], rel=1e-6)
+  assert client.steps['loss'][0] == pytest.approx(row['loss_before'], rel=1e-6)
+  loss, _ = loss_and_gradient(client.weights, TRACED)
+  assert loss == pytest.approx(row['loss_before'], rel=1e-6)
+
+
 def test_eagerly_it_is_the_same_up_to_rounding(run, third_round):
   client_id, client = next(iter(third_round.items()))
   eager = replay(run, 3, client_id, eager=True)
@@ -256,6 +279,10 @@ def test_what_cannot_be_replayed_is_one_line(run):
   absent = sorted({*Clients.client_ids} - {*table[table['round'] == 3]['client']})[0]
   with pytest.raises(ValueError, match=f"client '{absent}' did not take part in round 3"):
     replay(run, 3, absent)
+  folder, process, config, result = run  # No checkpoint is before round 2.
+  other = folder, process, dataclasses.replace(config, seed=2), result
+  with pytest.raises(runs.ResumeError, match='seed was 1 and is now 2'):
+    replay(other, 2, 'c0')
   with pytest.raises(ValueError, match='processes of tff_adaptive only'):
     training.replay_client(
       None, 1, 'c0', process=fakes.StatelessProcess(), clients=Clients(), config=CONFIG

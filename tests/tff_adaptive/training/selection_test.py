@@ -160,10 +160,13 @@ def test_candidates_downloads_evaluations_and_seconds_are_counted(tmp_path):
 
 def test_weights_of_a_choice_become_factors_of_updates():
   choice = population.Choice(np.array([4, 2, 9]), np.array([0.5, 0.25, 1.5]))
-  factors = cohorts._factors(choice, np.array([9, 4]))  # One client did not finish.
+  sizes = np.ones(10, np.int64)
+  factors = cohorts._factors(choice, np.array([9, 4]), sizes)  # One client did not finish.
   assert factors.tolist() == [4.5, 1.5]
   assert factors.dtype == np.float32
-  assert cohorts._factors(population.Choice(np.array([1])), np.array([1])) is None
+  sizes[2] = 0  # The mean of the process leaves this client out, so that it is one of two.
+  assert cohorts._factors(choice, choice.positions, sizes)[[0, 2]].tolist() == [1.0, 3.0]
+  assert cohorts._factors(population.Choice(np.array([1])), np.array([1]), sizes) is None
   _, cohort = cohort_of(population.BySize('uniform'))
   given = [float(data['cohort_weight']) for (data,) in cohort.data]
   assert given == cohort.weights
@@ -173,6 +176,33 @@ def test_weights_of_a_choice_become_factors_of_updates():
     of_a_draw = total / (20 * 5 * fakes.Clients().num_examples(client_id))
     draws = weight / (of_a_draw * len(cohort.weights))
     assert draws == pytest.approx(round(draws))
+
+
+class Remembers:
+  """Draws uniformly, and keeps something in its memory."""
+
+  needs = ('memory',)
+
+  def __init__(self, value):
+    self._value = value
+
+  def __call__(self, situation):
+    self.seen = dict(situation.memory)
+    situation.memory['value'] = self._value
+    return situation.available[: situation.size]
+
+
+def test_a_rule_finds_its_memory_as_a_resumed_run_would():
+  rule = Remembers((np.int64(3), np.float32(0.5), {'c': None}))
+  fakes.train(None, 2, cohort=rule)
+  assert rule.seen == {'value': [3, 0.5, {'c': None}]}
+  assert type(rule.seen['value'][0]) is int
+  for value, words in (
+    ({3: 1.0}, "memory of Remembers has the key 3, .* give texts, such as '3'"),
+    (np.zeros(2), 'memory of Remembers has a value of the type ndarray, .*array.tolist'),
+  ):
+    with pytest.raises(ValueError, match=words):
+      fakes.train(None, 2, cohort=Remembers(value))
 
 
 @pytest.mark.parametrize('rule', [population.PowerOfChoice(), population.Oort()])

@@ -45,6 +45,10 @@ def test_clients_have_weights_only_if_the_rule_gives_them():
     (['--cohort=cyclic', '--algorithm=scaffnew'], 'trains all clients in every round'),
     (['--cohort=by_size', '--algorithm=scaffold'], 'which would have none: take another'),
     (
+      ['--cohort=by_size', '--aggregator=geometric_median', '--algorithm=fed_avg'],
+      '--aggregator=geometric_median makes no sum of them: take another aggregator',
+    ),
+    (
       ['--cohort=oort', '--synchrony=buffered', '--concurrency=10'],
       'does not go with --synchrony=buffered',
     ),
