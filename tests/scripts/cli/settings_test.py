@@ -86,7 +86,7 @@ def test_a_share_of_the_clients_stands_in_place_of_their_number():
   run_settings = resolve.resolve(participation=0.25, local_steps=7)
   flat = run_settings.flat()
   assert (flat['clients_per_round'], flat['client_epochs']) == (None, None)
-  assert [run_settings.training.cohort(n) for n in (1, 60)] == [1, 15]
+  assert [run_settings.training.cohort(n) for n in (1, 10, 60)] == [1, 2, 15]
   assert run_settings.most_clients == 15
 
 
