@@ -109,6 +109,16 @@ def wrapped():
   assert user_code.in_words(ValueError('a\n  b')) == 'ValueError: a b'
 
 
+def test_the_words_of_a_long_error_of_tensorflow_are_its_cause():
+  frames = ''.join(f'  File "/usr/lib/pool.py", line {i}, in f\n\n' for i in range(20))
+  message = (
+    'Graph execution error:\n\nDetected at node model/embedding defined at (most recent call last)'
+    f':\n{frames}indices[0,3] = 50 is not in [0, 50)\n\t [[{{{{node model/embedding}}}}]]'
+  )
+  words = user_code.in_words(ValueError(message))
+  assert words == 'ValueError: indices[0,3] = 50 is not in [0, 50)'
+
+
 def test_a_file_that_is_not_there_and_a_folder_are_named(tmp_path):
   (tmp_path / 'folder.py').mkdir()
   os.mkfifo(tmp_path / 'pipe.py')
