@@ -1,5 +1,6 @@
 """Callbacks: when each method is called, that an error in one loses no round; the project's own."""
 
+import copy
 import typing
 from unittest import mock
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.helpers import fakes
 from tff_adaptive import training
+from tff_adaptive._utils import client_references
 from tff_adaptive.aggregation import SampledGaussian
 from tff_adaptive.training import callbacks
 
@@ -178,3 +180,38 @@ def test_clients_are_loaded_ahead_unless_a_callback_may_change_them():
   assigned = callbacks.Callback()
   assigned.round_begin = lambda number: None
   assert not callbacks.let_load_ahead([assigned])
+
+
+class _Workers(fakes.StatelessProcess):
+  """A process whose workers have a copy of the clients' data, which they load references from."""
+
+  def __init__(self):
+    super().__init__()
+    self.were_referenced = []
+
+  def accepts(self, source):
+    self._copy = copy.deepcopy(source)
+    return True
+
+  def next(self, state, cohort):
+    is_referenced = client_references.is_referenced(cohort)
+    self.were_referenced.append(is_referenced)
+    if is_referenced:
+      cohort = self._copy.load([reference.key for reference in cohort])
+    return super().next(state, cohort)
+
+
+def test_workers_load_clients_themselves_unless_a_callback_may_change_the_data(monkeypatch):
+  for drifts in (False, True):
+    clients = _DriftingClients()
+    workers = _Workers()
+    monkeypatch.setattr(client_references, 'workers', lambda workers=workers: workers)
+    audience = []
+    expected = 0.0
+    if drifts:
+      audience.append(_Drift(clients))
+      expected = 0.3 * (1 - 0.3) + 0.3 * 2  # As above, after two rounds.
+    result = fakes.train(None, 2, process=workers, clients=clients, callbacks=audience)
+    assert workers.were_referenced == [not drifts] * 2
+    weights = result.state.global_model_weights[0]
+    np.testing.assert_allclose(weights, [expected] * 3, rtol=1e-6)
