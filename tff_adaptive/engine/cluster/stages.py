@@ -4,7 +4,8 @@ In call-dominant form a computation is a list of calls. Each call goes into the 
 all its inputs are known. The server runs even stages, the clients odd ones. An aggregate belongs
 to the clients' stage up to its accumulators; the accumulators of several groups of clients are
 merged afterwards. A clients' stage gets only the broadcast of the server's state, and the new
-client states are among its results.
+client states are among its results. Its last input is the clients' places in the cohort, on which
+their random numbers depend.
 """
 
 import dataclasses
@@ -12,11 +13,12 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow_federated as tff
 
 from tff_adaptive._utils import private_apis
 from tff_adaptive.engine.cluster import wire
-from tff_adaptive.engine.graph import context, values
+from tff_adaptive.engine.graph import context, feeds, values
 
 Block = Any  # A building block of TFF's.
 Octets = tuple[bytes, bytes | None, int]
@@ -84,7 +86,8 @@ class Stage:
     """Runs the stage and returns its outputs."""
     argument = None
     if inputs:
-      argument = tff.structure.Struct.unnamed(*inputs)
+      names = [name for name, _ in values.children(self.comp.type_signature.parameter)]
+      argument = tff.structure.Struct(list(zip(names, inputs)))
     return self._elements(self.comp, argument)
 
   def train(self, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -217,9 +220,17 @@ class _Splitter:
     inputs: dict[str, None] = {}  # A dictionary, because a set would lose the order.
     for call in calls.values():
       inputs.update(dict.fromkeys(n for n in self._names(call) if n not in inside))
-    parameter_type = tff.types.StructType([self._types[name] for name in inputs])
+    elements: list[Any] = [self._types[name] for name in inputs]
+    if number % 2:  # Last, and known by its name in the engine.
+      inputs[feeds.POSITIONS] = None
+      elements.append((feeds.POSITIONS, tff.FederatedType(np.int32, tff.CLIENTS)))
+    parameter_type = tff.types.StructType(elements)
     parameter = _framework.Reference(_INPUT, parameter_type)
-    given = [(n, _framework.Selection(parameter, index=i)) for i, n in enumerate(inputs)]
+    given = [
+      (name, _framework.Selection(parameter, index=i))
+      for i, name in enumerate(inputs)
+      if name != feeds.POSITIONS
+    ]
     # The report comes last, after the accumulators of all workers are merged.
     calls.update((name, _with_identity_report(calls[name])) for name in aggregates)
     # Only what somebody reads later travels.

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -119,6 +120,7 @@ class SubroundContext(tff.framework.SyncContext):
   ) -> Any:
     """Runs a program's stages in turn, which adds their outputs to `known`; returns the result."""
     costs = _costs([(known[key], t.member) for key, t in types.items() if wire.is_divided(t)])
+    known[feeds.POSITIONS] = [np.array(i, np.int32) for i in range(len(costs))]
     for stage in program.stages:
       inputs = [known[key] for key in stage.inputs]
       if stage.at_clients:
@@ -140,8 +142,9 @@ class SubroundContext(tff.framework.SyncContext):
     if not entry:
       program = stages.split(comp, self._server)
       of_clients = [stage for stage in program.stages if stage.at_clients]
-      # A stage without a divided input cannot be divided; then the whole computation is not.
-      can_divide = all(any(map(wire.is_divided, stage.input_types)) for stage in of_clients)
+      # A stage without a divided input cannot be divided; then the whole computation is not. The
+      # last input is the clients' places, which are no data.
+      can_divide = all(any(map(wire.is_divided, stage.input_types[:-1])) for stage in of_clients)
       entry['program'] = program if can_divide else None
     return entry['program']
 

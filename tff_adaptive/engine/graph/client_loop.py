@@ -91,6 +91,8 @@ class ClientLoop:
     parallel_clients: Number of clients that may train at once.
     grouping: Decides how many clients train together.
     permits: A handle of `permits.Permits.of_a_call`; None if the loop alone limits the clients.
+    positions: The clients' places in a larger cohort, of which this one is a part; None if it is
+      the whole one.
   """
 
   device: str | None
@@ -100,6 +102,7 @@ class ClientLoop:
   parallel_clients: int
   grouping: Grouping
   permits: tf.Tensor | None = None
+  positions: feeds.ClientParameter | None = None
 
   def __post_init__(self) -> None:
     self._frame = self.server
@@ -142,9 +145,11 @@ class ClientLoop:
 
   def _position(self, i: tf.Tensor) -> tf.Tensor:
     """Returns the position in the cohort of the loop's client `i`."""
-    if self.share is None:
-      return i
-    return tf.gather(self.share, i)
+    if self.share is not None:
+      i = tf.gather(self.share, i)
+    if self.positions is not None:
+      i = self.positions.read(i)
+    return i
 
   def _client_frame(self, wanted: list[nodes_lib.Node], i: tf.Tensor) -> Frame:
     client = Frame(outer=self._frame)

@@ -29,6 +29,10 @@ from tff_adaptive.engine.graph import (
   values,
 )
 
+# The name of a client-placed element of a computation's parameter, if the cohort is a part of a
+# larger one: the clients' places in that.
+POSITIONS = 'tff_adaptive_positions'
+
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:

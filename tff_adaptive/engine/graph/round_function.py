@@ -47,20 +47,36 @@ class RoundFunction:
     with placement_lib.on(self.placement.server):
       interpreter = interpreter_lib.Interpreter()
       num_clients = None
+      positions = None
       result = interpreter.evaluate(self.block, {})
       if self.layout.parameter_type is not None:
         parameter, num_clients = self.layout.parameter_nodes(flat)
+        positions = self._positions(parameter)
         result = result(parameter)
       elif callable(result):  # A Lambda without a parameter.
         result = result(None)
       if num_clients is None and self.default_num_clients is not None:
         num_clients = tf.constant(self.default_num_clients)
       frame = client_loop.Frame()
-      loops = self._loops(frame, num_clients, permits_handle)
+      loops = self._loops(frame, num_clients, permits_handle, positions)
       return _Round(frame, loops, num_clients).run(result)
 
+  def _positions(self, parameter: Any) -> feeds.ClientParameter | None:
+    """Returns the clients' places in a larger cohort, if the parameter has them."""
+    if not isinstance(self.layout.parameter_type, tff.types.StructType):
+      return None
+    names = [name for name, _ in values.children(self.layout.parameter_type)]
+    if feeds.POSITIONS not in names:
+      return None
+    positions: feeds.ClientParameter = parameter[names.index(feeds.POSITIONS)].compute
+    return positions
+
   def _loops(
-    self, frame: client_loop.Frame, num_clients: tf.Tensor | None, permits_handle: tf.Tensor | None
+    self,
+    frame: client_loop.Frame,
+    num_clients: tf.Tensor | None,
+    permits_handle: tf.Tensor | None,
+    positions: feeds.ClientParameter | None,
   ) -> list[client_loop.ClientLoop] | None:
     """Returns a loop over the clients for each device, or None if there are no clients."""
     if num_clients is None:
@@ -69,7 +85,7 @@ class RoundFunction:
 
     def loop(name: str | None, count: tf.Tensor, share: tf.Tensor | None) -> client_loop.ClientLoop:
       return client_loop.ClientLoop(
-        name, count, share, frame, self.parallel_clients, self.grouping, permits_handle
+        name, count, share, frame, self.parallel_clients, self.grouping, permits_handle, positions
       )
 
     if len(names) == 1:

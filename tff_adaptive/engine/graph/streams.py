@@ -8,7 +8,8 @@ The variable is new for each call. Its first value depends on the operation's se
 place in the cohort and the call's other arguments, such as the weights, which differ from round to
 round.
 
-Operations without a seed, and those in functions of `tf.data`, stay as they are.
+Operations without a seed, those in functions of `tf.data`, and those of other distributions (gamma,
+Poisson, categorical, shuffles) stay as they are: with a seed they repeat with one client at a time.
 """
 
 import contextlib

@@ -58,7 +58,8 @@ def test_workers_that_this_process_plays_load_train_and_merge(graph, monkeypatch
   assert called[:4] == [*(f'train: subround {i}' for i in (1, 2, 3)), merge]
   assert min(pool._paces.values()) > 0
   sent = pool.counters['bytes_to_workers'], pool.counters['bytes_from_workers']
-  assert sent == (6 * 4, 6 * 4 + 2 * 4)
+  # A client's number and its place in the cohort; its doubled number, and a sum of each call.
+  assert sent == (6 * (4 + 4), 6 * 4 + 2 * 4)
   source = subround_runs.Source(dict(zip('abcd', (1, 2, 3, 4))))
   total, doubled = context.invoke(on_ray.double_and_sum(), subround_runs.references(source, 'abcd'))
   assert (total, list(doubled)) == (20, [2, 4, 6, 8])

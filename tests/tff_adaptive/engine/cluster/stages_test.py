@@ -7,6 +7,7 @@ import tensorflow_federated as tff
 
 from tests.helpers import on_ray
 from tff_adaptive.engine.cluster import stages
+from tff_adaptive.engine.graph import feeds
 
 _PAIR = tff.types.FederatedType((np.int32, np.float32), tff.SERVER)
 
@@ -24,7 +25,7 @@ def test_clients_are_given_the_broadcast_and_their_values_and_no_more_of_the_sta
   server, clients = program.stages
   assert (server.at_clients, clients.at_clients) == (False, True)
   assert server.inputs == ('argument_part_0',)
-  assert set(clients.inputs) == {*server.outputs, 'argument_part_1'}
+  assert set(clients.inputs) == {*server.outputs, 'argument_part_1', feeds.POSITIONS}
   assert clients.num_aggregates == 1
   assert len(clients.outputs) == 2
   assert program.passed_on == ('argument_part_0',)
@@ -41,8 +42,8 @@ def test_an_aggregate_that_clients_are_told_of_makes_further_stages():
   program = stages.split(comp, None)
   assert [stage.num_aggregates for stage in program.stages if stage.at_clients] == [1, 1]
   first, last = (stage for stage in program.stages if stage.at_clients)
-  assert first.inputs == ('argument_part',)
-  assert set(last.inputs) == {'argument_part', *first.outputs}
+  assert first.inputs == ('argument_part', feeds.POSITIONS)
+  assert set(last.inputs) == {'argument_part', *first.outputs, feeds.POSITIONS}
 
 
 @pytest.mark.parametrize('draws', [False, True])

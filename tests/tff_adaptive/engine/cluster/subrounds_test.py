@@ -105,3 +105,24 @@ def test_what_is_passed_on_is_checked_too(graph):
         comp(first, second, [4, 5])
     with pytest.raises(ValueError, match=r'Conflicting cardinalities: .* for \[1, 2\]'):
       comp([1], (3, 1), [4, 5])
+
+
+@tff.tensorflow.computation(np.float32)
+def _noisy(value):
+  return value + tf.random.uniform([], seed=3)
+
+
+@tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
+def _noise(values):
+  return tff.federated_map(_noisy, values)
+
+
+@pytest.mark.parametrize('count', [3, 9])
+def test_clients_draw_by_their_place_in_the_whole_cohort(count, graph):
+  """Clients at the same place in two subrounds, with the same values, do not draw the same."""
+  values = [1.0] * count
+  with tff.framework.get_context_stack().install(graph):
+    whole = [float(value) for value in _noise(values)]
+  assert len(set(whole)) == count
+  with tff.framework.get_context_stack().install(engine.SubroundContext(3, server=graph)):
+    assert [float(value) for value in _noise(values)] == whole
