@@ -30,13 +30,14 @@ import shutil
 import signal
 import sys
 import sysconfig
-import tempfile
 import time
 import traceback
 import types
 import unittest
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+
+from tff_adaptive._utils import temporary_folders
 
 EXPECTED = pathlib.Path(__file__).with_name('tff_suite_expected.json')
 _CONTEXTS = ('native', 'engine', 'native_again')
@@ -206,7 +207,7 @@ def _child(path: pathlib.Path, context: str, output: pathlib.Path) -> None:
     from absl import flags
 
     results = _Results(output.with_suffix('.new'))
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folders.folder('tff-suite-') as folder:
       os.chdir(folder)
       os.environ['MPLBACKEND'] = 'agg'
       # TFF's synchronous context calls it, and so do tests that make contexts of their own.

@@ -24,7 +24,7 @@ import optuna
 import sqlalchemy
 
 from tff_adaptive._utils import private_apis
-from tff_adaptive.runs import errors, summary
+from tff_adaptive.runs import errors, state_path, summary
 
 from . import plan as plan_lib, search_space, settings
 
@@ -83,8 +83,9 @@ class Study:
       space, plan: The space to search, and the flags that say how.
 
     Raises:
-      ValueError: If the folder holds another search, or a damaged one.
+      ValueError: If the folder holds another search, or a damaged one, or its path is too long.
     """
+    state_path.check_length(folder, FILE)  # SQLite's own message names no reason.
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter('ignore', optuna.exceptions.ExperimentalWarning)
     self._folder = folder

@@ -76,6 +76,15 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # An option of a command line, and those of other programs that the library runs or names.
 OPTION = re.compile(r'(?<![\w-])--[a-z][a-z_-]+')
 OPTIONS_OF_OTHERS = {'--query-gpu', '--format', '--head', '--version', '--add'}
+# What stays when its process is killed, and the modules that remove it at the next call.
+TEMPORARY = re.compile(
+  r'\b(mkdtemp|mkstemp|mktemp|TemporaryDirectory|NamedTemporaryFile|SpooledTemporaryFile)\b'
+)
+OWNERS_OF_TEMPORARY = {
+  'tff_adaptive/_utils/temporary_folders.py',
+  'tff_adaptive/_utils/atomic_files.py',
+  'tff_adaptive/engine/cluster/joining.py',  # Its watchdog outlives the process and removes it.
+}
 COMMANDS = ('tff_adaptive/environment/install.py',)  # A command line of its own, which calls pip.
 
 
@@ -266,3 +275,12 @@ def test_the_library_does_not_speak_the_command_line():
       options = OPTION.findall('\n'.join(strings(path)))
       wrong[str(path)] = {*options} - OPTIONS_OF_OTHERS
   assert offenders(wrong) == {}
+
+
+def test_temporary_files_are_made_where_those_of_killed_processes_are_removed():
+  users = set()
+  for package in PACKAGES:
+    for path in sources(package):
+      if TEMPORARY.search((ROOT / path).read_text(encoding='utf-8')):
+        users.add(str(path))
+  assert users == OWNERS_OF_TEMPORARY

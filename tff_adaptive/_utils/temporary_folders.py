@@ -20,12 +20,14 @@ _LONGEST_SOCKET_PATH = 103
 
 
 @contextlib.contextmanager
-def folder(prefix: str, parent: str) -> Iterator[str]:
+def folder(prefix: str, parent: str | None = None) -> Iterator[str]:
   """A context with a new folder in `parent`, whose name begins with `prefix`.
 
-  The folder is removed at the end. Folders of the same prefix that killed processes have left are
-  removed at the beginning.
+  The default of `parent` is the system's folder for temporary files. The new folder is removed at
+  the end. Folders of the same prefix that killed processes have left are removed at the beginning.
   """
+  if parent is None:
+    parent = tempfile.gettempdir()
   remove_abandoned(prefix, parent)
   path, lock = _locked(prefix, parent)
   try:

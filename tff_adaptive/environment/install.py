@@ -21,9 +21,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 LOCK = 'requirements.lock'
 DEVELOPMENT_LOCK = 'requirements-dev.lock'
@@ -48,6 +47,7 @@ _PIP_COMMAND = (
   '# python -m pip install --require-hashes --no-deps --ignore-requires-python -r THIS_FILE\n'
   '# tff-adaptive-environment installs this and what is not a package: it makes tf.keras Keras 2.\n'
 )
+_TEMPORARY = '.tff-adaptive-environment'  # In site-packages.
 _HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -96,10 +96,31 @@ def install(lock: pathlib.Path) -> None:
   if runs_tff_worker():
     tff_blocks = []
   others = [block for block in blocks if block not in tff_blocks]
-  with tempfile.TemporaryDirectory() as folder:
+  with _temporary_folder() as folder:
     _pip_install(others, folder)
     if tff_blocks:
       _unpack_tff(tff_blocks, folder)
+
+
+@contextlib.contextmanager
+def _temporary_folder() -> Iterator[str]:
+  """A context with a new folder, which the next installation removes if this one is killed.
+
+  One name does, because two installations at a time would destroy the environment anyway.
+  """
+  path = pathlib.Path(sysconfig.get_path('purelib'), _TEMPORARY)
+  try:
+    if path.exists():
+      shutil.rmtree(path)
+    path.mkdir(parents=True)
+  except OSError as error:
+    raise InstallationError(
+      f'{path} cannot be written ({error.strerror}): use an environment of your own.'
+    ) from None
+  try:
+    yield str(path)
+  finally:
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _pip_install(blocks: Sequence[str], folder: str) -> None:

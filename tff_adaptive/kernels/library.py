@@ -13,10 +13,11 @@ import os
 import pathlib
 import shlex
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterable
 from typing import Any
+
+from tff_adaptive._utils import atomic_files, temporary_folders
 
 PREFIX = 'TffAdaptive'  # The names of the operations begin with it.
 _SOURCES = tuple(pathlib.Path(__file__).with_name(name) for name in ('lstm.cc', 'top_k.cc'))
@@ -82,7 +83,7 @@ def _load() -> Any:
         return _loaded(path)
       return _compiled(command, folder, name)
   try:
-    with tempfile.TemporaryDirectory() as temporary:
+    with temporary_folders.folder('tff-adaptive-operations-') as temporary:
       return _compiled(command, pathlib.Path(temporary), name)
   except OSError as error:
     raise KernelError(f'The compiled operations cannot be written: {error}') from None
@@ -123,16 +124,13 @@ def _cpu_flags() -> set[str]:
 
 def _compiled(command: list[str], folder: pathlib.Path, name: str) -> Any:
   """Compiles, loads and stores the library; returns its module. Other processes may do the same."""
-  handle, part = tempfile.mkstemp('.so', '.operations-', folder)
-  os.close(handle)
-  try:
+  # If this process is killed, the next one that compiles, also another version, removes the folder.
+  with temporary_folders.folder('.operations-', str(folder)) as temporary:
+    part = os.path.join(temporary, name)
     _run([*command, '-o', part])
-    with open(part, 'rb') as file:
-      os.fsync(file.fileno())  # A truncated library would crash the process that loads it.
+    atomic_files.sync(part)  # A truncated library would crash the process that loads it.
     library = _loaded(pathlib.Path(part))
     os.replace(part, folder / name)
-  finally:
-    pathlib.Path(part).unlink(missing_ok=True)
   return library
 
 

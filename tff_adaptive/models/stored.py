@@ -17,7 +17,6 @@ import inspect
 import json
 import os
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_adaptive._utils import error_text, graph_functions, private_apis
+from tff_adaptive._utils import error_text, graph_functions, private_apis, temporary_folders
 from tff_adaptive.models import model as model_lib, weights as weights_lib
 
 FOLDER = 'model'  # In a run's folder.
@@ -278,7 +277,7 @@ def _write_keras(model: Any, path: str) -> str:
   if to_keras is None:
     return 'the model is not a Keras model'
   zeros = [np.zeros_like(weight) for weight in model.initial_weights[0]]
-  with tempfile.TemporaryDirectory() as temporary:
+  with temporary_folders.folder('tff-adaptive-keras-') as temporary:
     large = os.path.join(temporary, _KERAS)
     try:
       to_keras(zeros).save(large)

@@ -5,7 +5,6 @@ import errno
 import io
 import os
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -89,7 +88,7 @@ def _read_keras(
   if len(arrays) != len(keras.weights):
     raise ValueError(f'its layers have {len(arrays)} arrays, the model has {len(keras.weights)}')
   # Keras itself knows where in the file of this model an array belongs.
-  with tempfile.TemporaryDirectory() as folder:
+  with temporary_folders.folder('tff-adaptive-weights-') as folder:
     weights_path = os.path.join(folder, _WEIGHTS)
     keras.save_weights(weights_path)
     with h5py.File(weights_path, 'r+') as file:

@@ -3,8 +3,9 @@
 import dataclasses
 import itertools
 import math
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -202,8 +203,9 @@ class Trace:
   def unmatched(self, client_ids: Sequence[str]) -> str | None:
     """Returns a message about ids that only the trace or only the run has; None if they agree."""
     known = {client for client, pairs in self.intervals.items() if len(pairs)}
-    strangers = len(known - set(client_ids))
-    never = len(set(client_ids) - known)
+    of_run = {_name_in(self.intervals, client) for client in client_ids}
+    strangers = len(known - of_run)
+    never = len(of_run - known)
     if not strangers and not never:
       return None
     return (
@@ -216,7 +218,8 @@ class Trace:
     del seed
     rows: list[tuple[int, float, float]] = []
     for position, client in enumerate(client_ids):
-      rows.extend((position, begin, end) for begin, end in self.intervals.get(client, ()))
+      pairs = self.intervals.get(_name_in(self.intervals, client), ())
+      rows.extend((position, begin, end) for begin, end in pairs)
     if not rows:
       first_of_run = next(iter(client_ids), None)
       first_of_trace = next(iter(self.intervals), None)
@@ -292,10 +295,18 @@ def _not_before(mask: Mask, seconds: float, wait: float, clients: np.ndarray) ->
 
 def by_client(values: Mapping[str, float], client_ids: Sequence[str], name: str) -> np.ndarray:
   """Returns the values of `client_ids`, float64 [N]. Raises ValueError if a client has none."""
-  missing = [client for client in client_ids if client not in values]
+  names = [_name_in(values, client) for client in client_ids]
+  missing = [client for client, known in zip(client_ids, names) if known not in values]
   if missing:
     raise ValueError(
       f'{len(missing)} of {len(client_ids)} clients have no {name},'
       f' {value_text.in_text(missing[0])} among them: give one for each.'
     )
-  return np.array([values[client] for client in client_ids], np.float64)
+  return np.array([values[known] for known in names], np.float64)
+
+
+def _name_in(values: Mapping[str, Any], client: str) -> str:
+  """Returns a client's key in `values`: ids from files are composed, a task's may not be."""
+  if client in values or not isinstance(client, str):
+    return client
+  return unicodedata.normalize('NFC', client)

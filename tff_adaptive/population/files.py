@@ -5,6 +5,7 @@ import csv
 import errno
 import math
 import os
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 from tff_adaptive.population import speed
@@ -18,7 +19,8 @@ def read_trace(path: str) -> dict[str, list[tuple[float, float]]]:
 
   Args:
     path: A CSV file with the columns client, from and until, in virtual seconds. A client may have
-      any number of lines. Blanks around cells are ignored.
+      any number of lines. Blanks around cells are ignored. Ids are composed
+      (Unicode's NFC).
 
   Raises:
     ValueError: If the file cannot be read; the error names the line. `Trace` checks the times.
@@ -35,7 +37,7 @@ def read_profiles(path: str) -> dict[str, dict[str, float]]:
   Args:
     path: A CSV file with the column client and one or more of probability, phase, seconds_per_step,
       downlink and uplink (10^6 bytes a second). Each client has one line. Blanks around cells are
-      ignored.
+      ignored. Ids are composed (Unicode's NFC).
 
   Raises:
     ValueError: If the file cannot be read, with the line. `Speed` and `Availability` check values.
@@ -74,7 +76,9 @@ def _rows(
         f'{path}, line {line}: give {len(columns)} values, for {", ".join(columns)}.'
       )
     cells = dict(zip(columns, row))
-    yield cells.pop('client'), {n: _number(path, line, n, text) for n, text in cells.items()}
+    # As tasks read names: two that look alike are one.
+    client = unicodedata.normalize('NFC', cells.pop('client'))
+    yield client, {n: _number(path, line, n, text) for n, text in cells.items()}
 
 
 def _lines(path: str) -> list[tuple[int, list[str]]]:

@@ -276,6 +276,8 @@ class _Run:
         stacklevel=2,
       )
     self._files.verify()  # Before summary.json says that the run is complete.
+    if self._best is not None:
+      self._best.verify()
     result = self._summarize(test_fn)
     for callback in self._callbacks:
       callback.end(result)

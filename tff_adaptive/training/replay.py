@@ -4,14 +4,13 @@ import contextlib
 import dataclasses
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tree
 
-from tff_adaptive._utils import client_references, private_apis
+from tff_adaptive._utils import client_references, private_apis, temporary_folders
 from tff_adaptive.runs import config as config_file, metrics as metrics_lib, state_file
 from tff_adaptive.training import protocols
 from tff_adaptive.training.config import TrainingConfig
@@ -222,7 +221,7 @@ def _checkpoint_before(output_dir: str, round_number: int) -> str | None:
 @contextlib.contextmanager
 def _copy(output_dir: str) -> Iterator[str]:
   """Yields a temporary copy of what a run needs to go on."""
-  with tempfile.TemporaryDirectory(prefix='replay_') as folder:
+  with temporary_folders.folder('tff-adaptive-replay-') as folder:
     for name in (config_file.FILE, metrics_lib.FILE):
       shutil.copy(os.path.join(output_dir, name), folder)
     checkpoints = os.path.dirname(state_file.path(output_dir))

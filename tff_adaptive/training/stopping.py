@@ -2,7 +2,6 @@
 
 import math
 import os
-import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -191,6 +190,19 @@ class BestWeights:
     if self._path is not None:
       _write_best(self._path, best, self.weights)
 
+  def verify(self) -> None:
+    """Writes the file again if it does not have the weights that were kept, when a run ends.
+
+    Raises SaveError if the file cannot be written.
+    """
+    best = self._progress.best
+    if self._path is None or best is None or self.weights is None:
+      return
+    stored = read_best(self._path)
+    is_kept = stored is not None and stored[0].round_number == best.round_number
+    if stored is None or not is_kept or not _have_same_bits(stored[1], self.weights):
+      _write_best(self._path, best, self.weights)
+
   def summary(self) -> dict[str, Any]:
     """Returns the entry of summary.json."""
     best = self._progress.best
@@ -207,7 +219,7 @@ def read_best(path: str) -> tuple[Best, tuple[np.ndarray, ...]] | None:
       count = sum(name.startswith(_WEIGHT) for name in file.files)
       weights = tuple(file[f'{_WEIGHT}{i}'] for i in range(count))
       best = Best(int(file['round']), str(file['column']), float(file['value']))
-  except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
+  except Exception:  # On damaged bytes the decoders raise a dozen unrelated classes.
     return None
   return best, weights
 
@@ -221,6 +233,12 @@ def _write_best(path: str, best: Best, weights: Sequence[np.ndarray]) -> None:
   arrays.update((f'{_WEIGHT}{i}', weight) for i, weight in enumerate(weights))
   with saving(path), atomic_files.atomic_path(path) as temporary:
     np.savez(temporary, **arrays)
+
+
+def _have_same_bits(some: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> bool:
+  if len(some) != len(others):
+    return False
+  return all(a.tobytes() == b.tobytes() for a, b in zip(some, others))
 
 
 def _cost(row: Row, columns: Sequence[str]) -> float:

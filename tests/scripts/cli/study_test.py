@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import shutil
 import sqlite3
 
@@ -14,6 +15,7 @@ import optuna
 import sqlalchemy
 
 from scripts.cli import study
+from tff_adaptive import runs
 
 SPACE = search_space.Space({'tau': ['0.1', '0.2', '0.3']}, {})
 GRID = plan_lib.Plan()
@@ -52,6 +54,22 @@ def test_each_trial_is_done_once_by_one_of_two_processes(tmp_path):
   assert taken == [(0, 0.1), (1, 0.2), (2, 0.3)]
   assert _do(first) is None
   assert _states(first) == _states(second) == ['done', 'done', 'done']
+
+
+def test_a_folder_whose_path_is_too_long_for_sqlite_is_refused_before_it_is_made(tmp_path):
+  def folder(length):
+    """A folder in which the path of the study has so many bytes."""
+    missing = length - len(os.fsencode(tmp_path / study.FILE)) - 1
+    number = missing // 51 - 1
+    parts = ['x' * 50] * number
+    last = 'x' * (missing - 51 * number)
+    return str(tmp_path.joinpath(*parts, last))
+
+  assert _states(study.Study(folder(504), SPACE, GRID)) == ['waiting'] * 3
+  for length in (505, 700):
+    with pytest.raises(runs.ResumeError, match=r'too long by \d+ bytes: with study.sqlite .* 504'):
+      study.Study(folder(length), SPACE, GRID)
+    assert not os.path.exists(folder(length))
 
 
 def test_a_failed_trial_is_queued_again_once_at_the_next_start(tmp_path):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.helpers import killed
 from tff_adaptive.environment import install
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -131,6 +132,31 @@ def test_on_linux_on_x86_64_the_wheel_of_tff_is_installed_as_it_is(platform_is, 
   assert 'install' in installed
   assert install.requirement_blocks(requirements) == install.requirement_blocks(LOCK)
   assert os.listdir(purelib) == []
+
+
+def test_what_a_killed_installation_left_is_removed_by_the_next(
+  platform_is, lock, pip, purelib, tmp_path
+):
+  platform_is('Linux', 'x86_64')
+  left = tmp_path / 'temporary'
+  left.mkdir()
+  with killed.temporary_folders_in(left):
+    with killed.before_folders_are_removed():
+      install.install(lock)
+    assert os.listdir(left) + os.listdir(purelib)
+    install.install(lock)
+  assert os.listdir(left) + os.listdir(purelib) == []
+  assert len(pip) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_named(platform_is, lock, pip, purelib):
+  platform_is('Linux', 'x86_64')
+  purelib.rmdir()
+  purelib.write_text('no folder')
+  with pytest.raises(install.InstallationError, match='cannot be written') as error:
+    install.install(lock)
+  assert '\n' not in str(error.value)
+  assert pip == []
 
 
 class Machine(typing.NamedTuple):

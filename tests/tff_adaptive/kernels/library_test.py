@@ -2,7 +2,9 @@
 
 import os
 import pathlib
+import signal
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -26,6 +28,18 @@ with tf.GradientTape() as tape:
   h = lstm.recurrence(z, r, 5)
   total = tf.reduce_sum(h * h)
 np.savez(sys.argv[1], h, *tape.gradient(total, [z, r]))
+"""
+
+KILLED = """
+import os, pathlib, signal, sys
+from tff_adaptive.kernels import library
+
+def run(command):
+  pathlib.Path(command[-1]).write_text('half')
+  os.kill(os.getpid(), signal.SIGKILL)
+
+library._run = run
+library._compiled([], pathlib.Path(sys.argv[1]), 'operations-of-another-version.so')
 """
 
 
@@ -65,6 +79,17 @@ def test_it_is_compiled_once(tmp_path, compiled):
   assert library._load.__wrapped__() == library._load.__wrapped__() == b'code'
   assert len(compiled) == 1
   assert len(list((tmp_path / 'cache' / 'tff_adaptive').iterdir())) == 1
+
+
+def test_what_a_killed_compilation_left_is_removed_by_the_next(tmp_path, compiled):
+  folder = tmp_path / 'cache' / 'tff_adaptive'
+  folder.mkdir(parents=True, mode=0o700)
+  ended = subprocess.run([sys.executable, '-c', KILLED, str(folder)], check=False)
+  assert ended.returncode == -signal.SIGKILL
+  assert len(os.listdir(folder)) == 1
+  assert library._load.__wrapped__() == b'code'
+  (name,) = os.listdir(folder)
+  assert name.startswith('operations-')
 
 
 @pytest.mark.parametrize('what', ['no folder', 'not ours alone', 'full', 'nothing is run there'])

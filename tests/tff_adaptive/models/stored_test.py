@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.helpers import fresh, small_problem
+from tests.helpers import fresh, killed, small_problem
 from tff_adaptive import models
 from tff_adaptive.models import stored
 
@@ -154,6 +154,25 @@ def test_the_keras_file_has_no_weights_and_takes_no_room_for_them(tmp_path):
   assert model.num_parameters * 4 > 1e6
   assert os.path.getsize(tmp_path / 'model.keras') < 1e5
   assert os.path.getsize(tmp_path / 'forward.pb') < 1e5
+
+
+def test_what_a_killed_call_left_is_removed_by_the_next(tmp_path):
+  model = from_keras(
+    lambda: tf.keras.Sequential([tf.keras.Input([5]), layers.Dense(3)]),
+    tf.keras.losses.MeanSquaredError(),
+  )
+  folder = tmp_path / 'stored'
+  left = tmp_path / 'temporary'
+  folder.mkdir()
+  left.mkdir()
+  path = str(folder / 'model.keras')
+  with killed.temporary_folders_in(left):
+    with killed.before_folders_are_removed():
+      assert stored._write_keras(model, path) == ''
+    assert len(os.listdir(left)) == 1
+    stored._write_keras(model, path)
+  assert os.listdir(left) == []
+  assert os.listdir(folder) == ['model.keras']
 
 
 def test_pythons_conditions_on_tensors_are_stored(tmp_path):

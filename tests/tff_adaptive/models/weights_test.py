@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.helpers import small_problem
+from tests.helpers import killed, small_problem
 from tff_adaptive import models
 from tff_adaptive.models import weights as weights_lib
 
@@ -92,3 +92,20 @@ def test_a_full_disk_is_one_error_whichever_writer_finds_it(
   assert error.value.errno == errno.ENOSPC
   assert str(tmp_path / 'model') in str(error.value)
   assert not os.listdir(tmp_path)
+
+
+def test_what_a_killed_call_left_is_removed_by_the_next(tmp_path):
+  model = models.from_keras(
+    lambda: keras.Sequential([keras.Input([5]), keras.layers.Dense(3)]),
+    keras.losses.MeanSquaredError(),
+  )
+  path = tmp_path / 'model.keras'
+  left = tmp_path / 'temporary'
+  left.mkdir()
+  model.to_keras(model.initial_weights[0]).save(path)
+  with killed.temporary_folders_in(left):
+    with killed.before_folders_are_removed():
+      weights_lib._read_keras(str(path), model)
+    assert len(os.listdir(left)) == 1
+    weights_lib._read_keras(str(path), model)
+  assert os.listdir(left) == []

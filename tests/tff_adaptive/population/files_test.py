@@ -1,6 +1,7 @@
 """The CSV files that describe clients."""
 
 import os
+import unicodedata
 
 import pytest
 
@@ -74,3 +75,26 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
   os.mkfifo(path)
   with pytest.raises(ValueError, match='it is no file'):
     TRACE(path)
+
+
+@pytest.mark.parametrize('of_run', ['NFC', 'NFD'])
+@pytest.mark.parametrize('of_file', ['NFC', 'NFD'])
+def test_names_that_look_alike_are_one(tmp_path, of_file, of_run):
+  composed = 'Zo\u00eb'
+  in_file = unicodedata.normalize(of_file, composed)
+  ids = [unicodedata.normalize(of_run, composed)]
+  intervals = TRACE(written(tmp_path, f'{HEADING}{in_file},0,1\n'))
+  assert intervals == {composed: [(0, 1)]}
+  trace = population.Trace(intervals)
+  assert trace.unmatched(ids) is None
+  assert trace.bind(ids, 0)(1, 0.5).tolist() == [True]
+  profiles = PROFILES(written(tmp_path, f'client,probability\n{in_file},1\n'))
+  assert profiles == {'probability': {composed: 1}}
+  random = population.Independent(profiles['probability'])
+  assert random.bind(ids, 0)(1, 0.5).tolist() == [True]
+
+
+def test_two_forms_of_a_name_have_no_two_lines_of_a_profile(tmp_path):
+  lines = 'client,uplink\nZo\u00eb,1\nZoe\u0308,2\n'
+  with pytest.raises(ValueError, match='has two lines'):
+    PROFILES(written(tmp_path, lines))

@@ -9,10 +9,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import fakes, small_problem
+from tests.helpers import fakes, killed, small_problem
 from tff_adaptive import corrections, costs, engine, registry, runs, training
 from tff_adaptive.aggregation import ClientNormsFactory
 from tff_adaptive.runs import ledger as ledger_lib, state_file, state_store
+from tff_adaptive.training import replay as replay_lib
 
 DATA = small_problem.clients()
 # Three examples, which are one batch: client 0 takes a single step.
@@ -295,3 +296,14 @@ def test_a_trace_of_nobody_is_refused(tmp_path):
     train(tmp_path, build('full', aggregator=ClientNormsFactory(cosines=True)), config)
   with pytest.raises(ValueError, match='no trace of a client'):
     ledger_lib.read(str(tmp_path), ledger_lib.TRACE)
+
+
+def test_what_a_killed_replay_left_is_removed_by_the_next(run, tmp_path):
+  folder = str(run[0])
+  with killed.temporary_folders_in(tmp_path):
+    with killed.before_folders_are_removed(), replay_lib._copy(folder):
+      pass
+    assert len(list(tmp_path.iterdir())) == 1
+    with replay_lib._copy(folder):
+      pass
+  assert list(tmp_path.iterdir()) == []

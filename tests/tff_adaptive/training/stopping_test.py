@@ -190,6 +190,39 @@ def test_lost_best_weights_are_replaced_by_those_of_the_next_evaluation(tmp_path
   assert training.read_best(str(path))[0].round_number == 6
 
 
+@pytest.mark.parametrize('damage', ['removed', 'cut', 'of another round', 'other weights'])
+def test_best_weights_that_are_lost_after_the_last_round_are_written_again(tmp_path, damage):
+  path = tmp_path / 'checkpoints' / stopping.BEST_FILE
+
+  class Damager(training.Callback):
+    def checkpoint(self, number):
+      if number == 5:
+        damage_best(path, damage)
+
+  options = {'rounds_per_evaluation': 1, 'evaluate': evaluate_norm, 'keep_best': True}
+  result = train(tmp_path, 5, metric='loss', callbacks=[Damager()], **options)
+  best, weights = training.read_best(str(path))
+  expected = result.summary['best']
+  assert tuple(best) == (expected['round'], expected['column'], expected['value'])
+  for stored, of_result in zip(weights, result.best_weights, strict=True):
+    np.testing.assert_array_equal(stored, of_result)
+
+
+def damage_best(path, damage):
+  """Damages the file of the best weights."""
+  if damage == 'removed':
+    path.unlink()
+  elif damage == 'cut':
+    os.truncate(path, 100)
+  else:
+    best, weights = stopping.read_best(str(path))
+    if damage == 'of another round':
+      best = best._replace(round_number=best.round_number + 1)
+    else:
+      weights = [weight + 1 for weight in weights]
+    stopping._write_best(str(path), best, weights)
+
+
 @pytest.mark.parametrize(
   'options, words',
   [
