@@ -62,12 +62,11 @@ def _read(path: str) -> tuple[str, dict[str, Any]]:
   folder = os.path.abspath(path)
   if os.path.basename(folder) == config_lib.FILE:
     folder = os.path.dirname(folder)
-  try:
-    return folder, config_lib.read(folder)
-  except (FileNotFoundError, NotADirectoryError):
+  if not os.path.isdir(folder) or not os.path.lexists(os.path.join(folder, config_lib.FILE)):
     raise ValueError(
       f'--config={path}: there is no such file; name the {config_lib.FILE} in the folder of a run.'
-    ) from None
+    )
+  return folder, config_lib.read(folder)
 
 
 def _refuse_changes(given: Mapping[str, Any]) -> None:

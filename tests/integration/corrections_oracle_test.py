@@ -28,6 +28,13 @@ CASES = {
     {'client_weighting': 'examples'},
     {'by_examples': True},
   ),
+  # n-bar is the mean of n_i over the cohorts of all earlier rounds, whatever the updates' weights.
+  'ada_best, scaled mu': (
+    oracle.UnbalancedAdaBest,
+    {'mu': 0.2, 'beta': 0.8},
+    {'client_weighting': 'examples', 'scale_mu': True},
+    {'by_examples': True},
+  ),
 }
 
 
@@ -41,13 +48,14 @@ def _pair(name, limited):
   """The run and the oracle of a case."""
   kind, options, of_process, of_oracle = CASES[name]
   adam = optimizers.build_adam(0.1, tau=0.01), oracle.Adaptive('adam', 0.1, 0.9, 0.99, 0.01)
-  if name == 'ada_best':
+  algorithm = name.split(',')[0]
+  if algorithm == 'ada_best':
     server = None
     oracle_server = oracle.Sgd(1.0)
   else:
     server, oracle_server = adam
   batching = Batching(4, epochs=2, shuffle=False, step_limits=limited)
-  process = getattr(algorithms, f'build_{name}')(
+  process = getattr(algorithms, f'build_{algorithm}')(
     small_problem.model(),
     server_optimizer=server,
     client_learning_rate=schedules.RoundDecay(0.2, factor=0.9),

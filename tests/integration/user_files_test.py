@@ -273,3 +273,45 @@ def test_clients_that_fail_in_a_later_round_end_the_run_in_one_line(tmp_path, ca
   assert _train(folder, *flags) == 1
   assert capsys.readouterr().err.splitlines()[-1] == f'train.py: {said.format(spec)}'
   assert len(fakes.rows(folder)) == 3  # Rounds 0 to 2 are kept.
+
+
+TOKENS = """
+  import collections
+
+  import numpy as np
+  import tensorflow as tf
+
+  import tff_adaptive_tasks as tasks
+  from tff_adaptive import models
+
+
+  def build_model(seed):
+    def forward(weights, x, training, seed):
+      return tf.reduce_mean(tf.gather(weights[0], x), axis=1)
+
+    return models.Model(
+      initial_weights=[np.zeros([50, 2], np.float32)], forward=forward,
+      example_loss=models.sparse_cross_entropy, x_spec=tf.TensorSpec([None, 4], tf.int32),
+      y_spec=tf.TensorSpec([None], tf.int32), metrics={'accuracy': models.accuracy})
+
+
+  def load(data_dir, seed):
+    x = np.arange(8, dtype=np.int32).reshape(2, 4)
+    y = np.array([0, 1], np.int32)
+    unknown = x.copy()
+    unknown[0, 3] = 50
+    return tasks.Task(
+      name='tokens', build_model=build_model, source='made here',
+      train=tasks.InMemoryClientData({'a': (x, y), 'b': (x, y)}),
+      validation=collections.OrderedDict(x=unknown, y=y))
+"""
+
+
+def test_a_token_out_of_range_in_validation_data_is_named_in_the_last_line(tmp_path, capsys):
+  """TensorFlow puts a list of files before these words, and the graph's node after them."""
+  spec = f'--task={_write(tmp_path, "data.py", TOKENS)}:load'
+  flags = ['--rounds=1', '--algorithm=fed_avg', '--clients_per_round=2', spec]
+  assert _train(tmp_path / 'run', *flags) == 1
+  last = capsys.readouterr().err.splitlines()[-1]
+  cause = 'InvalidArgumentError: indices[0,3] = 50 is not in [0, 50)'
+  assert last == f'train.py: {spec} cannot be used: {cause}'
