@@ -323,7 +323,7 @@ def test_a_folder_whose_path_is_too_long_for_sqlite_is_refused_before_it_is_made
   def folder(length):
     """A folder whose state file's path has so many bytes."""
     missing = length - len(os.fsencode(state_file.path(str(tmp_path)))) - 1
-    parts = ['é' * 50] * (missing // 101)
+    parts = ['é' * 50] * ((missing - 1) // 101)  # At least one byte is left for the last name.
     rest = missing - 101 * len(parts)
     return os.path.join(tmp_path, *parts, 'x' * rest)
 
