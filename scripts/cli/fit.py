@@ -19,7 +19,7 @@ from tff_adaptive_tasks import errors, task as task_lib
 from . import command, flag_names, flags, options, repeat, resolve, run
 
 # What is of no use without a folder: it only says what is written there, or how it is read.
-_OF_FOLDERS = ('ledger', 'resume_from', 'accept_lost_rows')
+_OF_FOLDERS = ('ledger', 'full_ledger', 'trace_client', 'resume_from', 'accept_lost_rows')
 # How a task is loaded that is given by its name.
 _OF_NAMES = ('task_option', 'data_dir')
 # Kinds of dtypes whose targets may be joined.

@@ -129,6 +129,7 @@ def test_own_data_are_arrays_by_client_or_a_function_that_makes_a_task(tmp_path)
     ({'algorithm': 'fed_yog'}, 'algorithm: unknown algorithm'),
     ({'mu': 0.1}, 'mu has no meaning for algorithm fed_yogi'),
     ({'ledger': True}, 'ledger is about files: give output_dir'),
+    ({'trace_client': 'client_0'}, 'trace_client is about files: give output_dir'),
     ({'task': 3}, 'a int is no task: give the name of a task'),
     ({'task': pd.DataFrame({'a': [1]})}, 'give tff_adaptive_tasks.from_frame(table, client='),
     ({'task': {'a': ([1.0, 2.0], [1])}}, "the client 'a' has x of shape (2,) and y of shape (1,)"),
