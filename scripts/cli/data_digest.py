@@ -1,7 +1,7 @@
 """Tells the data of one run from those of another that have the same numbers of examples."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,21 @@ def _parts(task: task_lib.Task) -> Iterator[bytes | memoryview]:
 
 def _of_examples(examples: Any, has_inputs: bool) -> Iterator[bytes | memoryview]:
   for name in ('x', 'y') if has_inputs else ('y',):
-    array = np.ascontiguousarray(examples[name])
-    yield f'{array.dtype} {array.shape}'.encode()
-    yield array.reshape(-1).view(np.uint8).data  # Not a copy: pictures may be large.
+    for array in _leaves(examples[name]):
+      yield f'{array.dtype} {array.shape}'.encode()
+      if array.dtype == object:  # Such as texts of unlike lengths.
+        yield repr(array.tolist()).encode()
+      else:
+        yield array.reshape(-1).view(np.uint8).data  # Not a copy: pictures may be large.
+
+
+def _leaves(value: Any) -> Iterator[np.ndarray]:
+  """Yields the arrays of one or several inputs or targets, as `client_arrays` takes them."""
+  if isinstance(value, Mapping):
+    for part in value.values():
+      yield from _leaves(part)
+  elif isinstance(value, tuple):
+    for part in value:
+      yield from _leaves(part)
+  else:
+    yield np.ascontiguousarray(value)

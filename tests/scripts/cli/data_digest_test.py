@@ -41,3 +41,14 @@ def test_the_same_data_have_the_same_digest():
 )
 def test_other_data_have_another_digest(change, options):
   assert digest(TABLE.assign(**change), **options) != digest()
+
+
+def test_models_with_several_inputs_and_texts_are_told_apart():
+  def digest_of(age, name):
+    inputs = {'numbers': (np.array([age]), np.zeros(1)), 'name': np.array([name], object)}
+    examples = {'x': inputs, 'y': np.ones(1)}
+    return [bytes(part) for part in data_digest._of_examples(examples, has_inputs=True)]
+
+  assert digest_of(3.0, 'ann') == digest_of(3.0, 'ann')
+  assert digest_of(3.0, 'ann') != digest_of(4.0, 'ann')
+  assert digest_of(3.0, 'ann') != digest_of(3.0, 'bob')
