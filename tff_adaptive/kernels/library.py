@@ -127,6 +127,7 @@ def _compiled(command: list[str], folder: pathlib.Path, name: str) -> Any:
   # If this process is killed, the next one that compiles, also another version, removes the folder.
   with temporary_folders.folder('.operations-', str(folder)) as temporary:
     part = os.path.join(temporary, name)
+    pathlib.Path(part).touch()  # If the compiler makes nothing, loading says so.
     _run([*command, '-o', part])
     atomic_files.sync(part)  # A truncated library would crash the process that loads it.
     library = _loaded(pathlib.Path(part))
