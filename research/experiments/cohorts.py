@@ -13,7 +13,6 @@ RESULTS.csv and RESULTS.md.
 """
 
 import itertools
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -160,7 +159,7 @@ def report(table: pd.DataFrame) -> list[str]:
       seconds=('seconds', _median),
       rounds=('rounds', _median),
       megabytes=('megabytes', _median),
-      accuracy=('accuracy', _spread),
+      accuracy=('accuracy', frame.spread),
     )
     gain = gains(part)
     lines.insert(1, 'times as quick as uniform', [gain.get(key, '') for key in lines.index])
@@ -202,13 +201,6 @@ def _median(values: pd.Series) -> str:
   return text
 
 
-def _spread(values: pd.Series) -> str:
-  """Formats percent as mean and standard deviation; one value stands alone."""
-  if len(values) < 2:
-    return f'{100 * values.mean():.1f}'
-  return f'{100 * values.mean():.1f} ± {100 * values.std(ddof=1):.1f}'
-
-
 _INTRODUCTION = frame.paragraph(f"""
   Virtual seconds, rounds and megabytes (in both directions) until the test accuracy was first at
   the target, with an evaluation every second round: the median over the seeds that reached it;
@@ -234,22 +226,13 @@ def main(arguments: Sequence[str]) -> int:
   if not _FLAGS.smoke:
     files = {unlike_clients.MNIST: unlike_clients.FILES[unlike_clients.MNIST]}
   frame.check(_FLAGS, {'rules': RULES, 'servers': SERVERS}, files)
-  command.check_output('results', _FLAGS.results)
-  path = f'{_FLAGS.results}.csv'
-  if not _FLAGS.report_only:
-    from tff_adaptive import engine
-
-    engine.set_graph_context()
-    train(path)
-  if not os.path.exists(path):
-    raise ValueError(f'{path} is missing: leave out --report_only, which trains nothing.')
-  frame.write(_FLAGS.results, report(pd.read_csv(path)))
+  frame.write(_FLAGS.results, report(frame.trained(_FLAGS, train)))
   return command.DONE
 
 
 def _shorten() -> None:
   """Leaves of the study what takes seconds."""
-  shorter: dict[str, Any] = {
+  shorter = {
     'rounds': 4,
     'rules': ['uniform', 'oort'],
     'servers': ['20 of 26'],
@@ -257,9 +240,7 @@ def _shorten() -> None:
     'seeds': ['0'],
     'target': 0.2,
   }
-  for name, value in shorter.items():
-    if not _FLAGS[name].present:
-      _FLAGS[name].value = value
+  frame.shorten(_FLAGS, shorter)
 
 
 if __name__ == '__main__':

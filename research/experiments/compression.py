@@ -17,7 +17,6 @@ Writes RESULTS.csv, RESULTS.md and RESULTS.png.
 """
 
 import itertools
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -333,7 +332,11 @@ def report(table: pd.DataFrame) -> list[str]:
       ('accuracy', 'after the same rounds'),
       ('accuracy_at_tenth', 'at a tenth of the megabytes that FedAvg sends without compression'),
     ):
-      cells = rows.groupby(['compression', 'method'], sort=False)[column].agg(_spread).unstack()
+      cells = (
+        rows.groupby(['compression', 'method'], sort=False)[column]
+        .agg(frame.spread, digits=2)
+        .unstack()
+      )
       parts += [f'## {problem}: accuracy in percent {title}\n', frame.table(cells)]
     sizes = rows.groupby(['compression', 'method'], sort=False)['megabytes_up'].mean().unstack()
     parts += ['Megabytes that clients send:\n', frame.table(sizes.map('{:,.1f}'.format))]
@@ -349,10 +352,6 @@ def report(table: pd.DataFrame) -> list[str]:
     flags += ' --smoke'
   what = f'seeds {", ".join(_FLAGS.seeds)}, rates chosen with seed {_FLAGS.tuning_seed}'
   return [*parts, frame.made_by(flags, what)]
-
-
-def _spread(values: pd.Series) -> str:
-  return f'{100 * values.mean():.2f} ± {100 * values.std(ddof=1):.2f}'
 
 
 def _median(seconds: pd.Series) -> str:
@@ -410,18 +409,9 @@ def main(arguments: Sequence[str]) -> int:
     'stages': _STAGES,
   }
   frame.check(_FLAGS, known, files)
-  command.check_output('results', _FLAGS.results)
-  path = f'{_FLAGS.results}.csv'
-  if not _FLAGS.report_only:
-    from tff_adaptive import engine
-
-    engine.set_graph_context()
-    train(path)
-  if not os.path.exists(path):
-    raise ValueError(f'{path} is missing: leave out --report_only, which trains nothing.')
-  table = pd.read_csv(path)
+  table = frame.trained(_FLAGS, train)
   if not (table['stage'] != 'tuning').any():
-    raise ValueError(f'{path} has no run that counts yet: the same command goes on.')
+    raise ValueError(f'{_FLAGS.results}.csv has no run that counts yet: the same command goes on.')
   draw(f'{_FLAGS.results}.png', table)
   frame.write(_FLAGS.results, report(table))
   return command.DONE
@@ -429,7 +419,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _shorten() -> None:
   """Leaves of the study what takes seconds."""
-  shorter: dict[str, Any] = {
+  shorter = {
     'rounds': 2,
     'methods': ['FedAvg'],
     'compressions': ['none', 'top 5 %, EF14'],
@@ -438,9 +428,7 @@ def _shorten() -> None:
     'target': 0.05,
     'stages': ['bytes', 'clock'],
   }
-  for name, value in shorter.items():
-    if not _FLAGS[name].present:
-      _FLAGS[name].value = value
+  frame.shorten(_FLAGS, shorter)
 
 
 if __name__ == '__main__':

@@ -3,7 +3,7 @@
 import datetime
 import os
 import pathlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -83,6 +83,32 @@ def write_rows(path: str, rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> N
   atomic_files.write_text(path, text)
 
 
+def shorten(given: absl_flags.FlagValues, shorter: Mapping[str, Any]) -> None:
+  """Sets flags that were not given to the values of a run that takes seconds."""
+  for name, value in shorter.items():
+    if not given[name].present:
+      given[name].value = value
+
+
+def trained(given: absl_flags.FlagValues, train: Callable[[str], None]) -> pd.DataFrame:
+  """Returns the rows of RESULTS.csv, which `train` completes unless --report_only is given.
+
+  Args:
+    given: The experiment's flags.
+    train: Trains what is missing in the CSV file at a path, in the graph engine.
+  """
+  command.check_output('results', given.results)
+  path = f'{given.results}.csv'
+  if not given.report_only:
+    from tff_adaptive import engine
+
+    engine.set_graph_context()
+    train(path)
+  if not os.path.exists(path):
+    raise ValueError(f'{path} is missing: leave out --report_only, which trains nothing.')
+  return pd.read_csv(path)
+
+
 def write(results: str, parts: Sequence[str]) -> None:
   """Writes the parts of RESULTS.md."""
   atomic_files.write_text(f'{results}.md', '\n'.join(parts))
@@ -93,6 +119,14 @@ def table(lines: pd.DataFrame) -> str:
   """A table in Markdown, with its index as the first columns."""
   whole = lines.reset_index().astype(str)
   return report_lib.Table([*whole.columns], whole.to_numpy().tolist()).markdown()
+
+
+def spread(values: pd.Series, digits: int = 1) -> str:
+  """Formats shares as percent, mean and standard deviation; one value stands alone."""
+  mean = f'{100 * values.mean():.{digits}f}'
+  if len(values) < 2:
+    return mean
+  return f'{mean} ± {100 * values.std(ddof=1):.{digits}f}'
 
 
 def paragraph(text: str) -> str:

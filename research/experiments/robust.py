@@ -12,7 +12,6 @@ RESULTS.md.
 """
 
 import itertools
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -143,7 +142,7 @@ def report(table: pd.DataFrame) -> list[str]:
   """Returns the parts of RESULTS.md: accuracies, and differences to the mean without attack."""
   parts = [_INTRODUCTION]
   for (problem, alpha), part in table.groupby(['problem', 'alpha'], sort=False):
-    cells = part.groupby(['rule', 'attack'], sort=False)['accuracy'].agg(_spread).unstack()
+    cells = part.groupby(['rule', 'attack'], sort=False)['accuracy'].agg(frame.spread).unstack()
     columns = [attack for attack in ATTACKS if attack in cells]
     parts.append(f'## {problem}, alpha = {alpha:g}: accuracy in percent\n')
     parts.append(frame.table(cells[columns]))
@@ -171,17 +170,10 @@ def price(table: pd.DataFrame) -> pd.DataFrame:
   rules = [rule for rule in RULES if rule in lost]
   columns = {}
   for alpha, part in lost[rules].groupby('alpha', sort=False):
-    columns[f'alpha = {alpha:g}'] = part.agg(_spread)
+    columns[f'alpha = {alpha:g}'] = part.agg(frame.spread)
   costs = pd.DataFrame(columns)
   costs.index.name = 'rule'
   return costs
-
-
-def _spread(values: pd.Series) -> str:
-  """Formats percent as mean and standard deviation; one value stands alone."""
-  if len(values) < 2:
-    return f'{100 * values.mean():.1f}'
-  return f'{100 * values.mean():.1f} ± {100 * values.std(ddof=1):.1f}'
 
 
 _INTRODUCTION = frame.paragraph(f"""
@@ -206,31 +198,20 @@ def main(arguments: Sequence[str]) -> int:
   if not _FLAGS.smoke:
     files = {unlike_clients.MNIST: unlike_clients.FILES[unlike_clients.MNIST]}
   frame.check(_FLAGS, {'rules': RULES, 'attacks': ATTACKS}, files)
-  command.check_output('results', _FLAGS.results)
-  path = f'{_FLAGS.results}.csv'
-  if not _FLAGS.report_only:
-    from tff_adaptive import engine
-
-    engine.set_graph_context()
-    train(path)
-  if not os.path.exists(path):
-    raise ValueError(f'{path} is missing: leave out --report_only, which trains nothing.')
-  frame.write(_FLAGS.results, report(pd.read_csv(path)))
+  frame.write(_FLAGS.results, report(frame.trained(_FLAGS, train)))
   return command.DONE
 
 
 def _shorten() -> None:
   """Leaves of the study what takes seconds."""
-  shorter: dict[str, Any] = {
+  shorter = {
     'rounds': 3,
     'rules': ['mean', 'median'],
     'attacks': [NO_ATTACK, 'sign_flip'],
     'alphas': ['0.1'],
     'seeds': ['0'],
   }
-  for name, value in shorter.items():
-    if not _FLAGS[name].present:
-      _FLAGS[name].value = value
+  frame.shorten(_FLAGS, shorter)
 
 
 if __name__ == '__main__':

@@ -12,8 +12,8 @@ from . import drawing, methods, problems, results as results_lib, rows
 _LIMITS = (
   (
     'an order of methods',
-    'Average ranks that are closer than the critical difference are not told apart. With six'
-    ' problems and some thirty methods that is nearly always so.',
+    'Average ranks that are closer than the critical difference do not differ significantly. With'
+    ' six problems and some thirty methods that is nearly always so.',
   ),
   (
     'which method is the best of many',
@@ -191,7 +191,8 @@ def _all_methods(results: results_lib.Results) -> report.Table:
     table_rows.append([results.titles[key], rank, *values, *verdicts])
   headings = [problems.PROBLEMS[name].heading for name in results.names]
   about = [
-    f'{results.titles.get(key, key)}: better / worse / not told apart' for key in results.subjects
+    f'{results.titles.get(key, key)}: better / worse / no significant difference'
+    for key in results.subjects
   ]
   heading = ['method', 'average rank', *headings, *about]
   return report.Table(heading, table_rows, title='All methods', note=note)
@@ -210,7 +211,7 @@ def _note_of_ranks(results: results_lib.Results, p: float, difference: float, co
 
 
 def _verdicts(results: results_lib.Results, subject: str, other: str) -> str:
-  """Counts the problems on which a subject is better, worse, and not told apart."""
+  """Counts the problems on which a subject is better, worse, and not significantly different."""
   if other == subject:
     return ''
   conclusions = []
