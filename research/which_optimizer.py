@@ -328,18 +328,24 @@ def report(table: pd.DataFrame) -> list[str]:
   shares = 100 * rows.groupby(['method', 'problem'])['sensitivity'].first()
   cells = shares.map('{:.0f}'.format).unstack(fill_value='').loc[order.index, ranks.index]
   words = '## How much the rates matter: trials of the search within 2 points of its best, %\n'
-  parts += [words, frame.table(_titled(cells)), '## Cost, and a server that does not wait\n']
+  parts += [words, frame.table(_titled(cells))]
   both = table[table['method'].isin(_FLAGS.buffered)]
-  grouped = both.groupby(['problem', 'method', 'server'], sort=False)
-  cells = pd.DataFrame({'value, %': _percents(grouped['value'])})
-  for column in ('megabytes', 'virtual_seconds'):
-    numbers = grouped[column].mean()
-    cells[column.replace('_', ' ')] = numbers.map(lambda x: f'{x:,.1f}' if x >= 1 else f'{x:.2g}')
-  parts.append(frame.table(_titled(cells)))
+  if not both.empty:
+    parts += ['## Cost, and a server that does not wait\n', frame.table(_costs(both))]
   what = f'{len(table)} runs, {table["seconds"].sum() / 60:.0f} minutes of training'
   days = ' to '.join(dict.fromkeys((table['started'].min(), table['started'].max())))
   revisions = ', '.join(sorted(table['revision'].unique()))
   return [*parts, frame.made_by('which_optimizer', what, f'{days}; revision {revisions}')]
+
+
+def _costs(table: pd.DataFrame) -> pd.DataFrame:
+  """Values and costs of a run by problem, method and kind of server."""
+  grouped = table.groupby(['problem', 'method', 'server'], sort=False)
+  cells = pd.DataFrame({'value, %': _percents(grouped['value'])})
+  for column in ('megabytes', 'virtual_seconds'):
+    numbers = grouped[column].mean()
+    cells[column.replace('_', ' ')] = numbers.map(lambda x: f'{x:,.1f}' if x >= 1 else f'{x:.2g}')
+  return cells
 
 
 def _percents(grouped: Any) -> pd.Series:

@@ -13,8 +13,7 @@ from research.experiments import frame
 @pytest.fixture
 def flags():
   which_optimizer._FLAGS(['which_optimizer', '--data_dir=somewhere'])
-  yield which_optimizer._FLAGS
-  which_optimizer._FLAGS.unparse_flags()
+  return which_optimizer._FLAGS
 
 
 @pytest.mark.exhaustive
@@ -40,6 +39,10 @@ def test_a_report_has_each_cells_own_numbers(flags):
   assert '| FedAvg | 30 | 20 |' in ''.join(parts)  # synthetic(1, 1), then MNIST.
   assert 'Friedman' not in ''.join(parts[1:])  # Two problems.
   assert '| SCAFFOLD | 2.0 | nan ± nan, 1 diverged | 10.0 ± nan |' in ''.join(parts)
+  assert 'a server that does not wait' in ''.join(parts)
+  flags.buffered = []
+  parts = which_optimizer.report(table.assign(started='2026', revision='r'))
+  assert 'a server that does not wait' not in ''.join(parts)
 
 
 def test_a_cell_with_all_its_rows_is_not_trained_again(flags, tmp_path):

@@ -49,5 +49,4 @@ def test_a_run_whose_row_is_written_is_not_made_again(tmp_path, monkeypatch):
   )
   for _ in range(2):
     asynchronous.train(str(tmp_path / 'rows.csv'))
-  asynchronous._FLAGS.unparse_flags()
   assert len(ran) == len(set(ran)) == 25

@@ -13,12 +13,10 @@ from research.experiments import cohorts
 def test_the_smoke_run_trains_and_goes_on(tmp_path):
   command = ['cohorts.py', '--smoke', f'--results={tmp_path}/smoke']
   assert cohorts.main(command) == 0
-  cohorts._FLAGS.unparse_flags()
   table = pd.read_csv(tmp_path / 'smoke.csv')
   assert list(table['rule']) == ['uniform', 'oort']
   assert 'times as quick as uniform' in (tmp_path / 'smoke.md').read_text()
   assert cohorts.main([*command, '--report_only']) == 0
-  cohorts._FLAGS.unparse_flags()
 
 
 def test_what_the_target_took_is_the_sum_up_to_the_first_evaluation_at_it():

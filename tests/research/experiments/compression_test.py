@@ -19,7 +19,6 @@ def test_the_smoke_run_trains_and_reports(tmp_path):
   # Five percent of 79,510 weights, with 17 bits of position beside 32 of value.
   assert sent['top 5 %, EF14'] / sent['none'] == pytest.approx(0.05 * 49 / 32, rel=1e-3)
   assert 'after the same rounds' in (tmp_path / 'smoke.md').read_text()
-  compression._FLAGS.unparse_flags()
 
 
 def test_accuracy_at_a_budget_is_the_last_within_it():

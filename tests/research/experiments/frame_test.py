@@ -21,7 +21,6 @@ def test_bad_input_is_one_line_before_training(tmp_path, monkeypatch, capsys, fl
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(search, 'search', None)  # No search begins.
   assert which_optimizer.main(['which_optimizer.py', '--problems=digits', *flags]) == 2
-  which_optimizer._FLAGS.unparse_flags()
   error = capsys.readouterr().err
   assert error.startswith(f'which_optimizer.py: {message}')
   assert error.count('\n') == 1

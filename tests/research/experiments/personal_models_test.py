@@ -21,7 +21,6 @@ def test_the_smoke_run_trains_in_turns_and_goes_on(tmp_path, monkeypatch):
   with fakes.no_figures():
     assert personal_models.main(command) == 0
     assert personal_models.main(command) == 0  # All is there.
-  personal_models._FLAGS.unparse_flags()
   assert trained == [('FedAvg', 1), ('FedPer', 1), ('FedAvg', 2), ('FedPer', 2)]
   table = pd.read_csv(tmp_path / 'found.csv')
   assert [*table['method'].unique()] == ['FedAvg', 'FedPer']
@@ -34,7 +33,6 @@ def test_the_table_has_the_last_and_the_best_accuracy():
   table = pd.DataFrame(rows, columns=['method', 'seed', 'round', 'accuracy'])
   personal_models._FLAGS(['personal_models.py'])
   text = '\n'.join(personal_models.report(table))
-  personal_models._FLAGS.unparse_flags()
   assert '| FedPer | 20 | 97.00 | 97.50 | 97.44 ± 0.06 |' in text
 
 
@@ -49,5 +47,4 @@ def test_the_table_has_the_last_and_the_best_accuracy():
 def test_bad_flags_are_refused(flags, words, tmp_path, capsys):
   places = [f'--results={tmp_path}/found', f'--runs={tmp_path}/runs']
   assert personal_models.main(['personal_models.py', *places, *flags]) == 2
-  personal_models._FLAGS.unparse_flags()
   assert words in capsys.readouterr().err

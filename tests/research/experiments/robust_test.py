@@ -11,7 +11,6 @@ from tff_adaptive import aggregation, population
 def test_the_smoke_run_trains_and_goes_on(tmp_path):
   command = ['robust.py', '--smoke', f'--results={tmp_path}/smoke']
   assert robust.main(command) == 0
-  robust._FLAGS.unparse_flags()
   table = pd.read_csv(tmp_path / 'smoke.csv')
   assert len(table) == 4
   assert table['accuracy'].between(0, 1).all()
