@@ -16,6 +16,12 @@ from .cli.settings import Settings
 
 # How the names of the columns begin whose last values are shown.
 _SHOWN = ('train_', 'validation_', 'inference_')
+# What a run may write, in the order in which it is named.
+_FILES = ('metrics.csv', 'summary.json', 'curves.png', 'config.json')
+_FOLDERS = (
+  *('tensorboard', 'checkpoints', 'model', 'files'),
+  *('client_evaluations', 'ledger', 'trace'),
+)
 
 
 @command.entry('train.py', 'interrupted; rounds that were done are saved.')
@@ -88,8 +94,7 @@ def _in_full(result: Any, settings: Settings) -> str:
     f' client_weighting: {settings.clients.client_weighting}',
     table.to_string(),
     *baseline.last_lines(summary),
-    f'In {settings.output.output_dir}: metrics.csv, summary.json, curves.png, config.json,'
-    ' tensorboard/, checkpoints/',
+    f'In {settings.output.output_dir}: {", ".join(_written(settings.output.output_dir))}',
   ]
   counts = summary.get('population')
   if counts:
@@ -100,6 +105,13 @@ def _in_full(result: Any, settings: Settings) -> str:
   if not result.is_complete:
     lines.append('The same command resumes the run.')
   return '\n'.join(lines)
+
+
+def _written(folder: str) -> list[str]:
+  """Returns the names of the files and folders that the run has written to its folder."""
+  names = [name for name in _FILES if os.path.isfile(os.path.join(folder, name))]
+  names += [f'{name}/' for name in _FOLDERS if os.path.isdir(os.path.join(folder, name))]
+  return names
 
 
 def _texts(values: Mapping[str, float], names: Iterable[str]) -> list[str]:

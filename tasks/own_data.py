@@ -334,6 +334,16 @@ def _validation_arrays(
   validation: Any, x: np.ndarray, y: np.ndarray, targets: own_targets.Targets
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns the user's validation arrays. Raises DataError if they do not fit x and y."""
+  try:
+    return _fitting_arrays(validation, x, y, targets)
+  except errors.RowError as error:
+    # Its row is one of these arrays, and not of the table whose rows a caller may number anew.
+    raise errors.DataError(str(error)) from None
+
+
+def _fitting_arrays(
+  validation: Any, x: np.ndarray, y: np.ndarray, targets: own_targets.Targets
+) -> tuple[np.ndarray, np.ndarray]:
   held_x = _as_inputs(validation[0], 'the x of validation')
   held_y = _as_labels(validation[1], 'the y of validation')
   for name, held, given in (('x', held_x, x), ('y', held_y, y)):
