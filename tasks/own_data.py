@@ -283,7 +283,7 @@ def _held_examples(
   whose = f'the same clients ({validation:.0%} of their examples)'
   if by == 'clients':
     names = np.unique(ids[is_held]).tolist()
-    whose = f'{len(names):,} other clients, {", ".join(names[:_MOST_NAMED])}'
+    whose = f'{len(names):,} other clients: {", ".join(names[:_MOST_NAMED])}'
     if len(names) == 1:
       whose = f'another client, {names[0]}'
     elif len(names) > _MOST_NAMED:

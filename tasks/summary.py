@@ -133,9 +133,9 @@ def _clients(task: task_lib.Task) -> str:
   smallest = min(sizes, key=lambda client: sizes[client])
   largest = max(sizes, key=lambda client: sizes[client])
   return (
-    f'{len(sizes):,} train, with {sizes[smallest]:,} ({_short(smallest)}) to {sizes[largest]:,} '
-    f'({_short(largest)}) examples; validation on {len(task.validation["y"]):,}, of '
-    f'{task.validated_by}'
+    f'{len(sizes):,} train, with {sizes[smallest]:,} (client {_short(smallest)}) to '
+    f'{sizes[largest]:,} (client {_short(largest)}) examples; validation on '
+    f'{len(task.validation["y"]):,}, of {task.validated_by}'
   )
 
 
