@@ -32,8 +32,8 @@ def test_own_data_are_described_in_three_lines():
   lines = described('outcome', validation=0.2, standardise=True)
   assert lines[1:] == [
     'Inputs: age, smoker (2 categories), seen (date, 5 parts); 8 numbers an example, standardised.',
-    'Clients: 4 train, with 8 (client north) to 32 (client west) examples; validation on 20, of the '
-    'same clients (20% of their examples).',
+    'Clients: 4 train, with 8 (client north) to 32 (client west) examples; validation on 20, of '
+    'the same clients (20% of their examples).',
   ]
   task = tasks.from_frame(
     TABLE, 'hospital', 'outcome', dates='parts', validation_by='examples', validation=0.2
