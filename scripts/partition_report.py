@@ -28,7 +28,7 @@ from tff_adaptive.reports import figures, report
 from tff_adaptive_tasks import summary
 from tff_adaptive_tasks.data import partition
 
-from .cli import command, fields, flags
+from .cli import command, fields, flags, tensorflow_start
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +51,9 @@ def main(arguments: Sequence[str]) -> int:
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   task_options = flags.check_with_task(_FLAGS, _Report)
-  task = flags.load_task(_FLAGS, task_options)
-  text, labels, names = describe(task)
+  with tensorflow_start.without_notes():
+    task = flags.load_task(_FLAGS, task_options)
+    text, labels, names = describe(task)
   if _FLAGS.output:
     command.check_output('output', _FLAGS.output)
     atomic_files.write_text(f'{_FLAGS.output}.md', text)

