@@ -300,8 +300,8 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
 
   Returns:
     The runs, each once, in the order of `folders` and, below a folder, of their paths. Links to
-    folders are followed. Runs without rounds, runs that cannot be read, and runs that repeat another
-    one of them, are left out and named on stderr.
+    folders are followed. Runs without rounds, runs that cannot be read, and runs that repeat one of
+    the others, are left out and named on stderr.
 
   Raises:
     ValueError: If a folder holds no run, none of the runs has rounds, or none can be read.
