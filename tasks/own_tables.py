@@ -125,7 +125,8 @@ def from_frame(
   is_training = None
   if missing in ('mean', 'median'):
     is_training = own_data.training_rows(owners, options)
-  with files.border(source, 'correct the table, or leave columns out'), _numbered(rows):
+  border = files.border(source, 'correct the table, or leave columns out')
+  with border, _named(source), _numbered(rows):
     columns = columns_lib.columns_of(
       cells, used, missing=missing, unseen=unseen, dates=dates, is_training=is_training
     )
@@ -133,6 +134,15 @@ def from_frame(
   options = {'preparation': preparation_lib.Preparation(columns), 'targets': labels, **options}
   with _numbered(rows):
     return own_data.from_arrays(x, _targets(source, cells, labels), owners, **options)
+
+
+@contextlib.contextmanager
+def _named(source: str) -> Iterator[None]:
+  """A context whose errors of one line on a column begin with the name of the table."""
+  try:
+    yield
+  except ValueError as error:
+    raise errors.DataError(f'{source}: {error}') from None
 
 
 @contextlib.contextmanager
