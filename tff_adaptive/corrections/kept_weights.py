@@ -31,12 +31,14 @@ class KeptWeights(base.Correction):
     return self.with_groups(stays=weight_groups.select('layers', self.layers, weights))
 
   def client_state(self, weights: Weights) -> Any:
+    # Only what stays, not the whole model: the rest comes from the server in each round.
     return collections.OrderedDict(own=base.only(self.stays, weights))
 
   def begin(self, client: ClientRound, theta: Weights) -> Weights:
     return base.merged(self.stays, client.client_state['own'], theta)
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
+    # In theta_0 the weights that stay are those with which the client began, not the server's.
     theta_i = base.combine(tf.subtract, client.theta_0, g_i)
     return collections.OrderedDict(own=base.only(self.stays, theta_i)), ()
 

@@ -43,6 +43,7 @@ class LowRank(compressed.Compressor):
 
   def first_factors(self, message: Weights) -> Weights:
     """Returns the Q of a client's first message, [columns, r] for each matrix: random numbers."""
+    # Random, because M Q of a Q of zeros is 0, and so would be every later Q.
     factors: list[Any] = []
     for leaf in message:
       if self._is_factored(leaf):
@@ -59,6 +60,7 @@ class LowRank(compressed.Compressor):
         decoded.append(leaf)
         continue
       matrix = tf.reshape(tf.cast(leaf, tf.float32), [-1, leaf.shape[-1]])
+      # Algorithm 1: P <- orthonormal(M Q), [rows, r], then Q <- M^T P, [columns, r].
       basis, _ = tf.linalg.qr(matrix @ factors[len(new_factors)])
       factor = tf.matmul(matrix, basis, transpose_a=True)
       product = tf.matmul(basis, factor, transpose_b=True)
