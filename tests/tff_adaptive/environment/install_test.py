@@ -277,6 +277,22 @@ def test_an_environment_chooses_keras_2_unless_the_user_chose(purelib):
   assert run(program, purelib, TF_USE_LEGACY_KERAS='0') == '0\n'
 
 
+def test_an_environment_looks_for_no_module_of_keras_2_in_keras_3(purelib):
+  (purelib / 'keras').mkdir()
+  (purelib / 'keras/__init__.py').touch()
+  install.write_site_files()
+  program = """
+import sys
+try:
+  from keras.engine import base_layer
+except ImportError:
+  print('keras' in sys.modules)
+import keras
+print(keras.__path__)
+"""
+  assert run(program, purelib) == f'False\n{[str(purelib / "keras")]}\n'
+
+
 def test_the_stand_in_for_estimators_is_imported_and_says_so_when_it_is_used(purelib):
   install.write_site_files()
   program = """
