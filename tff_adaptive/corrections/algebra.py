@@ -22,7 +22,6 @@ def estimate(state: Any) -> Weights:
   chain's parts. Metrics use it, and count a client whose h_i is zero as one that takes part for the
   first time.
   """
-  # The state of a single part: its entry, or the field of a named tuple or of a class.
   if isinstance(state, Mapping):
     return tuple(tf.nest.flatten(state.get('h', ())))
   if hasattr(state, 'h'):

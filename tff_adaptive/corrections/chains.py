@@ -142,7 +142,6 @@ class Chain(Correction):
     return functools.reduce(base.either, (part.frozen for part in self._parts))
 
   def resolved(self, weights: Sequence[NamedWeight]) -> Correction:
-    # Not `chain`: the parts are checked already, and their number does not change.
     return Chain(tuple(part.resolved(weights) for part in self._parts))
 
   def client_state(self, weights: Weights) -> Any:

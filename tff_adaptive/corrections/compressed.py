@@ -94,7 +94,6 @@ class Compressor(base.Correction):
 
   def compress_all(self, vectors: Sequence[tf.Tensor], seed: tf.Tensor) -> list[tf.Tensor]:
     """Returns what the server decodes of vectors that are compressed as one; see `compress`."""
-    # `TopK` does without this copy of the whole model.
     whole = self.compress(tf.concat(vectors, 0), seed)
     return tf.split(whole, [vector.shape.num_elements() for vector in vectors])
 

@@ -40,7 +40,6 @@ class FedInit(base.Correction):
 
   def begin(self, client: ClientRound, theta: Weights) -> Weights:
     state = client.client_state
-    # Away from where the client ended, not towards it: the paper's relaxed initialisation.
     beta = self.relaxation * state['has_ended']
     return base.combine(
       lambda y, x, end: y + base.scale(beta, x - end), theta, client.theta_0, state['ended']

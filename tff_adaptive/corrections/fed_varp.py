@@ -32,7 +32,6 @@ class FedVARP(base.Correction):
   sends_whole = True
 
   def client_state(self, weights: Weights) -> Any:
-    # y_i = 0 for a client that was never there, as in the paper.
     return collections.OrderedDict(last=base.zeros(weights))
 
   def server_state(self, weights: Weights) -> Any:

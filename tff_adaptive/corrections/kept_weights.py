@@ -31,7 +31,6 @@ class KeptWeights(base.Correction):
     return self.with_groups(stays=weight_groups.select('layers', self.layers, weights))
 
   def client_state(self, weights: Weights) -> Any:
-    # Only what stays, not the whole model: the rest comes from the server in each round.
     return collections.OrderedDict(own=base.only(self.stays, weights))
 
   def begin(self, client: ClientRound, theta: Weights) -> Weights:

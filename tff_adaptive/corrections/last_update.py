@@ -55,5 +55,4 @@ class WithLastUpdate(base.Correction):
     return 1.0 - self.global_share
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
-    # The new state is this round's mean update, which the next cohort receives as D.
     return server.g_bar, server.g_bar

@@ -23,7 +23,8 @@ class LowRank(compressed.Compressor):
   orthonormal basis of the columns of M Q, the client sends P and Q <- M^T P, and the server takes
   P Q^T for M. Clients keep Q, with which the next message begins, unless it is 0. A tensor of
   rank 3 or more is a matrix with its last axis as columns. Tensors whose factors are not smaller,
-  such as biases, are sent as they are. ||P Q^T - M|| <= ||M||, and 0 if the rank of M is at most r.
+  such as biases, are sent as they are. ||P Q^T - M|| <= ||M||, and 0 if M Q has the rank of M, as
+  for nearly every M of a rank up to r; not if the rows of M are orthogonal to those of before.
 
   Attributes:
     rank: r.

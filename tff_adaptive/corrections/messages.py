@@ -104,7 +104,6 @@ def with_memories(
     weights: The initial weights.
   """
   complete = list(states)
-  # Without a memory the parts' uploads need not be traced, either.
   if not any(isinstance(part, _WITH_MEMORY) for part in parts):
     return complete
   unsent = functools.reduce(either, (part.unsent for part in parts))
@@ -197,7 +196,6 @@ def send(
     share = tf.math.divide_no_nan(squared_norm(new_update), squared_norm(update))
     pairs = zip(parts, new_uploads)
     new_uploads = tuple(part.compressed_upload(of_part, share) for part, of_part in pairs)
-  # The upload keeps its form: (), a single part's, or a tuple with one for each part.
   if not tf.nest.flatten(upload):
     return new_update, state, upload
   if len(parts) == 1:

@@ -73,7 +73,6 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
     results.point(correction, client, theta)
     client = client._replace(gradient_at=gradient_at)
     results.loss_gradient(correction, client, theta, theta)
-    # 1 for the batch's own gradient.
     of_loss = 1 + asked['at']
     asked['at'] = 0
     results.gradient(correction, client, theta, theta)

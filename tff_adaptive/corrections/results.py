@@ -21,7 +21,6 @@ def gradient(
 ) -> tuple[base.Weights, Any]:
   """Returns `Correction.gradient`'s gradient and local state; raises TypeError if malformed."""
   corrected: Any = correction.gradient(client, theta, g)
-  # Only a part with a local state returns a pair; the loop of steps needs it in the same form.
   local_state = client.local_state
   if tf.nest.flatten(local_state):
     corrected, new_state = _pair(correction, 'gradient', corrected, '(gradient, local_state)')
