@@ -244,10 +244,8 @@ class Correction:
     Raises:
       ValueError: If there are such fields, and `clients` is None.
     """
-    fields: tuple[Any, ...] = ()
-    # The base class is none, and a user's part without hyperparameters need not be one.
-    if dataclasses.is_dataclass(cls):
-      fields = dataclasses.fields(cls)
+    # The base class is no dataclass, and a user's part without hyperparameters need not be one.
+    fields: tuple[Any, ...] = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     names: list[str] = [field.name for field in fields if field.name in RegisteredClients._fields]
     if names and not isinstance(clients, RegisteredClients):
       raise ValueError(
