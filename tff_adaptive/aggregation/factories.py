@@ -66,6 +66,7 @@ def build_aggregator(
   if isinstance(entry, str):
     entry = table.aggregator(entry)
   options = entry.values(values)
+  # It has no default: how much privacy a run needs is for its owner to say.
   if entry.is_private and options['noise_multiplier'] is None:
     raise ValueError(f'{entry.name} needs a noise_multiplier: give 1.0, say.')
   return entries.resolve(entry.build)(options, cohort)
@@ -101,6 +102,8 @@ def compression(values: Values, cohort: Cohort) -> Factory:
     quantization_bits=values['bits'], threshold=values['threshold']
   )
   quantized = tff.aggregators.MeanFactory(encoded)
+  # TFF gives the innermost mean to this function and takes what it returns in its place. Its own
+  # `compression_aggregator` is the same with a fixed number of bits and threshold.
   options = {name: values[name] for name in ('zeroing', 'clipping')}
   return tff.learning.robust_aggregator(debug_measurements_fn=lambda _: quantized, **options)
 
@@ -121,6 +124,7 @@ def dp_gaussian(values: Values, cohort: Cohort) -> Factory:
   if values['adaptive']:
     from tff_adaptive.aggregation import accounting  # It imports SciPy, which takes long.
 
+    # The noise on the count takes its part of z, so that the run as a whole has z.
     stddev = accounting.count_stddev(cohort.clients_per_round, values['count_stddev'])
     query = queries.SeededAdaptiveClipSumQuery(
       _noise_seeds(cohort),

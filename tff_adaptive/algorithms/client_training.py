@@ -98,6 +98,8 @@ def build(
     )
     if beginning is not None:
       trained = asynchrony_lib.discounted(trained, beginning)
+    # What an attacker sends replaces its finished update; the weight of the cohort's rule
+    # multiplies that as it does the update of an honest client.
     if training.attack is not None:
       trained = attacks.attacked(training.attack, training.seed, trained, data, message.t)
     if training.cohort_weights:
@@ -170,6 +172,7 @@ def _weighted(weight: tf.Tensor, tree: Any) -> Any:
   """Returns tensors times a client's weight, in float32 or wider; a weight [G] is for a group."""
 
   def scaled(leaf: tf.Tensor) -> tf.Tensor:
+    # In 16 bits the sum over a cohort would lose its small terms.
     is_wide = leaf.dtype.is_floating and leaf.dtype.size >= 4
     if not is_wide:
       leaf = tf.cast(leaf, tf.float32)
@@ -204,7 +207,9 @@ def _declare(
   def together(clients: list[Any]) -> Any:
     # The server sends the same to all clients.
     message, weights = clients[0][:2]
-    states = [client[2] if has_state else () for client in clients]
+    states: list[Any] = [()] * len(clients)
+    if has_state:
+      states = [client[2] for client in clients]
     return function(
       local_training.Message(**message),
       tff.learning.models.ModelWeights(**weights),
@@ -252,6 +257,7 @@ def _measures(
   values: dict[str, Any] = {'is_used': trained.is_used, 'diverged': trained.diverged}
   if recipe.model.is_masked:  # Then the metrics are a sum and a count by name.
     loss = trained.metrics['loss']
+    # NaN for a client that took no step.
     values['train_loss'] = loss[..., 0] / loss[..., 1]
   state = client_state
   if recipe.keeps_slots:

@@ -49,6 +49,7 @@ def compression_of(parts: Sequence[Correction]) -> Compression:
   of_clients = [part for part in parts if isinstance(part, (compressed.EF14, compressed.EF21))]
   if not of_clients:
     return Compression(tuple(compressors), None)
+  # `check` lets one compressor have feedback, so there is one memory for all of them.
   feedback = of_clients[0]
   # Random compressors are unbiased without feedback, and contractions with it.
   return Compression(tuple(c.with_feedback(feedback.name) for c in compressors), feedback)
@@ -67,6 +68,7 @@ def check(parts: Sequence[Correction]) -> None:
 
 def _check_order(compressors: Sequence[compressed.Compressor]) -> None:
   """Raises ValueError unless compressors of one direction can follow one another."""
+  # Neighbours are enough: behind a format nothing may follow, so there are two at most.
   for before, after in itertools.pairwise(compressors):
     if not isinstance(before, compressed.Selection):
       raise ValueError(
@@ -108,6 +110,7 @@ def with_memories(
   sent = weights
   if any(unsent):
     sent = only(tuple(not is_unsent for is_unsent in unsent), weights)
+  # The order is that of `send`: the update first, then the uploads in the order of the parts.
   messages = [zeros(sent)]
   for upload in _uploads(parts, states, weights):
     if large(upload):
@@ -123,6 +126,7 @@ def with_memories(
 
 def _uploads(parts: Sequence[Correction], states: Sequence[Any], weights: Weights) -> list[Any]:
   """Returns what each part uploads, as tensors of a graph that does not run."""
+  # Only the shapes matter. All numbers of the client are `one`, and its full gradient is theta.
   uploads = []
   with tf.Graph().as_default():
     theta = tuple(tf.zeros(w.shape, w.dtype) for w in weights)
@@ -162,6 +166,8 @@ def send(
       messages.append(large(of_part))
   memories = _memories(parts, state, compressed.EF14, compressed.EF21)
   factors = _memories(parts, state, low_rank.LowRank)
+  # Each message is compressed by itself: norms and thresholds of an update say nothing of an
+  # upload.
   received = []
   new_memories = []
   new_factors = []
@@ -169,7 +175,9 @@ def send(
     asked = message
     if compression.feedback is not None:
       asked = compression.feedback.before(message, memories[i])
-    of_message = factors[i] if factors else ()
+    of_message: Any = ()
+    if factors:
+      of_message = factors[i]
     decoded, of_message = compress_finite(
       compression.compressors, asked, seeds.fold(seed, i), of_message
     )
@@ -190,7 +198,9 @@ def send(
     new_uploads = tuple(part.compressed_upload(of_part, share) for part, of_part in pairs)
   if not tf.nest.flatten(upload):
     return new_update, state, upload
-  return new_update, state, new_uploads if len(parts) > 1 else new_uploads[0]
+  if len(parts) == 1:
+    return new_update, state, new_uploads[0]
+  return new_update, state, new_uploads
 
 
 def send_each(
@@ -209,7 +219,7 @@ def send_each(
     lambda leaf: tf.TensorSpec(leaf.shape[1:], leaf.dtype), (update, state, upload)
   )
   return tf.map_fn(
-    lambda made: send(correction, *made),
+    lambda of_client: send(correction, *of_client),
     (update, state, upload, seed),
     fn_output_signature=results_of_group,
   )
@@ -219,13 +229,21 @@ def by_part(parts: Sequence[Correction], upload: Any) -> tuple[Any, ...]:
   """Returns what each part uploads; () if none does."""
   if not tf.nest.flatten(upload):
     return ()
-  return tuple(upload) if len(parts) > 1 else (upload,)
+  if len(parts) == 1:
+    return (upload,)
+  return tuple(upload)
 
 
 def large(upload: Any) -> Weights:
   """Returns the tensors of an upload that are compressed: floats of rank 1 or more."""
   leaves = map(tf.convert_to_tensor, tf.nest.flatten(upload))
-  return tuple(leaf for leaf in leaves if leaf.dtype.is_floating and leaf.shape.rank)
+  return tuple(leaf for leaf in leaves if _is_large(leaf))
+
+
+def _is_large(leaf: tf.Tensor) -> bool:
+  # A scalar, such as FedNova's |a_i|, costs next to nothing, and its error would be in all weights.
+  # Integers count something, and cannot be rounded to a scale.
+  return leaf.dtype.is_floating and bool(leaf.shape.rank)
 
 
 def replaced(upload: Any, received: list[Weights]) -> Any:
@@ -235,7 +253,9 @@ def replaced(upload: Any, received: list[Weights]) -> Any:
   message = list(received.pop(0))
   leaves = []
   for leaf in map(tf.convert_to_tensor, tf.nest.flatten(upload)):
-    leaves.append(message.pop(0) if leaf.dtype.is_floating and leaf.shape.rank else leaf)
+    if _is_large(leaf):
+      leaf = message.pop(0)
+    leaves.append(leaf)
   return tf.nest.pack_sequence_as(upload, leaves)
 
 
@@ -252,7 +272,10 @@ def _memories(parts: Sequence[Correction], state: Any, *kinds: type) -> tuple[We
   position = _position(parts, *kinds)
   if position is None:
     return ()
-  of_part = state[position] if len(parts) > 1 else state
+  of_part = state
+  if len(parts) > 1:
+    of_part = state[position]
+  # The state's only entry is `memory` or `factors`.
   (of_messages,) = of_part.values()
   return tuple(of_messages)
 
@@ -281,6 +304,7 @@ def compress_finite(
   """
   if len(compressors) == 1 and compressors[0].keeps_non_finite:
     return _compress(compressors, message, seed), factors
+  # A sum of squares that overflows counts as not finite, as in `local_loop`.
   squares = [tf.cast(tf.nn.l2_loss(leaf), tf.float32) for leaf in message]
   is_finite = tf.math.is_finite(tf.add_n(squares))
 
@@ -297,6 +321,7 @@ def _compress(
 ) -> Weights:
   """Returns what the server decodes of a message."""
   flat = [tf.cast(tf.reshape(leaf, [-1]), tf.float32) for leaf in message]
+  # Of one tensor both ways are the same, and the first needs no copy.
   if compressors[0].by_tensor or len(flat) == 1:
     decoded = [
       _compress_vector(compressors, vector, seeds.fold(seed, i)) for i, vector in enumerate(flat)
@@ -321,6 +346,8 @@ def _compress_vector(
   if len(compressors) == 1:
     return first.compress(values, own_seed)
   assert isinstance(first, compressed.Selection)
+  # The formats after the selection get its numbers alone, [k], so that their scales are of these;
+  # the server puts what it decodes back to the positions.
   size = values.shape.num_elements()
   positions = tf.where(first.selected(values, own_seed))
   selected = tf.ensure_shape(tf.gather_nd(values, positions), [first.num_kept(size)])
@@ -358,9 +385,11 @@ def size(correction: Correction, update: Weights, upload: Any) -> Size:
   if compressors:
     of_update = num_bytes_compressed(compressors, update)
   elif said:
+    # The last part's `update` makes what is sent. Rounded up to a whole byte.
     of_update = -(-said[-1] // 8)
   else:
     of_update = num_bytes(update)
+  # An upload has its own bytes, and in place of those of its large tensors the compressed ones.
   of_uploads = 0
   for of_part in by_part(parts, upload):
     of_uploads += num_bytes(of_part)
@@ -396,7 +425,10 @@ def vector_bits(compressors: Sequence[compressed.Compressor], size: int) -> int:
     assert isinstance(first, compressed.Selection)
     return first.index_bits(size) + vector_bits(others, first.num_kept(size))
   number = first.message_bits(size)
-  return bits_lib.FLOAT * size if number is None else number
+  # A user's compressor need not say; then `_is_uncounted` names it.
+  if number is None:
+    return bits_lib.FLOAT * size
+  return number
 
 
 def num_bytes(tree: Any) -> int:

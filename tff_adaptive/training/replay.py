@@ -212,6 +212,7 @@ def _checkpoint_before(output_dir: str, round_number: int) -> str | None:
     return None
   with contextlib.closing(state_file.StateFile(path)) as file:
     rounds = list(file.rounds)
+  # From the latest back: the nearest one before the round leaves least to train again.
   for which, number in zip(('latest', 'previous'), reversed(rounds)):
     if number < round_number:
       return which
@@ -222,6 +223,7 @@ def _checkpoint_before(output_dir: str, round_number: int) -> str | None:
 def _copy(output_dir: str) -> Iterator[str]:
   """Yields a temporary copy of what a run needs to go on."""
   with temporary_folders.folder('tff-adaptive-replay-') as folder:
+    # The loop goes on as in a resumed run, which needs its settings and rows, and writes here.
     for name in (config_file.FILE, metrics_lib.FILE):
       shutil.copy(os.path.join(output_dir, name), folder)
     checkpoints = os.path.dirname(state_file.path(output_dir))
@@ -281,6 +283,7 @@ def _replayed(singles: Any, given: _Given, index: int, eager: bool) -> ReplayedC
   client_state = trained.client_state
   is_used = bool(trained.is_used)
   metrics = trained.metrics
+  # `steps` trains the client alone; with its cohort in the engine it has the bits of the run.
   if not eager:
     output = singles.results(given.server_state, given.client_states, given.data)[index]
     update = output.result.update

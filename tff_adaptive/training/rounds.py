@@ -327,6 +327,7 @@ def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> No
     # The clients' data are the last argument, with client states before them or not.
     data_type = signature.parameter[len(signature.parameter) - 1]
   element = getattr(getattr(data_type, 'member', None), 'element', None)
+  # A process of another library, or a function in its place, is taken as it is.
   if element is None:
     return
   if not hasattr(element, 'client'):
