@@ -31,6 +31,7 @@ NAMES = {
 }
 started_as: str | None = None  # The installed name that started this process, if any.
 interrupted = 'interrupted.'  # The message after Ctrl-C.
+error_descriptor = 2  # Where to write it: 2 may stand for another file for a while.
 
 
 def begin() -> None:
@@ -86,7 +87,8 @@ def _end(unused_number: int, unused_frame: Any) -> None:
   A KeyboardInterrupt would show a traceback during an import, and a library might swallow it.
   """
   try:
-    os.write(2, f'{os.path.basename(sys.argv[0])}: {interrupted}\n'.encode(errors='replace'))
+    line = f'{os.path.basename(sys.argv[0])}: {interrupted}\n'
+    os.write(error_descriptor, line.encode(errors='replace'))
     # Looked up and not imported: if the command has not loaded it, there are no workers.
     native = sys.modules.get('tff_adaptive.engine.native')
     if native is not None:  # TFF may have started workers.

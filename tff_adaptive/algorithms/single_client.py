@@ -4,7 +4,7 @@ The functions take what `next` of a process takes in a round.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,7 +86,7 @@ class Clients:
     self._next_type = next_type
     self._message = self._build(with_outputs=False)
     self._outputs: tff.Computation | None = None
-    self._traced: Callable[..., Any] | None = None
+    self._traced: Any = None
 
   def results(self, server_state: Any, client_states: Sequence[Any] | None, data: Any) -> list[Any]:
     """Returns the `client_training.ClientOutput` of each client of a cohort.
@@ -133,7 +133,9 @@ class Clients:
     else:
       if self._traced is None:
         self._traced = tf.function(self._train, autograph=False, reduce_retracing=True)
-      trained, columns = self._traced(*arguments)
+      # Called as a `tf.function`, that of the fifth client that a program follows would warn.
+      concrete = self._traced.get_concrete_function(*arguments)
+      trained, columns = concrete(*arguments)
     as_arrays = {name: np.asarray(values) for name, values in columns.items()}
     received = tuple(np.asarray(leaf) for leaf in weights.trainable)
     return Steps(tf.nest.map_structure(np.asarray, trained), as_arrays, received)

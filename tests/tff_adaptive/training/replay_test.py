@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import fakes, killed, small_problem
+from tests.helpers import fakes, killed, small_problem, tensorflow_log
 from tff_adaptive import corrections, costs, engine, registry, runs, training
 from tff_adaptive.aggregation import ClientNormsFactory
 from tff_adaptive.runs import ledger as ledger_lib, state_file, state_store
@@ -39,6 +39,14 @@ CONFIG = training.TrainingConfig(
   rounds_per_checkpoint=2,
   cost_model=costs.CostModel(registry.Counts(), 43, 4),
 )
+
+
+@pytest.fixture(scope='module', autouse=True)
+def without_a_word_of_tensorflow():
+  """A program may replay many clients: TensorFlow would warn of retracing at the fifth."""
+  with tensorflow_log.lines() as logged:
+    yield
+  assert logged == []
 
 
 @functools.cache
