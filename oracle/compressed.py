@@ -80,10 +80,17 @@ class Compressed:
   def round(self, cohort, limits=None):
     self.of_server = self.theta
     self.theta = self.broadcast.send(self.theta)
+    self.sent = None
     super().round(cohort, limits)
 
+  def decoded(self, cohort, g):
+    """What the server decodes of the updates of this round, by client; they are sent once."""
+    if self.sent is None:
+      self.sent = {i: self.channel.send(i, g[i]) for i in cohort}
+    return self.sent
+
   def server_step(self, cohort, g, g_bar, steps, rate):
-    sent = {i: self.channel.send(i, g[i]) for i in cohort}
+    sent = self.decoded(cohort, g)
     self.last_g = sent
     mean = self.mean(cohort, sent)
     self.theta = self.of_server
@@ -107,6 +114,40 @@ class FedInit(Compressed, newer.FedInit):
     super().server_step(cohort, g, g_bar, steps, rate)
     for i in cohort:
       self.ended[i] = received - g[i]
+
+
+class FedDyn(Compressed, algorithms.FedDyn):
+  """FedDyn; the server's h is the sum of what it decodes, a client's h_i that of whole updates."""
+
+  def new_h(self, cohort, g, g_bar, steps, rate, fall_of_theta_bar):
+    mean = self.mean(cohort, self.decoded(cohort, g))
+    return super().new_h(cohort, g, mean, steps, rate, fall_of_theta_bar)
+
+
+class AdaBest(Compressed, algorithms.AdaBest):
+  """AdaBest; the server's h is the series of what it decodes, a client's h_i of whole updates."""
+
+  def new_h(self, cohort, g, g_bar, steps, rate, fall_of_theta_bar):
+    assert self.by_series
+    mean = self.mean(cohort, self.decoded(cohort, g))
+    return super().new_h(cohort, g, mean, steps, rate, fall_of_theta_bar)
+
+
+class FedCM(Compressed, methods.FedCM):
+  """FedCM; g_i / (K_i eta_l) passes a second `Channel`, and the momentum a second `Broadcast`."""
+
+  def __init__(self, *args, second_channel, second_broadcast, **options):
+    super().__init__(*args, **options)
+    self.second_channel = second_channel
+    self.second_broadcast = second_broadcast
+
+  def round(self, cohort, limits=None):
+    self.h = self.second_broadcast.send(self.h)
+    super().round(cohort, limits)
+
+  def new_h(self, cohort, g, g_bar, steps, rate, fall_of_theta_bar):
+    directions = {i: g[i] / (rate * steps[i]) for i in cohort}
+    return self.mean(cohort, {i: self.second_channel.send(i, directions[i]) for i in cohort})
 
 
 class Scaffold(Compressed, algorithms.Scaffold):

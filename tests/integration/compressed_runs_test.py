@@ -1,6 +1,7 @@
 """Compressed training: NumPy's models, identities, groups, resumption to the bit, true bytes."""
 
 import collections
+import dataclasses
 import json
 
 import numpy as np
@@ -13,7 +14,7 @@ from oracle import compressed
 from scripts import train
 from scripts.cli import resolve
 from tests.helpers import engines, fakes, small_problem
-from tff_adaptive import algorithms, corrections, population, registry
+from tff_adaptive import algorithms, corrections, optimizers, population, registry
 from tff_adaptive.client import Batching, ClientTraining
 
 N = small_problem.NUM_CLIENTS
@@ -25,10 +26,11 @@ HOW = dict(eta_l=lambda t: 0.2, batch_size=4, server=oracle.Sgd(1.0))
 def run(graph):
   """A function of the parts -> the run of their chain after some rounds."""
 
-  def make(*parts, num_rounds=4, **training):
+  def make(*parts, num_rounds=4, server=None, **training):
     process = algorithms.build_drift_corrected(
       small_problem.model(),
       corrections.chain(*parts),
+      server,
       client_learning_rate=0.2,
       training=ClientTraining(**{'batching': Batching(4, shuffle=False), **training}),
     )
@@ -44,8 +46,16 @@ def follow(oracle_run, num_rounds=4):
   return oracle_run.theta
 
 
+def top(vector):
+  return compressed.top_k(vector, SHARE)
+
+
 def channel(feedback, decay=1.0):
-  return compressed.Channel(lambda v: compressed.top_k(v, SHARE), feedback, decay)
+  return compressed.Channel(top, feedback, decay)
+
+
+def broadcast():
+  return compressed.Broadcast(top)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +84,54 @@ def test_scaffolds_second_message_is_compressed_too(run, feedback):
   trained = run(corrections.Scaffold(N), corrections.TopK(share=SHARE, feedback=feedback))
   np.testing.assert_allclose(trained.theta, wanted.theta, rtol=2e-5, atol=3e-6)
   np.testing.assert_allclose(trained.h, wanted.h, rtol=2e-5, atol=3e-6)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+  """A correction, and NumPy's class of it with its arguments."""
+
+  part: corrections.Correction
+  oracle_class: type
+  arguments: dict
+  has_second_message: bool = False
+
+
+CORRECTED = {
+  'fed_dyn': Case(corrections.FedDyn(0.3, N), compressed.FedDyn, {'mu': 0.3}),
+  'ada_best': Case(
+    corrections.AdaBest(0.3, 0.8),
+    compressed.AdaBest,
+    {'mu': 0.3, 'beta': 0.8, 'by_series': True},
+  ),
+  'fed_cm': Case(corrections.FedCM(0.4), compressed.FedCM, {'alpha': 0.4}, True),
+  'sam': Case(corrections.Sam(0.1), compressed.FedAvg, {'sam_rho': 0.1}),
+}
+
+
+@pytest.mark.parametrize('name', CORRECTED)
+@pytest.mark.sample(2)
+def test_corrections_under_an_adaptive_server_are_numpys(run, name):
+  """In both directions, with feedback and FedYogi's server."""
+  case = CORRECTED[name]
+  channels = {'channel': channel('ef14'), 'broadcast': broadcast()}
+  if case.has_second_message:
+    channels |= {'second_channel': channel('ef14'), 'second_broadcast': broadcast()}
+  yogi = oracle.Adaptive('yogi', 0.1, 0.9, 0.99, 1e-2)
+  wanted = case.oracle_class(
+    small_problem.theta_0(),
+    small_problem.clients(),
+    **{**HOW, 'server': yogi},
+    **channels,
+    **case.arguments,
+  )
+  follow(wanted)
+  trained = run(
+    case.part,
+    corrections.TopK(share=SHARE, feedback='ef14'),
+    corrections.TopKDown(share=SHARE),
+    server=optimizers.build_yogi(0.1, beta2=0.99, tau=1e-2),
+  )
+  np.testing.assert_allclose(trained.theta, wanted.theta, rtol=2e-5, atol=3e-6)
 
 
 @pytest.mark.parametrize(
