@@ -21,6 +21,9 @@ class Channel:
 
   With 'ef14' e <- b e + m - sent (Karimireddy et al., 2019, with SparseLoCo's decay b); with 'ef21'
   h <- h + C(m - h), which stands for the message (Richtarik et al., 2021).
+
+  Attributes:
+    lost: What the server will never get of each client's last message.
   """
 
   def __init__(self, compress, feedback='none', decay=1.0):
@@ -28,17 +31,31 @@ class Channel:
     self.feedback = feedback
     self.decay = decay
     self.memory = collections.defaultdict(float)  # By client.
+    self.lost = collections.defaultdict(float)  # By client.
+
+  def of_sum(self):
+    """This channel for messages that the server adds up.
+
+    EF21 of the sum M of all messages is h <- h + C(M - h), and the server adds C(M - h) to its sum.
+    M - h is the message and what was left out, so this is EF14.
+    """
+    if self.feedback == 'ef21':
+      self.feedback = 'ef14'
+    return self
 
   def send(self, client, message):
     memory = self.memory[client]
     if self.feedback == 'none':
-      return self.compress(message)
+      sent = self.compress(message)
+      self.lost[client] = message - sent
+      return sent
     if self.feedback == 'ef21':
       self.memory[client] = memory + self.compress(message - memory)
       return self.memory[client]
     asked = self.decay * memory + message
     sent = self.compress(asked)
     self.memory[client] = asked - sent
+    self.lost[client] = (1 - self.decay) * memory
     return sent
 
 
@@ -117,7 +134,13 @@ class FedInit(Compressed, newer.FedInit):
 
 
 class FedDyn(Compressed, algorithms.FedDyn):
-  """FedDyn; the server's h is the sum of what it decodes, a client's h_i that of whole updates."""
+  """FedDyn; the server's h is the sum of what it decodes, and an h_i that of what it will get."""
+
+  def __init__(self, *args, channel, **options):
+    super().__init__(*args, channel=channel.of_sum(), **options)
+
+  def new_h_i(self, i, g_i, steps, rate):
+    return super().new_h_i(i, g_i - self.channel.lost[i], steps, rate)
 
   def new_h(self, cohort, g, g_bar, steps, rate, fall_of_theta_bar):
     mean = self.mean(cohort, self.decoded(cohort, g))
@@ -151,11 +174,14 @@ class FedCM(Compressed, methods.FedCM):
 
 
 class Scaffold(Compressed, algorithms.Scaffold):
-  """SCAFFOLD; changes of control variates pass a second `Channel`, and c a second `Broadcast`."""
+  """SCAFFOLD; changes of control variates pass a second `Channel`, and c a second `Broadcast`.
+
+  A client's c_i is without what the server will never get of it, so that c remains their mean.
+  """
 
   def __init__(self, *args, second_channel, second_broadcast=None, **options):
     super().__init__(*args, scaffold_option=2, **options)
-    self.second_channel = second_channel
+    self.second_channel = second_channel.of_sum()
     self.second_broadcast = second_broadcast or Broadcast(unchanged)
 
   def round(self, cohort, limits=None):
@@ -166,9 +192,12 @@ class Scaffold(Compressed, algorithms.Scaffold):
   def new_h(self, cohort, g, g_bar, steps, rate, fall_of_theta_bar):
     total = 0.0
     for i in cohort:
-      change = self.new_h_i(i, g[i], steps[i], rate) - self.h_i[i]
+      change = super().new_h_i(i, g[i], steps[i], rate) - self.h_i[i]
       total = total + self.second_channel.send(i, change)
     return self.h_of_server + total / self.num_clients
+
+  def new_h_i(self, i, g_i, steps, rate):
+    return super().new_h_i(i, g_i, steps, rate) - self.second_channel.lost[i]
 
 
 class TopKFedAvg(FedAvg):

@@ -301,6 +301,14 @@ class Counted(Halved):
   def message_bits(self, size):
     return 31 * size
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HalvedDown(corrections.Downward, Halved):
+  name = 'halved_down'
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CountedDown(corrections.Downward, Counted):
+  name = 'counted_down'
+
 @dataclasses.dataclass(frozen=True)
 class Own(corrections.Correction):
   name = 'own'
@@ -325,12 +333,31 @@ def test_a_users_compressor_counts_by_its_message_bits_or_the_run_says_that_it_h
     assert counts.up == pytest.approx(factor, abs=1 / (4 * number))
     says_how_much = name in ('Counted', 'Whole')
     assert counts.uncounted == (() if says_how_much else (name.lower(),))
+  for name, factor, uncounted in (
+    ('HalvedDown', 1, ('halved_down',)),
+    ('CountedDown', 31 / 32, ()),
+  ):
+    counts = algorithms.counts(f'fed_avg+{path}:{name}', small_problem.model())
+    assert counts.down == pytest.approx(factor, abs=1 / (4 * number))
+    assert (counts.up, counts.uncounted) == (1, uncounted)
   with fakes.no_figures():
     flags = [*FLAGS[:3], f'--algorithm={path}:Halved', '--rounds=1']
     assert train.main(['train.py', *flags, f'--output_dir={tmp_path / "run"}']) == 0
-  assert 'halved may send less than megabytes_up counts' in capsys.readouterr().err
+  assert 'halved may send less than the megabytes of the run count' in capsys.readouterr().err
   summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
   assert summary['megabytes_uncounted'] == ['halved']
+
+
+def test_published_bytes_do_not_hide_what_a_further_part_saves():
+  """AdaBest's paper counts the model in both directions; FedPer's last layer stays."""
+  model = small_problem.model()
+  alone = algorithms.counts('ada_best', model)
+  assert (alone.down, alone.up) == (1, 1)
+  sizes = [weight.size for weight in model.initial_weights[0]]
+  hidden = sum(sizes[:2]) / sum(sizes)
+  counts = algorithms.counts('ada_best', model, more_parts=[corrections.FedPer()])
+  # Besides, numbers: n-bar down, n_i up.
+  assert (counts.down, counts.up) == pytest.approx((hidden, hidden), abs=1 / sum(sizes))
 
 
 @pytest.mark.parametrize('aggregator', ['secure', 'compression'])

@@ -125,6 +125,14 @@ class EF14(base.Correction):
     """Returns what the server takes for the message, and the new memory."""
     return sent, base.combine(tf.subtract, asked, sent)
 
+  def lost(self, memory: Weights) -> Weights:
+    """Returns what the decay takes from the memory for good."""
+    return base.combine(lambda e: (1 - self.decay) * e, memory)
+
+  def of_sum(self) -> EF14:
+    """Returns the feedback for a message that the server adds up."""
+    return self
+
 
 @dataclasses.dataclass(frozen=True)
 class EF21(base.Correction):
@@ -152,6 +160,14 @@ class EF21(base.Correction):
     """Returns what the server takes for the message, and the new memory."""
     known = base.combine(tf.add, memory, sent)
     return known, known
+
+  def of_sum(self) -> EF14:
+    """Returns the feedback for a message that the server adds up.
+
+    EF21 then is for the sum M of all messages: h <- h + C(M - h). M - h is the message and what was
+    left out before, and the server adds C(M - h) to its sum: this is EF14.
+    """
+    return EF14()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

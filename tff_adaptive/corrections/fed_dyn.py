@@ -43,6 +43,7 @@ class FedDyn(base.Correction):
   name = 'fed_dyn'
   title = 'FedDyn'
   summary = 'dynamic regularisation of the client losses'
+  adds_up = ('update',)
   paper = 'Acar et al., "Federated Learning Based on Dynamic Regularization", ICLR 2021'
 
   def __post_init__(self) -> None:
@@ -88,6 +89,10 @@ class FedDyn(base.Correction):
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     return collections.OrderedDict(h=base.combine(tf.add, client.client_state['h'], g_i)), ()
+
+  def after_loss(self, client_state: Any, lost_update: Weights, lost_upload: Any) -> Any:
+    """Returns the sum of the updates that the server decoded, whose mean is its h."""
+    return collections.OrderedDict(h=base.combine(tf.subtract, client_state['h'], lost_update))
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
     share = server.cohort / self.num_clients

@@ -49,7 +49,7 @@ def test_every_compression_has_its_parts():
 
 def rows():
   """Two algorithms with three compressions and two seeds, of which one run diverged."""
-  made = []
+  table = []
   megabytes = {'none': 100.0, 'top 5 %, EF14': 7.0, '8 bits': 25.0}
   for method, times in (('FedAvg', 1), ('SCAFFOLD', 2)):
     for name, sent in megabytes.items():
@@ -59,8 +59,8 @@ def rows():
         of_run = {'accuracy': accuracy, 'accuracy_at_tenth': 0.5, 'megabytes_up': times * sent}
         if (method, name, seed) == ('SCAFFOLD', '8 bits', 1):
           of_run = dict.fromkeys(of_run, np.nan)
-        made.append(row | of_run)
-  return pd.DataFrame(made)
+        table.append(row | of_run)
+  return pd.DataFrame(table)
 
 
 def test_tables_compare_with_no_compression_seed_by_seed_and_say_what_diverged():

@@ -177,3 +177,34 @@ def test_groups_have_the_bits_of_single_clients():
   sent = messages.send_each(chain, 2, *group, seeds)
   wanted = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *singles)
   tf.nest.map_structure(np.testing.assert_array_equal, sent, wanted)
+
+
+@dataclasses.dataclass(frozen=True)
+class Exact(Second):
+  """Its second message is sent as it is."""
+
+  name = 'exact'
+  sends_exact = True
+
+
+def test_what_a_part_sends_exactly_is_not_compressed():
+  chain = corrections.chain(Exact(), corrections.Sign(feedback='ef14'))
+  state = chain.client_state(update(0))
+  assert len(state[1]['memory']) == 1
+  upload = (UPLOAD, (), ())
+  decoded, _, uploaded = messages.send(chain, update(3), state, upload, SEED)
+  assert not np.array_equal(decoded[0], update(3)[0])
+  tf.nest.map_structure(np.testing.assert_array_equal, uploaded[0], UPLOAD)
+  of_upload = 4 + 12 + 17 * 4
+  assert messages.size(chain, update(3), upload).uploads == of_upload
+
+
+@pytest.mark.parametrize('feedback', ['none', 'ef14'])
+def test_a_model_of_which_nothing_is_sent_has_an_empty_message(feedback):
+  """FedProto's models stay at the clients."""
+  for part in (corrections.Sign(feedback=feedback), corrections.TopK(feedback=feedback)):
+    chain = corrections.chain(Exact(), part)
+    state = chain.client_state(())
+    decoded, _, _ = messages.send(chain, (), state, (UPLOAD, (), ())[: len(chain.parts)], SEED)
+    assert decoded == ()
+    assert messages.size(chain, (), ()).update == 0
