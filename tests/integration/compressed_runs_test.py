@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import json
+import types
 
 import numpy as np
 import pytest
@@ -14,8 +15,17 @@ from oracle import compressed
 from scripts import train
 from scripts.cli import resolve
 from tests.helpers import engines, fakes, small_problem
-from tff_adaptive import algorithms, corrections, optimizers, population, registry
+from tff_adaptive import (
+  algorithms,
+  asynchrony,
+  corrections,
+  optimizers,
+  population,
+  registry,
+  training,
+)
 from tff_adaptive.client import Batching, ClientTraining
+from tff_adaptive.training import cohorts
 
 N = small_problem.NUM_CLIENTS
 SHARE = 0.2
@@ -26,13 +36,13 @@ HOW = dict(eta_l=lambda t: 0.2, batch_size=4, server=oracle.Sgd(1.0))
 def run(graph):
   """A function of the parts -> the run of their chain after some rounds."""
 
-  def make(*parts, num_rounds=4, server=None, **training):
+  def make(*parts, num_rounds=4, server=None, **how):
     process = algorithms.build_drift_corrected(
       small_problem.model(),
       corrections.chain(*parts),
       server,
       client_learning_rate=0.2,
-      training=ClientTraining(**{'batching': Batching(4, shuffle=False), **training}),
+      training=ClientTraining(**{'batching': Batching(4, shuffle=False), **how}),
     )
     started = engines.run(graph, small_problem.Run, process, small_problem.clients())
     return engines.run(graph, started.rounds, small_problem.cohorts(num_rounds))
@@ -391,18 +401,35 @@ def test_clipping_limits_what_the_server_decodes(graph):
     before = after
 
 
-def test_the_clock_of_a_population_takes_less_time_for_a_compressed_update():
-  times = {}
-  for name in ('fed_avg', 'fed_avg+top_k'):
-    counts = algorithms.counts(name, small_problem.model())
-    cost_model = tff_adaptive.costs.CostModel(counts, small_problem.theta_0().size, 4)
-    down, up = cost_model.bytes_of_client
-    speed = population.Speed(uplink=1e-6)
-    times[name] = speed.times(['a'], 0, down, up).upload[0]
-  k = max(1, round(0.05 * small_problem.theta_0().size))
-  whole = small_problem.theta_0().size
-  wanted = -(-(k * (whole - 1).bit_length() + 32 * k) // 8)
-  assert times['fed_avg+top_k'] / times['fed_avg'] == pytest.approx(wanted / (4 * whole), rel=1e-6)
+@pytest.mark.parametrize(
+  ('name', 'asynchronous', 'is_down', 'is_up'),
+  [
+    ('fed_avg', None, False, False),
+    ('fed_avg+top_k', None, False, True),
+    ('fed_avg+top_k', asynchrony.Buffered(1), False, True),
+    ('fed_avg+top_k_down', None, True, False),
+  ],
+)
+def test_the_clock_of_a_population_has_the_bytes_of_messages(name, asynchronous, is_down, is_up):
+  """With a byte a second in both directions."""
+  number = small_problem.theta_0().size
+  k = max(1, round(0.05 * number))
+  message = -(-(k * (number - 1).bit_length() + 32 * k) // 8)
+  counts = algorithms.counts(name, small_problem.model())
+  config = training.TrainingConfig(
+    rounds=1,
+    clients_per_round=1,
+    population=population.Population(
+      speed=population.Speed(seconds_per_step=1e-9, downlink=1e-6, uplink=1e-6)
+    ),
+    cost_model=tff_adaptive.costs.CostModel(counts, number, 4),
+    asynchrony=asynchronous,
+  )
+  clients = types.SimpleNamespace(client_ids=['a', 'b'], num_examples=lambda _: 4)
+  simulation = cohorts.simulate(config, clients)
+  whole = 4 * number
+  wanted = (message if is_down else whole) + (message if is_up else whole)
+  np.testing.assert_allclose(simulation.seconds, [wanted, wanted], rtol=1e-6)
 
 
 def test_entries_of_compressors_are_no_algorithms():

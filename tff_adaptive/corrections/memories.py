@@ -52,7 +52,7 @@ def _large_uploads(
     theta = tuple(tf.zeros(w.shape, w.dtype) for w in weights)
     one = tf.constant(1.0)
     for part, state in zip(parts, states):
-      if not part.overrides('client_update'):
+      if part.sends_exact or not part.overrides('client_update'):
         continue
       own_state = tf.nest.map_structure(lambda leaf: tf.zeros(leaf.shape, leaf.dtype), state)
       broadcast = part.broadcast(part.server_state(theta))

@@ -17,6 +17,7 @@ from tff_adaptive.corrections import (
   compressed,
   low_rank,
   memories as memories_lib,
+  scaffold,
   uploads as uploads_lib,
 )
 from tff_adaptive.corrections.base import Correction, Weights, combine, squared_norm
@@ -55,7 +56,14 @@ def check(parts: Sequence[Correction]) -> None:
   """
   compressors = [part for part in parts if isinstance(part, compressed.Compressor)]
   _check_order([part for part in compressors if not part.compresses_down])
-  _check_order([part for part in compressors if part.compresses_down])
+  downwards = [part for part in compressors if part.compresses_down]
+  _check_order(downwards)
+  for part in parts:
+    if downwards and isinstance(part, scaffold.ScaffoldM):
+      raise ValueError(
+        f'{part.name} does not go with {downwards[0].name}: its server takes clients to have the h'
+        ' that it has itself; take scaffold, which is the same algorithm in other messages.'
+      )
 
 
 def _check_order(compressors: Sequence[compressed.Compressor]) -> None:
@@ -112,7 +120,7 @@ def send(
   memories = memories_lib.of_messages(parts, state, *memories_lib.FEEDBACK)
   factors = memories_lib.of_messages(parts, state, low_rank.LowRank)
   received = []
-  lost = []
+  lost: list[Weights] = []
   new_memories = []
   new_factors = []
   for i, message in enumerate(messages):
@@ -172,7 +180,7 @@ def _after_loss(
     nothing = tf.zeros([])
     of_update = [nothing if is_unsent else of_update.pop(0) for is_unsent in correction.unsent]
   states = list(state) if len(parts) > 1 else [state]
-  of_uploads = [()] * len(parts)
+  of_uploads: list[Any] = [()] * len(parts)
   for i, upload in enumerate(uploads):
     # Small tensors are sent as they are.
     nothing_lost = tf.nest.map_structure(tf.zeros_like, upload)
