@@ -2,8 +2,8 @@
 
 `tf.math.top_k` keeps a heap or sorts, which is slow for millions of numbers on a CPU. Here the k-th
 largest magnitude is found from histograms of its upper and its lower bits: magnitudes of float32
-have the order of their bits as integers. Of a long vector a sample first gives two bounds that most
-likely enclose the k-th, so that the histograms are of the numbers between them only.
+have the order of their bits as integers. Of a long vector a sample first says which numbers can be
+among the largest, so that the histograms are of these only.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ from tff_adaptive._utils.lazy_tensorflow import tf
 
 _LOW_BITS = 16  # The width of the second histogram.
 _SAMPLE = 2**15  # Numbers in a sample, at least.
-_ABOVE_ALL = 2**31 - 1
-_WORD = 8  # Flags of a byte each in an int64.
-_WORDS_ADDED = 2**7  # A byte of their sum is at most this.
 
 
 def num_kept(size: int, share: float) -> int:
@@ -110,61 +107,18 @@ def _kth_by_sample(vectors: Sequence[tf.Tensor], k: int) -> _Kth:
   """Returns the same as `_kth_largest` of the vectors one after the other, which are long."""
   total = sum(vector.shape.num_elements() for vector in vectors)
   sample = tf.concat([vector[:: total // _SAMPLE] for vector in vectors], 0)
-  size = sample.shape.num_elements()
-  of_sample = k / total * size
-  # Of the k numbers more or fewer than expected are in the sample, by four standard deviations.
-  deviation = 4 * math.sqrt(of_sample)
-  low = _kth_largest(sample, min(math.ceil(of_sample + deviation) + 1, size)).number
-  high = tf.constant(_ABOVE_ALL)
-  if of_sample - deviation >= 1:
-    high = _kth_largest(sample, math.floor(of_sample - deviation)).number
-  candidates, num_above = _between(vectors, low, high)
-  is_among_candidates = (num_above < k) & (num_above + tf.size(candidates) >= k)
+  share = k / total
+  of_sample = share * sample.shape.num_elements()
+  # Four standard deviations more than the k numbers are expected to have in the sample.
+  rank = min(math.ceil(of_sample + 4 * math.sqrt(of_sample)) + 1, sample.shape.num_elements())
+  least = _kth_largest(sample, rank).number
+  large = [tf.boolean_mask(vector, tf.greater_equal(vector, least)) for vector in vectors]
+  candidates = tf.concat(large, 0)
   return tf.cond(
-    is_among_candidates,
-    lambda: _kth_largest(candidates, k - num_above),
+    tf.size(candidates) >= k,
+    lambda: _kth_largest(candidates, k),
     lambda: _kth_largest(tf.concat(vectors, 0), k),  # The sample was unlike the vectors.
   )
-
-
-def _between(
-  vectors: Sequence[tf.Tensor], low: tf.Tensor, high: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns the numbers from `low` to `high`, and how many are above `high`.
-
-  `tf.boolean_mask` would look at each number by itself. Few of them are between the bounds, so here
-  eight are looked at together, and most groups of eight are left out.
-  """
-  in_groups = []
-  rests = []
-  num_above = tf.constant(0)
-  for vector in vectors:
-    num_in_words = vector.shape.num_elements() // (_WORD * _WORDS_ADDED) * _WORD * _WORDS_ADDED
-    rests.append(vector[num_in_words:])
-    if num_in_words:
-      in_words = vector[:num_in_words]
-      above = _words(tf.greater(in_words, high))
-      num_above += _num_set(above)
-      is_near = tf.not_equal(_words(tf.greater_equal(in_words, low)), above)
-      groups = tf.gather_nd(tf.reshape(in_words, [-1, _WORD]), tf.where(is_near))
-      in_groups.append(tf.reshape(groups, [-1]))
-  rest = tf.concat(rests, 0)
-  num_above += tf.math.count_nonzero(tf.greater(rest, high), dtype=tf.int32)
-  near = tf.concat([*in_groups, rest], 0)
-  is_between = tf.greater_equal(near, low) & tf.less_equal(near, high)
-  return tf.boolean_mask(near, is_between), num_above
-
-
-def _words(flags: tf.Tensor) -> tf.Tensor:
-  """Returns bool [8 n] as int64 [n], whose bytes are 0 or 1."""
-  return tf.bitcast(tf.reshape(tf.cast(flags, tf.int8), [-1, _WORD]), tf.int64)
-
-
-def _num_set(words: tf.Tensor) -> tf.Tensor:
-  """Returns how many bytes of int64 [128 n] are 1; they are 0 or 1."""
-  # A sum of 128 words has the sum of each of their bytes in a byte.
-  sums = tf.reduce_sum(tf.reshape(words, [-1, _WORDS_ADDED]), 1)
-  return tf.reduce_sum(tf.cast(tf.bitcast(sums, tf.uint8), tf.int32))
 
 
 def _kth_largest(numbers: tf.Tensor, k: int) -> _Kth:
