@@ -174,11 +174,13 @@ def _after_loss(
   """
   parts = correction.parts
   of_messages = list(lost)
-  of_update = list(of_messages.pop(0))
-  if any(correction.unsent):
-    # Nothing is lost of weights that are not sent.
-    nothing = tf.zeros([])
-    of_update = [nothing if is_unsent else of_update.pop(0) for is_unsent in correction.unsent]
+  of_sent = list(of_messages.pop(0))
+  of_update = []
+  for is_unsent in correction.unsent or [False] * len(of_sent):
+    if is_unsent:
+      of_update.append(tf.zeros([]))  # Nothing is lost of weights that are not sent.
+    else:
+      of_update.append(of_sent.pop(0))
   states = list(state) if len(parts) > 1 else [state]
   of_uploads: list[Any] = [()] * len(parts)
   for i, upload in enumerate(uploads):
