@@ -175,10 +175,10 @@ def _after_loss(
   parts = correction.parts
   of_messages = list(lost)
   of_sent = list(of_messages.pop(0))
-  of_update = []
+  of_update: list[Any] = []
   for is_unsent in correction.unsent or [False] * len(of_sent):
     if is_unsent:
-      of_update.append(tf.zeros([]))  # Nothing is lost of weights that are not sent.
+      of_update.append(0.0)  # Nothing is lost of weights that are not sent, of any dtype.
     else:
       of_update.append(of_sent.pop(0))
   states = list(state) if len(parts) > 1 else [state]
