@@ -371,8 +371,8 @@ def _counts(
   )
   if counts.uncounted:
     settings.output.say(
-      f'{" and ".join(counts.uncounted)} may send less than megabytes_up counts: a message_bits'
-      ' of the part says how much.'
+      f'{" and ".join(counts.uncounted)} may send less than the megabytes of the run count: a'
+      ' message_bits of the part says how much.'
     )
   return counts
 

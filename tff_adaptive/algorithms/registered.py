@@ -141,9 +141,7 @@ def counts(
       assert training.optimizer is not None
       slots = client_optimizer_lib.first_slots(training.optimizer, state, correction, weights)
       averaged = probe.size(slots.averaged)
-  # With a compressor in the chain a client sends or receives less than the paper counts.
-  is_compressed = messages.is_compressed(correction) or correction.compresses_down
-  if published is None or is_compressed:
+  if published is None or _sends_less(correction):
     down = (traced.bytes_of_weights + traced.bytes_down) / whole
     up = (traced.bytes_update + traced.bytes_up) / whole
     published = registry.Counts(down, up)
@@ -169,6 +167,13 @@ def counts(
     uncounted=traced.uncounted,
     down_whole=down_whole,
   )
+
+
+def _sends_less(correction: corrections.Correction) -> bool:
+  """Returns whether a part lets a client send or receive less than the whole model."""
+  if messages.is_compressed(correction) or correction.compresses_down or any(correction.unsent):
+    return True
+  return any(part.message_bits(1) is not None for part in correction.parts)
 
 
 def _chain(

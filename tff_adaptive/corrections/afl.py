@@ -39,6 +39,7 @@ class AFL(base.Correction):
   combine_uploads = 'sum'
   uploads_what = 'its loss'
   sends_whole = True
+  sends_exact = True  # A loss at its place; rounded zeros beside it would be losses of others.
   needs_batching = 'its clients are known by their numbers'
 
   def server_state(self, weights: Weights) -> Any:

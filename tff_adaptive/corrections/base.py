@@ -157,11 +157,14 @@ class Correction:
       for none.
     compresses: Whether it compresses all messages of a client; see `corrections.Compressor`.
     compresses_down: Whether it compresses what clients receive; see `corrections.Downward`.
+    adds_up: Which messages of a client the server adds up over rounds, 'update' and 'upload': what
+      compression leaves out of these is to be sent later, or taken back; see `after_loss`.
     evaluates_mean: Whether the mean of the client models is evaluated beside the global model, if
       clients keep a state.
     sends_whole: Whether all numbers of the result of `update` are sent as they are, because it only
       changes their values; then it needs no `message_bits`. Without both, the size of the weights
       counts, and the run says that less may be sent.
+    sends_exact: Whether what it sends besides the update and the model is never compressed.
     needs_batching: The reason why clients must be given as whole arrays, for messages; '' for none.
     optimizer_slots: What becomes of named slots of the client optimizer after a round, in place of
       `ClientTraining.optimizer_state`: name -> one of `optimizer_slots.RULES`. 'm:matrices' is the
@@ -184,7 +187,9 @@ class Correction:
   uploads_what: ClassVar[str] = ''
   compresses: ClassVar[bool] = False
   compresses_down: ClassVar[bool] = False
+  adds_up: ClassVar[tuple[str, ...]] = ()
   sends_whole: ClassVar[bool] = False
+  sends_exact: ClassVar[bool] = False
   needs_batching: ClassVar[str] = ''
   optimizer_slots: ClassVar[Mapping[str, str]] = MappingProxyType({})
   evaluates_mean: ClassVar[bool] = True
@@ -409,6 +414,13 @@ class Correction:
     server decodes over that of the result of `update`, float32; 0 if that is 0.
     """
     return upload
+
+  def after_loss(self, client_state: Any, lost_update: Weights, lost_upload: Any) -> Any:
+    """Returns the client's new state if compression left out a part of its messages for good.
+
+    A part whose states are to agree with what the server adds up (`adds_up`) overrides it.
+    """
+    return client_state
 
   def personal(self, client_state: Any, theta: Weights) -> Weights:
     """Returns a client's own model, from its state after a round, by default theta.

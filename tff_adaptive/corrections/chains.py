@@ -10,6 +10,7 @@ from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import (
   base,
   downward,
+  memories,
   messages,
   optimizer_slots as slots_lib,
   results,
@@ -146,7 +147,7 @@ class Chain(Correction):
 
   def client_state(self, weights: Weights) -> Any:
     states = [part.client_state(weights) for part in self._parts]
-    complete = messages.with_memories(self._parts, states, weights)
+    complete = memories.with_memories(self._parts, states, weights)
     return self._joined('client_state', complete)
 
   def server_state(self, weights: Weights) -> Any:

@@ -131,6 +131,14 @@ class EF14(base.Correction):
     # Algorithm 1: e^+ is the rest of m + b e, what was asked for, so that nothing is lost for good.
     return sent, base.combine(tf.subtract, asked, sent)
 
+  def lost(self, memory: Weights) -> Weights:
+    """Returns what the decay takes from the memory for good."""
+    return base.combine(lambda e: (1 - self.decay) * e, memory)
+
+  def of_sum(self) -> EF14:
+    """Returns the feedback for a message that the server adds up."""
+    return self
+
 
 @dataclasses.dataclass(frozen=True)
 class EF21(base.Correction):
@@ -159,6 +167,14 @@ class EF21(base.Correction):
     # The server would add the same numbers to its copy of h, so the client's h stands for both.
     known = base.combine(tf.add, memory, sent)
     return known, known
+
+  def of_sum(self) -> EF14:
+    """Returns the feedback for a message that the server adds up.
+
+    EF21 then is for the sum M of all messages: h <- h + C(M - h). M - h is the message and what was
+    left out before, and the server adds C(M - h) to its sum: this is EF14.
+    """
+    return EF14()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

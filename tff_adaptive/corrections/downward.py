@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tff_adaptive._utils import seeds
 from tff_adaptive._utils.hyperparameters import option
 from tff_adaptive._utils.lazy_tensorflow import tf
-from tff_adaptive.corrections import base, compressed, messages
+from tff_adaptive.corrections import base, compressed, messages, uploads
 from tff_adaptive.corrections.base import Correction, Weights
 
 
@@ -175,7 +175,7 @@ def send(correction: Correction, server_state: Any, theta: Weights, seed: tf.Ten
   parts = correction.parts
   compressors = compressors_of(parts)
   broadcast = correction.broadcast(server_state)
-  of_parts = messages.by_part(parts, broadcast)
+  of_parts = uploads.by_part(parts, broadcast)
   position = parts.index(compressors[0])
   own_state = server_state
   if len(parts) > 1:
@@ -196,7 +196,8 @@ def send(correction: Correction, server_state: Any, theta: Weights, seed: tf.Ten
   # Clients train from w, not from theta, which they do not have.
   received = list(new_shadows)
   new_theta = _with_unsent(correction, received.pop(0), theta)
-  new_broadcast = tuple(messages.replaced(of_part, received) for of_part in of_parts)
+  pairs = zip(parts, of_parts)
+  new_broadcast = tuple(uploads.replaced(part, one, received) for part, one in pairs)
   if not tf.nest.flatten(broadcast):
     return Sent(new_theta, broadcast, new_state)
   if len(parts) == 1:
@@ -231,13 +232,13 @@ def size(correction: Correction, theta: Weights, broadcast: Any) -> int | None:
   compressors = compressors_of(parts)
   if not compressors:
     return None
-  of_parts = messages.by_part(parts, broadcast)
+  of_parts = uploads.by_part(parts, broadcast)
   total = 0
   for message in _messages(parts, theta, of_parts):
     total += messages.num_bytes_compressed(compressors, message)
   # Scalars and integers of a broadcast are sent as they are.
-  for of_part in of_parts:
-    total += messages.num_bytes(of_part) - messages.num_bytes(messages.large(of_part))
+  for part, of_part in zip(parts, of_parts):
+    total += messages.num_bytes(of_part) - messages.num_bytes(uploads.large(part, of_part))
   return total
 
 
@@ -252,9 +253,10 @@ def _messages(
   if any(unsent):
     sent = base.only(tuple(not is_unsent for is_unsent in unsent), sent)
   to_compress = [sent]
-  for broadcast in broadcasts:
-    if messages.large(broadcast):
-      to_compress.append(messages.large(broadcast))
+  for part, broadcast in zip(parts, broadcasts):
+    large = uploads.large(part, broadcast)
+    if large:
+      to_compress.append(large)
   return to_compress
 
 

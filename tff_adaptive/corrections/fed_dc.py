@@ -35,6 +35,7 @@ class FedDC(base.Correction):
   paper = 'Gao et al., "FedDC", CVPR 2022, Algorithm 1'
   assumes_sgd = 'its c_i is the change of the model over K_i eta_l'
   uploads_what = 'the change of c_i'
+  adds_up = ('update', 'upload')
 
   def client_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights), c=base.zeros(weights))
@@ -62,6 +63,13 @@ class FedDC(base.Correction):
     h = base.combine(tf.subtract, state['h'], g_i)
     c = base.combine(tf.add, state['c'], change)
     return collections.OrderedDict(h=h, c=c), change
+
+  def after_loss(self, client_state: Any, lost_update: Weights, lost_upload: Any) -> Any:
+    """Returns the h_i and c_i that the server knows of, so that it has their means."""
+    return collections.OrderedDict(
+      h=base.combine(tf.add, client_state['h'], lost_update),
+      c=base.combine(tf.subtract, client_state['c'], lost_upload),
+    )
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
     # h is the mean of all N clients' h_i, of which |S| have moved, and c that of all c_i.

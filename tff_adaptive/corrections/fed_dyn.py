@@ -43,6 +43,7 @@ class FedDyn(base.Correction):
   name = 'fed_dyn'
   title = 'FedDyn'
   summary = 'dynamic regularisation of the client losses'
+  adds_up = ('update',)
   paper = 'Acar et al., "Federated Learning Based on Dynamic Regularization", ICLR 2021'
 
   def __post_init__(self) -> None:
@@ -91,6 +92,10 @@ class FedDyn(base.Correction):
     # Algorithm 1's h_i + mu g_i without the factor mu, which `gradient` applies. A client that no
     # longer moves away from theta^{t-1} has the gradient mu h_i there.
     return collections.OrderedDict(h=base.combine(tf.add, client.client_state['h'], g_i)), ()
+
+  def after_loss(self, client_state: Any, lost_update: Weights, lost_upload: Any) -> Any:
+    """Returns the sum of the updates that the server decoded, whose mean is its h."""
+    return collections.OrderedDict(h=base.combine(tf.subtract, client_state['h'], lost_update))
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
     # With equal weights h stays the mean of all N clients' h_i, of which those of the cohort moved.

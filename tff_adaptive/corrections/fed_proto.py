@@ -40,6 +40,7 @@ class FedProto(KeptWeights):
   summary = 'models stay at the clients, which share the mean features of each class'
   paper = 'Tan et al., "FedProto", AAAI 2022, Algorithm 1'
   combine_uploads = 'sum'
+  sends_exact = True  # A mean is the quotient of a sum and a count.
   uploads_what = 'the sums of its features by class, and its label counts'
   needs_batching = 'it sums the features of all examples'
 

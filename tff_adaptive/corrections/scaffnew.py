@@ -27,6 +27,7 @@ class Scaffnew(base.Correction):
   title = 'Scaffnew'
   summary = 'control variates and a random number of local steps, all clients in every round'
   paper = 'Mishchenko et al., "ProxSkip", ICML 2022, Algorithm 2'
+  adds_up = ('update',)
   assumes_sgd = 'its h_i moves by the change of the model over eta_l'
 
   def client_state(self, weights: Weights) -> Any:
@@ -58,6 +59,11 @@ class Scaffnew(base.Correction):
     scale = tf.math.divide_no_nan(1.0, mean_steps * client.eta_l)
     ended = base.combine(tf.subtract, client.theta_0, g_i)
     return collections.OrderedDict(h=self._h(client), ended=ended, scale=scale), ()
+
+  def after_loss(self, client_state: Any, lost_update: Weights, lost_upload: Any) -> Any:
+    """Returns the state with the theta_i that the server knows of, so that the mean h_i is 0."""
+    ended = base.combine(tf.add, client_state['ended'], lost_update)
+    return collections.OrderedDict(client_state, ended=ended)
 
   def inference_weights(
     self, server_state: Any, theta: Weights, theta_bar: Weights

@@ -27,6 +27,7 @@ class _ControlVariates(base.Correction):
   """
 
   num_clients: int
+  adds_up = ('upload',)
 
   def client_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights))
@@ -40,6 +41,10 @@ class _ControlVariates(base.Correction):
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     """Returns g - h_i + h."""
     return base.combine(lambda g, hi, h: g - hi + h, g, client.client_state['h'], client.broadcast)
+
+  def after_loss(self, client_state: Any, lost_update: Weights, lost_upload: Any) -> Any:
+    """Returns the h_i that the server knows of, so that its h remains the mean of all h_i."""
+    return collections.OrderedDict(h=base.combine(tf.subtract, client_state['h'], lost_upload))
 
   def _option_ii(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
     """Returns h_i - h + g_i / (K_i eta_l)."""

@@ -1,0 +1,35 @@
+"""What parts send besides the update or the model, and which of its tensors are compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tff_adaptive._utils.lazy_tensorflow import tf
+from tff_adaptive.corrections.base import Correction, Weights
+
+
+def by_part(parts: Sequence[Correction], upload: Any) -> tuple[Any, ...]:
+  """Returns what each part uploads; () if none does."""
+  if not tf.nest.flatten(upload):
+    return ()
+  return tuple(upload) if len(parts) > 1 else (upload,)
+
+
+def large(part: Correction, upload: Any) -> Weights:
+  """Returns the tensors of what a part sends that are compressed: floats of rank 1 or more."""
+  if part.sends_exact:
+    return ()
+  leaves = map(tf.convert_to_tensor, tf.nest.flatten(upload))
+  return tuple(leaf for leaf in leaves if leaf.dtype.is_floating and leaf.shape.rank)
+
+
+def replaced(part: Correction, upload: Any, received: list[Weights]) -> Any:
+  """Returns an upload with its large tensors from the first of the messages, which is taken."""
+  if not large(part, upload):
+    return upload
+  message = list(received.pop(0))
+  leaves = []
+  for leaf in map(tf.convert_to_tensor, tf.nest.flatten(upload)):
+    leaves.append(message.pop(0) if leaf.dtype.is_floating and leaf.shape.rank else leaf)
+  return tf.nest.pack_sequence_as(upload, leaves)
