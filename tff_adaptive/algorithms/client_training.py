@@ -118,9 +118,9 @@ def build(
     )
     measures: Any = ()
     if training.measures is not None:
-      measures = _measures(recipe, trained, state, size)
+      measures = _measures(recipe, trained, state, data, size)
     # Only the aggregator sees the marked weight: the sums above have the true one.
-    if training.attack == 'inner_product':
+    if training.attack == attacks.INNER_PRODUCT:
       weight = attacks.marked(weight, data)
     result = tff.learning.templates.ClientResult(trained.update, weight)
     return ClientOutput(trained.client_state, trained.metrics, result, totals, measures)
@@ -246,10 +246,16 @@ def _measures(
   recipe: components.Recipe,
   trained: local_training.Trained,
   client_state: Any,
+  data: Any,
   group_size: int | None,
 ) -> tf.Tensor:
   """Returns a client's values of `entries.MEASURES`, float32 [c], or [G, c] for G clients."""
   values: dict[str, Any] = {'is_used': trained.is_used, 'diverged': trained.diverged}
+  values['update_norm'] = tf.sqrt(trained.squared_norm)
+  if recipe.training.attack == attacks.INNER_PRODUCT:
+    # What attackers send is made at the server; see `aggregation.InnerProductFactory`.
+    is_attacker = attacks.of_data(data, entries_lib.ATTACK) > 0
+    values['update_norm'] = tf.where(is_attacker, math.nan, values['update_norm'])
   if recipe.model.is_masked:  # Then the metrics are a sum and a count by name.
     loss = trained.metrics['loss']
     values['train_loss'] = loss[..., 0] / loss[..., 1]
@@ -261,7 +267,7 @@ def _measures(
   # The estimates of a chain, or of weights that are not sent, are not those of the update.
   is_of_update = [leaf.shape for leaf in h_i] == [leaf.shape for leaf in update]
   if h_i and is_of_update:
-    norms = corrections.squared_norm(update, group_size) * corrections.squared_norm(h_i, group_size)
+    norms = trained.squared_norm * corrections.squared_norm(h_i, group_size)
     values['cosine_h'] = _product(update, h_i, group_size) / tf.sqrt(norms)
   values.update(trained.measured or {})
   unknown = tf.fill(tf.shape(trained.is_used), tf.constant(math.nan))

@@ -58,7 +58,11 @@ def register(next_fn: tff.Computation, parts: Parts) -> None:
 
 
 class Clients:
-  """The clients of a process."""
+  """The clients of a process.
+
+  Attributes:
+    begin_with_server_model: Whether a client of a round begins with the model of the server.
+  """
 
   def __init__(self, parts: Parts, next_type: Any) -> None:
     """Creates the object.
@@ -83,6 +87,8 @@ class Clients:
         ' training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say.'
       )
     self._parts = parts
+    # Not where messages are compressed, or some weights stay at the clients.
+    self.begin_with_server_model = parts.send is None and not any(recipe.correction.stays)
     self._next_type = next_type
     self._message = self._build(with_outputs=False)
     self._outputs: tff.Computation | None = None

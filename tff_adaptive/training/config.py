@@ -170,6 +170,10 @@ class TrainingConfig:
         ' such as population.PowerOfChoice().'
       )
     choosing.needs_of(cohort)
+    size = self.clients_per_round
+    if self.population is not None:
+      size = self.population.cohort_to_draw(size)
+    choosing.check_size(cohort, size)
     if self.asynchrony is not None:
       raise ValueError(
         f'cohort is {choosing.name_of(cohort)}, but asynchronous training draws the clients that'

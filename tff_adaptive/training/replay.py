@@ -127,6 +127,15 @@ def clients_of(process: protocols.Process) -> Any:
   return makers[0]()
 
 
+def begin_with_server_model(process: protocols.Process) -> bool:
+  """Returns whether clients begin with the server's model; true if the process does not say it."""
+  try:
+    clients = clients_of(process)
+  except ValueError:
+    return True
+  return bool(clients.begin_with_server_model)
+
+
 def rows_of(number: int, client_id: str, steps: Any) -> list[dict[str, Any]]:
   """Returns the rows of a trace, from the `single_client.Steps` of a round."""
   rows = []

@@ -234,16 +234,17 @@ def test_a_replayed_client_has_the_bits_of_the_run(run):
   assert len(client.table) == -(-client.num_examples // 4)
 
 
-def test_a_client_that_received_changes_is_followed_from_what_it_then_had(tmp_path):
+def test_a_client_that_received_changes_is_followed_from_what_it_then_had(run, tmp_path):
   """The server sends a tenth of the changes, so that clients do not have its model."""
   process = small_problem.process(
     'fed_avg',
-    measures='full',
-    aggregator=ClientNormsFactory(),
+    measures='full',  # Norms of updates too, without a `ClientNormsFactory`.
     more_parts=(corrections.TopKDown(share=0.1),),
   )
   more = {'rounds': 2, 'clients_per_round': 7, 'rounds_per_checkpoint': 1}
   config = dataclasses.replace(CONFIG, ledger=True, trace_client=TRACED, **more)
+  assert not replay_lib.begin_with_server_model(process)
+  assert replay_lib.begin_with_server_model(run[1])
   result = train(tmp_path, process, config)
   loaded = runs.load_run(str(tmp_path))
   row = loaded.ledger.set_index(['round', 'client']).loc[2, TRACED]
