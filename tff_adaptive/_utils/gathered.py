@@ -53,7 +53,7 @@ def has_rows_of_clients(accumulator_type: Any) -> bool:
   """Returns whether an accumulator of this type is one of `gather`."""
   if not isinstance(accumulator_type, tff.types.StructType):
     return False
-  return [name for name, _ in accumulator_type.items()] == [ROWS]
+  return [name for name, _ in tff.structure.iter_elements(accumulator_type)] == [ROWS]
 
 
 def _as_rows(rows: Any) -> Any:
