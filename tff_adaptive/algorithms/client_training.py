@@ -98,10 +98,7 @@ def build(
     )
     if beginning is not None:
       trained = asynchrony_lib.discounted(trained, beginning)
-    if training.attack is not None:
-      trained = attacks.attacked(training.attack, training.seed, trained, data, message.t)
-    if training.cohort_weights:
-      trained = _times_cohort_weight(trained, data)
+    trained = as_sent(training, trained, data, message)
     weight = components.client_weight(recipe.client_weighting, trained)
     drift: Any = ()
     if not recipe.is_plain:
@@ -156,6 +153,27 @@ def build_exchange(
     return _weighted(weight, sent), weight
 
   return _declare(recipe, exchange, weights_type, message_type, client_state_type)
+
+
+def as_sent(
+  training: local_training.ClientTraining,
+  trained: local_training.Trained,
+  data: Any,
+  message: local_training.Message,
+) -> local_training.Trained:
+  """Returns a client's result with what it sends: after an attack, and times its weight.
+
+  Args:
+    training: The settings of the process.
+    trained: The client's result, or that of a group of clients.
+    data: The client's data, or the list of the data of a group.
+    message: The message with which it began.
+  """
+  if training.attack is not None:
+    trained = attacks.attacked(training.attack, training.seed, trained, data, message.t)
+  if training.cohort_weights:
+    trained = _times_cohort_weight(trained, data)
+  return trained
 
 
 def _times_cohort_weight(trained: local_training.Trained, data: Any) -> local_training.Trained:

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive._utils import private_apis
-from tff_adaptive.algorithms import components
+from tff_adaptive.algorithms import client_training, components
 from tff_adaptive.client import local_training, tracing
 
 
@@ -148,15 +148,17 @@ class Clients:
     self, message: Any, trainable: Any, non_trainable: Any, state: Any, element: Any
   ) -> tuple[Any, Any]:
     recipe = self._parts.recipe
-    return tracing.train(
+    data = tf.data.Dataset.from_tensors(element)
+    trained, columns = tracing.train(
       recipe.model,
       recipe.training,
       recipe.correction,
       weights=tff.learning.models.ModelWeights(trainable, non_trainable),
-      data=tf.data.Dataset.from_tensors(element),
+      data=data,
       client_state=state,
       message=message,
     )
+    return client_training.as_sent(recipe.training, trained, data, message), columns
 
   def _build(self, with_outputs: bool) -> tff.Computation:
     """Builds the computation of the message of a round, or of the clients' results.

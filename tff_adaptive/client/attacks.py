@@ -48,6 +48,11 @@ def marked(weight: tf.Tensor, data: Any) -> tf.Tensor:
   return tf.where(of_data(data, entries.ATTACK) > 0, MARK * weight, weight)
 
 
+def unmarked(weight: float) -> float:
+  """Returns the weight that `marked` has marked or not."""
+  return weight / MARK if weight < 0 else weight
+
+
 def of_data(data: Any, name: str) -> tf.Tensor:
   """Returns an entry of a client's data, or [G] of the list of the data of a group."""
   if isinstance(data, list):

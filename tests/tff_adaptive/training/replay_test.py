@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import fakes, killed, small_problem
-from tff_adaptive import corrections, costs, engine, registry, runs, training
+from tff_adaptive import corrections, costs, engine, population, registry, runs, training
 from tff_adaptive.aggregation import ClientNormsFactory
 from tff_adaptive.runs import ledger as ledger_lib, state_file, state_store
 from tff_adaptive.training import replay as replay_lib
@@ -263,6 +263,30 @@ def test_eagerly_it_is_the_same_up_to_rounding(run, third_round):
   eager = replay(run, 3, client_id, eager=True)
   np.testing.assert_allclose(flat(eager.update), flat(client.update), rtol=1e-5, atol=1e-7)
   assert eager.weight is None
+
+
+def test_eagerly_too_an_update_is_what_the_client_sent(tmp_path):
+  """After an attack, and times the weight of a rule for cohorts."""
+  process = small_problem.process(
+    'fed_avg',
+    measures='basic',
+    attack='scaling',
+    cohort_weights=True,
+    client_weighting='uniform',
+  )
+  everybody = population.Attackers(0.99, 'scaling', 3.0)
+  more = {'cohort': population.BySize('uniform'), 'attackers': everybody, 'rounds': 1}
+  config = dataclasses.replace(CONFIG, ledger=True, clients_per_round=2, **more)
+  result = train(tmp_path, process, config)
+  rows = ledger_lib.read(str(tmp_path))
+  assert not np.isclose(rows['weight'], 1).all()
+  row = rows.iloc[0]
+  for eager in (False, True):
+    client = replay((tmp_path, process, config, result), 1, row['client'], eager=eager)
+    assert np.linalg.norm(flat(client.update)) == pytest.approx(row['update_norm'], rel=1e-5)
+    # Its steps are those of training.
+    of_training = 3 * row['weight'] * client.steps['distance'][-1]
+    assert row['update_norm'] == pytest.approx(of_training, rel=1e-5)
 
 
 @pytest.mark.exhaustive
