@@ -8,7 +8,7 @@ same command goes on:
   the best of --rates with a seed that does not count. Noted are the last accuracy, the accuracy
   when clients have sent a tenth of what FedAvg sends without compression, and the megabytes.
 - 'clock': virtual seconds to --target with uplinks of 1, 10 and 100 Mbit/s; the server waits for
-  50 clients, or is buffered and takes a step after 10.
+  10 clients, or is buffered and takes a step after 2.
 - 'text': DiLoCo on shakespeare_transformer, dense and as SparseLoCo (top-k, 2 bits, decay).
 Writes RESULTS.csv, RESULTS.md and RESULTS.png.
 
@@ -63,7 +63,7 @@ UPLINKS = (1, 10, 100)  # Mbit/s.
 SERVERS = ('synchronous', 'buffered')
 _KEYS = ['stage', 'problem', 'method', 'compression', 'server', 'uplink', 'rate', 'seed']
 _STAGES = ('tuning', 'bytes', 'clock', 'text')
-_COHORT = 50
+_COHORT = 10
 
 _FLAGS = frame.flags('compression')
 for _name, _values in (
@@ -74,7 +74,7 @@ for _name, _values in (
   ('rates', ['0.3', '0.1', '0.03']),
 ):
   absl_flags.DEFINE_list(_name, _values, 'Which.', flag_values=_FLAGS)
-absl_flags.DEFINE_integer('rounds', 500, 'Of a run.', lower_bound=2, flag_values=_FLAGS)
+absl_flags.DEFINE_integer('rounds', 150, 'Of a run.', lower_bound=2, flag_values=_FLAGS)
 absl_flags.DEFINE_float('target', 0.85, "Accuracy of stage 'clock'.", flag_values=_FLAGS)
 absl_flags.DEFINE_boolean('smoke', False, 'Seconds on small data.', flag_values=_FLAGS)
 
@@ -365,7 +365,7 @@ def _median(seconds: pd.Series) -> str:
 _INTRODUCTION = frame.paragraph("""
   Means and standard deviations over the seeds; NaN is a run that diverged. The client rate of each
   algorithm with each compression is the best of three by the last accuracy of a run with another
-  seed. 50 clients train in a round, with uniform weights. FedDyn's and AdaBest's mu 0.02, AdaBest's
+  seed. 10 clients train in a round, with uniform weights. FedDyn's and AdaBest's mu 0.02, AdaBest's
   beta 0.8, Yogi's rate 0.03. Algorithms count by the better of the global model and the mean of the
   client models. Stage 'clock': log-normal seconds of a local step with sigma 1, downlink 100
   Mbit/s; a buffered server takes a step after a fifth of the clients that train.

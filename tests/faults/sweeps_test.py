@@ -62,6 +62,7 @@ def test_a_damaged_study_is_refused_or_the_table_is_the_same(of, tmp_path, comma
 @pytest.mark.parametrize(
   'harm', [lambda lines: [], lambda lines: lines[:-1], lambda lines: lines[:2] + lines[3:]]
 )
+@pytest.mark.sample(1)
 def test_a_complete_run_with_damaged_rows_is_no_part_of_a_mean(harm, tmp_path, command):
   command('grid')
   path = tmp_path / 'sweep' / 'client_learning_rate=0.2,seed=1' / 'metrics.csv'

@@ -70,7 +70,7 @@ def honest(context, built):
 @pytest.mark.parametrize(
   'attack, factor', [('sign_flip', -1.5), ('scaling', 1.5), ('free_rider', 0.0)]
 )
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_attackers_send_a_multiple_of_their_update(context, attack, factor):
   built = process(attack)
   updates = honest(context, built)

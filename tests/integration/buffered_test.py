@@ -196,7 +196,7 @@ CASES = {
 
 
 @pytest.mark.parametrize('case', CASES)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_each_server_step_is_that_of_the_event_by_event_oracle(case):
   given = CASES[case]
   config = _config(30, given.size, given.buffered)

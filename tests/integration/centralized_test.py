@@ -50,6 +50,7 @@ def test_it_is_descent_on_all_examples_with_one_momentum(tmp_path, beta, most, f
   assert run.evaluate()['loss'] == pytest.approx(last, abs=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_stopped_run_resumes_to_the_same_numbers(tmp_path):
   flags = ('--client_optimizer=adam', '--batch_size=7', '--rounds_per_evaluation=1')
   assert _train(tmp_path / 'whole', *flags, '--rounds=4') == 0

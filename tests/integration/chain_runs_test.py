@@ -35,6 +35,7 @@ def test_a_resumed_chain_equals_an_uninterrupted_one_to_the_bit(tmp_path):
   assert settings['algorithm_option'] == ['scaffold_option=2', 'rho=0.1', 'norm=0.5']
 
 
+@pytest.mark.exhaustive
 def test_the_flags_of_local_training_are_the_parts(tmp_path):
   """--sam_rho and --clip_norm add the same parts behind the algorithm's own."""
   chain = weights(tmp_path / 'chain', '--rounds=2')

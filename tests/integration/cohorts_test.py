@@ -77,7 +77,7 @@ def situation():
   ],
   ids=repr,
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_the_mean_step_over_all_cohorts_is_the_step_with_all_clients(graph, rule):
   """All 16 draws of 2 of 4 clients, each a round of FedAvg, with their probabilities."""
   at = situation()
@@ -138,7 +138,7 @@ def train(graph, rule, **options):
   ],
   ids=repr,
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_run_with_a_rule_gives_the_same_bits_again_and_finite_weights(graph, rule, tmp_path):
   first = train(graph, rule, output_dir=str(tmp_path / 'run'))
   again = train(graph, rule)

@@ -51,7 +51,7 @@ def channel(feedback, decay=1.0):
 @pytest.mark.parametrize(
   ('feedback', 'decay'), [('none', 1.0), ('ef14', 1.0), ('ef14', 0.8), ('ef21', 1.0)]
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_top_k_is_numpys(run, feedback, decay):
   theta = small_problem.theta_0()
   clients = small_problem.clients()
@@ -79,7 +79,7 @@ def test_scaffolds_second_message_is_compressed_too(run, feedback):
 @pytest.mark.parametrize(
   'parts', [(corrections.Scaffold(N),), (corrections.FedDyn(0.3, N),), (corrections.FedNova(),), ()]
 )
-@pytest.mark.sample(1)
+@pytest.mark.exhaustive
 def test_top_k_of_all_numbers_changes_no_bit(run, parts):
   plain = run(*parts)
   for feedback in ('none', 'ef14'):
@@ -88,6 +88,7 @@ def test_top_k_of_all_numbers_changes_no_bit(run, parts):
 
 
 @pytest.mark.parametrize('feedback', ['none', 'ef14'])
+@pytest.mark.sample(1)
 def test_fed_exps_norms_are_those_of_what_the_server_decodes(run, feedback):
   """With those of whole updates the step would be 1/share times as large, and diverge."""
   theta, clients = small_problem.theta_0(), small_problem.clients()
@@ -99,6 +100,7 @@ def test_fed_exps_norms_are_those_of_what_the_server_decodes(run, feedback):
   np.testing.assert_allclose(trained.theta, wanted.theta, rtol=2e-5, atol=3e-6)
 
 
+@pytest.mark.exhaustive
 def test_fed_inits_clients_know_where_they_ended_whatever_they_sent(run):
   theta, clients = small_problem.theta_0(), small_problem.clients()
   wanted = follow(
@@ -112,6 +114,7 @@ RANDOM = (corrections.RandK(share=0.5, feedback='ef14'), corrections.Qsgd(levels
 
 
 @pytest.mark.parametrize('feedback', ['none', 'ef14'])
+@pytest.mark.sample(1)
 def test_weights_that_stay_at_the_client_are_in_no_message(run, feedback):
   """Where top-k sends all that FedPer sends, no bit changes. Of the hidden layer half counts."""
   of_all = corrections.TopK(share=1.0, feedback=feedback)
@@ -152,6 +155,7 @@ def test_draws_follow_from_seed_round_and_client(graph, run):
   assert np.abs(run(*RANDOM).theta - run(*RANDOM, seed=1).theta).max() > 1e-3
 
 
+@pytest.mark.exhaustive
 def test_clients_without_a_number_draw_from_their_updates(graph):
   """Those given as datasets of batches, which TFF's processes take."""
   process = algorithms.build_drift_corrected(

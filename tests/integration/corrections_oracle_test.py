@@ -95,6 +95,7 @@ def _check_metrics(run, expected, h, g_bar, new, mu_in_h_i):
 
 
 @pytest.mark.parametrize('name', CASES)
+@pytest.mark.sample(1)
 def test_ten_rounds_equal_the_formulas(name):
   rng = np.random.default_rng(2)
   seen = set()

@@ -50,6 +50,7 @@ def test_its_menu_has_each_page_once_and_the_api_is_from_the_docstrings(site):
   assert sorted(links) == sorted(set(links))
 
 
+@pytest.mark.exhaustive
 def test_its_pages_fetch_nothing_from_elsewhere(site):
   fetched = re.compile(
     r'(?:<script[^>]*\ssrc|<link[^>]*stylesheet[^>]*\shref|<img[^>]*\ssrc)="(https?:[^"]*)'

@@ -49,7 +49,7 @@ def _round(process, clients):
   ('name', 'model'),
   [
     ('fed_avg', 'own'),
-    ('scaffold', 'keras'),
+    pytest.param('scaffold', 'keras', marks=pytest.mark.exhaustive),
     ('fed_nova', 'own'),
     pytest.param('mime', 'keras', marks=pytest.mark.exhaustive),
     pytest.param('fed_avg', 'keras', marks=pytest.mark.exhaustive),

@@ -25,12 +25,14 @@ def assert_same_rounds(native, graph, process, cohorts):
 
 
 @pytest.mark.parametrize('name', processes.PROCESSES)
+@pytest.mark.sample(1)
 def test_learning_process(native, graph, name):
   process = processes.PROCESSES[name]()
   assert_same_rounds(native, graph, process, processes.cohorts())
 
 
 @pytest.mark.parametrize('name', processes.AGGREGATORS)
+@pytest.mark.sample(2)
 def test_aggregator(native, graph, name):
   types = tff.types.to_type((tff.types.TensorType(np.float32, (3,)), np.float32))
   process = processes.AGGREGATORS[name]().create(types)

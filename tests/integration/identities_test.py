@@ -52,7 +52,7 @@ def _same_bits(a, b):
     ('fed_avg', {'sam_rho': 1e-30}),  # A step that no weight notices.
   ],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_without_its_weights_a_correction_is_fed_avg(fed_avg, name, options):
   """Remark 4 of AdaBest, FedProx's penalty, and sharpness-aware steps; bit for bit."""
   run = _run(name, **options)

@@ -203,6 +203,7 @@ def test_theorem_1_by_hand():
 
 
 @pytest.mark.parametrize('steps', [1, 4])
+@pytest.mark.sample(1)
 def test_theorem_1_bounds_a_run_with_its_rate_and_unequal_weights(problem, steps):
   """f(x^T) - f* stays below the bound, and below where a constant rate would stop.
 

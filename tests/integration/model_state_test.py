@@ -100,7 +100,7 @@ def _trained(x, y, rho=0.0, share=0.0):
 @pytest.mark.parametrize('rho', [0.0, 0.3])
 @pytest.mark.parametrize('correction', [None, _Halved()], ids=['', 'gradient_at'])
 @pytest.mark.parametrize('as_arrays', [True, False])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_it_moves_with_the_batches_and_not_with_further_gradients(as_arrays, correction, rho):
   x, y = _examples(11)
   if as_arrays:

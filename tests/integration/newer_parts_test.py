@@ -61,6 +61,7 @@ def trained_buffered(name, context):
 
 
 @pytest.mark.parametrize('name', NAMES)
+@pytest.mark.sample(1)
 def test_groups_of_clients_and_a_resumed_run_give_what_clients_one_by_one_do(name, graph, tmp_path):
   process = build(name)
   whole = subround_runs.trained(process, graph, 3)

@@ -36,7 +36,7 @@ def accuracies(folder, number):
 
 
 @pytest.mark.parametrize('algorithm', ['ditto', 'fed_rep'])
-@pytest.mark.sample(1)
+@pytest.mark.exhaustive
 def test_a_resumed_run_has_the_own_models_of_a_whole_one_to_the_bit(tmp_path, algorithm):
   name = f'--algorithm={algorithm}'
   whole = run(tmp_path / 'whole', name, '--rounds=4')

@@ -23,6 +23,7 @@ def build(batching=BATCHING):
   )
 
 
+@pytest.mark.exhaustive
 def test_limits_beyond_all_steps_change_no_bit_and_nobody_changes_nothing(graph):
   with tff.framework.get_context_stack().install(graph):
     batching = Batching(4, epochs=2, shuffle=False)

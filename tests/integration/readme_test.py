@@ -45,7 +45,11 @@ def train_loss(metrics) -> float:
 
 
 @pytest.mark.parametrize(
-  'page, blocks', [(README, 2), (GUIDE / 'tff_program.md', 3)], ids=['README', 'tff_program']
+  'page, blocks',
+  [
+    pytest.param(README, 2, id='README'),
+    pytest.param(GUIDE / 'tff_program.md', 3, id='tff_program', marks=pytest.mark.exhaustive),
+  ],
 )
 def test_a_tff_program(page, blocks, capsys):
   scope = run_blocks(page, blocks)
@@ -113,7 +117,7 @@ class GuideFile(typing.NamedTuple):
     ),
   ],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_the_guides_files_follow_the_papers(tmp_path, file):
   pages = (GUIDE / f'own_algorithms{more}.md' for more in ('', '_more'))
   texts = [re.findall(r'```python\n(.*?)```', page.read_text('utf-8'), re.DOTALL) for page in pages]
@@ -163,6 +167,7 @@ def test_the_guides_files_follow_the_papers(tmp_path, file):
     ),
   ],
 )
+@pytest.mark.sample(1)
 def test_the_guides_files_with_models_of_clients_follow_the_papers(tmp_path, file):
   page = (GUIDE / 'personal_models.md').read_text('utf-8')
   text = re.findall(r'```python\n(.*?)```', page, re.DOTALL)[file.number]

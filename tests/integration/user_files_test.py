@@ -245,6 +245,7 @@ def test_a_file_that_fails_is_named_in_one_line_and_nothing_is_written(
     ("errors.DataError('a row is gone')", 'a row is gone'),  # It says itself where.
   ],
 )
+@pytest.mark.sample(1)
 def test_clients_that_fail_in_a_later_round_end_the_run_in_one_line(tmp_path, capsys, error, said):
   text = f"""{TASK}
 

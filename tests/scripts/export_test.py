@@ -42,6 +42,7 @@ def run(tmp_path_factory):
   return folder
 
 
+@pytest.mark.exhaustive
 def test_the_exported_model_has_the_runs_accuracy_on_raw_rows(run, monkeypatch):
   output = run / 'new' / 'model'
   assert export.main(['export.py', str(run / 'runs' / 'visits'), f'--output={output}']) == 0
@@ -196,6 +197,7 @@ def test_a_run_of_an_earlier_release_is_exported_with_its_data(run, tmp_path):
   np.testing.assert_equal(one, other)
 
 
+@pytest.mark.exhaustive
 def test_the_weights_that_were_asked_for_are_exported(run, monkeypatch, capsys):
   # Nothing is moved from another file system.
   monkeypatch.setattr(tempfile, 'tempdir', '/no/such/folder')

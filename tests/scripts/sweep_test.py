@@ -132,6 +132,7 @@ def test_random_points_depend_on_the_seed_and_the_trial_alone(sweeping, tmp_path
   assert f'client_learning_rate={best:.6g}' in _table(capsys.readouterr().out)[-5][0]
 
 
+@pytest.mark.exhaustive
 def test_tpe_draws_near_to_what_was_good(sweeping):
   def result(s):
     drawn.append(_rate(s))
@@ -223,6 +224,7 @@ def test_a_bad_sweep_is_refused_before_anything_runs(
     (['--search=tpe', '--trials=12', '--range=tau=0.001,0.1,log', '--'], 10),
   ],
 )
+@pytest.mark.sample(1)
 def test_a_dry_run_says_what_would_be_done(sweeping, capsys, tmp_path, command, count):
   command = [*command, '--rounds=2']
   assert sweeping(['--dry_run', *command], None)[0] == 0

@@ -145,6 +145,7 @@ def test_the_folder_holds_what_is_promised(whole):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_with_the_native_engine_no_worker_is_left(tmp_path):
   flags = ['--algorithm=fed_avg', '--rounds=1', '--engine=native', f'--output_dir={tmp_path}/run']
   done = subprocess.run(  # It returns when nobody holds the pipe: no worker either.

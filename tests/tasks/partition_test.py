@@ -241,9 +241,9 @@ def test_noise_grows_from_client_to_client():
       'min_partition_size is 601; it must be from 0 to 600',
     ),
     (
-      partition.DirichletPartitioner(300, 0.01, min_partition_size=10),
+      partition.DirichletPartitioner(30, 0.01, min_partition_size=10),
       LABELS,
-      'in 1,000 draws from Dirichlet.0.01. some of 300 clients had fewer than 10 of 3,000',
+      'in 1,000 draws from Dirichlet.0.01. some of 30 clients had fewer than 10 of 3,000',
     ),
     (partition.DirichletPartitioner(5), LABELS / 2, 'of dtype float64|dtype float64; give one'),
     (partition.DirichletPartitioner(5), np.eye(3, dtype=int), r'have shape \(3, 3\)'),

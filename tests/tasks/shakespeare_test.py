@@ -47,6 +47,7 @@ X = SEQUENCES[:, :-1]
 Y = SEQUENCES[:, 1:]
 
 
+@pytest.mark.exhaustive
 def test_the_model_and_its_losses_are_keras_and_its_weights_are_drawn_as_the_baselines_are():
   tf.keras.utils.set_random_seed(3)
   theirs = char_prediction_models.create_recurrent_model(90, 20)

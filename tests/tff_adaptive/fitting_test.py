@@ -67,6 +67,7 @@ def test_numbers_are_those_of_the_command_and_nothing_is_written(of_command, tmp
   assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.exhaustive
 def test_a_folder_is_that_of_the_command_and_is_resumed(of_command, tmp_path):
   """The task itself has the rates tuned for its name."""
   task = tasks.load('synthetic', seed=4, num_clients=12)

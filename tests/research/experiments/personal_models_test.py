@@ -7,6 +7,7 @@ from research.experiments import personal_models
 from tests.helpers import fakes
 
 
+@pytest.mark.exhaustive
 def test_the_smoke_run_trains_in_turns_and_goes_on(tmp_path, monkeypatch):
   trained = []
   train = personal_models.Bench.train

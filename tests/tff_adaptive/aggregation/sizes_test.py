@@ -9,7 +9,7 @@ from tff_adaptive.aggregation import sizes
 
 
 @pytest.mark.parametrize('bits', [1, 4, 5, 8, 16])
-@pytest.mark.sample(2)
+@pytest.mark.exhaustive
 def test_a_large_tensor_has_the_bytes_of_its_encoding(bits):
   values = np.random.default_rng(0).normal(size=101).astype(np.float32)
   encoder = te.encoders.as_simple_encoder(

@@ -20,6 +20,7 @@ def cohort(number):
   return {f'client {i}': small_problem.element(DATA[i], i) for i in COHORTS[number - 1]}
 
 
+@pytest.mark.exhaustive
 def test_run_training_process_and_its_resumption(graph, tmp_path):
   stateful = ada_best()
   process = algorithms.ByClientId(stateful)

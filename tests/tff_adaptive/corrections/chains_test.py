@@ -139,6 +139,7 @@ def test_factors_of_the_server_step_are_multiplied(run):
   np.testing.assert_allclose(with_prox.theta_bar, alone.theta_bar, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.exhaustive
 def test_fed_nova_changes_nothing_where_all_clients_take_the_same_number_of_steps(run):
   prox = corrections.FedProx(0.3)
   batching = Batching(4, shuffle=False, local_steps=3)

@@ -145,6 +145,7 @@ def test_rounds_are_numpys(graph):
   assert np.abs(dense.theta - wanted.theta).max() > 1e-2
 
 
+@pytest.mark.exhaustive
 def test_scaffolds_control_variate_has_a_shadow_too_beside_compression_upwards(graph):
   trained = train(
     graph,

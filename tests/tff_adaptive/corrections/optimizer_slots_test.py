@@ -45,7 +45,8 @@ def run(part, optimizer, state=None, group=3):
     return small_problem.Run(process, small_problem.clients()).rounds(small_problem.cohorts(3))
 
 
-@pytest.mark.parametrize('rule', ['keep', pytest.param('average', marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize('rule', ['keep', 'average'])
 def test_a_part_that_names_all_slots_is_the_setting_for_all(rule):
   momentum = optimizers.build_sgdm(0.1, 0.5)
   named = run(with_slots(m=rule, step=rule), momentum)
@@ -72,6 +73,7 @@ METHODS = {
 
 
 @pytest.mark.parametrize('name', METHODS)
+@pytest.mark.sample(2)
 def test_rounds_equal_the_formulas(name):
   """The vectors have these methods on tensors of one axis; here are matrices, too."""
   kind, optimizer, make = METHODS[name]

@@ -27,6 +27,7 @@ def placed():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_results_are_those_of_one_device_and_each_device_trains_its_clients(placed):
   assert set(placed) == {'CPU:0', 'CPU:1', 'CPU:2', 'CPU:3'}
   # The gradient of the softmax is the model's own; the sign is FedYogi's, at the server.

@@ -277,7 +277,7 @@ def test_every_task_is_here():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', MODELS)
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_a_step_together_is_as_one_after_another(name, monkeypatch):
   for task in (shakespeare, stackoverflow):
     monkeypatch.setattr(task, 'STEPS', 3)  # An LSTM is traced step by step.

@@ -53,6 +53,7 @@ def test_the_numbers_are_those_of_the_uncompiled_selection(kind, size):
       np.testing.assert_array_equal(one.numpy().view(np.int32), other.numpy().view(np.int32))
 
 
+@pytest.mark.exhaustive
 def test_a_compiled_part_sends_the_same_of_matrices_too():
   rng = np.random.default_rng(3)
   message = tuple(tf.constant(rng.normal(size=s), tf.float32) for s in ((30, 4), (7,)))

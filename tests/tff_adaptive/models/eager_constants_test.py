@@ -111,7 +111,7 @@ def _round(model, batching, **context):
 
 
 @pytest.mark.parametrize('place', PLACES)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_keras_model_with_constants_trains(place):
   with_constants, without = ({**PLAIN, **parts} for parts in PLACES[place])
   if place == 'Normalization':
@@ -141,6 +141,7 @@ def test_a_model_of_functions_with_constants_trains(batching):
   assert np.abs(lifted[0].trainable[0]).max() > 0
 
 
+@pytest.mark.exhaustive
 def test_tffs_own_algorithms_train_a_keras_model_with_constants():
   parts = {'build': _functional(_adapted), 'loss': _loss(tf.constant), 'metric': PLAIN['metric']}
   results = []

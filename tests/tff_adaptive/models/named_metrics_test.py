@@ -66,6 +66,7 @@ KINDS = ('even', 'rare', 'no positives', 'only positives', 'never positive')
 
 
 @pytest.mark.parametrize('form', ['score', 'probability', 'two scores', 'two probabilities'])
+@pytest.mark.sample(2)
 def test_metrics_of_two_classes_are_those_of_scikit_learn(form):
   is_single = form in ('score', 'probability')
   are_probabilities = 'probabilit' in form

@@ -100,7 +100,7 @@ def test_a_stored_model_predicts_alike(name, tmp_path):
 
 
 @pytest.mark.parametrize('name', ['lstm', 'own layer'])
-@pytest.mark.sample(1)
+@pytest.mark.exhaustive
 def test_another_process_exports_it_as_saved_model_and_for_devices(name, tmp_path):
   x = CASES[name].x
   model = CASES[name].build()

@@ -109,7 +109,7 @@ def start(request, tmp_path):
   'number, is_read',
   [(signal.SIGINT, False), (signal.SIGTERM, True), (signal.SIGHUP, False), (signal.SIGHUP, True)],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_signal_ends_after_the_round_with_a_checkpoint(tmp_path, number, is_read, start):
   """Also where the reader of the output has gone: `2>&1 | tee log` and Ctrl-C, which ends tee."""
   process, lines = start(tmp_path / 'run', 0.05)

@@ -234,6 +234,7 @@ def test_a_replayed_client_has_the_bits_of_the_run(run):
   assert len(client.table) == -(-client.num_examples // 4)
 
 
+@pytest.mark.exhaustive
 def test_a_client_that_received_changes_is_followed_from_what_it_then_had(run, tmp_path):
   """The server sends a tenth of the changes, so that clients do not have its model."""
   process = small_problem.process(

@@ -71,6 +71,7 @@ def clients():
   return tasks.InMemoryClientData({f'c{i}': pair for i, pair in enumerate(arrays)})
 
 
+@pytest.mark.exhaustive
 def test_no_examples_travel_and_results_are_those_of_one_process(
   ray_workers, graph, clients, tmp_path
 ):
@@ -90,6 +91,7 @@ def test_no_examples_travel_and_results_are_those_of_one_process(
   assert back < 3 * weights + 5 * (weights + 250)
 
 
+@pytest.mark.exhaustive
 def test_a_file_unlike_the_trainers_is_refused_by_its_name_and_the_workers(ray_workers, tmp_path):
   path = tmp_path / 'd.sqlite'
   task_data.write(path, {'train': {'a': [task_data.example(v=[0.5])]}})
