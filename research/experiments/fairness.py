@@ -41,7 +41,8 @@ PROBLEMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
   ),
 }
 # Title -> the algorithm and its options. AFL counts on every client in each round.
-METHODS: Mapping[str, tuple[str, Mapping[str, float]]] = {
+METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+  'FedAvg, weights n_k': ('fed_avg', {'client_weighting': 'examples'}),
   'FedAvg, equal weights': ('fed_avg', {}),
   'q-FedAvg, q = 0.1': ('q_fed_avg', {'q': 0.1}),
   'q-FedAvg, q = 1': ('q_fed_avg', {'q': 1.0}),
@@ -127,7 +128,7 @@ def run(problem: str, parts: Mapping[str, Any], method: str, seed: int) -> dict[
   from tff_adaptive import models
 
   algorithm, options = METHODS[method]
-  settings = dict(PROBLEMS[problem][1])
+  settings = {'client_weighting': 'uniform'} | PROBLEMS[problem][1] | options
   if _FLAGS.smoke:
     settings |= {'rounds': 2, 'clients_per_round': 2}
   model = 'mlp'
@@ -147,11 +148,9 @@ def run(problem: str, parts: Mapping[str, Any], method: str, seed: int) -> dict[
     seed=seed,
     server_optimizer='sgd',
     server_learning_rate=1.0,
-    client_weighting='uniform',
     rounds_per_evaluation=settings['rounds'],
     quiet=True,
     **settings,
-    **options,
   )
   evaluate = models.build_evaluation(result.model)
 
