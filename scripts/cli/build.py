@@ -329,6 +329,9 @@ def _training_config(
     arguments[name] = bool(flags[name])
   arguments['metric'] = task.metric
   rule = settings.cohort.build(settings.clients.client_weighting)
+  if rule is not None:
+    with fields.about('cohort_option'):
+      choosing.check_size(rule, arguments['clients_per_round'])
   arguments['cohort'] = rule
   arguments['attackers'] = settings.attack.build()
   local = settings.client_training(task)

@@ -30,7 +30,7 @@ def sent(weights):
   for i, client_id in enumerate(TASK.train.client_ids):
     arrays = TASK.train.load(client_id)
     x = arrays['x'].astype('d')
-    gradient = x.T @ (x @ weights - arrays['y']) / len(x)
+    gradient = x.T @ (x @ weights - arrays['y'])  # The loss is a sum over the rows.
     sign = -STRENGTHS[i] if STRENGTHS[i] else 1.0
     rows.append(sign * FACTORS[i] * RATE * gradient)
   return np.array(rows, 'f')

@@ -169,6 +169,8 @@ def test_a_schedule_is_a_function_of_the_base_rate(behaviour):
 
 
 ALL = """
+  import dataclasses
+
   import helpers_beside
   from tff_adaptive import corrections
 
@@ -178,6 +180,7 @@ ALL = """
   def mean(cohort, scale: float = 1.0):
     return None
 
+  @dataclasses.dataclass(frozen=True)
   class Half(corrections.Compressor):
     name = 'half'
 
@@ -219,10 +222,10 @@ def test_own_code_and_its_options_are_swept_beside_what_is_built_in(behaviour):
     'client_schedule': ('constant', f'{behaviour}:halving', 'every=3'),
     'algorithm': ('fed_avg', f'fed_avg+{path}:Half', 'half.feedback=ef14'),
   }
-  for flag, (built_in, own, option) in options.items():
-    space = search_space.Space({flag: [built_in, own], f'{flag}_option': [option]}, {})
+  for flag, (built_in, of_file, option) in options.items():
+    space = search_space.Space({flag: [built_in, of_file], f'{flag}_option': [option]}, {})
     runs = space.grid('runs')
-    assert [run.given[flag] for run in runs] == [built_in, own]
+    assert [run.given[flag] for run in runs] == [built_in, of_file]
     assert [list(run.given.get(f'{flag}_option', ())) for run in runs] == [[], [option]]
 
 

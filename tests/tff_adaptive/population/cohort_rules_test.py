@@ -100,7 +100,7 @@ def test_fewer_candidates_than_clients_of_a_round_are_refused():
   with pytest.raises(ValueError, match=words):
     training.TrainingConfig(2, 5, cohort=rule)
   assert training.TrainingConfig(2, 4, cohort=rule).cohort is rule
-  of_run = {'cost_model': costs.CostModel(registry.Counts(), 3), 'cohort': rule}
+  of_run = {'cost_model': costs.CostModel(registry.Counts(), 3, 2), 'cohort': rule}
   asks_more = population.Population(population.Always(), population.Speed(), over_select=1.25)
   with pytest.raises(ValueError, match=words):
     training.TrainingConfig(2, 4, population=asks_more, **of_run)
