@@ -50,6 +50,10 @@ class TrimmedMean:
 
   trim: float = 0.1
 
+  def cut(self, num_clients: int) -> int:
+    """Returns k."""
+    return math.floor(self.trim * num_clients + _ROUNDING)
+
   def __call__(self, updates: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """Returns the trimmed mean, [d]."""
     del weights
@@ -127,11 +131,13 @@ class GeometricMedian:
     """Returns the geometric median, [d]."""
     # A fixed number of steps, as in RFA: each is one more secure mean there.
     point = _weighted_mean(updates, weights)
-    least = tf.cast(self.smoothing, updates.dtype)
+    least = tf.constant(self.smoothing, tf.float64)
     for _ in range(self.iterations):
-      distances = _norms(updates - point)
+      distances = tf.maximum(_distances(updates, point), least)
       # A weight over the distance, which nu keeps from growing without bound at an update itself.
-      point = _weighted_mean(updates, weights / tf.maximum(distances, least))
+      shares = tf.cast(weights, tf.float64) / distances
+      shares /= tf.reduce_sum(shares)
+      point = _weighted_sum(updates, tf.cast(shares, updates.dtype))
     return point
 
 
@@ -228,6 +234,17 @@ def _squared_distances(updates: tf.Tensor) -> tf.Tensor:
 
 def _norms(updates: tf.Tensor) -> tf.Tensor:
   return tf.norm(updates, axis=1)
+
+
+def _distances(updates: tf.Tensor, point: tf.Tensor) -> tf.Tensor:
+  """Returns the distances of the updates from a point, float64 [m].
+
+  Neither a difference nor the square of one overflows, whatever finite numbers the updates have.
+  """
+  halves = updates / 2 - point / 2
+  largest = tf.reduce_max(tf.abs(halves), 1)
+  norms = _norms(tf.math.divide_no_nan(halves, largest[:, tf.newaxis]))
+  return 2 * tf.cast(largest, tf.float64) * tf.cast(norms, tf.float64)
 
 
 def _median_of(values: tf.Tensor) -> tf.Tensor:

@@ -26,7 +26,8 @@ class ReplayedClient:
   """What a client did in a round.
 
   Attributes:
-    update: The tensors that it sent to be aggregated: by default theta^{t-1} - theta_i.
+    update: The tensors that it sent to be aggregated: by default theta^{t-1} - theta_i. The server
+      replaces those of attackers with the attack `inner_product`.
     weight: Its weight in the mean of the updates; None if it was run eagerly.
     client_state: Its state after the round; () if clients keep none.
     num_examples: The number of its examples.
@@ -125,6 +126,15 @@ def clients_of(process: protocols.Process) -> Any:
       ' algorithms.build_process, say.'
     )
   return makers[0]()
+
+
+def begin_with_server_model(process: protocols.Process) -> bool:
+  """Returns whether clients begin with the server's model; true if the process does not say it."""
+  try:
+    clients = clients_of(process)
+  except ValueError:
+    return True
+  return bool(clients.begin_with_server_model)
 
 
 def rows_of(number: int, client_id: str, steps: Any) -> list[dict[str, Any]]:
@@ -285,9 +295,11 @@ def _replayed(singles: Any, given: _Given, index: int, eager: bool) -> ReplayedC
   metrics = trained.metrics
   # `steps` trains the client alone; with its cohort in the engine it has the bits of the run.
   if not eager:
+    from tff_adaptive.client import attacks  # It imports TensorFlow.
+
     output = singles.results(given.server_state, given.client_states, given.data)[index]
     update = output.result.update
-    weight = float(output.result.update_weight)
+    weight = attacks.unmarked(float(output.result.update_weight))
     client_state = output.client_state
     is_used = bool(output.totals.used)
     metrics = output.metrics
