@@ -93,11 +93,18 @@ def _plain_warnings() -> Iterator[None]:
   folders = tuple(os.path.join(root, name, '') for name in _PACKAGES)
   before = warnings.showwarning
 
-  def show(message: Any, category: Any, filename: str, *others: Any) -> None:
+  def show(
+    message: Any,
+    category: Any,
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+  ) -> None:
     if category is UserWarning and os.path.abspath(filename).startswith(folders):
       say(f'Warning: {" ".join(str(message).split())}')
     else:
-      before(message, category, filename, *others)
+      before(message, category, filename, lineno, file, line)
 
   warnings.showwarning = show
   try:
