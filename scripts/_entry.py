@@ -95,6 +95,7 @@ def _end(unused_number: int, unused_frame: Any) -> None:
       native.reap_workers()
     sys.stdout.flush()
   finally:
+    # Not sys.exit, which raises: the signal may have come in the middle of an import.
     os._exit(INTERRUPTED)
 
 
@@ -112,6 +113,7 @@ def _let_tff_end() -> None:
 
 
 def _start(module: str) -> int:
+  # Help and messages show commands in the way in which this one was started.
   global started_as
   started_as = NAMES[module]
   begin()

@@ -291,6 +291,7 @@ def _write_model(model: Any, weights: Sequence[Any], folder: str, file_format: s
   """Writes a model to an empty folder, and returns the name of its file or folder."""
   from tff_adaptive import models
 
+  # The ending follows from the format: model.keras, model.npz, ...
   path = models.save(model, weights, os.path.join(folder, 'model'), file_format)
   name = os.path.basename(path)
   if name in _WITH_ARRAYS:

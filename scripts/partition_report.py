@@ -82,6 +82,7 @@ def describe(task: Any) -> tuple[str, Any, list[str]]:
   rows = [['source', task.source]]
   names: list[str] = []
   counts: Any = []
+  # Classes may be floats in the data, which the task's preparation then names.
   classes: Any = getattr(task.preparation, 'classes', None)
   if first.ndim == 1 and (first.dtype.kind in 'iu' or classes):
     counts = partition.counts_by_client([task.train.load(c)['y'].astype(int) for c in ids])

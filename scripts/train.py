@@ -46,10 +46,12 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   with tensorflow_start.without_notes():  # A user's own file may import TensorFlow.
     given = repeat.with_config(given)
+    # A check of the cluster has no folder to write.
     settings = resolve.resolve(given, writes=not given.get('check_ray'))
   if settings.runtime.check_ray:
     run.check(settings)
     return cluster_check.check(settings)
+  # The end is shown before the result is judged: a run that diverged has a folder, too.
   outcome = run.run(settings, arguments)
   _show(outcome.result, settings)
   run.check_result(outcome.result)

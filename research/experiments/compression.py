@@ -26,9 +26,8 @@ import pandas as pd
 from absl import flags as absl_flags
 
 from scripts.cli import command
-from tff_adaptive.reports import style
 
-from . import frame
+from . import compression_tables, frame
 
 # Title -> the task, its options, those of local training, files: one is needed.
 PROBLEMS: Mapping[str, Any] = {
@@ -326,68 +325,22 @@ def train(path: str) -> None:
 
 def report(table: pd.DataFrame) -> list[str]:
   """Returns the parts of RESULTS.md: accuracies by compression, and virtual seconds."""
-  parts = [_INTRODUCTION]
-  for problem, rows in table[table['stage'].isin(['bytes', 'text'])].groupby('problem', sort=False):
-    for column, title in (
-      ('accuracy', 'after the same rounds'),
-      ('accuracy_at_tenth', 'at a tenth of the megabytes that FedAvg sends without compression'),
-    ):
-      cells = (
-        rows.groupby(['compression', 'method'], sort=False)[column]
-        .agg(frame.spread, digits=2)
-        .unstack()
-      )
-      parts += [f'## {problem}: accuracy in percent {title}\n', frame.table(cells)]
-    sizes = rows.groupby(['compression', 'method'], sort=False)['megabytes_up'].mean().unstack()
-    parts += ['Megabytes that clients send:\n', frame.table(sizes.map('{:,.1f}'.format))]
-  for problem, rows in table[table['stage'] == 'clock'].groupby('problem', sort=False):
-    how = rows['server'] + ', ' + rows['uplink'].astype(str)
-    cells = rows.groupby(['compression', how.rename('how')], sort=False)['seconds'].agg(_median)
-    parts.append(
-      f'## {problem}: virtual seconds to {_FLAGS.target:g} by uplink in Mbit/s, FedAvg\n'
-    )
-    parts.append(frame.table(cells.unstack()))
   flags = f'experiments.compression --rounds={_FLAGS.rounds} --target={_FLAGS.target:g}'
   if _FLAGS.smoke:
     flags += ' --smoke'
   what = f'seeds {", ".join(_FLAGS.seeds)}, rates chosen with seed {_FLAGS.tuning_seed}'
-  return [*parts, frame.made_by(flags, what)]
-
-
-def _median(seconds: pd.Series) -> str:
-  """The median of the seeds that reached the target; a dash for none."""
-  reached = seconds[np.isfinite(seconds)]
-  if len(reached):
-    return f'{reached.median():,.0f}'
-  return '-'
+  tables = compression_tables.parts(table, _FLAGS.target)
+  return [_INTRODUCTION, *tables, frame.made_by(flags, what)]
 
 
 _INTRODUCTION = frame.paragraph("""
-  Means and standard deviations over the seeds; NaN is a run that diverged. The client rate of each
-  algorithm with each compression is the best of three by the last accuracy of a run with another
-  seed. 10 clients train in a round, with uniform weights. FedDyn's and AdaBest's mu 0.02, AdaBest's
-  beta 0.8, Yogi's rate 0.03. Algorithms count by the better of the global model and the mean of the
-  client models. Stage 'clock': log-normal seconds of a local step with sigma 1, downlink 100
-  Mbit/s; a buffered server takes a step after a fifth of the clients that train.
+  Means and standard deviations over the seeds; (k/n) where n - k of n runs diverged. The client
+  rate of each algorithm with each compression is the best of three by the last accuracy of a run
+  with another seed. 10 clients train in a round, with uniform weights. FedDyn's and AdaBest's mu
+  0.02, AdaBest's beta 0.8, Yogi's rate 0.03. Algorithms count by the better of the global model and
+  the mean of the client models. Stage 'clock': log-normal seconds of a local step with sigma 1,
+  downlink 100 Mbit/s; a buffered server takes a step after a fifth of the clients that train.
 """)
-
-
-def draw(path: str, table: pd.DataFrame) -> None:
-  """Writes the figure: accuracy over the megabytes that clients sent, by algorithm."""
-  rows = table[table['stage'].isin(['bytes', 'text'])]
-  problems = list(dict.fromkeys(rows['problem']))
-  picture, grid = style.figure(len(problems), 1, height=3.2 * len(problems))
-  for axes, problem in zip(np.ravel(grid), problems):
-    of_problem = rows[rows['problem'] == problem]
-    for method, of_method in of_problem.groupby('method', sort=False):
-      means = of_method.groupby('compression', sort=False)[['megabytes_up', 'accuracy']].mean()
-      axes.plot(means['megabytes_up'], 100 * means['accuracy'], 'o', markersize=4, label=method)
-    axes.set_xscale('log')
-    axes.set_title(problem, fontsize=8)
-    axes.set_xlabel('megabytes sent by clients', fontsize=8)
-    axes.set_ylabel('accuracy in percent', fontsize=8)
-    axes.legend(fontsize=6, frameon=False)
-  style.write(picture, path)
 
 
 @command.entry('compression.py')
@@ -412,7 +365,8 @@ def main(arguments: Sequence[str]) -> int:
   table = frame.trained(_FLAGS, train)
   if not (table['stage'] != 'tuning').any():
     raise ValueError(f'{_FLAGS.results}.csv has no run that counts yet: the same command goes on.')
-  draw(f'{_FLAGS.results}.png', table)
+  if table['stage'].isin(['bytes', 'text']).any():
+    compression_tables.draw(f'{_FLAGS.results}.png', table)
   frame.write(_FLAGS.results, report(table))
   return command.DONE
 

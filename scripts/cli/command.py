@@ -94,7 +94,12 @@ def _plain_warnings() -> Iterator[None]:
   before = warnings.showwarning
 
   def show(
-    message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None
+    message: Any,
+    category: Any,
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
   ) -> None:
     if category is UserWarning and os.path.abspath(filename).startswith(folders):
       say(f'Warning: {" ".join(str(message).split())}')

@@ -1,7 +1,9 @@
 """Compressed training: NumPy's models, identities, groups, resumption to the bit, true bytes."""
 
 import collections
+import dataclasses
 import json
+import types
 
 import numpy as np
 import pytest
@@ -13,8 +15,17 @@ from oracle import compressed
 from scripts import train
 from scripts.cli import resolve
 from tests.helpers import engines, fakes, small_problem
-from tff_adaptive import algorithms, corrections, population, registry
+from tff_adaptive import (
+  algorithms,
+  asynchrony,
+  corrections,
+  optimizers,
+  population,
+  registry,
+  training,
+)
 from tff_adaptive.client import Batching, ClientTraining
+from tff_adaptive.training import cohorts
 
 N = small_problem.NUM_CLIENTS
 SHARE = 0.2
@@ -25,12 +36,13 @@ HOW = dict(eta_l=lambda t: 0.2, batch_size=4, server=oracle.Sgd(1.0))
 def run(graph):
   """A function of the parts -> the run of their chain after some rounds."""
 
-  def make(*parts, num_rounds=4, **training):
+  def make(*parts, num_rounds=4, server=None, **how):
     process = algorithms.build_drift_corrected(
       small_problem.model(),
       corrections.chain(*parts),
+      server,
       client_learning_rate=0.2,
-      training=ClientTraining(**{'batching': Batching(4, shuffle=False), **training}),
+      training=ClientTraining(**{'batching': Batching(4, shuffle=False), **how}),
     )
     started = engines.run(graph, small_problem.Run, process, small_problem.clients())
     return engines.run(graph, started.rounds, small_problem.cohorts(num_rounds))
@@ -44,8 +56,16 @@ def follow(oracle_run, num_rounds=4):
   return oracle_run.theta
 
 
+def top(vector):
+  return compressed.top_k(vector, SHARE)
+
+
 def channel(feedback, decay=1.0):
-  return compressed.Channel(lambda v: compressed.top_k(v, SHARE), feedback, decay)
+  return compressed.Channel(top, feedback, decay)
+
+
+def broadcast():
+  return compressed.Broadcast(top)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +94,54 @@ def test_scaffolds_second_message_is_compressed_too(run, feedback):
   trained = run(corrections.Scaffold(N), corrections.TopK(share=SHARE, feedback=feedback))
   np.testing.assert_allclose(trained.theta, wanted.theta, rtol=2e-5, atol=3e-6)
   np.testing.assert_allclose(trained.h, wanted.h, rtol=2e-5, atol=3e-6)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+  """A correction, and NumPy's class of it with its arguments."""
+
+  part: corrections.Correction
+  oracle_class: type
+  arguments: dict
+  has_second_message: bool = False
+
+
+CORRECTED = {
+  'fed_dyn': Case(corrections.FedDyn(0.3, N), compressed.FedDyn, {'mu': 0.3}),
+  'ada_best': Case(
+    corrections.AdaBest(0.3, 0.8),
+    compressed.AdaBest,
+    {'mu': 0.3, 'beta': 0.8, 'by_series': True},
+  ),
+  'fed_cm': Case(corrections.FedCM(0.4), compressed.FedCM, {'alpha': 0.4}, True),
+  'sam': Case(corrections.Sam(0.1), compressed.FedAvg, {'sam_rho': 0.1}),
+}
+
+
+@pytest.mark.parametrize('name', CORRECTED)
+@pytest.mark.sample(2)
+def test_corrections_under_an_adaptive_server_are_numpys(run, name):
+  """In both directions, with feedback and FedYogi's server."""
+  case = CORRECTED[name]
+  channels = {'channel': channel('ef14'), 'broadcast': broadcast()}
+  if case.has_second_message:
+    channels |= {'second_channel': channel('ef14'), 'second_broadcast': broadcast()}
+  yogi = oracle.Adaptive('yogi', 0.1, 0.9, 0.99, 1e-2)
+  wanted = case.oracle_class(
+    small_problem.theta_0(),
+    small_problem.clients(),
+    **{**HOW, 'server': yogi},
+    **channels,
+    **case.arguments,
+  )
+  follow(wanted)
+  trained = run(
+    case.part,
+    corrections.TopK(share=SHARE, feedback='ef14'),
+    corrections.TopKDown(share=SHARE),
+    server=optimizers.build_yogi(0.1, beta2=0.99, tau=1e-2),
+  )
+  np.testing.assert_allclose(trained.theta, wanted.theta, rtol=2e-5, atol=3e-6)
 
 
 @pytest.mark.parametrize(
@@ -247,6 +315,14 @@ class Counted(Halved):
   def message_bits(self, size):
     return 31 * size
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HalvedDown(corrections.Downward, Halved):
+  name = 'halved_down'
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CountedDown(corrections.Downward, Counted):
+  name = 'counted_down'
+
 @dataclasses.dataclass(frozen=True)
 class Own(corrections.Correction):
   name = 'own'
@@ -271,12 +347,31 @@ def test_a_users_compressor_counts_by_its_message_bits_or_the_run_says_that_it_h
     assert counts.up == pytest.approx(factor, abs=1 / (4 * number))
     says_how_much = name in ('Counted', 'Whole')
     assert counts.uncounted == (() if says_how_much else (name.lower(),))
+  for name, factor, uncounted in (
+    ('HalvedDown', 1, ('halved_down',)),
+    ('CountedDown', 31 / 32, ()),
+  ):
+    counts = algorithms.counts(f'fed_avg+{path}:{name}', small_problem.model())
+    assert counts.down == pytest.approx(factor, abs=1 / (4 * number))
+    assert (counts.up, counts.uncounted) == (1, uncounted)
   with fakes.no_figures():
     flags = [*FLAGS[:3], f'--algorithm={path}:Halved', '--rounds=1']
     assert train.main(['train.py', *flags, f'--output_dir={tmp_path / "run"}']) == 0
-  assert 'halved may send less than megabytes_up counts' in capsys.readouterr().err
+  assert 'halved may send less than the megabytes of the run count' in capsys.readouterr().err
   summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
   assert summary['megabytes_uncounted'] == ['halved']
+
+
+def test_published_bytes_do_not_hide_what_a_further_part_saves():
+  """AdaBest's paper counts the model in both directions; FedPer's last layer stays."""
+  model = small_problem.model()
+  alone = algorithms.counts('ada_best', model)
+  assert (alone.down, alone.up) == (1, 1)
+  sizes = [weight.size for weight in model.initial_weights[0]]
+  hidden = sum(sizes[:2]) / sum(sizes)
+  counts = algorithms.counts('ada_best', model, more_parts=[corrections.FedPer()])
+  # Besides, numbers: n-bar down, n_i up.
+  assert (counts.down, counts.up) == pytest.approx((hidden, hidden), abs=1 / sum(sizes))
 
 
 @pytest.mark.parametrize('aggregator', ['secure', 'compression'])
@@ -306,18 +401,35 @@ def test_clipping_limits_what_the_server_decodes(graph):
     before = after
 
 
-def test_the_clock_of_a_population_takes_less_time_for_a_compressed_update():
-  times = {}
-  for name in ('fed_avg', 'fed_avg+top_k'):
-    counts = algorithms.counts(name, small_problem.model())
-    cost_model = tff_adaptive.costs.CostModel(counts, small_problem.theta_0().size, 4)
-    down, up = cost_model.bytes_of_client
-    speed = population.Speed(uplink=1e-6)
-    times[name] = speed.times(['a'], 0, down, up).upload[0]
-  k = max(1, round(0.05 * small_problem.theta_0().size))
-  whole = small_problem.theta_0().size
-  wanted = -(-(k * (whole - 1).bit_length() + 32 * k) // 8)
-  assert times['fed_avg+top_k'] / times['fed_avg'] == pytest.approx(wanted / (4 * whole), rel=1e-6)
+@pytest.mark.parametrize(
+  ('name', 'asynchronous', 'is_down', 'is_up'),
+  [
+    ('fed_avg', None, False, False),
+    ('fed_avg+top_k', None, False, True),
+    ('fed_avg+top_k', asynchrony.Buffered(1), False, True),
+    ('fed_avg+top_k_down', None, True, False),
+  ],
+)
+def test_the_clock_of_a_population_has_the_bytes_of_messages(name, asynchronous, is_down, is_up):
+  """With a byte a second in both directions."""
+  number = small_problem.theta_0().size
+  k = max(1, round(0.05 * number))
+  message = -(-(k * (number - 1).bit_length() + 32 * k) // 8)
+  counts = algorithms.counts(name, small_problem.model())
+  config = training.TrainingConfig(
+    rounds=1,
+    clients_per_round=1,
+    population=population.Population(
+      speed=population.Speed(seconds_per_step=1e-9, downlink=1e-6, uplink=1e-6)
+    ),
+    cost_model=tff_adaptive.costs.CostModel(counts, number, 4),
+    asynchrony=asynchronous,
+  )
+  clients = types.SimpleNamespace(client_ids=['a', 'b'], num_examples=lambda _: 4)
+  simulation = cohorts.simulate(config, clients)
+  whole = 4 * number
+  wanted = (message if is_down else whole) + (message if is_up else whole)
+  np.testing.assert_allclose(simulation.seconds, [wanted, wanted], rtol=1e-6)
 
 
 def test_entries_of_compressors_are_no_algorithms():

@@ -141,12 +141,11 @@ def counts(
       assert training.optimizer is not None
       slots = client_optimizer_lib.first_slots(training.optimizer, state, correction, weights)
       averaged = probe.size(slots.averaged)
-  # With a compressor in the chain a client sends or receives less than the paper counts.
-  is_compressed = messages.is_compressed(correction) or correction.compresses_down
-  if published is None or is_compressed:
+  if published is None or _sends_less(correction):
     down = (traced.bytes_of_weights + traced.bytes_down) / whole
     up = (traced.bytes_update + traced.bytes_up) / whole
     published = registry.Counts(down, up)
+  # Where the server sends changes: what a client receives of one round's, and at most.
   down_whole = None
   if traced.bytes_of_changes is not None:
     down_whole = published.down + averaged / whole
@@ -168,6 +167,13 @@ def counts(
     uncounted=traced.uncounted,
     down_whole=down_whole,
   )
+
+
+def _sends_less(correction: corrections.Correction) -> bool:
+  """Returns whether a part lets a client send or receive less than the whole model."""
+  if messages.is_compressed(correction) or correction.compresses_down or any(correction.unsent):
+    return True
+  return any(part.message_bits(1) is not None for part in correction.parts)
 
 
 def _chain(
@@ -193,6 +199,8 @@ def regularization(
     clip_norm: The largest 2-norm of a corrected gradient; None for no clipping.
     weight_decay: The factor of the weights that are added to the clipped gradient; 0 for none.
   """
+  # SAM makes the gradient, clipping limits the corrected one, and the decay is added last so that
+  # clipping does not weaken it.
   parts: list[corrections.Correction] = []
   if sam_rho:
     parts.append(corrections.Sam(sam_rho))
@@ -240,7 +248,10 @@ def build_server_optimizer(
   # A value of None would hide the function's own default.
   options = {name: value for name, value in entry.values(values).items() if value is not None}
   rate = components.check_rate('server_learning_rate', learning_rate)
-  schedule = rate if callable(rate) and entry.source is not None else None
+  schedule: Any = None
+  # The package's own builders take schedules; a user's function need not.
+  if callable(rate) and entry.source is not None:
+    schedule = rate
   if schedule is not None:
     # Only a first value, because the schedule sets the rate before each step.
     rate = getattr(schedule, 'base_rate', 1.0)

@@ -77,10 +77,12 @@ class ClientRound(NamedTuple):
   theta_0: Weights
   client_state: Any
   broadcast: Any
+  # A float, because formulas divide by rounds; an int32 would need a cast in each of them.
   t: tf.Tensor
   eta_l: tf.Tensor
   num_examples: tf.Tensor
   full_gradient: Callable[[], Weights]
+  # The defaults stand in where nothing asks for the value, as in the tests of a single formula.
   mean_steps: float | None = None
   exchanged: Any = ()
   local_state: Any = ()
@@ -155,11 +157,14 @@ class Correction:
       for none.
     compresses: Whether it compresses all messages of a client; see `corrections.Compressor`.
     compresses_down: Whether it compresses what clients receive; see `corrections.Downward`.
+    adds_up: Which messages of a client the server adds up over rounds, 'update' and 'upload': what
+      compression leaves out of these is to be sent later, or taken back; see `after_loss`.
     evaluates_mean: Whether the mean of the client models is evaluated beside the global model, if
       clients keep a state.
     sends_whole: Whether all numbers of the result of `update` are sent as they are, because it only
       changes their values; then it needs no `message_bits`. Without both, the size of the weights
       counts, and the run says that less may be sent.
+    sends_exact: Whether what it sends besides the update and the model is never compressed.
     needs_batching: The reason why clients must be given as whole arrays, for messages; '' for none.
     optimizer_slots: What becomes of named slots of the client optimizer after a round, in place of
       `ClientTraining.optimizer_state`: name -> one of `optimizer_slots.RULES`. 'm:matrices' is the
@@ -182,7 +187,9 @@ class Correction:
   uploads_what: ClassVar[str] = ''
   compresses: ClassVar[bool] = False
   compresses_down: ClassVar[bool] = False
+  adds_up: ClassVar[tuple[str, ...]] = ()
   sends_whole: ClassVar[bool] = False
+  sends_exact: ClassVar[bool] = False
   needs_batching: ClassVar[str] = ''
   optimizer_slots: ClassVar[Mapping[str, str]] = MappingProxyType({})
   evaluates_mean: ClassVar[bool] = True
@@ -190,8 +197,10 @@ class Correction:
   frozen: tuple[bool, ...] = ()
 
   def __post_init__(self) -> None:
+    # Not `self.x = ...`, which a frozen dataclass refuses. `checked` makes 1 of a float field 1.0.
     for declared in hyperparameters.declared_by(type(self)):
       object.__setattr__(self, declared.name, declared.checked(getattr(self, declared.name)))
+    # N is no hyperparameter but a fact of the data; parts divide by it. Most have none.
     num_clients = getattr(self, 'num_clients', 1)
     validation.whole_number('num_clients', num_clients, 1, 'give the number of all clients')
 
@@ -213,6 +222,7 @@ class Correction:
 
   def with_groups(self, stays: tuple[bool, ...] = (), frozen: tuple[bool, ...] = ()) -> Correction:
     """Returns a copy of the part with these `stays` and `frozen`."""
+    # The two are no fields, so `dataclasses.replace` does not know them.
     copied = copy.copy(self)
     object.__setattr__(copied, 'stays', stays)
     object.__setattr__(copied, 'frozen', frozen)
@@ -239,6 +249,7 @@ class Correction:
     Raises:
       ValueError: If there are such fields, and `clients` is None.
     """
+    # The base class is no dataclass, and a user's part without hyperparameters need not be one.
     fields: tuple[Any, ...] = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     names: list[str] = [field.name for field in fields if field.name in RegisteredClients._fields]
     if names and not isinstance(clients, RegisteredClients):
@@ -404,6 +415,13 @@ class Correction:
     """
     return upload
 
+  def after_loss(self, client_state: Any, lost_update: Weights, lost_upload: Any) -> Any:
+    """Returns the client's new state if compression left out a part of its messages for good.
+
+    A part whose states are to agree with what the server adds up (`adds_up`) overrides it.
+    """
+    return client_state
+
   def personal(self, client_state: Any, theta: Weights) -> Weights:
     """Returns a client's own model, from its state after a round, by default theta.
 
@@ -435,4 +453,6 @@ class Correction:
       By default theta_bar if clients keep a state, because h moves theta away from it, and
       `evaluates_mean` is true; else None.
     """
-    return theta_bar if self.keeps_client_state() and self.evaluates_mean else None
+    if self.keeps_client_state() and self.evaluates_mean:
+      return theta_bar
+    return None

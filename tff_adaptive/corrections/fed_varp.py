@@ -30,6 +30,7 @@ class FedVARP(base.Correction):
   paper = 'Jhunjhunwala et al., "FedVARP", UAI 2022, Algorithm 1'
   evaluates_mean = False
   sends_whole = True
+  adds_up = ('update',)
 
   def client_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(last=base.zeros(weights))
@@ -43,9 +44,16 @@ class FedVARP(base.Correction):
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     return collections.OrderedDict(last=g_i), ()
 
+  def after_loss(self, client_state: Any, lost_update: Weights, lost_upload: Any) -> Any:
+    """Returns the y_i that the server knows of, so that it has their mean."""
+    last = base.combine(tf.subtract, client_state['last'], lost_update)
+    return collections.OrderedDict(last=last)
+
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
+    # server.g_bar is the mean of what `update` returned, g_i - y_i.
     mean_last = server_state['mean_last']
     direction = base.combine(tf.add, server.g_bar, mean_last)
+    # |S|/N mean(g_i - y_i) is how much the mean of all N clients' y_i changes.
     share = server.cohort / self.num_clients
     new = base.combine(lambda y, d: y + base.scale(share, d), mean_last, server.g_bar)
     return collections.OrderedDict(mean_last=new), direction

@@ -6,8 +6,6 @@ compressed when all parts have made them, whatever the order of the parts.
 
 from __future__ import annotations
 
-import collections
-import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,18 +13,14 @@ from typing import Any, NamedTuple
 from tff_adaptive._utils import seeds
 from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.compression import bits as bits_lib
-from tff_adaptive.corrections import compressed, low_rank, results
-from tff_adaptive.corrections.base import (
-  ClientRound,
-  Correction,
-  Weights,
-  either,
-  only,
-  squared_norm,
-  zeros,
+from tff_adaptive.corrections import (
+  compressed,
+  low_rank,
+  memories as memories_lib,
+  scaffold,
+  uploads as uploads_lib,
 )
-
-_WITH_MEMORY = (compressed.EF14, compressed.EF21, low_rank.LowRank)
+from tff_adaptive.corrections.base import Correction, Weights, combine, squared_norm
 
 
 class Compression(NamedTuple):
@@ -49,6 +43,7 @@ def compression_of(parts: Sequence[Correction]) -> Compression:
   of_clients = [part for part in parts if isinstance(part, (compressed.EF14, compressed.EF21))]
   if not of_clients:
     return Compression(tuple(compressors), None)
+  # `check` lets one compressor have feedback, so there is one memory for all of them.
   feedback = of_clients[0]
   # Random compressors are unbiased without feedback, and contractions with it.
   return Compression(tuple(c.with_feedback(feedback.name) for c in compressors), feedback)
@@ -62,11 +57,19 @@ def check(parts: Sequence[Correction]) -> None:
   """
   compressors = [part for part in parts if isinstance(part, compressed.Compressor)]
   _check_order([part for part in compressors if not part.compresses_down])
-  _check_order([part for part in compressors if part.compresses_down])
+  downwards = [part for part in compressors if part.compresses_down]
+  _check_order(downwards)
+  for part in parts:
+    if downwards and isinstance(part, scaffold.ScaffoldM):
+      raise ValueError(
+        f'{part.name} does not go with {downwards[0].name}: its server takes clients to have the h'
+        ' that it has itself; take scaffold, which is the same algorithm in other messages.'
+      )
 
 
 def _check_order(compressors: Sequence[compressed.Compressor]) -> None:
   """Raises ValueError unless compressors of one direction can follow one another."""
+  # Neighbours are enough: behind a format nothing may follow, so there are two at most.
   for before, after in itertools.pairwise(compressors):
     if not isinstance(before, compressed.Selection):
       raise ValueError(
@@ -84,60 +87,13 @@ def _check_order(compressors: Sequence[compressed.Compressor]) -> None:
         f'feedback of {after.name} is {after.feedback}, but {before.name} compresses before it:'
         f' give it as {before.name}.feedback, which is around both.'
       )
+    if before.feedback != 'none':
+      after.with_feedback(before.feedback)  # It may refuse, as one bit does.
 
 
 def is_compressed(correction: Correction) -> bool:
   """Returns whether a part of a correction compresses messages."""
   return any(part.compresses for part in correction.parts)
-
-
-def with_memories(
-  parts: Sequence[Correction], states: Sequence[Any], weights: Weights
-) -> list[Any]:
-  """Returns the first client states of a chain, with a memory for each message of its parts.
-
-  Args:
-    parts: The parts of the chain.
-    states: The first client state of each part.
-    weights: The initial weights.
-  """
-  complete = list(states)
-  if not any(isinstance(part, _WITH_MEMORY) for part in parts):
-    return complete
-  unsent = functools.reduce(either, (part.unsent for part in parts))
-  sent = weights
-  if any(unsent):
-    sent = only(tuple(not is_unsent for is_unsent in unsent), weights)
-  messages = [zeros(sent)]
-  for upload in _uploads(parts, states, weights):
-    if large(upload):
-      messages.append(tuple(tf.zeros(leaf.shape, leaf.dtype) for leaf in large(upload)))
-  for i, part in enumerate(parts):
-    if isinstance(part, (compressed.EF14, compressed.EF21)):
-      complete[i] = collections.OrderedDict(memory=tuple(messages))
-    elif isinstance(part, low_rank.LowRank):
-      factors = tuple(part.first_factors(message) for message in messages)
-      complete[i] = collections.OrderedDict(factors=factors)
-  return complete
-
-
-def _uploads(parts: Sequence[Correction], states: Sequence[Any], weights: Weights) -> list[Any]:
-  """Returns what each part uploads, as tensors of a graph that does not run."""
-  uploads = []
-  with tf.Graph().as_default():
-    theta = tuple(tf.zeros(w.shape, w.dtype) for w in weights)
-    one = tf.constant(1.0)
-    for part, state in zip(parts, states):
-      if not part.overrides('client_update'):
-        continue
-      own_state = tf.nest.map_structure(lambda leaf: tf.zeros(leaf.shape, leaf.dtype), state)
-      broadcast = part.broadcast(part.server_state(theta))
-      client = ClientRound(theta, own_state, broadcast, one, one, one, lambda: theta)
-      client = client._replace(exchanged=part.exchange(client))
-      client = client._replace(local_state=part.local_state(client))
-      _, upload = results.client_update(part, client, theta, one)
-      uploads.append(upload)
-  return uploads
 
 
 def send(
@@ -155,42 +111,93 @@ def send(
   compression = compression_of(parts)
   if not compression.compressors:
     return update, state, upload
-  uploads = by_part(parts, upload)
+  uploads = uploads_lib.by_part(parts, upload)
   messages = [update]
-  for of_part in uploads:
-    if large(of_part):
-      messages.append(large(of_part))
-  memories = _memories(parts, state, compressed.EF14, compressed.EF21)
-  factors = _memories(parts, state, low_rank.LowRank)
+  are_added_up = [any('update' in part.adds_up for part in parts)]
+  for part, of_part in zip(parts, uploads):
+    large = uploads_lib.large(part, of_part)
+    if large:
+      messages.append(large)
+      are_added_up.append('upload' in part.adds_up)
+  memories = memories_lib.of_messages(parts, state, *memories_lib.FEEDBACK)
+  factors = memories_lib.of_messages(parts, state, low_rank.LowRank)
+  # Each message is compressed by itself: norms and thresholds of an update say nothing of an
+  # upload.
   received = []
+  lost: list[Weights] = []
   new_memories = []
   new_factors = []
   for i, message in enumerate(messages):
     asked = message
-    if compression.feedback is not None:
-      asked = compression.feedback.before(message, memories[i])
-    of_message = factors[i] if factors else ()
+    feedback = compression.feedback
+    if feedback is not None and are_added_up[i]:
+      feedback = feedback.of_sum()
+    if feedback is not None:
+      asked = feedback.before(message, memories[i])
+    of_message: Any = ()
+    if factors:
+      of_message = factors[i]
     decoded, of_message = compress_finite(
       compression.compressors, asked, seeds.fold(seed, i), of_message
     )
     new_factors.append(of_message)
-    if compression.feedback is not None:
-      decoded, memory = compression.feedback.after(asked, decoded, memories[i])
+    if feedback is None:
+      lost.append(combine(tf.subtract, message, decoded))
+    else:
+      decoded, memory = feedback.after(asked, decoded, memories[i])
       new_memories.append(memory)
+      if isinstance(feedback, compressed.EF14) and feedback.decay != 1:
+        lost.append(feedback.lost(memories[i]))
     received.append(decoded)
   if memories:
-    state = _with_new(parts, state, new_memories, compressed.EF14, compressed.EF21)
+    state = memories_lib.with_new(parts, state, new_memories, *memories_lib.FEEDBACK)
   if factors:
-    state = _with_new(parts, state, new_factors, low_rank.LowRank)
+    state = memories_lib.with_new(parts, state, new_factors, low_rank.LowRank)
+  if len(lost) == len(messages) and correction.overrides('after_loss'):
+    state = _after_loss(correction, state, uploads, lost)
   new_update = received.pop(0)
-  new_uploads = tuple(replaced(of_part, received) for of_part in uploads)
+  pairs = zip(parts, uploads)
+  new_uploads = tuple(uploads_lib.replaced(part, one, received) for part, one in pairs)
   if correction.overrides('compressed_upload') and new_uploads:
     share = tf.math.divide_no_nan(squared_norm(new_update), squared_norm(update))
     pairs = zip(parts, new_uploads)
     new_uploads = tuple(part.compressed_upload(of_part, share) for part, of_part in pairs)
   if not tf.nest.flatten(upload):
     return new_update, state, upload
-  return new_update, state, new_uploads if len(parts) > 1 else new_uploads[0]
+  if len(parts) == 1:
+    return new_update, state, new_uploads[0]
+  return new_update, state, new_uploads
+
+
+def _after_loss(
+  correction: Correction, state: Any, uploads: Sequence[Any], lost: Sequence[Weights]
+) -> Any:
+  """Returns a client's state after a part of its messages was lost.
+
+  Args:
+    correction: The part or the chain.
+    state: The client's new state.
+    uploads: What each part uploads; () if none does.
+    lost: What was left out of the update, and of each part's large tensors.
+  """
+  parts = correction.parts
+  of_messages = list(lost)
+  of_sent = list(of_messages.pop(0))
+  of_update: list[Any] = []
+  for is_unsent in correction.unsent or [False] * len(of_sent):
+    if is_unsent:
+      of_update.append(0.0)  # Nothing is lost of weights that are not sent, of any dtype.
+    else:
+      of_update.append(of_sent.pop(0))
+  states = list(state) if len(parts) > 1 else [state]
+  of_uploads: list[Any] = [()] * len(parts)
+  for i, upload in enumerate(uploads):
+    # Small tensors are sent as they are.
+    nothing_lost = tf.nest.map_structure(tf.zeros_like, upload)
+    of_uploads[i] = uploads_lib.replaced(parts[i], nothing_lost, of_messages)
+  for i, part in enumerate(parts):
+    states[i] = part.after_loss(states[i], tuple(of_update), of_uploads[i])
+  return tuple(states) if len(parts) > 1 else states[0]
 
 
 def send_each(
@@ -209,66 +216,10 @@ def send_each(
     lambda leaf: tf.TensorSpec(leaf.shape[1:], leaf.dtype), (update, state, upload)
   )
   return tf.map_fn(
-    lambda made: send(correction, *made),
+    lambda of_client: send(correction, *of_client),
     (update, state, upload, seed),
     fn_output_signature=results_of_group,
   )
-
-
-def by_part(parts: Sequence[Correction], upload: Any) -> tuple[Any, ...]:
-  """Returns what each part uploads; () if none does."""
-  if not tf.nest.flatten(upload):
-    return ()
-  return tuple(upload) if len(parts) > 1 else (upload,)
-
-
-def large(upload: Any) -> Weights:
-  """Returns the tensors of an upload that are compressed: floats of rank 1 or more."""
-  leaves = map(tf.convert_to_tensor, tf.nest.flatten(upload))
-  return tuple(leaf for leaf in leaves if leaf.dtype.is_floating and leaf.shape.rank)
-
-
-def replaced(upload: Any, received: list[Weights]) -> Any:
-  """Returns an upload with its large tensors from the first of the messages, which is taken."""
-  if not large(upload):
-    return upload
-  message = list(received.pop(0))
-  leaves = []
-  for leaf in map(tf.convert_to_tensor, tf.nest.flatten(upload)):
-    leaves.append(message.pop(0) if leaf.dtype.is_floating and leaf.shape.rank else leaf)
-  return tf.nest.pack_sequence_as(upload, leaves)
-
-
-def _position(parts: Sequence[Correction], *kinds: type) -> int | None:
-  """Returns the position of the part of these classes; None if there is none."""
-  for i, part in enumerate(parts):
-    if isinstance(part, kinds):
-      return i
-  return None
-
-
-def _memories(parts: Sequence[Correction], state: Any, *kinds: type) -> tuple[Weights, ...]:
-  """Returns what the part of these classes keeps for each message; () if there is none."""
-  position = _position(parts, *kinds)
-  if position is None:
-    return ()
-  of_part = state[position] if len(parts) > 1 else state
-  (of_messages,) = of_part.values()
-  return tuple(of_messages)
-
-
-def _with_new(
-  parts: Sequence[Correction], state: Any, of_messages: Sequence[Weights], *kinds: type
-) -> Any:
-  """Returns a client state with what the part of these classes now keeps for each message."""
-  leaves = tf.nest.flatten(tuple(of_messages))
-  if len(parts) == 1:
-    return tf.nest.pack_sequence_as(state, leaves)
-  position = _position(parts, *kinds)
-  assert position is not None
-  states = list(state)
-  states[position] = tf.nest.pack_sequence_as(states[position], leaves)
-  return tuple(states)
 
 
 def compress_finite(
@@ -276,11 +227,14 @@ def compress_finite(
 ) -> tuple[Weights, Weights]:
   """Returns what the server decodes of a message, and the new factors of a low-rank compressor.
 
-  A message that is not finite is returned as it is.
+  A message that is not finite is returned as it is, and one without tensors.
   The client then counts as diverged, whatever a compressor would make of NaN or infinity.
   """
+  if not message:
+    return message, factors
   if len(compressors) == 1 and compressors[0].keeps_non_finite:
     return _compress(compressors, message, seed), factors
+  # A sum of squares that overflows counts as not finite, as in `local_loop`.
   squares = [tf.cast(tf.nn.l2_loss(leaf), tf.float32) for leaf in message]
   is_finite = tf.math.is_finite(tf.add_n(squares))
 
@@ -297,6 +251,7 @@ def _compress(
 ) -> Weights:
   """Returns what the server decodes of a message."""
   flat = [tf.cast(tf.reshape(leaf, [-1]), tf.float32) for leaf in message]
+  # Of one tensor both ways are the same, and the first needs no copy.
   if compressors[0].by_tensor or len(flat) == 1:
     decoded = [
       _compress_vector(compressors, vector, seeds.fold(seed, i)) for i, vector in enumerate(flat)
@@ -321,6 +276,8 @@ def _compress_vector(
   if len(compressors) == 1:
     return first.compress(values, own_seed)
   assert isinstance(first, compressed.Selection)
+  # The formats after the selection get its numbers alone, [k], so that their scales are of these;
+  # the server puts what it decodes back to the positions.
   size = values.shape.num_elements()
   positions = tf.where(first.selected(values, own_seed))
   selected = tf.ensure_shape(tf.gather_nd(values, positions), [first.num_kept(size)])
@@ -358,13 +315,15 @@ def size(correction: Correction, update: Weights, upload: Any) -> Size:
   if compressors:
     of_update = num_bytes_compressed(compressors, update)
   elif said:
+    # The last part's `update` makes what is sent. Rounded up to a whole byte.
     of_update = -(-said[-1] // 8)
   else:
     of_update = num_bytes(update)
+  # An upload has its own bytes, and in place of those of its large tensors the compressed ones.
   of_uploads = 0
-  for of_part in by_part(parts, upload):
+  for part, of_part in zip(parts, uploads_lib.by_part(parts, upload)):
     of_uploads += num_bytes(of_part)
-    message = large(of_part)
+    message = uploads_lib.large(part, of_part)
     if compressors and message:
       of_uploads += num_bytes_compressed(compressors, message) - num_bytes(message)
   uncounted = tuple(part.name for part in parts if _is_uncounted(part))
@@ -375,7 +334,9 @@ def _is_uncounted(part: Correction) -> bool:
   """Returns whether a part may send less than counted, because it does not say how much."""
   if part.message_bits(1) is not None:
     return False
-  return part.compresses or (part.overrides('update') and not part.sends_whole)
+  if part.compresses or part.compresses_down:
+    return True
+  return part.overrides('update') and not part.sends_whole
 
 
 def num_bytes_compressed(compressors: Sequence[compressed.Compressor], message: Weights) -> int:
@@ -396,7 +357,10 @@ def vector_bits(compressors: Sequence[compressed.Compressor], size: int) -> int:
     assert isinstance(first, compressed.Selection)
     return first.index_bits(size) + vector_bits(others, first.num_kept(size))
   number = first.message_bits(size)
-  return bits_lib.FLOAT * size if number is None else number
+  # A user's compressor need not say; then `_is_uncounted` names it.
+  if number is None:
+    return bits_lib.FLOAT * size
+  return number
 
 
 def num_bytes(tree: Any) -> int:

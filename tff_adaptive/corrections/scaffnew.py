@@ -27,9 +27,12 @@ class Scaffnew(base.Correction):
   title = 'Scaffnew'
   summary = 'control variates and a random number of local steps, all clients in every round'
   paper = 'Mishchenko et al., "ProxSkip", ICML 2022, Algorithm 2'
+  adds_up = ('update',)
   assumes_sgd = 'its h_i moves by the change of the model over eta_l'
 
   def client_state(self, weights: Weights) -> Any:
+    # What the next update of h_i needs: theta_i and p / eta_l of the client's last round. With
+    # scale 0 the first h_i is 0, whatever model the client receives.
     return collections.OrderedDict(h=base.zeros(weights), ended=weights, scale=tf.zeros([]))
 
   def _h(self, client: ClientRound) -> Weights:
@@ -43,6 +46,7 @@ class Scaffnew(base.Correction):
     )
 
   def local_state(self, client: ClientRound) -> Any:
+    # Computed once, before the loop of steps.
     return self._h(client)
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
@@ -56,7 +60,13 @@ class Scaffnew(base.Correction):
     ended = base.combine(tf.subtract, client.theta_0, g_i)
     return collections.OrderedDict(h=self._h(client), ended=ended, scale=scale), ()
 
+  def after_loss(self, client_state: Any, lost_update: Weights, lost_upload: Any) -> Any:
+    """Returns the state with the theta_i that the server knows of, so that the mean h_i is 0."""
+    ended = base.combine(tf.add, client_state['ended'], lost_update)
+    return collections.OrderedDict(client_state, ended=ended)
+
   def inference_weights(
     self, server_state: Any, theta: Weights, theta_bar: Weights
   ) -> Weights | None:
+    # The server has no h: with SGD of rate 1 theta is theta-bar.
     return None

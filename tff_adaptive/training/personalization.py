@@ -49,6 +49,7 @@ def build_personalization(
   training = dataclasses.replace(
     training.resolved(), batching=batching, seed=seed, optimizer_state='reset', xla=False
   )
+  # Without the algorithm's correction: there is no server that h or a broadcast could come from.
   correction = chains.chain(*parts)
   specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
   number = tf.TensorSpec([], tf.int32)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from research.experiments import compression
+from research.experiments import compression, compression_tables
 from tests.helpers import fakes
 
 
@@ -45,3 +45,46 @@ def test_the_most_accurate_rate_is_taken_and_one_that_diverged_is_not():
 def test_every_compression_has_its_parts():
   for name in (*compression.COMPRESSIONS, *compression._OF_TEXT):
     assert (name == 'none') == (compression.compressors(name) == [])
+
+
+def rows():
+  """Two algorithms with three compressions and two seeds, of which one run diverged."""
+  table = []
+  megabytes = {'none': 100.0, 'top 5 %, EF14': 7.0, '8 bits': 25.0}
+  for method, times in (('FedAvg', 1), ('SCAFFOLD', 2)):
+    for name, sent in megabytes.items():
+      for seed in (0, 1):
+        row = compression._key('bytes', 'digits', method, name, 0.1, seed)
+        accuracy = 0.9 + 0.01 * seed - (0.003 if name != 'none' else 0)
+        of_run = {'accuracy': accuracy, 'accuracy_at_tenth': 0.5, 'megabytes_up': times * sent}
+        if (method, name, seed) == ('SCAFFOLD', '8 bits', 1):
+          of_run = dict.fromkeys(of_run, np.nan)
+        table.append(row | of_run)
+  return pd.DataFrame(table)
+
+
+def test_tables_compare_with_no_compression_seed_by_seed_and_say_what_diverged():
+  text = '\n'.join(compression_tables.parts(rows(), 0.85))
+  assert '| none | 90.50 ± 0.71 | 90.50 ± 0.71 |' in text
+  assert '| 8 bits | 90.20 ± 0.71 | 89.70 (1/2) |' in text
+  # The seeds differ by a point, and each pair by 0.3.
+  assert '| top 5 %, EF14 | -0.30 ± 0.00 | -0.30 ± 0.00 |' in text
+  assert '| 8 bits | -0.30 ± 0.00 | -0.30 (1/2) |' in text
+  assert 'top 5 %, EF14 2 of 2; 8 bits 1 of 2.' in text
+  assert '| compression | FedAvg | SCAFFOLD |' in text
+
+
+def test_the_figure_has_a_line_for_each_compression_in_a_panel_for_each_algorithm(monkeypatch):
+  pictures = []
+  monkeypatch.setattr(
+    compression_tables.style, 'write', lambda picture, _: pictures.append(picture)
+  )
+  compression_tables.draw('unused.png', rows())
+  (picture,) = pictures
+  assert [axes.get_title() for axes in picture.axes] == ['digits: FedAvg', 'digits: SCAFFOLD']
+  (legend,) = picture.legends
+  assert [text.get_text() for text in legend.get_texts()] == ['none', 'top 5 %, EF14', '8 bits']
+  none, top, eight_bits = (drawn.lines[0].get_xydata() for drawn in picture.axes[0].containers)
+  np.testing.assert_allclose(none, [[10, 50], [100, 90.5]])
+  np.testing.assert_allclose(top, [[7, 90.2]])  # All its rounds send less than a tenth.
+  np.testing.assert_allclose(eight_bits, [[10, 50], [25, 90.2]])

@@ -160,6 +160,10 @@ def test_draws_differ_by_seed_tensor_and_message_and_repeat():
       [corrections.TopK(), corrections.Sign(feedback='ef14')],
       '^feedback of sign is ef14, but top_k compresses before it: give it as top_k.feedback',
     ),
+    (
+      [corrections.TopK(feedback='ef21'), corrections.Quantize(bits=1)],
+      '^bits is 1 with feedback=ef21, whose error may then grow: give 2 or more',
+    ),
   ],
 )
 def test_compressors_that_cannot_follow_one_another_are_refused(parts, words):

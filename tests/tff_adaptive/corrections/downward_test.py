@@ -222,6 +222,10 @@ def test_the_rules_of_a_chain_hold_in_each_direction():
   for parts, words in (
     ((corrections.SignDown(), corrections.TopKDown()), 'top_k_down cannot follow sign_down'),
     ((corrections.TopKDown(), corrections.RandKDown()), 'rand_k_down cannot follow top_k_down'),
+    (
+      (corrections.ScaffoldM(9), corrections.TopKDown()),
+      '^scaffold_m does not go with top_k_down: .* take scaffold',
+    ),
   ):
     with pytest.raises(ValueError, match=words):
       corrections.chain(*parts)

@@ -177,3 +177,92 @@ def test_groups_have_the_bits_of_single_clients():
   sent = messages.send_each(chain, 2, *group, seeds)
   wanted = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *singles)
   tf.nest.map_structure(np.testing.assert_array_equal, sent, wanted)
+
+
+@dataclasses.dataclass(frozen=True)
+class Exact(Second):
+  """Its second message is sent as it is."""
+
+  name = 'exact'
+  sends_exact = True
+
+
+def test_what_a_part_sends_exactly_is_not_compressed():
+  chain = corrections.chain(Exact(), corrections.Sign(feedback='ef14'))
+  state = chain.client_state(update(0))
+  assert len(state[1]['memory']) == 1
+  upload = (UPLOAD, (), ())
+  decoded, _, uploaded = messages.send(chain, update(3), state, upload, SEED)
+  assert not np.array_equal(decoded[0], update(3)[0])
+  tf.nest.map_structure(np.testing.assert_array_equal, uploaded[0], UPLOAD)
+  of_upload = 4 + 12 + 17 * 4
+  assert messages.size(chain, update(3), upload).uploads == of_upload
+
+
+@pytest.mark.parametrize('feedback', ['none', 'ef14'])
+def test_a_model_of_which_nothing_is_sent_has_an_empty_message(feedback):
+  """FedProto's models stay at the clients."""
+  for part in (corrections.Sign(feedback=feedback), corrections.TopK(feedback=feedback)):
+    chain = corrections.chain(Exact(), part)
+    state = chain.client_state(())
+    decoded, _, _ = messages.send(chain, (), state, (UPLOAD, (), ())[: len(chain.parts)], SEED)
+    assert decoded == ()
+    assert messages.size(chain, (), ()).update == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Summed(Second):
+  """Its server adds up updates and second messages, of which its clients keep the same sums."""
+
+  name = 'summed'
+  adds_up = ('update', 'upload')
+
+  def client_state(self, weights):
+    zeros = tuple(tf.zeros_like(w) for w in weights)
+    return collections.OrderedDict(h=zeros, second=zeros)
+
+  def after_loss(self, client_state, lost_update, lost_upload):
+    assert float(lost_upload['count']) == 0
+    np.testing.assert_array_equal(lost_upload['ids'], [0, 0, 0])
+    return collections.OrderedDict(
+      h=tuple(h - lost for h, lost in zip(client_state['h'], lost_update, strict=True)),
+      second=tuple(h - lost for h, lost in zip(client_state['second'], lost_upload['more'])),
+    )
+
+
+@pytest.mark.parametrize('stays', [(), (True, False)])
+def test_a_client_takes_back_what_is_lost_for_good(stays):
+  """Of what is not sent nothing is lost. With a decay a share of the memory is."""
+  part = Summed().with_groups(stays=stays)
+  sent = update(3)[1:] if stays else update(3)
+  whole = collections.OrderedDict(h=update(3), second=UPLOAD['more'])
+  chain = corrections.chain(part, corrections.TopK(share=0.2))
+  decoded, (state, _), (upload, _) = messages.send(chain, sent, (whole, ()), (UPLOAD, ()), SEED)
+  if stays:
+    np.testing.assert_array_equal(state['h'][0], update(3)[0])
+  np.testing.assert_allclose(pack(state['h'][-len(decoded) :]), pack(decoded), atol=1e-6)
+  np.testing.assert_allclose(pack(state['second']), pack(upload['more']), atol=1e-6)
+
+
+def test_a_decay_loses_its_share_of_the_memory():
+  chain = corrections.chain(Summed(), corrections.TopK(share=0.2, feedback='ef14', decay=0.7))
+  memory = collections.OrderedDict(memory=(update(5), update(6)))
+  whole = collections.OrderedDict(h=update(3), second=UPLOAD['more'])
+  _, (state, _, _), _ = messages.send(chain, update(3), (whole, memory, ()), (UPLOAD, (), ()), SEED)
+  lost = pack(update(3)) - pack(state['h'])
+  np.testing.assert_allclose(lost, 0.3 * pack(update(5)), rtol=1e-5, atol=1e-6)
+  lost = pack(UPLOAD['more']) - pack(state['second'])
+  np.testing.assert_allclose(lost, 0.3 * pack(update(6)), rtol=1e-5, atol=1e-6)
+
+
+def test_ef21_of_a_message_that_is_added_up_is_of_the_sum():
+  """What the server has added up and the memory are the sum of all messages."""
+  chain = corrections.chain(Summed(), corrections.TopK(share=0.2, feedback='ef21'))
+  state = chain.client_state(update(0))
+  added_up = 0.0
+  for t in range(5):
+    upload = ({**UPLOAD, 'more': update(10 + t)}, (), ())
+    decoded, state, _ = messages.send(chain, update(t), state, upload, SEED)
+    added_up = added_up + pack(decoded)
+  whole = sum(pack(update(t)) for t in range(5))
+  np.testing.assert_allclose(added_up + pack(state[1]['memory'][0]), whole, rtol=1e-5, atol=1e-5)
