@@ -31,6 +31,7 @@ NAMES = {
 }
 started_as: str | None = None  # The installed name that started this process, if any.
 interrupted = 'interrupted.'  # The message after Ctrl-C.
+error_descriptor = 2  # Where to write it: 2 may stand for another file for a while.
 
 
 def begin() -> None:
@@ -86,13 +87,15 @@ def _end(unused_number: int, unused_frame: Any) -> None:
   A KeyboardInterrupt would show a traceback during an import, and a library might swallow it.
   """
   try:
-    os.write(2, f'{os.path.basename(sys.argv[0])}: {interrupted}\n'.encode(errors='replace'))
+    line = f'{os.path.basename(sys.argv[0])}: {interrupted}\n'
+    os.write(error_descriptor, line.encode(errors='replace'))
     # Looked up and not imported: if the command has not loaded it, there are no workers.
     native = sys.modules.get('tff_adaptive.engine.native')
     if native is not None:  # TFF may have started workers.
       native.reap_workers()
     sys.stdout.flush()
   finally:
+    # Not sys.exit, which raises: the signal may have come in the middle of an import.
     os._exit(INTERRUPTED)
 
 
@@ -110,6 +113,7 @@ def _let_tff_end() -> None:
 
 
 def _start(module: str) -> int:
+  # Help and messages show commands in the way in which this one was started.
   global started_as
   started_as = NAMES[module]
   begin()

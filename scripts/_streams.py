@@ -34,6 +34,7 @@ def make_lenient() -> None:
   Streams that are closed become /dev/null, so that no other file gets their descriptors, to which
   native code may write. Streams that another program has replaced stay as they are.
   """
+  # Rising, because a new descriptor is the lowest that is free.
   for number in (0, 1, 2):
     try:
       os.fstat(number)

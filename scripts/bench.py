@@ -48,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
 
   Returns 0; 1 if a run failed, or a row that was made again differs; 2 for bad input.
   """
+  # None: --help was shown.
   words = command.parse(_FLAGS, __doc__, arguments)
   if words is None:
     return command.DONE

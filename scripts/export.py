@@ -29,7 +29,7 @@ if not __package__:  # Run as a file, which is in no package.
 
 from tff_adaptive._utils import atomic_files, temporary_folders
 
-from .cli import client_models, command, fields, flags
+from .cli import client_models, command, fields, flags, tensorflow_start
 
 FORMATS = ('keras', 'saved_model', 'npz', 'tflite')
 WEIGHTS = ('best', 'theta', 'theta_bar')
@@ -109,7 +109,8 @@ def main(arguments: Sequence[str]) -> int:
 
   run = tasks.load_run(folder)
   try:
-    record = export(run, _FLAGS.format, output, _FLAGS.weights, _FLAGS.client, _FLAGS.which)
+    with tensorflow_start.without_notes():
+      record = export(run, _FLAGS.format, output, _FLAGS.weights, _FLAGS.client, _FLAGS.which)
   except OSError as error:
     raise command.FailureError(f'--output={output}: {error}; nothing is left of it.') from error
   values = ', '.join(f'{name} {value:.4f}' for name, value in record['validation'].items())
@@ -290,6 +291,7 @@ def _write_model(model: Any, weights: Sequence[Any], folder: str, file_format: s
   """Writes a model to an empty folder, and returns the name of its file or folder."""
   from tff_adaptive import models
 
+  # The ending follows from the format: model.keras, model.npz, ...
   path = models.save(model, weights, os.path.join(folder, 'model'), file_format)
   name = os.path.basename(path)
   if name in _WITH_ARRAYS:

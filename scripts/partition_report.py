@@ -25,9 +25,10 @@ if not __package__:  # Run as a file, which is in no package.
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import figures, report
+from tff_adaptive_tasks import summary
 from tff_adaptive_tasks.data import partition
 
-from .cli import command, fields, flags
+from .cli import command, fields, flags, tensorflow_start
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +51,9 @@ def main(arguments: Sequence[str]) -> int:
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   task_options = flags.check_with_task(_FLAGS, _Report)
-  task = flags.load_task(_FLAGS, task_options)
-  text, labels, names = describe(task)
+  with tensorflow_start.without_notes():
+    task = flags.load_task(_FLAGS, task_options)
+    text, labels, names = describe(task)
   if _FLAGS.output:
     command.check_output('output', _FLAGS.output)
     atomic_files.write_text(f'{_FLAGS.output}.md', text)
@@ -80,6 +82,7 @@ def describe(task: Any) -> tuple[str, Any, list[str]]:
   rows = [['source', task.source]]
   names: list[str] = []
   counts: Any = []
+  # Classes may be floats in the data, which the task's preparation then names.
   classes: Any = getattr(task.preparation, 'classes', None)
   if first.ndim == 1 and (first.dtype.kind in 'iu' or classes):
     counts = partition.counts_by_client([task.train.load(c)['y'].astype(int) for c in ids])
@@ -96,7 +99,9 @@ def describe(task: Any) -> tuple[str, Any, list[str]]:
     rows.append(['examples by class', by_class])
   else:
     numbers = partition.report_of_sizes(_sizes(task))
-    if first.ndim == 1 and first.dtype.kind == 'f':
+    if summary.has_labels(task.preparation):
+      rows.append(['majority values', _majority_of_labels(task)])
+    elif first.ndim == 1 and first.dtype.kind == 'f':
       rows.append(['mean of the targets', _mean(task)])
   for name, number in numbers.items():
     text = f'{number:.3g}'
@@ -114,6 +119,21 @@ def _majority(names: Sequence[str], totals: Sequence[int], task: Any) -> str:
   accuracy = (task.validation['y'].astype(int) == most).mean()
   return (
     f'{names[most]}: {share:.1%} of the training examples; always predicting it has accuracy'
+    f' {accuracy:.4f} on the validation data'
+  )
+
+
+def _majority_of_labels(task: Any) -> str:
+  """Formats the more frequent value of each label, and the accuracy of always predicting these."""
+  shares = task.train.load_all()['y'].mean(0)
+  values = (shares > 0.5).astype(int)
+  texts = []
+  for name, value, share in zip(task.preparation.targets, values, shares):
+    share_of_value = share if value else 1 - share
+    texts.append(f'{name}: {value} ({share_of_value:.1%})')
+  accuracy = (task.validation['y'] == values).mean()
+  return (
+    f'{", ".join(texts[:_MOST])} of the training examples; always predicting these has accuracy'
     f' {accuracy:.4f} on the validation data'
   )
 

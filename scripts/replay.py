@@ -48,8 +48,14 @@ _FLAGS = flags.define(flags.of_group(_Replay))
 # Where a run trained and what it told changes no number, and would start clusters and trackers.
 _OF_THE_PLACE = ('ray', 'ray_workers', 'cpus_per_worker', 'memory_per_worker', 'gpus_per_worker')
 _OF_MESSAGES = (
-  *('log_to', 'json', 'quiet', 'resume_from', 'accept_lost_rows'),
-  *('config', 'accept_other_versions', 'output_dir'),
+  'log_to',
+  'json',
+  'quiet',
+  'resume_from',
+  'accept_lost_rows',
+  'config',
+  'accept_other_versions',
+  'output_dir',
 )
 
 
@@ -73,7 +79,10 @@ def main(arguments: Sequence[str]) -> int:
     atomic_files.write_text(given.output, table.to_csv(index=False, float_format='%.9g'))
     command.say(f'{given.output} is written.')
   else:
-    rows = [[str(int(row[0])), *(f'{value:.6g}' for value in row[1:])] for row in table.to_numpy()]
+    rows = []
+    for step, *values in table.to_numpy():
+      # A data frame of numbers gives the step as a float.
+      rows.append([str(int(step)), *(f'{value:.6g}' for value in values)])
     command.show(report.Table([*table.columns], rows).markdown())
   used = 'counted' if client.is_used else 'did not count'
   command.say(f'{client.num_examples:.0f} examples; its update {used}.')
@@ -101,6 +110,7 @@ def replay(folder: str, round_number: int, client_id: str, eager: bool = False) 
       f'{folder} was not trained by train.py: call training.replay_client with the arguments with'
       ' which it was trained.'
     )
+  # The flags of the run's own command, so that process, data and cohorts are those of the run.
   settings = resolve.resolve(asked_for(folder, config), output_dir=folder, quiet=True)
   tensorflow_start.load()
   from tff_adaptive import training

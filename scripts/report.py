@@ -169,6 +169,7 @@ def _options_of(form: entry.Form, given: Any) -> dict[str, Any]:
   """Returns the values of a form's options by name. Raises ValueError if flags do not suit it."""
   taken = {option.name: option for option in form.options}
   for name in catalog.options():
+    # `present` and not the value: a flag that was given with its default is refused, too.
     if name not in taken and _FLAGS[name].present:
       forms = ' or '.join(catalog.takers(name))
       raise ValueError(f'--{name} needs --form={forms}: give that, or leave --{name} out.')
@@ -184,7 +185,9 @@ def _options_of(form: entry.Form, given: Any) -> dict[str, Any]:
 def _value(option: entry.Option, value: Any) -> Any:
   """Returns the value of an option for its form, from that of its flag."""
   if option.kind is list:
-    return value.split(',') if value else []
+    if not value:
+      return []
+    return value.split(',')
   if option.kind is not dict:
     return value
   numbers = {}
@@ -200,6 +203,7 @@ def _value(option: entry.Option, value: Any) -> Any:
 
 def _check_renamed(result: report.Report, renamed: Mapping[str, str]) -> None:
   """Raises ValueError if a label that was to be renamed does not occur."""
+  # The new text must be somewhere: a misspelt OLD would change nothing, without a word.
   texts: set[str] = set()
   for table in result.tables:
     texts.update(table.heading, [table.title])

@@ -55,6 +55,7 @@ def main(arguments: Sequence[str]) -> int:
   try:
     if not command.read(_FLAGS, __doc__, of_sweep):
       return command.DONE
+  # The likeliest mistake is a flag of the runs on the wrong side of ' -- '.
   except ValueError as error:
     raise ValueError(f"{error} (Flags of train.py go after ' -- '.)") from None
   plan: plan_lib.Plan = flags.check(_FLAGS, plan_lib.Plan)
@@ -63,11 +64,15 @@ def main(arguments: Sequence[str]) -> int:
     raise ValueError('--output_dir is missing.')
   space = _space(plan, of_runs)
   # A grid is checked whole, because all of it will be run.
-  run = space.grid(folder)[0] if plan.is_grid else space.check()
+  if plan.is_grid:
+    run = space.grid(folder)[0]
+  else:
+    run = space.check()
   plan = dataclasses.replace(plan, first_rung=_first_rung(plan, run))
   _check_metric(plan, space.axes.get('task', ()))
   if plan.dry_run:
     return _show_commands(folder, space, plan)
+  # Only now: it imports Optuna, and bad flags are refused in a moment.
   from .cli import search
 
   code = search.search(folder, space, plan)
@@ -155,6 +160,7 @@ def _first_rung(plan: plan_lib.Plan, run: Any) -> int | None:
   rung = plan.first_rung
   if rung is None:  # A ninth of the rounds, up to the next evaluation.
     rung = math.ceil(rounds / 9 / every) * every
+  # Trials are compared by evaluations, so a rung has to be a round with one.
   is_evaluated = rung % every == 0 and run.output.virtual_seconds_per_evaluation is None
   if not is_evaluated or rung >= rounds:
     raise ValueError(
@@ -168,7 +174,11 @@ def _show_commands(folder: str, space: search_space.Space, plan: plan_lib.Plan) 
   """Prints the commands of the runs that are known before there are results."""
   from .cli import study
 
-  points = space.points() if plan.is_grid else study.preview(plan, space)
+  # Of a search, the points that are drawn without scores.
+  if plan.is_grid:
+    points = space.points()
+  else:
+    points = study.preview(plan, space)
   for number, point in enumerate(points):
     for run in space.runs(os.path.join(folder, plan.folder(number, point)), point):
       command.show(' '.join(['train.py', *flags.command_line(run.given)]) + '\n')

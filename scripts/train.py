@@ -11,11 +11,27 @@ if not __package__:  # Run as a file, which is in no package.
   __package__ = 'scripts'
   importlib.import_module('scripts._entry').begin()
 
-from .cli import baseline, cluster_check, command, flags, help_text, repeat, resolve, run
+from .cli import (
+  baseline,
+  cluster_check,
+  command,
+  flags,
+  help_text,
+  repeat,
+  resolve,
+  run,
+  tensorflow_start,
+)
 from .cli.settings import Settings
 
 # How the names of the columns begin whose last values are shown.
 _SHOWN = ('train_', 'validation_', 'inference_')
+# What a run may write, in the order in which it is named.
+_FILES = ('metrics.csv', 'summary.json', 'curves.png', 'config.json')
+_FOLDERS = (
+  *('tensorboard', 'checkpoints', 'model', 'files'),
+  *('client_evaluations', 'ledger', 'trace'),
+)
 
 
 @command.entry('train.py', 'interrupted; rounds that were done are saved.')
@@ -28,11 +44,14 @@ def main(arguments: Sequence[str]) -> int:
   given = flags.parse(arguments, help_text.text)
   if given is None:
     return command.DONE
-  given = repeat.with_config(given)
-  settings = resolve.resolve(given, writes=not given.get('check_ray'))
+  with tensorflow_start.without_notes():  # A user's own file may import TensorFlow.
+    given = repeat.with_config(given)
+    # A check of the cluster has no folder to write.
+    settings = resolve.resolve(given, writes=not given.get('check_ray'))
   if settings.runtime.check_ray:
     run.check(settings)
     return cluster_check.check(settings)
+  # The end is shown before the result is judged: a run that diverged has a folder, too.
   outcome = run.run(settings, arguments)
   _show(outcome.result, settings)
   run.check_result(outcome.result)
@@ -88,8 +107,7 @@ def _in_full(result: Any, settings: Settings) -> str:
     f' client_weighting: {settings.clients.client_weighting}',
     table.to_string(),
     *baseline.last_lines(summary),
-    f'In {settings.output.output_dir}: metrics.csv, summary.json, curves.png, config.json,'
-    ' tensorboard/, checkpoints/',
+    f'In {settings.output.output_dir}: {", ".join(_written(settings.output.output_dir))}',
   ]
   counts = summary.get('population')
   if counts:
@@ -100,6 +118,13 @@ def _in_full(result: Any, settings: Settings) -> str:
   if not result.is_complete:
     lines.append('The same command resumes the run.')
   return '\n'.join(lines)
+
+
+def _written(folder: str) -> list[str]:
+  """Returns the names of the files and folders that the run has written to its folder."""
+  names = [name for name in _FILES if os.path.isfile(os.path.join(folder, name))]
+  names += [f'{name}/' for name in _FOLDERS if os.path.isdir(os.path.join(folder, name))]
+  return names
 
 
 def _texts(values: Mapping[str, float], names: Iterable[str]) -> list[str]:

@@ -4,11 +4,13 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import os
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tff_adaptive import runs
-from tff_adaptive._utils import option_values, suggestions, user_code
+from tff_adaptive._utils import option_values, suggestions, user_code, user_files
 from tff_adaptive_tasks import (
   catalog,
   client_split,
@@ -89,23 +91,28 @@ def load_run(folder: str) -> runs.Run:
     folder: The run's folder.
 
   Returns:
-    A `tff_adaptive.runs.Run` whose `task()` and `evaluate()` load the run's task.
+    A `tff_adaptive.runs.Run` whose `task()` and `evaluate()` load the run's task. If the user's
+    file is gone or has changed, they use the copy in the run's folder, with a warning.
 
   Raises:
     ValueError: If the folder is not that of a run, or the run has no rounds yet.
   """
-  return runs.load_run(folder, task_of)
+  # Whole, because a program may change its folder before it asks for the task.
+  whole = os.path.abspath(os.path.expanduser(folder))
+  return runs.load_run(folder, functools.partial(task_of, folder=whole))
 
 
-def task_of(config: Mapping[str, Any]) -> task_lib.Task:
+def task_of(config: Mapping[str, Any], folder: str) -> task_lib.Task:
   """Loads the task of a run, with the clients and examples that it trained on.
 
   Args:
     config: The contents of the run's config.json.
+    folder: The run's folder, which may have a copy of the task's file.
 
   Raises:
-    DataError: If the config names no known task, the task's file was changed, its data folder is
-      missing, or a number of clients or examples has changed. Other changes are not noticed.
+    DataError: If the config names no known task, the task's file was changed and the folder has no
+      copy of it, its data folder is missing, or a number of clients or examples has changed. Other
+      changes are not noticed.
   """
   settings = config['settings']
   missing = [name for name in _NEEDED if name not in settings]
@@ -116,7 +123,7 @@ def task_of(config: Mapping[str, Any]) -> task_lib.Task:
     )
   pairs = (pair.partition('=') for pair in settings['task_option'])
   options = {name: option_values.value(text) for name, _, text in pairs}
-  name = _unchanged_reference(settings['task'], config)
+  name = _reference_as_used(settings['task'], config, folder)
   task = load(name, data_dir=settings['data_dir'], seed=settings['seed'], **options)
   if settings.get('metric') is not None:
     from tff_adaptive_tasks import own_metrics  # It loads TensorFlow.
@@ -154,21 +161,25 @@ def task_of(config: Mapping[str, Any]) -> task_lib.Task:
   return task
 
 
-def _unchanged_reference(name: str, config: Mapping[str, Any]) -> str:
-  """Returns the name of a run's task with the path of its file; DataError if that was changed."""
-  file = config.get('files', {}).get('task')
-  if file is None:
+def _reference_as_used(name: str, config: Mapping[str, Any], folder: str) -> str:
+  """Returns the name of a run's task, with the path of its file or of the run's copy.
+
+  Warns of a copy. Raises DataError if there is neither the file as it was nor a copy.
+  """
+  entry = config.get('files', {}).get('task')
+  if entry is None:
     return name
-  path = file['path']
-  reference = f'{path}:{name.rpartition(":")[2]}'
-  source = user_code.load(reference)[1]
-  if source.sha256 != file['sha256']:
-    raise errors.DataError(f'the file of the task, {path!r}, was changed since the run')
-  if dict(source.modules) != file.get('modules', dict(source.modules)):
-    raise errors.DataError(
-      f'a module that the file of the task, {path!r}, imports was changed since the run'
+  function = name.rpartition(':')[2]
+  try:
+    file = user_files.as_used(folder, 'task', entry, function)
+  except ValueError as error:
+    raise errors.DataError(f'the file of the task: {error}') from error
+  if file.change:
+    warnings.warn(
+      f'{entry["path"]!r}, the file of the task, {file.change}: the copy {file.path!r} is used',
+      stacklevel=1,
     )
-  return reference
+  return f'{file.path}:{function}'
 
 
 def _own_function(reference: str) -> tuple[Callable[..., Any], Any]:

@@ -283,7 +283,7 @@ def _held_examples(
   whose = f'the same clients ({validation:.0%} of their examples)'
   if by == 'clients':
     names = np.unique(ids[is_held]).tolist()
-    whose = f'{len(names):,} other clients, {", ".join(names[:_MOST_NAMED])}'
+    whose = f'{len(names):,} other clients: {", ".join(names[:_MOST_NAMED])}'
     if len(names) == 1:
       whose = f'another client, {names[0]}'
     elif len(names) > _MOST_NAMED:
@@ -334,6 +334,16 @@ def _validation_arrays(
   validation: Any, x: np.ndarray, y: np.ndarray, targets: own_targets.Targets
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns the user's validation arrays. Raises DataError if they do not fit x and y."""
+  try:
+    return _fitting_arrays(validation, x, y, targets)
+  except errors.RowError as error:
+    # Its row is one of these arrays, and not of the table whose rows a caller may number anew.
+    raise errors.DataError(str(error)) from None
+
+
+def _fitting_arrays(
+  validation: Any, x: np.ndarray, y: np.ndarray, targets: own_targets.Targets
+) -> tuple[np.ndarray, np.ndarray]:
   held_x = _as_inputs(validation[0], 'the x of validation')
   held_y = _as_labels(validation[1], 'the y of validation')
   for name, held, given in (('x', held_x, x), ('y', held_y, y)):

@@ -1,7 +1,8 @@
 """Tasks from a user's own tables: files of CSV and Parquet, and data frames."""
 
+import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,19 +119,39 @@ def from_frame(
     raise errors.DataError(f'{source} has no rows')
   # Gaps in columns that are not used do not matter.
   cells = {name: cells[name] for name in (client, *labels, *used)}
-  cells = _without_gaps(source, cells, client, labels, missing)
+  cells, rows = _without_gaps(source, cells, client, labels, missing)
   # Client ids of a Parquet file may be numbers.
   owners = cells[client].astype(str).astype(object)
   is_training = None
   if missing in ('mean', 'median'):
     is_training = own_data.training_rows(owners, options)
-  with files.border(source, 'correct the table, or leave columns out'):
+  border = files.border(source, 'correct the table, or leave columns out')
+  with border, _named(source), _numbered(rows):
     columns = columns_lib.columns_of(
       cells, used, missing=missing, unseen=unseen, dates=dates, is_training=is_training
     )
     x = preparation_lib.matrix(columns, cells)  # Not rounded yet.
   options = {'preparation': preparation_lib.Preparation(columns), 'targets': labels, **options}
-  return own_data.from_arrays(x, _targets(source, cells, labels), owners, **options)
+  with _numbered(rows):
+    return own_data.from_arrays(x, _targets(source, cells, labels), owners, **options)
+
+
+@contextlib.contextmanager
+def _named(source: str) -> Iterator[None]:
+  """A context whose errors of one line on a column begin with the name of the table."""
+  try:
+    yield
+  except ValueError as error:
+    raise errors.DataError(f'{source}: {error}') from None
+
+
+@contextlib.contextmanager
+def _numbered(rows: np.ndarray) -> Iterator[None]:
+  """A context whose errors name rows of the user's table, of which `rows` [n] are used."""
+  try:
+    yield
+  except (errors.RowError, preparation_lib.CellError) as error:
+    raise error.renumbered(rows) from None
 
 
 def _as_list(names: Any) -> list[Any]:
@@ -231,8 +252,10 @@ def _without_gaps(
   client: str,
   labels: Sequence[str],
   missing: str,
-) -> dict[str, np.ndarray]:
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
   """Returns the columns, without the rows that have gaps if these are to be dropped.
+
+  Also returns the numbers of the rows that are left.
 
   Raises DataError with all columns that have gaps which `missing` does not treat.
   """
@@ -245,7 +268,7 @@ def _without_gaps(
     for name in (client, *labels):
       if name in gaps_of:
         rest[name] = _whole(rest[name])
-    return rest
+    return rest, np.flatnonzero(is_whole)
   untreated = []
   for name, is_gap in gaps_of.items():
     is_text = cells[name].dtype.kind == 'O'
@@ -262,7 +285,7 @@ def _without_gaps(
       "columns out, or give missing='drop', and for inputs 'mean', 'median' or, of texts, "
       "'category'"
     )
-  return cells
+  return cells, np.arange(len(cells[client]))
 
 
 def _whole(values: np.ndarray) -> np.ndarray:

@@ -165,14 +165,12 @@ def _several(y: np.ndarray, kind: str | None, names: tuple[str, ...]) -> Targets
 
 
 def _whole(y: np.ndarray) -> np.ndarray:
-  """Returns floating-point class labels as integers. Raises DataError if one is not whole."""
+  """Returns floating-point class labels as integers. Raises RowError if one is not whole."""
   whole = y.astype(np.int64)
   if not np.array_equal(whole, y):
     at = int(np.argmax(whole != y))
-    raise errors.DataError(
-      f"the label is {y.flat[at]} in row {at} (rows count from 0): kind='classes' needs whole "
-      'numbers or texts'
-    )
+    after = " (rows count from 0): kind='classes' needs whole numbers or texts"
+    raise errors.RowError(f'the label is {y.flat[at]} in ', at, after)
   return whole
 
 

@@ -215,12 +215,34 @@ def standardised(x: np.ndarray, mean: Any, deviation: Any) -> np.ndarray:
   return x.astype(np.float32, copy=False)
 
 
-def refusal(name: str, values: np.ndarray, row: Any, fix: str) -> str:
-  """Returns a message that a cell of a column is refused."""
+class CellError(ValueError):
+  """Raised if a cell of a column is refused. `row` is the number of its row, from 0."""
+
+  def __init__(self, name: str, cell: Any, row: int, fix: str):
+    """Creates the error from the column's name, the cell, its row, and what to do about it."""
+    super().__init__(
+      f'the column {name!r} has {cell!r:.40} in row {row} (rows count from 0): {fix}'
+    )
+    self._given = (name, cell, fix)
+    self.row = row
+
+  def renumbered(self, rows: Any) -> 'CellError':
+    """Returns the error for a table of which only some rows were used, `rows` [n] by number."""
+    name, cell, fix = self._given
+    return CellError(name, cell, int(rows[self.row]), fix)
+
+  def __reduce__(self) -> Any:
+    """Returns how the error is made again in another process."""
+    name, cell, fix = self._given
+    return CellError, (name, cell, self.row, fix)
+
+
+def refusal(name: str, values: np.ndarray, row: Any, fix: str) -> CellError:
+  """Returns the error that refuses a cell of a column."""
   cell = values[row]
   if isinstance(cell, (np.str_, np.number)):  # Without the names of NumPy's types.
     cell = cell.item()
-  return f'the column {name!r} has {cell!r:.40} in row {row} (rows count from 0): {fix}'
+  return CellError(name, cell, int(row), fix)
 
 
 def matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
@@ -247,7 +269,7 @@ def days(name: str, values: np.ndarray) -> np.ndarray:
     moments[row] = moment(value)
     if np.isnat(moments[row]) and not _is_gap(value):
       fix = 'give a date without time zone, as 2020-12-31 or 2020-12-31 23:59'
-      raise ValueError(refusal(name, values, row, fix))
+      raise refusal(name, values, row, fix)
   return (moments - np.datetime64('2000-01-01')) / np.timedelta64(1, 'D')
 
 
@@ -285,7 +307,7 @@ def _filled(column: Column, values: np.ndarray, numbers: np.ndarray) -> np.ndarr
     is_known = np.isfinite(numbers.astype(np.float32))
   if not is_known.all():
     row = int(np.argmin(is_known))
-    raise ValueError(refusal(column.name, values, row, 'fill it in or leave the row out'))
+    raise refusal(column.name, values, row, 'fill it in or leave the row out')
   return numbers
 
 
@@ -309,7 +331,7 @@ def _codes(column: Column, values: np.ndarray) -> np.ndarray:
   is_known = codes >= 0
   if not is_known.all() and not column.ignores_unseen:
     fix = 'it must be a text that training has seen'
-    raise ValueError(refusal(column.name, values, int(np.argmin(is_known)), fix))
+    raise refusal(column.name, values, int(np.argmin(is_known)), fix)
   part = np.zeros([len(codes), len(categories)], np.float32)
   part[np.flatnonzero(is_known), codes[is_known]] = 1
   return part

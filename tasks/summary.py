@@ -52,7 +52,7 @@ def _targets(task: task_lib.Task) -> str:
   if isinstance(prepared, preparation_lib.Preparation):
     if prepared.classes is not None:
       return f'{len(prepared.classes):,} classes'
-    if _has_labels(prepared):
+    if has_labels(prepared):
       return f'{y.shape[1]} labels'
   kind = 'class numbers' if y.dtype.kind in 'iu' else 'numbers'
   if y.ndim == 1:
@@ -60,7 +60,10 @@ def _targets(task: task_lib.Task) -> str:
   return f'targets: {kind} {list(y.shape[1:])}'
 
 
-def _has_labels(prepared: preparation_lib.Preparation) -> bool:
+def has_labels(prepared: Any) -> bool:
+  """Returns whether a task with this preparation predicts several labels of 0 or 1."""
+  if not isinstance(prepared, preparation_lib.Preparation):
+    return False
   names = prepared.targets or ()
   return len(names) > 1 and prepared.threshold is not None
 
@@ -75,7 +78,7 @@ def _named_targets(task: task_lib.Task) -> str:
   names = prepared.targets or ('the target',)
   if prepared.classes is not None:
     return f'{_short(names[0])}: {_shares(y.ravel().astype(int), prepared.classes)}'
-  if _has_labels(prepared):
+  if has_labels(prepared):
     shares = [f'{_short(name)} {share:.1%}' for name, share in zip(names, y.mean(0))]
     return f'{len(names)} labels of 0 or 1; the share of 1: {_listed(shares, ", ")}'
   columns = y.reshape(len(y), -1).T
@@ -130,9 +133,9 @@ def _clients(task: task_lib.Task) -> str:
   smallest = min(sizes, key=lambda client: sizes[client])
   largest = max(sizes, key=lambda client: sizes[client])
   return (
-    f'{len(sizes):,} train, with {sizes[smallest]:,} ({_short(smallest)}) to {sizes[largest]:,} '
-    f'({_short(largest)}) examples; validation on {len(task.validation["y"]):,}, of '
-    f'{task.validated_by}'
+    f'{len(sizes):,} train, with {sizes[smallest]:,} (client {_short(smallest)}) to '
+    f'{sizes[largest]:,} (client {_short(largest)}) examples; validation on '
+    f'{len(task.validation["y"]):,}, of {task.validated_by}'
   )
 
 

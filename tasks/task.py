@@ -55,13 +55,14 @@ def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
 
 
 def check_finite(arrays: Mapping[str, np.ndarray], where: str) -> None:
-  """Raises DataError if a number is not finite. The message has `where`, array and row."""
+  """Raises RowError if a number is not finite. The message has `where`, array and row."""
   for name, array in arrays.items():
     # Integers, texts and objects are always finite, or are refused elsewhere.
     if array.dtype.kind not in 'fc' or np.isfinite(array).all():
       continue
     at = tuple(np.argwhere(~np.isfinite(array))[0])
-    raise errors.DataError(f'{where}: {name}, row {at[0]}, has {array[at]}; it must be finite')
+    after = f', has {array[at]}; it must be finite'
+    raise errors.RowError(f'{where}: {name}, ', int(at[0]), after)
 
 
 def check_ids(ids: Sequence[str], where: str) -> None:

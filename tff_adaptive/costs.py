@@ -49,6 +49,7 @@ class CostModel:
     validation.instance('counts', self.counts, registry.Counts, 'give algorithms.counts(...)')
     for name in ('num_parameters', 'batch_size', 'epochs', 'bytes_per_parameter', 'fixed_steps'):
       value = getattr(self, name)
+      # None has a meaning for these two: all examples at once, and passes instead of steps.
       if value is not None or name not in ('batch_size', 'fixed_steps'):
         validation.count(name, value, 'give 1 or more')
     hint = 'give clients / clients_per_round'
@@ -58,6 +59,7 @@ class CostModel:
   def bytes_of_client(self) -> tuple[int, int]:
     """Returns the number of bytes that a client receives in a round, and the number it sends."""
     each = self.num_parameters * self.bytes_per_parameter
+    # Changes of several rounds, or the model whole where that is less; see `rounds_between`.
     down = self.counts.down
     if self.counts.down_whole is not None:
       down = min(self.rounds_between * down, self.counts.down_whole)
@@ -100,6 +102,7 @@ class CostModel:
     if downloads is None:
       downloads = cohort
     steps = sum(client_steps)
+    # A full gradient goes once over all batches, however many epochs the client trains.
     passes = self.counts.full_gradients * sum(map(self.batches, client_examples))
     values = (
       downloads * bytes_down / 1e6,

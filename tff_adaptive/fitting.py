@@ -95,6 +95,7 @@ def fit(
   folder = None
   if output_dir is not None:
     folder = os.fspath(output_dir)
+  # The command's own function, so that numbers and checks cannot differ from the command's.
   run = command.fit(task, algorithm, folder, settings)
   state = run.result.state
   best = run.result.best_weights

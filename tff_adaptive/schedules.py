@@ -69,6 +69,7 @@ class Schedule:
     Raises:
       ValueError: If `round_number` is a negative int.
     """
+    # With w = 1 the factor min(1, (t + 1) / w) is 1 in all rounds.
     warmup = max(self.warmup_rounds, 1)
     if isinstance(round_number, numbers.Integral):
       validation.whole_number('round_number', round_number, 0, 'rounds count from 0')
@@ -81,6 +82,7 @@ class Schedule:
 
   def _rate(self, t: Any) -> Any:
     """Returns the rate without warm-up, for a float or a float64 tensor t."""
+    # 0 * t gives the result the type and the shape of t.
     return self.base_rate + 0 * t
 
 
@@ -168,6 +170,7 @@ class Diminishing(Schedule):
     return max(8.0 * self.kappa, float(self.local_steps))
 
   def _rate(self, t: Any) -> Any:
+    # 2 / (alpha (gamma + E t)) for base_rate = 2 / (alpha gamma), the rate of round 0.
     return self.base_rate * self.gamma / (self.gamma + self.local_steps * t)
 
 
@@ -186,7 +189,9 @@ def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
       int 0 first. If it then returns a number, it becomes a table of its first `TABLE_ROUNDS` rates
       in the graph, and later rounds fail. Otherwise it gets a tensor.
   """
-  function: Any = schedule if callable(schedule) else Constant(schedule)
+  function: Any = schedule
+  if not callable(schedule):
+    function = Constant(schedule)
   rates: list[Any] = []  # The table, which is made once and used in all graphs.
 
   def rate(t: Any) -> Any:
@@ -203,6 +208,8 @@ def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
       if wants_tensor:
         return tf.cast(function(t), tf.float32)
       rates.append(np.array(_table(function), np.float32))
+    # Without the check `tf.gather` would return 0 for a later round on a GPU, and nothing would
+    # move.
     known = tf.debugging.assert_less(
       t, len(rates[0]), f'a schedule that is a Python function ends after {TABLE_ROUNDS} rounds'
     )

@@ -121,7 +121,6 @@ def build_process(workload: Workload, options: Collection[str] = ()) -> Any:
   aggregator = None
   if 'ledger' in options:
     measures = 'basic'
-    aggregator = aggregation.ClientNormsFactory()
   if 'full_ledger' in options:
     measures = 'full'
     aggregator = aggregation.ClientNormsFactory(cosines=True)

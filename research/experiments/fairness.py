@@ -85,7 +85,7 @@ def indicators(data: Mapping[str, np.ndarray], part: str) -> np.ndarray:
 def adult(data: Mapping[str, np.ndarray]) -> dict[str, tuple[np.ndarray, ...]]:
   """Returns the inputs, targets and clients of Adult's two parts, 'train' and 'test'."""
   degrees = list(data['education_values'])
-  parts = {}
+  parts: dict[str, tuple[np.ndarray, ...]] = {}
   for part in ('train', 'test'):
     has_doctorate = data[f'education_{part}'] == degrees.index(DOCTORATE)
     clients = np.where(has_doctorate, DOCTORATE, OTHERS)
@@ -95,7 +95,7 @@ def adult(data: Mapping[str, np.ndarray]) -> dict[str, tuple[np.ndarray, ...]]:
 
 def writers(data: Mapping[str, np.ndarray]) -> dict[str, tuple[np.ndarray, ...]]:
   """Returns the images, classes and writers of the two parts; ink is 1, as in MNIST."""
-  parts = {}
+  parts: dict[str, tuple[np.ndarray, ...]] = {}
   for part in ('train', 'test'):
     images = 1 - data[f'x_{part}'].reshape(-1, 784).astype(np.float32) / 255
     clients = data['client_ids'][data[f'client_{part}']]
@@ -128,7 +128,7 @@ def run(problem: str, parts: Mapping[str, Any], method: str, seed: int) -> dict[
   from tff_adaptive import models
 
   algorithm, options = METHODS[method]
-  settings = {'client_weighting': 'uniform'} | PROBLEMS[problem][1] | options
+  settings: dict[str, Any] = {'client_weighting': 'uniform', **PROBLEMS[problem][1], **options}
   if _FLAGS.smoke:
     settings |= {'rounds': 2, 'clients_per_round': 2}
   model = 'mlp'

@@ -258,12 +258,16 @@ def _aggregator(
   factory: Any = settings.aggregation.build(settings.training, model, privacy)
   rule = settings.cohort.build(settings.clients.client_weighting)
   needs_norms = rule is not None and 'norms' in choosing.needs_of(rule)
-  entry = settings.aggregation.entry
-  # Norms of single clients are what some aggregators keep from the server.
-  if needs_norms or (settings.output.ledger and not entry.hides_clients):
-    factory = aggregation_lib.ClientNormsFactory(factory, cosines=bool(settings.output.full_ledger))
   attackers = settings.attack.build()
-  if attackers is not None and attackers.attack == attacks.INNER_PRODUCT:
+  if attackers is not None and attackers.attack != attacks.INNER_PRODUCT:
+    attackers = None  # They make their updates by themselves.
+  # Some aggregators hide the updates of single clients from the server. Of the others a ledger has
+  # the norms as clients measure them, if the server need not look at updates for anything else.
+  has_cosines = bool(settings.output.full_ledger)
+  has_ledger = settings.output.ledger and not settings.aggregation.entry.hides_clients
+  if needs_norms or (has_ledger and (has_cosines or attackers is not None)):
+    factory = aggregation_lib.ClientNormsFactory(factory, cosines=has_cosines)
+  if attackers is not None:
     # Outermost, because it replaces updates before any other aggregator sees them.
     factory = aggregation_lib.InnerProductFactory(attackers.strength, factory)
   return factory
@@ -324,7 +328,11 @@ def _training_config(
   for name in ('stop_at_target', 'keep_best', 'ledger'):
     arguments[name] = bool(flags[name])
   arguments['metric'] = task.metric
-  arguments['cohort'] = settings.cohort.build(settings.clients.client_weighting)
+  rule = settings.cohort.build(settings.clients.client_weighting)
+  if rule is not None:
+    with fields.about('cohort_option'):
+      choosing.check_size(rule, arguments['clients_per_round'])
+  arguments['cohort'] = rule
   arguments['attackers'] = settings.attack.build()
   local = settings.client_training(task)
   num_clients = len(task.train.client_ids)

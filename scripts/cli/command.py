@@ -4,13 +4,15 @@ The exit codes are 0 for success, 1 for a failure after the start, 2 for bad inp
 nothing written), and 128 + the signal's number if a signal ended the command.
 """
 
+import contextlib
 import errno
 import functools
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from absl import flags as absl_flags
@@ -27,6 +29,7 @@ BAD_INPUT = 2
 
 _HELP = ('-h', '-help', '--help', '--helpfull', '-?')
 _SEARCH = '--help='  # Begins --help=WORD.
+_PACKAGES = ('tff_adaptive', 'tff_adaptive_tasks', 'tff_adaptive_scripts', 'tasks', 'scripts')
 Main = Callable[[Sequence[str]], int]
 
 
@@ -62,7 +65,8 @@ def entry(
       if arguments is None:
         arguments = sys.argv
       try:
-        code = main(arguments)
+        with _plain_warnings():
+          code = main(arguments)
       except FailureError as error:
         return complain(name, error, FAILED)
       except (ValueError, OSError) as error:  # tasks.DataError is a ValueError.
@@ -77,6 +81,36 @@ def entry(
     return run
 
   return decorate
+
+
+@contextlib.contextmanager
+def _plain_warnings() -> Iterator[None]:
+  """A context in which a warning of this project is one line, without its place in the code.
+
+  Users see what they can do, as in an error. Warnings of other packages are as before.
+  """
+  root = os.path.dirname(os.path.dirname(os.path.abspath(_entry.__file__)))
+  folders = tuple(os.path.join(root, name, '') for name in _PACKAGES)
+  before = warnings.showwarning
+
+  def show(
+    message: Any,
+    category: Any,
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+  ) -> None:
+    if category is UserWarning and os.path.abspath(filename).startswith(folders):
+      say(f'Warning: {" ".join(str(message).split())}')
+    else:
+      before(message, category, filename, lineno, file, line)
+
+  warnings.showwarning = show
+  try:
+    yield
+  finally:
+    warnings.showwarning = before
 
 
 def _code(error: Exception) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from tff_adaptive._utils import private_apis
 from tff_adaptive_tasks import errors, task as task_lib
 
-from . import command, flag_names, flags, options, repeat, resolve, run
+from . import command, flag_names, flags, options, repeat, resolve, run, tensorflow_start
 
 # What is of no use without a folder: it only says what is written there, or how it is read.
 _OF_FOLDERS = ('ledger', 'full_ledger', 'trace_client', 'resume_from', 'accept_lost_rows')
@@ -56,7 +56,8 @@ def fit(task: Any, algorithm: str | None, folder: str | None, keywords: Mapping[
       given['task'] = task.name
     settings = resolve.resolve(given, task_object=task, writes=folder is not None)
   # Here, so that it is imported as usual: a command imports it in its own way.
-  import tensorflow_federated  # noqa: F401
+  with tensorflow_start.without_notes():
+    import tensorflow_federated  # noqa: F401
 
   with _context_comes_back(), _failures_of_the_library(), _without_dashes():
     outcome = run.run(

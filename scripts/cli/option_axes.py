@@ -9,6 +9,8 @@ from tff_adaptive.aggregation import table
 from tff_adaptive.population import attacks, cohort_rules
 from tff_adaptive.registry import user_parts
 
+from .groups import population, synchrony
+
 # Flag of options -> the flag that names what has them. Options of tasks are not looked up.
 BASES: Mapping[str, str] = {
   'algorithm_option': 'algorithm',
@@ -70,6 +72,18 @@ def _of_cohort(base: str) -> Collection[str]:
   return [option.name for option in cohort_rules.options_of(base)]
 
 
+def _of_availability(base: str) -> Collection[str]:
+  if user_code.is_reference(base):
+    return _of_file(base)
+  return population.options_of(base)
+
+
+def _of_staleness(base: str) -> Collection[str]:
+  if user_code.is_reference(base):
+    return _of_file(base)
+  return synchrony.OPTIONS.get(base, ())
+
+
 def _of_attack(base: str) -> Collection[str]:
   return ['classes'] if base == attacks.LABEL_FLIP else ['scale']
 
@@ -96,7 +110,7 @@ _OPTIONS: Mapping[str, Callable[[str], Collection[str]]] = {
   'attack_option': _of_attack,
   'client_schedule_option': _of_schedule,
   'server_schedule_option': _of_schedule,
-  'availability_option': _of_file,
+  'availability_option': _of_availability,
   'speed_option': _of_file,
-  'staleness_option': _of_file,
+  'staleness_option': _of_staleness,
 }

@@ -2,10 +2,11 @@
 
 import os
 
+from tff_adaptive._utils import user_files
 from tff_adaptive.runs import config, errors, state_path
 from tff_adaptive.training import initial_weights
 
-from . import command, settings as settings_lib, stored_files
+from . import command, settings as settings_lib
 
 
 def of(run: settings_lib.Settings) -> config.Record:
@@ -23,7 +24,7 @@ def of(run: settings_lib.Settings) -> config.Record:
   files = {}
   for key, source in run.sources().items():
     files[key] = source.record()
-    files[key]['copy'] = stored_files.place_of_copy(key, files[key])
+    files[key]['copy'] = user_files.place_of_copy(key, files[key])
     if key in titles:
       files[key]['name'] = titles[key]
   paths = run.population.files()

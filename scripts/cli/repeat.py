@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tff_adaptive import registry
-from tff_adaptive._utils import user_code, value_text
+from tff_adaptive._utils import user_code, user_files, value_text
 from tff_adaptive.runs import config as config_lib, revision
 from tff_adaptive.training import initial_weights
 
-from . import command, resolve, settings as settings_lib, stored_files
+from . import command, resolve, settings as settings_lib
 
 # What a repeated run does not take over, because it says how a run was shown or resumed.
 OF_ONE_START = (
@@ -129,7 +129,7 @@ def _files(folder: str, config: Mapping[str, Any], recorded: Mapping[str, Any]) 
   """
   changed: dict[str, Any] = {}
   for key, entry in config['files'].items():
-    if stored_files.is_python(entry):
+    if user_files.is_python(entry):
       continue
     _check_file(key, entry)
     if recorded.get(key) is not None:
@@ -174,26 +174,13 @@ def _with_paths(flag: str, value: str, folder: str, files: Mapping[str, Any]) ->
 
 def _usable(folder: str, key: str, entry: Mapping[str, Any], name: str) -> str:
   """Returns the path of a user's file as the run used it: the file itself, or the run's copy."""
-  path = entry['path']
-  if stored_files.is_unchanged(entry):
-    return path
-  what = 'is gone'
-  if os.path.exists(path):
-    what = 'or a module that it imports, has changed since the run'
-  copy = stored_files.copy_of(folder, key, entry)
-  if copy is None:
-    raise ValueError(
-      f'--config: the file of --{key}, {path!r}, {what}, and {folder} has no copy of it: put the'
-      ' former file back.'
-    )
-  source = user_code.load(f'{copy}:{name}')[1]
-  if sorted(dict(source.modules).values()) != sorted(entry['modules'].values()):
-    raise ValueError(
-      f'--config: {copy!r} imports a module that has changed since the run: put the former one'
-      f' back in place of {", ".join(path for path, _ in source.modules)}.'
-    )
-  command.say(f'{path!r} {what}: the copy in {folder} is used.')
-  return copy
+  try:
+    file = user_files.as_used(folder, key, entry, name)
+  except ValueError as error:
+    raise ValueError(f'--config: the file of --{key}: {error}') from None
+  if file.change:
+    command.say(f'{entry["path"]!r} {file.change}: the copy in {folder} is used.')
+  return file.path
 
 
 def given_for(recorded: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -94,7 +94,8 @@ def run(
     ValueError: If the data are bad, or the run's folder is in use or holds another run.
     command.FailureError: If the run began and failed. It can be resumed from the last checkpoint.
   """
-  check(settings)
+  with tensorflow_start.without_notes():  # A user's own file may import TensorFlow.
+    check(settings)
   if 'tensorflow_federated' not in sys.modules:
     settings.output.say('Loading TensorFlow ...')
   # Before the packages below, whose imports would load TensorFlow without these precautions.

@@ -22,7 +22,7 @@ _FIRST = tuple(
   dict.fromkeys(['task', 'algorithm', 'server_optimizer', *option_axes.BASES.values()])
 )
 # What a flag that is not given names, where that has options.
-_DEFAULTS = {'algorithm': what.ALGORITHM, 'attack': 'sign_flip'}
+_DEFAULTS = {'algorithm': what.ALGORITHM, 'attack': 'sign_flip', 'staleness': 'polynomial'}
 # Flags of train.py that have no meaning for the runs of a sweep, and what they do.
 _OF_ONE_RUN = {'config': 'repeats one run', 'check_ray': 'trains nothing'}
 Point = Mapping[str, str]  # The values of flags, as text, by name.

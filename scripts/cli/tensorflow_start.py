@@ -1,11 +1,24 @@
 """Prepares and performs the import of TensorFlow, which takes seconds."""
 
+import contextlib
 import gc
 import importlib
 import logging
 import os
+import re
 import sys
+import tempfile
 import warnings
+from collections.abc import Iterator
+
+from .. import _entry
+
+# What TensorFlow 2.21 writes when it is imported, whatever TF_CPP_MIN_LOG_LEVEL is, on processors
+# on which it uses oneDNN.
+_NOTES = re.compile(
+  rb'WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR\n'
+  rb'|I\d{4} [^\n]*\] oneDNN custom operations are on\.[^\n]*\n'
+)
 
 
 def quietly() -> None:
@@ -25,12 +38,51 @@ def load() -> None:
   if is_asked_for:
     sys.modules['keras.engine'] = None  # type: ignore[assignment]
   try:
-    importlib.import_module('tensorflow_federated')
+    with without_notes():
+      importlib.import_module('tensorflow_federated')
     gc.freeze()
   finally:
     gc.enable()
     if is_asked_for:
       del sys.modules['keras.engine']
+
+
+@contextlib.contextmanager
+def without_notes() -> Iterator[None]:
+  """A context in which TensorFlow may be imported, without its notes on the processor.
+
+  Native code writes them to the file descriptor of standard error. What else is written there is
+  shown when the context ends. If TensorFlow has been imported already, the context changes nothing.
+  """
+  if 'tensorflow' in sys.modules:
+    yield
+    return
+  with contextlib.ExitStack() as stack:
+    try:
+      written = stack.enter_context(tempfile.TemporaryFile())
+      stderr = os.dup(2)
+    except OSError:  # Nowhere to keep it, or there is no standard error.
+      yield
+      return
+    stack.callback(os.close, stderr)
+    _flush()
+    os.dup2(written.fileno(), 2)
+    _entry.error_descriptor = stderr
+    try:
+      yield
+    finally:
+      _flush()
+      os.dup2(stderr, 2)
+      _entry.error_descriptor = 2
+      written.seek(0)
+      with contextlib.suppress(OSError):  # It is full, or nobody reads it.
+        os.write(2, _NOTES.sub(b'', written.read()))
+
+
+def _flush() -> None:
+  """Writes what Python's standard error has in its buffer."""
+  with contextlib.suppress(AttributeError, OSError, ValueError):  # It is None, or closed.
+    sys.stderr.flush()
 
 
 def _is_news(record: logging.LogRecord) -> bool:

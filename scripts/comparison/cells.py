@@ -57,6 +57,7 @@ def is_refused(cell: Cell, known: Rows) -> bool:
 
 def best_trial(cell: Cell, known: Rows) -> rows.Row | None:
   """Returns the best trial of a search; None if all have diverged."""
+  # By the trials alone: seeds that count must not choose settings.
   problem = problems.PROBLEMS[cell.problem]
   done = [known[key] for key in cell.search_keys() if known[key].status == rows.DONE]
   return max(done, key=lambda row: problem.worth(row.value), default=None)
@@ -75,6 +76,7 @@ def fill(cell: Cell, known: Rows, data_dir: str | None, train: Train) -> Iterato
     if known[key].status == rows.REFUSED:
       return
   best = best_trial(cell, known)
+  # Diverged runs get rows, too: the method then is last on this problem, and not missing there.
   for key in cell.final_keys():
     if key in known:
       continue

@@ -21,6 +21,7 @@ def draw(results: results_lib.Results) -> Any:
     return None
   drawing, axes = style.figure(2, len(names), width=_WIDTH, height=_HEIGHT)
   lines: dict[str, int] = {}
+  # A method has the same line in all panels, by the order in which methods first occur.
   for column, name in enumerate(names):
     for key in _methods_of(results, name):
       lines.setdefault(key, len(lines))

@@ -61,6 +61,7 @@ def _examples(lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
   numbers = np.array([_LETTERS.index(letter) for letter in text], np.int32)
   windows = np.lib.stride_tricks.sliding_window_view(numbers, _CONTEXT + 1)
   one_hot = np.eye(len(_LETTERS), dtype=np.float32)[windows[:, :-1]]
+  # A copy: the last column is a view, which would keep all windows in memory.
   return one_hot.reshape(len(windows), -1), windows[:, -1].copy()
 
 
@@ -88,9 +89,11 @@ def load_tumours(
   del data_dir
 
   x, y = datasets.load_breast_cancer(return_X_y=True)
+  # The 8 makes it another draw than the partition's, which has the same seed.
   order = np.random.default_rng([seed, 8]).permutation(len(y))
   first, second = (int(share * len(y)) for share in _SHARES)
   rows = {'train': order[:first], 'tuning': order[first:second], 'test': order[second:]}
+  # By the rows that train alone, so that the inputs say nothing of those that are evaluated.
   inputs = x[rows['train']]
   x = ((x - inputs.mean(axis=0)) / inputs.std(axis=0)).astype(np.float32)
   y = y.astype(np.int32)

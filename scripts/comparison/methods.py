@@ -212,6 +212,7 @@ def points(method: Method, rates: tuple[float, float], budget: Budget) -> list[d
     for base, (name, limits) in zip(_BASES, ranges.items()):
       share = number / max(1, budget.trials - 1)
       if budget.searches_all:
+        # From 1 on, because the first number is 0: the low end of all ranges at once.
         share = halton(number + 1, base)
       point[name] = limits.at(share)
     trials.append(point)
@@ -220,6 +221,7 @@ def points(method: Method, rates: tuple[float, float], budget: Budget) -> list[d
 
 def halton(number: int, base: int) -> float:
   """Returns a number of the van der Corput sequence: the digits of `number` after the point."""
+  # From the last digit on, which stands first after the point.
   share = 0.0
   weight = 1.0
   while number:

@@ -159,6 +159,7 @@ def write(path: str, rows: Iterable[Row]) -> None:
   text = io.StringIO()
   writer = csv.writer(text, lineterminator='\n')
   writer.writerow(COLUMNS)
+  # In one order, so that two files of the same runs are equal but for seconds and days.
   for row in sorted(rows, key=lambda row: row.key):
     writer.writerow(_texts(row))
   atomic_files.write_text(path, text.getvalue())

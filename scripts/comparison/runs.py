@@ -150,6 +150,7 @@ def _train(settings: settings_lib.Settings, task: Any, problem: problems.Problem
   with warnings.catch_warnings():
     warnings.simplefilter('ignore')  # `train` would give what it shows as warnings.
     result = training.train(**arguments, callbacks=[record], show_progress=False)
+  # Costs are those of the cost model, and do not depend on the machine.
   totals = result.summary['totals']
   curve = _curve(record.rows, problem, settings)
   return {
@@ -209,6 +210,7 @@ def _with_distance(evaluate: Callable[[Any], Any], task: Any) -> Callable[[Any],
   first: list[float] = []
 
   def with_distance(weights: Any) -> dict[str, Any]:
+    # The first call is that of round 0, with the initial model.
     distance = float(np.linalg.norm(np.asarray(weights[0], float) - optimum))
     first.append(distance)
     relative = distance / first[0]

@@ -105,6 +105,7 @@ def _locked(folder: str) -> Iterator[None]:
 def _known(path: str, compared: Sequence[methods.Method]) -> cells_lib.Rows:
   """Returns the rows of a folder, without those of files that have been changed since."""
   known = rows.read(path)
+  # Rows of a user's file are valid as long as the file is the same.
   digests = {method.key: method.digest() for method in compared}
   outdated = [key for key, row in known.items() if row.code != digests.get(key.method, row.code)]
   if outdated:
@@ -123,6 +124,7 @@ def _fill(
   with _progress(left) as done:
     for cell in cells:
       for row in cells_lib.fill(cell, known, data_dir, runs.train):
+        # After each run, so that a command that is stopped loses one run at most.
         rows.write(path, known.values())
         done(row)
 
@@ -179,6 +181,7 @@ def verify(given: asked.Asked) -> int:
         f' {next(iter(map(str, stored)), "absent")}.'
       )
   else:
+    # Sorted, so that the draw depends on the rows and not on their order in the file.
     keys = random.Random(given.seed).sample(sorted(keys), min(given.verify or 0, len(keys)))
   if not keys:
     raise ValueError(f'{given.rows_file} has no rows to verify.')

@@ -107,10 +107,10 @@ def _has_dates(name: str, values: np.ndarray, is_gap: np.ndarray) -> bool:
     return True
   if all(isinstance(cell, datetime.date) for cell in cells):
     fix = 'it has a time zone: give dates without one, column.dt.tz_localize(None)'
-    raise ValueError(refusal(name, values, int(np.argmin(is_gap)), fix))
+    raise refusal(name, values, int(np.argmin(is_gap)), fix)
   if all(isinstance(cell, str) for cell in cells) and _are_dates(set(cells)):
     row = next(row for row, cell in enumerate(values) if not is_gap[row] and not _is_date(cell))
-    raise ValueError(refusal(name, values, row, _OTHER_DATES))
+    raise refusal(name, values, row, _OTHER_DATES)
   return False
 
 
@@ -164,16 +164,16 @@ def _categories(name: str, values: np.ndarray, is_gap: np.ndarray) -> list[str]:
   """Returns the different texts of a column, sorted; ValueError if they are no categories."""
   if values.dtype.kind == 'm':
     fix = 'these are durations: give numbers, such as column.dt.total_seconds() / 86_400'
-    raise ValueError(refusal(name, values, 0, fix))
+    raise refusal(name, values, 0, fix)
   if values.dtype.kind == 'M':
-    raise ValueError(refusal(name, values, 0, _OF_DATES))
+    raise refusal(name, values, 0, _OF_DATES)
   is_text = np.array([isinstance(value, str) for value in values]) | is_gap
   if not is_text.all():
     row = int(np.argmin(is_text))
     fix = 'give texts, or numbers alone'
     if isinstance(values[row], datetime.date):
       fix = _OF_DATES
-    raise ValueError(refusal(name, values, row, fix))
+    raise refusal(name, values, row, fix)
   texts = [str(value) for value in values[~is_gap]]
   kinds = sorted(set(texts))
   others = {text for text in kinds if not _is_number(text)}
@@ -184,15 +184,15 @@ def _categories(name: str, values: np.ndarray, is_gap: np.ndarray) -> list[str]:
   are_decimals = any(',' in text for text in others) and all(map(_is_number, digits))
   if others and (are_decimals or 10 * len(others) <= len(kinds)):
     fix = 'others are numbers: correct it, with a decimal point, or leave the row out'
-    raise ValueError(refusal(name, values, row, fix))
+    raise refusal(name, values, row, fix)
   if len(kinds) > _FEW and _are_dates(kinds):
-    raise ValueError(refusal(name, values, row, _OF_DATES))
+    raise refusal(name, values, row, _OF_DATES)
   if len(kinds) > _FEW and _have_numbers(kinds):
     fix = (
       'these are numbers as texts: give numbers alone (12.3 for 12.3%, 1234 for 1 234), or leave '
       'the column out by features='
     )
-    raise ValueError(refusal(name, values, row, fix))
+    raise refusal(name, values, row, fix)
   if len(kinds) > _MANY and _is_prose(texts, kinds):
     raise ValueError(
       f'the column {name!r} has {len(kinds):,} different texts in {len(texts):,} rows, and each '

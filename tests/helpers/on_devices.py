@@ -17,6 +17,7 @@ from tensorflow.python.eager import context as tf_context
 
 from tests.helpers import closeness, computations, engines, processes
 from tff_adaptive import engine
+from tff_adaptive._utils import gathered
 
 DEVICES = ['/CPU:1', '/CPU:2', '/CPU:3']  # CPU:0 plays the host.
 
@@ -90,6 +91,18 @@ def values_of_clients():
     assert list(engines.run(context, centred, [])) == []
 
 
+def gathered_rows():
+  """Rows of clients, which are merged by device, are in the order of the cohort."""
+
+  @tff.federated_computation(computations.at_clients(np.float32))
+  def rows(x):
+    return gathered.gather(x)
+
+  numbers = [1.0, 2.0, 3.0, 4.0, 5.0]
+  for context in contexts()[:-1]:
+    assert list(engines.run(context, rows, numbers)) == numbers
+
+
 def placement():
   """Device -> operations of a round of FedYogi, as TensorFlow has placed them."""
   process = processes.own()
@@ -110,6 +123,7 @@ def placement():
 if __name__ == '__main__':
   placed = placement()
   values_of_clients()
+  gathered_rows()
   own_algorithm()
   process_of_tff()
   json.dump(placed, sys.stdout)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.helpers import engines, fakes, settings
 from tff_adaptive import ClientTraining, aggregation, algorithms, engine, population, training
-from tff_adaptive.client import Batching, client_arrays
+from tff_adaptive.client import Batching, client_arrays, entries
 from tff_adaptive.training import cohorts
 from tff_adaptive_tasks import least_squares
 
@@ -17,14 +17,14 @@ def process(attack, aggregator=None):
   return algorithms.build_fed_avg(
     TASK.build_model(0),
     client_learning_rate=0.2,
-    training=ClientTraining(batching=batching, attack=attack),
+    training=ClientTraining(batching=batching, attack=attack, measures='basic'),
     client_weighting='uniform',
     aggregator=aggregator,
   )
 
 
-def step(context, built, strengths):
-  """The mean of what clients send in the first round, given their strengths; None for absent."""
+def first_round(context, built, strengths):
+  """The state before the first round, and its output; a client without a strength is absent."""
   data = []
   for position, strength in enumerate(strengths):
     if strength is not None:
@@ -34,11 +34,22 @@ def step(context, built, strengths):
 
   def run():
     state = built.initialize()
-    after = built.next(state, data).state
-    before = state.global_model_weights.trainable[0]
-    return np.asarray(before) - np.asarray(after.global_model_weights.trainable[0])
+    return state, built.next(state, data)
 
   return engines.run(context, run)
+
+
+def step(context, built, strengths):
+  """The mean of what clients send in the first round."""
+  before, output = first_round(context, built, strengths)
+  after = output.state.global_model_weights.trainable[0]
+  return np.asarray(before.global_model_weights.trainable[0]) - np.asarray(after)
+
+
+def measured_norms(context, built, strengths):
+  """The norm of each client's update, as the client measures it."""
+  _, output = first_round(context, built, strengths)
+  return output.metrics['client_work']['clients'][:, entries.MEASURES.index('update_norm')]
 
 
 @pytest.fixture(scope='module', params=[1, 4], ids=['one by one', 'in groups'])
@@ -65,6 +76,8 @@ def test_attackers_send_a_multiple_of_their_update(context, attack, factor):
   updates = honest(context, built)
   updates[1] = factor * updates[1]
   np.testing.assert_allclose(step(context, built, [0, 1.5, 0, 0]), np.mean(updates, 0), atol=1e-6)
+  norms = measured_norms(context, built, [0, 1.5, 0, 0])
+  np.testing.assert_allclose(norms, np.linalg.norm(updates, axis=1), rtol=1e-5)
 
 
 def test_noise_has_its_size_and_its_own_draws(context):
@@ -90,6 +103,10 @@ def test_inner_product_attackers_send_a_multiple_of_the_mean_of_the_others(conte
   of_honest = np.mean([updates[0], updates[2], updates[3]], 0)
   expected = (3 * of_honest - 0.5 * of_honest) / 4
   np.testing.assert_allclose(step(context, built, [0, 0.5, 0, 0]), expected, atol=1e-6)
+  # An attacker does not know what the server will take for its update.
+  updates[1] = np.full(3, np.nan)
+  norms = measured_norms(context, built, [0, 0.5, 0, 0])
+  np.testing.assert_allclose(norms, np.linalg.norm(updates, axis=1), rtol=1e-5)
 
 
 @pytest.mark.sample(1)

@@ -59,6 +59,26 @@ def test_its_pages_fetch_nothing_from_elsewhere(site):
     assert fetched.findall(page.read_text(encoding='utf-8')) == [], page
 
 
+def test_long_commands_wrap_on_its_pages(site):
+  page = (site / 'guide' / 'own_data.html').read_text(encoding='utf-8')
+  assert '<link rel="stylesheet" href="../site.css"' in page
+  style = (site / 'site.css').read_text(encoding='utf-8')
+  assert re.search(r'pre > code \{[^}]*white-space: pre-wrap;', style)
+  assert re.search(r'<pre>(?:<span></span>)?<code>', page)  # What the rule is about.
+
+
+def test_the_targets_of_make_that_pages_name_exist():
+  makefile = (ROOT / 'Makefile').read_text(encoding='utf-8')
+  targets = set(re.findall(r'^([a-z-]+):', makefile, re.MULTILINE))
+  wrong = []
+  for page in PAGES:
+    text = page.read_text(encoding='utf-8')
+    # In backquotes, or in an indented block of commands.
+    named = re.findall(r'(?:`|^    )(?:[A-Z_]+=\S+ )?make ([a-z-]+)', text, re.MULTILINE)
+    wrong += [f'{page}: make {name}' for name in named if name not in targets]
+  assert wrong == []
+
+
 def test_the_files_that_pages_name_exist():
   # Paths from the root in text, such as tff_adaptive/costs.py and tests/helpers/; links of pages.
   rooms = 'tff_adaptive|tasks|tests|scripts|research|oracle|docs|results|deploy'

@@ -1,9 +1,17 @@
-"""Using the library changes nothing around it: what belongs to the process stays the program's."""
+"""Using the library changes nothing around it, and TensorFlow says nothing because of it."""
 
+import os
 import pathlib
+import re
 import subprocess
+import sys
 
-from tests.helpers import fresh
+import pytest
+
+import oracle
+from tests.helpers import fresh, small_problem, tensorflow_log
+from tff_adaptive import models, training
+from tff_adaptive.client import Batching, ClientTraining
 
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = """
@@ -71,3 +79,57 @@ def test_a_round_on_the_graph_engine_leaves_the_program_as_it_was():
   )
   assert done.returncode == 0, done.stderr
   assert done.stdout == '{}\n'
+
+
+def test_many_evaluations_in_one_program_give_no_warning_of_retracing():
+  """Each builds a function of TensorFlow's, which warns at the fifth that is called as one."""
+  model = small_problem.model()
+  weights = oracle.unpack(small_problem.theta_0())
+  x, y = small_problem.clients()[0]
+  options = ClientTraining(batching=Batching(None))
+  with tensorflow_log.lines() as logged:
+    for _ in range(6):
+      models.build_evaluation(model)(weights, {'x': x, 'y': y})
+      models.build_client_evaluation(model)([weights], [{'x': x, 'y': y}])
+      personalize = training.build_personalization(model, options, lambda round_number: 0.1)
+      personalize(weights, {'x': x, 'y': y}, 0, 1)
+  assert logged == []
+
+
+_SEVERAL_FITS = """
+import tff_adaptive
+
+for algorithm in ('fed_avg', 'fed_yogi', 'scaffold'):
+  tff_adaptive.fit('digits', algorithm, rounds=2, clients_per_round=3, quiet=True)
+"""
+_README = (ROOT / 'README.md').read_text(encoding='utf-8')
+_PROGRAMS = (*re.findall(r'```python\n(.*?)```', _README, re.DOTALL), _SEVERAL_FITS)
+
+
+# TensorFlow 2.21 writes these while it is imported, whatever TF_CPP_MIN_LOG_LEVEL is.
+_NOTES = re.compile(
+  r'WARNING: All log messages before absl|I0000 .* oneDNN custom operations are on'
+)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize('program', _PROGRAMS, ids=['fit', 'tff_program', 'several_fits'])
+def test_a_program_in_the_environment_prints_what_it_prints_and_nothing_else(program, tmp_path):
+  """A program that imports TensorFlow itself has the notes that nobody can switch off."""
+  site = ROOT / 'tff_adaptive' / 'environment' / 'site'
+  start = f'import site; site.addsitedir({str(site)!r})\n'  # As `make env` copies its files.
+  environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
+  environment.pop('TF_CPP_MIN_LOG_LEVEL', None)
+  done = subprocess.run(
+    [sys.executable, '-c', start + program],
+    cwd=tmp_path,
+    env=environment,
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  lines = done.stderr.splitlines()
+  if 'import tensorflow' in program:
+    lines = [line for line in lines if not _NOTES.match(line)]
+  assert (done.returncode, lines) == (0, [])
+  assert len(done.stdout.splitlines()) == program.count('print(')

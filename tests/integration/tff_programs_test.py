@@ -3,12 +3,13 @@
 import pathlib
 import subprocess
 
+import numpy as np
 import psutil
 import pytest
 import tensorflow_federated as tff
 
 from tests.helpers import engines, fresh, processes
-from tff_adaptive import engine as engine_lib
+from tff_adaptive import aggregation, engine as engine_lib
 
 
 def cohort(round_number, size=3):
@@ -42,6 +43,30 @@ def test_run_training_process_and_its_resumption(graph, tmp_path):
   table = (tmp_path / 'metrics.csv').read_text()
   assert 'client_work/train/loss' in table
   assert len(table.splitlines()) == 1 + 4
+
+
+@pytest.mark.exhaustive
+def test_a_robust_rule_aggregates_in_a_process_of_tff(graph):
+  def changes(clients, **options):
+    process = tff.learning.algorithms.build_weighted_fed_avg(
+      processes.keras_model,
+      tff.learning.optimizers.build_sgdm(processes.RATE),
+      **options,
+    )
+
+    def run():
+      state = process.initialize()
+      after = process.next(state, clients).state
+      pairs = zip(after.global_model_weights.trainable, state.global_model_weights.trainable)
+      return [np.asarray(one) - np.asarray(other) for one, other in pairs]
+
+    return engines.run(graph, run)
+
+  clients = processes.cohorts()[0]
+  factory = aggregation.RuleFactory(aggregation.median)
+  alone = zip(*(changes([client]) for client in clients))
+  for actual, of_clients in zip(changes(clients, model_aggregator=factory), alone):
+    np.testing.assert_allclose(actual, np.median(of_clients, 0), rtol=1e-4, atol=1e-6)
 
 
 def print_growth():

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from scripts import train as train_script
+from scripts.cli import search_space
 from tests.helpers import fakes, settings
 from tff_adaptive import schedules
 
@@ -165,6 +166,67 @@ def test_a_schedule_is_a_function_of_the_base_rate(behaviour):
   assert [rates.client(t) for t in (0, 1, 2)] == [0.8, 0.4, 0.2]
   in_graph = schedules.in_graph(rates.client)
   assert float(in_graph(tf.constant(2))) == pytest.approx(0.2)
+
+
+ALL = """
+  import dataclasses
+
+  import helpers_beside
+  from tff_adaptive import corrections
+
+  def first(situation, later: int = 0):
+    return situation.available[later : later + situation.size]
+
+  def mean(cohort, scale: float = 1.0):
+    return None
+
+  @dataclasses.dataclass(frozen=True)
+  class Half(corrections.Compressor):
+    name = 'half'
+
+    def compress(self, values, seed):
+      return values / 2
+
+    def message_bits(self, size):
+      return 32 * size
+"""
+
+
+def test_each_flag_for_own_code_records_its_file_and_the_modules_that_this_imports(behaviour):
+  path = write(pathlib.Path(behaviour).parent, 'all.py', ALL)
+  flags = {
+    'algorithm': f'fed_avg+{path}:Half',
+    'aggregator': f'{path}:mean',
+    'availability': f'{behaviour}:Weekdays',
+    'speed': f'{behaviour}:Steady',
+    'client_schedule': f'{behaviour}:halving',
+    'server_schedule': f'{behaviour}:halving',
+  }
+  synchronous = {**flags, 'cohort': f'{path}:first'}
+  buffered = {**flags, 'staleness': f'{behaviour}:square', 'synchrony': 'buffered'}
+  for given, more in ((synchronous, []), (buffered, ['--concurrency=20'])):
+    run = settings.of(*(f'--{name}={value}' for name, value in given.items()), *more)
+    sources = run.sources()
+    assert set(sources) == set(given) - {'synchrony'}
+    for source in sources.values():
+      assert source.path in (path, behaviour)
+      assert [name for name, _ in source.modules] == ['helpers_beside.py']
+
+
+def test_own_code_and_its_options_are_swept_beside_what_is_built_in(behaviour):
+  path = write(pathlib.Path(behaviour).parent, 'all.py', ALL)
+  options = {
+    'cohort': ('uniform', f'{path}:first', 'later=1'),
+    'aggregator': ('mean', f'{path}:mean', 'scale=2'),
+    'availability': ('always', f'{behaviour}:Weekdays', 'days=3'),
+    'client_schedule': ('constant', f'{behaviour}:halving', 'every=3'),
+    'algorithm': ('fed_avg', f'fed_avg+{path}:Half', 'half.feedback=ef14'),
+  }
+  for flag, (built_in, of_file, option) in options.items():
+    space = search_space.Space({flag: [built_in, of_file], f'{flag}_option': [option]}, {})
+    runs = space.grid('runs')
+    assert [run.given[flag] for run in runs] == [built_in, of_file]
+    assert [list(run.given.get(f'{flag}_option', ())) for run in runs] == [[], [option]]
 
 
 BROKEN = """

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -61,7 +62,11 @@ def test_the_wheel_is_whole_and_works_in_an_empty_environment(tmp_path):
   build = *pip, 'wheel', *alone, '--no-build-isolation', f'--wheel-dir={tmp_path}', source
   subprocess.run(build, check=True)
   [wheel] = tmp_path.glob(f'tff_adaptive-{tff_adaptive.__version__}-*.whl')
-  packed = {name for name in zipfile.ZipFile(wheel).namelist() if '.dist-info/' not in name}
+  names = zipfile.ZipFile(wheel).namelist()
+  packed = {name for name in names if '.dist-info/' not in name}
+  [metadata] = [name for name in names if name.endswith('.dist-info/METADATA')]
+  described = zipfile.ZipFile(wheel).read(metadata).decode()
+  assert re.search('^Requires-Dist: jupyterlab ?; extra == .notebooks.$', described, re.MULTILINE)
   data = f'tff_adaptive-{tff_adaptive.__version__}.data/data/share/tff-adaptive'
   locks = {f'{data}/{name}' for name in LOCKS}
   assert locks <= packed

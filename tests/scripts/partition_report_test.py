@@ -18,7 +18,13 @@ def test_partition_report_of_classes_and_of_numbers(tmp_path, capsys):
   assert '| total variation | 0.539 |' in printed
   assert (tmp_path / 'sub' / 'digits.png').stat().st_size > 5000
   assert partition_report.main(['x', '--task=least_squares', f'--output={output}']) == 0
-  assert 'total variation' not in capsys.readouterr().out
+  printed = capsys.readouterr().out
+  assert 'total variation' not in printed
+  task = tasks.load('least_squares')
+  mean = task.train.load_all()['y'].mean(dtype=np.float64)
+  error = np.abs(task.validation['y'] - mean).mean()
+  words = f'{mean:.4g}; always predicting it has mean absolute error {error:.4g} in validation'
+  assert f'| mean of the targets | {words} |' in printed
   assert partition_report.main(['x', '--task=digit']) == 2
 
 
@@ -54,3 +60,19 @@ def test_classes_have_their_names_and_those_of_others_are_no_html(monkeypatch):
   text = partition_report.describe(task)[0]
   assert '<' not in text
   assert text.startswith('**Clients of &lt;b> x**\n')
+
+
+def test_several_labels_have_the_more_frequent_value_of_each():
+  late = np.arange(40) % 4 == 0
+  ill = np.arange(40) % 8 < 5
+  clients = np.arange(40) // 10
+  task = tasks.from_arrays(
+    np.eye(40),
+    np.stack([late, ill], 1).astype(int),
+    clients,
+    targets=['late', 'ill'],
+    validation=(np.eye(40)[:2], [[0, 1], [1, 0]]),
+  )
+  text = partition_report.describe(task)[0]
+  words = 'late: 0 (75.0%), ill: 1 (62.5%) of the training examples; always predicting these has'
+  assert f'| majority values | {words} accuracy 0.5000 on the validation data |' in text

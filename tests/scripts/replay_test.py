@@ -1,14 +1,19 @@
 """scripts/replay.py: a client's steps from the folder of a run that train.py made."""
 
+import pathlib
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
+import tff_adaptive_tasks as tasks
 from scripts import replay, train
 from scripts.cli import records, resolve
 from tests.helpers import fakes
 from tff_adaptive import runs
 from tff_adaptive.runs import config as config_lib
+from tff_adaptive.training import cohorts
 
 TASK = ['--task=least_squares', '--task_option=num_clients=4', '--algorithm=scaffold']
 FLAGS = [*TASK, '--rounds=3', '--clients_per_round=2', '--rounds_per_checkpoint=1']
@@ -64,3 +69,14 @@ def test_bad_input_is_one_line(folder, tmp_path, capsys):
     error = capsys.readouterr().err
     assert message in error
     assert error.startswith('replay.py: ')
+
+
+def test_the_guide_replays_a_client_that_took_part_in_the_round():
+  text = (pathlib.Path(__file__).parents[2] / 'docs/guide/ledger.md').read_text(encoding='utf-8')
+  number, client = re.search(r'--round=(\d+) --client=(\S+)', text).groups()
+  of_run = resolve.resolve(algorithm='scaffold')
+  ids = tasks.load(of_run.what.task).train.client_ids
+  size = of_run.training.clients_per_round
+  drawn = cohorts.sample(of_run.what.seed, int(number), len(ids), size)
+  assert client in {ids[position] for position in drawn}
+  assert f'--trace_client={client} ' in text

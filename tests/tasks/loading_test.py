@@ -90,7 +90,8 @@ def test_a_good_task_passes_with_its_options(tmp_path):
   task = tasks.load(f'{path}:f', n=3.0, other='x')
   assert task.source == "None 3 {'other': 'x'}"
   settings = {'task': f'{path}:f', 'task_option': ['n=4'], 'data_dir': 'there', 'seed': 0}
-  assert loading.task_of({'settings': settings, 'data': {}}).source == 'there 4 {}'
+  config = {'settings': settings, 'data': {}}
+  assert loading.task_of(config, str(tmp_path)).source == 'there 4 {}'
   assert task.build_model(0).num_parameters == 3 * 2 + 2
   np.testing.assert_array_equal(task.build_model(1).initial_weights[0][0].shape, [3, 2])
 

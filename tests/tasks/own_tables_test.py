@@ -185,7 +185,7 @@ def test_decimal_commas_are_refused_by_column(tmp_path):
   cells = ''.join(lines).replace('3,5', '3').replace('7,5', '1.007,5e2')
   path.write_text(f'who;x;n;label\n{cells}')
   with pytest.raises(
-    tasks.DataError, match=r"a.csv cannot .*'x' has '0,5' in row 0 .* with a decimal point"
+    tasks.DataError, match=r"a.csv: the column 'x' has '0,5' in row 0 .* with a decimal point"
   ):
     tasks.from_csv(str(path), 'who', 'label', separator=';')
   assert tasks.from_csv(str(path), 'who', 'label', features='n', separator=';')

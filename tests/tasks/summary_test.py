@@ -32,8 +32,8 @@ def test_own_data_are_described_in_three_lines():
   lines = described('outcome', validation=0.2, standardise=True)
   assert lines[1:] == [
     'Inputs: age, smoker (2 categories), seen (date, 5 parts); 8 numbers an example, standardised.',
-    'Clients: 4 train, with 8 (north) to 32 (west) examples; validation on 20, of the same clients '
-    '(20% of their examples).',
+    'Clients: 4 train, with 8 (client north) to 32 (client west) examples; validation on 20, of '
+    'the same clients (20% of their examples).',
   ]
   task = tasks.from_frame(
     TABLE, 'hospital', 'outcome', dates='parts', validation_by='examples', validation=0.2
@@ -54,11 +54,11 @@ def test_held_out_clients_are_named():
   last = described('outcome', validation_by='clients', validation=0.5, seed=1)[-1]
   task = tasks.from_frame(TABLE, 'hospital', 'outcome', dates='days', validation=0.5, seed=1)
   others = sorted({'north', 'south', 'east', 'west'} - set(task.train.client_ids))
-  assert last.endswith(f'of 2 other clients, {", ".join(others)}.')
+  assert last.endswith(f'of 2 other clients: {", ".join(others)}.')
   one = described('outcome', validation_by='clients', validation=0.1, seed=1)[-1]
   assert ', of another client, ' in one
   many = tasks.from_arrays(np.ones([60, 1]), np.arange(60) % 2, np.arange(60), validation=0.5)
-  assert 'of 30 other clients, ' in tasks.describe(many)[-1]
+  assert 'of 30 other clients: ' in tasks.describe(many)[-1]
   assert tasks.describe(many)[-1].endswith(' and others.')
   pair = (np.ones([3, 1]), [0, 1, 0])
   given = tasks.from_arrays(np.ones([60, 1]), np.arange(60) % 2, np.arange(60), validation=pair)

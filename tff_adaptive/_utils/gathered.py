@@ -1,10 +1,18 @@
-"""Brings clients' tensors to the server, stacked in the order of the clients."""
+"""Brings clients' tensors to the server, stacked in the order of the clients.
 
+An engine that trains a cohort in parts has the rows in the order of the parts. It knows what is
+gathered by the type of the accumulator, and puts the rows in the order of the cohort.
+"""
+
+import collections
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
+
+# The name of the only element of an accumulator whose tensors have a row for each client.
+ROWS = 'tff_adaptive_rows_of_clients'
 
 
 def gather(values: Any) -> Any:
@@ -13,7 +21,7 @@ def gather(values: Any) -> Any:
   It is for a `tff.federated_computation`. `values` is placed at the clients: a tensor, or a tuple.
   """
   member = values.type_signature.member
-  gathered_type = rows_type(member)
+  accumulator_type = tff.types.to_type(_as_rows(rows_type(member)))
 
   @tff.tensorflow.computation
   def zero() -> Any:
@@ -22,21 +30,34 @@ def gather(values: Any) -> Any:
       none = tf.zeros(shape, tensor_type.dtype)
       return tf.compat.v1.placeholder_with_default(none, [None, *tensor_type.shape])
 
-    return _each(nothing, member)
+    return _as_rows(_each(nothing, member))
 
-  @tff.tensorflow.computation(gathered_type, member)
+  @tff.tensorflow.computation(accumulator_type, member)
   def accumulate(rows: Any, value: Any) -> Any:
-    return tf.nest.map_structure(lambda r, v: tf.concat([r, v[tf.newaxis]], 0), rows, value)
+    return _as_rows(
+      tf.nest.map_structure(lambda r, v: tf.concat([r, v[tf.newaxis]], 0), rows[ROWS], value)
+    )
 
-  @tff.tensorflow.computation(gathered_type, gathered_type)
+  @tff.tensorflow.computation(accumulator_type, accumulator_type)
   def merge(first: Any, second: Any) -> Any:
     return tf.nest.map_structure(lambda a, b: tf.concat([a, b], 0), first, second)
 
-  @tff.tensorflow.computation(gathered_type)
+  @tff.tensorflow.computation(accumulator_type)
   def report(rows: Any) -> Any:
-    return rows
+    return rows[ROWS]
 
   return tff.federated_aggregate(values, zero(), accumulate, merge, report)
+
+
+def has_rows_of_clients(accumulator_type: Any) -> bool:
+  """Returns whether an accumulator of this type is one of `gather`."""
+  if not isinstance(accumulator_type, tff.types.StructType):
+    return False
+  return [name for name, _ in tff.structure.iter_elements(accumulator_type)] == [ROWS]
+
+
+def _as_rows(rows: Any) -> Any:
+  return collections.OrderedDict([(ROWS, rows)])
 
 
 def _each(function: Callable[[Any], Any], member: Any) -> Any:

@@ -56,6 +56,7 @@ class SampledGaussian:
     if rounds == 0:
       return 0.0
     num_clients, drawn = self._sizes
+    # Without sampling the composition of Gaussians is one Gaussian, with the exact curve.
     if drawn == num_clients:
       return gaussian_epsilon(math.sqrt(rounds) * SENSITIVITY / self.noise_multiplier, delta)
     return float(self._loss.self_compose(rounds).get_epsilon_for_delta(delta))
@@ -67,6 +68,7 @@ class SampledGaussian:
     q = drawn / num_clients
     # The largest loss of the sampled mechanism, from the largest loss of the Gaussian.
     loss = mu * mu / 2 + _TAIL * mu
+    # e' = log(1 + q (exp(e) - 1)) of the theorem, rewritten so that exp(e) cannot overflow.
     last = math.ceil((loss + math.log(q + (1 - q) * math.exp(-loss))) / _GRID)
     grid = np.arange(-last, last + 1) * _GRID
     size = np.abs(grid)
@@ -75,7 +77,10 @@ class SampledGaussian:
     # For e < 0: H_a(P, Q) = 1 - a + a H_{1/a}(Q, P), and neighbours may be exchanged.
     below = np.minimum(grid, 0.0)
     deltas = np.where(grid >= 0, deltas, -np.expm1(below) + np.exp(below) * deltas)
+    # In exact arithmetic the curve falls and lies in [0, 1]; rounding must not break that, because
+    # the distribution is made from its differences.
     deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
+    # Pessimistic: between points of the grid it is above the curve, so epsilon is never too small.
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(_GRID, -last, last, deltas)
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
@@ -124,6 +129,7 @@ class TreeGaussian:
 
   def move(self, rounds: int) -> float:
     """Returns the largest sqrt(sum n_v^2) of a client after `rounds` rounds; see `TreeGaussian`."""
+    # Kept for each number of rounds: a later call goes on from there.
     while len(self._largest) <= rounds:
       self._add_round()
     return math.sqrt(self._largest[rounds])
@@ -138,6 +144,7 @@ class TreeGaussian:
     for level, counts in enumerate(self._open):
       if done % 2**level == 0:
         counts[:] = 0
+      # (n + 1)^2 - n^2
       self._moved[members] += 2 * counts[members] + 1
       counts[members] += 1
     self._totals[members] += 1
@@ -158,6 +165,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
   def excess(epsilon: float) -> float:
     return float(_hockey_stick(np.asarray(epsilon), mu)) - delta
 
+  # So much noise that delta alone covers the difference: brentq would find no sign change.
   if excess(0.0) <= 0:
     return 0.0
   most = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))  # A bound from Renyi divergences.
@@ -184,6 +192,7 @@ def noise_multiplier_for(
   def excess(log_z: float) -> float:
     return float(make(math.exp(log_z)).epsilon(rounds, delta)) - epsilon
 
+  # In logarithms, since z spans magnitudes; epsilon falls with z, and `excess` with it.
   low = math.log(0.05)
   high = math.log(1.0)
   while excess(high) > 0:
@@ -194,6 +203,7 @@ def noise_multiplier_for(
   if excess(low) <= 0:
     return math.exp(low)
   z = math.exp(optimize.brentq(excess, low, high, xtol=1e-5))
+  # Upwards to four digits, so that the z that is written down meets epsilon, too.
   step = 10.0 ** (math.floor(math.log10(z)) - 3)
   z = math.ceil(z / step) * step
   if excess(math.log(z)) > 0:  # Rounding has made it too small.
@@ -221,6 +231,8 @@ def update_noise_multiplier(noise_multiplier: float, stddev: float) -> float:
       f' {stddev:g} (a twentieth of a cohort unless given): give more, a larger cohort, less noise,'
       ' or adaptive=false.'
     )
+  # 1/z^2 = 1/z_updates^2 + 1/(2 stddev)^2. As a client adds 1/2 or -1/2 to the count, 2 stddev is
+  # the count's noise multiplier.
   return float((noise_multiplier**-2 - (2 * stddev) ** -2) ** -0.5)
 
 
@@ -241,5 +253,6 @@ def _check(rounds: int, delta: float) -> None:
 
 def _hockey_stick(epsilon: np.ndarray, mu: float) -> np.ndarray:
   """Returns the hockey-stick divergence of N(mu, 1) from N(0, 1) at exp(epsilon), epsilon >= 0."""
+  # exp(epsilon) alone overflows; its product with the small probability does not.
   upper = special.ndtr(mu / 2 - epsilon / mu)
   return upper - np.exp(epsilon + special.log_ndtr(-mu / 2 - epsilon / mu))

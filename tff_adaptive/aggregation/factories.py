@@ -1,6 +1,7 @@
 """Builds TFF aggregation factories from the entries of `AGGREGATORS` and their options."""
 
 import dataclasses
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -66,6 +67,7 @@ def build_aggregator(
   if isinstance(entry, str):
     entry = table.aggregator(entry)
   options = entry.values(values)
+  # It has no default: how much privacy a run needs is for its owner to say.
   if entry.is_private and options['noise_multiplier'] is None:
     raise ValueError(f'{entry.name} needs a noise_multiplier: give 1.0, say.')
   return entries.resolve(entry.build)(options, cohort)
@@ -101,6 +103,8 @@ def compression(values: Values, cohort: Cohort) -> Factory:
     quantization_bits=values['bits'], threshold=values['threshold']
   )
   quantized = tff.aggregators.MeanFactory(encoded)
+  # TFF gives the innermost mean to this function and takes what it returns in its place. Its own
+  # `compression_aggregator` is the same with a fixed number of bits and threshold.
   options = {name: values[name] for name in ('zeroing', 'clipping')}
   return tff.learning.robust_aggregator(debug_measurements_fn=lambda _: quantized, **options)
 
@@ -121,6 +125,7 @@ def dp_gaussian(values: Values, cohort: Cohort) -> Factory:
   if values['adaptive']:
     from tff_adaptive.aggregation import accounting  # It imports SciPy, which takes long.
 
+    # The noise on the count takes its part of z, so that the run as a whole has z.
     stddev = accounting.count_stddev(cohort.clients_per_round, values['count_stddev'])
     query = queries.SeededAdaptiveClipSumQuery(
       _noise_seeds(cohort),
@@ -159,20 +164,37 @@ def median(values: Values, cohort: Cohort) -> Factory:
 
 def trimmed_mean(values: Values, cohort: Cohort) -> Factory:
   """Builds the coordinate-wise trimmed mean of the updates."""
-  del cohort
-  return gathering.RuleFactory(robust_rules.TrimmedMean(values['trim']))
+  rule = robust_rules.TrimmedMean(values['trim'])
+  size = cohort.clients_per_round
+  if rule.trim and not rule.cut(size):
+    hint = 'take the mean'
+    if size > 2:
+      hint = f'give {math.ceil(100 / size) / 100:g} or more'
+    raise ValueError(f'trim is {rule.trim:g}, which cuts off no client of {size}: {hint}.')
+  return gathering.RuleFactory(rule)
 
 
 def krum(values: Values, cohort: Cohort) -> Factory:
   """Builds Krum: the update nearest to its neighbours."""
-  del cohort
-  return gathering.RuleFactory(robust_rules.Krum(values['attackers'], 1))
+  return _krum(robust_rules.Krum(values['attackers'], 1), cohort)
 
 
 def multi_krum(values: Values, cohort: Cohort) -> Factory:
   """Builds Multi-Krum: the mean of the updates nearest to their neighbours."""
-  del cohort
-  return gathering.RuleFactory(robust_rules.Krum(values['attackers'], values['selected']))
+  return _krum(robust_rules.Krum(values['attackers'], values['selected']), cohort)
+
+
+def _krum(rule: robust_rules.Krum, cohort: Cohort) -> Factory:
+  """Builds Krum or Multi-Krum; raises ValueError if the cohorts are too small for its options."""
+  size = cohort.clients_per_round
+  if rule.attackers + 2 >= size:
+    raise ValueError(
+      f'attackers is {rule.attackers}, so that of {size} clients none has the m - f - 2 nearest'
+      f' others of which a score is the sum: give fewer, or {rule.attackers + 3} or more clients.'
+    )
+  if (rule.selected or 1) > size:
+    raise ValueError(f'selected is {rule.selected}, of {size} clients: give {size} or fewer.')
+  return gathering.RuleFactory(rule)
 
 
 def geometric_median(values: Values, cohort: Cohort) -> Factory:

@@ -68,6 +68,7 @@ class _Layout:
           f'a rule on all updates takes floats of known shapes, found {leaf.dtype.name} of shape'
           f' {leaf.shape}: give the weights of a model, say.'
         )
+    # All in one dtype, because they become one row; wider ones must not lose digits.
     self.dtype = tf.float32
     if any(leaf.dtype == tf.float64 for leaf in leaves):
       self.dtype = tf.float64
@@ -104,7 +105,9 @@ class RuleFactory(tff.aggregators.WeightedAggregationFactory):
 
     All tensors of an update are one row, in float32, or in float64 if one of them is float64.
     """
-    self._rule = rule if isinstance(rule, StatefulRule) else _Plain(rule)
+    if not isinstance(rule, StatefulRule):
+      rule = _Plain(rule)
+    self._rule = rule
 
   def create(self, value_type: Any, weight_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values and weights of the given types."""
@@ -119,6 +122,7 @@ class RuleFactory(tff.aggregators.WeightedAggregationFactory):
     def as_row(value: Any, weight: Any) -> Any:
       row = layout.row(value)
       is_finite = tf.reduce_all(tf.math.is_finite(row))
+      # A client that diverged gets weight 0, by which `_of_used` leaves its row out.
       weight = tf.where(is_finite, tf.cast(weight, layout.dtype), 0)
       return tf.where(is_finite, row, tf.zeros_like(row)), weight
 
@@ -166,7 +170,9 @@ class ClientNormsFactory(tff.aggregators.WeightedAggregationFactory):
       cosines: Whether to measure `client_cosines` too, the cosine of each update to the aggregate,
         [m]. All updates of a cohort are then in memory.
     """
-    self._inner = tff.aggregators.MeanFactory() if inner is None else inner
+    if inner is None:
+      inner = tff.aggregators.MeanFactory()
+    self._inner = inner
     self._cosines = cosines
 
   def create(self, value_type: Any, weight_type: Any) -> tff.templates.AggregationProcess:
@@ -185,6 +191,7 @@ class ClientNormsFactory(tff.aggregators.WeightedAggregationFactory):
 
     @tff.tensorflow.computation(value_type, result_type)
     def cosine(value: Any, aggregate: Any) -> Any:
+      # NaN for an update of zero, such as that of a client that is left out: it has no direction.
       one = layout.row(value)
       other = layout.row(aggregate)
       return tf.reduce_sum(one * other) / (tf.norm(one) * tf.norm(other))
@@ -212,12 +219,14 @@ def _of_used(rule: StatefulRule, state: Any, updates: tf.Tensor, weights: tf.Ten
   """Returns the result of a rule on the updates whose weight is above 0."""
   is_used = weights > 0
 
+  # Masking copies all m d numbers, so only where a client is left out.
   def of_some() -> Any:
     rows, counted = tf.cond(
       tf.reduce_all(is_used),
       lambda: (updates, weights),
       lambda: (tf.boolean_mask(updates, is_used), tf.boolean_mask(weights, is_used)),
     )
+    # Rules read d when they are traced; it must not get lost in the condition.
     rows.set_shape([None, updates.shape[1]])
     counted.set_shape([None])
     outcome = rule.combine(state, rows, counted)
@@ -225,6 +234,7 @@ def _of_used(rule: StatefulRule, state: Any, updates: tf.Tensor, weights: tf.Ten
     return tuple(outcome._replace(aggregate=aggregate))
 
   def of_none() -> Any:
+    # For the form of the rule's state and measurements; the branches of `tf.cond` must agree.
     like = rule.combine(
       state, tf.zeros([1, updates.shape[1]], updates.dtype), tf.ones([1], weights.dtype)
     )

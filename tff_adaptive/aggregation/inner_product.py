@@ -27,7 +27,9 @@ class InnerProductFactory(tff.aggregators.WeightedAggregationFactory):
       inner: The factory that aggregates what all clients send; None means the mean.
     """
     self._scale = scale
-    self._inner = tff.aggregators.MeanFactory() if inner is None else inner
+    if inner is None:
+      inner = tff.aggregators.MeanFactory()
+    self._inner = inner
 
   def create(self, value_type: Any, weight_type: Any) -> tff.templates.AggregationProcess:
     """Creates the process for values and weights of the given types."""
@@ -39,6 +41,7 @@ class InnerProductFactory(tff.aggregators.WeightedAggregationFactory):
 
     @tff.tensorflow.computation(value_type, weight_type)
     def of_honest(value: Any, weight: Any) -> Any:
+      # An attacker's weight is negative, so it counts 0 here.
       counted = tf.cast(tf.maximum(weight, 0), tf.float32)
       weighted = [counted * tf.cast(leaf, tf.float32) for leaf in tf.nest.flatten(value)]
       return collections.OrderedDict(total=tuple(weighted), weight=counted)
@@ -50,10 +53,12 @@ class InnerProductFactory(tff.aggregators.WeightedAggregationFactory):
       is_attacker = weight < 0
 
       def of_leaf(leaf: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
+        # 0 if all clients of the cohort are attackers.
         mean = tf.math.divide_no_nan(total, sums['weight'])
         return tf.where(is_attacker, tf.cast(-scale * mean, leaf.dtype), leaf)
 
       leaves = map(of_leaf, tf.nest.flatten(value), sums['total'])
+      # The inner factory must see the weight that an honest client would have.
       weight = tf.where(is_attacker, tf.cast(_UNMARKED, weight.dtype) * weight, weight)
       return tf.nest.pack_sequence_as(value, list(leaves)), weight
 

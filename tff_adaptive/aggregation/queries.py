@@ -45,6 +45,7 @@ class SeededGaussianSumQuery(tfp.GaussianSumQuery):
     for i, leaf in enumerate(leaves):
       # All 128 bits: a folded seed has only 32, which an attacker could try one by one.
       seed = global_state.seed + tf.stack([draws, i])
+      # A seed for each draw and each tensor: the same noise twice would cancel in a difference.
       noise = stddev * tf.random.stateless_normal(tf.shape(leaf), seed)
       noised.append(leaf + tf.cast(noise, leaf.dtype))
     event = dp_accounting.GaussianDpEvent(stddev / global_state.l2_norm_clip)
@@ -67,6 +68,8 @@ class SeededAdaptiveClipSumQuery(tfp.QuantileAdaptiveClipSumQuery):
 
   def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
     """Calls the base class, then restores the seed and advances the count in the new state."""
+    # The base class makes a new state of the sum for the adapted norm: with draws = 0, and with the
+    # seed of this process, which may have resumed another's run.
     result, after, event = super().get_noised_result(sample_state, global_state)
     before = global_state.sum_state
     sum_state = after.sum_state._replace(draws=before.draws + 1, seed=before.seed)
@@ -99,6 +102,7 @@ class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
   def __init__(self, query: tfp.SumAggregationDPQuery, clients_per_round: int) -> None:
     """Creates the factory from a query that clips, sums and adds noise, for cohorts of one size."""
+    # Divided by a fixed number: the true number of updates would need noise of its own.
     self._sum = query
     self._query = tfp.NormalizedQuery(query, float(clients_per_round))
 
@@ -119,7 +123,9 @@ class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
     @tff.tensorflow.computation(query_type)
     def emptied(state: Any) -> Any:
       def without_rows(leaf: Any) -> Any:
-        return leaf[:0] if _grows(leaf) else leaf
+        if _grows(leaf):
+          return leaf[:0]
+        return leaf
 
       return tf.nest.map_structure(without_rows, state)
 

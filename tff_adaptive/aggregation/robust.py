@@ -27,6 +27,7 @@ def median(updates: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
   values.
   """
   del weights
+  # Known only when it runs: clients that diverged are left out before.
   num_clients = tf.shape(updates)[0]
 
   def of_block(ordered: tf.Tensor) -> tf.Tensor:
@@ -49,10 +50,15 @@ class TrimmedMean:
 
   trim: float = 0.1
 
+  def cut(self, num_clients: int) -> int:
+    """Returns k."""
+    return math.floor(self.trim * num_clients + _ROUNDING)
+
   def __call__(self, updates: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """Returns the trimmed mean, [d]."""
     del weights
     num_clients = tf.shape(updates)[0]
+    # In float64 and with a little added: 0.29 * 100 is 28.999999999999996, which would cut 28.
     share = self.trim * tf.cast(num_clients, tf.float64)
     cut = tf.cast(tf.floor(share + _ROUNDING), tf.int32)
     return _by_sorted_blocks(
@@ -100,6 +106,7 @@ class Krum(gathering.StatefulRule):
     num_clients = tf.shape(updates)[0]
     infinite = tf.fill([num_clients], tf.cast(math.inf, distances.dtype))
     distances = tf.linalg.set_diag(distances, infinite)  # A client is no neighbour of its own.
+    # m - f - 2 of the paper, within what a small cohort has.
     neighbours = tf.maximum(num_clients - self.attackers - 2, 1)
     neighbours = tf.minimum(neighbours, num_clients - 1)
     return tf.reduce_sum(tf.sort(distances, axis=1)[:, :neighbours], 1)
@@ -122,11 +129,15 @@ class GeometricMedian:
 
   def __call__(self, updates: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """Returns the geometric median, [d]."""
+    # A fixed number of steps, as in RFA: each is one more secure mean there.
     point = _weighted_mean(updates, weights)
-    least = tf.cast(self.smoothing, updates.dtype)
+    least = tf.constant(self.smoothing, tf.float64)
     for _ in range(self.iterations):
-      distances = _norms(updates - point)
-      point = _weighted_mean(updates, weights / tf.maximum(distances, least))
+      distances = tf.maximum(_distances(updates, point), least)
+      # A weight over the distance, which nu keeps from growing without bound at an update itself.
+      shares = tf.cast(weights, tf.float64) / distances
+      shares /= tf.reduce_sum(shares)
+      point = _weighted_sum(updates, tf.cast(shares, updates.dtype))
     return point
 
 
@@ -148,6 +159,7 @@ class NormBounding(gathering.StatefulRule):
     bound = _median_of(norms)
     if self.norm is not None:
       bound = tf.cast(self.norm, norms.dtype)
+    # The weights are still divided by their whole sum: a client that is scaled down counts less.
     scales = _clipping(norms, bound)
     aggregate = _weighted_sum(updates, scales * weights / tf.reduce_sum(weights))
     measurements = collections.OrderedDict(
@@ -187,6 +199,7 @@ class CentredClipping(gathering.StatefulRule):
       radius = _median_of(distances)
       if self.radius is not None:
         radius = tf.cast(self.radius, updates.dtype)
+      # The last iteration's number and radius are measured.
       clipped = tf.reduce_sum(tf.cast(distances > radius, tf.float32))
       centre += _weighted_sum(differences, shares * _clipping(distances, radius))
     measurements = collections.OrderedDict(
@@ -223,6 +236,17 @@ def _norms(updates: tf.Tensor) -> tf.Tensor:
   return tf.norm(updates, axis=1)
 
 
+def _distances(updates: tf.Tensor, point: tf.Tensor) -> tf.Tensor:
+  """Returns the distances of the updates from a point, float64 [m].
+
+  Neither a difference nor the square of one overflows, whatever finite numbers the updates have.
+  """
+  halves = updates / 2 - point / 2
+  largest = tf.reduce_max(tf.abs(halves), 1)
+  norms = _norms(tf.math.divide_no_nan(halves, largest[:, tf.newaxis]))
+  return 2 * tf.cast(largest, tf.float64) * tf.cast(norms, tf.float64)
+
+
 def _median_of(values: tf.Tensor) -> tf.Tensor:
   """Returns the median of [m] values."""
   ordered = tf.sort(values)
@@ -232,6 +256,7 @@ def _median_of(values: tf.Tensor) -> tf.Tensor:
 
 def _clipping(norms: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
   """Returns the factors min(1, bound / norm)."""
+  # Where the norm is 0, bound / norm is infinite or NaN, but the other branch is taken.
   return tf.where(norms > bound, bound / norms, tf.ones_like(norms))
 
 

@@ -23,6 +23,7 @@ def update_bytes(
   """
   if aggregator != 'compression':
     return bytes_per_parameter * sum(sizes)
+  # A tensor's codes are packed by themselves: hence the rounding up for each.
   total = 0
   for size in sizes:
     if size > values['threshold']:

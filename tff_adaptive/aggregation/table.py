@@ -62,6 +62,7 @@ _ATTACKERS = Hyperparameter(
   'attackers', int, 1, 'f: how many clients of a cohort may send anything', validation.whole
 )
 _MEDIAN_NORM = 'the median of the cohort unless given'
+# A promise is the verb in the messages of `check`, which refuses algorithms that would break it.
 _ROBUST: dict[str, Any] = {'promise': 'bound'}
 _PRIVATE: dict[str, Any] = {'promise': 'clip and noise', 'is_weighted': False, 'is_private': True}
 
@@ -77,7 +78,8 @@ AGGREGATORS: Mapping[str, Aggregator] = by_name(
   _entry(
     'robust',
     "TFF's robust aggregator: zeroing and clipping",
-    *(_ZEROING, _CLIPPING),
+    _ZEROING,
+    _CLIPPING,
     promise='bound',
   ),
   _entry(
@@ -88,12 +90,14 @@ AGGREGATORS: Mapping[str, Aggregator] = by_name(
     Hyperparameter(
       'threshold', int, 20000, 'Tensors of more elements are quantized', validation.whole
     ),
-    *(_ZEROING, _CLIPPING),
+    _ZEROING,
+    _CLIPPING,
   ),
   _entry(
     'secure',
     'updates are summed as integers, as in a secure sum',
-    *(_ZEROING, _CLIPPING),
+    _ZEROING,
+    _CLIPPING,
     promise=SUM_IN_SECRET,
   ),
   _entry(
@@ -151,7 +155,8 @@ AGGREGATORS: Mapping[str, Aggregator] = by_name(
   _entry(
     'dp_gaussian',
     'clipped updates with Gaussian noise, cohorts drawn at random: DP-FedAvg',
-    *(_NOISE_MULTIPLIER, _clip(0.1)),
+    _NOISE_MULTIPLIER,
+    _clip(0.1),
     Hyperparameter('adaptive', bool, True, 'Adapt the clipping norm to a quantile'),
     Hyperparameter(
       'quantile', float, 0.5, _QUANTILE, validation.up_to_one, 'give 0.5 for the median'
@@ -167,7 +172,8 @@ AGGREGATORS: Mapping[str, Aggregator] = by_name(
   _entry(
     'dp_tree',
     'clipped updates with noise on a tree of rounds, for any cohorts: DP-FTRL',
-    *(_NOISE_MULTIPLIER, _clip(1.0)),
+    _NOISE_MULTIPLIER,
+    _clip(1.0),
     **_PRIVATE,
   ),
 )
@@ -226,6 +232,7 @@ def check(
   _check_compression(entry, algorithm)
   if not entry.promise:
     return
+  # Uploads do not pass the aggregator; FedNova's |a_i|, say, could be any number.
   if algorithm.uploads:
     raise ValueError(
       f'{entry.name} does not {entry.promise} all that moves the model: a client of'

@@ -38,10 +38,10 @@ class ClientStates(_Serializable):
 
   def updated(self, states: Mapping[str, Any]) -> 'ClientStates':
     """Returns a copy in which the states of some clients are replaced."""
-    new = {
-      client_id: tuple(np.asarray(leaf) for leaf in tree.flatten(state))
-      for client_id, state in states.items()
-    }
+    new = {}
+    for client_id, state in states.items():
+      # Without their structure, which is that of `initial`: to_bytes stacks them leaf by leaf.
+      new[client_id] = tuple(map(np.asarray, tree.flatten(state)))
     return ClientStates({**self._leaves, **new})
 
   def to_bytes(self) -> bytes:

@@ -98,10 +98,7 @@ def build(
     )
     if beginning is not None:
       trained = asynchrony_lib.discounted(trained, beginning)
-    if training.attack is not None:
-      trained = attacks.attacked(training.attack, training.seed, trained, data, message.t)
-    if training.cohort_weights:
-      trained = _times_cohort_weight(trained, data)
+    trained = as_sent(training, trained, data, message)
     weight = components.client_weight(recipe.client_weighting, trained)
     drift: Any = ()
     if not recipe.is_plain:
@@ -118,9 +115,9 @@ def build(
     )
     measures: Any = ()
     if training.measures is not None:
-      measures = _measures(recipe, trained, state, size)
+      measures = _measures(recipe, trained, state, data, size)
     # Only the aggregator sees the marked weight: the sums above have the true one.
-    if training.attack == 'inner_product':
+    if training.attack == attacks.INNER_PRODUCT:
       weight = attacks.marked(weight, data)
     result = tff.learning.templates.ClientResult(trained.update, weight)
     return ClientOutput(trained.client_state, trained.metrics, result, totals, measures)
@@ -158,6 +155,29 @@ def build_exchange(
   return _declare(recipe, exchange, weights_type, message_type, client_state_type)
 
 
+def as_sent(
+  training: local_training.ClientTraining,
+  trained: local_training.Trained,
+  data: Any,
+  message: local_training.Message,
+) -> local_training.Trained:
+  """Returns a client's result with what it sends: after an attack, and times its weight.
+
+  Args:
+    training: The settings of the process.
+    trained: The client's result, or that of a group of clients.
+    data: The client's data, or the list of the data of a group.
+    message: The message with which it began.
+  """
+  # What an attacker sends replaces its finished update; the weight of the cohort's rule multiplies
+  # that as it does the update of an honest client.
+  if training.attack is not None:
+    trained = attacks.attacked(training.attack, training.seed, trained, data, message.t)
+  if training.cohort_weights:
+    trained = _times_cohort_weight(trained, data)
+  return trained
+
+
 def _times_cohort_weight(trained: local_training.Trained, data: Any) -> local_training.Trained:
   """Returns a client's result with its update times the weight in the client's data."""
   weight = attacks.of_data(data, entries_lib.COHORT_WEIGHT)
@@ -170,6 +190,7 @@ def _weighted(weight: tf.Tensor, tree: Any) -> Any:
   """Returns tensors times a client's weight, in float32 or wider; a weight [G] is for a group."""
 
   def scaled(leaf: tf.Tensor) -> tf.Tensor:
+    # In 16 bits the sum over a cohort would lose its small terms.
     is_wide = leaf.dtype.is_floating and leaf.dtype.size >= 4
     if not is_wide:
       leaf = tf.cast(leaf, tf.float32)
@@ -204,7 +225,9 @@ def _declare(
   def together(clients: list[Any]) -> Any:
     # The server sends the same to all clients.
     message, weights = clients[0][:2]
-    states = [client[2] if has_state else () for client in clients]
+    states: list[Any] = [()] * len(clients)
+    if has_state:
+      states = [client[2] for client in clients]
     return function(
       local_training.Message(**message),
       tff.learning.models.ModelWeights(**weights),
@@ -246,12 +269,19 @@ def _measures(
   recipe: components.Recipe,
   trained: local_training.Trained,
   client_state: Any,
+  data: Any,
   group_size: int | None,
 ) -> tf.Tensor:
   """Returns a client's values of `entries.MEASURES`, float32 [c], or [G, c] for G clients."""
   values: dict[str, Any] = {'is_used': trained.is_used, 'diverged': trained.diverged}
+  values['update_norm'] = tf.sqrt(trained.squared_norm)
+  if recipe.training.attack == attacks.INNER_PRODUCT:
+    # What attackers send is made at the server; see `aggregation.InnerProductFactory`.
+    is_attacker = attacks.of_data(data, entries_lib.ATTACK) > 0
+    values['update_norm'] = tf.where(is_attacker, math.nan, values['update_norm'])
   if recipe.model.is_masked:  # Then the metrics are a sum and a count by name.
     loss = trained.metrics['loss']
+    # NaN for a client that took no step.
     values['train_loss'] = loss[..., 0] / loss[..., 1]
   state = client_state
   if recipe.keeps_slots:
@@ -261,7 +291,7 @@ def _measures(
   # The estimates of a chain, or of weights that are not sent, are not those of the update.
   is_of_update = [leaf.shape for leaf in h_i] == [leaf.shape for leaf in update]
   if h_i and is_of_update:
-    norms = corrections.squared_norm(update, group_size) * corrections.squared_norm(h_i, group_size)
+    norms = trained.squared_norm * corrections.squared_norm(h_i, group_size)
     values['cosine_h'] = _product(update, h_i, group_size) / tf.sqrt(norms)
   values.update(trained.measured or {})
   unknown = tf.fill(tf.shape(trained.is_used), tf.constant(math.nan))

@@ -145,6 +145,7 @@ def counts(
     down = (traced.bytes_of_weights + traced.bytes_down) / whole
     up = (traced.bytes_update + traced.bytes_up) / whole
     published = registry.Counts(down, up)
+  # Where the server sends changes: what a client receives of one round's, and at most.
   down_whole = None
   if traced.bytes_of_changes is not None:
     down_whole = published.down + averaged / whole
@@ -198,6 +199,8 @@ def regularization(
     clip_norm: The largest 2-norm of a corrected gradient; None for no clipping.
     weight_decay: The factor of the weights that are added to the clipped gradient; 0 for none.
   """
+  # SAM makes the gradient, clipping limits the corrected one, and the decay is added last so that
+  # clipping does not weaken it.
   parts: list[corrections.Correction] = []
   if sam_rho:
     parts.append(corrections.Sam(sam_rho))
@@ -245,7 +248,10 @@ def build_server_optimizer(
   # A value of None would hide the function's own default.
   options = {name: value for name, value in entry.values(values).items() if value is not None}
   rate = components.check_rate('server_learning_rate', learning_rate)
-  schedule = rate if callable(rate) and entry.source is not None else None
+  schedule: Any = None
+  # The package's own builders take schedules; a user's function need not.
+  if callable(rate) and entry.source is not None:
+    schedule = rate
   if schedule is not None:
     # Only a first value, because the schedule sets the rate before each step.
     rate = getattr(schedule, 'base_rate', 1.0)

@@ -50,8 +50,10 @@ def build_initialize(recipe: components.Recipe, weights_type: tff.Type) -> tff.C
     state = recipe.server_state(theta)
     of_correction, _ = recipe.split(state)
     inference = recipe.correction.inference_weights(of_correction, theta, theta)
+    if inference is None:
+      return state, ()
     # Before the first round the model for inference is the initial one.
-    return state, () if inference is None else weights
+    return state, weights
 
   return server_state
 
@@ -94,7 +96,11 @@ def build_send(
   @tff.tensorflow.computation(np.int32, server_type, client_work_type, weights_type)
   def send(t: Any, server_state: Any, client_work: Any, weights: Any) -> Any:
     of_correction, slots = recipe.split(server_state)
-    rate = client_work[tff.learning.optimizers.LEARNING_RATE_KEY] if client_work else rate_fn(t)
+    if client_work:
+      rate = client_work[tff.learning.optimizers.LEARNING_RATE_KEY]
+    else:
+      rate = rate_fn(t)
+    # By the round, so that a resumed run draws what an uninterrupted one draws.
     seed = seeds.fold(seeds.base(recipe.training.seed), t + 1, _TO_CLIENTS)
     sent = downward.send(recipe.correction, of_correction, tuple(weights.trainable), seed)
     message = local_training.Message(t + 1, rate, sent.broadcast, slots)
@@ -175,7 +181,8 @@ def build_update(
     if isinstance(inference_type, tff.types.StructType) and len(inference_type):
       theta_bar = tf.cond(
         is_usable,
-        # The mean of the client models, as g_i is theta minus a client's model.
+        # The mean of the client models, as g_i is theta minus a client's model; where clients have
+        # a compressed theta, plus what compression left out of it.
         lambda: corrections.combine(tf.subtract, theta, server.g_bar),
         lambda: tuple(inference.trainable),
       )

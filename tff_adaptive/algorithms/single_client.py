@@ -4,7 +4,7 @@ The functions take what `next` of a process takes in a round.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive._utils import private_apis
-from tff_adaptive.algorithms import components
+from tff_adaptive.algorithms import client_training, components
 from tff_adaptive.client import local_training, tracing
 
 
@@ -58,7 +58,11 @@ def register(next_fn: tff.Computation, parts: Parts) -> None:
 
 
 class Clients:
-  """The clients of a process."""
+  """The clients of a process.
+
+  Attributes:
+    begin_with_server_model: Whether a client of a round begins with the model of the server.
+  """
 
   def __init__(self, parts: Parts, next_type: Any) -> None:
     """Creates the object.
@@ -83,10 +87,12 @@ class Clients:
         ' training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say.'
       )
     self._parts = parts
+    # Not where messages are compressed, or some weights stay at the clients.
+    self.begin_with_server_model = parts.send is None and not any(recipe.correction.stays)
     self._next_type = next_type
     self._message = self._build(with_outputs=False)
     self._outputs: tff.Computation | None = None
-    self._traced: Callable[..., Any] | None = None
+    self._traced: Any = None
 
   def results(self, server_state: Any, client_states: Sequence[Any] | None, data: Any) -> list[Any]:
     """Returns the `client_training.ClientOutput` of each client of a cohort.
@@ -133,7 +139,9 @@ class Clients:
     else:
       if self._traced is None:
         self._traced = tf.function(self._train, autograph=False, reduce_retracing=True)
-      trained, columns = self._traced(*arguments)
+      # Called as a `tf.function`, that of the fifth client that a program follows would warn.
+      concrete = self._traced.get_concrete_function(*arguments)
+      trained, columns = concrete(*arguments)
     as_arrays = {name: np.asarray(values) for name, values in columns.items()}
     received = tuple(np.asarray(leaf) for leaf in weights.trainable)
     return Steps(tf.nest.map_structure(np.asarray, trained), as_arrays, received)
@@ -142,15 +150,17 @@ class Clients:
     self, message: Any, trainable: Any, non_trainable: Any, state: Any, element: Any
   ) -> tuple[Any, Any]:
     recipe = self._parts.recipe
-    return tracing.train(
+    data = tf.data.Dataset.from_tensors(element)
+    trained, columns = tracing.train(
       recipe.model,
       recipe.training,
       recipe.correction,
       weights=tff.learning.models.ModelWeights(trainable, non_trainable),
-      data=tf.data.Dataset.from_tensors(element),
+      data=data,
       client_state=state,
       message=message,
     )
+    return client_training.as_sent(recipe.training, trained, data, message), columns
 
   def _build(self, with_outputs: bool) -> tff.Computation:
     """Builds the computation of the message of a round, or of the clients' results.

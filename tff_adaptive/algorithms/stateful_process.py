@@ -317,6 +317,7 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     result = output.result
     totals = tff.federated_sum(output.totals)
     aggregated = parts.aggregator.next(state.aggregator, result.update, result.update_weight)
+    # The server's own model, not what clients have of it where messages are compressed.
     before = (correction_state, message, weights, state.inference_weights)
     updated = tff.federated_map(parts.update, (*before, aggregated.result, totals))
     finalized = parts.finalizer.next(state.finalizer, weights, updated.direction)

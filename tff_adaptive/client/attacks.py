@@ -8,6 +8,7 @@ from tff_adaptive._utils import seeds
 from tff_adaptive.client import entries, local_training
 from tff_adaptive.corrections import base as corrections
 
+INNER_PRODUCT = 'inner_product'
 # The weight of an attacker times this marks it for `aggregation.InnerProductFactory`. A power of
 # two, so that the mark takes no digits.
 MARK = -1 / 1024
@@ -20,7 +21,7 @@ def attacked(
   """Returns a client's result with what it sends if it is an attacker.
 
   Args:
-    attack: The attack; of 'inner_product' the server's part makes the update.
+    attack: The attack; of `INNER_PRODUCT` the server's part makes the update.
     seed: The seed of the run's clients.
     trained: The client's result, or that of a group of clients.
     data: The client's data, or the list of the data of a group.
@@ -45,6 +46,11 @@ def attacked(
 def marked(weight: tf.Tensor, data: Any) -> tf.Tensor:
   """Returns the weight of a client, or of a group, with the mark of attackers."""
   return tf.where(of_data(data, entries.ATTACK) > 0, MARK * weight, weight)
+
+
+def unmarked(weight: float) -> float:
+  """Returns the weight that `marked` has marked or not."""
+  return weight / MARK if weight < 0 else weight
 
 
 def of_data(data: Any, name: str) -> tf.Tensor:

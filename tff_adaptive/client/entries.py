@@ -11,6 +11,7 @@ MEASURES = (
   'diverged',
   'train_loss',
   'cosine_h',
+  'update_norm',
   'loss_before',
   'loss_after',
   'gradient_norm',

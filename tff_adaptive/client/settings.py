@@ -37,10 +37,10 @@ class ClientTraining:
       `population.attacks.OF_UPDATES`; the entry, float32, is then in all clients' data, and is 0
       for honest ones. It needs `batching`. None for no attack.
     measures: What the process measures of each client besides, for a ledger: the metric
-      `clients` of its `client_work`, float32 [m, c] with the columns `entries.MEASURES`. 'basic'
-      takes next to no time. 'full' also has the losses before and after training and the norm of
-      the gradient, on all of a client's examples, which takes three more passes over them. None for
-      nothing.
+      `clients` of its `client_work`, float32 [m, c] with the columns `entries.MEASURES`. 'basic',
+      with the norms of the updates, takes next to no time. 'full' also has the losses before and
+      after training and the norm of the gradient, on all of a client's examples, which takes three
+      more passes over them. None for nothing.
 
   Raises:
     ValueError: If a number is out of its range.

@@ -21,6 +21,7 @@ def indices(size: int, num_kept: int) -> int:
   """
   if num_kept >= size:
     return 0
+  # Both sides know both lengths, so nothing need say which of the two forms it is.
   return min(codes(num_kept, size), size)
 
 

@@ -39,6 +39,7 @@ def largest(values: tf.Tensor, k: int) -> tf.Tensor:
   if k >= size:
     return tf.ones([size], tf.bool)
   numbers = _magnitudes(values)
+  # Mostly nothing ties with the k-th number, and a comparison is all.
   kth = _kth_of([numbers], k)
   return tf.cond(
     tf.equal(kth.num_equal, kth.num_equal_wanted),
@@ -91,6 +92,7 @@ class _Kth(NamedTuple):
 def _kth_of(vectors: Sequence[tf.Tensor], k: int) -> _Kth:
   """Returns the k-th largest of integers >= 0, int32 [n_i] each."""
   total = sum(vector.shape.num_elements() for vector in vectors)
+  # A short vector is quickly counted, and of a large share a sample would leave most numbers in.
   if total >= 8 * _SAMPLE and k <= total // 4:
     return _kth_by_sample(vectors, k)
   return _kth_largest(tf.concat(vectors, 0), k)
@@ -98,6 +100,7 @@ def _kth_of(vectors: Sequence[tf.Tensor], k: int) -> _Kth:
 
 def _with_first_of_equal(numbers: tf.Tensor, kth: _Kth) -> tf.Tensor:
   """Returns which numbers are above the k-th, or the first of those that are equal to it."""
+  # `tf.where` returns positions in rising order.
   positions = tf.where(tf.equal(numbers, kth.number))[: kth.num_equal_wanted]
   trues = tf.ones(tf.shape(positions)[:1], tf.bool)
   return tf.tensor_scatter_nd_update(tf.greater(numbers, kth.number), positions, trues)
@@ -123,6 +126,8 @@ def _kth_by_sample(vectors: Sequence[tf.Tensor], k: int) -> _Kth:
 
 def _kth_largest(numbers: tf.Tensor, k: int) -> _Kth:
   """Returns the k-th largest of integers >= 0, int32 [n]."""
+  # Two histograms of 2^15 and 2^16 bins in place of one of 2^31: first by the upper bits, then of
+  # the numbers in the k-th one's bin by the lower bits.
   high = tf.bitwise.right_shift(numbers, _LOW_BITS)
   high_of_kth, num_above = _bin_of_kth(high, 2 ** (31 - _LOW_BITS), k)
   of_bin = tf.boolean_mask(numbers, tf.equal(high, high_of_kth))
@@ -139,6 +144,7 @@ def _bin_of_kth(bins: tf.Tensor, num_bins: int, k: tf.Tensor) -> tuple[tf.Tensor
   counts = tf.raw_ops.DenseBincount(
     input=bins, size=num_bins, weights=tf.constant([], tf.int32), binary_output=False
   )
+  # These numbers fall from bin to bin, so the k-th largest is in the last bin with at least k.
   num_from_bin_on = tf.cumsum(counts, reverse=True)
   of_kth = tf.math.count_nonzero(num_from_bin_on >= k, dtype=tf.int32) - 1
   return of_kth, tf.gather(num_from_bin_on, of_kth) - tf.gather(counts, of_kth)

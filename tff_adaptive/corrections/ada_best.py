@@ -71,9 +71,11 @@ class AdaBest(base.Correction):
     return self.scale_mu
 
   def client_state(self, weights: Weights) -> Any:
+    # A client that was never there has last_round = 0; whatever its fade, it fades an h_i of 0.
     return collections.OrderedDict(h=base.zeros(weights), last_round=tf.zeros([]))
 
   def server_state(self, weights: Weights) -> Any:
+    # beta is part of the state because it decays: a run that is resumed goes on with it.
     return collections.OrderedDict(
       h=base.zeros(weights),
       beta=tf.constant(self.beta, tf.float32),
@@ -94,27 +96,36 @@ class AdaBest(base.Correction):
       return g
     mu = tf.constant(self.mu, tf.float32)
     if self.scale_mu:
+      # In round 1 nothing has been seen: with n-bar = n_i, mu_i is mu.
       n_bar = tf.where(client.broadcast > 0, client.broadcast, client.num_examples)
+      # A client without examples takes no step; mu_i is then 0 in place of infinity.
       mu = tf.math.divide_no_nan(mu * n_bar, client.num_examples)
     return base.combine(lambda g, h: g - base.scale(mu, h), g, client.client_state['h'])
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
+    # 1 / (t - t_i) of Algorithm 1. The last round with the client is before t: no division by 0.
     fade = 1.0 / (client.t - client.client_state['last_round'])
     h = base.combine(lambda h, g: base.scale(fade, h) + g, client.client_state['h'], g_i)
     return collections.OrderedDict(h=h, last_round=client.t), client.num_examples
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
     beta = server_state['beta']
+    # Remark 2: theta-bar^{t-1} - theta-bar^t = h^{t-1} + g-bar^t, so no theta-bar has to be kept.
     h = base.combine(lambda h, g: base.scale(beta, h + g), server_state['h'], server.g_bar)
     new = collections.OrderedDict(server_state)
     new['h'] = h
+    # The uploads are combined to a mean: times |S| it is the cohort's number of examples.
     new['examples_seen'] += server.uploads * server.cohort
     new['clients_seen'] += server.cohort
+    # A decay counts from the next round on: the h above has the beta of before.
     if self.beta_decay != 1:
       self._decay_beta(new, base.norm(h))
+    # theta^t = theta-bar^t - h^t = theta^{t-1} - (g-bar + h), with server SGD of rate 1.
     return new, base.combine(tf.add, server.g_bar, h)
 
   def _decay_beta(self, state: dict[str, tf.Tensor], h_norm: tf.Tensor) -> None:
+    # The paper decays beta when ||h|| plateaus, and has no rule; `beta_decay` above says this one.
+    # In a round without a usable update h_norm may be NaN, but that round's state is not used.
     lower = h_norm < state['lowest_h_norm']
     higher = h_norm > state['highest_h_norm']
     since = tf.where(lower | higher, 0, state['rounds_since'] + 1)

@@ -49,20 +49,26 @@ class AFL(base.Correction):
     return server_state['shares']
 
   def update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
+    # With N lambda_i the mean over a cohort drawn uniformly has the expectation sum lambda_i g_i.
     factor = self.num_clients * tf.gather(client.broadcast, client.index)
     return base.combine(lambda g: base.scale(factor, g), g_i)
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
+    # The sum of these rows over the cohort, [N], has each client's loss at its place. They are
+    # losses at the received model, with which the paper's step of lambda is taken, too.
     return (), client.full_loss() * tf.one_hot(client.index, self.num_clients)
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
+    # N / |S| makes up for the clients whose losses are not known in this round.
     losses = tf.math.divide_no_nan(self.num_clients * server.uploads, server.cohort)
+    # Upwards: lambda maximises the mixture's loss that theta minimises.
     shares = on_simplex(server_state['shares'] + self.lambda_rate * losses)
     return collections.OrderedDict(shares=shares), server.g_bar
 
 
 def on_simplex(values: tf.Tensor) -> tf.Tensor:
   """Returns the nearest point whose entries are not negative and have the sum 1 (Euclidean)."""
+  # The projection is max(values - threshold, 0) with the threshold that makes the sum 1.
   descending = tf.sort(values, direction='DESCENDING')
   excess = tf.cumsum(descending) - 1.0
   ranks = tf.range(1.0, tf.cast(tf.size(values), tf.float32) + 1.0)

@@ -26,7 +26,11 @@ def estimate(state: Any) -> Weights:
     return tuple(tf.nest.flatten(state.get('h', ())))
   if hasattr(state, 'h'):
     return tuple(tf.nest.flatten(state.h))
-  if not isinstance(state, (tuple, list)) or not any(isinstance(s, Mapping) for s in state):
+  # A tuple is a chain's state, one for each part, or plain weights such as FedCM's direction, which
+  # are no drift estimate.
+  if not isinstance(state, (tuple, list)):
+    return ()
+  if not any(isinstance(of_part, Mapping) for of_part in state):
     return ()
   estimates: Weights = ()
   for state_of_part in state:
@@ -59,7 +63,9 @@ def combine(fn: Callable[..., tf.Tensor], *trees: Weights) -> Weights:
 
 def scale(factor: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
   """Returns factor * weight in the weight's dtype; a factor [G] multiplies a weight [G, ...]."""
+  # Most factors are float32, and TensorFlow multiplies no float32 with a bfloat16 or a float64.
   factor = tf.cast(factor, weight.dtype)
+  # Clients of a group have a factor each, which multiplies the client's part of the weight.
   if factor.shape.rank:
     factor = tf.reshape(factor, [-1] + [1] * (weight.shape.rank - 1))
   return factor * weight
@@ -72,13 +78,21 @@ def norm(tree: Weights) -> tf.Tensor:
 
 def squared_norm(tree: Weights, group_size: int | None = None) -> tf.Tensor:
   """Returns the squared 2-norm of all weights together, float32; [G] for a group of G clients."""
+  client_axis = [] if group_size is None else [group_size]
   if not tree:
-    return tf.zeros([] if group_size is None else [group_size])
-  # In 16 bits a square overflows for weights above 255 and vanishes below 2^-12.
-  wide = [w if w.dtype.size > 4 else tf.cast(w, tf.float32) for w in tree]
+    return tf.zeros(client_axis)
+  wide = [_at_least_float32(w) for w in tree]
   # `tf.nn.l2_loss` would be a loop over the clients of a group.
-  rows = [tf.reshape(w, [-1] if group_size is None else [group_size, -1]) for w in wide]
+  rows = [tf.reshape(w, [*client_axis, -1]) for w in wide]
   return tf.add_n([tf.cast(tf.reduce_sum(r * r, -1), tf.float32) for r in rows])
+
+
+def _at_least_float32(weight: tf.Tensor) -> tf.Tensor:
+  """Returns a weight in float32, or as it is in a wider dtype."""
+  # In 16 bits a square overflows for weights above 255 and vanishes below 2^-12.
+  if weight.dtype.size > 4:
+    return weight
+  return tf.cast(weight, tf.float32)
 
 
 def head_shape(weights: Weights) -> tuple[int, int]:
@@ -87,6 +101,7 @@ def head_shape(weights: Weights) -> tuple[int, int]:
   Raises:
     ValueError: If there is no matrix.
   """
+  # Weights are in the order of the layers, and a bias of the last one is no matrix.
   matrices = [weight for weight in weights if weight.shape.rank == 2]
   if not matrices:
     raise ValueError(

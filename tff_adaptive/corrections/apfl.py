@@ -38,6 +38,7 @@ class APFL(base.Correction):
   evaluates_mean = False
 
   def client_state(self, weights: Weights) -> Any:
+    # a is a client's own, too: with `learn_alpha` clients end with different ones.
     return collections.OrderedDict(own=weights, alpha=tf.constant(self.alpha_mix, tf.float32))
 
   def local_state(self, client: ClientRound) -> Any:
@@ -46,14 +47,18 @@ class APFL(base.Correction):
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
     personal_weights = client.local_state['own']
     alpha = client.local_state['alpha']
+    # Two gradients of a batch: g(y) moves the shared model, g(m) the client's own.
     of_mixture = client.gradient_at(_mixed(alpha, personal_weights, theta))
+    # The chain rule: m = a v + (1 - a) y, so the loss at m has the gradient a g(m) in v.
     rate = client.eta_l * alpha
     new_own = base.combine(lambda v, g: v - base.scale(rate, g), personal_weights, of_mixture)
     if self.learn_alpha:
+      # By the same rule <g(m), v - y> is the slope in a, with v and y from before their steps.
       apart = base.combine(tf.subtract, personal_weights, theta)
       slope = tf.add_n(
         [tf.reduce_sum(tf.cast(a * b, tf.float32)) for a, b in zip(of_mixture, apart)]
       )
+      # A step of SGD may leave [0, 1], where m is between the two models.
       alpha = tf.clip_by_value(alpha - client.eta_l * slope, 0.0, 1.0)
     return g, collections.OrderedDict(own=new_own, alpha=alpha)
 

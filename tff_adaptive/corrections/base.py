@@ -77,10 +77,12 @@ class ClientRound(NamedTuple):
   theta_0: Weights
   client_state: Any
   broadcast: Any
+  # A float, because formulas divide by rounds; an int32 would need a cast in each of them.
   t: tf.Tensor
   eta_l: tf.Tensor
   num_examples: tf.Tensor
   full_gradient: Callable[[], Weights]
+  # The defaults stand in where nothing asks for the value, as in the tests of a single formula.
   mean_steps: float | None = None
   exchanged: Any = ()
   local_state: Any = ()
@@ -195,8 +197,10 @@ class Correction:
   frozen: tuple[bool, ...] = ()
 
   def __post_init__(self) -> None:
+    # Not `self.x = ...`, which a frozen dataclass refuses. `checked` makes 1 of a float field 1.0.
     for declared in hyperparameters.declared_by(type(self)):
       object.__setattr__(self, declared.name, declared.checked(getattr(self, declared.name)))
+    # N is no hyperparameter but a fact of the data; parts divide by it. Most have none.
     num_clients = getattr(self, 'num_clients', 1)
     validation.whole_number('num_clients', num_clients, 1, 'give the number of all clients')
 
@@ -218,6 +222,7 @@ class Correction:
 
   def with_groups(self, stays: tuple[bool, ...] = (), frozen: tuple[bool, ...] = ()) -> Correction:
     """Returns a copy of the part with these `stays` and `frozen`."""
+    # The two are no fields, so `dataclasses.replace` does not know them.
     copied = copy.copy(self)
     object.__setattr__(copied, 'stays', stays)
     object.__setattr__(copied, 'frozen', frozen)
@@ -244,6 +249,7 @@ class Correction:
     Raises:
       ValueError: If there are such fields, and `clients` is None.
     """
+    # The base class is no dataclass, and a user's part without hyperparameters need not be one.
     fields: tuple[Any, ...] = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     names: list[str] = [field.name for field in fields if field.name in RegisteredClients._fields]
     if names and not isinstance(clients, RegisteredClients):
@@ -447,4 +453,6 @@ class Correction:
       By default theta_bar if clients keep a state, because h moves theta away from it, and
       `evaluates_mean` is true; else None.
     """
-    return theta_bar if self.keeps_client_state() and self.evaluates_mean else None
+    if self.keeps_client_state() and self.evaluates_mean:
+      return theta_bar
+    return None

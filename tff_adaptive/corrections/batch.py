@@ -36,6 +36,7 @@ class Batch(NamedTuple):
 
   def mean(self, values: tf.Tensor) -> tf.Tensor:
     """Returns the mean of the examples' values [B], without padding."""
+    # The shares are 1 / size, and 0 for padding; in a group also after the client's last step.
     if self.shares is None:
       return tf.reduce_mean(values)
     return tf.reduce_sum(values * tf.cast(self.shares, values.dtype))
@@ -48,9 +49,11 @@ class Batch(NamedTuple):
     """
     if outputs is None:
       outputs = self.outputs
-    if not (tf.is_tensor(self.y) and self.y.dtype.is_integer) or outputs.shape.rank != 2:
+    has_class_numbers = tf.is_tensor(self.y) and self.y.dtype.is_integer
+    if not has_class_numbers or outputs.shape.rank != 2:
       raise ValueError(
         'the algorithm changes the cross-entropy of a classifier, whose labels are integers [B] and'
         ' whose outputs are logits [B, classes]; the model is another one: take another algorithm.'
       )
+    # A model may compute in 16 bits, too few for the -1e9 and the exponentials of parts.
     return tf.cast(outputs, tf.float32)

@@ -43,7 +43,12 @@ def chain(*parts: Correction) -> Correction:
         f'the parts of a chain must be corrections, found {part!r}: give'
         ' tff_adaptive.corrections.FedProx(mu=0.01), say'
       )
-    given += part.parts if isinstance(part, Chain) else (part,)
+    # `given` has a compressor as it was given, with its feedback, for the check of the order; in
+    # `flat` the part that keeps its memory stands before it.
+    if isinstance(part, Chain):
+      given += part.parts
+    else:
+      given.append(part)
     # Parts that change nothing are left out.
     flat += [one for one in part.parts if type(one) is not Correction]
   messages.check(given)
@@ -62,6 +67,7 @@ def check(parts: Sequence[Correction | type[Correction]]) -> None:
   for name in names:
     if names.count(name) > 1:
       raise ValueError(f'{name} stands more than once in {"+".join(names)}: name it once.')
+  # Both orders of each pair: one part declares, the other is what it excludes, wherever they stand.
   for part in parts:
     for other in parts:
       if other is part:
@@ -100,6 +106,8 @@ class Chain(Correction):
   def parts(self) -> tuple[Correction, ...]:
     return self._parts
 
+  # What parts declare as attributes of their class, a chain finds from its parts; hence properties,
+  # and methods of the object where parts have class methods.
   @property
   def name(self) -> str:  # type: ignore[override]
     return '+'.join(part.name for part in self._parts)
@@ -175,6 +183,8 @@ class Chain(Correction):
     return batch.loss
 
   def loss_gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
+    # A part's `gradient_at` is that of the parts before it: SAM behind another part that changes
+    # the gradient takes both of its gradients as that part does.
     gradient_at = client.gradient_at
     for i, part in enumerate(self._parts):
       if part.overrides('loss_gradient'):
@@ -204,6 +214,7 @@ class Chain(Correction):
     return update
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
+    # All parts see the same g_i, the move of the whole client, and not what `update` made of it.
     states = []
     uploads = []
     for i, part in enumerate(self._parts):
@@ -229,8 +240,10 @@ class Chain(Correction):
       state, direction, own_factor = results.server_update(
         part, _of_part(server_state, i), _server_of(server, i)
       )
+      # The part before this one gets this direction, so that h of both are in it.
       server = server._replace(g_bar=direction)
       new_states.insert(0, state)
+      # Factors of several parts multiply; without any, () keeps a multiplication by 1 away.
       if not tf.nest.flatten(own_factor):
         continue
       if tf.nest.flatten(factor):
@@ -253,12 +266,17 @@ class Chain(Correction):
 
   def _joined(self, method: str, values: Sequence[Any]) -> Any:
     """Returns the parts' values as a tuple, or () if no part has the method that gives them."""
-    return tuple(values) if self.overrides(method) else ()
+    # () as of a single part without the method: callers ask whether there is anything to send.
+    if self.overrides(method):
+      return tuple(values)
+    return ()
 
 
 def _of_part(values: Any, i: int) -> Any:
   """Returns the i-th part's value; () if no part has one."""
-  return values[i] if values else ()
+  if not values:
+    return ()
+  return values[i]
 
 
 def _client_of(client: ClientRound, i: int) -> ClientRound:
@@ -289,6 +307,7 @@ def _taken_by(part: Correction, client: ClientRound) -> Callable[[Weights], Weig
 
 def weigh_uploads(correction: Correction, uploads: Any, weight: Callable[[Any], Any]) -> Any:
   """Returns a client's uploads, with `weight` applied to those of parts that weigh them."""
+  # Without any upload `uploads` is (), and so is the result of the loop.
   if isinstance(correction, Chain):
     pairs = zip(correction.parts, uploads)
     return tuple(weigh_uploads(part, upload, weight) for part, upload in pairs)
@@ -314,6 +333,7 @@ def combine_uploads(correction: Correction, sums: Any, cohort: tf.Tensor, weight
     return tuple(combine_uploads(part, of_part, cohort, weight) for part, of_part in pairs)
   if correction.combine_uploads == 'sum':
     return sums
+  # 'weighted' has the weights in its sum already, from `weigh_uploads` at the clients.
   counts = {'mean': cohort, 'weighted': weight}
   if correction.combine_uploads not in counts:
     raise ValueError(

@@ -49,6 +49,7 @@ class Compressor(base.Correction):
   feedback: str = option('none', _FEEDBACK, choices=FEEDBACKS)
   decay: float = option(1.0, 'Factor of what was left out (ef14)', validation.up_to_one)
   compresses = True
+  # What `LowRank` keeps at clients is no drift estimate, and asks for no equal weights.
   client_weighting = 'examples'
   keeps_non_finite: ClassVar[bool] = False
 
@@ -63,6 +64,7 @@ class Compressor(base.Correction):
   @property
   def parts(self) -> tuple[base.Correction, ...]:
     """The part itself; with feedback the part that keeps the client's state stands before it."""
+    # The memory is a part of its own, so that compressors without feedback keep no client state.
     plain = self.with_feedback('none')
     if self.feedback == 'ef14':
       return EF14(self.decay), plain
@@ -72,6 +74,7 @@ class Compressor(base.Correction):
 
   def with_feedback(self, feedback: str) -> Compressor:
     """Returns the compressor as it acts with this kind of feedback."""
+    # The decay acts in `EF14.before`; with another feedback than ef14 it would be refused.
     return dataclasses.replace(self, feedback=feedback, decay=1.0)
 
   @property
@@ -112,9 +115,11 @@ class EF14(base.Correction):
   title = 'EF14'
 
   def client_state(self, weights: Weights) -> Any:
+    # A chain has a memory for each of its messages in place of this one: `messages.with_memories`.
     return collections.OrderedDict(memory=(base.zeros(weights),))
 
   def inference_weights(self, server_state: Any, theta: Weights, theta_bar: Weights) -> None:
+    # The memory moves no theta away from theta-bar, as an h would: there is one model to evaluate.
     return None
 
   def before(self, message: Weights, memory: Weights) -> Weights:
@@ -123,6 +128,7 @@ class EF14(base.Correction):
 
   def after(self, asked: Weights, sent: Weights, memory: Weights) -> tuple[Weights, Weights]:
     """Returns what the server takes for the message, and the new memory."""
+    # Algorithm 1: e^+ is the rest of m + b e, what was asked for, so that nothing is lost for good.
     return sent, base.combine(tf.subtract, asked, sent)
 
   def lost(self, memory: Weights) -> Weights:
@@ -158,6 +164,7 @@ class EF21(base.Correction):
 
   def after(self, asked: Weights, sent: Weights, memory: Weights) -> tuple[Weights, Weights]:
     """Returns what the server takes for the message, and the new memory."""
+    # The server would add the same numbers to its copy of h, so the client's h stands for both.
     known = base.combine(tf.add, memory, sent)
     return known, known
 
@@ -196,7 +203,11 @@ class Selection(Compressor):
   def compress(self, values: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     size = values.shape.num_elements() or 0
     sent = tf.where(self.selected(values, seed), values, tf.zeros_like(values))
-    return sent if self.factor(size) == 1 else self.factor(size) * sent
+    factor = self.factor(size)
+    # No multiplication by 1, which would be one more pass over the model.
+    if factor == 1:
+      return sent
+    return factor * sent
 
   def message_bits(self, size: int) -> int:
     return self.index_bits(size) + bits_lib.FLOAT * self.num_kept(size)
@@ -279,15 +290,22 @@ class RandK(_OfAShare):
   paper = 'Stich et al., "Sparsified SGD with Memory", NeurIPS 2018'
 
   def selected(self, values: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    # The largest of independent random numbers are at random positions.
+    # The largest of independent random numbers are at random positions. The server draws the same
+    # numbers from the seed, so positions need not be sent.
     keys = tf.random.stateless_uniform(values.shape, seed)
     return selection.largest(keys, self.num_kept(values.shape.num_elements() or 0))
 
   def factor(self, size: int) -> float:
-    return size / self.num_kept(size) if self.feedback == 'none' else 1.0
+    # With feedback the factor must go: n/k times a number may be further from it than 0 is, and the
+    # memory could then grow from round to round.
+    if self.feedback == 'none':
+      return size / self.num_kept(size)
+    return 1.0
 
   def index_bits(self, size: int) -> int:
-    return bits_lib.SEED if self.num_kept(size) < size else 0
+    if self.num_kept(size) < size:
+      return bits_lib.SEED
+    return 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -327,10 +345,13 @@ class Qsgd(Compressor):
     rounded = quantizers.qsgd(values, uniforms(values, seed), self.levels)
     if self.feedback == 'none':
       return rounded
+    # Q has no bias and a mean squared error of at most w ||x||^2. Divided by 1 + w its error is at
+    # most w / (1 + w) ||x||^2: a contraction, as error feedback needs it.
     variance = quantizers.qsgd_variance(values.shape.num_elements() or 1, self.levels)
     return rounded / (1 + variance)
 
   def message_bits(self, size: int) -> int:
+    # The norm, and codes of -s to s.
     return bits_lib.FLOAT + bits_lib.codes(size, 2 * self.levels + 1)
 
 
@@ -359,10 +380,13 @@ class Quantize(Compressor):
       )
 
   def compress(self, values: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    draws = uniforms(values, seed) if self.random else None
+    draws = None
+    if self.random:
+      draws = uniforms(values, seed)
     return quantizers.uniform(values, self.bits, draws)
 
   def message_bits(self, size: int) -> int:
+    # The least and the largest number, between which the server spaces the values.
     return 2 * bits_lib.FLOAT + self.bits * size
 
 
@@ -383,6 +407,7 @@ class Ternary(Compressor):
     sent = quantizers.ternary(values, uniforms(values, seed))
     if self.feedback == 'none':
       return sent
+    # 1 + w of `quantizers.ternary`'s bound w = sqrt(n) - 1, as in `Qsgd.compress`.
     return sent / (values.shape.num_elements() or 1) ** 0.5
 
   def message_bits(self, size: int) -> int:

@@ -48,6 +48,7 @@ class DeltaSGD(base.Correction):
   makes_step = 'chooses the size of each step itself'
 
   def local_state(self, client: ClientRound) -> Any:
+    # eta, and with it the ratio, begins anew in each round: Algorithm 1 starts from eta_0.
     return collections.OrderedDict(
       before=client.theta_0, eta=client.eta_l, ratio=tf.ones([]), is_first=tf.ones([])
     )
@@ -55,15 +56,19 @@ class DeltaSGD(base.Correction):
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
     state = client.local_state
     before = tuple(state['before'])
+    # On the present batch: the last step's gradient was on another one, and its difference from g
+    # would be that of the batches, too, and not of the weights alone.
     g_before = client.gradient_at(before)
     dx = base.norm(base.combine(tf.subtract, theta, before))
     dg = base.norm(base.combine(tf.subtract, g, g_before))
+    # The second argument of the minimum, with r = eta_k-1 / eta_k-2.
     grown = tf.sqrt(1 + self.growth * state['ratio']) * state['eta']
     # Equal gradients tell nothing about smoothness: only `growth` then limits the step.
     smooth = tf.where(dg > 0, tf.math.divide_no_nan(self.gamma * dx, 2 * dg), grown)
+    # The first step has no step before it: dx and dg are 0, and eta is eta_0, the round's rate.
     eta = tf.where(state['is_first'] > 0, state['eta'], tf.minimum(smooth, grown))
     ratio = tf.where(state['is_first'] > 0, 1.0, tf.math.divide_no_nan(eta, state['eta']))
-    # The client's SGD multiplies by the rate of the round.
+    # The client's SGD multiplies by the rate of the round; at a rate of 0 nothing moves.
     factor = tf.math.divide_no_nan(eta, client.eta_l)
     new = collections.OrderedDict(before=theta, eta=eta, ratio=ratio, is_first=tf.zeros([]))
     return base.combine(lambda g: base.scale(factor, g), g), new

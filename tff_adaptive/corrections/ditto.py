@@ -36,12 +36,14 @@ class Ditto(base.Correction):
   evaluates_mean = False
 
   def client_state(self, weights: Weights) -> Any:
+    # v goes on from round to round; only theta_i begins anew at the global model.
     return collections.OrderedDict(own=weights)
 
   def local_state(self, client: ClientRound) -> Any:
     return client.client_state['own']
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
+    # The pull is towards x of this round (theta_0), not towards theta_i, which moves beside v.
     personal_weights = client.local_state
     direction = base.combine(
       lambda g, v, x: g + self.lam * (v - x),
@@ -49,6 +51,7 @@ class Ditto(base.Correction):
       personal_weights,
       client.theta_0,
     )
+    # g passes unchanged, so what the server aggregates is FedAvg's update to the bit.
     return g, base.combine(
       lambda v, d: v - base.scale(client.eta_l, d), personal_weights, direction
     )

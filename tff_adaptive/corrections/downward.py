@@ -36,14 +36,17 @@ class Downward(compressed.Compressor):
   """
 
   feedback: str = option('ef21', 'The server sends changes of what clients have', choices=('ef21',))
+  # The second base class compresses what clients send; here the same code acts the other way.
   compresses = False
   compresses_down = True
 
   @property
   def parts(self) -> tuple[Correction, ...]:
+    # No part with a memory: the shadow is what EF21 keeps.
     return (self,)
 
   def server_state(self, weights: Weights) -> Any:
+    # Clients begin with the initial weights, so the first difference is 0.
     return collections.OrderedDict(shadow=(weights,))
 
 
@@ -178,9 +181,11 @@ def send(correction: Correction, server_state: Any, theta: Weights, seed: tf.Ten
   if len(parts) > 1:
     own_state = server_state[position]
   new_shadows = []
+  # A seed for each message: otherwise messages of one size would keep the same random positions.
   for i, message in enumerate(_messages(parts, theta, of_parts)):
     shadow = tuple(own_state['shadow'][i])
     difference = base.combine(tf.subtract, message, shadow)
+    # C(theta - w), and below w <- w + C(theta - w), as in EF21-P. No `LowRank` is downward.
     decoded, _ = messages.compress_finite(compressors, difference, seeds.fold(seed, i), ())
     new_shadows.append(base.combine(tf.add, shadow, decoded))
   new_state = tf.nest.pack_sequence_as(own_state, tf.nest.flatten(new_shadows))
@@ -188,13 +193,16 @@ def send(correction: Correction, server_state: Any, theta: Weights, seed: tf.Ten
     states = list(server_state)
     states[position] = new_state
     new_state = tuple(states)
+  # Clients train from w, not from theta, which they do not have.
   received = list(new_shadows)
   new_theta = _with_unsent(correction, received.pop(0), theta)
   pairs = zip(parts, of_parts)
   new_broadcast = tuple(uploads.replaced(part, one, received) for part, one in pairs)
   if not tf.nest.flatten(broadcast):
     return Sent(new_theta, broadcast, new_state)
-  return Sent(new_theta, new_broadcast if len(parts) > 1 else new_broadcast[0], new_state)
+  if len(parts) == 1:
+    return Sent(new_theta, new_broadcast[0], new_state)
+  return Sent(new_theta, new_broadcast, new_state)
 
 
 def with_model(correction: Correction, server_state: Any, theta: Weights) -> Any:
@@ -207,6 +215,7 @@ def with_model(correction: Correction, server_state: Any, theta: Weights) -> Any
   own_state = server_state
   if len(parts) > 1:
     own_state = server_state[position]
+  # Broadcasts have not changed with the model, so their shadows stay.
   sent, *_ = _messages(parts, theta, ())
   shadows = (sent, *tuple(own_state['shadow'])[1:])
   new_state = tf.nest.pack_sequence_as(own_state, tf.nest.flatten(shadows))
@@ -227,6 +236,7 @@ def size(correction: Correction, theta: Weights, broadcast: Any) -> int | None:
   total = 0
   for message in _messages(parts, theta, of_parts):
     total += messages.num_bytes_compressed(compressors, message)
+  # Scalars and integers of a broadcast are sent as they are.
   for part, of_part in zip(parts, of_parts):
     total += messages.num_bytes(of_part) - messages.num_bytes(uploads.large(part, of_part))
   return total

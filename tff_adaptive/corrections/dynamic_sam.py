@@ -35,6 +35,7 @@ class DynamicSam(base.Correction):
   evaluates_mean = False
 
   def client_state(self, weights: Weights) -> Any:
+    # Not named h: it has the size of a perturbation, and metrics of drift would take it for an h_i.
     return collections.OrderedDict(dual=base.zeros(weights))
 
   def server_state(self, weights: Weights) -> Any:
@@ -49,6 +50,7 @@ class DynamicSam(base.Correction):
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
     dual = client.local_state
     ascent = base.combine(lambda g, m, s: g - m - s, g, dual, client.broadcast)
+    # Where g - m_i - s is 0, there is no direction of ascent, and e is 0.
     factor = tf.math.divide_no_nan(self.rho, base.norm(ascent))
     step = base.combine(lambda a: base.scale(factor, a), ascent)
     new_dual = base.combine(lambda m, e, s: m + e - s, dual, step, client.broadcast)
@@ -58,5 +60,6 @@ class DynamicSam(base.Correction):
     return collections.OrderedDict(dual=client.local_state), client.local_state
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
+    # The uploads' plain mean M; s = rho M / ||M|| has the size of the clients' own perturbations.
     factor = tf.math.divide_no_nan(self.rho, base.norm(server.uploads))
     return base.combine(lambda m: base.scale(factor, m), server.uploads), server.g_bar

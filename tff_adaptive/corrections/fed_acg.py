@@ -54,8 +54,10 @@ class FedACG(base.Correction):
     return base.combine(lambda x, m: x + self.lookahead * m, theta, client.broadcast)
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
+    # Algorithm 1 pulls to where the client began, x + lambda m, and not to x as FedProx does.
     first = self.begin(client, client.theta_0)
     return base.combine(lambda g, y, x: g + self.pull * (y - x), g, theta, first)
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
+    # -g-bar is the models' mean move from x. They began at x + lambda m, so it has lambda m in it.
     return base.combine(tf.negative, server.g_bar), server.g_bar

@@ -24,4 +24,6 @@ class FedAdamW(WithLastUpdate):
   uploads_what = 'the means of v and the number of its steps'
 
   def _local_share(self) -> float:
+    # Algorithm 2 takes AdamW's step whole; the authors' code for language models multiplies its
+    # gradient part by 1 - global_share, as the other methods do.
     return 1.0

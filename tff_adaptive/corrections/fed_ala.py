@@ -47,11 +47,13 @@ class FedALA(base.Correction):
 
   def resolved(self, weights: Sequence[NamedWeight]) -> base.Correction:
     mixing = self.with_groups(self.stays, self.frozen)
+    # Not `stays`: these weights are sent and averaged, and the client takes what it wants of them.
     object.__setattr__(mixing, 'mixes', weight_groups.select('layers', self.layers, weights))
     return mixing
 
   def client_state(self, weights: Weights) -> Any:
     mixed = base.only(self.mixes, weights)
+    # W = 1 takes the whole global model: a client begins as in FedAvg.
     ones = tuple(tf.ones_like(w) for w in mixed)
     return collections.OrderedDict(ended=mixed, share=ones, has_ended=tf.zeros([]))
 
@@ -62,6 +64,8 @@ class FedALA(base.Correction):
     """Returns theta with y' + (theta - y') W in the last layers."""
     has_ended = client_state['has_ended']
     received = base.only(self.mixes, theta)
+    # x + (x - y') (W - 1) is y' + (x - y') W, and is x to the bit for W = 1. `has_ended` is 0 in a
+    # client's first round, when y' is x.
     mixed = base.combine(
       lambda y, w, x: x + base.scale(has_ended, (x - y) * (w - 1.0)),
       client_state['ended'],
@@ -77,6 +81,7 @@ class FedALA(base.Correction):
     local_state = client.local_state
     learns = self._learns(client, local_state['steps'])
     rate = self.ala_rate * learns
+    # The chain rule: the loss at y' + (x - y') W has the gradient g (x - y') in W.
     share = base.combine(
       lambda w, slope, x, y: tf.clip_by_value(w - base.scale(rate, slope * (x - y)), 0.0, 1.0),
       local_state['share'],
@@ -84,6 +89,7 @@ class FedALA(base.Correction):
       base.only(self.mixes, client.theta_0),
       client.client_state['ended'],
     )
+    # Steps that learn W leave the model to `moved`. A product and no branch, for groups of clients.
     direction = base.combine(lambda leaf: base.scale(1.0 - learns, leaf), g)
     return direction, collections.OrderedDict(share=share, steps=local_state['steps'] + 1.0)
 
@@ -95,6 +101,7 @@ class FedALA(base.Correction):
 
   def moved(self, client: ClientRound, before: Weights, after: Weights) -> Weights:
     local_state = client.local_state
+    # `gradient` has counted this step already.
     learnt = self._learns(client, local_state['steps'] - 1.0) > 0
     begun = self._mixed(client.client_state, local_state['share'], client.theta_0)
     return base.combine(lambda b, a: tf.where(learnt, b, a), begun, after)

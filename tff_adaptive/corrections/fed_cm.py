@@ -42,6 +42,8 @@ class FedCM(base.Correction):
 
   @classmethod
   def published_counts(cls, values: Mapping[str, Any]) -> Counts:
+    # As in the paper: theta and M down, and the update alone up, from which M follows if all K_i
+    # are equal. Here clients also send g_i / (K_i eta_l), because theirs may differ.
     return Counts(down=2)
 
   def server_state(self, weights: Weights) -> Any:
@@ -54,7 +56,9 @@ class FedCM(base.Correction):
     return base.combine(lambda g, d: self.alpha * g + (1 - self.alpha) * d, g, client.broadcast)
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
+    # Divided at the client, which alone knows its K_i; M is then in the units of g.
     return (), base.mean_gradient(client, g_i, steps)
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
+    # M is replaced and not averaged over rounds: the momentum is in the clients' steps.
     return server.uploads, server.g_bar

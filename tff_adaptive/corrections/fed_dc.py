@@ -48,6 +48,7 @@ class FedDC(base.Correction):
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     state = client.client_state
+    # The gradient of alpha/2 ||theta - (x - h_i)||^2, where theta + h_i is the model without drift.
     pulled = base.combine(
       lambda g, y, x, h: g + self.drift_weight * (y - x + h), g, theta, client.theta_0, state['h']
     )
@@ -56,7 +57,9 @@ class FedDC(base.Correction):
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     state = client.client_state
     mean = base.mean_gradient(client, g_i, steps)
-    change = base.combine(tf.subtract, mean, client.broadcast)  # Of c_i.
+    # Of c_i, as in SCAFFOLD's option II: c_i+ = c_i - c + g_i / (K_i eta_l).
+    change = base.combine(tf.subtract, mean, client.broadcast)
+    # h_i grows by theta_i - x, the client's move, which is -g_i.
     h = base.combine(tf.subtract, state['h'], g_i)
     c = base.combine(tf.add, state['c'], change)
     return collections.OrderedDict(h=h, c=c), change
@@ -69,7 +72,9 @@ class FedDC(base.Correction):
     )
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
+    # h is the mean of all N clients' h_i, of which |S| have moved, and c that of all c_i.
     share = server.cohort / self.num_clients
     h = base.combine(lambda h, g: h - base.scale(share, g), server_state['h'], server.g_bar)
     c = base.combine(lambda c, d: c + base.scale(share, d), server_state['c'], server.uploads)
+    # The server's step gives x - (g-bar - h) = theta-bar + h, with SGD of rate 1.
     return collections.OrderedDict(h=h, c=c), base.combine(tf.subtract, server.g_bar, h)

@@ -77,6 +77,7 @@ class FedDyn(base.Correction):
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     """Returns g - mu_i h_i - mu_i (theta^{t-1} - theta)."""
     mu = tf.constant(self.mu, tf.float32)
+    # A client without examples takes no step; mu_i is then 0 in place of infinity.
     if self.mean_examples is not None:
       mu = tf.math.divide_no_nan(self.mu * self.mean_examples, client.num_examples)
     return base.combine(
@@ -88,6 +89,8 @@ class FedDyn(base.Correction):
     )
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
+    # Algorithm 1's h_i + mu g_i without the factor mu, which `gradient` applies. A client that no
+    # longer moves away from theta^{t-1} has the gradient mu h_i there.
     return collections.OrderedDict(h=base.combine(tf.add, client.client_state['h'], g_i)), ()
 
   def after_loss(self, client_state: Any, lost_update: Weights, lost_upload: Any) -> Any:
@@ -95,6 +98,9 @@ class FedDyn(base.Correction):
     return collections.OrderedDict(h=base.combine(tf.subtract, client_state['h'], lost_update))
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
+    # With equal weights h stays the mean of all N clients' h_i, of which those of the cohort moved.
+    # It does not depend on mu: with mu = 0 this is not FedAvg.
     share = server.cohort / self.num_clients
     h = base.combine(lambda h, g: h + base.scale(share, g), server_state['h'], server.g_bar)
+    # theta^t = theta-bar^t - h^t = theta^{t-1} - (g-bar + h), with server SGD of rate 1.
     return collections.OrderedDict(h=h), base.combine(tf.add, server.g_bar, h)

@@ -41,7 +41,8 @@ class FedExP(base.Correction):
   combine_uploads = 'weighted'
 
   def server_state(self, weights: Weights) -> Any:
-    return weights  # The global model before the last server step.
+    # The global model before the last server step; before any step both are the initial model.
+    return weights
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     return (), base.squared_norm(g_i)
@@ -51,11 +52,15 @@ class FedExP(base.Correction):
     return share * upload
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
+    # Equation (7): the mean of ||g_i||^2 is the upload, combined with the weights of g-bar.
     below = 2 * (base.squared_norm(server.g_bar) + self.eps)
     factor = tf.maximum(1.0, tf.math.divide_no_nan(server.uploads, below))
+    # The factor multiplies the step and not g-bar: Adam, say, would divide a factor of g-bar
+    # out again.
     return server.theta, server.g_bar, factor
 
   def inference_weights(
     self, server_state: Any, theta: Weights, theta_bar: Weights
   ) -> Weights | None:
+    # Section 4: the last iterates oscillate around the minimum, their mean is nearer to it.
     return base.combine(lambda a, b: (a + b) / 2, tuple(server_state), theta)

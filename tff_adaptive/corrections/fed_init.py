@@ -34,6 +34,8 @@ class FedInit(base.Correction):
   evaluates_mean = False
 
   def client_state(self, weights: Weights) -> Any:
+    # In FL-Simulator a new client's y' is the initial model, so that one that comes late begins far
+    # from x; `has_ended` = 0 lets it begin at x.
     return collections.OrderedDict(ended=weights, has_ended=tf.zeros([]))
 
   def begin(self, client: ClientRound, theta: Weights) -> Weights:
@@ -44,5 +46,6 @@ class FedInit(base.Correction):
     )
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
+    # theta_i, as g_i counts from theta_0 even if the client began elsewhere.
     ended = base.combine(tf.subtract, client.theta_0, g_i)
     return collections.OrderedDict(ended=ended, has_ended=tf.ones([])), ()

@@ -24,5 +24,6 @@ class FedLADA(WithLastUpdate):
   paper = (
     'Sun et al., "Efficient Federated Learning via Local Adaptive Amended Optimizer ...", 2023'
   )
+  # m is not among them: it begins at 0 in each round, the default of `optimizer_state`.
   optimizer_slots = MappingProxyType({'v': 'average', 'v_max': 'average'})
   uploads_what = 'v of its optimizer'

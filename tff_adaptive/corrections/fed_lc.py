@@ -33,6 +33,8 @@ class FedLC(base.Correction):
   def loss(self, client: ClientRound, batch: Batch) -> tf.Tensor:
     logits = batch.logits()
     counts = client.label_counts(logits.shape[-1])
+    # A rare class gets the larger shift, so its logit has to be larger for the same loss. At least
+    # 1: 0 to the power -1/4 is infinite, and absent classes get -1e9 below.
     shift = self.calibration * tf.pow(tf.maximum(counts, 1.0), -0.25)
     absent = tf.where(counts > 0, 0.0, -1e9)  # Not infinity, whose gradient would be NaN.
     cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits

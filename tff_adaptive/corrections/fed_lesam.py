@@ -41,7 +41,9 @@ class FedLESAM(base.Correction):
   def point(self, client: ClientRound, theta: Weights) -> Weights:
     if self.rho == 0:
       return theta
+    # x' - x points upwards: x' is the older model, and x came from it by descent.
     change = base.combine(tf.subtract, client.client_state['received'], client.theta_0)
+    # 0 in a round that follows no step, such as the first, whose gradient is then that at theta.
     factor = tf.math.divide_no_nan(self.rho, base.norm(change))
     return base.combine(lambda w, d: w + base.scale(factor, d), theta, change)
 

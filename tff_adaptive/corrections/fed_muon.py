@@ -18,5 +18,6 @@ class FedMuon(WithLastUpdate):
   title = 'FedMuon'
   summary = 'Muon at the clients, whose momentum the server averages'
   paper = 'Liu et al., "FedMuon", 2025 (arXiv 2510.27403), Algorithm 1; as in the authors\' code'
+  # Muon trains vectors by AdamW, whose bias correction takes m to be 0 when the round begins.
   optimizer_slots = MappingProxyType({'m:matrices': 'average'})
   uploads_what = 'the momentum of its matrices'

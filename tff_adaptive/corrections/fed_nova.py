@@ -62,22 +62,34 @@ class FedNova(base.Correction):
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
     """Returns the direction (rho m + g, or g + mu (theta - theta^{t-1})) and the local state."""
     state = collections.OrderedDict(client.local_state)
+    # |a_i| is the sum of the weights that the batches' gradients have in the client's whole move.
+    # With momentum a gradient is in all later steps, too, with a power of rho.
     if self.local_momentum:
-      state['m'] = g = base.combine(lambda m, g: self.local_momentum * m + g, state['m'], g)
+      g = base.combine(lambda m, g: self.local_momentum * m + g, state['m'], g)
+      state['m'] = g
+      # c = 1 + rho + ... + rho^(k-1) after k steps: the weights in this step's g.
       state['c'] = self.local_momentum * state['c'] + 1
       state['a'] += state['c']
     else:
       if self.mu:
         g = base.combine(lambda g, x, x0: g + self.mu * (x - x0), g, theta, client.theta_0)
+      # The pull shrinks what earlier steps moved. With mu = 0 this counts the steps.
       state['a'] = (1 - client.eta_l * self.mu) * state['a'] + 1
     return g, state
 
   def update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
+    # d_i = g_i / |a_i| of equation (7); 0 for a client without steps, whose g_i is 0.
     inverse = tf.math.divide_no_nan(1.0, client.local_state['a'])
     return base.combine(lambda g: base.scale(inverse, g), g_i)
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
-    return (), steps if self.mu else client.local_state['a']
+    # What tau_eff is the mean of.
+    effective_steps = client.local_state['a']
+    if self.mu:
+      effective_steps = steps
+    return (), effective_steps
 
   def restore(self, server: ServerRound) -> Weights:
+    # Equation (7): tau_eff sum p_i d_i. Before the server optimizer, so that its g-bar has the
+    # usual size whatever the K_i are.
     return base.combine(lambda g: base.scale(server.uploads, g), server.g_bar)

@@ -36,11 +36,14 @@ class FedNTD(base.Correction):
     if self.distillation == 0:
       return batch.loss
     logits = batch.logits()
+    # -1e9 takes the true class out of the softmax; minus infinity times 0 would be NaN.
     is_true = tf.one_hot(batch.y, logits.shape[-1])
     of_client = tf.nn.log_softmax(logits / self.softening - 1e9 * is_true)
+    # The received model is constant in a round, so no gradient flows through its logits.
     received = batch.logits(batch.outputs_at(client.theta_0))
     taught = tf.nn.log_softmax(received / self.softening - 1e9 * is_true)
     # Of the true class both probabilities are 0, and so is its product.
     divergence = tf.reduce_sum((1 - is_true) * tf.exp(taught) * (taught - of_client), -1)
+    # Softened logits have gradients smaller by T^2, which this factor gives back (Hinton et al.).
     distilled = self.softening**2 * batch.mean(divergence)
     return batch.loss + self.distillation * tf.cast(distilled, batch.loss.dtype)

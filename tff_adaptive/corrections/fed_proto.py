@@ -45,6 +45,7 @@ class FedProto(KeptWeights):
   needs_batching = 'it sums the features of all examples'
 
   def server_state(self, weights: Weights) -> Any:
+    # `known` is 0 for a class that no cohort has had yet: it has no prototype to be drawn to.
     size, classes = base.head_shape(weights)
     return collections.OrderedDict(prototypes=tf.zeros([classes, size]), known=tf.zeros([classes]))
 
@@ -61,6 +62,7 @@ class FedProto(KeptWeights):
     return batch.loss + self.proto_weight * batch.mean(is_known * distance)
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
+    # Sums and counts, not means: the server's mean is then over all examples of a class.
     state, _ = super().client_update(client, g_i, steps)
     _, classes = base.head_shape(client.theta_0)
     return state, client.class_features(classes)
@@ -69,6 +71,7 @@ class FedProto(KeptWeights):
     sums, counts = server.uploads
     means = tf.math.divide_no_nan(sums, counts[:, tf.newaxis])
     is_seen = counts > 0
+    # A class that this cohort lacks keeps the prototype of the last cohort that had it.
     prototypes = tf.where(is_seen[:, tf.newaxis], means, server_state['prototypes'])
     known = tf.where(is_seen, tf.ones_like(counts), server_state['known'])
     return collections.OrderedDict(prototypes=prototypes, known=known), server.g_bar

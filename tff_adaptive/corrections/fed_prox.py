@@ -29,4 +29,5 @@ class FedProx(base.Correction):
     """Returns g + mu (theta - theta^{t-1})."""
     if self.mu == 0:
       return g
+    # mu and not mu/2: the gradient of a square has the factor 2.
     return base.combine(lambda g, x, x0: g + self.mu * (x - x0), g, theta, client.theta_0)

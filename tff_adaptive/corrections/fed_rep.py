@@ -40,5 +40,11 @@ class FedRep(KeptWeights):
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
     step = client.local_state
     trains_head = tf.cast(step < tf.round(self.head_share * client.planned_steps), tf.float32)
-    factors = [trains_head if stays else 1 - trains_head for stays in self.stays]
+    # What stays at the client is the head. Products and no branch, for groups of clients.
+    factors = []
+    for is_head in self.stays:
+      if is_head:
+        factors.append(trains_head)
+      else:
+        factors.append(1 - trains_head)
     return base.combine(base.scale, tuple(factors), g), step + 1

@@ -50,8 +50,10 @@ class FedVARP(base.Correction):
     return collections.OrderedDict(last=last)
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
+    # server.g_bar is the mean of what `update` returned, g_i - y_i.
     mean_last = server_state['mean_last']
     direction = base.combine(tf.add, server.g_bar, mean_last)
+    # |S|/N mean(g_i - y_i) is how much the mean of all N clients' y_i changes.
     share = server.cohort / self.num_clients
     new = base.combine(lambda y, d: y + base.scale(share, d), mean_last, server.g_bar)
     return collections.OrderedDict(mean_last=new), direction

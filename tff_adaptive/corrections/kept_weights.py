@@ -37,6 +37,7 @@ class KeptWeights(base.Correction):
     return base.merged(self.stays, client.client_state['own'], theta)
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
+    # In theta_0 the weights that stay are those with which the client began, not the server's.
     theta_i = base.combine(tf.subtract, client.theta_0, g_i)
     return collections.OrderedDict(own=base.only(self.stays, theta_i)), ()
 

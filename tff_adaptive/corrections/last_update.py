@@ -39,7 +39,9 @@ class WithLastUpdate(base.Correction):
     return server_state
 
   def moved(self, client: ClientRound, before: Weights, after: Weights) -> Weights:
+    # All steps of the round together move by -global_share D.
     share = self.global_share * tf.math.divide_no_nan(1.0, client.planned_steps)
+    # y - x is the client optimizer's step; D is a pseudo-gradient, hence its minus.
     local_share = self._local_share()
     return base.combine(
       lambda x, y, d: x + local_share * (y - x) - base.scale(share, d),

@@ -23,7 +23,8 @@ class LowRank(compressed.Compressor):
   orthonormal basis of the columns of M Q, the client sends P and Q <- M^T P, and the server takes
   P Q^T for M. Clients keep Q, with which the next message begins, unless it is 0. A tensor of
   rank 3 or more is a matrix with its last axis as columns. Tensors whose factors are not smaller,
-  such as biases, are sent as they are. ||P Q^T - M|| <= ||M||, and 0 if the rank of M is at most r.
+  such as biases, are sent as they are. ||P Q^T - M|| <= ||M||, and 0 if M Q has the rank of M, as
+  for nearly every M of a rank up to r; not if the rows of M are orthogonal to those of before.
 
   Attributes:
     rank: r.
@@ -43,6 +44,7 @@ class LowRank(compressed.Compressor):
 
   def first_factors(self, message: Weights) -> Weights:
     """Returns the Q of a client's first message, [columns, r] for each matrix: random numbers."""
+    # Random, because M Q of a Q of zeros is 0, and so would be every later Q.
     factors: list[Any] = []
     for leaf in message:
       if self._is_factored(leaf):
@@ -59,6 +61,7 @@ class LowRank(compressed.Compressor):
         decoded.append(leaf)
         continue
       matrix = tf.reshape(tf.cast(leaf, tf.float32), [-1, leaf.shape[-1]])
+      # Algorithm 1: P <- orthonormal(M Q), [rows, r], then Q <- M^T P, [columns, r].
       basis, _ = tf.linalg.qr(matrix @ factors[len(new_factors)])
       factor = tf.matmul(matrix, basis, transpose_a=True)
       product = tf.matmul(basis, factor, transpose_b=True)

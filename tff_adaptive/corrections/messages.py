@@ -43,6 +43,7 @@ def compression_of(parts: Sequence[Correction]) -> Compression:
   of_clients = [part for part in parts if isinstance(part, (compressed.EF14, compressed.EF21))]
   if not of_clients:
     return Compression(tuple(compressors), None)
+  # `check` lets one compressor have feedback, so there is one memory for all of them.
   feedback = of_clients[0]
   # Random compressors are unbiased without feedback, and contractions with it.
   return Compression(tuple(c.with_feedback(feedback.name) for c in compressors), feedback)
@@ -68,6 +69,7 @@ def check(parts: Sequence[Correction]) -> None:
 
 def _check_order(compressors: Sequence[compressed.Compressor]) -> None:
   """Raises ValueError unless compressors of one direction can follow one another."""
+  # Neighbours are enough: behind a format nothing may follow, so there are two at most.
   for before, after in itertools.pairwise(compressors):
     if not isinstance(before, compressed.Selection):
       raise ValueError(
@@ -119,6 +121,8 @@ def send(
       are_added_up.append('upload' in part.adds_up)
   memories = memories_lib.of_messages(parts, state, *memories_lib.FEEDBACK)
   factors = memories_lib.of_messages(parts, state, low_rank.LowRank)
+  # Each message is compressed by itself: norms and thresholds of an update say nothing of an
+  # upload.
   received = []
   lost: list[Weights] = []
   new_memories = []
@@ -130,7 +134,9 @@ def send(
       feedback = feedback.of_sum()
     if feedback is not None:
       asked = feedback.before(message, memories[i])
-    of_message = factors[i] if factors else ()
+    of_message: Any = ()
+    if factors:
+      of_message = factors[i]
     decoded, of_message = compress_finite(
       compression.compressors, asked, seeds.fold(seed, i), of_message
     )
@@ -158,7 +164,9 @@ def send(
     new_uploads = tuple(part.compressed_upload(of_part, share) for part, of_part in pairs)
   if not tf.nest.flatten(upload):
     return new_update, state, upload
-  return new_update, state, new_uploads if len(parts) > 1 else new_uploads[0]
+  if len(parts) == 1:
+    return new_update, state, new_uploads[0]
+  return new_update, state, new_uploads
 
 
 def _after_loss(
@@ -208,7 +216,7 @@ def send_each(
     lambda leaf: tf.TensorSpec(leaf.shape[1:], leaf.dtype), (update, state, upload)
   )
   return tf.map_fn(
-    lambda made: send(correction, *made),
+    lambda of_client: send(correction, *of_client),
     (update, state, upload, seed),
     fn_output_signature=results_of_group,
   )
@@ -226,6 +234,7 @@ def compress_finite(
     return message, factors
   if len(compressors) == 1 and compressors[0].keeps_non_finite:
     return _compress(compressors, message, seed), factors
+  # A sum of squares that overflows counts as not finite, as in `local_loop`.
   squares = [tf.cast(tf.nn.l2_loss(leaf), tf.float32) for leaf in message]
   is_finite = tf.math.is_finite(tf.add_n(squares))
 
@@ -242,6 +251,7 @@ def _compress(
 ) -> Weights:
   """Returns what the server decodes of a message."""
   flat = [tf.cast(tf.reshape(leaf, [-1]), tf.float32) for leaf in message]
+  # Of one tensor both ways are the same, and the first needs no copy.
   if compressors[0].by_tensor or len(flat) == 1:
     decoded = [
       _compress_vector(compressors, vector, seeds.fold(seed, i)) for i, vector in enumerate(flat)
@@ -266,6 +276,8 @@ def _compress_vector(
   if len(compressors) == 1:
     return first.compress(values, own_seed)
   assert isinstance(first, compressed.Selection)
+  # The formats after the selection get its numbers alone, [k], so that their scales are of these;
+  # the server puts what it decodes back to the positions.
   size = values.shape.num_elements()
   positions = tf.where(first.selected(values, own_seed))
   selected = tf.ensure_shape(tf.gather_nd(values, positions), [first.num_kept(size)])
@@ -303,9 +315,11 @@ def size(correction: Correction, update: Weights, upload: Any) -> Size:
   if compressors:
     of_update = num_bytes_compressed(compressors, update)
   elif said:
+    # The last part's `update` makes what is sent. Rounded up to a whole byte.
     of_update = -(-said[-1] // 8)
   else:
     of_update = num_bytes(update)
+  # An upload has its own bytes, and in place of those of its large tensors the compressed ones.
   of_uploads = 0
   for part, of_part in zip(parts, uploads_lib.by_part(parts, upload)):
     of_uploads += num_bytes(of_part)
@@ -343,7 +357,10 @@ def vector_bits(compressors: Sequence[compressed.Compressor], size: int) -> int:
     assert isinstance(first, compressed.Selection)
     return first.index_bits(size) + vector_bits(others, first.num_kept(size))
   number = first.message_bits(size)
-  return bits_lib.FLOAT * size if number is None else number
+  # A user's compressor need not say; then `_is_uncounted` names it.
+  if number is None:
+    return bits_lib.FLOAT * size
+  return number
 
 
 def num_bytes(tree: Any) -> int:

@@ -73,6 +73,8 @@ class MimeLite(base.Correction):
     return server_state
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
+    # U(g, s) with the s of the round's beginning: if each step moved s, clients would drift apart
+    # with their own statistics, which is what Mime prevents.
     statistics = client.broadcast
     if 'm' in statistics:
       g = self._moved(statistics['m'], g)
@@ -81,9 +83,11 @@ class MimeLite(base.Correction):
     return g
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
+    # At theta^{t-1} and not along the client's path: s then follows gradients of the global model.
     return (), client.full_gradient()
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
+    # V sees c, and the model moves along g-bar: the clients' steps have U in them already.
     return self._updated(server_state, server.uploads), server.g_bar
 
   def _updated(self, statistics: Any, c: Weights) -> Any:
@@ -120,11 +124,14 @@ class Mime(MimeLite):
     return client.full_gradient()
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
+    # As in SVRG, g - g_0 + c has the mean of the cohort's gradient, and little of the batch's noise
+    # as long as theta is near theta^{t-1}. g_0 is on the batch of g, so its noise cancels.
     g_0 = client.gradient_at(client.theta_0)
     g = base.combine(lambda g, g_0, c: g - g_0 + c, g, g_0, client.exchanged)
     return super().gradient(client, theta, g)
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
+    # Not MimeLite's upload: the full gradient was sent before training, in `exchange`.
     return (), ()
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:

@@ -37,14 +37,17 @@ class Moon(base.Correction):
   evaluates_mean = False
 
   def client_state(self, weights: Weights) -> Any:
+    # The whole model, because the features depend on all layers but the last.
     return collections.OrderedDict(ended=weights)
 
   def loss(self, client: ClientRound, batch: Batch) -> tf.Tensor:
     if self.contrast == 0:
       return batch.loss
+    # The gradient goes through z alone: z' and z'' do not depend on the present weights.
     features = batch.features_at(batch.theta)
     near = _cosine(features, batch.features_at(client.theta_0)) / self.temperature
     far = _cosine(features, batch.features_at(client.client_state['ended'])) / self.temperature
+    # Equation (3): -log(e^near / (e^near + e^far)) = log(1 + e^(far - near)), without overflow.
     return batch.loss + self.contrast * batch.mean(tf.nn.softplus(far - near))
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:

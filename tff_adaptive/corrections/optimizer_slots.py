@@ -22,6 +22,7 @@ def of_parts(parts: Sequence[Correction | type[Correction]]) -> Mapping[str, str
   owners: dict[str, str] = {}
   for part in parts:
     for name, rule in part.optimizer_slots.items():
+      # 'm:matrices' and 'm:vectors' are rules of one slot m, which belongs to one part.
       slot = name.partition(':')[0]
       other = owners.setdefault(slot, part.name)
       if other != part.name:
@@ -69,6 +70,7 @@ def rules_of(
       )
   rules = []
   for name, slot in slots:
+    # A rule for the kind of tensor comes before that of the name, and this before the general one.
     kind = 'matrices' if slot.shape.rank >= 2 else 'vectors'
     of_name = part.optimizer_slots.get(name, optimizer_state)
     rules.append(part.optimizer_slots.get(f'{name}:{kind}', of_name))

@@ -42,12 +42,14 @@ class PFedMe(base.Correction):
   evaluates_mean = False
 
   def client_state(self, weights: Weights) -> Any:
+    # For `personal` alone: p begins each round at the received model.
     return collections.OrderedDict(own=weights)
 
   def local_state(self, client: ClientRound) -> Any:
     return client.theta_0
 
   def point(self, client: ClientRound, theta: Weights) -> Weights:
+    # p, so that the first gradient of a step is already the one that p needs.
     return client.local_state
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
@@ -56,6 +58,7 @@ class PFedMe(base.Correction):
       if inner_step > 0:
         g = client.gradient_at(personal_weights)
       personal_weights = base.combine(self._moved, personal_weights, g, theta)
+    # The gradient of the Moreau envelope at y, were p its minimiser.
     direction = base.combine(lambda y, p: self.moreau_lam * (y - p), theta, personal_weights)
     return direction, personal_weights
 

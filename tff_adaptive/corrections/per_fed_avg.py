@@ -36,6 +36,7 @@ class PerFedAvg(base.Correction):
   assumes_sgd = 'only every second step moves the model'
 
   def local_state(self, client: ClientRound) -> Any:
+    # A pair of batches begins with each round: `ahead` counts only where `is_ahead` is true.
     return collections.OrderedDict(ahead=client.theta_0, is_ahead=tf.constant(False))
 
   def point(self, client: ClientRound, theta: Weights) -> Weights:
@@ -44,6 +45,8 @@ class PerFedAvg(base.Correction):
     return base.combine(lambda a, y: tf.where(is_ahead, a, y), ahead, theta)
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
+    # On B1 y stays, and `ahead` is the trial step; on B2, at that point, y moves by B2's gradient.
+    # First order: the derivative of the trial step, I - alpha H, is taken as I.
     is_ahead = client.local_state['is_ahead']
     ahead = base.combine(lambda y, g: y - self.inner_rate * g, theta, g)
     direction = base.combine(lambda g: tf.where(is_ahead, g, tf.zeros_like(g)), g)

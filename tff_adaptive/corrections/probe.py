@@ -39,6 +39,7 @@ class Traced(NamedTuple):
 
 def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
   """Returns what a correction costs beyond FedAvg; `weights` are tensors, specs or arrays."""
+  # The functions that a part may call count their calls, and return tensors of the right shapes.
   asked = {'at': 0, 'full': 0}
   with tf.Graph().as_default():
     theta = tuple(tf.zeros(w.shape, w.dtype) for w in weights)
@@ -67,6 +68,7 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
     sent = correction.exchange(client)
     results.check_numbers(correction, 'exchange', sent, 'what is sent')
     client = client._replace(exchanged=sent, local_state=correction.local_state(client))
+    # These two cost no gradient; what they return is checked.
     results.begin(correction, client, theta)
     results.point(correction, client, theta)
     client = client._replace(gradient_at=gradient_at)

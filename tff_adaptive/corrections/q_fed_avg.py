@@ -40,18 +40,23 @@ class QFedAvg(base.Correction):
   uploads_what = 'h_i'
 
   def update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
+    # F^q Delta w of Algorithm 2, with L = 1 / eta_l.
     factor = _loss(client) ** self.q / client.eta_l
     return base.combine(lambda g: base.scale(factor, g), g_i)
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
+    # h_i bounds the curvature of F^(q+1) / (q + 1): a step of 1 / h_i is safe for any q, so that
+    # the rate need not be tuned anew.
     loss = _loss(client)
     square = base.squared_norm(g_i) / client.eta_l**2
     return (), self.q * loss ** (self.q - 1) * square + loss**self.q / client.eta_l
 
   def restore(self, server: ServerRound) -> Weights:
+    # A mean over a mean with the same weights is the quotient of the sums.
     inverse = tf.math.divide_no_nan(1.0, server.uploads)
     return base.combine(lambda g: base.scale(inverse, g), server.g_bar)
 
 
 def _loss(client: ClientRound) -> tf.Tensor:
+  # Above 0 also for a client that fits its data: with q < 1 the power q - 1 would be infinite.
   return client.full_loss() + _EPSILON

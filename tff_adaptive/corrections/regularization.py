@@ -27,10 +27,12 @@ class Clip(base.Correction):
   summary = 'local gradients are clipped to a 2-norm'
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
+    # All weights together: clipping each tensor by itself would change the direction.
     dtypes = {leaf.dtype for leaf in g}
     if len(dtypes) == 1 and next(iter(dtypes)).size >= 4:
       return tuple(tf.clip_by_global_norm(g, self.norm)[0])
     # TensorFlow's function squares in 16 bits, which overflows above 255, and wants one dtype.
+    # min(1, norm / ||g||), without a division by a norm of 0.
     factor = self.norm / tf.maximum(base.norm(g), self.norm)
     return base.combine(lambda leaf: base.scale(factor, leaf), g)
 
@@ -51,4 +53,5 @@ class WeightDecay(base.Correction):
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     if self.decay == 0:
       return g
+    # Adam as client optimizer rescales this decay as it does the gradient, unlike AdamW's own.
     return base.combine(lambda g, w: g + self.decay * w, g, theta)

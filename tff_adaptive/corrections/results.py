@@ -112,14 +112,23 @@ def check_numbers(
   correction: base.Correction, method: str, found: Any, what: str, is_scalar: bool = False
 ) -> None:
   """Raises TypeError unless `found` has numbers of known shapes (one scalar if `is_scalar`)."""
-  leaves = [found] if is_scalar else tf.nest.flatten(found)
+  leaves = [found]
+  wanted = 'that is a number'
+  if not is_scalar:
+    leaves = tf.nest.flatten(found)
+    wanted = 'of numbers, in tensors of known shapes'
   for leaf in leaves:
-    array = leaf if tf.is_tensor(leaf) else np.asarray(leaf)  # None becomes an object array.
+    array = leaf
+    if not tf.is_tensor(leaf):
+      array = np.asarray(leaf)  # None becomes an object array.
     dtype = tf.as_dtype(array.dtype)
     shape = tf.TensorShape(array.shape)
-    fits = shape.rank == 0 if is_scalar else shape.is_fully_defined()
-    if not fits or not (dtype.is_floating or dtype.is_integer):
-      wanted = 'that is a number' if is_scalar else 'of numbers, in tensors of known shapes'
+    # The server's sums begin at zeros of the same shapes, which must therefore be known.
+    fits = shape.is_fully_defined()
+    if is_scalar:
+      fits = shape.rank == 0
+    is_number = dtype.is_floating or dtype.is_integer
+    if not fits or not is_number:
       raise TypeError(
         f'{type(correction).__name__}.{method} must return {what} {wanted}, found'
         f' {value_text.in_text(leaf):.40} of shape {shape}.'
@@ -128,7 +137,9 @@ def check_numbers(
 
 def _pair(correction: base.Correction, method: str, found: Any, what: str) -> Any:
   if not isinstance(found, tuple) or len(found) != 2:
-    length = f' of {len(found)}' if isinstance(found, tuple) else ''
+    length = ''
+    if isinstance(found, tuple):
+      length = f' of {len(found)}'
     raise TypeError(
       f'{type(correction).__name__}.{method} must return the pair {what}, found a'
       f' {type(found).__name__}{length}; give () for a part that is not used.'
@@ -150,6 +161,7 @@ def _like(correction: base.Correction, method: str, found: Any, what: str, wante
         f'{where} with a {like.dtype.name} {like.shape}, found a {leaf.dtype.name} {leaf.shape}.'
       )
     leaves.append(leaf)
+  # A list for a tuple is fine in Python, but TensorFlow's loops and TFF's types tell them apart.
   return tf.nest.pack_sequence_as(wanted, leaves)
 
 
@@ -160,4 +172,6 @@ def _structure(tree: Any) -> str:
   if isinstance(tree, (tuple, list)):
     return f'({", ".join(map(_structure, tree))})'
   is_number = tf.is_tensor(tree) or isinstance(tree, (np.ndarray, np.generic, int, float))
-  return 'tensor' if is_number else type(tree).__name__
+  if is_number:
+    return 'tensor'
+  return type(tree).__name__

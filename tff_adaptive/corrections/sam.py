@@ -32,5 +32,6 @@ class Sam(base.Correction):
   def loss_gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     if self.rho == 0:
       return g
+    # The norm of all weights together. Where the gradient is 0, the ascent step is 0, too.
     factor = tf.math.divide_no_nan(self.rho, base.norm(g))
     return client.gradient_at(base.combine(lambda w, g: w + base.scale(factor, g), theta, g))

@@ -31,6 +31,8 @@ class Scaffnew(base.Correction):
   assumes_sgd = 'its h_i moves by the change of the model over eta_l'
 
   def client_state(self, weights: Weights) -> Any:
+    # What the next update of h_i needs: theta_i and p / eta_l of the client's last round. With
+    # scale 0 the first h_i is 0, whatever model the client receives.
     return collections.OrderedDict(h=base.zeros(weights), ended=weights, scale=tf.zeros([]))
 
   def _h(self, client: ClientRound) -> Weights:
@@ -44,6 +46,7 @@ class Scaffnew(base.Correction):
     )
 
   def local_state(self, client: ClientRound) -> Any:
+    # Computed once, before the loop of steps.
     return self._h(client)
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
@@ -65,4 +68,5 @@ class Scaffnew(base.Correction):
   def inference_weights(
     self, server_state: Any, theta: Weights, theta_bar: Weights
   ) -> Weights | None:
+    # The server has no h: with SGD of rate 1 theta is theta-bar.
     return None

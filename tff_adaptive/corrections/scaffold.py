@@ -48,6 +48,8 @@ class _ControlVariates(base.Correction):
 
   def _option_ii(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
     """Returns h_i - h + g_i / (K_i eta_l)."""
+    # K_i and eta_l of this client and this round. With K for all, or the rate of before a decay,
+    # h_i would not be the mean gradient, and the fixed point would be another.
     mean = base.mean_gradient(client, g_i, steps)
     h_i = client.client_state['h']
     h = client.broadcast
@@ -88,6 +90,8 @@ class Scaffold(_ControlVariates):
     return collections.OrderedDict(h=new), change
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
+    # c += |S|/N mean(c_i+ - c_i) keeps h the mean of all N clients' h_i: a plain mean ('mean'),
+    # whatever the weights of the updates are.
     share = server.cohort / self.num_clients
     h = base.combine(lambda h, d: h + base.scale(share, d), server_state['h'], server.uploads)
     return collections.OrderedDict(h=h), server.g_bar

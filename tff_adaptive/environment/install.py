@@ -188,6 +188,8 @@ def write_site_files() -> None:
 
   TFF 0.87.0 needs Keras 2, which TensorFlow takes if TF_USE_LEGACY_KERAS is set when it is
   imported. A .pth file sets it at the start of each Python of this environment, unless it is set.
+  It also sets TF_CPP_MIN_LOG_LEVEL, as the commands do: TensorFlow prints notes on the processor
+  when it is imported, before a program of this package could say anything about them.
   The file also says that there is no module `keras.engine`, which Keras 3 does not have: looking
   for it, tensorflow-model-optimization would import all of Keras 3, a tenth of TFF's start.
   """

@@ -1,6 +1,7 @@
 """Evaluates models on many clients, with results for each client, in one pass over the data."""
 
 import concurrent.futures as futures
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -59,7 +60,13 @@ def build_client_evaluation(
   sizes_of_metrics = [2] * len(model.trained_metric_names)
   sizes_of_metrics += [metric.size for metric in model.sum_metrics.values()]
 
+  @functools.cache
+  def traced() -> Callable[..., Any]:
+    # Called as a `tf.function`, that of a program's fifth evaluation would warn of retracing.
+    return batch_sums.get_concrete_function()
+
   def evaluate(weight_sets: Sequence[Any], clients: Iterable[Arrays]) -> dict[str, np.ndarray]:
+    of_batch = traced()  # Not in the threads below, each of which would trace.
     tensor_sets = [tuple(map(tf.convert_to_tensor, weights)) for weights in weight_sets]
     shape = (len(tensor_sets), sum(sizes_of_metrics))
     of_chunks = [np.zeros((0, *shape))]
@@ -67,8 +74,8 @@ def build_client_evaluation(
     def sums_of(batch: dict[str, np.ndarray]) -> np.ndarray:
       arrays = [tf.cast(batch[name], spec.dtype) for name, spec in model.input_spec.items()]
       # `segment_sum` counts from 0, and has a row for each owner up to the last.
-      owners = batch['owner'] - batch['owner'][0]
-      sums = [np.asarray(batch_sums(w, *arrays, owners), np.float64) for w in tensor_sets]
+      owners = tf.convert_to_tensor(batch['owner'] - batch['owner'][0])
+      sums = [np.asarray(of_batch(w, *arrays, owners), np.float64) for w in tensor_sets]
       return np.stack(sums, 1)
 
     with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:

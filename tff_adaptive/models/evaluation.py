@@ -2,6 +2,7 @@
 
 import collections
 import concurrent.futures as futures
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +33,13 @@ def build_evaluation(
   def batch_sums(weights: Any, x: tf.Tensor, y: tf.Tensor) -> collections.OrderedDict:
     return model.evaluation_sums(weights, x, y)
 
+  @functools.cache
+  def traced() -> Callable[..., Any]:
+    # Called as a `tf.function`, that of a program's fifth evaluation would warn of retracing.
+    return batch_sums.get_concrete_function()
+
   def evaluate(weights: Any, data: Any) -> dict[str, float]:
+    sums_of = traced()  # Not in the threads below, each of which would trace.
     weights = tuple(tf.convert_to_tensor(w) for w in weights)
     n = len(data['y'])
     if n == 0:
@@ -46,7 +53,7 @@ def build_evaluation(
         tf.cast(data[name][start : start + size], spec.dtype)
         for name, spec in model.input_spec.items()
       )
-      return {k: np.asarray(v, np.float64) for k, v in batch_sums(weights, *batch).items()}
+      return {k: np.asarray(v, np.float64) for k, v in sums_of(weights, *batch).items()}
 
     # In parallel, as an operation may have one thread; sums are added in order, for equal bits.
     with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:

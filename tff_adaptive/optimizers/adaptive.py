@@ -92,6 +92,7 @@ class SgdM(base.Formula):
   has_momentum = True
 
   def slots(self) -> Mapping[str, float]:
+    # FedAvg's server keeps no m of the size of the model.
     if not self.momentum:
       return {}
     return {'m': 0.0}
@@ -139,6 +140,7 @@ class _Adaptive(base.Formula):
       eta *= tf.sqrt(1 - at.h['beta2'] ** at.t)
       if beta1 is not None:
         eta /= 1 - beta1**at.t
+    # With the v of this round: a coordinate's first large Delta is divided by its own size already.
     return at.x + eta * m / (tf.sqrt(v) + at.h['tau']), slots
 
 
@@ -192,6 +194,7 @@ class Yogi(Adam):
   summary = 'v moves towards Delta^2 by at most (1 - beta2) Delta^2'
 
   def next_v(self, at: At, square: tf.Tensor) -> tf.Tensor:
+    # A small Delta lowers v by at most its own square, where Adam would forget a share of v itself.
     v = at.slots['v']
     return v - (1 - at.h['beta2']) * square * tf.sign(v - square)
 

@@ -118,6 +118,7 @@ class AmsGrad(_Moments):
   def step(self, at: At) -> Stepped:
     m = at.average('beta1', 'm', at.g)
     v = at.average('beta2', 'v', tf.square(at.g))
+    # v itself goes on as a moving average; only the step divides by its maximum.
     v_max = tf.maximum(at.slots['v_max'], v)
     return at.moved(m / (tf.sqrt(v_max) + at.h['tau'])), {'m': m, 'v': v, 'v_max': v_max}
 

@@ -226,6 +226,13 @@ def gives_weights(rule: Rule | None) -> bool:
   return bool(getattr(rule, 'is_weighted', False))
 
 
+def check_size(rule: Rule, size: int) -> None:
+  """Raises ValueError if a rule cannot choose cohorts of a size, where it has a `check_size`."""
+  check = getattr(rule, 'check_size', None)
+  if check is not None:
+    check(size)
+
+
 def name_of(rule: Rule) -> str:
   """Returns the name of a rule for messages."""
   return str(getattr(rule, '__name__', type(rule).__name__))

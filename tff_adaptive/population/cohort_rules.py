@@ -135,7 +135,7 @@ class PowerOfChoice:
   The paper then takes the plain mean of the models: `client_weighting='uniform'`.
 
   Attributes:
-    candidates: d; 0 for 2 m.
+    candidates: d, at least m; 0 for 2 m. Where fewer clients are available it is their number.
   """
 
   needs: ClassVar[tuple[str, ...]] = ('losses',)
@@ -143,10 +143,19 @@ class PowerOfChoice:
     0, 'd, the clients whose losses are compared; 0 for twice the cohort', validation.whole
   )
 
+  def check_size(self, size: int) -> None:
+    """Raises ValueError if a cohort has more clients than there are candidates."""
+    if 0 < self.candidates < size:
+      raise ValueError(
+        f'candidates is {self.candidates}, but {size} clients are chosen in a round: give {size} or'
+        f' more, such as {2 * size}.'
+      )
+
   def __call__(self, situation: choosing.Situation) -> choosing.Choice:
     """Chooses the clients of a round."""
+    self.check_size(situation.size)
     shares = situation.shares('examples')
-    wanted = max(self.candidates or 2 * situation.size, situation.size)
+    wanted = self.candidates or 2 * situation.size
     count = min(wanted, int(np.count_nonzero(shares)))
     drawn = situation.generator().choice(len(shares), size=count, replace=False, p=shares)
     positions = situation.available[drawn]

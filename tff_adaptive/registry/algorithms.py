@@ -168,6 +168,7 @@ def _with_sam(name: str, title: str, of: Any, paper: str, rho: float, **other: A
   return _named(name, title, summary, paper, parts, settings={'sam_rho': rho}, **other)
 
 
+# FedOpt: clients train as in FedAvg, and the names stand for the server's optimizer.
 _OF_SERVERS = (
   _named(
     'fed_avg',
@@ -197,11 +198,13 @@ _OF_SERVERS = (
     'fed_yogi', 'FedYogi', 'FedAvg with Yogi on the server', _FED_OPT, server_optimizer='yogi'
   ),
 )
+# The name of a part is also that of the algorithm that consists of it alone.
 _OF_PARTS = tuple(
   described.algorithm((part,), settings=_SETTINGS.get(part.name, {}))
   for part in PARTS.values()
   if not (part in _NO_ALGORITHMS or part.compresses or part.compresses_down)
 )
+# Papers' names for chains: fed_gamma is scaffold+sam with its paper's radius.
 _CHAINS = (
   _with_sam(
     'fed_sam',

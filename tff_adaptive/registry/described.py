@@ -72,6 +72,7 @@ def algorithm(
   Raises:
     ValueError: If the parts exclude each other.
   """
+  # Here already, from the classes: a command refuses a chain before it loads TensorFlow.
   chains.check(classes)
   if declared is None:
     declared = [hyperparameters.declared_by(part) for part in classes]
@@ -158,6 +159,7 @@ def _weighting(classes: Sequence[Any]) -> str:
 
 def _published_counts(classes: Sequence[Any]) -> Any:
   """Returns the function of a single part's published costs; None if tracing finds them."""
+  # Costs were published for single methods; those of a chain are traced.
   if len(classes) != 1 or classes[0].published_counts({}) is None:
     return None
   return classes[0].published_counts

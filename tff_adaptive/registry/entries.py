@@ -24,7 +24,9 @@ class WithHyperparameters:
       server_optimizer = optimizer.name
       # A user's optimizer stands in no table of defaults: its step is like that of one that does.
       if optimizer.source is not None:
-        server_optimizer = 'sgdm' if optimizer.has_momentum else 'sgd'
+        server_optimizer = 'sgd'
+        if optimizer.has_momentum:
+          server_optimizer = 'sgdm'
     return h.default_with.get(server_optimizer, h.default)
 
   def _plain_name(self, name: str) -> str:

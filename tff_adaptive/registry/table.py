@@ -37,6 +37,7 @@ def _with_server_defaults(entry: Algorithm) -> Algorithm:
     by_server = dict(h.default_with)
     with_momentum = by_server.pop('momentum', None)
     if with_momentum is not None:
+      # A default for one optimizer by its name goes before that for all with momentum.
       names = [name for name, server in SERVER_OPTIMIZERS.items() if server.has_momentum]
       by_server = {**by_server, **{n: with_momentum for n in names if n not in by_server}}
     of_entry.append(dataclasses.replace(h, default_with=by_server))
@@ -126,6 +127,7 @@ def _chain(of_parts: list[Algorithm]) -> Algorithm:
       f'the parts of a chain stand for several server optimizers ({", ".join(sorted(servers))}):'
       ' name one.'
     )
+  # One part that is published with equal weights is enough: its formulas may be wrong with others.
   weighting = 'examples'
   if any(entry.client_weighting == 'uniform' for entry in of_parts):
     weighting = 'uniform'

@@ -26,6 +26,7 @@ def of_runs(runs: Sequence[run_lib.Run], column: str) -> Constant | None:
   Returns:
     The prediction; None if a run has none or another one, or the column has no value for it.
   """
+  # Constants of equal label and value are equal, so runs on the same data leave one.
   baselines = {_of_run(run, column) for run in runs}
   if len(baselines) != 1:
     return None

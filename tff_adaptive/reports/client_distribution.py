@@ -56,6 +56,7 @@ def describe_values(values: np.ndarray, metric: str, by_examples: float) -> dict
     worst_first = np.sort(values)
     if names.is_error(metric):
       worst_first = worst_first[::-1]
+    # Rounded up, so that it is at least one client.
     worst = worst_first[: -(-len(values) // 10)]
     numbers = (
       by_examples,
@@ -127,6 +128,7 @@ def build(
     shares = np.arange(1, len(ordered) + 1) / len(ordered)
     if len(ordered):
       # Steps, from 0.
+      # The share rises at each value, and is level to the next one.
       x = np.repeat(ordered, 2)
       y = np.repeat([0.0, *shares], 2)[1:-1]
       drawn.append(figures.Curve(text, text, y, x, y, np.zeros_like(y)))

@@ -67,6 +67,7 @@ def build(groups: Mapping[str, Sequence[run_lib.Run]], top: int, title: str = ''
 
 def _with_ratio(table: 'pd.DataFrame') -> 'pd.DataFrame':
   """Returns a ledger with `ratio`: each norm over the median of the norms of its round."""
+  # Norms shrink in the course of training, so a client stands out only beside those of its round.
   counted = table['outcome'] == 'counted'
   norms = table['update_norm'].where(counted)
   medians = norms.groupby(table['round']).transform('median')
@@ -75,11 +76,11 @@ def _with_ratio(table: 'pd.DataFrame') -> 'pd.DataFrame':
 
 def _participation(ledgers: Mapping[str, Sequence['pd.DataFrame']], title: str) -> report.Table:
   """Returns the table of who took part, and why updates did not count; means over the runs."""
-  reasons = [
-    reason
-    for reason in _REASONS
-    if any((table['outcome'] == reason).any() for table in itertools.chain(*ledgers.values()))
-  ]
+  # Only reasons that occur: most runs have one or two of them.
+  outcomes: set[str] = set()
+  for table in itertools.chain(*ledgers.values()):
+    outcomes.update(table['outcome'].unique())
+  reasons = [reason for reason in _REASONS if reason in outcomes]
   heading = ['', 'clients seen', 'updates that counted', *reasons, 'fewest', 'median', 'most']
   rows = []
   for label, tables in ledgers.items():
@@ -100,11 +101,11 @@ def _participation(ledgers: Mapping[str, Sequence['pd.DataFrame']], title: str) 
 
 def _drift(ledgers: Mapping[str, Sequence['pd.DataFrame']]) -> report.Table:
   """Returns the table of norms, cosines and losses, in the first and the last third of rounds."""
-  columns = [
-    name
-    for name in _OF_DRIFT
-    if any(table[name].notna().any() for table in itertools.chain(*ledgers.values()))
-  ]
+  # Some are empty without `--full_ledger`, and the staleness in synchronous training.
+  columns = []
+  for name in _OF_DRIFT:
+    if any(table[name].notna().any() for table in itertools.chain(*ledgers.values())):
+      columns.append(name)
   rows = []
   for label, tables in ledgers.items():
     for part in ('first', 'last'):
@@ -120,6 +121,7 @@ def _drift(ledgers: Mapping[str, Sequence['pd.DataFrame']]) -> report.Table:
 
 def _mean(table: 'pd.DataFrame', name: str, part: str) -> float:
   """Returns the mean of a column over the updates that counted in the first or last third."""
+  # By rounds and not by rows, because cohorts may differ in size. At least one round.
   third = max(1, int(table['round'].max()) // 3)
   inside = table['round'] <= third
   if part == 'last':
@@ -150,6 +152,7 @@ def _standing_out(ledgers: Mapping[str, Sequence['pd.DataFrame']], top: int) -> 
     # The sort is stable, so that equal clients are in the order of their ids.
     clients = clients.sort_values(['diverged', 'ratio'], ascending=False, kind='stable')
     for client, values in clients.head(top).iterrows():
+      # A client that never counted and never diverged was only late, say.
       if not values['diverged'] and not np.isfinite(values['ratio']):
         continue
       cells = [str(values['times']), str(values['diverged'])]
@@ -178,6 +181,7 @@ def _curve(label: str, tables: Sequence['pd.DataFrame']) -> figures.Curve:
   for table in tables:
     counted = table[table['outcome'] == 'counted']
     of_runs.append(counted.groupby('round')['update_norm'].median())
+  # Rounds in which all runs have a value: else the mean would jump where a run is missing.
   medians = pd.concat(of_runs, axis=1).dropna()
   rounds = medians.index.to_numpy()
   deviation = np.zeros(len(medians))

@@ -94,6 +94,7 @@ def build(
   # Settings are never chosen by test data.
   by_validation = tables.default_metric(runs)
   column = metric or by_validation
+  # First by the rows, then each row by the columns: every run is in one cell.
   places = split(runs, lambda run: tuple(_value(run, name) for name in rows))
   names_of_columns = report.in_order(_different(_value(run, columns) for run in runs))
   table_rows = []
@@ -108,6 +109,7 @@ def build(
   caption = caption[:1].upper() + caption[1:]
   table = _table(heading, names_of_columns, table_rows, runs, caption, column)
   numbers = [text for text in names_of_columns if text != 'none']
+  # A line over names would suggest an order.
   figure = None
   if len(numbers) > 1 and all(report.number_key(text)[0] == '#' for text in numbers):
     figure = _figure(table_rows, numbers, columns, column, title)
@@ -271,6 +273,7 @@ def _participation(run: run_lib.Run) -> float:
   share = run.settings.get('participation')
   if share:
     return float(share)
+  # Asynchronous training has no cohort; a step uses the clients of a buffer.
   cohort = run.settings.get('buffer_size') or run.settings['clients_per_round']
   return float(cohort / run.config['data']['clients'])
 

@@ -61,6 +61,7 @@ class Difference:
       return None
     from scipy import stats  # Slow to import and needed here only.
 
+    # The interval excludes 0 if t std / sqrt(n) < |mean|; t depends on n, too, hence the search.
     ratio = float(np.std(self.values, ddof=1)) / abs(self.mean)
     counts = np.arange(2, _MOST_SEEDS + 1)
     factors = stats.t.ppf((1 + CONFIDENCE) / 2, counts - 1) / np.sqrt(counts)
@@ -78,6 +79,7 @@ def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float] | None
 
   mean = float(np.mean(values))
   error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+  # SciPy gives NaN for a scale of 0.
   if error == 0:
     return mean, mean
   low, high = stats.t.interval(CONFIDENCE, len(values) - 1, mean, error)
@@ -152,6 +154,7 @@ def _by_seed(members: Sequence[run_lib.Run], column: str) -> dict[tuple[object, 
   values = {}
   for run in members:
     value = scores.value_of(run, column)
+    # The noise of privacy has a seed of its own; runs are a pair if both are equal.
     if math.isfinite(value):
       values[run.settings.get('seed'), run.settings.get('noise_seed')] = value
   return values

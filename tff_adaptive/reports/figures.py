@@ -66,6 +66,7 @@ def mean_curves(
 def _curve(group: str, members: Sequence[run_lib.Run], column: str, axis: str) -> Curve:
   label, drawn = scores.without_diverged(group, members, column)
   curves = [run.curve(column) for run in drawn]
+  # Rounds that all runs have, because a mean of fewer runs would jump where one ends.
   rounds = sorted(set.intersection(*map(set, curves)))
   if not rounds:
     raise ValueError(f'the runs of {group!r} have no round with a value of {column!r} in common.')
@@ -122,6 +123,7 @@ def curves_table(by_column: Mapping[str, Sequence[Curve]], axis: str = 'round') 
     if any(curve.diverged for curve in curves):
       label = f'{group} (diverged)'
     points = [_points(curve) for curve in curves]
+    # Columns may be evaluated at different rounds; a row has all of them.
     for t in sorted(set.intersection(*map(set, points))):
       row: list[Any] = [label, t]
       if has_axis:
@@ -275,7 +277,9 @@ def _draw_labels(
   for number, look in enumerate(style.fills(num_classes)):
     label = None
     if has_legend:
-      label = names[number] if len(names) > 0 else str(number)
+      label = str(number)
+      if len(names) > 0:
+        label = names[number]
     axes.barh(places, counts[:, number], left=left, label=label, **look)
     left += counts[:, number]
   axes.set_xlabel('examples, a colour a label')

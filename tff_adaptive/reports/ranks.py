@@ -36,9 +36,11 @@ def average_ranks(values: Any) -> Ranks:
   problems, methods = values.shape
   # The quantile for infinitely many degrees of freedom, as in Demsar's table 5.
   quantile = stats.studentized_range.ppf(1 - LEVEL, methods, np.inf) / np.sqrt(2)
+  # SciPy's test refuses fewer methods, and its approximation is too rough for two problems.
   p = np.nan
   if min(problems, methods) > 2:
     p = stats.friedmanchisquare(*ranks.T.to_numpy()).pvalue
+  # Demsar's equation (5): q sqrt(k (k + 1) / (6 N)), where q is the quantile over sqrt(2).
   difference = np.nan
   if problems:
     difference = quantile * np.sqrt(methods * (methods + 1) / (6 * problems))

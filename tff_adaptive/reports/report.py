@@ -230,6 +230,7 @@ def distinct(values: Iterable[float], digits: int) -> dict[float, str]:
   """Returns different texts by number, with as few significant digits as possible, >= `digits`."""
   numbers = dict.fromkeys(values)
   texts: dict[float, str] = {}
+  # Two rates of a search must not share a heading: 0.0316 and 0.03162 look equal in three digits.
   # All get the digits that the two nearest need, for columns of one width.
   for count in range(digits, _MOST_DIGITS + 1):
     texts = {number: f'{number:.{count}g}' for number in numbers}
@@ -245,6 +246,7 @@ def number_key(text: str) -> tuple[str, tuple[float, ...]]:
 
 def in_order(items: Sequence[T], text: Callable[[T], str] = str) -> list[T]:
   """Sorts by number the items whose texts differ only in numbers. Others keep their order."""
+  # Words keep the order of their first occurrence.
   keys = {item: number_key(text(item)) for item in items}
   first = list(dict.fromkeys(words for words, _ in keys.values()))
   return sorted(items, key=lambda item: (first.index(keys[item][0]), keys[item][1]))
@@ -266,6 +268,7 @@ def cell(value: Any) -> Any:
     return f'{value:.6g}'
   if isinstance(value, str):
     value = texts.printable(value)
+  # Settings and labels may be a stranger's, and a spreadsheet would run them.
   is_formula = str(value).startswith(tuple('=+-@')) and not _NUMBER.fullmatch(str(value))
   if is_formula:
     return f"'{value}"
@@ -283,6 +286,7 @@ def _latex(text: str) -> str:
 
 
 def _markdown(text: str) -> str:
+  # Markdown passes HTML on, so '<' and what looks like an entity are escaped, too.
   with_entities = _ENTITY.sub('&amp;', _one_line(text)).replace('<', '&lt;')
   return _MARKDOWN.sub(r'\\\g<0>', with_entities)
 

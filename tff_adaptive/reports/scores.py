@@ -81,6 +81,7 @@ def window(run: run_lib.Run) -> int:
 
 def last_values(run: run_lib.Run, column: str) -> list[float]:
   """Returns a column's values in the last `window` rounds; if none, the last after round 0."""
+  # Round 0 is the untrained model. A run that was last evaluated before the window has one value.
   curve = {t: value for t, value in run.curve(column).items() if t > 0}
   first = min(run.rows[-1]['round'] - window(run), max(curve, default=1) - 1)
   return [value for t, value in curve.items() if t > first]
@@ -179,6 +180,7 @@ def has_diverged(run: run_lib.Run, column: str) -> bool:
     is_undefined = math.isnan(values[-1]) and sign(name) > 0 and math.isfinite(losses[-1])
     if is_worse or not (math.isfinite(values[-1]) or is_undefined):
       return True
+  # All clients of the last round diverged: theta stays finite then, but does not move any more.
   last = run.rows[-1]
   return bool(0 < last.get('non_finite_clients', 0) >= last.get('clients', 1))
 
@@ -272,6 +274,7 @@ def rank(members: Sequence[run_lib.Run], column: str) -> tuple[bool, bool, float
   """
   of_all = score(members, column)
   is_complete = all(run.is_complete for run in members)
+  # Tuples are compared from the left: no diverged run, then completeness, then the mean.
   if not of_all.is_finite:
     return False, is_complete, -math.inf
   return True, is_complete, sign(column) * of_all.mean
@@ -331,7 +334,9 @@ def text(score: Score | None, column: str, digits: int = 2, factor: float | None
   if not score.is_finite:
     number = len(score.values)
     lost = number - int(np.isfinite(score.values).sum())
-    what = 'diverged' if score.is_defined else 'not defined'
+    what = 'diverged'
+    if not score.is_defined:
+      what = 'not defined'
     if number == 1:
       return what
     return f'{what} ({lost} of {number})'

@@ -191,6 +191,7 @@ def _value_at(run: run_lib.Run, column: str, axis: str, most: float) -> float:
   positions = run.progress(axis)
   # Sums of floats: a budget that a round uses up must not be missed by their rounding.
   most = most * (1 + _ROUNDING)
+  # The run has ended below the budget.
   if max(positions.values()) < most * (1 - 2 * _ROUNDING):
     return math.nan
   values = [value for t, value in run.curve(column).items() if positions[t] <= most]
@@ -227,13 +228,16 @@ def _row(
   medians = [summary['seconds_per_round_median'] for summary in summaries]
   # A run of round 0 alone has none.
   seconds = [median for median in medians if median is not None]
+  seconds_text = ''
+  if seconds:
+    seconds_text = report.spread([statistics.fmean(seconds)])
   row = {
     'label': label,
     'runs': str(len(members)),
     'rounds': scores.span(summary['rounds'] for summary in summaries),
     'mean': report.spread(scores.score(members, column).values),
     'last': report.spread([_last(run, column) for run in members]),
-    'seconds': report.spread([statistics.fmean(seconds)]) if seconds else '',
+    'seconds': seconds_text,
   }
   for name in ('server_mb', 'client_mb'):
     if name in columns:  # Only then, because runs of programs may have no sizes.
@@ -300,6 +304,7 @@ def _until(members: Sequence[run_lib.Run], column: str, target: float, axis: str
   first_rounds = []
   spent = []
   for run in members:
+    # The sign turns losses around: then larger is better for all metrics.
     rounds = [t for t, value in run.curve(column).items() if sign * value >= sign * target]
     if rounds:
       first_rounds.append(min(rounds))

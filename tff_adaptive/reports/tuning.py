@@ -85,6 +85,7 @@ def _axes_of(maps: Maps) -> tuple[list[float], list[float]]:
 def _best_servers(cells: Cells, column: str) -> dict[float, float]:
   """Returns the best server rate by client rate. If scores are equal, the lowest rate is best."""
   finite = [at for at, score in cells.items() if score.is_finite]
+  # A dict keeps the last value of a key, which is the best one's here.
   worst_first = sorted(finite, key=lambda at: (scores.sign(column) * cells[at].mean, -at[1]))
   return dict(sorted(dict(worst_first).items()))
 
@@ -196,7 +197,10 @@ def _write_cell(image: Any, x: int, y: int, score: scores.Score, column: str) ->
   lightness = image.norm(value)
   if scores.sign(column) < 0:  # The colours are reversed.
     lightness = 1 - lightness
+  # White on dark colours, black on light ones.
   color = 'w' if lightness < 0.55 else 'k'
   has_unit = scores.unit(column)[1] != ''
-  text = f'{value:.1f}' if has_unit else f'{value:.3g}'
+  text = f'{value:.3g}'
+  if has_unit:
+    text = f'{value:.1f}'
   image.axes.text(x, y, text, ha='center', va='center', fontsize=7, color=color)

@@ -300,8 +300,8 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
 
   Returns:
     The runs, each once, in the order of `folders` and, below a folder, of their paths. Links to
-    folders are followed. Runs without rounds, and runs that cannot be read, are left out and named
-    on stderr.
+    folders are followed. Runs without rounds, runs that cannot be read, and runs that repeat one of
+    the others, are left out and named on stderr.
 
   Raises:
     ValueError: If a folder holds no run, none of the runs has rounds, or none can be read.
@@ -329,7 +329,31 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
     streams.write(sys.stderr, f'Left out: {one}\n')
   if not runs:
     raise NoRoundsError('none of the runs has rounds yet.')
-  return runs
+  return _each_once(runs)
+
+
+def _each_once(runs: Sequence[Run]) -> list[Run]:
+  """Returns the runs without those that repeat another one, whose numbers they have."""
+  by_folder = {os.path.realpath(run.folder): run for run in runs}
+  others = []
+  for run in runs:
+    repeated = by_folder.get(_repeated_folder(run))
+    if repeated is None or repeated is run:
+      others.append(run)
+    else:
+      streams.write(sys.stderr, f'Left out: {run.folder} repeats {repeated.folder}.\n')
+  return others
+
+
+def _repeated_folder(run: Run) -> str:
+  """Returns the real path of the folder of the run that a run repeats, or ''."""
+  path = run.settings.get('config')
+  if not isinstance(path, str):
+    return ''
+  folder = os.path.realpath(path)
+  if os.path.basename(folder) == config_lib.FILE:
+    return os.path.dirname(folder)
+  return folder
 
 
 def _below(folder: str) -> Iterator[str]:

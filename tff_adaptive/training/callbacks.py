@@ -165,4 +165,5 @@ def let_load_ahead(callbacks: Sequence[Callback]) -> bool:
 
 def _keeps_round_begin(callback: Callback) -> bool:
   """Returns whether a callback has the `round_begin` of the base class, which does nothing."""
+  # A function that was set on the object itself has no `__func__`, and is another one.
   return getattr(callback.round_begin, '__func__', None) is Callback.round_begin

@@ -52,6 +52,7 @@ def build_client_losses(model: Any, batch_size: int = 500) -> ClientLosses:
   def losses(weights: Any, clients: Iterable[Mapping[str, np.ndarray]]) -> np.ndarray:
     sums = evaluate([weights], clients)
     of_clients = np.stack([sums[name][0] for name in losses_only.metric_names], 1)
+    # The sums are [clients, 2]: the total, and the number of examples, which may be 0.
     with np.errstate(invalid='ignore', divide='ignore'):
       means: np.ndarray = of_clients[..., 0] / of_clients[..., 1]
     return means

@@ -119,6 +119,7 @@ def working_order(sizes: Sequence[int]) -> list[int]:
   Returns:
     Positions in `sizes`: the four largest in rising order, then the others in falling order.
   """
+  # The sort is stable: clients of one size stay in the order in which they were drawn.
   falling = sorted(range(len(sizes)), key=lambda i: -sizes[i])
   return falling[3::-1] + falling[4:]
 
@@ -427,6 +428,7 @@ def _factors(
   """
   if choice is None or choice.weights is None:
     return None
+  # By position, because those that finished are only some of the chosen.
   of_position = dict(zip(choice.positions.tolist(), choice.weights.tolist()))
   num_chosen = np.count_nonzero(num_examples[choice.positions])
   factors = [num_chosen * of_position[int(position)] for position in positions]

@@ -81,9 +81,9 @@ class TrainingConfig:
     keep_best: Whether the weights of the best evaluation are kept, by `early_stop` or else by
       `metric`: in `TrainingResult.best_weights`, and in checkpoints/best.npz.
     ledger: Whether the run's folder gets a ledger, a row for each client and round; see
-      `runs.ledger`. What a process measures of clients is in it: norms and cosines of updates
-      (`aggregation.ClientNormsFactory`), losses and divergence (`ClientTraining.measures`). So are
-      the losses that the rule of `cohort` needs.
+      `runs.ledger`. What a process measures of clients is in it: norms of updates, losses and
+      divergence (`ClientTraining.measures`), cosines to the aggregate (`ClientNormsFactory` of
+      `aggregation`). So are the losses that the rule of `cohort` needs.
     trace_client: The id of a client whose local steps are written to the run's folder `trace` (see
       `runs.ledger`), for processes of this package with a `models.Model`. Whenever it takes part it
       trains once more for that. None for no client.
@@ -170,6 +170,10 @@ class TrainingConfig:
         ' such as population.PowerOfChoice().'
       )
     choosing.needs_of(cohort)
+    size = self.clients_per_round
+    if self.population is not None:
+      size = self.population.cohort_to_draw(size)
+    choosing.check_size(cohort, size)
     if self.asynchrony is not None:
       raise ValueError(
         f'cohort is {choosing.name_of(cohort)}, but asynchronous training draws the clients that'

@@ -55,6 +55,7 @@ class Rows:
     if cohort.losses is not None:
       columns['loss_before'] = cohort.losses[:, 0].tolist()
     for name, values in measured.items():
+      # The process measures all columns, with NaN in those that its model or algorithm has not.
       is_known = not np.isnan(values).all()
       if name in ledger_lib.COLUMNS and is_known:
         columns[name] = values.tolist()

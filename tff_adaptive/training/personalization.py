@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -48,6 +49,7 @@ def build_personalization(
   training = dataclasses.replace(
     training.resolved(), batching=batching, seed=seed, optimizer_state='reset', xla=False
   )
+  # Without the algorithm's correction: there is no server that h or a broadcast could come from.
   correction = chains.chain(*parts)
   specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
   number = tf.TensorSpec([], tf.int32)
@@ -72,11 +74,16 @@ def build_personalization(
     # The update is zero if training diverged, so that the weights stay.
     return corrections.combine(tf.subtract, weights, trained.update)
 
+  @functools.cache
+  def traced() -> Callable[..., Any]:
+    # Called as a `tf.function`, that of a program's fifth run would warn of retracing.
+    return fine_tune.get_concrete_function()
+
   def personalize(weights: Any, data: Any, client: int, rounds: int) -> Any:
     batch = (tf.cast(data[name], spec.dtype) for name, spec in model.input_spec.items())
     weights = tuple(tf.convert_to_tensor(w) for w in weights)
     # The rate is that of the last round: the schedule may fall before the next, if there is one.
     rate = tf.constant(learning_rate(max(rounds - 1, 0)), tf.float32)
-    return fine_tune(weights, *batch, tf.constant(client), tf.constant(rounds), rate)
+    return traced()(weights, *batch, tf.constant(client), tf.constant(rounds), rate)
 
   return personalize

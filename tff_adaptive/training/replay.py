@@ -26,7 +26,8 @@ class ReplayedClient:
   """What a client did in a round.
 
   Attributes:
-    update: The tensors that it sent to be aggregated: by default theta^{t-1} - theta_i.
+    update: The tensors that it sent to be aggregated: by default theta^{t-1} - theta_i. The server
+      replaces those of attackers with the attack `inner_product`.
     weight: Its weight in the mean of the updates; None if it was run eagerly.
     client_state: Its state after the round; () if clients keep none.
     num_examples: The number of its examples.
@@ -127,6 +128,15 @@ def clients_of(process: protocols.Process) -> Any:
   return makers[0]()
 
 
+def begin_with_server_model(process: protocols.Process) -> bool:
+  """Returns whether clients begin with the server's model; true if the process does not say it."""
+  try:
+    clients = clients_of(process)
+  except ValueError:
+    return True
+  return bool(clients.begin_with_server_model)
+
+
 def rows_of(number: int, client_id: str, steps: Any) -> list[dict[str, Any]]:
   """Returns the rows of a trace, from the `single_client.Steps` of a round."""
   rows = []
@@ -212,6 +222,7 @@ def _checkpoint_before(output_dir: str, round_number: int) -> str | None:
     return None
   with contextlib.closing(state_file.StateFile(path)) as file:
     rounds = list(file.rounds)
+  # From the latest back: the nearest one before the round leaves least to train again.
   for which, number in zip(('latest', 'previous'), reversed(rounds)):
     if number < round_number:
       return which
@@ -222,6 +233,7 @@ def _checkpoint_before(output_dir: str, round_number: int) -> str | None:
 def _copy(output_dir: str) -> Iterator[str]:
   """Yields a temporary copy of what a run needs to go on."""
   with temporary_folders.folder('tff-adaptive-replay-') as folder:
+    # The loop goes on as in a resumed run, which needs its settings and rows, and writes here.
     for name in (config_file.FILE, metrics_lib.FILE):
       shutil.copy(os.path.join(output_dir, name), folder)
     checkpoints = os.path.dirname(state_file.path(output_dir))
@@ -281,10 +293,13 @@ def _replayed(singles: Any, given: _Given, index: int, eager: bool) -> ReplayedC
   client_state = trained.client_state
   is_used = bool(trained.is_used)
   metrics = trained.metrics
+  # `steps` trains the client alone; with its cohort in the engine it has the bits of the run.
   if not eager:
+    from tff_adaptive.client import attacks  # It imports TensorFlow.
+
     output = singles.results(given.server_state, given.client_states, given.data)[index]
     update = output.result.update
-    weight = float(output.result.update_weight)
+    weight = attacks.unmarked(float(output.result.update_weight))
     client_state = output.client_state
     is_used = bool(output.totals.used)
     metrics = output.metrics

@@ -57,6 +57,10 @@ class Trainer:
     self._clients: Any = None
     if self._config.trace_client is not None:
       self._clients = replay.clients_of(self._process)
+    # Losses that a rule needs are those at the server's model.
+    self._losses_are_known = self._config.ledger
+    if self._config.ledger and 'train_losses' in self._loader.selector.needs:
+      self._losses_are_known = replay.begin_with_server_model(self._process)
 
   def run(self, number: int, server_state: Any) -> Round:
     """Trains round `number`, counted from 1; `server_state` is the state before the round.
@@ -111,7 +115,10 @@ class Trainer:
     ledger: Sequence[Row] = ()
     if self._config.ledger:
       rows_of = ledger_lib.Rows(self._config, self._loader.simulation, self._loader.strengths)
-      ledger = rows_of.of_round(number, cohort, of_clients)
+      of_ledger = cohort
+      if not self._losses_are_known:
+        of_ledger = dataclasses.replace(cohort, losses=None)
+      ledger = rows_of.of_round(number, of_ledger, of_clients)
     return Round(new_state, cohort.client_ids, client_states, row, passes, ledger, trace)
 
   def _trace(self, number: int, server_state: Any, cohort: cohorts.Cohort) -> Sequence[Row]:
@@ -236,17 +243,18 @@ def _split_metrics(metrics: Any, num_clients: int) -> tuple[Any, dict[str, np.nd
   if not isinstance(metrics, Mapping):
     return metrics, columns
   rest = dict(metrics)
-  aggregator = metrics.get('aggregator')
-  if isinstance(aggregator, Mapping) and 'client_norms' in aggregator:
-    columns['update_norm'] = np.asarray(aggregator['client_norms'])[:num_clients]
-    if 'client_cosines' in aggregator:
-      columns['cosine_mean'] = np.asarray(aggregator['client_cosines'])[:num_clients]
-    rest['aggregator'] = aggregator['aggregate']
   work = metrics.get('client_work')
   if isinstance(work, Mapping) and 'clients' in work:
     measured = np.asarray(work['clients'])[:num_clients]
     columns.update(zip(entries.MEASURES, measured.T))
     rest['client_work'] = {name: value for name, value in work.items() if name != 'clients'}
+  aggregator = metrics.get('aggregator')
+  if isinstance(aggregator, Mapping) and 'client_norms' in aggregator:
+    # The norms that the server received; with some attacks a client cannot know its own.
+    columns['update_norm'] = np.asarray(aggregator['client_norms'])[:num_clients]
+    if 'client_cosines' in aggregator:
+      columns['cosine_mean'] = np.asarray(aggregator['client_cosines'])[:num_clients]
+    rest['aggregator'] = aggregator['aggregate']
   return rest, columns
 
 
@@ -327,6 +335,7 @@ def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> No
     # The clients' data are the last argument, with client states before them or not.
     data_type = signature.parameter[len(signature.parameter) - 1]
   element = getattr(getattr(data_type, 'member', None), 'element', None)
+  # A process of another library, or a function in its place, is taken as it is.
   if element is None:
     return
   if not hasattr(element, 'client'):

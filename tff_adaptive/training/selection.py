@@ -158,6 +158,7 @@ class Selector:
 
   def restore(self, recorded: Mapping[str, Any]) -> None:
     """Takes over what `record` returned."""
+    # Both memories: until the next choice the present round's is the last one's.
     self._known.restore(recorded['known'])
     self._memory = dict(recorded['memory'])
     self._next_memory = self._memory

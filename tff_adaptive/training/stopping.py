@@ -121,10 +121,12 @@ class Stopping:
       self._spent[name] += _cost(row, columns)
     has_waited = False
     if self._progress is not None:
+      # It counts rows with the column, which are evaluations and not rounds.
       self._progress.add(row)
       has_waited = self._progress.waited >= self._config.patience
     if self.reason is not None:
       return
+    # A target counts even if the same round uses up a budget.
     if self._reaches_target(row):
       self.reason = 'target'
     elif has_waited:

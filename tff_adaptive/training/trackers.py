@@ -92,6 +92,7 @@ class MlflowCallback(_Tracker):
       experiment_id = self._client.create_experiment(name)
     else:
       experiment_id = experiment.experiment_id
+    # MLflow gives its runs ids of its own, so a resumed run finds its first part by this tag.
     known = self._client.search_runs([experiment_id], f"tags.`{_RUN_ID}` = '{self._run_id}'")
     if known:
       self._mlflow_id = known[0].info.run_id

@@ -144,7 +144,10 @@ class Aggregation(fields.Group):
       model.initial_weights[0],
       self.noise_seed,
     )
-    return aggregation.build_aggregator(self.entry, values, cohort)
+    if user_code.is_reference(self.aggregator):
+      return aggregation.build_aggregator(self.entry, values, cohort)
+    with fields.about('aggregator_option'):
+      return aggregation.build_aggregator(self.entry, values, cohort)
 
   def _accountant(
     self, training: local_training.Training, num_clients: int, seed: int

@@ -29,6 +29,14 @@ _IN_COLUMNS = {
 }
 
 
+def options_of(availability: str) -> list[str]:
+  """Returns the options of a built-in availability; [] for something else."""
+  if availability not in _KINDS:
+    return []
+  names = [field.name for field in dataclasses.fields(_KINDS[availability])]
+  return [name for name in names if name != 'phases']
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Population(fields.Group):
   """Settings of unavailable, slow and failing clients; all None or empty if none is given."""
@@ -201,9 +209,7 @@ class Population(fields.Group):
     if user_code.is_reference(kind):
       self._own_availability(kind)
       return options.parse('availability_option', self.availability_option)
-    allowed: list[str] = []
-    if kind in _KINDS:
-      allowed = [f.name for f in dataclasses.fields(_KINDS[kind]) if f.name != 'phases']
+    allowed = options_of(kind)
     with fields.about('availability_option'):
       values = options.parse('availability_option', self.availability_option)
       for name in values:

@@ -14,7 +14,7 @@ from .. import fields, options
 
 BUFFERED = fields.Needs('synchrony', ('buffered',))
 # The options of each kind of staleness.
-_OPTIONS = {'polynomial': ('a',), 'hinge': ('a', 'b'), 'constant': ('c',), 'none': ()}
+OPTIONS = {'polynomial': ('a',), 'hinge': ('a', 'b'), 'constant': ('c',), 'none': ()}
 
 
 def _check_staleness(staleness: str) -> None:
@@ -85,8 +85,8 @@ class Synchrony(fields.Group):
         part = user_parts.load(kind, 'a function of the staleness tau')
         return _with_factor(part.name, part.build(given))(self.concurrency, **more)  # type: ignore[arg-type]
       for name in given:
-        if name not in _OPTIONS[kind]:
-          raise ValueError(suggestions.unknown(f'option of {kind}', name, _OPTIONS[kind]))
+        if name not in OPTIONS[kind]:
+          raise ValueError(suggestions.unknown(f'option of {kind}', name, OPTIONS[kind]))
       return asynchrony.Buffered(self.concurrency, kind, **given, **more)  # type: ignore[arg-type]
 
 

@@ -5,6 +5,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from scripts.cli import build as build_lib, resolve, stored_model
 from scripts.cli.groups import evaluation, output, runtime
@@ -217,3 +218,24 @@ def test_a_weighting_that_a_task_has_not_is_refused():
   task = build_lib.tasks.load('least_squares', num_clients=9)
   with pytest.raises(ValueError, match='tokens: the task least_squares has no client_weight'):
     build_lib._check_data(resolve.resolve(task='shakespeare', clients_per_round=2), task)
+
+
+def test_only_what_needs_it_measures_norms_at_the_server():
+  def layers(*flags):
+    factory = build_lib._aggregator(settings.of('--algorithm=fed_avg', *flags), None, None)
+    kinds = []
+    while factory is not None:
+      kinds.append(type(factory).__name__)
+      factory = factory._inner
+      if isinstance(factory, tff.aggregators.MeanFactory):
+        factory = None
+    return kinds
+
+  product = ['--attackers=0.2', '--attack=inner_product']
+  assert layers('--ledger') == []  # Clients measure them.
+  assert layers('--ledger', '--full_ledger') == ['ClientNormsFactory']
+  assert layers('--cohort=importance') == ['ClientNormsFactory']
+  assert layers('--ledger', '--attackers=0.2') == []
+  assert layers(*product) == ['InnerProductFactory']
+  # The norms are those of what attackers send.
+  assert layers(*product, '--ledger') == ['InnerProductFactory', 'ClientNormsFactory']

@@ -6,10 +6,12 @@ import os
 import pathlib
 import subprocess
 import sys
+import warnings
 
 import pytest
 
 import scripts
+import tff_adaptive_tasks as tasks
 from scripts import _entry
 from scripts.cli import command, flags as flags_lib, resolve
 from tff_adaptive.runs.errors import SaveError, saving
@@ -62,6 +64,33 @@ def test_errors_are_exit_codes_and_one_line(capsys, error, code):
   said = capsys.readouterr().err
   assert said.startswith('x.py: ')
   assert said.count('\n') == 1
+
+
+def test_a_warning_of_this_project_is_one_line(tmp_path, capsys, monkeypatch):
+  path = tmp_path / 'visits.csv'
+  rows = [f'{10_000 + i},h{i % 4},{i % 7},{"no" if i % 3 else "yes"}\n' for i in range(40)]
+  path.write_text('patient_id,hospital,age,ill\n' + ''.join(rows))
+  of_others = []
+
+  def show(message, category, filename, *others):
+    of_others.append((str(message), filename))
+
+  @command.entry('x.py')
+  def main(arguments):
+    tasks.from_csv(str(path), client='hospital', label='ill')
+    warnings.warn_explicit('by another', UserWarning, '/elsewhere/other.py', 7)
+    return 0
+
+  monkeypatch.setattr(warnings, 'showwarning', show)
+  with warnings.catch_warnings():
+    warnings.simplefilter('always')
+    assert main(['x.py']) == 0
+  assert warnings.showwarning is show
+  assert capsys.readouterr().err == (
+    f"Warning: {path}: no inputs are the columns that identify rows, 'patient_id': name them by"
+    ' features= if they are to be\n'
+  )
+  assert of_others == [('by another', '/elsewhere/other.py')]
 
 
 def test_other_errors_are_not_hidden():

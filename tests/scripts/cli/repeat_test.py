@@ -106,7 +106,7 @@ def test_what_cannot_be_repeated_is_refused_in_one_line(folder, capfd):
   )
   os.remove(folder / 'task.py')
   os.remove(folder / 'first' / 'files' / 'task' / 'task.py')
-  assert "task.py', is gone, and" in refusal()
+  assert "task.py' is gone, and" in refusal()
   assert not os.path.exists('first_repeated')
   assert _train('--config=nowhere/config.json') == 2
   assert 'there is no such file; name the config.json' in capfd.readouterr().err

@@ -9,7 +9,7 @@ import types
 import pytest
 
 from scripts import train
-from scripts.cli import build, resolve, run
+from scripts.cli import build, records, resolve, run
 from tests.helpers import fakes
 from tff_adaptive import engine, runs, training
 from tff_adaptive.population import rounds
@@ -147,9 +147,15 @@ def test_the_end_of_a_run_is_shown_and_judged(monkeypatch, tmp_path, capsys, mor
 
   monkeypatch.setattr(build, 'prepare', prepare)
   monkeypatch.setattr(training, 'train', lambda **unused: result)
+  for name in ('metrics.csv', 'config.json'):
+    (tmp_path / name).touch()
+  for name in ('model', 'checkpoints', 'files'):
+    (tmp_path / name).mkdir()
+  monkeypatch.setattr(records, 'check_folder', lambda folder, record: None)
   assert _train(tmp_path, '--task=least_squares') == code
   out, err = capsys.readouterr()
-  assert (words in out + err, f'\nIn {tmp_path}: ' in out) == (True, True)
+  files = f'\nIn {tmp_path}: metrics.csv, config.json, checkpoints/, model/, files/\n'
+  assert (words in out + err, files in out) == (True, True)
   assert re.search(r'\ntrain_loss +inf *\nvalidation_loss +0\.5000 +0\.7500 *\n', out)
   assert out.count('\n') == 5 + (words.endswith('.\n') or 'test' in more)
   run.run(resolve.resolve(task='least_squares', output_dir=str(tmp_path)))

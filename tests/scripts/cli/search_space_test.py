@@ -100,8 +100,37 @@ def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
         'client_schedule=round_decay,client_schedule_option=factor=0.99',
       ],
     ),
+    (
+      {
+        'availability': ['always', 'independent', 'diurnal'],
+        'availability_option': ['probability=0.3', 'share=0.4'],
+      },
+      {},
+      [
+        'availability=always',
+        'availability=independent,availability_option=probability=0.3',
+        'availability=diurnal,availability_option=share=0.4',
+      ],
+    ),
+    (
+      {'staleness': ['none', 'polynomial'], 'staleness_option': ['a=0.5', 'a=1']},
+      {'synchrony': 'buffered', 'concurrency': 20, 'algorithm': 'fed_avg'},
+      [
+        'staleness=none',
+        'staleness=polynomial,staleness_option=a=0.5',
+        'staleness=polynomial,staleness_option=a=1',
+      ],
+    ),
   ],
-  ids=['cohort', 'aggregator', 'algorithm', 'attack', 'schedule'],
+  ids=[
+    'cohort',
+    'aggregator',
+    'algorithm',
+    'attack',
+    'schedule',
+    'availability',
+    'staleness',
+  ],
 )
 def test_an_option_counts_where_its_rule_has_it_and_baselines_run_once(axes, given, labels):
   assert _labels(axes, given) == labels

@@ -3,6 +3,7 @@
 import hashlib
 
 from scripts.cli import stored_files
+from tff_adaptive._utils import user_files
 from tff_adaptive.training import callbacks
 
 
@@ -31,14 +32,14 @@ def test_modules_of_other_folders_are_copied_beside_the_file(tmp_path, monkeypat
   names = sorted(str(path.relative_to(copies)) for path in copies.rglob('*.py'))
   assert names == ['task/helper.py', 'task/task.py', 'task/tools/more.py']
   assert said == []
-  assert stored_files.is_unchanged(entry)
-  assert stored_files.copy_of(str(tmp_path / 'run'), 'task', entry) == str(copies / 'task/task.py')
+  assert user_files.is_unchanged(entry)
+  assert user_files.copy_of(str(tmp_path / 'run'), 'task', entry) == str(copies / 'task/task.py')
 
   (tmp_path / 'own' / 'helper.py').write_text('A = 3\n')
   (copies / 'task' / 'helper.py').unlink()
   (copies / 'task' / 'task.py').write_text('damaged\n')
-  assert not stored_files.is_unchanged(entry)
-  assert stored_files.copy_of(str(tmp_path / 'run'), 'task', entry) is None
+  assert not user_files.is_unchanged(entry)
+  assert user_files.copy_of(str(tmp_path / 'run'), 'task', entry) is None
   stored_files.StoreFiles({'task': entry}).begin(run)
   assert len(said) == 1
   assert 'helper.py' in said[0]

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines
-from tff_adaptive import aggregation
+from tff_adaptive import aggregation, engine
 from tff_adaptive.aggregation import factories, robust
 
 SHAPES = ((3, 2), (), (5,))
@@ -36,7 +36,7 @@ def as_row(value):
 
 def rounds_of(context, name, all_rows, weights=None, **options):
   """The results of rounds of an aggregator, as rows, and the last measurements."""
-  cohort = factories.Cohort(5, as_value(all_rows[0][0]))
+  cohort = factories.Cohort(99, as_value(all_rows[0][0]))  # Rounds may have fewer clients.
   process = factories.build_aggregator(name, options, cohort).create(TYPE, WEIGHT)
 
   def run():
@@ -126,6 +126,22 @@ def test_the_geometric_median_is_that_of_weiszfeld_steps_and_near_the_least_sum(
     assert total(result) <= total(result + step)
 
 
+@pytest.mark.parametrize('far', [1e3, 1e20, 3e38])
+def test_the_geometric_median_takes_any_finite_numbers(far):
+  rows = updates(5, outliers=0)
+  rows[0] = far
+  rows[1] = -far
+  weights = np.array([1, 2, 3, 4, 5], 'f')
+  rule = robust.GeometricMedian(iterations=3)
+  result = tf.function(rule)(tf.constant(rows), tf.constant(weights))
+  wide = rows.astype('d')
+  point = np.average(wide, axis=0, weights=weights)
+  for _ in range(3):
+    distances = np.linalg.norm(wide - point, axis=1)
+    point = np.average(wide, axis=0, weights=weights / distances)
+  np.testing.assert_allclose(result, point, rtol=1e-3)
+
+
 @pytest.mark.parametrize('norm', [None, 2.5])
 def test_norm_bounding_scales_updates_down(graph, norm):
   rows = updates(5)
@@ -180,6 +196,15 @@ def test_both_engines_agree(native, graph, name):
 
 
 @pytest.mark.parametrize('name', NAMES)
+def test_in_subrounds_as_on_ray_the_bits_are_those_of_one_process(graph, name):
+  all_rows = [updates(5, outliers=0), updates(4, seed=1)]
+  one, measured = rounds_of(graph, name, all_rows)
+  parts, of_parts = rounds_of(engine.SubroundContext(3, server=graph), name, all_rows)
+  np.testing.assert_array_equal(parts, one)
+  assert of_parts == measured
+
+
+@pytest.mark.parametrize('name', NAMES)
 def test_clients_without_weight_or_with_numbers_that_are_not_finite_do_not_count(graph, name):
   rows = updates(7, outliers=0)
   rows[2] = np.nan
@@ -231,7 +256,8 @@ def test_norms_are_in_the_order_of_the_clients(native, graph):
   rows = updates(4)
   process = aggregation.ClientNormsFactory().create(TYPE, WEIGHT)
   values = [as_value(row) for row in rows]
-  for context in (native, graph):
+  # In subrounds, as on Ray, client 2 trains beside client 0.
+  for context in (native, graph, engine.SubroundContext(2, server=graph)):
     output = engines.run(
       context, lambda: process.next(process.initialize(), values, [1.0, 2.0, 3.0, 4.0])
     )
@@ -273,6 +299,30 @@ class BadOption(typing.NamedTuple):
 def test_options_out_of_range_are_refused(option):
   with pytest.raises(ValueError, match=option.message):
     factories.build_aggregator(option.rule, {option.name: option.value}, factories.Cohort(5, []))
+
+
+@pytest.mark.parametrize(
+  'rule, options, size, words',
+  [
+    ('krum', {}, 3, 'attackers is 1, so that of 3 clients none has the .*: give fewer, or 4 or'),
+    ('multi_krum', {'attackers': 4}, 6, 'attackers is 4, so that of 6 clients'),
+    ('multi_krum', {'selected': 7}, 6, 'selected is 7, of 6 clients: give 6 or fewer'),
+    ('trimmed_mean', {}, 9, 'trim is 0.1, which cuts off no client of 9: give 0.12 or more'),
+    ('trimmed_mean', {'trim': 0.4}, 2, 'cuts off no client of 2: take the mean'),
+  ],
+)
+def test_options_that_have_no_effect_with_so_few_clients_are_refused(rule, options, size, words):
+  with pytest.raises(ValueError, match=words):
+    factories.build_aggregator(rule, options, factories.Cohort(size, []))
+
+
+@pytest.mark.parametrize(
+  'rule, options, size',
+  [('krum', {}, 4), ('multi_krum', {'selected': 6}, 6), ('trimmed_mean', {'trim': 0.12}, 9)],
+)
+def test_the_fewest_clients_of_an_option_are_enough(rule, options, size):
+  assert factories.build_aggregator(rule, options, factories.Cohort(size, [])) is not None
+  assert factories.build_aggregator('trimmed_mean', {'trim': 0.0}, factories.Cohort(2, []))
 
 
 def test_rules_are_values():

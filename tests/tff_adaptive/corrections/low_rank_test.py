@@ -72,6 +72,20 @@ def test_after_a_message_of_zeros_matrices_whose_first_rows_are_zero_arrive():
   np.testing.assert_allclose(received[1][0], matrix, rtol=1e-4, atol=1e-4)
 
 
+def test_rows_that_are_orthogonal_to_those_of_before_arrive_one_message_later():
+  """Of such a matrix M Q is 0, so that the basis is any."""
+  messages_of_columns = []
+  for column in (0, 1, 1):
+    leaves = [np.zeros(shape, np.float32) for shape in SHAPES]
+    leaves[0][:, column] = np.arange(1.0, 10.0)
+    messages_of_columns.append(tuple(map(tf.constant, leaves)))
+  received, _ = rounds_of(corrections.LowRank(rank=1), messages_of_columns)
+  norm = np.linalg.norm(messages_of_columns[0][0])
+  errors = [np.linalg.norm(r[0] - m[0]) for r, m in zip(received, messages_of_columns)]
+  assert norm / 2 < errors[1] <= norm
+  np.testing.assert_allclose([errors[0], errors[2]], 0.0, atol=1e-4)
+
+
 def test_with_feedback_what_is_left_out_comes_later():
   chain = corrections.chain(corrections.LowRank(rank=1, feedback='ef14'))
   updates = [update(t) for t in range(6)]

@@ -256,10 +256,13 @@ def test_requirements_are_printed_and_nothing_is_installed(capsys, pip):
   assert pip == []
 
 
+_OF_TENSORFLOW = ('TF_USE_LEGACY_KERAS', 'TF_CPP_MIN_LOG_LEVEL')
+
+
 def run(program, folder, **variables):
   """What a Python prints that has the files of `write_site_files` in its site-packages."""
   start = f'import site; site.addsitedir({str(folder)!r})\n'
-  environment = {k: v for k, v in os.environ.items() if k != 'TF_USE_LEGACY_KERAS'}
+  environment = {k: v for k, v in os.environ.items() if k not in _OF_TENSORFLOW}
   # -I -S: without the files of the environment of the tests.
   return subprocess.run(
     [sys.executable, '-I', '-S', '-c', start + program],
@@ -270,11 +273,16 @@ def run(program, folder, **variables):
   ).stdout
 
 
-def test_an_environment_chooses_keras_2_unless_the_user_chose(purelib):
+@pytest.mark.parametrize(
+  'name, value', [('TF_USE_LEGACY_KERAS', '1'), ('TF_CPP_MIN_LOG_LEVEL', '3')]
+)
+def test_an_environment_chooses_keras_2_and_a_quiet_tensorflow_unless_the_user_chose(
+  purelib, name, value
+):
   install.write_site_files()
-  program = 'import os; print(os.environ["TF_USE_LEGACY_KERAS"])'
-  assert run(program, purelib) == '1\n'
-  assert run(program, purelib, TF_USE_LEGACY_KERAS='0') == '0\n'
+  program = f'import os; print(os.environ[{name!r}])'
+  assert run(program, purelib) == f'{value}\n'
+  assert run(program, purelib, **{name: '0'}) == '0\n'
 
 
 def test_an_environment_looks_for_no_module_of_keras_2_in_keras_3(purelib):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.situations import situation
-from tff_adaptive import population
+from tff_adaptive import costs, population, registry, training
 from tff_adaptive.population import choosing, cohort_rules
 from tff_adaptive.training import cohorts
 
@@ -76,7 +76,7 @@ def test_uniform_draws_are_those_of_a_run_without_a_rule():
     np.testing.assert_array_equal(choice.positions, cohorts.sample(5, number, 30, 7))
 
 
-@pytest.mark.parametrize('candidates, expected', [(0, 4), (3, 3), (1, 2), (99, 6)])
+@pytest.mark.parametrize('candidates, expected', [(0, 4), (3, 3), (2, 2), (99, 6)])
 def test_power_of_choice_takes_the_highest_losses_of_its_candidates(candidates, expected):
   asked = []
 
@@ -90,6 +90,20 @@ def test_power_of_choice_takes_the_highest_losses_of_its_candidates(candidates, 
   assert len(set(asked)) == len(asked) == expected
   assert 3 not in asked  # It has no examples.
   assert choice.positions.tolist() == sorted(asked)[:-3:-1]
+
+
+def test_fewer_candidates_than_clients_of_a_round_are_refused():
+  rule = population.PowerOfChoice(candidates=4)
+  words = 'candidates is 4, but 5 clients are chosen in a round: give 5 or more'
+  with pytest.raises(ValueError, match=words):
+    rule(situation(7, 5, needs=('losses',)))
+  with pytest.raises(ValueError, match=words):
+    training.TrainingConfig(2, 5, cohort=rule)
+  assert training.TrainingConfig(2, 4, cohort=rule).cohort is rule
+  of_run = {'cost_model': costs.CostModel(registry.Counts(), 3, 2), 'cohort': rule}
+  asks_more = population.Population(population.Always(), population.Speed(), over_select=1.25)
+  with pytest.raises(ValueError, match=words):
+    training.TrainingConfig(2, 4, population=asks_more, **of_run)
 
 
 def test_power_of_choice_draws_candidates_by_their_sizes():

@@ -37,6 +37,20 @@ def test_labels_are_what_differs_also_of_runs_without_an_algorithm(tmp_path, nam
   assert list(groups_lib.group(run_lib.find_runs([str(tmp_path)]))) == labels
 
 
+def test_a_run_that_repeats_another_one_counts_once(tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  _make(tmp_path / 'a', {'seed': 0})
+  for number, path in enumerate(('a/config.json', 'a')):
+    _make(tmp_path / f'a_{number}', {'seed': 0, 'config': path})
+  _make(tmp_path / 'other', {'seed': 0, 'config': 'elsewhere/config.json'})
+  runs = run_lib.find_runs(['.'])
+  assert [run.folder for run in runs] == ['./a', './other']
+  said = capsys.readouterr().err
+  assert said == 'Left out: ./a_0 repeats ./a.\nLeft out: ./a_1 repeats ./a.\n'
+  # Alone it is a run like any other.
+  assert len(run_lib.find_runs(['a_0'])) == 1
+
+
 def _of_file(folder, path, sha256=None, name='task', **settings):
   settings = {'algorithm': 'fed_avg', name: path, **settings}
   if sha256:

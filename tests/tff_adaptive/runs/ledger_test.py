@@ -6,6 +6,7 @@ import pytest
 from tests.helpers import fakes
 from tff_adaptive import costs, population, registry
 from tff_adaptive.runs import errors, ledger, run as run_lib
+from tff_adaptive.training import replay
 
 COSTS = costs.CostModel(registry.Counts(), num_parameters=250_000, batch_size=2)  # 1 MB.
 SLOW = population.Population(
@@ -78,6 +79,40 @@ def test_it_has_norms_weights_and_attackers_where_they_are_known(tmp_path):
   attackers = {fakes.Clients.client_ids[i] for i in who.positions(20, 3)}
   np.testing.assert_array_equal(table['is_attacker'], table['client'].isin(attackers))
   assert table['loss_before'].isna().all()
+
+
+@pytest.mark.parametrize('begin_with_server_model', [True, False])
+def test_losses_of_a_rule_are_in_it_where_clients_begin_with_the_model_of_the_server(
+  tmp_path, monkeypatch, begin_with_server_model
+):
+  monkeypatch.setattr(replay, 'begin_with_server_model', lambda process: begin_with_server_model)
+
+  class Evaluated(population.Uniform):
+    needs = ('train_losses',)
+
+  def losses(weights, clients):
+    return np.array([[arrays['x'].mean(), 0.0] for arrays in clients])
+
+  process = fakes.MeasuringProcess()
+  train(tmp_path, 3, process=process, cohort=Evaluated(), client_losses=losses)
+  table = ledger.read(str(tmp_path))
+  if begin_with_server_model:
+    expected = [fakes.Clients().load(client)['x'].mean() for client in table['client']]
+    np.testing.assert_allclose(table['loss_before'], expected)
+  else:
+    assert table['loss_before'].isna().all()
+
+
+def test_types_do_not_depend_on_what_is_known(tmp_path):
+  train(tmp_path / 'known', 4)
+  fakes.train(tmp_path / 'unknown', 4, ledger=True)  # Without costs.
+  known = ledger.read(str(tmp_path / 'known'))
+  unknown = ledger.read(str(tmp_path / 'unknown'))
+  assert unknown['steps'].isna().all()
+  assert known['steps'].notna().all()
+  assert known.dtypes.equals(unknown.dtypes)
+  assert str(known['steps'].dtype) == 'Int64'
+  assert str(known['round'].dtype) == 'int64'
 
 
 def test_a_run_without_one_says_so(tmp_path):

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import fakes, killed, small_problem
-from tff_adaptive import corrections, costs, engine, registry, runs, training
+from tests.helpers import fakes, killed, small_problem, tensorflow_log
+from tff_adaptive import corrections, costs, engine, population, registry, runs, training
 from tff_adaptive.aggregation import ClientNormsFactory
 from tff_adaptive.runs import ledger as ledger_lib, state_file, state_store
 from tff_adaptive.training import replay as replay_lib
@@ -39,6 +39,14 @@ CONFIG = training.TrainingConfig(
   rounds_per_checkpoint=2,
   cost_model=costs.CostModel(registry.Counts(), 43, 4),
 )
+
+
+@pytest.fixture(scope='module', autouse=True)
+def without_a_word_of_tensorflow():
+  """A program may replay many clients: TensorFlow would warn of retracing at the fifth."""
+  with tensorflow_log.lines() as logged:
+    yield
+  assert logged == []
 
 
 @functools.cache
@@ -235,16 +243,17 @@ def test_a_replayed_client_has_the_bits_of_the_run(run):
 
 
 @pytest.mark.exhaustive
-def test_a_client_that_received_changes_is_followed_from_what_it_then_had(tmp_path):
+def test_a_client_that_received_changes_is_followed_from_what_it_then_had(run, tmp_path):
   """The server sends a tenth of the changes, so that clients do not have its model."""
   process = small_problem.process(
     'fed_avg',
-    measures='full',
-    aggregator=ClientNormsFactory(),
+    measures='full',  # Norms of updates too, without a `ClientNormsFactory`.
     more_parts=(corrections.TopKDown(share=0.1),),
   )
   more = {'rounds': 2, 'clients_per_round': 7, 'rounds_per_checkpoint': 1}
   config = dataclasses.replace(CONFIG, ledger=True, trace_client=TRACED, **more)
+  assert not replay_lib.begin_with_server_model(process)
+  assert replay_lib.begin_with_server_model(run[1])
   result = train(tmp_path, process, config)
   loaded = runs.load_run(str(tmp_path))
   row = loaded.ledger.set_index(['round', 'client']).loc[2, TRACED]
@@ -263,6 +272,30 @@ def test_eagerly_it_is_the_same_up_to_rounding(run, third_round):
   eager = replay(run, 3, client_id, eager=True)
   np.testing.assert_allclose(flat(eager.update), flat(client.update), rtol=1e-5, atol=1e-7)
   assert eager.weight is None
+
+
+def test_eagerly_too_an_update_is_what_the_client_sent(tmp_path):
+  """After an attack, and times the weight of a rule for cohorts."""
+  process = small_problem.process(
+    'fed_avg',
+    measures='basic',
+    attack='scaling',
+    cohort_weights=True,
+    client_weighting='uniform',
+  )
+  everybody = population.Attackers(0.99, 'scaling', 3.0)
+  more = {'cohort': population.BySize('uniform'), 'attackers': everybody, 'rounds': 1}
+  config = dataclasses.replace(CONFIG, ledger=True, clients_per_round=2, **more)
+  result = train(tmp_path, process, config)
+  rows = ledger_lib.read(str(tmp_path))
+  assert not np.isclose(rows['weight'], 1).all()
+  row = rows.iloc[0]
+  for eager in (False, True):
+    client = replay((tmp_path, process, config, result), 1, row['client'], eager=eager)
+    assert np.linalg.norm(flat(client.update)) == pytest.approx(row['update_norm'], rel=1e-5)
+    # Its steps are those of training.
+    of_training = 3 * row['weight'] * client.steps['distance'][-1]
+    assert row['update_norm'] == pytest.approx(of_training, rel=1e-5)
 
 
 @pytest.mark.exhaustive

@@ -10,13 +10,13 @@ their random numbers depend.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_adaptive._utils import private_apis
+from tff_adaptive._utils import gathered, private_apis
 from tff_adaptive.engine.cluster import wire
 from tff_adaptive.engine.graph import context, feeds, values
 
@@ -102,6 +102,21 @@ class Stage:
       return []
     sides = tff.structure.Struct.unnamed(self._decode(one), self._decode(other))
     return self._flat(self._elements(self.merge, sides))
+
+  def in_order(self, sums: list[Any], parts: Sequence[Sequence[int]]) -> list[Any]:
+    """Returns merged accumulators; those with a row for each client have the cohort's order.
+
+    Args:
+      sums: The accumulators of subrounds, merged in the order of these.
+      parts: The clients' positions in the cohort, for each subround.
+    """
+    order = np.argsort([position for part in parts for position in part])
+    ordered = []
+    for flat, type_spec in zip(sums, self._sum_types):
+      if gathered.has_rows_of_clients(wire.member(type_spec)):
+        flat = [np.asarray(leaf)[order] for leaf in flat]
+      ordered.append(flat)
+    return ordered
 
   def reported(self, sums: list[Any]) -> list[Any]:
     """Returns the values of the aggregates, given their accumulators."""

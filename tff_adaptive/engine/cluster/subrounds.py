@@ -165,7 +165,7 @@ class SubroundContext(tff.framework.SyncContext):
         joined.append(wire.in_order(pieces, parts))
       else:  # It is the same in all subrounds.
         joined.append(pieces[0])
-    return joined + stage.reported(outcome.sums)
+    return joined + stage.reported(stage.in_order(outcome.sums, parts))
 
 
 def _costs(divided: Sequence[tuple[Sequence[Any], tff.types.Type]]) -> list[float]:

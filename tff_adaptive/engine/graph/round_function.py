@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_adaptive._utils import gathered
 from tff_adaptive.devices import placement as placement_lib
 from tff_adaptive.engine.graph import (
   client_loop,
@@ -142,7 +143,14 @@ class _Round:
       for other in others:
         pair = tff.structure.Struct([(None, total), (None, other)])
         total = self.frame.resolve(node.aggregate.merge(pair))
+      if others and gathered.has_rows_of_clients(node.aggregate.accumulator_type):
+        total = self._in_order(total, len(totals))
       self.frame.know(node, self.frame.resolve(node.aggregate.report(total)))
+
+  def _in_order(self, rows: Any, num_devices: int) -> Any:
+    """Returns rows of clients, merged in the order of the devices, in the order of the cohort."""
+    places = stacking.places(num_devices, self.num_clients)
+    return tff.structure.map_structure(lambda leaf: tf.gather(leaf, places), rows)
 
   def _all_clients(self, node: nodes_lib.Node) -> list[tf.Tensor]:
     """Returns the leaves of a client-placed result, stacked over the cohort."""

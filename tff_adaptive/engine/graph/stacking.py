@@ -55,10 +55,13 @@ def share(device: int, num_devices: int, num_clients: tf.Tensor) -> tf.Tensor:
 
 def interleave(parts: Sequence[tf.Tensor], num_clients: tf.Tensor) -> tf.Tensor:
   """Joins the stacked values of each device's `share` in the order of the cohort."""
-  # The parts one after another have the clients in this order. Its inverse is where each client is.
-  order = [share(d, len(parts), num_clients) for d in range(len(parts))]
-  places = tf.math.invert_permutation(tf.concat(order, 0))
-  return tf.gather(_join(parts), places)
+  return tf.gather(_join(parts), places(len(parts), num_clients))
+
+
+def places(num_devices: int, num_clients: tf.Tensor) -> tf.Tensor:
+  """Returns where each client of the cohort is in the devices' shares, one after another."""
+  order = [share(d, num_devices, num_clients) for d in range(num_devices)]
+  return tf.math.invert_permutation(tf.concat(order, 0))
 
 
 def _join(parts: Sequence[tf.Tensor]) -> tf.Tensor:
