@@ -105,6 +105,7 @@ FEEDBACKS = ('none', 'ef14', 'ef21')
 
 
 @pytest.mark.parametrize('feedback', FEEDBACKS)
+@pytest.mark.sample(1)
 def test_scaffold_ends_at_the_optimum_whatever_is_left_out(feedback):
   """The oracle's, on least squares of unlike clients: top-k of a tenth, half of them in a round."""
   rng = np.random.default_rng(0)
