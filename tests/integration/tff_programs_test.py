@@ -47,25 +47,21 @@ def test_run_training_process_and_its_resumption(graph, tmp_path):
 
 @pytest.mark.exhaustive
 def test_a_robust_rule_aggregates_in_a_process_of_tff(graph):
-  def changes(clients, **options):
-    process = tff.learning.algorithms.build_weighted_fed_avg(
-      processes.keras_model,
-      tff.learning.optimizers.build_sgdm(processes.RATE),
-      **options,
-    )
+  def build(**options):
+    sgd = tff.learning.optimizers.build_sgdm(processes.RATE)
+    return tff.learning.algorithms.build_weighted_fed_avg(processes.keras_model, sgd, **options)
 
-    def run():
-      state = process.initialize()
-      after = process.next(state, clients).state
-      pairs = zip(after.global_model_weights.trainable, state.global_model_weights.trainable)
-      return [np.asarray(one) - np.asarray(other) for one, other in pairs]
-
-    return engines.run(graph, run)
+  def change(process, clients):
+    state = engines.run(graph, process.initialize)
+    after = engines.run(graph, process.next, state, clients).state
+    weights = [np.asarray(leaf) for leaf in after.global_model_weights.trainable]
+    return [one - other for one, other in zip(weights, state.global_model_weights.trainable)]
 
   clients = processes.cohorts()[0]
-  factory = aggregation.RuleFactory(aggregation.median)
-  alone = zip(*(changes([client]) for client in clients))
-  for actual, of_clients in zip(changes(clients, model_aggregator=factory), alone):
+  of_median = build(model_aggregator=aggregation.RuleFactory(aggregation.median))
+  of_mean = build()
+  alone = zip(*(change(of_mean, [client]) for client in clients))
+  for actual, of_clients in zip(change(of_median, clients), alone):
     np.testing.assert_allclose(actual, np.median(of_clients, 0), rtol=1e-4, atol=1e-6)
 
 

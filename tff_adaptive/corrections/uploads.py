@@ -13,7 +13,9 @@ def by_part(parts: Sequence[Correction], upload: Any) -> tuple[Any, ...]:
   """Returns what each part uploads; () if none does."""
   if not tf.nest.flatten(upload):
     return ()
-  return tuple(upload) if len(parts) > 1 else (upload,)
+  if len(parts) == 1:
+    return (upload,)
+  return tuple(upload)
 
 
 def large(part: Correction, upload: Any) -> Weights:
@@ -21,7 +23,7 @@ def large(part: Correction, upload: Any) -> Weights:
   if part.sends_exact:
     return ()
   leaves = map(tf.convert_to_tensor, tf.nest.flatten(upload))
-  return tuple(leaf for leaf in leaves if leaf.dtype.is_floating and leaf.shape.rank)
+  return tuple(leaf for leaf in leaves if _is_large(leaf))
 
 
 def replaced(part: Correction, upload: Any, received: list[Weights]) -> Any:
@@ -31,5 +33,13 @@ def replaced(part: Correction, upload: Any, received: list[Weights]) -> Any:
   message = list(received.pop(0))
   leaves = []
   for leaf in map(tf.convert_to_tensor, tf.nest.flatten(upload)):
-    leaves.append(message.pop(0) if leaf.dtype.is_floating and leaf.shape.rank else leaf)
+    if _is_large(leaf):
+      leaf = message.pop(0)
+    leaves.append(leaf)
   return tf.nest.pack_sequence_as(upload, leaves)
+
+
+def _is_large(leaf: tf.Tensor) -> bool:
+  # A scalar, such as FedNova's |a_i|, costs next to nothing, and its error would be in all weights.
+  # Integers count something, and cannot be rounded to a scale.
+  return leaf.dtype.is_floating and bool(leaf.shape.rank)
