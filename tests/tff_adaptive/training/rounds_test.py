@@ -138,7 +138,7 @@ def test_clients_that_are_not_there_are_reported_once(availability, message):
 def test_lost_updates_or_a_loss_that_is_not_finite_are_said_once(row, lost):
   lines = []
   state = Process().initialize()
-  config = types.SimpleNamespace(trace_client=None)
+  config = types.SimpleNamespace(trace_client=None, ledger=False)
   trainer = training_rounds.Trainer(None, None, None, config, lines.append)
   for number in (7, 8):
     trainer._check(state, {'round': number, 'clients': 5, **row})
