@@ -109,6 +109,22 @@ def test_hooks_of_a_chain_act_one_after_another():
   assert not chain.overrides('personal')
 
 
+@pytest.mark.parametrize('order', [1, -1])
+def test_what_moves_the_received_model_leaves_weights_that_stay_where_they_ended(order):
+  stays = (False, False, True, True)
+  keeps = corrections.FedPer().with_groups(stays=stays)
+  chain = corrections.chain(*[keeps, corrections.FedInit(0.5)][::order])
+  own = tuple(w + 1.0 for w in base.only(stays, WEIGHTS))
+  ended = tuple(w + 1.0 for w in WEIGHTS)  # What FedInit remembers of the round before.
+  states = [{'own': own}, {'ended': ended, 'has_ended': tf.ones([])}]
+  trained = small_problem.train_locally(
+    data_of([0]), correction=chain, state=tuple(states[::order]), rate=0.0
+  )
+  own_after = trained.client_state[0 if order == 1 else 1]['own']
+  for after, before in zip(own_after, own, strict=True):
+    np.testing.assert_allclose(after, before, rtol=1e-6)
+
+
 @dataclasses.dataclass(frozen=True)
 class Wrong(corrections.Correction):
   """Returns what it was told to in place of weights or a loss."""

@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 from tff_adaptive.client import batch_sources, by_client, local_loop, model_adapters
 from tff_adaptive.client.local_loop import Message as Message, Trained as Trained
 from tff_adaptive.client.settings import OPTIMIZER_STATES as OPTIMIZER_STATES, ClientTraining
-from tff_adaptive.corrections import base as corrections, optimizer_slots, results
+from tff_adaptive.corrections import base as corrections, optimizer_slots
 
 _NO_ENTRIES: Mapping[str, tf.TensorSpec] = MappingProxyType({})
 
@@ -100,7 +100,7 @@ def start(
   size = _group_size(data)
 
   def own_weights(one: corrections.ClientRound, _: Any) -> corrections.Weights:
-    return corrections.only(correction.stays, results.begin(correction, one, received))
+    return corrections.only(correction.stays, correction.begin_kept(one, received))
 
   of_client = by_client.each(size, own_weights, client, ())
   shared = tuple(by_client.tiled(w, size) for w in received)

@@ -324,6 +324,14 @@ class Correction:
     """
     return theta
 
+  def begin_kept(self, client: ClientRound, theta: Weights) -> Weights:
+    """Returns weights of which those that stay are the client's own; `begin` for a single part.
+
+    A chain asks only the parts that keep weights: to the others such a weight was received as the
+    client has it, and what moves the received model must not move it before.
+    """
+    return self.begin(client, theta)
+
   def local_state(self, client: ClientRound) -> Any:
     """Returns the first value of a state that each local step passes to the next; () for none."""
     return ()

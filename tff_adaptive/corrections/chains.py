@@ -168,6 +168,12 @@ class Chain(Correction):
       theta = results.begin(part, _client_of(client, i), theta)
     return theta
 
+  def begin_kept(self, client: ClientRound, theta: Weights) -> Weights:
+    for i, part in enumerate(self._parts):
+      if any(part.stays):
+        theta = results.begin(part, _client_of(client, i), theta)
+    return theta
+
   def local_state(self, client: ClientRound) -> Any:
     states = [part.local_state(_client_of(client, i)) for i, part in enumerate(self._parts)]
     return self._joined('local_state', states)
