@@ -114,14 +114,14 @@ def test_what_moves_the_received_model_leaves_weights_that_stay_where_they_ended
   stays = (False, False, True, True)
   keeps = corrections.FedPer().with_groups(stays=stays)
   chain = corrections.chain(*[keeps, corrections.FedInit(0.5)][::order])
-  kept = tuple(w + 1.0 for w in base.only(stays, WEIGHTS))
+  kept_weights = tuple(w + 1.0 for w in base.only(stays, WEIGHTS))
   ended = tuple(w + 1.0 for w in WEIGHTS)  # What FedInit remembers of the round before.
-  states = [{'own': kept}, {'ended': ended, 'has_ended': tf.ones([])}]
+  states = [{'own': kept_weights}, {'ended': ended, 'has_ended': tf.ones([])}]
   trained = small_problem.train_locally(
     data_of([0]), correction=chain, state=tuple(states[::order]), rate=0.0
   )
   kept_after = trained.client_state[0 if order == 1 else 1]['own']
-  for after, before in zip(kept_after, kept, strict=True):
+  for after, before in zip(kept_after, kept_weights, strict=True):
     np.testing.assert_allclose(after, before, rtol=1e-6)
 
 
