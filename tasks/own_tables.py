@@ -264,6 +264,13 @@ def _without_gaps(
     is_whole = ~np.any([np.zeros(len(cells[client]), bool), *gaps_of.values()], 0)
     if not is_whole.any():
       raise errors.DataError(f'{source} has an empty cell in every row: leave columns out')
+    if not is_whole.all():
+      counts = [f'{name!r} {is_gap.sum():,}' for name, is_gap in gaps_of.items()]
+      warnings.warn(
+        f"{source}: missing='drop' leaves out {(~is_whole).sum():,} of {len(is_whole):,} rows;"
+        f' empty cells by column: {", ".join(counts)}',
+        stacklevel=1,
+      )
     rest = {name: values[is_whole] for name, values in cells.items()}
     for name in (client, *labels):
       if name in gaps_of:

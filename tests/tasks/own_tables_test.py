@@ -350,7 +350,9 @@ def test_gaps_become_the_mean_or_median_of_training_rows_or_a_category(tmp_path,
 
 def test_rows_with_gaps_are_dropped_and_what_a_treatment_leaves_is_named():
   table = with_gaps()
-  task = tasks.from_frame(table, 'hospital', 'outcome', missing='drop')
+  left_out = ROWS - len(table.dropna())
+  with pytest.warns(UserWarning, match=f"'drop' leaves out {left_out} of {ROWS} rows; .*'age' 4"):
+    task = tasks.from_frame(table, 'hospital', 'outcome', missing='drop')
   count = len(task.train.load_all()['y']) + len(task.validation['y'])
   assert count == len(table.dropna()) < ROWS
   with pytest.raises(tasks.DataError, match=r"frame: 'age' is empty in row 4 and 3 more .rows"):
