@@ -95,7 +95,8 @@ class StatefulProcess(tff.templates.IterativeProcess):
   def get_model_weights(self, server_state: Any) -> tff.learning.models.ModelWeights:
     """Returns the weights of the model for inference, such as the mean of the client models.
 
-    The global model, which clients receive, is `server_state.global_model_weights`.
+    The global model, which clients receive, is `server_state.global_model_weights`. Behind
+    compressed messages to the clients the mean has what these left out of the model added.
 
     Args:
       server_state: A state from `initialize`, `next` or a program state manager.

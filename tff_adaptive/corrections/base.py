@@ -382,7 +382,8 @@ class Correction:
     Args:
       server_state: The state after the round.
       theta: The global model after the round.
-      theta_bar: theta^{t-1} - g_bar, the mean of the client models.
+      theta_bar: theta^{t-1} - g_bar, the mean of the client models. If clients receive a compressed
+        model, what compression left out of it is added to the mean.
 
     Returns:
       By default theta_bar if clients keep a state, because h moves theta away from it, and
