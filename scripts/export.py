@@ -108,9 +108,9 @@ def main(arguments: Sequence[str]) -> int:
   import tff_adaptive_tasks as tasks
 
   run = tasks.load_run(folder)
+  tensorflow_start.load_tensorflow()
   try:
-    with tensorflow_start.without_notes():
-      record = export(run, _FLAGS.format, output, _FLAGS.weights, _FLAGS.client, _FLAGS.which)
+    record = export(run, _FLAGS.format, output, _FLAGS.weights, _FLAGS.client, _FLAGS.which)
   except OSError as error:
     raise command.FailureError(f'--output={output}: {error}; nothing is left of it.') from error
   values = ', '.join(f'{name} {value:.4f}' for name, value in record['validation'].items())

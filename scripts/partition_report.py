@@ -51,9 +51,9 @@ def main(arguments: Sequence[str]) -> int:
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   task_options = flags.check_with_task(_FLAGS, _Report)
-  with tensorflow_start.without_notes():
-    task = flags.load_task(_FLAGS, task_options)
-    text, labels, names = describe(task)
+  tensorflow_start.load_tensorflow()
+  task = flags.load_task(_FLAGS, task_options)
+  text, labels, names = describe(task)
   if _FLAGS.output:
     command.check_output('output', _FLAGS.output)
     atomic_files.write_text(f'{_FLAGS.output}.md', text)

@@ -29,8 +29,13 @@ _SHOWN = ('train_', 'validation_', 'inference_')
 # What a run may write, in the order in which it is named.
 _FILES = ('metrics.csv', 'summary.json', 'curves.png', 'config.json')
 _FOLDERS = (
-  *('tensorboard', 'checkpoints', 'model', 'files'),
-  *('client_evaluations', 'ledger', 'trace'),
+  'tensorboard',
+  'checkpoints',
+  'model',
+  'files',
+  'client_evaluations',
+  'ledger',
+  'trace',
 )
 
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from tff_adaptive_tasks import preparation
+
 _LONGEST = 1000
 
 
@@ -18,24 +20,8 @@ class DataError(ValueError):
     super().__init__(_printable(message))
 
 
-class RowError(DataError):
-  """Raised if a row of data cannot be used. `row` is its number, from 0."""
-
-  def __init__(self, before: str, row: int, after: str):
-    """Creates the error from the parts of its message before and after 'row N'."""
-    super().__init__(f'{before}row {row}{after}')
-    self._parts = (before, after)
-    self.row = row
-
-  def renumbered(self, rows: Any) -> 'RowError':
-    """Returns the error for a table of which only some rows were used, `rows` [n] by number."""
-    before, after = self._parts
-    return RowError(before, int(rows[self.row]), after)
-
-  def __reduce__(self) -> Any:
-    """Returns how the error is made again in another process."""
-    before, after = self._parts
-    return RowError, (before, self.row, after)
+class RowError(preparation.RowError, DataError):
+  """Raised if a row of data, which need not be a table, cannot be used."""
 
 
 def _printable(text: str) -> str:

@@ -150,7 +150,7 @@ def _numbered(rows: np.ndarray) -> Iterator[None]:
   """A context whose errors name rows of the user's table, of which `rows` [n] are used."""
   try:
     yield
-  except (errors.RowError, preparation_lib.CellError) as error:
+  except preparation_lib.RowError as error:
     raise error.renumbered(rows) from None
 
 

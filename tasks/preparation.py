@@ -215,34 +215,33 @@ def standardised(x: np.ndarray, mean: Any, deviation: Any) -> np.ndarray:
   return x.astype(np.float32, copy=False)
 
 
-class CellError(ValueError):
-  """Raised if a cell of a column is refused. `row` is the number of its row, from 0."""
+class RowError(ValueError):
+  """Raised if a row of data cannot be used. `row` is its number, from 0."""
 
-  def __init__(self, name: str, cell: Any, row: int, fix: str):
-    """Creates the error from the column's name, the cell, its row, and what to do about it."""
-    super().__init__(
-      f'the column {name!r} has {cell!r:.40} in row {row} (rows count from 0): {fix}'
-    )
-    self._given = (name, cell, fix)
+  def __init__(self, before: str, row: int, after: str):
+    """Creates the error from the parts of its message before and after 'row N'."""
+    super().__init__(f'{before}row {row}{after}')
+    self._parts = (before, after)
     self.row = row
 
-  def renumbered(self, rows: Any) -> 'CellError':
+  def renumbered(self, rows: Any) -> 'RowError':
     """Returns the error for a table of which only some rows were used, `rows` [n] by number."""
-    name, cell, fix = self._given
-    return CellError(name, cell, int(rows[self.row]), fix)
+    before, after = self._parts
+    return type(self)(before, int(rows[self.row]), after)
 
   def __reduce__(self) -> Any:
     """Returns how the error is made again in another process."""
-    name, cell, fix = self._given
-    return CellError, (name, cell, self.row, fix)
+    before, after = self._parts
+    return type(self), (before, self.row, after)
 
 
-def refusal(name: str, values: np.ndarray, row: Any, fix: str) -> CellError:
+def refusal(name: str, values: np.ndarray, row: Any, fix: str) -> RowError:
   """Returns the error that refuses a cell of a column."""
   cell = values[row]
   if isinstance(cell, (np.str_, np.number)):  # Without the names of NumPy's types.
     cell = cell.item()
-  return CellError(name, cell, int(row), fix)
+  before = f'the column {name!r} has {cell!r:.40} in '
+  return RowError(before, int(row), f' (rows count from 0): {fix}')
 
 
 def matrix(columns: Sequence[Column], table: Any) -> np.ndarray:

@@ -33,18 +33,18 @@ def load() -> None:
   if 'tensorflow_federated' in sys.modules:
     return
   gc.disable()
-  # tensorflow-model-optimization would import Keras 3 to find out that it has no module `engine`.
-  is_asked_for = 'keras.engine' not in sys.modules
-  if is_asked_for:
-    sys.modules['keras.engine'] = None  # type: ignore[assignment]
   try:
     with without_notes():
       importlib.import_module('tensorflow_federated')
     gc.freeze()
   finally:
     gc.enable()
-    if is_asked_for:
-      del sys.modules['keras.engine']
+
+
+def load_tensorflow() -> None:
+  """Imports TensorFlow alone, before work whose output on standard error must not wait."""
+  with without_notes():
+    importlib.import_module('tensorflow')
 
 
 @contextlib.contextmanager

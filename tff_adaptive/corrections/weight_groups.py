@@ -43,7 +43,7 @@ def check(name: str, value: str, hint: str = '') -> str:
   """
   del hint
   for word in _words(value):
-    # The model is not known yet, so a name can only be told by its form.
+    # The model is not known yet, so only the form of a name can be checked.
     has_name = word.startswith('weight_') or not {'/', '*', '?'}.isdisjoint(word)
     if word not in KINDS and not has_name:
       raise ValueError(

@@ -191,7 +191,7 @@ def write_site_files() -> None:
   It also sets TF_CPP_MIN_LOG_LEVEL, as the commands do: TensorFlow prints notes on the processor
   when it is imported, before a program of this package could say anything about them.
   The file also says that there is no module `keras.engine`, which Keras 3 does not have: looking
-  for it, tensorflow-model-optimization would import all of Keras 3, a tenth of TFF's start.
+  for it, tensorflow-model-optimization would import all of Keras 3.
   """
   for file in sorted((_HERE / 'site').iterdir()):
     if file.is_file():

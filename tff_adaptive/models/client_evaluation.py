@@ -60,10 +60,8 @@ def build_client_evaluation(
   sizes_of_metrics = [2] * len(model.trained_metric_names)
   sizes_of_metrics += [metric.size for metric in model.sum_metrics.values()]
 
-  @functools.cache
-  def traced() -> Callable[..., Any]:
-    # Called as a `tf.function`, that of a program's fifth evaluation would warn of retracing.
-    return batch_sums.get_concrete_function()
+  # Concrete, because that of a program's fifth evaluation would warn of retracing.
+  traced = functools.cache(batch_sums.get_concrete_function)
 
   def evaluate(weight_sets: Sequence[Any], clients: Iterable[Arrays]) -> dict[str, np.ndarray]:
     of_batch = traced()  # Not in the threads below, each of which would trace.

@@ -33,10 +33,8 @@ def build_evaluation(
   def batch_sums(weights: Any, x: tf.Tensor, y: tf.Tensor) -> collections.OrderedDict:
     return model.evaluation_sums(weights, x, y)
 
-  @functools.cache
-  def traced() -> Callable[..., Any]:
-    # Called as a `tf.function`, that of a program's fifth evaluation would warn of retracing.
-    return batch_sums.get_concrete_function()
+  # Concrete, because that of a program's fifth evaluation would warn of retracing.
+  traced = functools.cache(batch_sums.get_concrete_function)
 
   def evaluate(weights: Any, data: Any) -> dict[str, float]:
     sums_of = traced()  # Not in the threads below, each of which would trace.

@@ -74,10 +74,8 @@ def build_personalization(
     # The update is zero if training diverged, so that the weights stay.
     return corrections.combine(tf.subtract, weights, trained.update)
 
-  @functools.cache
-  def traced() -> Callable[..., Any]:
-    # Called as a `tf.function`, that of a program's fifth run would warn of retracing.
-    return fine_tune.get_concrete_function()
+  # Concrete, because that of a program's fifth run would warn of retracing.
+  traced = functools.cache(fine_tune.get_concrete_function)
 
   def personalize(weights: Any, data: Any, client: int, rounds: int) -> Any:
     batch = (tf.cast(data[name], spec.dtype) for name, spec in model.input_spec.items())
