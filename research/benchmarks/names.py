@@ -20,7 +20,6 @@ OPTIONS = {  # Of ours_graph, as in ours_graph+xla+bfloat16.
   'together': 'the whole cohort in batched operations',
   'tensors': "results as TensorFlow's tensors",
   'top_k': 'clients send the largest 5 % of an update',
-  'compiled': 'a compiled operation finds the largest numbers of `top_k`',
   'quantize': 'clients send 8 bits of a number, rounded to the nearest',
   'ledger': 'what --ledger measures of each client',
   'full_ledger': 'what --full_ledger measures too',

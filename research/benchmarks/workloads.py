@@ -126,7 +126,7 @@ def build_process(workload: Workload, options: Collection[str] = ()) -> Any:
     aggregator = aggregation.ClientNormsFactory(cosines=True)
   training = ClientTraining(batching=batching, xla='xla' in options, measures=measures)
   compressors = {
-    'top_k': corrections.TopK(share=0.05, compiled='compiled' in options),
+    'top_k': corrections.TopK(share=0.05),
     'quantize': corrections.Quantize(bits=8, random=False),
   }
   return algorithms.build_fed_avg(

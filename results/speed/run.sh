@@ -1,10 +1,10 @@
 #!/bin/sh
-# Seconds a round in this project, stock TFF, a hand-written loop, pfl-research and FedJAX.
+# Seconds a round in this project, stock TFF and a hand-written loop.
 #
 # usage: sh results/speed/run.sh    See research/studies.sh.
 . research/studies.sh
 
-# The rows of pfl-research and FedJAX are not made by this: see meta.json.
+# Half an hour with nothing beside it.
 own() {
   program benchmark --workloads=W4,W1,W2 --rounds=$rounds --json="$RESULTS/own.json"
   program benchmark --workloads=W3 --rounds=$rounds --json="$RESULTS/own_lstm.json"

@@ -54,7 +54,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> Prepared
   # First of all, because it sets up TensorFlow.
   ray_context = settings.runtime.build(
     settings.most_clients,
-    is_compiled=bool(settings.compiled_option or settings.compiled_part),
+    is_compiled=bool(settings.compiled_option),
   )
   of_clients = _load_task(settings)
   if settings.output.metric is not None:

@@ -72,21 +72,6 @@ def _compiled_operations_are_in_their_place(settings: Settings) -> str | None:
   return None
 
 
-def _compiled_selection_is_in_its_place(settings: Settings) -> str | None:
-  chosen_runtime = settings.runtime
-  for flag, is_given in (
-    ('--engine=native', chosen_runtime.engine == 'native'),
-    ('--device=gpu', chosen_runtime.device == 'gpu'),
-    ('--gpus_per_worker', chosen_runtime.gpus_per_worker),
-  ):
-    if settings.compiled_part and is_given:
-      return (
-        f'--algorithm_option={settings.compiled_part} does not go with {flag}: it is an operation'
-        ' for the graph engine on a CPU. Leave one of them out.'
-      )
-  return None
-
-
 RULES: tuple[Callable[[Settings], str | None], ...] = (
   _ray_has_its_own_gpus,
   _ray_has_its_own_threads,
@@ -94,5 +79,4 @@ RULES: tuple[Callable[[Settings], str | None], ...] = (
   _no_more_clients_at_once_than_in_a_round,
   _native_engine_has_no_gpu,
   _compiled_operations_are_in_their_place,
-  _compiled_selection_is_in_its_place,
 )

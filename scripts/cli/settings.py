@@ -25,9 +25,6 @@ from .groups import (
   what,
 )
 
-# Options of parts by their names in a chain; see `corrections.TopK`.
-_COMPILED_PARTS = ('compiled', 'top_k.compiled', 'top_k_down.compiled')
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -116,14 +113,6 @@ class Settings:
   def compiled_option(self) -> str:
     """The option NAME=VALUE of the task that makes its model a compiled one; '' for none."""
     return catalog.compiled_option(self.known_task, self.what.task_options)
-
-  @property
-  def compiled_part(self) -> str:
-    """The option NAME=VALUE that makes a compressor use a compiled operation; '' for none."""
-    for name, value in self.correction.items():
-      if name in _COMPILED_PARTS and value:
-        return f'{name}=true'
-    return ''
 
   def client_training(self, task: Any, epochs: int | None = None) -> Any:
     """Returns the `client.ClientTraining` of a round, or of `epochs` epochs of fine-tuning."""

@@ -109,7 +109,7 @@ def test_inner_product_attackers_send_a_multiple_of_the_mean_of_the_others(conte
   np.testing.assert_allclose(norms, np.linalg.norm(updates, axis=1), rtol=1e-5)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.exhaustive
 def test_a_robust_rule_withstands_what_moves_the_mean(context):
   rule = aggregation.RuleFactory(aggregation.median)
   of_honest = np.mean(honest(context, process('scaling')), 0)

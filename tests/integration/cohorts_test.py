@@ -138,7 +138,7 @@ def train(graph, rule, **options):
   ],
   ids=repr,
 )
-@pytest.mark.sample(1)
+@pytest.mark.exhaustive
 def test_a_run_with_a_rule_gives_the_same_bits_again_and_finite_weights(graph, rule, tmp_path):
   first = train(graph, rule, output_dir=str(tmp_path / 'run'))
   again = train(graph, rule)

@@ -83,7 +83,7 @@ def test_top_k_is_numpys(run, feedback, decay):
 
 
 @pytest.mark.parametrize('feedback', ['none', 'ef14', 'ef21'])
-@pytest.mark.sample(1)
+@pytest.mark.exhaustive
 def test_scaffolds_second_message_is_compressed_too(run, feedback):
   theta = small_problem.theta_0()
   clients = small_problem.clients()
@@ -119,7 +119,7 @@ CORRECTED = {
 
 
 @pytest.mark.parametrize('name', CORRECTED)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_corrections_under_an_adaptive_server_are_numpys(run, name):
   """In both directions, with feedback and FedYogi's server."""
   case = CORRECTED[name]
@@ -156,7 +156,7 @@ def test_top_k_of_all_numbers_changes_no_bit(run, parts):
 
 
 @pytest.mark.parametrize('feedback', ['none', 'ef14'])
-@pytest.mark.sample(1)
+@pytest.mark.exhaustive
 def test_fed_exps_norms_are_those_of_what_the_server_decodes(run, feedback):
   """With those of whole updates the step would be 1/share times as large, and diverge."""
   theta, clients = small_problem.theta_0(), small_problem.clients()
@@ -182,7 +182,7 @@ RANDOM = (corrections.RandK(share=0.5, feedback='ef14'), corrections.Qsgd(levels
 
 
 @pytest.mark.parametrize('feedback', ['none', 'ef14'])
-@pytest.mark.sample(1)
+@pytest.mark.exhaustive
 def test_weights_that_stay_at_the_client_are_in_no_message(run, feedback):
   """Where top-k sends all that FedPer sends, no bit changes. Of the hidden layer half counts."""
   of_all = corrections.TopK(share=1.0, feedback=feedback)

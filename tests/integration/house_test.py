@@ -40,10 +40,10 @@ costs:        registry _utils
 registry:     corrections optimizers schedules _utils
 optimizers:   schedules _utils
 schedules:    _utils
-corrections:  compression kernels _utils
+corrections:  compression _utils
+kernels:      compression _utils
 compression:  _utils
 devices:      _utils
-kernels:      _utils
 _utils:       environment
 environment:
 """

@@ -60,6 +60,7 @@ def test_without_its_weights_a_correction_is_fed_avg(fed_avg, name, options):
     assert _same_bits(run.round(cohort).theta, theta)
 
 
+@pytest.mark.exhaustive
 def test_ada_best_with_beta_one_is_fed_dyn_under_full_participation():
   """Remark 5, where |S| / N = 1; mu = 0 because the clients of the two are unlike."""
   ada_best = _run('ada_best', mu=0, beta=1)

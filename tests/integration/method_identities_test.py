@@ -70,6 +70,7 @@ def test_without_its_weights_a_method_is_fed_avg(fed_avg, name, values):
       np.testing.assert_allclose(client_model, run.theta, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_fed_varp_is_fed_avg_if_all_clients_take_part():
   everyone = [EVERYONE] * 3
   theta = run_of('fed_varp', cohorts=everyone).theta
@@ -77,6 +78,7 @@ def test_fed_varp_is_fed_avg_if_all_clients_take_part():
   assert np.abs(run_of('fed_varp').theta - run_of('fed_avg').theta).max() > 1e-3
 
 
+@pytest.mark.exhaustive
 def test_ditto_without_its_pull_is_local_training():
   """A client's own model is what FedAvg makes of this client alone."""
   ditto = run_of('ditto', {'lam': 0.0}, [EVERYONE] * 3)

@@ -100,7 +100,7 @@ OF_LOSSES = ('moon', 'fed_lc', 'fed_ntd', 'fed_proto')
 @pytest.mark.parametrize(
   ('name', 'group'), [(name, 3) for name in CASES] + [(name, 1) for name in OF_LOSSES]
 )
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_rounds_equal_the_formulas(name, group):
   """Three of seven clients a round, in a server step of Yogi, alone and as a group of three."""
   with engine.graph_context(clients_per_step=group):

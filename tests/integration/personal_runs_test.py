@@ -54,6 +54,7 @@ def test_a_resumed_run_has_the_own_models_of_a_whole_one_to_the_bit(tmp_path, al
     np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.exhaustive
 def test_a_clients_own_model_is_exported(tmp_path, capsys):
   folder = run(tmp_path / 'run', '--algorithm=ditto+sam', '--rounds=3')
   of_client = {client: of_client for client, (_, of_client) in accuracies(folder, 3).items()}

@@ -59,6 +59,7 @@ def trained(process, clients):
   return training.train(process, clients, lambda weights: {}, config, show_progress=False)
 
 
+@pytest.mark.exhaustive
 def test_every_engine_gives_the_same_rounds(native, graph):
   """TFF's own runtime up to the order of sums; subrounds are those of a cluster."""
   process = build()

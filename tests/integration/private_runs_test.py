@@ -64,7 +64,7 @@ def _graph_context(graph):
 @pytest.mark.parametrize(
   'name, more, stops', [('dp_gaussian', {'count_stddev': 1.0}, [0, 1]), ('dp_tree', {}, [1])]
 )
-@pytest.mark.sample(1)
+@pytest.mark.exhaustive
 def test_a_resumed_run_with_noise_equals_an_uninterrupted_one(tmp_path, name, more, stops):
   """Also of another process, which has drawn another secret, and after round 0."""
   process = build(name, {**OPTIONS, **more})

@@ -81,6 +81,7 @@ def test_a_round_on_the_graph_engine_leaves_the_program_as_it_was():
   assert done.stdout == '{}\n'
 
 
+@pytest.mark.exhaustive
 def test_many_evaluations_in_one_program_give_no_warning_of_retracing():
   """Each builds a function of TensorFlow's, which warns at the fifth that is called as one."""
   model = small_problem.model()

@@ -92,6 +92,7 @@ def test_the_partition_report_has_the_majority_class(task, capsys):
   assert words in capsys.readouterr().out
 
 
+@pytest.mark.exhaustive
 def test_another_metric_judges_the_run(task, tmp_path):
   folder = tmp_path / 'run'
   out, error = _trained(task, folder, '--metric=precision', '--target=0.9')
@@ -114,6 +115,7 @@ def test_an_unknown_metric_is_refused_in_one_line(task, tmp_path, capsys):
   assert not (tmp_path / 'run').exists()
 
 
+@pytest.mark.exhaustive
 def test_each_client_alone_is_a_baseline_by_client(task, tmp_path, capsys):
   folder = tmp_path / 'run'
   _trained(

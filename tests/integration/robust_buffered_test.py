@@ -50,7 +50,7 @@ def data(asynchronous):
 
 
 @pytest.mark.parametrize('name', OPTIONS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_step_is_the_rule_of_the_discounted_updates_of_the_buffer(graph, name):
   asynchronous = asynchrony.Buffered(5)
   model = TASK.build_model(0)

@@ -128,6 +128,7 @@ def test_an_algorithm_of_a_users_file_trains_costs_resumes_as_it_was_and_is_repo
   assert list(groups_lib.group(run_lib.find_runs([whole]))) == ['damped']
 
 
+@pytest.mark.exhaustive
 def test_a_server_optimizer_of_a_users_file_takes_its_options(tmp_path):
   spec = f'{_write(tmp_path, "server.py", SERVER)}:build_heavy'
   flags = [f'--server_optimizer={spec}', '--algorithm=fed_avg', '--rounds=2']

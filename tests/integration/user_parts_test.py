@@ -48,6 +48,7 @@ def config(folder):
     return json.load(file)
 
 
+@pytest.mark.exhaustive
 def test_the_guides_cohort_trains_resumes_and_is_recorded(tmp_path, capsys):
   path = example(tmp_path, 'choosing_clients')
   whole = str(tmp_path / 'whole')

@@ -209,6 +209,7 @@ def test_the_weights_that_were_asked_for_are_exported(run, monkeypatch, capsys):
   np.testing.assert_equal(tuple(exported.values()), tasks.load_run(folder).weights)
 
 
+@pytest.mark.exhaustive
 def test_a_runs_task_is_loaded_from_any_folder_without_what_it_held_out(tmp_path, monkeypatch):
   """It was begun in another folder, with paths from there; so was a centralised one."""
   (tmp_path / 'there' / 'data').mkdir(parents=True)

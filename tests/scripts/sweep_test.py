@@ -80,6 +80,7 @@ def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
   assert [str(sweep._first_rung(pruned, run)) for run in runs] == ['15', '20']
 
 
+@pytest.mark.exhaustive
 def test_a_run_whose_folder_was_deleted_is_done_again(sweeping, tmp_path):
   command = ['--search=random', '--trials=2', '--grid=seed=0,1', '--range=tau=0.001,0.1']
   command += ['--', '--rounds=2']

@@ -107,6 +107,7 @@ def _interrupted(folder, flags):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_interrupted_and_resumed_equals_uninterrupted_in_another_process(
   whole, flags, tmp_path, capfd
 ):

@@ -48,6 +48,7 @@ def of_command(tmp_path_factory):
   return folder
 
 
+@pytest.mark.exhaustive
 def test_numbers_are_those_of_the_command_and_nothing_is_written(of_command, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   before = tff.framework.get_context_stack().current

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from tff_adaptive._utils.lazy_tensorflow import tf
 
+IMPLEMENTED = 'tff_adaptive.keep_largest'  # With ':' and k, what a function in a graph does.
+LONG = 2**20  # Numbers from which on there is such a function.
 _LOW_BITS = 16  # The width of the second histogram.
 _SAMPLE = 2**15  # Numbers in a sample, at least.
 
@@ -52,7 +54,8 @@ def keep_largest(vectors: Sequence[tf.Tensor], k: int) -> list[tf.Tensor]:
   """Returns the k numbers of largest magnitude of all vectors together, and zeros.
 
   They are those of `largest` of the vectors one after the other, which is not made here: for
-  millions of numbers each copy counts.
+  millions of numbers each copy counts. In a graph, many numbers are selected by a function that
+  says what it does, in whose place `kernels.top_k` may put a compiled operation.
 
   Args:
     vectors: float32 [n_i] each.
@@ -61,6 +64,18 @@ def keep_largest(vectors: Sequence[tf.Tensor], k: int) -> list[tf.Tensor]:
   total = sum(vector.shape.num_elements() for vector in vectors)
   if k >= total:
     return list(vectors)
+  if total < LONG or tf.executing_eagerly():
+    return _keep_largest(vectors, k)
+  function = tf.function(
+    lambda *values: _keep_largest(values, k),
+    autograph=False,
+    experimental_implements=f'{IMPLEMENTED}:{k}',
+  )
+  return list(function(*vectors))
+
+
+def _keep_largest(vectors: Sequence[tf.Tensor], k: int) -> list[tf.Tensor]:
+  """Returns the same as `keep_largest`, for a k below the sum of the n_i."""
   numbers = [_magnitudes(vector) for vector in vectors]
   kth = _kth_of(numbers, k)
 

@@ -242,11 +242,8 @@ class TopK(_OfAShare):
   Attributes:
     share: k/n, in (0, 1]; at least one number is sent.
     of: 'model' or 'tensor'.
-    compiled: Whether a compiled operation finds the numbers, on a CPU in the graph engine: the same
-      numbers in less time. A format behind it does without.
   """
 
-  compiled: bool = option(False, 'Find the numbers by a compiled operation, on a CPU')
   name = 'top_k'
   title = 'top-k'
   summary = 'clients send the largest numbers of their updates'
@@ -262,11 +259,7 @@ class TopK(_OfAShare):
 
   def compress_all(self, vectors: Sequence[tf.Tensor], seed: tf.Tensor) -> list[tf.Tensor]:
     k = self.num_kept(sum(vector.shape.num_elements() or 0 for vector in vectors))
-    if not self.compiled:
-      return selection.keep_largest(vectors, k)
-    from tff_adaptive.kernels import top_k  # It imports TensorFlow.
-
-    return top_k.keep_largest(vectors, k)
+    return selection.keep_largest(vectors, k)
 
   def index_bits(self, size: int) -> int:
     return bits_lib.indices(size, self.num_kept(size))

@@ -37,7 +37,7 @@ _VECTORS = (
   ({'avx512f', 'avx512bw', 'avx512dq', 'avx512vl', 'fma'}, ('-mavx512f', '-mavx512bw')),
   ({'avx2', 'fma'}, ()),
 )
-_HINT = 'install g++, name another compiler in CXX, or leave out lstm=compiled and compiled=true'
+_HINT = 'install g++, name another compiler in CXX, or leave out lstm=compiled'
 _lock = threading.Lock()
 
 
@@ -54,6 +54,15 @@ def load() -> Any:
   # The cache of `_load` does not keep two threads from compiling at the same time.
   with _lock:
     return _load()
+
+
+def is_available() -> bool:
+  """Returns whether the operations work on this machine. Compiles them as `load` does."""
+  try:
+    load()
+  except KernelError:
+    return False
+  return True
 
 
 def load_for(operations: Iterable[str]) -> None:

@@ -229,7 +229,8 @@ __attribute__((constructor)) void RegisterKeepLargest() {
   TF_Status* status = TF_NewStatus();
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder(name);
   TF_OpDefinitionBuilderAddInput(op, "values: N * float");
-  TF_OpDefinitionBuilderAddOutput(op, "kept: N * float");
+  // As in a call of a function, which the operation replaces in serialized graphs.
+  TF_OpDefinitionBuilderAddOutput(op, "output: N * float");
   TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
   TF_OpDefinitionBuilderAddAttr(op, "k: int >= 1");
   TF_OpDefinitionBuilderSetShapeInferenceFunction(op, UnknownShapes);

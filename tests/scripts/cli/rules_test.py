@@ -90,17 +90,6 @@ def test_changes_are_not_sent_to_clients_that_begin_at_any_step():
   settings_lib.of('--algorithm=fed_avg+sign', '--synchrony=buffered', '--concurrency=9')
 
 
-@pytest.mark.parametrize('part', ['top_k', 'top_k_down'])
-def test_a_compiled_selection_is_for_the_graph_engine_on_a_cpu(part):
-  flags = [f'--algorithm=fed_avg+{part}', '--algorithm_option=compiled=true']
-  assert settings_lib.of(*flags).compiled_part == 'compiled=true'
-  both = ['--algorithm=fed_avg+top_k+top_k_down', f'--algorithm_option={part}.compiled=true']
-  assert settings_lib.of(*both).compiled_part == f'{part}.compiled=true'
-  with pytest.raises(ValueError, match=r'compiled=true does not go with --engine=native: it is'):
-    settings_lib.of(*flags, '--engine=native')
-  assert settings_lib.of(flags[0], '--engine=native').compiled_part == ''
-
-
 @pytest.mark.parametrize('task', catalog.names())
 def test_a_task_says_which_option_makes_its_model_a_compiled_one(task):
   has_lstm = task in ('shakespeare', 'stackoverflow_nwp')

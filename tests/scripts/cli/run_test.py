@@ -34,6 +34,7 @@ def _train(folder, *arguments):
     return train.main(['train.py', *arguments, f'--output_dir={folder}'])
 
 
+@pytest.mark.exhaustive
 def test_a_run_goes_on_as_it_would_have_and_says_what_became_of_the_clients(tmp_path, capfd):
   assert _train(tmp_path / 'whole', *FLAGS, '--rounds=3', '--target=0.01') == 0
   out, err = capfd.readouterr()

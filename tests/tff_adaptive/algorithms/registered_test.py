@@ -55,6 +55,7 @@ def users(tmp_path):
   return path
 
 
+@pytest.mark.exhaustive
 def test_a_users_correction_and_server_optimizer_train(users, graph):
   server = algorithms.build_server_optimizer(f'{users}:halved', 2.0, {'factor': 0.25})
   model = small_problem.model()

@@ -3,6 +3,7 @@
 import collections
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -116,6 +117,7 @@ def test_hyperparameters_of_the_server_can_be_read_and_changed(graph):
   np.testing.assert_array_equal(rates, [np.float32(0.25), 0.5])
 
 
+@pytest.mark.exhaustive
 def test_the_clients_rate_is_a_hyperparameter_as_in_tff(graph):
   """The rate of another process, set in this one, gives the other's rounds."""
   model = small_problem.linear_model()

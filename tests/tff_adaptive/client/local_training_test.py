@@ -105,6 +105,7 @@ def _two_inputs():
   )
 
 
+@pytest.mark.exhaustive
 def test_a_model_of_several_inputs_trains_on_whole_arrays():
   """As the model of one input, whose columns are the several inputs."""
   actual, wanted = (

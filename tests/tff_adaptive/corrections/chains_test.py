@@ -72,6 +72,7 @@ def test_scaffold_with_sam_is_fed_gamma(run, parts):
   np.testing.assert_allclose(run(corrections.chain(*parts)).theta, wanted, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.exhaustive
 def test_order_matters_where_it_should(run):
   """A decay before the clipping is clipped too."""
   theta = small_problem.theta_0()
@@ -131,6 +132,7 @@ def test_what_a_part_does_to_the_update_is_undone_before_others_see_it(run, is_f
   assert float(part_state['rounds']) == 3
 
 
+@pytest.mark.exhaustive
 def test_factors_of_the_server_step_are_multiplied(run):
   exp = corrections.FedExP(1e-3)
   alone = run(exp)

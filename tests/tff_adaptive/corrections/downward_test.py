@@ -165,6 +165,7 @@ def test_scaffolds_control_variate_has_a_shadow_too_beside_compression_upwards(g
   np.testing.assert_allclose(trained.theta_bar, wanted.theta_bar, rtol=2e-5, atol=3e-6)
 
 
+@pytest.mark.exhaustive
 def test_all_numbers_downwards_change_no_more_than_rounding(graph):
   parts = (corrections.Scaffold(small_problem.NUM_CLIENTS),)
   plain = train(graph, *parts)

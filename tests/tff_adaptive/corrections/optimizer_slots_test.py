@@ -73,7 +73,7 @@ METHODS = {
 
 
 @pytest.mark.parametrize('name', METHODS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_rounds_equal_the_formulas(name):
   """The vectors have these methods on tensors of one axis; here are matrices, too."""
   kind, optimizer, make = METHODS[name]
@@ -104,6 +104,7 @@ def test_rounds_equal_the_formulas(name):
   assert error <= 2e-5 * np.abs(expected.theta).max()
 
 
+@pytest.mark.exhaustive
 def test_a_share_of_one_repeats_the_last_update():
   """No update comes before the first round, so that the model never moves."""
   process = algorithms.build_process(

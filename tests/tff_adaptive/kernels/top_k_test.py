@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tests.helpers import compiler
-from tff_adaptive import corrections
 from tff_adaptive.compression import selection
-from tff_adaptive.corrections import messages
-from tff_adaptive.kernels import top_k
+from tff_adaptive.engine.graph import imported_graph
+from tff_adaptive.kernels import library, top_k
 
 pytestmark = compiler.NEEDED
 
@@ -53,11 +53,58 @@ def test_the_numbers_are_those_of_the_uncompiled_selection(kind, size):
       np.testing.assert_array_equal(one.numpy().view(np.int32), other.numpy().view(np.int32))
 
 
-@pytest.mark.exhaustive
-def test_a_compiled_part_sends_the_same_of_matrices_too():
-  rng = np.random.default_rng(3)
-  message = tuple(tf.constant(rng.normal(size=s), tf.float32) for s in ((30, 4), (7,)))
-  for of in ('model', 'tensor'):
-    plain, compiled = (corrections.TopK(share=0.2, of=of, compiled=c) for c in (False, True))
-    send = tf.function(lambda part: messages.send(part, message, (), (), tf.constant([1, 2])))
-    tf.nest.map_structure(np.testing.assert_array_equal, send(plain), send(compiled))
+@pytest.fixture(scope='module')
+def selecting():
+  """A TFF computation that keeps the 1,000 largest of many numbers, of two tensors together."""
+
+  @tff.tensorflow.computation(np.float32)
+  def compute(scale):
+    values = scale * tf.constant(values_of('few values', selection.LONG))
+    half = selection.LONG // 2
+    return tf.concat(selection.keep_largest([values[:half], values[half:]], 1000), 0)
+
+  return compute
+
+
+def imported(computation):
+  return imported_graph.import_computation(computation.to_building_block())
+
+
+def operations(graph):
+  return {op.type for op in graph._main.graph.get_operations()}
+
+
+def test_the_graph_engine_puts_the_operation_in_place_of_the_function(selecting):
+  graph = imported(selecting)
+  assert 'TffAdaptiveKeepLargest' in operations(graph)
+  (decoded,) = graph([tf.constant(2.0)])
+  (wanted,) = selection.keep_largest(
+    [tf.constant(2 * values_of('few values', selection.LONG))], 1000
+  )
+  np.testing.assert_array_equal(decoded.numpy(), wanted.numpy())
+  assert np.count_nonzero(decoded) == 1000
+
+
+@pytest.mark.parametrize('lacking', ['compiler', 'CPU'])
+def test_elsewhere_the_function_stays(selecting, monkeypatch, lacking):
+  if lacking == 'compiler':
+    monkeypatch.setattr(library, 'is_available', lambda: False)
+  else:
+    monkeypatch.setattr(tf.config, 'get_visible_devices', lambda kind: [kind])
+  graph = imported(selecting)
+  assert 'TffAdaptiveKeepLargest' not in operations(graph)
+  (decoded,) = graph([tf.constant(2.0)])
+  assert np.count_nonzero(decoded) == 1000
+
+
+def test_an_operation_in_a_function_of_the_graph_keeps_its_outputs():
+  @tff.tensorflow.computation(np.float32)
+  def compute(scale):
+    values = scale * tf.constant(values_of('normal', selection.LONG))
+    return tf.while_loop(
+      lambda i, _: i < 2, lambda i, x: (i + 1, *selection.keep_largest([x], 9)), (0, values)
+    )[1]
+
+  (decoded,) = imported(compute)([tf.constant(1.0)])
+  (wanted,) = selection.keep_largest([tf.constant(values_of('normal', selection.LONG))], 9)
+  np.testing.assert_array_equal(decoded.numpy(), wanted.numpy())

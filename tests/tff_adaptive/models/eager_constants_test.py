@@ -111,7 +111,7 @@ def _round(model, batching, **context):
 
 
 @pytest.mark.parametrize('place', PLACES)
-@pytest.mark.sample(1)
+@pytest.mark.exhaustive
 def test_a_keras_model_with_constants_trains(place):
   with_constants, without = ({**PLAIN, **parts} for parts in PLACES[place])
   if place == 'Normalization':

@@ -54,6 +54,7 @@ def test_a_resumed_run_goes_on_in_mlflow_with_every_row_once(tmp_path, client):
   assert _only_run(client).info.status == 'FAILED'
 
 
+@pytest.mark.exhaustive
 def test_a_tracker_that_cannot_be_opened_ends_the_run_and_one_that_fails_later_does_not(
   tmp_path, client, monkeypatch
 ):

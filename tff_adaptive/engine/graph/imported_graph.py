@@ -8,7 +8,7 @@ import tensorflow as tf
 from tff_adaptive._utils import graph_functions, private_apis
 from tff_adaptive.engine import batched_clients
 from tff_adaptive.engine.graph import loops, streams, values
-from tff_adaptive.kernels import library
+from tff_adaptive.kernels import library, top_k
 
 # A variable with this shared name is created anew each time its op runs and is freed with its last
 # reference, so parallel clients each have their own. For tables, TensorFlow has separate ops.
@@ -41,6 +41,7 @@ class ImportedGraph:
     self._streams: dict[str, tuple[int, int]] = {}
     if with_streams:
       self._streams = streams.pass_in(graph_def)
+    top_k.substitute(graph_def)
     # TensorFlow imports a graph only if it knows all operations.
     library.load_for(node.op for node in private_apis.all_nodes(graph_def))
     graph_functions.name_apart(graph_def)
