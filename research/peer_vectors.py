@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import oracle
 from research import vectors
 from research.experiments import frame
+from research.peers.forms import FORMS
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LIBRARIES = {
@@ -26,40 +26,14 @@ LIBRARIES = {
   'flower': ('Flower', 'flwr'),
   'pfl': ('pfl-research', 'pfl'),
   'fedjax': ('FedJAX', 'fedjax'),
+  'fluke': ('fluke', 'fluke-fl'),
+  'pfllib': ('PFLlib', None),
+  'fl_bench': ('FL-bench', None),
+  'nvflare': ('NVFlare', 'nvflare'),
+  'appfl': ('APPFL', 'appfl'),
+  'fl4health': ('FL4Health', 'fl4health'),
 }
 SAME = 2e-5  # Relative to the largest entry: some compute in float32.
-TAU = 0.01
-
-
-class TffFedProx(oracle.FedProx):
-  """The proximal term is of the other sign."""
-
-  def correction(self, i: int, theta_i: Any) -> Any:
-    return -super().correction(i, theta_i)
-
-
-class PflScaffold(oracle.Scaffold):
-  """c_i takes (y_i - x) / (K_i eta_l)."""
-
-  def new_h_i(self, i: int, g_i: Any, steps: int, rate: float) -> Any:
-    return self.h_i[i] - self.h - g_i / (steps * rate)
-
-
-class Corrected(oracle.Adaptive):
-  """m and v are both corrected for the bias: with the factor of the rate, tau is as given."""
-
-  def __call__(self, theta: Any, delta: Any) -> Any:
-    self.tau = TAU * np.sqrt(1 - self.beta2 ** (self.t + 1))
-    return super().__call__(theta, delta)
-
-
-def _adam(kind: Any, name: str, v: float, correct: bool = True, m: float = 0.0, t: int = 0) -> Any:
-  """An adaptive optimizer whose m, v and t begin with these values."""
-  beta1 = 0.0 if name == 'adagrad' else 0.9
-  optimizer = kind(name, 0.1, beta1, 0.99, TAU, v, correct)
-  optimizer.m = m
-  optimizer.t = t
-  return optimizer
 
 
 def models_of(form: Callable[..., Any], case: Any, problem: Any) -> list[Any]:
@@ -75,37 +49,6 @@ def models_of(form: Callable[..., Any], case: Any, problem: Any) -> list[Any]:
     x = step(x, -sum(sent))
     seen.append(x)
   return seen
-
-
-ADAPTIVE = oracle.Adaptive
-ZERO = 'v = 0 at first'
-CORRECTED = 'the rate corrected for the bias'
-INSIDE = (
-  'sqrt(v + eps) for sqrt(v) + tau',
-  lambda: ADAPTIVE('adagrad', 0.1, 0.0, None, 0.0, 2 * TAU**2),
-)
-BOTH = (f'{ZERO}; m and v corrected for the bias', lambda: _adam(Corrected, 'adam', 0.0))
-# (library, case) -> the form in words, and its class or what makes its server optimizer.
-FORMS: dict[tuple[str, str], tuple[str, Callable[..., Any]]] = {
-  ('tff', 'fed_prox'): ('d = g(y) + mu (x - y), for g(y) + mu (y - x)', TffFedProx),
-  ('tff', 'fed_adagrad'): INSIDE,
-  ('tff', 'fed_adam'): (f'{ZERO}; {CORRECTED}', lambda: _adam(ADAPTIVE, 'adam', 0.0)),
-  ('tff', 'fed_yogi'): (CORRECTED, lambda: _adam(ADAPTIVE, 'yogi', TAU**2)),
-  ('flower', 'fed_adagrad'): (ZERO, lambda: _adam(ADAPTIVE, 'adagrad', 0.0, False)),
-  ('flower', 'fed_yogi'): (ZERO, lambda: _adam(ADAPTIVE, 'yogi', 0.0, False)),
-  ('flower', 'fed_adam'): (
-    f'{ZERO}; {CORRECTED} with exponent t + 1',
-    lambda: _adam(ADAPTIVE, 'adam', 0.0, t=1),
-  ),
-  ('pfl', 'fed_adam'): BOTH,
-  ('pfl', 'scaffold'): ('(y_i - x) / (K_i eta_l) in c_i, for (x - y_i)', PflScaffold),
-  ('fedjax', 'fed_adagrad'): INSIDE,
-  ('fedjax', 'fed_adam'): BOTH,
-  ('fedjax', 'fed_yogi'): (
-    'm = v = 1e-6 at first; both corrected for the bias',
-    lambda: _adam(Corrected, 'yogi', 1e-6, m=-1e-6),
-  ),
-}
 
 
 def cell(library: str, case: Any, problem: Any, models: list[list[float]]) -> str:
