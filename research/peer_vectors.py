@@ -3,7 +3,8 @@
 usage: python -m research.peer_vectors
 
 Each library runs in the environment that scripts/env/setup_peers.sh makes; one that is not there is
-left out. Where a library departs from a case, it is compared with another form of the formula too.
+left out. Where a library departs from a case, it is compared with another form of the formula too
+(research/peers/forms.py).
 """
 
 import json
@@ -51,48 +52,77 @@ def models_of(form: Callable[..., Any], case: Any, problem: Any) -> list[Any]:
   return seen
 
 
-def cell(library: str, case: Any, problem: Any, models: list[list[float]]) -> str:
-  """A cell of the table: the largest deviation, or where and how the library departs."""
+def deviations(models: list[Any], wanted: list[Any]) -> Any:
+  """The deviation in each round, relative to the largest entry."""
+  return np.abs(np.subtract(models, wanted)).max(1) / np.abs(wanted).max(1)
 
-  def deviations(wanted: list[Any]) -> Any:
-    return np.abs(np.subtract(models, wanted)).max(1) / np.abs(wanted).max(1)
 
-  error = deviations([one['server']['x'] for one in case['rounds']])
+def cell(case: Any, models: list[Any]) -> str:
+  """A cell of the first table: the largest deviation, or the round of the first departure."""
+  error = deviations(models, [one['server']['x'] for one in case['rounds']])
   if error.max() <= SAME:
     return f'{error.max():.0e}'
   first = int(np.argmax(~(error <= SAME)))
-  said = f'round {first + 1} ({error[first]:.0e})'
+  return f'round {first + 1} ({error[first]:.0e})'
+
+
+def departure(library: str, case: Any, problem: Any, models: list[Any]) -> dict[str, str] | None:
+  """A row of the second table, if the library departs: its form, and how far it is from that."""
+  said = cell(case, models)
+  if not said.startswith('round'):
+    return None
+  row = {'library': LIBRARIES[library][0], 'case': f'`{case["name"]}`', 'departs in': said}
   if (library, case['name']) in FORMS:
     text, form = FORMS[library, case['name']]
-    said += f': {text} ({deviations(models_of(form, case, problem)).max():.0e})'
-  return said
+    rest = deviations(models, models_of(form, case, problem)).max()
+    row |= {'the form that it computes': text, 'deviation from that': f'{rest:.0e}'}
+  return row
+
+
+def version_of(library: str, python: pathlib.Path) -> str:
+  """The version of the package in its environment, or the commit of its source."""
+  package = LIBRARIES[library][1]
+  if package is None:
+    source = ROOT / '.peers' / library / 'source'
+    command = ['git', '-C', str(source), 'rev-parse', '--short=8', 'HEAD']
+  else:
+    program = f'import importlib.metadata as m; print(m.version({package!r}))'
+    command = [str(python), '-c', program]
+  return subprocess.check_output(command, text=True).strip()
+
+
+def models_in(library: str, python: pathlib.Path, path: pathlib.Path) -> Any:
+  """Case -> the models of the server, round by round, as the library computes them."""
+  command = [str(python), '-m', 'research.peers.vector_rounds', library, str(path)]
+  said = subprocess.check_output(command, text=True, cwd=ROOT)
+  return json.loads(said.splitlines()[-1])
 
 
 def main() -> int:
-  """Writes the table into results/peer_vectors/, below the text that stands there."""
+  """Writes the tables into results/peer_vectors/, below the text that stands there."""
   to = ROOT / 'results' / 'peer_vectors' / 'peer_vectors.md'
   path = vectors.FOLDER / 'least_squares.json'
   content = json.loads(path.read_text(encoding='utf-8'))
   columns = {'algorithm': {case['name']: f'`{case["name"]}`' for case in content['cases']}}
-  for library, (title, package) in LIBRARIES.items():
+  rows = []
+  for library, (title, _) in LIBRARIES.items():
     python = ROOT / '.peers' / library / 'bin' / 'python'
     if library == 'tff':
       python = pathlib.Path(sys.executable)
     if not python.exists():
       continue
-    script = str(ROOT / 'research' / 'peers' / 'vector_rounds.py')
-    said = subprocess.check_output([python, script, library, path], text=True)
-    models = json.loads(said.splitlines()[-1])
-    program = f'import importlib.metadata as m; print(m.version({package!r}))'
-    version = subprocess.check_output([python, '-c', program], text=True).strip()
-    columns[f'{title} {version}'] = {
-      case['name']: cell(library, case, content['problem'], models[case['name']])
-      for case in content['cases']
-      if case['name'] in models
-    }
-  table = frame.table(pd.DataFrame(columns).dropna(thresh=2).fillna('').set_index('algorithm'))
+    models = models_in(library, python, path)
+    tried = [case for case in content['cases'] if case['name'] in models]
+    column = {case['name']: cell(case, models[case['name']]) for case in tried}
+    columns[f'{title} {version_of(library, python)}'] = column
+    for case in tried:
+      row = departure(library, case, content['problem'], models[case['name']])
+      if row is not None:
+        rows.append(row)
+  agreement = frame.table(pd.DataFrame(columns).dropna(thresh=2).fillna('').set_index('algorithm'))
+  departures = frame.table(pd.DataFrame(rows).fillna('').set_index('library'))
   head = to.read_text(encoding='utf-8').partition('\n|')[0]
-  to.write_text(f'{head}\n{table}', encoding='utf-8')
+  to.write_text(f'{head}\n{agreement}\n## Departures\n\n{departures}', encoding='utf-8')
   return 0
 
 

@@ -37,6 +37,19 @@ class FlBenchScaffold(oracle.Scaffold):
     return self.h + np.sum(changes, 0) / self.num_clients
 
 
+class Fl4healthScaffold(oracle.Scaffold):
+  """c_i of a client that is new is c."""
+
+  def __init__(self, *args: Any, **options: Any) -> None:
+    super().__init__(*args, **options)
+    self.known: set[int] = set()
+
+  def begin(self, i: int, rate: float) -> None:
+    if i not in self.known:
+      self.known.add(i)
+      self.h_i[i] = self.h
+
+
 class NvflareScaffold(oracle.Scaffold):
   """c takes the cohort's mean of the changes of c_i."""
 
@@ -225,6 +238,7 @@ FORMS: dict[tuple[str, str], tuple[str, Callable[..., Any]]] = {
     FlBenchFedDyn,
   ),
   ('fl_bench', 'apfl'): ("the step of v moves w again by w's gradient", FlBenchAPFL),
+  ('fl4health', 'scaffold'): ('c_i of a client that is new begins at c, for 0', Fl4healthScaffold),
   ('nvflare', 'fed_adam'): BOTH,
   ('nvflare', 'scaffold'): (
     'the mean over the cohort in c, for the sum over it / N',

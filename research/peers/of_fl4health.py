@@ -91,6 +91,7 @@ def _rounds(name: str, kind: Any, strategy: Any, first: list[Any]) -> Any:
       status = common.Status(common.Code.OK, '')
       parameters = common.ndarrays_to_parameters(arrays)
       results.append((None, common.FitRes(status, parameters, examples, {})))
+    strategy.fraction_fit = len(members) / len(clients)  # SCAFFOLD takes |S| / N from it.
     new, _ = strategy.aggregate_fit(t, results, [])
     sent = common.parameters_to_ndarrays(new)
     seen.append(sent[0].tolist())
@@ -103,14 +104,22 @@ def models() -> problem.Models:
   initial = common.ndarrays_to_parameters([start])
   zero = common.ndarrays_to_parameters([0 * start])
   scaffold = Scaffold(initial_parameters=initial, initial_control_variates=zero)
-  fresh = common.ndarrays_to_parameters([start])
-  proximal = FedAvgWithAdaptiveConstraint(
-    initial_parameters=fresh, initial_loss_weight=0.5, adapt_loss_weight=False
-  )
+
+  def constrained(weight: float, by_examples: bool) -> Any:
+    return FedAvgWithAdaptiveConstraint(
+      initial_parameters=common.ndarrays_to_parameters([start]),
+      initial_loss_weight=weight,
+      adapt_loss_weight=False,
+      weighted_aggregation=by_examples,
+    )
+
   uniform = BasicFedAvg(weighted_aggregation=False)
   return {
     'fed_avg': _rounds('fed_avg', BasicClient, BasicFedAvg(), [start]),
-    'fed_prox': _rounds('fed_prox', FedProxClient, proximal, [start, np.array(0.5)]),
+    'fed_prox': _rounds(
+      'fed_prox', FedProxClient, constrained(0.5, True), [start, np.array(0.5)]
+    ),
     'scaffold': _rounds('scaffold', ScaffoldClient, scaffold, [start, 0 * start]),
-    'apfl': _rounds('apfl', ApflClient, uniform, [start]),
+    'ditto': _rounds('ditto', DittoClient, constrained(0.3, False), [start, np.array(0.3)]),
+    'apfl': _rounds('apfl', ApflClient, uniform, [start, start]),
   }

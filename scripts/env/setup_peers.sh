@@ -36,10 +36,14 @@ with_torch() {
   done
 }
 
-# One or two folders of a repository, at one commit: a toolkit that is no package.
+# Folders of a repository, at one commit: a toolkit that is no package.
 source_of() {
-  git clone --quiet --no-checkout "https://github.com/$2" ".peers/$1/source"
-  git -C ".peers/$1/source" checkout --quiet "$3" -- "$4" ${5:+"$5"}
+  source=".peers/$1/source"
+  git clone --quiet --no-checkout "https://github.com/$2" "$source"
+  commit=$3
+  shift 3
+  git -C "$source" sparse-checkout set "$@"
+  git -C "$source" checkout --quiet --detach "$commit"
 }
 
 mkdir -p .peers
@@ -68,11 +72,14 @@ for peer in "$@"; do
     nvflare) with_torch nvflare && install nvflare nvflare==2.9.0 ;;
     appfl)
       with_torch appfl
-      install appfl --no-deps appfl==1.12.0
+      install appfl --no-deps appfl==1.12.0 opacus==1.6.0
+      install appfl opt_einsum
       ;;
-    fl4health)
+    fl4health) # It asks for Python 3.10, PyTorch 2.6 and much that these classes do not import.
       with_torch fl4health
-      install fl4health --no-deps --ignore-requires-python fl4health==0.4.2
+      install fl4health --no-deps --ignore-requires-python fl4health==0.4.2 opacus==1.6.0
+      install fl4health --no-deps qpth peft ecos
+      install fl4health flwr==1.18.0 torchmetrics tqdm opt_einsum dm-tree wandb
       ;;
     *)
       echo "setup_peers.sh: no peer '$peer': $names" >&2
