@@ -71,7 +71,7 @@ def departure(library: str, case: Any, problem: Any, models: list[Any]) -> dict[
   said = cell(case, models)
   if not said.startswith('round'):
     return None
-  row = {'library': LIBRARIES[library][0], 'case': f'`{case["name"]}`', 'departs in': said}
+  row = {'library': LIBRARIES[library][0], 'case': case['name'], 'departs in': said}
   if (library, case['name']) in FORMS:
     text, form = FORMS[library, case['name']]
     rest = deviations(models, models_of(form, case, problem)).max()
@@ -103,7 +103,7 @@ def main() -> int:
   to = ROOT / 'results' / 'peer_vectors' / 'peer_vectors.md'
   path = vectors.FOLDER / 'least_squares.json'
   content = json.loads(path.read_text(encoding='utf-8'))
-  columns = {'algorithm': {case['name']: f'`{case["name"]}`' for case in content['cases']}}
+  columns = {'algorithm': {case['name']: case['name'] for case in content['cases']}}
   rows = []
   for library, (title, _) in LIBRARIES.items():
     python = ROOT / '.peers' / library / 'bin' / 'python'

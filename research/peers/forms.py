@@ -232,9 +232,12 @@ FORMS: dict[tuple[str, str], tuple[str, Callable[..., Any]]] = {
     "Nesterov's momentum",
     lambda: optimizers.Nesterov(0.5, 0.9),
   ),
-  ('fl_bench', 'scaffold'): ('c_i is 0 in each round: the server does not store it', FlBenchScaffold),
+  ('fl_bench', 'scaffold'): (
+    'c_i is 0 in each round: the server does not store it',
+    FlBenchScaffold,
+  ),
   ('fl_bench', 'fed_dyn'): (
-    "mu y is not in the step's gradient, for the user's weight decay",
+    "mu y is not in the step's gradient, unless the user sets a weight decay of mu",
     FlBenchFedDyn,
   ),
   ('fl_bench', 'apfl'): ("the step of v moves w again by w's gradient", FlBenchAPFL),

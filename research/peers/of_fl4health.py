@@ -116,9 +116,7 @@ def models() -> problem.Models:
   uniform = BasicFedAvg(weighted_aggregation=False)
   return {
     'fed_avg': _rounds('fed_avg', BasicClient, BasicFedAvg(), [start]),
-    'fed_prox': _rounds(
-      'fed_prox', FedProxClient, constrained(0.5, True), [start, np.array(0.5)]
-    ),
+    'fed_prox': _rounds('fed_prox', FedProxClient, constrained(0.5, True), [start, np.array(0.5)]),
     'scaffold': _rounds('scaffold', ScaffoldClient, scaffold, [start, 0 * start]),
     'ditto': _rounds('ditto', DittoClient, constrained(0.3, False), [start, np.array(0.3)]),
     'apfl': _rounds('apfl', ApflClient, uniform, [start, start]),

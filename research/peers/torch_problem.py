@@ -13,7 +13,9 @@ torch.set_num_threads(1)
 # The torchvision of PyPI is built for CUDA. Beside a PyTorch for CPUs it cannot load its operators,
 # and importing it fails on these two, which nothing here calls.
 try:
-  torch.ops.load_library(str(next(pathlib.Path(torch.__path__[0]).parent.glob('torchvision/_C.so'))))
+  torch.ops.load_library(
+    str(next(pathlib.Path(torch.__path__[0]).parent.glob('torchvision/_C.so')))
+  )
 except (OSError, StopIteration):
   OPERATORS = torch.library.Library('torchvision', 'DEF')
   for operator in ('nms', 'qnms'):
