@@ -146,8 +146,6 @@ class Bench:
       asynchrony = _asynchrony(5 * size)
     counts = algorithms.counts(correction, self._model, more_parts=parts)
     rounds = _FLAGS.rounds
-    if method == 'DiLoCo' and not _FLAGS.smoke:
-      rounds = 50
     steps = rounds
     if is_buffered:
       steps = 5 * rounds
@@ -260,8 +258,9 @@ def asked(known: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
   seeds = [int(seed) for seed in _FLAGS.seeds]
   tuning_seed = int(_FLAGS.tuning_seed)
   rates = [float(rate) for rate in _FLAGS.rates]
-  for (problem, method, compression), rate in itertools.product(pairs, rates):
-    yield _key('tuning', problem, method, compression, rate, tuning_seed)
+  if {'bytes', 'clock'} & {*_FLAGS.stages}:
+    for (problem, method, compression), rate in itertools.product(pairs, rates):
+      yield _key('tuning', problem, method, compression, rate, tuning_seed)
   if 'bytes' in _FLAGS.stages:
     for (problem, method, compression), seed in itertools.product(pairs, seeds):
       rate = chosen(known, problem, method, compression)

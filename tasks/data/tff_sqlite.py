@@ -6,7 +6,8 @@ The tables are those that TFF's loaders expect:
     client_metadata(client_id TEXT, split_name TEXT, num_examples INTEGER)
 
 One query fetches all rows of a client, and one `tf.io.parse_example` parses them. This takes a few
-milliseconds for a client and needs no tf.data pipeline.
+milliseconds for a client and needs no tf.data pipeline. Clients that were loaded last stay in
+memory, because parsing may take as long as training on what was parsed.
 """
 
 import functools
@@ -21,6 +22,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import cachetools
 import numpy as np
 import tensorflow as tf
 
@@ -33,6 +35,7 @@ _AGAIN = 'fetch it again'
 _BLOCK_BYTES = 1 << 20
 _BLOCKS = 1024
 _LARGEST_PAGE = 65536
+_REMEMBERED_BYTES = 256 << 20  # Of the examples of clients that were loaded last.
 
 Features = Mapping[str, tf.io.FixedLenFeature]
 Preprocess = Callable[[Mapping[str, np.ndarray]], tuple[np.ndarray, np.ndarray]]
@@ -136,15 +139,22 @@ class SqlClientData(task_lib.ClientData):
     self._features = dict(features)
     self._preprocess = preprocess
     self._ranges = dict(ranges or {})
-    self._local = threading.local()
+    self._start_threads()
     self._sizes = self._read_sizes()
     self._ids = list(self._sizes)
     self._parse(self._rows(self._ids[0])[:1], [self._ids[0]])
 
+  def _start_threads(self) -> None:
+    """Makes what belongs to this process and its threads, and is not pickled."""
+    self._local = threading.local()
+    self._lock = threading.Lock()
+    self._loaded: Any = cachetools.LRUCache(_REMEMBERED_BYTES, getsizeof=_num_bytes)
+
   def __getstate__(self) -> dict[str, Any]:
     path = os.path.abspath(self._path)
     state = {**self.__dict__, '_path': path, 'fingerprint': fingerprint(path)}
-    del state['_local']
+    for name in ('_local', '_lock', '_loaded'):
+      del state[name]
     return state
 
   def __setstate__(self, state: dict[str, Any]) -> None:
@@ -155,7 +165,8 @@ class SqlClientData(task_lib.ClientData):
         f"{path} differs from the trainer's file of that name, or is not on this machine: copy the "
         "trainer's file there, or keep it on storage that all machines share"
       )
-    self.__dict__.update(state, _local=threading.local())
+    self.__dict__.update(state)
+    self._start_threads()
 
   def _query(self, sql: str, *parameters: Any, most: int | None = None) -> list[tuple]:
     """Returns at most `most` rows of a query, with text as bytes; the default is the file size."""
@@ -250,12 +261,19 @@ class SqlClientData(task_lib.ClientData):
       raise errors.DataError(f'{self._path}: unknown client {client_id!r} in {self._split!r}')
     return self._sizes[client_id]
 
+  @cachetools.cachedmethod(lambda self: self._loaded, lock=lambda self: self._lock)
   def load(self, client_id: str) -> task_lib.ExampleArrays:
-    """Returns one client's examples, preprocessed; see `tasks.ClientData.load`."""
+    """Returns one client's examples, preprocessed; see `tasks.ClientData.load`.
+
+    The arrays cannot be written to, because a later call may return the same ones.
+    """
     assert self._preprocess is not None  # Without it there is only `all_features`.
     rows = self._rows(client_id)
     x, y = self._preprocess(self._parse(rows, [client_id] * len(rows)))
-    return task_lib.example_arrays(x, y, f'{self._path}: client {client_id!r}')
+    examples = task_lib.example_arrays(x, y, f'{self._path}: client {client_id!r}')
+    for array in examples.values():
+      array.setflags(write=False)
+    return examples
 
   def all_features(self) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Returns every client's features, parsed together, for data that fit in memory.
@@ -268,6 +286,10 @@ class SqlClientData(task_lib.ClientData):
     owner = np.repeat(np.arange(len(rows)), list(map(len, rows)))
     owners = [self._ids[i] for i in owner]
     return self._parse(list(itertools.chain.from_iterable(rows)), owners), owner
+
+
+def _num_bytes(examples: task_lib.ExampleArrays) -> int:
+  return sum(array.nbytes for array in examples.values())
 
 
 def _printable(name: Any) -> str:

@@ -40,7 +40,7 @@ def command(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize('of', [*COMMANDS])
-@pytest.mark.sample(1)
+@pytest.mark.exhaustive
 def test_a_damaged_study_is_refused_or_the_table_is_the_same(of, tmp_path, command):
   code, runs, _, table = command(of)
   assert (code, runs >= 5) == (0, True)

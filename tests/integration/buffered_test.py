@@ -287,6 +287,7 @@ def test_the_virtual_clock_says_when_to_evaluate(tmp_path, buffered):
   assert fakes.rows(tmp_path / 'parts') == rows
 
 
+@pytest.mark.exhaustive
 def test_waves_and_subrounds_give_the_same_bits(whole):
   for engine in (context.GraphContext(parallel_clients=1), subrounds.SubroundContext(1)):
     _assert_same(_unsteady(14, engine=engine), whole[1])

@@ -90,6 +90,7 @@ def test_without_drift_the_least_squares_solution_is_reached(problem, name, opti
   _settle(_run(name, problem, **options), minimiser(*problem), 600, tolerance)
 
 
+@pytest.mark.exhaustive
 def test_ada_best_stops_at_the_ridge_point(problem):
   """From two x_0; the point does not depend on the numbers of steps, which are unequal."""
   server = optimizers.build_sgdm(0.5)

@@ -82,6 +82,7 @@ def test_a_run_is_repeated_from_its_own_files_to_the_last_bit(folder, capfd):
   assert 'or a module that it imports, has changed since the run' in capfd.readouterr().err
 
 
+@pytest.mark.exhaustive
 def test_what_cannot_be_repeated_is_refused_in_one_line(folder, capfd):
   _train_first()
   path = folder / 'first' / 'config.json'

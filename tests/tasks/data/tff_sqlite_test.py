@@ -59,6 +59,21 @@ def test_threads_may_share_a_source_and_its_folder_is_left_alone(path):
     assert clients._query(f'PRAGMA {pragma}') == [(value,)]
 
 
+def test_clients_that_were_loaded_last_are_not_parsed_again(path, monkeypatch):
+  num_bytes = tff_sqlite._num_bytes(open_train(path).load('a'))
+  monkeypatch.setattr(tff_sqlite, '_REMEMBERED_BYTES', num_bytes)
+  clients = open_train(path)
+  first = clients.load('a')
+  with monkeypatch.context() as patched:
+    patched.setattr(clients, '_parse', None)
+    assert clients.load('a') is first
+  with pytest.raises(ValueError, match='read-only'):
+    first['x'][0] = 0
+  assert clients.load('zoé')['y'] == [3]
+  assert clients.load('a') is not first  # The limit is one client of this size.
+  np.testing.assert_array_equal(clients.load('a')['y'], first['y'])
+
+
 def test_pickled_it_is_a_path_and_another_file_is_refused(path):
   pickled = pickle.dumps(open_train(path))
   assert len(pickled) < 2000

@@ -162,6 +162,7 @@ def test_the_size_of_a_users_parts():
   assert messages.size(chain, update(0), ()) == (-(-(15 + 3 * 32) // 8), 0, ('halved',))
 
 
+@pytest.mark.exhaustive
 def test_groups_have_the_bits_of_single_clients():
   chain = corrections.chain(
     Second(), corrections.RandK(share=0.3, feedback='ef14'), corrections.Qsgd(levels=3)

@@ -132,6 +132,7 @@ def test_another_process_exports_it_as_saved_model_and_for_devices(name, tmp_pat
   np.testing.assert_allclose(runner(x=x)['predictions'], expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_it_predicts_after_the_process_has_forgotten_the_model_that_was_stored(tmp_path):
   """Layers such as LSTM trace functions, whose names the stored graph must not share with them."""
   model = from_keras(of_lstm, LOGITS)

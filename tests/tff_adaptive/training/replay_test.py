@@ -163,6 +163,7 @@ def test_the_ledger_has_losses_norms_and_cosines(run, third_round):
   assert rows['cosine_h'].notna().any()
 
 
+@pytest.mark.exhaustive
 def test_a_client_that_diverged_is_named(tmp_path, monkeypatch):
   class WithNaN(Clients):
     def load(self, client_id):

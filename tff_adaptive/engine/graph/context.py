@@ -1,7 +1,9 @@
 """The TFF context that runs each computation as one TensorFlow function."""
 
+import collections
 import contextlib
 import functools
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -28,15 +30,35 @@ _Sizes = tuple[int | None, int]  # The arguments of `client_loop.Grouping`.
 
 
 class Cache:
-  """A cache with a dictionary for each recently used computation and layout of its arguments."""
+  """A cache with a dictionary for each recently used computation and layout of its arguments.
+
+  A dictionary must not refer to its computation: it is forgotten when nothing else does.
+  """
 
   def __init__(self) -> None:
     self._entries: Any = cachetools.LRUCache(_CAPACITY)
+    self._gone: collections.deque[int] = collections.deque()  # Ids of computations.
 
   def of(self, comp: tff.Computation, form: Any = None) -> dict:
     """Returns the dictionary, at first empty, of a computation and a layout of its arguments."""
-    # The entry refers to the computation, so that no other object can get its id.
-    return self._entries.setdefault((id(comp), form), (comp, {}))[1]
+    # First, because another computation may have got the id of one that is gone.
+    self._forget_gone()
+    key = id(comp), form
+    entry = self._entries.get(key)
+    if entry is None:
+      entry = self._entries.setdefault(key, {})
+      # It may end at any instant, also amid a change of the entries: so its id is only noted.
+      weakref.finalize(comp, self._gone.append, id(comp)).atexit = False
+    return entry
+
+  def _forget_gone(self) -> None:
+    gone = set()
+    while self._gone:
+      gone.add(self._gone.popleft())
+    if gone:
+      for key in list(self._entries):
+        if key[0] in gone:
+          self._entries.pop(key, None)
 
 
 class GraphContext(tff.program.FederatedContext):

@@ -107,6 +107,7 @@ def test_a_file_unlike_the_trainers_is_refused_by_its_name_and_the_workers(ray_w
   assert '\n' not in str(raised.value)
 
 
+@pytest.mark.exhaustive
 def test_what_cannot_be_pickled_is_not_accepted(ray_workers, ray_lines, clients):
   clients = copy.copy(clients)
   clients.lock = threading.Lock()

@@ -80,6 +80,28 @@ def test_rounds_leave_nothing_in_memory():
   assert min(grown) < 10
 
 
+def test_what_was_traced_of_a_computation_goes_with_it():
+  context = engine.GraphContext()
+
+  def new_computation():
+    @tff.tensorflow.computation(np.float32)
+    def compute(x):
+      return x + 1
+
+    return engines.run(context, compute, 1.0)
+
+  def num_graphs():
+    gc.collect()
+    return sum(isinstance(one, tf.Graph) for one in gc.get_objects())
+
+  new_computation()
+  before = num_graphs()
+  for _ in range(3):
+    assert new_computation() == 2
+  # A call forgets those before it.
+  assert num_graphs() <= before
+
+
 def test_datasets_and_lists_of_batches_are_traced_once(traces):
   batches = tff.types.tensorflow_to_type(small_problem.SPEC)
   count = computations.mapped(
