@@ -41,7 +41,7 @@ class Data:
 def _clients(kind: Any) -> list[Any]:
   """A client of each number, whose user's part is the vectors' problem."""
 
-  class OfVectors(kind):  # type: ignore[misc]
+  class OfVectors(kind):
     """What a user of FL4Health writes."""
 
     number = 0
@@ -60,12 +60,12 @@ def _clients(kind: Any) -> list[Any]:
         models = {'global': self.model.global_model, 'local': self.model.local_model}
       if kind is DittoClient:
         models = {'global': self.global_model, 'local': self.model}
-      made = {
+      optimizers = {
         name: torch.optim.SGD(model.parameters(), lr=problem.RATE) for name, model in models.items()
       }
-      if len(made) == 1:
-        return made['global']
-      return made
+      if len(optimizers) == 1:
+        return optimizers['global']
+      return optimizers
 
     def get_criterion(self, config: Any) -> Any:
       return torch_problem.HalfSquare()
