@@ -3,7 +3,8 @@
 usage: python -m research.peer_vectors
 
 Each library runs in the environment that scripts/env/setup_peers.sh makes; one that is not there is
-left out. Where a library departs from a case, it is compared with another form of the formula too.
+left out. Where a library departs from a case, it is compared with another form of the formula too
+(research/peers/forms.py).
 """
 
 import json
@@ -16,9 +17,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import oracle
 from research import vectors
 from research.experiments import frame
+from research.peers.forms import FORMS
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LIBRARIES = {
@@ -26,40 +27,14 @@ LIBRARIES = {
   'flower': ('Flower', 'flwr'),
   'pfl': ('pfl-research', 'pfl'),
   'fedjax': ('FedJAX', 'fedjax'),
+  'fluke': ('fluke', 'fluke-fl'),
+  'pfllib': ('PFLlib', None),
+  'fl_bench': ('FL-bench', None),
+  'nvflare': ('NVFlare', 'nvflare'),
+  'appfl': ('APPFL', 'appfl'),
+  'fl4health': ('FL4Health', 'fl4health'),
 }
 SAME = 2e-5  # Relative to the largest entry: some compute in float32.
-TAU = 0.01
-
-
-class TffFedProx(oracle.FedProx):
-  """The proximal term is of the other sign."""
-
-  def correction(self, i: int, theta_i: Any) -> Any:
-    return -super().correction(i, theta_i)
-
-
-class PflScaffold(oracle.Scaffold):
-  """c_i takes (y_i - x) / (K_i eta_l)."""
-
-  def new_h_i(self, i: int, g_i: Any, steps: int, rate: float) -> Any:
-    return self.h_i[i] - self.h - g_i / (steps * rate)
-
-
-class Corrected(oracle.Adaptive):
-  """m and v are both corrected for the bias: with the factor of the rate, tau is as given."""
-
-  def __call__(self, theta: Any, delta: Any) -> Any:
-    self.tau = TAU * np.sqrt(1 - self.beta2 ** (self.t + 1))
-    return super().__call__(theta, delta)
-
-
-def _adam(kind: Any, name: str, v: float, correct: bool = True, m: float = 0.0, t: int = 0) -> Any:
-  """An adaptive optimizer whose m, v and t begin with these values."""
-  beta1 = 0.0 if name == 'adagrad' else 0.9
-  optimizer = kind(name, 0.1, beta1, 0.99, TAU, v, correct)
-  optimizer.m = m
-  optimizer.t = t
-  return optimizer
 
 
 def models_of(form: Callable[..., Any], case: Any, problem: Any) -> list[Any]:
@@ -77,79 +52,77 @@ def models_of(form: Callable[..., Any], case: Any, problem: Any) -> list[Any]:
   return seen
 
 
-ADAPTIVE = oracle.Adaptive
-ZERO = 'v = 0 at first'
-CORRECTED = 'the rate corrected for the bias'
-INSIDE = (
-  'sqrt(v + eps) for sqrt(v) + tau',
-  lambda: ADAPTIVE('adagrad', 0.1, 0.0, None, 0.0, 2 * TAU**2),
-)
-BOTH = (f'{ZERO}; m and v corrected for the bias', lambda: _adam(Corrected, 'adam', 0.0))
-# (library, case) -> the form in words, and its class or what makes its server optimizer.
-FORMS: dict[tuple[str, str], tuple[str, Callable[..., Any]]] = {
-  ('tff', 'fed_prox'): ('d = g(y) + mu (x - y), for g(y) + mu (y - x)', TffFedProx),
-  ('tff', 'fed_adagrad'): INSIDE,
-  ('tff', 'fed_adam'): (f'{ZERO}; {CORRECTED}', lambda: _adam(ADAPTIVE, 'adam', 0.0)),
-  ('tff', 'fed_yogi'): (CORRECTED, lambda: _adam(ADAPTIVE, 'yogi', TAU**2)),
-  ('flower', 'fed_adagrad'): (ZERO, lambda: _adam(ADAPTIVE, 'adagrad', 0.0, False)),
-  ('flower', 'fed_yogi'): (ZERO, lambda: _adam(ADAPTIVE, 'yogi', 0.0, False)),
-  ('flower', 'fed_adam'): (
-    f'{ZERO}; {CORRECTED} with exponent t + 1',
-    lambda: _adam(ADAPTIVE, 'adam', 0.0, t=1),
-  ),
-  ('pfl', 'fed_adam'): BOTH,
-  ('pfl', 'scaffold'): ('(y_i - x) / (K_i eta_l) in c_i, for (x - y_i)', PflScaffold),
-  ('fedjax', 'fed_adagrad'): INSIDE,
-  ('fedjax', 'fed_adam'): BOTH,
-  ('fedjax', 'fed_yogi'): (
-    'm = v = 1e-6 at first; both corrected for the bias',
-    lambda: _adam(Corrected, 'yogi', 1e-6, m=-1e-6),
-  ),
-}
+def deviations(models: list[Any], wanted: list[Any]) -> Any:
+  """The deviation in each round, relative to the largest entry."""
+  return np.abs(np.subtract(models, wanted)).max(1) / np.abs(wanted).max(1)
 
 
-def cell(library: str, case: Any, problem: Any, models: list[list[float]]) -> str:
-  """A cell of the table: the largest deviation, or where and how the library departs."""
-
-  def deviations(wanted: list[Any]) -> Any:
-    return np.abs(np.subtract(models, wanted)).max(1) / np.abs(wanted).max(1)
-
-  error = deviations([one['server']['x'] for one in case['rounds']])
+def cell(case: Any, models: list[Any]) -> str:
+  """A cell of the first table: the largest deviation, or the round of the first departure."""
+  error = deviations(models, [one['server']['x'] for one in case['rounds']])
   if error.max() <= SAME:
     return f'{error.max():.0e}'
   first = int(np.argmax(~(error <= SAME)))
-  said = f'round {first + 1} ({error[first]:.0e})'
+  return f'round {first + 1} ({error[first]:.0e})'
+
+
+def departure(library: str, case: Any, problem: Any, models: list[Any]) -> dict[str, str] | None:
+  """A row of the second table, if the library departs: its form, and how far it is from that."""
+  said = cell(case, models)
+  if not said.startswith('round'):
+    return None
+  row = {'library': LIBRARIES[library][0], 'case': case['name'], 'departs in': said}
   if (library, case['name']) in FORMS:
     text, form = FORMS[library, case['name']]
-    said += f': {text} ({deviations(models_of(form, case, problem)).max():.0e})'
-  return said
+    rest = deviations(models, models_of(form, case, problem)).max()
+    row |= {'the form that it computes': text, 'deviation from that': f'{rest:.0e}'}
+  return row
+
+
+def version_of(library: str, python: pathlib.Path) -> str:
+  """The version of the package in its environment, or the commit of its source."""
+  package = LIBRARIES[library][1]
+  if package is None:
+    source = ROOT / '.peers' / library / 'source'
+    command = ['git', '-C', str(source), 'rev-parse', '--short=8', 'HEAD']
+  else:
+    program = f'import importlib.metadata as m; print(m.version({package!r}))'
+    command = [str(python), '-c', program]
+  return subprocess.check_output(command, text=True).strip()
+
+
+def models_in(library: str, python: pathlib.Path, path: pathlib.Path) -> Any:
+  """Case -> the models of the server, round by round, as the library computes them."""
+  command = [str(python), '-m', 'research.peers.vector_rounds', library, str(path)]
+  said = subprocess.check_output(command, text=True, cwd=ROOT)
+  return json.loads(said.splitlines()[-1])
 
 
 def main() -> int:
-  """Writes the table into results/peer_vectors/, below the text that stands there."""
+  """Writes the tables into results/peer_vectors/, below the text that stands there."""
   to = ROOT / 'results' / 'peer_vectors' / 'peer_vectors.md'
   path = vectors.FOLDER / 'least_squares.json'
   content = json.loads(path.read_text(encoding='utf-8'))
-  columns = {'algorithm': {case['name']: f'`{case["name"]}`' for case in content['cases']}}
-  for library, (title, package) in LIBRARIES.items():
+  columns = {'algorithm': {case['name']: case['name'] for case in content['cases']}}
+  rows = []
+  for library, (title, _) in LIBRARIES.items():
     python = ROOT / '.peers' / library / 'bin' / 'python'
     if library == 'tff':
       python = pathlib.Path(sys.executable)
     if not python.exists():
       continue
-    script = str(ROOT / 'research' / 'peers' / 'vector_rounds.py')
-    said = subprocess.check_output([python, script, library, path], text=True)
-    models = json.loads(said.splitlines()[-1])
-    program = f'import importlib.metadata as m; print(m.version({package!r}))'
-    version = subprocess.check_output([python, '-c', program], text=True).strip()
-    columns[f'{title} {version}'] = {
-      case['name']: cell(library, case, content['problem'], models[case['name']])
-      for case in content['cases']
-      if case['name'] in models
-    }
-  table = frame.table(pd.DataFrame(columns).dropna(thresh=2).fillna('').set_index('algorithm'))
+    models = models_in(library, python, path)
+    tried = [case for case in content['cases'] if case['name'] in models]
+    column = {case['name']: cell(case, models[case['name']]) for case in tried}
+    columns[f'{title} {version_of(library, python)}'] = column
+    for case in tried:
+      row = departure(library, case, content['problem'], models[case['name']])
+      if row is not None:
+        rows.append(row)
+  agreement = frame.table(pd.DataFrame(columns).dropna(thresh=2).fillna('').set_index('algorithm'))
+  departures = frame.table(pd.DataFrame(rows).fillna('').set_index('library'))
   head = to.read_text(encoding='utf-8').partition('\n|')[0]
-  to.write_text(f'{head}\n{table}', encoding='utf-8')
+  to.write_text(f'{head}\n{agreement}\n## Departures\n\n{departures}', encoding='utf-8')
   return 0
 
 

@@ -1,54 +1,32 @@
 """Runs the test vectors' least-squares cases in another library, in that library's environment.
 
-usage: PYTHON vector_rounds.py LIBRARY VECTORS/least_squares.json
+usage: PYTHON -m research.peers.vector_rounds LIBRARY VECTORS/least_squares.json
 
 It writes JSON, case -> the server's model after each round. Algorithms run whole rounds; server
 optimizers are given the vectors' mean updates. Clients whose update is not finite are left out.
 """
 
 import gc
+import importlib
 import json
-import pathlib
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-FILE = json.loads(pathlib.Path(sys.argv[2]).read_text(encoding='utf-8'))
-CLIENTS = FILE['problem']['clients']
-START = np.array(FILE['problem']['initial'])
-CASES = {case['name']: case['rounds'] for case in FILE['cases']}
-RATE = 0.1
-BETAS = (0.9, 0.99)
-TAU = 0.01
-MIME_RATE = RATE * (1 - 0.8)  # For libraries whose momentum is m <- beta m + g.
-
-Models = dict[str, list[list[float]]]
-
-
-def sent(one: Any) -> list[Any]:
-  """The clients of a round whose update counts."""
-  return [client for client in one['clients'] if client['update'] is not None]
-
-
-def arrays(client: int) -> tuple[np.ndarray, np.ndarray]:
-  """A client's examples."""
-  return np.array(CLIENTS[client]['x']), np.array(CLIENTS[client]['y'])
-
-
-def server(
-  name: str, step: Callable[[Any, np.ndarray, np.ndarray], Any], state: Any = None
-) -> list[list[float]]:
-  """The models by a server optimizer, (state, x, D) -> (state, x)."""
-  x = START
-  seen = []
-  for one in CASES[name]:
-    d = sum(c['weight'] * np.array(c['update']) for c in sent(one))
-    state, new = step(state, x, d)
-    x = np.array(new)
-    seen.append(x.tolist())
-  return seen
+from research.peers.problem import (
+  BETAS,
+  CASES,
+  CLIENTS,
+  MIME_RATE,
+  RATE,
+  START,
+  TAU,
+  Models,
+  arrays,
+  sent,
+  server,
+)
 
 
 def tff() -> Models:
@@ -271,5 +249,12 @@ def pfl() -> Models:
   }
 
 
+OLDER = {'tff': tff, 'flower': flower, 'fedjax': fedjax, 'pfl': pfl}
+
 if __name__ == '__main__':
-  print(json.dumps(globals()[sys.argv[1]]()))
+  library = sys.argv[1]
+  if library in OLDER:
+    done = OLDER[library]()
+  else:
+    done = importlib.import_module(f'research.peers.of_{library}').models()
+  print(json.dumps(done))
