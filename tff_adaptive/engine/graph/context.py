@@ -46,10 +46,11 @@ class Cache:
     key = id(comp), form
     entry = self._entries.get(key)
     if entry is None:
-      entry = self._entries.setdefault(key, {})
+      gone = self._gone
       # It may end at any instant, also amid a change of the entries: so its id is only noted.
-      weakref.finalize(comp, self._gone.append, id(comp)).atexit = False
-    return entry
+      reference = weakref.ref(comp, lambda _: gone.append(key[0]))
+      entry = self._entries.setdefault(key, (reference, {}))
+    return entry[1]
 
   def _forget_gone(self) -> None:
     gone = set()
