@@ -329,17 +329,19 @@ def report(table: pd.DataFrame) -> list[str]:
     flags += ' --smoke'
   what = f'seeds {", ".join(_FLAGS.seeds)}, rates chosen with seed {_FLAGS.tuning_seed}'
   tables = compression_tables.parts(table, _FLAGS.target)
-  return [_INTRODUCTION, *tables, frame.made_by(flags, what)]
+  rates = table[table['stage'] == 'tuning']['rate'].unique()
+  introduction = frame.paragraph(_INTRODUCTION.format(', '.join(f'{rate:g}' for rate in rates)))
+  return [introduction, *tables, frame.made_by(flags, what)]
 
 
-_INTRODUCTION = frame.paragraph("""
+_INTRODUCTION = """
   Means and standard deviations over the seeds; (k/n) where n - k of n runs diverged. The client
-  rate of each algorithm with each compression is the best of three by the last accuracy of a run
+  rate of each algorithm with each compression is one of {}, the best by the last accuracy of a run
   with another seed. 10 clients train in a round, with uniform weights. FedDyn's and AdaBest's mu
   0.02, AdaBest's beta 0.8, Yogi's rate 0.03. Algorithms count by the better of the global model and
   the mean of the client models. Stage 'clock': log-normal seconds of a local step with sigma 1,
   downlink 100 Mbit/s; a buffered server takes a step after a fifth of the clients that train.
-""")
+"""
 
 
 @command.entry('compression.py')

@@ -117,6 +117,7 @@ def draw(path: str, table: pd.DataFrame) -> None:
           drawn = axes.errorbar(**line, **_look(compressions.index(compression)))
           handles.setdefault(compression, drawn)
       axes.set_xscale('log')
+      axes.xaxis.set_minor_formatter('')  # Labels between powers of ten would overlap.
       axes.set_title(f'{problem}: {method}', fontsize=8)
       axes.tick_params(labelsize=7)
       axes.set_xlabel('megabytes sent by clients', fontsize=8)
