@@ -36,7 +36,7 @@ def ways(k: int) -> Mapping[str, Callable[[Any], Any]]:
   import tensorflow as tf
 
   from tff_adaptive.compression import selection
-  from tff_adaptive.kernels import top_k
+  from tff_adaptive.kernels import library
 
   @tf.function(autograph=False)
   def by_histograms(values: Any) -> Any:
@@ -44,7 +44,7 @@ def ways(k: int) -> Mapping[str, Callable[[Any], Any]]:
 
   @tf.function(autograph=False)
   def by_operation(values: Any) -> Any:
-    return top_k.keep_largest([values], k)[0]
+    return library.load().tff_adaptive_keep_largest(values=[values], k=k)[0]
 
   @tf.function(autograph=False)
   def by_top_k(values: Any) -> Any:

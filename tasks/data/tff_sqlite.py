@@ -139,12 +139,12 @@ class SqlClientData(task_lib.ClientData):
     self._features = dict(features)
     self._preprocess = preprocess
     self._ranges = dict(ranges or {})
-    self._start_threads()
+    self._begin_in_process()
     self._sizes = self._read_sizes()
     self._ids = list(self._sizes)
     self._parse(self._rows(self._ids[0])[:1], [self._ids[0]])
 
-  def _start_threads(self) -> None:
+  def _begin_in_process(self) -> None:
     """Makes what belongs to this process and its threads, and is not pickled."""
     self._local = threading.local()
     self._lock = threading.Lock()
@@ -166,7 +166,7 @@ class SqlClientData(task_lib.ClientData):
         "trainer's file there, or keep it on storage that all machines share"
       )
     self.__dict__.update(state)
-    self._start_threads()
+    self._begin_in_process()
 
   def _query(self, sql: str, *parameters: Any, most: int | None = None) -> list[tuple]:
     """Returns at most `most` rows of a query, with text as bytes; the default is the file size."""

@@ -1,6 +1,5 @@
-"""The largest numbers of several tensors together, as one operation on a CPU."""
+"""Puts a compiled operation in place of `compression.selection.keep_largest`, on a CPU."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -13,29 +12,11 @@ _OPERATION = f'{library.PREFIX}KeepLargest'
 _CALLS = frozenset({'PartitionedCall', 'StatefulPartitionedCall'})
 
 
-def keep_largest(tensors: Sequence[tf.Tensor], k: int) -> list[tf.Tensor]:
-  """Returns the k numbers of largest magnitude of all tensors, and zeros.
-
-  The numbers are those of `compression.selection.keep_largest`, to the bit.
-
-  Args:
-    tensors: float32, with static shapes.
-    k: From 1 to the number of all numbers.
-
-  Raises:
-    KernelError: If the operation is not available; see `library.load`.
-  """
-  if k >= sum(tensor.shape.num_elements() for tensor in tensors):
-    return list(tensors)
-  largest = library.load().tff_adaptive_keep_largest(values=list(tensors), k=k)
-  return [tf.ensure_shape(one, tensor.shape) for one, tensor in zip(largest, tensors)]
-
-
 def substitute(graph_def: Any) -> None:
   """Puts the operation in place of the calls of functions that do the same.
 
   Nothing changes where the operation cannot run or be compiled: it is faster, and the numbers are
-  the same. With a GPU the functions stay, whose operations run there.
+  the same to the bit. With a GPU the functions stay, whose operations run there.
 
   Args:
     graph_def: A `GraphDef`, which is changed.

@@ -141,6 +141,7 @@ def _function(
 def _needed(graph_def: Any, feeds: set[str], fetches: list[str]) -> tuple[Any, set[str]]:
   """Returns the part of a graph that the ops `fetches` need, and which feeds that part reads."""
   nodes = {node.name: node for node in graph_def.node}
+  fed_ops = {name.partition(':')[0] for name in feeds}
   needed: set[str] = set()
   read: set[str] = {name for name in feeds if name.partition(':')[0] in fetches}
   ahead = [*fetches]
@@ -152,17 +153,20 @@ def _needed(graph_def: Any, feeds: set[str], fetches: list[str]) -> tuple[Any, s
     for source in nodes[name].input:
       op, _, output = source.lstrip('^').partition(':')
       tensor = f'{op}:{output or 0}'
-      if tensor in feeds:
+      if source.startswith('^'):  # It waits for the op. What is fed is there at once.
+        ahead.extend({op} - fed_ops)
+      elif tensor in feeds:
         read.add(tensor)
       else:
         ahead.append(op)
   part = tf.compat.v1.GraphDef(versions=graph_def.versions, library=graph_def.library)
   part.node.extend(node for node in graph_def.node if node.name in needed)
   for node in part.node:
+    # Nothing may name an op that is not here: not as what it waits for, nor as what it stands with.
+    node.input[:] = [name for name in node.input if name[0] != '^' or name[1:] in needed]
     if '_class' in node.attr:
-      names = node.attr['_class'].list
-      # An op may stand where one does that is fed, and so is not here any more.
-      names.s[:] = [name for name in names.s if name.decode().removeprefix('loc:@') in needed]
+      places = node.attr['_class'].list
+      places.s[:] = [name for name in places.s if name.decode().removeprefix('loc:@') in needed]
   return part, read
 
 

@@ -102,6 +102,18 @@ def test_what_was_traced_of_a_computation_goes_with_it():
   assert num_graphs() <= before
 
 
+def test_operations_may_wait_for_an_argument(graph):
+  @tff.tensorflow.computation(np.float32, np.float32, tff.SequenceType(np.float32))
+  def compute(x, y, values):
+    value = values.get_single_element()
+    with tf.control_dependencies([x, value, tf.debugging.assert_greater(y, 0.0)]):
+      return x, y, tf.identity(y) + 1, tf.constant(2.0)
+
+  assert [*engines.run(graph, compute, 5.0, 1.0, [7.0])] == [5, 1, 2, 2]
+  with pytest.raises(tf.errors.InvalidArgumentError):
+    engines.run(graph, compute, 5.0, -1.0, [7.0])
+
+
 def test_datasets_and_lists_of_batches_are_traced_once(traces):
   batches = tff.types.tensorflow_to_type(small_problem.SPEC)
   count = computations.mapped(
