@@ -39,7 +39,9 @@ def cluster(nodes):
   cluster_of_test = Patient()
   try:
     cluster_of_test.add_node(num_cpus=0, _system_config=_HEALTH)
-    cluster_of_test.connect()  # To the head, the only node yet: its own node could not be removed.
+    # The head is the only node yet; the node that this process joins could not be removed. Logs of
+    # the cluster, as that the disk is nearly full, would come into the output of any later test.
+    ray.init(address=cluster_of_test.address, log_to_driver=False, logging_level='ERROR')
     yield cluster_of_test, [cluster_of_test.add_node(num_cpus=1) for _ in range(nodes)]
   finally:
     ray.shutdown()
