@@ -1,7 +1,8 @@
 #!/bin/sh
-# Accuracy by the bytes that clients send: five algorithms and eight ways to compress, on digits by writer and on letters.
+# Accuracy by the bytes that clients send: five algorithms and eight ways to compress, on digits by writer and on letters;
+# virtual time by uplink; SparseLoCo beside DiLoCo.
 #
-# usage: sh results/compression/run.sh DIR    See research/studies.sh. Three hours on a free core.
+# usage: sh results/compression/run.sh DIR    See research/studies.sh. Four hours on a free core.
 . research/studies.sh
 
 small=
@@ -26,7 +27,7 @@ letters() {
 
 text() {
   program experiments.compression --data_dir="$DIR" --problems='EMNIST letters' --stages=text \
-    --rounds=20 --results="$RESULTS/text" $small
+    --rounds=16 --results="$RESULTS/text" $small
 }
 
-parts digits letters # clock and text, which take hours more, by name.
+parts digits clock letters text
