@@ -70,7 +70,7 @@ def honest(context, built):
 @pytest.mark.parametrize(
   'attack, factor', [('sign_flip', -1.5), ('scaling', 1.5), ('free_rider', 0.0)]
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_attackers_send_a_multiple_of_their_update(context, attack, factor):
   built = process(attack)
   updates = honest(context, built)
@@ -80,6 +80,7 @@ def test_attackers_send_a_multiple_of_their_update(context, attack, factor):
   np.testing.assert_allclose(norms, np.linalg.norm(updates, axis=1), rtol=1e-5)
 
 
+@pytest.mark.sample(1)
 def test_noise_has_its_size_and_its_own_draws(context):
   built = process('noise')
   updates = honest(context, built)

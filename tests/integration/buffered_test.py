@@ -196,7 +196,7 @@ CASES = {
 
 
 @pytest.mark.parametrize('case', CASES)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_each_server_step_is_that_of_the_event_by_event_oracle(case):
   given = CASES[case]
   config = _config(30, given.size, given.buffered)
@@ -271,6 +271,7 @@ def test_killed_and_resumed_in_steps_equals_one_go(tmp_path, whole):
   _assert_same(parts, result)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize('buffered', [None, asynchrony.Buffered(4)])
 def test_the_virtual_clock_says_when_to_evaluate(tmp_path, buffered):
   config = _config(14, 2, buffered, virtual_seconds_per_evaluation=3.5)

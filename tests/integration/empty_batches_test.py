@@ -45,6 +45,7 @@ def _round(process, clients):
   return state, client_states, metrics
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
   ('name', 'model'),
   [

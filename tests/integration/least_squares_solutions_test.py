@@ -147,6 +147,7 @@ def _unequal(problem):
   return a, b, counts / counts.sum()
 
 
+@pytest.mark.exhaustive
 def test_weights_by_examples_move_the_fixed_point_of_fed_avg(problem):
   """A client counts by p_k = n_k / n: the point of equal weights is another one."""
   a, b, weights = _unequal(problem)

@@ -60,7 +60,7 @@ def fed_avg(_graph_context):
     ('fed_init', {'relaxation': 0.0}),
   ],
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_without_its_weights_a_method_is_fed_avg(fed_avg, name, values):
   run = run_of(name, values)
   np.testing.assert_allclose(run.theta, fed_avg, rtol=1e-6, atol=1e-6)

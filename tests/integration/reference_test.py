@@ -36,6 +36,7 @@ def test_defaults_are_those_that_they_were():
     assert {key: defaults[key] for key in expected} == expected, name
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize('name', sorted(EXPECTED))
 def test_a_run_gives_the_numbers_that_it_gave(tmp_path, name):
   task, algorithm = name.split('-')

@@ -315,7 +315,7 @@ def _compare(name, cases):
 
 
 @pytest.mark.parametrize('group', _graph_cases())
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 def test_the_graph_engine_computes_the_vectors(group):
   """In groups of clients on least squares, which every algorithm has, and else client by client."""
   name = group[0]
@@ -325,7 +325,7 @@ def test_the_graph_engine_computes_the_vectors(group):
 
 
 @pytest.mark.parametrize('name, case', _native_cases())
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_the_native_context_computes_them(native, name, case):
   engines.run(native, _compare, name, [case])
 

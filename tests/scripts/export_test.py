@@ -78,6 +78,7 @@ def softmax(scores):
   return powers / powers.sum(-1, keepdims=True)
 
 
+@pytest.mark.exhaustive
 def test_a_copied_run_folder_is_exported_and_served_where_there_is_no_data(tmp_path):
   """As its user does: the run's folder alone goes to a machine that serves, from any folder."""
   here = tmp_path / 'here'
@@ -263,6 +264,7 @@ def test_bad_input_is_refused_in_one_line_and_writes_nothing(run, tmp_path, capf
   assert not os.listdir(tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_a_full_disk_ends_the_command_in_one_line(run, monkeypatch, capsys):
   def full(*unused_arguments, **unused_options):
     raise tf.errors.ResourceExhaustedError(None, None, 'a; No space left on device')

@@ -41,6 +41,7 @@ def test_linear_regression_has_squared_and_absolute_errors():
   assert metrics['mean_absolute_error'] == pytest.approx(np.mean(abs(errors)), rel=1e-5)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
   'activation, options, expected',
   [

@@ -44,6 +44,7 @@ def evaluated(task):
   return models.build_evaluation(model)(weights, task.validation), np.asarray(outputs, np.float64)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize('dtype', [int, float, bool])
 @pytest.mark.parametrize('model', ['logistic_regression', 'mlp', scores, probabilities])
 def test_named_zeros_and_ones_are_labels_that_do_not_exclude_each_other(dtype, model):

@@ -169,6 +169,7 @@ def test_an_installed_command_names_itself(module, monkeypatch, capsys):
   assert capsys.readouterr().err.startswith(f'{name}: ')
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize('name', _entry.NAMES)
 def test_every_command_runs_as_a_file_from_anywhere(name, tmp_path):
   flag = os.fsencode('--no\x1bsuch') + b'\xff'

@@ -87,6 +87,7 @@ def test_a_signal_ends_the_trials_which_wait_then_and_what_died_is_a_row(searchi
   assert states == [('failed', killed), ('failed', 'no disk'), ('waiting', ''), ('waiting', '')]
 
 
+@pytest.mark.exhaustive
 def test_trials_end_with_a_command_that_is_killed_and_wait_then(searching, tmp_path):
   workers = psutil.Process(searching.pid).children()
   searching.kill()

@@ -196,6 +196,7 @@ def test_a_damaged_study_is_refused_by_its_name(tmp_path, statement, message):
     study.Study(str(tmp_path), SPACE, GRID)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
   'of_plan, of_space, flags',
   [

@@ -68,7 +68,7 @@ NO_NOISE = {'noise_multiplier': 1e-9, 'clip': 1.0}
     ('dp_gaussian', {'adaptive': False, **NO_NOISE}, [1.0, 0.5]),
   ],
 )
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_a_norm_clips_or_zeroes_what_is_beyond_it(graph, name, options, expected):
   updates = updates_of_norm(8e4, 0.5)
   (output,) = aggregate(graph, build(name, 2, **options), updates)
@@ -92,6 +92,7 @@ def test_compression_rounds_to_as_many_levels_as_the_bits_give(graph):
   assert len(np.unique(np.round(output.result[0], 6))) == 2**3
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize('name', ['dp_gaussian', 'dp_tree'])
 def test_noise_has_its_size_and_comes_from_its_seed_and_the_round(graph, name):
   z = 3.0

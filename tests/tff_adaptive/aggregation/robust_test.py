@@ -195,6 +195,7 @@ def test_both_engines_agree(native, graph, name):
   np.testing.assert_allclose(by_engine[0], by_engine[1], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize('name', NAMES)
 def test_in_subrounds_as_on_ray_the_bits_are_those_of_one_process(graph, name):
   all_rows = [updates(5, outliers=0), updates(4, seed=1)]
@@ -204,6 +205,7 @@ def test_in_subrounds_as_on_ray_the_bits_are_those_of_one_process(graph, name):
   assert of_parts == measured
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize('name', NAMES)
 def test_clients_without_weight_or_with_numbers_that_are_not_finite_do_not_count(graph, name):
   rows = updates(7, outliers=0)
@@ -214,6 +216,7 @@ def test_clients_without_weight_or_with_numbers_that_are_not_finite_do_not_count
   np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize('name', NAMES)
 def test_without_any_update_there_is_no_aggregate_and_the_state_stays(graph, name):
   rows = updates(3, outliers=0)
@@ -224,6 +227,7 @@ def test_without_any_update_there_is_no_aggregate_and_the_state_stays(graph, nam
   assert np.isfinite(results[2]).all()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize('name', NAMES)
 def test_one_client_of_nine_that_sends_anything_moves_the_result_a_little(graph, name):
   rows = updates(9, outliers=0)

@@ -61,6 +61,7 @@ def test_a_schedule_that_stays_leaves_all_else_as_it_is_without(graph):
   assert np.any(plain[2] != plain[1])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
   'optimizer',
   [optimizers.build_yogi(0.1), tff.learning.optimizers.build_adamw(0.1)],

@@ -136,6 +136,7 @@ def test_parts_that_are_given_replace_those_of_the_name(monkeypatch):
   assert seen[2] == corrections.Sam(0.05)
 
 
+@pytest.mark.exhaustive
 def test_diloco_with_tffs_sgd_takes_steps_of_sgd(graph):
   """AdamW's steps would be about the rate in each coordinate."""
   training = ClientTraining(

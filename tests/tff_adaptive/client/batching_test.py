@@ -104,6 +104,7 @@ def test_the_first_steps_of_a_plan_are_those_of_the_whole(limit, steps):
   assert len(first.indices) == steps
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
   'n, size, fill', [(10, 4, False), (10, 4, True), (3, 4, False), (8, 2, False)]
 )

@@ -182,7 +182,7 @@ def _named(value):
   ],
   ids=_named,
 )
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_group_trains_as_its_clients_do_alone(correction, options):
   """With and without states, gradients at other points, and an optimizer with momentum.
 
@@ -298,6 +298,7 @@ def drawing_model(cells):
   )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize('given_as', ['whole arrays', 'batches'])
 def test_no_two_local_steps_draw_the_same(given_as):
   model = drawing_model(10**5)

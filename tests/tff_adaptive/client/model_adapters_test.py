@@ -296,7 +296,7 @@ def _with_head(values):
 
 
 @pytest.mark.parametrize('way', ['set_weights', 'h5', 'checkpoint', 'load_model', 'clone', 'head'])
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_weights_that_a_model_function_loads_are_the_initial_ones(way, tmp_path):
   pretrained = _layers()
   wanted = [RNG.normal(1, 0.1, w.shape).astype(np.float32) for w in pretrained.get_weights()]

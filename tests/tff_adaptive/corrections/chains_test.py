@@ -215,6 +215,7 @@ def test_a_users_part_mixes_with_built_in_ones(tmp_path):
   assert entry.values({'strength': 1.0}) == {'rho': 0.05, 'mu': 0.02, 'strength': 1.0}
 
 
+@pytest.mark.exhaustive
 def test_fed_cm_and_sam_are_mo_fed_sam(run):
   theta = small_problem.theta_0()
   clients = small_problem.clients()

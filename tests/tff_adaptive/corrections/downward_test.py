@@ -75,6 +75,7 @@ def test_a_model_that_is_set_in_a_program_is_what_clients_begin_with(graph):
   tf.nest.map_structure(np.testing.assert_array_equal, sent.broadcast, chain.broadcast(first))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
   'part',
   [

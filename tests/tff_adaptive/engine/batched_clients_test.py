@@ -115,6 +115,7 @@ def test_functions_of_one_name_from_two_processes_are_distinguished():
     assert run(at_clients(scale), [1.0, 2.0]) == [factor, 2 * factor]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize('name, client_axis', [('fed_avg', False), ('ada_best', True)])
 def test_a_group_lives_as_long_as_the_process_and_no_longer(name, client_axis, monkeypatch):
   references = []
@@ -277,7 +278,7 @@ def test_every_task_is_here():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', MODELS)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_a_step_together_is_as_one_after_another(name, monkeypatch):
   for task in (shakespeare, stackoverflow):
     monkeypatch.setattr(task, 'STEPS', 3)  # An LSTM is traced step by step.

@@ -78,6 +78,7 @@ CASES = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize('case', CASES)
 def test_values_are_those_of_keras(case):
   build, loss, metrics, y = CASES[case]

@@ -65,6 +65,7 @@ def arrays(build, n=60):
   return x, np.eye(4, dtype=np.float32)[classes]
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize('build, loss, metric', CASES)
 def test_values_are_those_of_keras_pooled_and_by_client(build, loss, metric):
   x, y = arrays(build)

@@ -77,6 +77,7 @@ CASES = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize('name', CASES)
 def test_a_stored_model_predicts_alike(name, tmp_path):
   build, x, kind, has_keras = CASES[name]

@@ -26,7 +26,7 @@ def of_keras():
 
 @pytest.mark.parametrize('build', [by_hand, of_keras])
 @pytest.mark.parametrize('file_format', models.FORMATS)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_what_is_loaded_predicts_alike(tmp_path, build, file_format):
   model = build()
   weights = [w + 0.1 for w in model.initial_weights[0]]

@@ -127,6 +127,7 @@ def test_a_signal_ends_after_the_round_with_a_checkpoint(tmp_path, number, is_re
   assert fakes.saved(tmp_path / 'run')[0] == last == summary['rounds']
 
 
+@pytest.mark.exhaustive
 def test_a_second_signal_ends_at_once_and_harms_nothing(tmp_path, start):
   process, lines = start(tmp_path / 'run', 3600.0)
   with lines:

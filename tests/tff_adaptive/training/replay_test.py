@@ -212,6 +212,7 @@ def registry_columns():
   return ['train_loss', 'cosine_h', 'loss_before', 'loss_after', 'gradient_norm']
 
 
+@pytest.mark.exhaustive
 def test_the_trace_has_every_step_and_ends_at_the_update(run):
   trace = runs.load_run(str(run[0])).trace
   ledger = runs.load_run(str(run[0])).ledger
@@ -268,6 +269,7 @@ def test_a_client_that_received_changes_is_followed_from_what_it_then_had(run, t
   assert loss == pytest.approx(row['loss_before'], rel=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_eagerly_it_is_the_same_up_to_rounding(run, third_round):
   client_id, client = next(iter(third_round.items()))
   eager = replay(run, 3, client_id, eager=True)
@@ -275,6 +277,7 @@ def test_eagerly_it_is_the_same_up_to_rounding(run, third_round):
   assert eager.weight is None
 
 
+@pytest.mark.exhaustive
 def test_eagerly_too_an_update_is_what_the_client_sent(tmp_path):
   """After an attack, and times the weight of a rule for cohorts."""
   process = small_problem.process(

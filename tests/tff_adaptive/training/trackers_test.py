@@ -37,6 +37,7 @@ def _only_run(client):
   return run
 
 
+@pytest.mark.exhaustive
 def test_a_resumed_run_goes_on_in_mlflow_with_every_row_once(tmp_path, client):
   _train(training.MlflowCallback, tmp_path / 'run', 3)
   assert (tmp_path / 'mlflow.db').stat().st_size > 0

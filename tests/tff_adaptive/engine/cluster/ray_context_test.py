@@ -125,6 +125,7 @@ class _Failing:
     return list(keys)
 
 
+@pytest.mark.exhaustive
 def test_an_error_of_user_code_has_its_type_file_line_client_and_worker(ray_workers, ray_lines):
   ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
   argument = subround_runs.references(_Failing(), (1, 2, 3, 4))
@@ -155,6 +156,7 @@ class _Deadly:
     os._exit(137)
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_ends_by_itself_is_replaced(ray_workers, ray_lines, tmp_path):
   ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
   argument = subround_runs.references(_Deadly(str(tmp_path)), (1, 2, 3, 4, 5))

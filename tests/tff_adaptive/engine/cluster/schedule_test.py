@@ -11,6 +11,7 @@ from tff_adaptive.engine.cluster import schedule
 COSTS = st.lists(st.integers(1, 1000), min_size=1, max_size=40)
 
 
+@pytest.mark.exhaustive
 @hypothesis.given(costs=COSTS, subrounds=st.integers(1, 9))
 def test_every_client_is_in_one_subround_and_none_is_empty(costs, subrounds):
   parts = schedule.divide(costs, subrounds)

@@ -80,6 +80,7 @@ def test_rounds_leave_nothing_in_memory():
   assert min(grown) < 10
 
 
+@pytest.mark.exhaustive
 def test_what_was_traced_of_a_computation_goes_with_it():
   context = engine.GraphContext()
 

@@ -143,6 +143,7 @@ DRAWN = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize('name', DRAWN)
 def test_random_numbers_begin_anew_in_each_call(native, graph, name):
   @tff.tensorflow.computation(tff.SequenceType(np.int64))

@@ -42,6 +42,7 @@ PASSED = [
 ]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize('type_spec, value', PASSED, ids=range(len(PASSED)))
 def test_values_pass_through_as_in_the_native_context(native, graph, type_spec, value):
   if getattr(type_spec, 'all_equal', False) and type_spec.placement is tff.CLIENTS:
@@ -77,6 +78,7 @@ POSITIONS = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize('wanted', NUMBER_TYPES)
 def test_numbers_are_widened_where_tff_widens_them(native, graph, wanted):
   """In all positions; those of a sequence, which TFF makes fit in any case, as all others."""

@@ -74,6 +74,7 @@ def generator_of(x):
 INITIALIZED = [variable_of, table_of, generator_of]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize('function', INITIALIZED)
 def test_initial_values_may_come_from_arguments(native, graph, function):
   alone = tff.tensorflow.computation(function, FLOAT)
