@@ -10,8 +10,7 @@ same command goes on:
 - 'clock': virtual seconds to --target with uplinks of 1, 10 and 100 Mbit/s; the server waits for
   10 clients, or is buffered and takes a step after 2.
 - 'text': DiLoCo on shakespeare_transformer with the settings of results/diloco, and SparseLoCo, in
-  which error feedback with decay (top-k, 2 bits) takes the place of the server's momentum. Rates
-  are the best of three after half of --rounds.
+  which error feedback with decay (top-k, 2 bits) takes the place of the server's momentum.
 Writes RESULTS.csv, RESULTS.md and RESULTS.png.
 
   python -m research.experiments.compression --data_dir=DIR
@@ -135,8 +134,7 @@ class Bench:
     Args:
       method, compression: Titles.
       rate: The client rate.
-      **how: `uplink` in Mbit/s and `is_buffered` for a run that ends at the target; `rounds` in
-        place of --rounds.
+      **how: `uplink` in Mbit/s and `is_buffered` for a run that ends at the target.
     """
     from tff_adaptive import algorithms, corrections, costs, population, runs, training
 
@@ -147,7 +145,7 @@ class Bench:
     uplink = how.get('uplink')
     is_buffered = how.get('is_buffered', False)
     size = min(_COHORT, len(self._task.train.client_ids) // 2)
-    rounds = how.get('rounds', _FLAGS.rounds)
+    rounds = _FLAGS.rounds
     rounds_per_evaluation = max(1, rounds // 50)
     if method == 'DiLoCo':
       size = _WORKERS
@@ -328,8 +326,6 @@ def train(path: str) -> None:
     if place not in benches:
       benches = {place: Bench(*place)}  # The data of one at a time.
     how: dict[str, Any] = {}
-    if key['stage'] == 'tuning' and key['problem'] == _TEXT:
-      how = {'rounds': _FLAGS.rounds // 2}
     if key['stage'] == 'clock':
       how = {'uplink': key['uplink'], 'is_buffered': key['server'] == 'buffered'}
     row = key | benches[place].run(key['method'], key['compression'], key['rate'], **how)
@@ -363,7 +359,7 @@ _INTRODUCTION = """
 """
 _INTRODUCTION_OF_TEXT = """
   Means and standard deviations over the seeds. The rate of the clients' AdamW is one of {}, the
-  best by the accuracy of a run of half the length with another seed. Four workers take 50 steps of
+  best by the accuracy of a run with another seed. Four workers take 50 steps of
   8 sequences in a round, clip gradients at 1 and keep their optimizer's state. DiLoCo ('none') has
   Nesterov momentum at the server, rate 0.7; SparseLoCo has the mean of the updates, each of which
   is the given share of each tensor in 2 bits, with error feedback that decays by 0.95.

@@ -27,7 +27,7 @@ letters() {
 
 text() {
   program experiments.compression --data_dir="$DIR" --problems='EMNIST letters' --stages=text \
-    --rounds=16 --results="$RESULTS/text" $small
+    --rounds=8 --results="$RESULTS/text" $small
 }
 
 parts digits clock letters text
