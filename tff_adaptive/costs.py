@@ -59,11 +59,22 @@ class CostModel:
   def bytes_of_client(self) -> tuple[int, int]:
     """Returns the number of bytes that a client receives in a round, and the number it sends."""
     each = self.num_parameters * self.bytes_per_parameter
-    # Changes of several rounds, or the model whole where that is less; see `rounds_between`.
     down = self.counts.down
     if self.counts.down_whole is not None:
-      down = min(self.rounds_between * down, self.counts.down_whole)
+      down = min(self._down_with_changes, self.counts.down_whole)
     return round(down * each), round(self.counts.up * each)
+
+  @property
+  def sends_whole_model(self) -> bool:
+    """Whether a server that sends changes sends no less than it would without them."""
+    counts = self.counts
+    return counts.down_whole is not None and self._down_with_changes >= counts.down_whole
+
+  @property
+  def _down_with_changes(self) -> float:
+    """What a client receives with the changes of `rounds_between` rounds."""
+    anew = self.counts.down_anew
+    return self.rounds_between * (self.counts.down - anew) + anew
 
   def local_steps(self, num_examples: int) -> int:
     """Returns a client's number of local steps: `fixed_steps`, or all batches of all epochs."""

@@ -339,6 +339,10 @@ def _training_config(
   local_steps = None
   if local.batching is not None:
     local_steps = local.batching.local_steps
+  population = settings.population.build(settings.given)
+  drawn = settings.training.cohort(num_clients)
+  if population is not None:
+    drawn = population.cohort_to_draw(drawn)
   cost_model = costs.CostModel(
     _counts(settings, task, model, local),
     model.num_parameters,
@@ -346,11 +350,10 @@ def _training_config(
     flags['client_epochs'] or 1,
     model.initial_weights[0][0].dtype.itemsize,
     local_steps,
-    rounds_between=max(1.0, num_clients / settings.training.cohort(num_clients)),
+    rounds_between=max(1.0, num_clients / drawn),
   )
   _say_if_all_is_sent(settings, cost_model)
   asynchrony = settings.synchrony.build()
-  population = settings.population.build(settings.given)
   if asynchrony is not None and population is None:
     # Arrivals need a clock, even if all clients are alike and always there.
     population = population_lib.Population()
@@ -387,8 +390,7 @@ def _counts(
 
 def _say_if_all_is_sent(settings: settings_lib.Settings, cost_model: costs.CostModel) -> None:
   """Says so if compression downwards saves nothing, because clients are away for too long."""
-  counts = cost_model.counts
-  if counts.down_whole is None or cost_model.rounds_between * counts.down < counts.down_whole:
+  if not cost_model.sends_whole_model:
     return
   settings.output.say(
     f'A client takes part once in {cost_model.rounds_between:g} rounds on average, and the changes'

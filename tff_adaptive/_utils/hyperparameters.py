@@ -71,7 +71,11 @@ class Counts:
   """The communication and computation of a client in a round; see `tff_adaptive.costs`.
 
   Attributes:
-    down: The data that the client receives, as a multiple of the model's size; 1 is the model.
+    down: The data that the client receives, as a multiple of the model's size; 1 is the model. If
+      the server sends changes of what clients have, it is what a client receives that was there in
+      the round before.
+    down_anew: What of `down` belongs to the round alone and is no change, such as what clients
+      exchange before they train. A client that was away does not receive that of earlier rounds.
     down_whole: The data that a client receives at most, in the same unit, if the server sends
       changes of what clients have: it is sent all to a client that was away for long. None if the
       server sends no changes.
@@ -87,6 +91,7 @@ class Counts:
   full_gradients: int = 0
   uncounted: tuple[str, ...] = ()
   down_whole: float | None = None
+  down_anew: float = 0
 
 
 _DECLARATION = 'hyperparameter'  # The key in a field's metadata.

@@ -147,8 +147,10 @@ def counts(
     published = registry.Counts(down, up)
   # Where the server sends changes: what a client receives of one round's, and at most.
   down_whole = None
+  anew: float = 0
   if traced.bytes_of_changes is not None:
     down_whole = published.down + averaged / whole
+    anew = (traced.bytes_exchanged + averaged) / whole
     of_changes = (traced.bytes_of_changes + traced.bytes_exchanged) / whole
     published = dataclasses.replace(published, down=of_changes)
   saved = 0
@@ -166,6 +168,7 @@ def counts(
     full_gradients=traced.full_gradients,
     uncounted=traced.uncounted,
     down_whole=down_whole,
+    down_anew=anew,
   )
 
 

@@ -15,7 +15,7 @@ from tff_adaptive._utils import validation
 from tff_adaptive._utils.hyperparameters import option
 from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.compression import bits as bits_lib, quantizers, selection
-from tff_adaptive.corrections import base
+from tff_adaptive.corrections import base, results
 from tff_adaptive.corrections.base import Weights
 
 FEEDBACKS = ('none', 'ef14', 'ef21')
@@ -92,9 +92,13 @@ class Compressor(base.Correction):
     """
     raise NotImplementedError(f'{type(self).__name__} needs compress(values, seed)')
 
+  def decoded(self, values: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Returns `compress`'s result; raises ValueError if it differs in form from the values."""
+    return results.decoded(self, values, self.compress(values, seed))
+
   def compress_all(self, vectors: Sequence[tf.Tensor], seed: tf.Tensor) -> list[tf.Tensor]:
     """Returns what the server decodes of vectors that are compressed as one; see `compress`."""
-    whole = self.compress(tf.concat(vectors, 0), seed)
+    whole = self.decoded(tf.concat(vectors, 0), seed)
     return tf.split(whole, [vector.shape.num_elements() for vector in vectors])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import compressed, low_rank, results, uploads
-from tff_adaptive.corrections.base import ClientRound, Correction, Weights, either, only, zeros
+from tff_adaptive.corrections.base import Correction, Weights, either, only, zeros
 
 FEEDBACK = (compressed.EF14, compressed.EF21)
 
@@ -56,7 +56,7 @@ def _large_uploads(
         continue
       own_state = tf.nest.map_structure(lambda leaf: tf.zeros(leaf.shape, leaf.dtype), state)
       broadcast = part.broadcast(part.server_state(theta))
-      client = ClientRound(theta, own_state, broadcast, one, one, one, lambda: theta)
+      client = results.client_of_zeros(theta, own_state, broadcast, lambda: theta)
       client = client._replace(exchanged=part.exchange(client))
       client = client._replace(local_state=part.local_state(client))
       _, upload = results.client_update(part, client, theta, one)

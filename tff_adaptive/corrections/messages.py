@@ -274,7 +274,7 @@ def _compress_vector(
   first = compressors[0]
   own_seed = seeds.fold(seed, 0)
   if len(compressors) == 1:
-    return first.compress(values, own_seed)
+    return first.decoded(values, own_seed)
   assert isinstance(first, compressed.Selection)
   # The formats after the selection get its numbers alone, [k], so that their scales are of these;
   # the server puts what it decodes back to the positions.
@@ -282,7 +282,7 @@ def _compress_vector(
   positions = tf.where(first.selected(values, own_seed))
   selected = tf.ensure_shape(tf.gather_nd(values, positions), [first.num_kept(size)])
   for i, compressor in enumerate(compressors[1:], 1):
-    selected = compressor.compress(selected, seeds.fold(seed, i))
+    selected = compressor.decoded(selected, seeds.fold(seed, i))
   return first.factor(size) * tf.scatter_nd(positions, selected, tf.constant([size], tf.int64))
 
 
@@ -344,7 +344,7 @@ def num_bytes_compressed(compressors: Sequence[compressed.Compressor], message: 
   if isinstance(compressors[0], low_rank.LowRank):
     return -(-compressors[0].bits_of(message) // 8)
   sizes = [leaf.shape.num_elements() for leaf in message]
-  if not compressors[0].by_tensor:
+  if sizes and not compressors[0].by_tensor:  # All weights may stay at the client.
     sizes = [sum(sizes)]
   total = sum(vector_bits(compressors, number) for number in sizes)
   return -(-total // 8)

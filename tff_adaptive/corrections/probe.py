@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -54,17 +53,8 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
 
     broadcast = correction.broadcast(correction.server_state(theta))
     one = tf.constant(1.0)
-    client = base.ClientRound(
-      theta, correction.client_state(theta), broadcast, one, one, one, full_gradient
-    )
-    client = client._replace(
-      full_loss=lambda: one,
-      label_counts=lambda num_classes: tf.zeros([num_classes]),
-      class_features=functools.partial(_class_features, theta),
-      planned_steps=one,
-      seed=tf.zeros([2], tf.int32),
-      index=tf.constant(0),
-    )
+    state = correction.client_state(theta)
+    client = results.client_of_zeros(theta, state, broadcast, full_gradient)
     sent = correction.exchange(client)
     results.check_numbers(correction, 'exchange', sent, 'what is sent')
     client = client._replace(exchanged=sent, local_state=correction.local_state(client))
@@ -94,12 +84,6 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
       bytes_update=sizes.update,
       uncounted=sizes.uncounted,
     )
-
-
-def _class_features(theta: base.Weights, num_classes: int) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns zeros in place of the features of the model, which a probe does not have."""
-  size, _ = base.head_shape(theta)
-  return tf.zeros([num_classes, size]), tf.zeros([num_classes])
 
 
 def size(tree: Any) -> int:

@@ -6,7 +6,7 @@ TensorFlow would come many calls later. The checks add only constants to the gra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,33 @@ import numpy as np
 from tff_adaptive._utils import value_text
 from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.corrections import base
+
+
+def client_of_zeros(
+  theta: base.Weights, state: Any, broadcast: Any, full_gradient: Callable[[], base.Weights]
+) -> base.ClientRound:
+  """Returns a client for traces that find forms and costs: all that a part may ask for is there.
+
+  Args:
+    theta: Zeros in place of the weights.
+    state, broadcast: As in `ClientRound`.
+    full_gradient: Returns the full gradient.
+  """
+  one = tf.constant(1.0)
+
+  def class_features(num_classes: int) -> tuple[tf.Tensor, tf.Tensor]:
+    size, _ = base.head_shape(theta)
+    return tf.zeros([num_classes, size]), tf.zeros([num_classes])
+
+  client = base.ClientRound(theta, state, broadcast, one, one, one, full_gradient)
+  return client._replace(
+    full_loss=lambda: one,
+    label_counts=lambda num_classes: tf.zeros([num_classes]),
+    class_features=class_features,
+    planned_steps=one,
+    seed=tf.zeros([2], tf.int32),
+    index=tf.constant(0),
+  )
 
 
 def gradient(
@@ -40,6 +67,18 @@ def point(
 ) -> base.Weights:
   """Returns `Correction.point`'s result; raises TypeError if it differs in form from theta."""
   return _like(correction, 'point', correction.point(client, theta), 'weights', theta)
+
+
+def decoded(part: base.Correction, values: tf.Tensor, result: Any) -> tf.Tensor:
+  """Returns what `Compressor.compress` returned for values; raises ValueError if malformed."""
+  result = tf.convert_to_tensor(result)
+  if result.dtype != values.dtype or not result.shape.is_compatible_with(values.shape):
+    raise ValueError(
+      f'compress of {type(part).__name__} returned {result.dtype.name} {result.shape} for'
+      f' {values.dtype.name} {values.shape}: return what the server decodes, with the shape and'
+      ' dtype of what is compressed.'
+    )
+  return result
 
 
 def loss(correction: base.Correction, client: base.ClientRound, batch: base.Batch) -> tf.Tensor:

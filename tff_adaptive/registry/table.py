@@ -74,7 +74,13 @@ def algorithm(spec: str | Algorithm) -> Algorithm:
   Raises:
     ValueError: If there is no such name, the file has no such algorithm, or the parts of a chain
       exclude each other.
+    TypeError: If it is neither a name nor an entry.
   """
+  if not isinstance(spec, (str, Algorithm)):
+    raise TypeError(
+      f'algorithm must be a name, such as scaffold+sam, or an entry of the registry, found'
+      f' {type(spec).__name__}: of a correction or a chain, build_drift_corrected makes a process.'
+    )
   if isinstance(spec, str) and len(pieces(spec)) > 1:
     return _chain([_piece(piece) for piece in pieces(spec)])
   if isinstance(spec, str) and spec in PARTS and spec not in ALGORITHMS:

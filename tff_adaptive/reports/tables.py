@@ -134,7 +134,7 @@ def comparison_table(
       row.update(_until(members, column, target, axis))
     if at_megabytes is not None:
       values = [_value_at(run, column, _megabytes_of(axis), at_megabytes) for run in members]
-      row['at_megabytes'] = report.spread(values)
+      row['at_megabytes'] = _of_those_that_did([v for v in values if v is not None], len(members))
     rows.append(row)
   constant = baselines.of_runs(all_runs, column)
   if constant is not None:
@@ -182,18 +182,18 @@ def _megabytes_of(axis: str) -> str:
   return 'megabytes'
 
 
-def _value_at(run: run_lib.Run, column: str, axis: str, most: float) -> float:
+def _value_at(run: run_lib.Run, column: str, axis: str, most: float) -> float | None:
   """Returns a run's value at its last evaluation with at most so much of an axis.
 
-  It is NaN if the run had diverged then or, to the end, has spent less: what it would have reached
-  is not known.
+  It is NaN if the run had diverged then, and None if the run, to its end, has spent less: what it
+  would have reached is not known.
   """
   positions = run.progress(axis)
   # Sums of floats: a budget that a round uses up must not be missed by their rounding.
   most = most * (1 + _ROUNDING)
   # The run has ended below the budget.
   if max(positions.values()) < most * (1 - 2 * _ROUNDING):
-    return math.nan
+    return None
   values = [value for t, value in run.curve(column).items() if positions[t] <= most]
   if not values:
     return math.nan
@@ -315,8 +315,8 @@ def _until(members: Sequence[run_lib.Run], column: str, target: float, axis: str
   }
 
 
-def _of_those_that_did(values: Sequence[float], number: int, digits: int) -> str:
-  """Formats values of the runs that reached a target, and how many did unless all did."""
+def _of_those_that_did(values: Sequence[float], number: int, digits: int = 4) -> str:
+  """Formats values of the runs that came so far, and how many did unless all did."""
   if not values:
     return 'not reached'
   text = report.spread(values, digits)

@@ -169,7 +169,14 @@ class TrainingConfig:
         f'cohort is {value_text.in_text(cohort):.80}; give a function of a population.Situation,'
         ' such as population.PowerOfChoice().'
       )
-    choosing.needs_of(cohort)
+    needs = choosing.needs_of(cohort)
+    model = self.cost_model
+    if 'losses' in needs and model is not None and model.counts.down_whole is not None:
+      raise ValueError(
+        f"cohort is {choosing.name_of(cohort)}, whose candidates evaluate the server's model, but"
+        ' the server sends compressed changes, from which clients have another one: leave out one'
+        ' of the two.'
+      )
     size = self.clients_per_round
     if self.population is not None:
       size = self.population.cohort_to_draw(size)

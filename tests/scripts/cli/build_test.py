@@ -137,15 +137,19 @@ def test_a_weight_is_sent_in_the_models_own_width(dtype, width):
   assert config.cost_model.bytes_of_client == (width * model.num_parameters,) * 2
 
 
-@pytest.mark.parametrize('cohort, of_model', [(9, 0.5), (6, 0.75), (3, 1.0)])
-def test_clients_that_are_away_receive_the_changes_of_these_rounds_or_all(cohort, of_model, capsys):
+@pytest.mark.parametrize(
+  'cohort, more, of_model', [(9, 1, 0.5), (6, 1, 0.75), (3, 1, 1), (3, 2, 0.75)]
+)
+def test_clients_that_are_away_receive_the_changes_of_these_rounds_or_all(
+  cohort, more, of_model, capsys
+):
   """As float16 the changes of a round have half the model's bytes, and of two rounds all."""
   task = build_lib.tasks.load('least_squares', num_clients=9)
   model = task.build_model(0)
   flags = ['--task=least_squares', '--algorithm=fed_avg+float16_down']
-  flags += ['--task_option=num_clients=9', f'--clients_per_round={cohort}']
+  flags += ['--task_option=num_clients=9', f'--clients_per_round={cohort}', f'--over_select={more}']
   config = build_lib._training_config(settings.of(*flags), task, model)
-  assert config.cost_model.rounds_between == 9 / cohort
+  assert config.cost_model.rounds_between == 9 / (cohort * more)
   whole = 4 * model.num_parameters
   assert config.cost_model.bytes_of_client == (round(of_model * whole), whole)
   is_said = 'clients receive the whole model' in capsys.readouterr().err

@@ -245,3 +245,11 @@ def test_costs_depend_on_hyperparameters_and_on_how_clients_train(users):
     training = ClientTraining(momentum, optimizer_state=state)
     assert algorithms.counts('fed_avg', model, training=training) == registry.Counts(times, times)
   assert algorithms.counts(f'{users}:Sends', model) == registry.Counts(2 + 2 / N, 2, 1, 1)
+
+
+def test_a_correction_in_the_place_of_a_name_is_refused_with_the_function_that_takes_one():
+  part = corrections.chain(corrections.Sam(0.05), corrections.Clip(1.0))
+  with pytest.raises(
+    TypeError, match=r'^algorithm must be a name, .* found Chain: .* build_drift_c'
+  ):
+    algorithms.build_process(part, None, client_learning_rate=0.1)

@@ -1,5 +1,7 @@
 """Compressors as parts: the bits of an encoded message, contraction, and what is refused."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -196,3 +198,29 @@ def test_compressors_are_parts_by_name_with_their_options():
   assert [part.name for part in chain.parts] == ['scaffold', 'ef21', 'top_k', 'quantize']
   assert entry.client_weighting == 'uniform'
   assert registry.algorithm('fed_avg+top_k').client_weighting == 'examples'
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shorter(corrections.Compressor):
+  """Returns three numbers, whatever it gets."""
+
+  def compress(self, values, seed):
+    return values[:3]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Doubles(corrections.Compressor):
+  """Returns another dtype."""
+
+  def compress(self, values, seed):
+    return tf.cast(values, tf.float64)
+
+
+@pytest.mark.parametrize('before', [[], [corrections.TopK(share=0.5)]], ids=['alone', 'selected'])
+@pytest.mark.parametrize(
+  ('part', 'returned'), [(_Shorter(), r'float32 \(3,\)'), (_Doubles(), r'float64 \(\d+,\)')]
+)
+def test_a_compressor_that_returns_another_shape_or_dtype_is_named(before, part, returned):
+  message = rf'^compress of {type(part).__name__} returned {returned} for float32 \(\d+,\): return'
+  with pytest.raises(ValueError, match=message):
+    compress([*before, part], values())

@@ -9,7 +9,7 @@ import tensorflow as tf
 import oracle
 from oracle import compressed
 from tests.helpers import engines, small_problem
-from tff_adaptive import algorithms, asynchrony, corrections, costs
+from tff_adaptive import algorithms, asynchrony, corrections, costs, population, training
 from tff_adaptive.client import Batching, ClientTraining
 from tff_adaptive.corrections import downward
 
@@ -200,6 +200,34 @@ def test_a_client_that_was_away_receives_the_changes_of_these_rounds_or_all():
     assert cost_model.round([4, 4])['megabytes_down'] == 2 * wanted / 1e6
   with pytest.raises(ValueError, match=r'rounds_between must be .* found 0.5: give clients'):
     costs.CostModel(counts, n, 4, rounds_between=0.5)
+
+
+@pytest.mark.parametrize(('name', 'models'), [('mime', 1), ('fed_lalr', 3)])
+def test_what_is_no_change_of_the_model_is_received_once_whatever_the_gap(name, models):
+  """Mime's exchanged gradient; the averaged AMSGrad states of FedLALR."""
+  n = small_problem.theta_0().size
+  chain = f'{name}+top_k_down'
+  plain = algorithms.counts(name, small_problem.model())
+  counts = algorithms.counts(chain, small_problem.model(), values={'top_k_down.share': 0.05})
+  one, three = (
+    costs.CostModel(counts, n, 4, rounds_between=gap).bytes_of_client[0] for gap in (1, 3)
+  )
+  changes = (three - one) // 2
+  assert counts.down_whole == plain.down
+  # The rest, whole: of Mime the cohort's gradient, of AMSGrad m, v, v-max and the number of steps.
+  steps = 8 * (name == 'fed_lalr')
+  assert abs(one - changes - 4 * n * models) <= steps
+  assert changes < n
+
+
+def test_a_rule_that_needs_losses_of_candidates_is_refused():
+  counts = algorithms.counts('fed_avg+top_k_down', small_problem.model())
+  cost_model = costs.CostModel(counts, 10, 4)
+  settings = {'rounds': 1, 'clients_per_round': 2, 'cohort': population.PowerOfChoice()}
+  training.TrainingConfig(**settings)
+  message = '^cohort is PowerOfChoice, whose candidates evaluate .* compressed changes'
+  with pytest.raises(ValueError, match=message):
+    training.TrainingConfig(**settings, cost_model=cost_model)
 
 
 def test_the_size_in_the_other_direction_is_untouched():

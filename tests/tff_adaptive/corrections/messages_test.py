@@ -267,3 +267,35 @@ def test_ef21_of_a_message_that_is_added_up_is_of_the_sum():
     added_up = added_up + pack(decoded)
   whole = sum(pack(update(t)) for t in range(5))
   np.testing.assert_allclose(added_up + pack(state[1]['memory'][0]), whole, rtol=1e-5, atol=1e-5)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Drawing(corrections.Correction):
+  """Uploads what takes all that a client has to find."""
+
+  def server_state(self, theta):
+    return tuple(tf.zeros_like(w) for w in theta)
+
+  def client_update(self, client, g, k):
+    drawn = tf.random.stateless_uniform([], client.seed) + tf.cast(client.index, tf.float32)
+    number = (
+      drawn + client.full_loss() + tf.reduce_sum(client.label_counts(3)) + client.planned_steps
+    )
+    return (), tuple(number * w for w in g)
+
+
+@pytest.mark.parametrize('feedback', ['ef14', 'ef21'])
+@pytest.mark.parametrize(('part', 'num_messages'), [(_Drawing(), 2), (corrections.QFedAvg(), 1)])
+def test_the_memories_are_found_whatever_a_client_uses_for_what_it_sends(
+  part, num_messages, feedback
+):
+  """Q-FedAvg uses the client's loss, and sends a number, which is not compressed."""
+  weights = (tf.zeros([4, 3]), tf.zeros([3]))
+  state = corrections.chain(part, corrections.TopK(feedback=feedback)).client_state(weights)
+  assert sum(leaf.shape.num_elements() for leaf in tf.nest.flatten(state)) == 15 * num_messages
+
+
+def test_no_weights_are_no_bytes():
+  """All weights may stay at the client."""
+  compressors = messages.compression_of((corrections.TopK(), corrections.Quantize())).compressors
+  assert messages.num_bytes_compressed(compressors, ()) == 0

@@ -181,8 +181,11 @@ def test_a_budget_of_megabytes_and_megabytes_to_a_target(tmp_path):
     return [row[column] for row in table.rows]
 
   at = {'at_megabytes': 11.9}  # Round 2 ends at 6 MB, round 4 at 12; b ends at 6.
-  assert cells('validation accuracy at 11.9 MB', **at) == ['0.5000 ± 0.1414', 'nan']
-  assert cells('validation accuracy at 12 MB', at_megabytes=12) == ['0.7000 ± 0.1414', 'nan']
+  assert cells('validation accuracy at 11.9 MB', **at) == ['0.5000 ± 0.1414', 'not reached']
+  assert cells('validation accuracy at 12 MB', at_megabytes=12) == [
+    '0.7000 ± 0.1414',
+    'not reached',
+  ]
   up = {'axis': 'megabytes_up', 'at_megabytes': 2.0}
   assert cells('validation accuracy at 2 MB up', **up) == ['0.5000 ± 0.1414', '0.2000']
   for axis, of_round in (('megabytes', 3), ('megabytes_up', 1), ('megabytes_down', 2)):
