@@ -48,7 +48,7 @@ METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
   'q-FedAvg, q = 1': ('q_fed_avg', {'q': 1.0}),
   'q-FedAvg, q = 2': ('q_fed_avg', {'q': 2.0}),
   'q-FedAvg, q = 5': ('q_fed_avg', {'q': 5.0}),
-  'AFL': ('afl', {}),
+  'AFL': ('afl', {'lambda_rate': 0.1}),
 }
 DOCTORATE = 'Doctorate'
 OTHERS = 'others'

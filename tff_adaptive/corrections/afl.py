@@ -28,7 +28,7 @@ class AFL(base.Correction):
   """
 
   lambda_rate: float = option(
-    0.1, 'Rate at which clients with a large loss gain weight', validation.at_least_zero
+    0.001, 'Rate at which clients with a large loss gain weight', validation.at_least_zero
   )
   num_clients: int = 1
   name = 'afl'
