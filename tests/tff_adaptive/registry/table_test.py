@@ -32,8 +32,8 @@ PUBLISHED = (
   fed_exp uniform more 0.001; mime_lite sgd more sgdm 0.9 0.99 0.001; mime sgd more sgdm 0.9 0.99
   0.001; delta_sgd sgd 2.0 0.1; scaffnew uniform sgd 1.0 10 True; fed_dc uniform sgd more
   0.1; fed_acg uniform 1:1 0.85 0.01; fed_init uniform 0.1; fed_varp uniform; fed_lesam uniform
-  0.05; q_fed_avg uniform sgd more 1.0; afl uniform more 0.001; moon uniform 1.0 0.5; fed_ntd 1.0 3.0;
-  fed_lc 1.0; fed_per
+  0.05; q_fed_avg uniform sgd more 1.0; afl uniform more 0.001; moon uniform 1.0 0.5;
+  fed_ntd 1.0 3.0; fed_lc 1.0; fed_per
   uniform head; lg_fed_avg uniform body; fed_rep uniform sgd head 0.5; fed_babu head; fed_bn uniform
   norm; ditto uniform sgd 0.1; apfl uniform sgd 0.5 False; p_fed_me uniform 15.0 5 0.05;
   per_fed_avg uniform sgd 0.05; fed_ala uniform sgd head 0.5 1.0; fed_proto uniform more * 1.0;
