@@ -48,7 +48,8 @@ METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
   'q-FedAvg, q = 1': ('q_fed_avg', {'q': 1.0}),
   'q-FedAvg, q = 2': ('q_fed_avg', {'q': 2.0}),
   'q-FedAvg, q = 5': ('q_fed_avg', {'q': 5.0}),
-  'AFL': ('afl', {'lambda_rate': 0.1}),
+  'AFL, rate 0.1': ('afl', {'lambda_rate': 0.1}),
+  'AFL, rate 0.001': ('afl', {'lambda_rate': 0.001}),
 }
 DOCTORATE = 'Doctorate'
 OTHERS = 'others'
@@ -206,7 +207,7 @@ def report(table: pd.DataFrame) -> list[str]:
 _INTRODUCTION = frame.paragraph("""
   Means and standard deviations over the seeds. On Adult the worst tenth is the client with the
   lower accuracy, one of two. h_i of q-FedAvg has a term that FedAvg does not have, so its steps are
-  shorter, and it has not come as far after the same rounds.
+  shorter, and it has not come as far after the same rounds. The rate of AFL is that of lambda.
 """)
 
 
