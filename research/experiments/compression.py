@@ -149,7 +149,7 @@ class Bench:
     rounds_per_evaluation = max(1, rounds // 50)
     if method == 'DiLoCo':
       size = _WORKERS
-      rounds_per_evaluation = rounds // 4
+      rounds_per_evaluation = max(1, rounds // 4)
     asynchrony = None
     if is_buffered:
       size = max(1, size // 5)
@@ -359,10 +359,10 @@ _INTRODUCTION = """
 """
 _INTRODUCTION_OF_TEXT = """
   Means and standard deviations over the seeds. The rate of the clients' AdamW is one of {}, the
-  best by the accuracy of a run with another seed. Four workers take 50 steps of
-  8 sequences in a round, clip gradients at 1 and keep their optimizer's state. DiLoCo ('none') has
-  Nesterov momentum at the server, rate 0.7; SparseLoCo has the mean of the updates, each of which
-  is the given share of each tensor in 2 bits, with error feedback that decays by 0.95.
+  best by the accuracy of a run with another seed. Four workers take 50 steps of 8 sequences in a
+  round, clip gradients at 1 and keep their optimizer's state. DiLoCo ('none') has Nesterov momentum
+  at the server, rate 0.7; SparseLoCo has the mean of the updates, each of which is the given share
+  of each tensor in 2 bits, with error feedback that decays by 0.95.
 """
 
 
