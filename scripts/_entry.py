@@ -69,12 +69,14 @@ def _show_about_the_installation() -> None:
   This comes before anything is imported that an incomplete environment may lack.
   """
   from tff_adaptive import _version
-  from tff_adaptive.environment import check, install
+  from tff_adaptive.environment import check
 
   if '--version' in sys.argv[1:]:
     sys.stdout.write(f'tff-adaptive {_version.__version__}\n')
     sys.exit(0)
   if '--requirements' in sys.argv[1:]:
+    from tff_adaptive.environment import install  # Slow to import and needed here only.
+
     sys.exit(install.main(['--requirements']))
   problem = check.missing_packages()
   if problem:

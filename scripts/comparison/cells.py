@@ -51,8 +51,8 @@ class Cell:
 
 def is_refused(cell: Cell, known: Rows) -> bool:
   """Returns whether the method has no meaning on the problem."""
-  trials = [known[key] for key in cell.search_keys() if key in known]
-  return any(row.status == rows.REFUSED for row in trials)
+  of_cell = [known[key] for key in (*cell.search_keys(), *cell.final_keys()) if key in known]
+  return any(row.status == rows.REFUSED for row in of_cell)
 
 
 def best_trial(cell: Cell, known: Rows) -> rows.Row | None:
@@ -91,6 +91,8 @@ def fill(cell: Cell, known: Rows, data_dir: str | None, train: Train) -> Iterato
     else:
       known[key] = train(key, cell.method, best.settings, data_dir)
     yield known[key]
+    if known[key].status == rows.REFUSED:
+      return
 
 
 def of_methods(names: Sequence[str], compared: Sequence[methods.Method], budget: str) -> list[Cell]:

@@ -32,7 +32,8 @@ class Outcome:
   @property
   def refusal(self) -> str:
     """Why the method has no meaning on the problem; '' if it has."""
-    reasons = [row.reason for row in self.trials.values() if row.status == rows.REFUSED]
+    of_cell = [*self.trials.values(), *self.finals.values()]
+    reasons = [row.reason for row in of_cell if row.status == rows.REFUSED]
     return ''.join(reasons[:1])
 
   @property

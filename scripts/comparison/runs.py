@@ -99,7 +99,7 @@ def train(
   )
   began = time.perf_counter()
   try:
-    evaluations = _train(settings, task, problems.PROBLEMS[key.problem])
+    evaluations = _train(settings, task, key)
   except runs.NonFiniteWeightsError as error:
     seconds = time.perf_counter() - began
     return row(rows.DIVERGED, seconds=seconds, reason=error_text.in_brief(error))
@@ -137,12 +137,13 @@ def _revision() -> str:
   return whole[:10]
 
 
-def _train(settings: settings_lib.Settings, task: Any, problem: problems.Problem) -> dict[str, Any]:
+def _train(settings: settings_lib.Settings, task: Any, key: rows.Key) -> dict[str, Any]:
   """Trains a run. Returns its curve, what it cost, and why it diverged, or ''."""
   from tff_adaptive import training
 
   from ..cli import build
 
+  problem = problems.PROBLEMS[key.problem]
   arguments = build.in_memory(settings, task)
   if problem.metric == _DISTANCE:
     arguments['evaluate_fn'] = _with_distance(arguments['evaluate_fn'], task)
@@ -152,7 +153,7 @@ def _train(settings: settings_lib.Settings, task: Any, problem: problems.Problem
     result = training.train(**arguments, callbacks=[record], show_progress=False)
   # Costs are those of the cost model, and do not depend on the machine.
   totals = result.summary['totals']
-  curve = _curve(record.rows, problem, settings)
+  curve = _curve(record.rows, problem, key.stage)
   return {
     'curve': curve,
     'reason': _divergence(record.rows, curve, result.summary),
@@ -171,19 +172,17 @@ def _load(
   return tasks.load(name, data_dir=data_dir, seed=seed, **dict(task_options))
 
 
-def _curve(
-  recorded: list[Mapping[str, Any]], problem: problems.Problem, settings: settings_lib.Settings
-) -> list[float]:
+def _curve(recorded: list[Mapping[str, Any]], problem: problems.Problem, stage: str) -> list[float]:
   """Returns the evaluations of a run, of the model for inference where there is one."""
   columns = [f'inference_{problem.metric}', f'validation_{problem.metric}']
-  is_held_out = settings.evaluation.heldout_examples is not None
-  if problem.tuning_column and is_held_out:
+  if problem.tuning_column and stage == rows.SEARCH:
     columns = [problem.tuning_column]
   for column in columns:
     values = [row[column] for row in recorded if column in row]
     if values:
       return values
-  raise ValueError(f'the run has no values of {columns[-1]}.')
+  # The problem's fault, so no ValueError, which would say that the method has no meaning on it.
+  raise RuntimeError(f'the run has no values of {columns[-1]}.')
 
 
 def _divergence(

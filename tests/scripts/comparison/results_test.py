@@ -88,8 +88,9 @@ def test_good_trials_are_those_within_the_margin_of_the_best(table):
   assert 'client_learning_rate=0.0464' in outcome.point or '0.215' in outcome.point
 
 
-def test_refusals_are_no_values(table):
-  key = rows.Key('digits', 'fed_lc', 'small', rows.SEARCH, 0)
+@pytest.mark.parametrize('stage', [rows.SEARCH, rows.FINAL])
+def test_refusals_are_no_values(table, stage):
+  key = rows.Key('digits', 'fed_lc', 'small', stage, 0)
   table[key] = rows.Row(*key, point='', status=rows.REFUSED, reason='it needs classes')
   of_three = collected(table)
   assert of_three.outcomes['digits', 'fed_lc'].refusal == 'it needs classes'

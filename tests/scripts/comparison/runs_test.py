@@ -75,6 +75,23 @@ def test_what_has_no_meaning_is_refused_and_a_users_error_names_the_line(tmp_pat
     runs.train(key._replace(method=method.key), method, point, None)
 
 
+def test_held_out_examples_judge_the_trials_and_the_validation_data_what_counts(monkeypatch):
+  problem = dataclasses.replace(
+    problems.PROBLEMS['tumours'],
+    metric='accuracy',
+    tuning=('--heldout_examples=0.2', '--rounds_per_client_evaluation=1'),
+    tuning_column='clients_heldout_accuracy_mean',
+  )
+  monkeypatch.setattr(problems, 'PROBLEMS', {'tumours': problem})
+  short(monkeypatch, 'tumours', 2)
+  method = methods.Method('fed_avg')
+  point = {'client_learning_rate': 0.1}
+  for stage in (rows.SEARCH, rows.FINAL):
+    row = runs.train(rows.Key('tumours', 'fed_avg', 'small', stage, 1), method, point, None)
+    # Runs that count hold no examples out, so they have no column of these.
+    assert (row.status, row.reason) == (rows.DONE, '')
+
+
 def test_the_embedded_tasks_evaluate_other_examples_than_they_train_on():
   path = problems.PROBLEMS['sonnets'].flags[0].removeprefix('--task=')
   tuning = tasks.load(path, seed=1, part='tuning')
