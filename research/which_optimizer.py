@@ -117,7 +117,10 @@ PROBLEMS: Mapping[str, Problem] = {
   'letters': _ada_best(
     'letters, 1 % of 1,000 clients',
     'participation_letters',
-    ('--task_option=num_clients=1100', '--clients_per_round=10', '--rounds=200'),
+    (
+      *('--task_option=letters=26', '--task_option=num_clients=1100'),
+      *('--clients_per_round=10', '--rounds=200'),
+    ),
     ('letters.npz', 'emnist_letters.npz'),
   ),
   'digits': _ada_best(
