@@ -60,6 +60,9 @@ def compare(given: asked.Asked, compared: Sequence[methods.Method]) -> int:
     cells = cells_lib.of_methods(names, compared, given.budget)
     if not given.report_only:
       _fill(cells, known, path, given.data_dir)
+      # Of the numbers in the file, which has six digits of each: ties are then those of any later
+      # page of the same rows.
+      known = rows.read(path)
     subjects = compared
     if is_all:  # They are the built-in methods, beside none.
       subjects = []

@@ -150,6 +150,23 @@ def test_the_rows_of_all_built_in_methods(trained, capsys, tmp_path):
   assert 'Without values' not in text
 
 
+def test_a_page_has_the_digits_of_the_file_as_a_later_page_does(monkeypatch, tmp_path):
+  count = 0
+
+  def train(key, method, point, data_dir):
+    nonlocal count
+    count += 1
+    return bench_rows.row_of(key, point, 0.8 + 1e-9 * count)
+
+  monkeypatch.setattr(runs, 'train', train)
+  command = ['bench.py', '--algorithm=all', '--problems=tumours', f'--output_dir={tmp_path}']
+  command.append('--rows=none.csv')
+  assert bench.main(command) == 0
+  page = (tmp_path / 'bench.md').read_text()
+  assert bench.main([*command, '--report_only']) == 0
+  assert (tmp_path / 'bench.md').read_text() == page
+
+
 def test_a_page_of_the_runs_that_are_done(trained, capsys, tmp_path):
   whole = bench_rows.cell('digits', bench_rows.fed_avg(), 0.7)
   rows.write(str(tmp_path / 'rows.csv'), whole.values())
