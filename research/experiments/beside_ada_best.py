@@ -47,21 +47,29 @@ _COLUMNS = (
 
 
 def ours(name: str) -> pd.DataFrame:
-  """Returns the values of a crossed report by (participation, setting) and algorithm, as text."""
+  """Returns the values of a crossed report by (participation, clients) and algorithm, as text."""
   table = pd.read_csv(f'{name}.csv', dtype=str, keep_default_na=False)
-  return table.set_index(['participation', 'setting']).drop(columns='task')
+  options = table.pop('task option')
+  return table.assign(clients=options.map(_clients)).set_index(['participation', 'clients'])
+
+
+def _clients(options: str) -> str:
+  """Returns the paper's word for a task option's alpha, from 'num_clients=110, alpha=0.3' say."""
+  alpha = dict(option.split('=') for option in options.split(', '))['alpha']
+  return 'IID' if alpha == 'inf' else f'alpha = {alpha}'
 
 
 def beside(clipped: pd.DataFrame, unclipped: pd.DataFrame) -> pd.DataFrame:
-  """Returns a row of ours and a row of the paper for each participation and setting."""
+  """Returns a row of ours and a row of the paper for each participation and kind of clients."""
   table = clipped.join(unclipped.add_suffix(_UNCLIPPED))
   rows = []
-  for (participation, setting), published in PUBLISHED.items():
-    if (participation, setting) in table.index:
-      values = table.loc[(participation, setting)].to_dict()
-      rows.append({'participation': participation, 'clients': setting, 'from': 'here', **values})
+  for (participation, clients), published in PUBLISHED.items():
+    if (participation, clients) in table.index:
+      place = {'participation': participation, 'clients': clients}
+      values = table.loc[(participation, clients)].to_dict()
+      rows.append({**place, 'from': 'here', **values})
       texts = {algorithm: f'{value:.2f}' for algorithm, value in published.items()}
-      rows.append({'participation': participation, 'clients': setting, 'from': 'paper', **texts})
+      rows.append({**place, 'from': 'paper', **texts})
   table = pd.DataFrame(rows).fillna('')
   columns = [name for name in ('participation', 'clients', 'from', *_COLUMNS) if name in table]
   return table[columns].set_index('participation')

@@ -8,12 +8,12 @@ from research.experiments import beside_ada_best
 def test_each_row_of_the_paper_is_under_ours(tmp_path):
   name = tmp_path / 'letters'
   (tmp_path / 'letters.csv').write_text(
-    'participation,task,setting,FedAvg,AdaBest\n'
-    '10 %,emnist_letters,IID,91.0 ± 0.1,92.0\n'
-    '1 %,emnist_letters,alpha = 0.3,93.0,94.0\n'
+    'participation,task option,FedAvg,AdaBest\n'
+    '10 %,"num_clients=110, alpha=inf",91.0 ± 0.1,92.0\n'
+    '1 %,"num_clients=1100, alpha=0.3",93.0,94.0\n'
   )
   (tmp_path / 'letters_not_clipped.csv').write_text(
-    'participation,task,setting,SCAFFOLD\n10 %,emnist_letters,IID,90.5\n'
+    'participation,task option,SCAFFOLD\n10 %,"num_clients=110, alpha=inf",90.5\n'
   )
   assert beside_ada_best.main(['', f'--results={name}']) == 0
   lines = (tmp_path / 'letters.md').read_text().splitlines()
