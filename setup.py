@@ -10,7 +10,11 @@ VERSION = re.search(
   r"__version__ = '(.+)'", (ROOT / 'tff_adaptive' / '_version.py').read_text(encoding='utf-8')
 ).group(1)
 # Images that are built from the packages alone have none.
-STORED_ROWS = [path for path in ('results/bench/rows.csv',) if (ROOT / path).is_file()]
+STORED_ROWS = [
+  (f'share/tff-adaptive/{study}', [f'results/{study}/rows.csv'])
+  for study in ('bench', 'bench_data')
+  if (ROOT / 'results' / study / 'rows.csv').is_file()
+]
 
 
 def _packages() -> list[str]:
@@ -46,7 +50,7 @@ setuptools.setup(
   # What tff-adaptive-environment installs, and the stored rows of tff-adaptive-bench.
   data_files=[
     ('share/tff-adaptive', ['requirements.lock', 'requirements-gpu.lock']),
-    ('share/tff-adaptive/bench', STORED_ROWS),
+    *STORED_ROWS,
   ],
   package_data={
     'tff_adaptive_scripts': ['configs/*.flags', 'comparison/*.txt'],

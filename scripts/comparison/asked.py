@@ -9,7 +9,7 @@ from tff_adaptive import registry
 from tff_adaptive._utils import suggestions, user_code
 
 from ..cli import fields, flags as run_flags
-from . import methods, problems, rows
+from . import methods, problems, rows as rows_lib
 
 ALL = 'all'
 # Flags of train.py that the protocol sets.
@@ -53,7 +53,7 @@ class Asked(fields.Group):
   )
   data_dir: str | None = fields.flag('Folder with the files of MNIST, EMNIST letters and FLamby.')
   output_dir: str | None = fields.flag('The folder of the page. Default runs/bench/METHOD.')
-  rows: str | None = fields.flag("The file of the stored rows. Default: the project's.")
+  rows: str | None = fields.flag("The file of the stored rows. Default: the project's two.")
   report_only: bool | None = fields.flag('Train nothing: write the page of the runs that are done.')
   json: bool | None = fields.flag(
     'Print the numbers of the page as one JSON object on standard output.'
@@ -66,9 +66,20 @@ class Asked(fields.Group):
   )
 
   @property
-  def rows_file(self) -> str:
-    """The path of the stored rows."""
-    return self.rows or rows.stored_file()
+  def rows_files(self) -> Sequence[str]:
+    """The paths of the stored rows."""
+    if self.rows:
+      return [self.rows]
+    return rows_lib.stored_files()
+
+  @property
+  def rows_named(self) -> str:
+    """The paths of the stored rows, for messages."""
+    return ' and '.join(self.rows_files)
+
+  def stored_rows(self) -> dict[rows_lib.Key, rows_lib.Row]:
+    """Returns the stored rows by key. Raises ValueError for a file that is none of the bench's."""
+    return rows_lib.read_all(self.rows_files)
 
   def problem_names(self) -> Sequence[str]:
     """Returns the names of the problems. Raises ValueError for one that cannot be used."""

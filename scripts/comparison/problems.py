@@ -222,7 +222,7 @@ _WITH_FILES: Mapping[str, Problem] = {
     0.02,
     test=_BY_TEST,
     tuning=_BY_CLIENTS,
-    files=('letters.npz', 'emnist_letters.npz'),
+    files=('emnist_letters.npz',),
   ),
 }
 

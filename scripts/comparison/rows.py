@@ -20,7 +20,8 @@ FINAL = 'final'
 DONE = 'done'
 DIVERGED = 'diverged'
 REFUSED = 'refused'
-_STORED = ('bench', 'rows.csv')
+# Of the problems that need no files, and of those that do.
+_STORED = (('bench', 'rows.csv'), ('bench_data', 'rows.csv'))
 _HERE = pathlib.Path(__file__).resolve()
 
 
@@ -106,13 +107,22 @@ def in_words(point: dict[str, float]) -> str:
   return ' '.join(f'{name}={value:g}' for name, value in point.items())
 
 
-def stored_file() -> str:
-  """Returns the path of the stored rows: in the checkout, or where the installed wheel put it."""
+def stored_files() -> list[str]:
+  """Returns the paths of the stored rows: in the checkout, or where the wheel put them."""
   shared = pathlib.Path(sysconfig.get_path('data'), 'share', 'tff-adaptive')
-  places = (_HERE.parents[2] / 'results', shared)
-  files = [place.joinpath(*_STORED) for place in places]
-  existing = [file for file in files if file.is_file()]
-  return str((existing or files)[0])
+  for place in (_HERE.parents[2] / 'results', shared):
+    files = [place.joinpath(*names) for names in _STORED]
+    if files[0].is_file():
+      return [str(file) for file in files if file.is_file()]
+  return [str(file) for file in files]
+
+
+def read_all(paths: Iterable[str]) -> dict[Key, Row]:
+  """Returns the rows of several files by key; see `read`."""
+  rows: dict[Key, Row] = {}
+  for path in paths:
+    rows.update(read(path))
+  return rows
 
 
 def read(path: str) -> dict[Key, Row]:

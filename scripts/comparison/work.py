@@ -29,8 +29,8 @@ def show_list(given: asked.Asked) -> int:
     if problem.files:
       files = f'; needs {" or ".join(problem.files)} in --data_dir'
     lines.append(f'  {name}: {problem.about}. {problem.metric}, {problem.direction}{files}.')
-  stored = rows.read(given.rows_file)
-  lines.append(f'Methods, with their rows in {given.rows_file}:')
+  stored = given.stored_rows()
+  lines.append(f'Methods, with their rows in {given.rows_named}:')
   for method in methods.built_in():
     count = sum(key.method == method.key for key in stored)
     lines.append(f'  {method.key}: {method.title}, {count} rows')
@@ -47,10 +47,10 @@ def compare(given: asked.Asked, compared: Sequence[methods.Method]) -> int:
   is_all = given.algorithm == asked.ALL
   folder = given.output_dir or os.path.join('runs', 'bench', _folder_name(compared, is_all))
   command.check_writable(folder, f'output_dir={folder}')
-  stored = rows.read(given.rows_file)
+  stored = given.stored_rows()
   if not (stored or is_all):
     command.say(
-      f'{given.rows_file} has no stored rows: the page has only the methods that run here. Add'
+      f'{given.rows_named} has no stored rows: the page has only the methods that run here. Add'
       ' --algorithm=fed_avg to compare with FedAvg.'
     )
   os.makedirs(folder, exist_ok=True)
@@ -173,21 +173,21 @@ def _check_that_some_ran(outcomes: results.Results, compared: Sequence[methods.M
 
 def verify(given: asked.Asked) -> int:
   """Trains stored rows again. Returns 0 if all have the stored values, else 1."""
-  stored = rows.read(given.rows_file)
+  stored = given.stored_rows()
   keys = [key for key, row in stored.items() if row.status == rows.DONE and not row.code]
   keys = [key for key in keys if problems.has_files(key.problem, given.data_dir)]
   if given.rerun is not None:
     keys = [key for key in stored if str(key) == given.rerun]
     if not keys:
       raise ValueError(
-        f'--rerun={given.rerun}: {given.rows_file} has no such row; an example is'
+        f'--rerun={given.rerun}: {given.rows_named} has no such row; an example is'
         f' {next(iter(map(str, stored)), "absent")}.'
       )
   else:
     # Sorted, so that the draw depends on the rows and not on their order in the file.
     keys = random.Random(given.seed).sample(sorted(keys), min(given.verify or 0, len(keys)))
   if not keys:
-    raise ValueError(f'{given.rows_file} has no rows to verify.')
+    raise ValueError(f'{given.rows_named} has no rows to verify.')
   differ = 0
   for key in keys:
     row = stored[key]

@@ -41,7 +41,7 @@ def test_rows_of_another_protocol_are_left_out_and_bad_lines_are_named(tmp_path)
 
 
 def test_each_stored_row_is_of_the_protocol_of_today():
-  stored = rows.read(rows.stored_file())
+  stored = rows.read_all(rows.stored_files())
   compared = {method.key: method for method in methods.built_in()}
   for key, row in stored.items():
     if key.method not in compared:  # It may have been renamed or left out since.

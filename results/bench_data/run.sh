@@ -1,0 +1,20 @@
+#!/bin/sh
+# Rows of the bench on four problems with real data, and the page of thirteen methods on all ten problems.
+#
+# usage: sh results/bench_data/run.sh DIR    See research/studies.sh. It does the runs whose rows are missing: 40 minutes on a
+# free core.
+#
+# DIR holds the files of FLamby's two problems, MNIST and EMNIST letters. The rows of the six problems that need no files are
+# those of results/bench.
+. research/studies.sh
+
+# Some of each kind: with few problems more methods could not be told apart.
+methods=fed_avg,fed_avgm,fed_adagrad,fed_adam,fed_yogi,fed_prox,scaffold,fed_dyn,ada_best,fed_exp,fed_cm,fed_dc,fed_acg
+
+if [ -n "${SMOKE:-}" ]; then
+  $PY scripts/bench.py --algorithm=fed_avg --problems=fed_heart --data_dir="$DIR" --output_dir="$RESULTS"
+else
+  $PY scripts/bench.py --algorithm=$methods --problems=fed_heart,fed_tcga_brca,mnist,letters --data_dir="$DIR" \
+    --output_dir="$RESULTS"
+  $PY scripts/bench.py --algorithm=all --report_only --data_dir="$DIR" --output_dir="$RESULTS"
+fi
