@@ -16,6 +16,7 @@ from scripts import _entry
 
 ROOT = pathlib.Path(__file__).parents[2]
 LOCKS = ('requirements.lock', 'requirements-gpu.lock')
+STORED_ROWS = ('bench/rows.csv', 'bench_data/rows.csv')
 SITE_FILES = ('tensorflow_estimator.py', 'tff_adaptive_environment.pth')
 
 
@@ -57,6 +58,9 @@ def test_the_wheel_is_whole_and_works_in_an_empty_environment(tmp_path):
     files |= {str(p.relative_to(source)) for p in (source / folder).rglob('*') if p.is_file()}
   for name in ('setup.py', 'pyproject.toml', 'README.md', 'LICENSE', *LOCKS):
     shutil.copy(ROOT / name, source)
+  for name in STORED_ROWS:
+    (source / 'results' / name).parent.mkdir(parents=True)
+    shutil.copy(ROOT / 'results' / name, source / 'results' / name)
   pip = (sys.executable, '-m', 'pip', '--isolated', '-q')
   alone = ('--no-deps', '--no-index')
   build = *pip, 'wheel', *alone, '--no-build-isolation', f'--wheel-dir={tmp_path}', source
@@ -68,9 +72,9 @@ def test_the_wheel_is_whole_and_works_in_an_empty_environment(tmp_path):
   described = zipfile.ZipFile(wheel).read(metadata).decode()
   assert re.search('^Requires-Dist: jupyterlab ?; extra == .notebooks.$', described, re.MULTILINE)
   data = f'tff_adaptive-{tff_adaptive.__version__}.data/data/share/tff-adaptive'
-  locks = {f'{data}/{name}' for name in LOCKS}
-  assert locks <= packed
-  packed -= locks
+  shared = {f'{data}/{name}' for name in (*LOCKS, *STORED_ROWS)}
+  assert shared <= packed
+  packed -= shared
   assert {f'tff_adaptive/environment/site/{name}' for name in SITE_FILES} <= packed
   assert packed == files
 
@@ -91,6 +95,9 @@ def test_the_wheel_is_whole_and_works_in_an_empty_environment(tmp_path):
   for name in _entry.NAMES.values():
     helped = subprocess.run([python.with_name(name), '--help'], stdout=subprocess.PIPE, **options)
     assert f'{name} '.encode() in helped.stdout
+  listed = [python.with_name('tff-adaptive-bench'), '--list']
+  listed = subprocess.run(listed, stdout=subprocess.PIPE, text=True, **options).stdout
+  assert 'fed_avg: FedAvg, 70 rows\n' in listed  # Seven on each of ten problems.
   train = [python.with_name('tff-adaptive-train'), '--rounds=1', '--output_dir=run']
   subprocess.run(train, **options)
   assert '"git_revision": null' in (tmp_path / 'run' / 'config.json').read_text()
