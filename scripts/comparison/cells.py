@@ -43,10 +43,17 @@ class Cell:
     return [self.key(rows.FINAL, seed) for seed in methods.BUDGETS[self.budget].seeds]
 
   def missing(self, known: Rows) -> int:
-    """Returns the number of runs that are to be done."""
+    """Returns the number of runs that are to be done.
+
+    A run that counts is to be done again if it has not the settings of the best trial.
+    """
     if is_refused(self, known):
       return 0
-    return sum(key not in known for key in (*self.search_keys(), *self.final_keys()))
+    trials = sum(key not in known for key in self.search_keys())
+    if trials:
+      return trials + sum(key not in known for key in self.final_keys())
+    points = _points_of_finals(self, known)
+    return sum(not _is_of(known.get(key), points) for key in self.final_keys())
 
 
 def is_refused(cell: Cell, known: Rows) -> bool:
@@ -63,6 +70,25 @@ def best_trial(cell: Cell, known: Rows) -> rows.Row | None:
   return max(done, key=lambda row: problem.worth(row.value), default=None)
 
 
+def _points_of_finals(cell: Cell, known: Rows) -> set[str]:
+  """Returns the settings that runs that count may have: those of the best trial, or of its equals.
+
+  If all trials have diverged, the runs that count have the settings of any.
+  """
+  best = best_trial(cell, known)
+  trials = [known[key] for key in cell.search_keys()]
+  if best is None:
+    return {row.point for row in trials}
+  # Trials that differ by less than a file's six digits are equals.
+  return {
+    row.point for row in trials if math.isclose(row.value, best.value, rel_tol=1e-5, abs_tol=1e-5)
+  }
+
+
+def _is_of(row: rows.Row | None, points: set[str]) -> bool:
+  return row is not None and row.point in points
+
+
 def fill(cell: Cell, known: Rows, data_dir: str | None, train: Train) -> Iterator[rows.Row]:
   """Does the missing runs of a cell, adds their rows to `known`, and yields each.
 
@@ -76,9 +102,10 @@ def fill(cell: Cell, known: Rows, data_dir: str | None, train: Train) -> Iterato
     if known[key].status == rows.REFUSED:
       return
   best = best_trial(cell, known)
+  points = _points_of_finals(cell, known)
   # Diverged runs get rows, too: the method then is last on this problem, and not missing there.
   for key in cell.final_keys():
-    if key in known:
+    if _is_of(known.get(key), points):
       continue
     if best is None:
       known[key] = dataclasses.replace(

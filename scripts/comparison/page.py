@@ -13,17 +13,17 @@ _LIMITS = (
   (
     'an order of methods',
     'Average ranks that are closer than the critical difference do not differ significantly. With'
-    ' six problems and some thirty methods that is nearly always so.',
+    ' few problems and many methods that is nearly always so.',
   ),
   (
     'which method is the best of many',
-    'The best of thirty means of few seeds is partly luck. Another method'
+    'The best of many means of few seeds is partly luck. Another method'
     ' looks worse beside it than it is, and of twenty intervals one excludes 0 by chance.',
   ),
   (
     'anything about large models',
     'The problems have linear models and small perceptrons: no convolutions, no recurrence, no'
-    ' attention, at most 60 rounds.',
+    ' attention, at most 200 rounds.',
   ),
   (
     'the value of finer tuning',
@@ -43,7 +43,8 @@ _LIMITS = (
 _INTERVALS = (
   "Differences are the first method minus the other, in the problem's unit, paired by seed: both"
   " have the same data, cohorts and initial weights. Intervals are Student's t at 95 % for each row"
-  ' alone. Runs that diverged are left out.'
+  ' alone. Runs that diverged are left out of both, but a method with such a run is worse than one'
+  ' without, whatever its other seeds show.'
 )
 
 

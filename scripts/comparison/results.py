@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive import registry
 from tff_adaptive.reports import differences, ranks as ranks_lib
 
-from . import methods, problems, rows
+from . import cells, methods, problems, rows
 
 FED_AVG = 'fed_avg'
 
@@ -212,6 +211,7 @@ class Results:
     rank, number = self.rank_on(problem, method)
     return {
       'values': {str(seed): _finite(value) for seed, value in outcome.values.items()},
+      'diverged': sum(not math.isfinite(value) for value in outcome.values.values()),
       'mean': _finite(outcome.problem.worth(outcome.worth)),
       'rank': rank,
       'ranked': number,
@@ -259,26 +259,26 @@ def collect(
   subjects: Sequence[methods.Method],
 ) -> Results:
   """Returns the outcomes of all methods whose runs on a problem are complete, or were refused."""
-  titles = {method.key: method.title for method in subjects}
-  for name, entry in registry.ALGORITHMS.items():
-    titles.setdefault(name, entry.title)
-  seeds = set(methods.BUDGETS[budget].seeds)
+  compared = {method.key: method for method in subjects}
+  for method in methods.built_in():
+    compared.setdefault(method.key, method)
   outcomes = {}
   for name in names:
-    for key in titles:
+    for key, method in compared.items():
+      cell = cells.Cell(name, method, budget)
+      if cell.missing(dict(table)):
+        continue
       of_cell = [row for row in table.values() if row.key[:3] == (name, key, budget)]
-      outcome = Outcome(
+      outcomes[name, key] = Outcome(
         problems.PROBLEMS[name],
         {row.number: row for row in of_cell if row.stage == rows.SEARCH},
         {row.number: row for row in of_cell if row.stage == rows.FINAL},
       )
-      if outcome.refusal or seeds <= set(outcome.finals):
-        outcomes[name, key] = outcome
   present = {key for _, key in outcomes}
   return Results(
     budget,
     names,
-    {key: title for key, title in titles.items() if key in present},
+    {key: method.title for key, method in compared.items() if key in present},
     [method.key for method in subjects],
     outcomes,
   )

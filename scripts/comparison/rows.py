@@ -6,11 +6,14 @@ import io
 import math
 import os
 import pathlib
+import statistics
 import sysconfig
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tff_adaptive._utils import atomic_files
+
+from . import problems
 
 VERSION = 1  # Of the protocol: rows of another one are not compared.
 SEARCH = 'search'
@@ -22,6 +25,7 @@ DIVERGED = 'diverged'
 REFUSED = 'refused'
 # Of the problems that need no files, and of those that do.
 _STORED = (('bench', 'rows.csv'), ('bench_data', 'rows.csv'))
+_ROUNDING = 1e-5
 _HERE = pathlib.Path(__file__).resolve()
 
 
@@ -126,10 +130,10 @@ def read_all(paths: Iterable[str]) -> dict[Key, Row]:
 
 
 def read(path: str) -> dict[Key, Row]:
-  """Returns the rows of a file by key; {} if there is none. Later rows replace earlier ones.
+  """Returns the rows of a file by key; {} if there is none.
 
   Rows of another version of the protocol are left out. Raises ValueError for a file that is none of
-  the bench's.
+  the bench's, two rows of the same run, and a value that is not that of the row's curve.
   """
   if not os.path.exists(path):
     return {}
@@ -146,9 +150,28 @@ def read(path: str) -> dict[Key, Row]:
   rows: dict[Key, Row] = {}
   for line, texts in table:
     row = _parsed(path, line, texts)
-    if row.version == VERSION:
-      rows[row.key] = row
+    if row.version != VERSION:
+      continue
+    if row.key in rows:
+      raise ValueError(f'{path}, line {line}: {row.key} is there twice; remove one of the rows.')
+    _check_value(path, line, row)
+    rows[row.key] = row
   return rows
+
+
+def _check_value(path: str, line: int, row: Row) -> None:
+  """Raises ValueError if the value of a complete run is not what its curve ends with."""
+  if row.status != DONE:
+    return
+  expected = math.nan
+  if row.curve:
+    expected = statistics.fmean(row.evaluations[-problems.AVERAGED :])
+  # Both are written with six digits.
+  if not math.isclose(row.value, expected, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+    raise ValueError(
+      f'{path}, line {line}: value is {row.value:g}, but the last {problems.AVERAGED} evaluations'
+      f' of curve have the mean {expected:g}; remove the line, and its run is made again.'
+    )
 
 
 def _parsed(path: str, line: int, texts: dict[str, Any]) -> Row:

@@ -108,7 +108,8 @@ def train(
     if place is not None and user_code.is_reference(method.reference):
       raise ValueError(
         f'{place.path}, line {place.line}, failed on the problem {key.problem}:'
-        f' {user_code.in_words(error)}'
+        f' {user_code.in_words(error)} (the runs before are kept: --report_only shows them, and'
+        ' --problems= leaves out a problem that the method does not suit)'
       ) from error
     if not isinstance(error, (ValueError, TypeError, tf.errors.InvalidArgumentError)):
       raise

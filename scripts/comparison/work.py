@@ -68,6 +68,8 @@ def compare(given: asked.Asked, compared: Sequence[methods.Method]) -> int:
       subjects = []
     outcomes = results.collect({**stored, **known}, given.budget, names, subjects)
     _check_that_some_ran(outcomes, compared)
+    if subjects:
+      _say_what_lacks(given, outcomes, cells, {**stored, **known})
     whole = page.build(outcomes, _entry.commands()['bench'])
     paths = page.write(whole, os.path.join(folder, 'bench'))
   if given.json:
@@ -171,11 +173,34 @@ def _check_that_some_ran(outcomes: results.Results, compared: Sequence[methods.M
       raise ValueError(f'{method.key} has no meaning on these problems: {of_method[0].refusal}')
 
 
+def _say_what_lacks(
+  given: asked.Asked,
+  outcomes: results.Results,
+  cells: Sequence[cells_lib.Cell],
+  table: cells_lib.Rows,
+) -> None:
+  """Says which runs of the compared methods are missing, and whether there is none beside them."""
+  for cell in cells:
+    missing = cell.missing(table)
+    if missing:
+      command.say(
+        f'{cell.method.key} is not on the page for {cell.problem}: {missing} of its runs are'
+        ' missing. The same command without --report_only makes them.'
+      )
+  others = {key for _, key in outcomes.outcomes if key not in outcomes.subjects}
+  if not others and table:
+    command.say(
+      f'No stored row is of these problems and --budget={given.budget}: the page has only the'
+      ' methods that run here. Add --algorithm=fed_avg to compare with FedAvg.'
+    )
+
+
 def verify(given: asked.Asked) -> int:
   """Trains stored rows again. Returns 0 if all have the stored values, else 1."""
   stored = given.stored_rows()
   keys = [key for key, row in stored.items() if row.status == rows.DONE and not row.code]
-  keys = [key for key in keys if problems.has_files(key.problem, given.data_dir)]
+  asked_for = given.problem_names()
+  keys = [key for key in keys if key.problem in asked_for]
   if given.rerun is not None:
     keys = [key for key in stored if str(key) == given.rerun]
     if not keys:

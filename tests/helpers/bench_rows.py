@@ -2,7 +2,7 @@
 
 import math
 
-from scripts.comparison import methods, rows
+from scripts.comparison import methods, problems, rows
 
 # By method: the value of a trial by its client rate, and what is added for each seed that counts.
 OFFSETS = {1: 0.0, 2: 0.02, 3: -0.02}
@@ -11,7 +11,7 @@ OFFSETS = {1: 0.0, 2: 0.02, 3: -0.02}
 def value_of(key, point, height):
   """A parabola in the logarithm of the client rate, with its top at 0.1."""
   if key.stage == rows.FINAL:
-    return height + OFFSETS[key.number]
+    return height + OFFSETS.get(key.number, 0.0)
   return height - 0.1 * math.log10(point['client_learning_rate'] / 0.1) ** 2
 
 
@@ -22,7 +22,7 @@ def row_of(key, point, height, **more):
     'status': rows.DONE,
     'value': value,
     'area': value / 2,
-    'curve': f'0.1 {value - 0.1:.6g} {value:.6g}',
+    'curve': f'0.1 {value:.6g} {value:.6g}',
     'megabytes': 2.0,
     'gradients': 100.0,
     'seconds': 0.5,
@@ -40,7 +40,7 @@ def cell(problem, method, height, budget='small', seeds=None, **more):
     row_of(key, point, height, **more)
     for key, point in zip(of_cell.search_keys(), of_cell.points())
   ]
-  best = max(trials, key=lambda row: row.value)
+  best = max(trials, key=lambda row: problems.PROBLEMS[problem].worth(row.value))
   finals = []
   for key in of_cell.final_keys():
     if seeds is None or key.number in seeds:

@@ -297,6 +297,7 @@ def test_no_other_page_has_examples_that_nothing_runs():
   run |= {'own_optimizers'}  # By tests/tff_adaptive/registry/optimizers_test.py.
   run |= {'getting_started'}  # By test_fit.
   run |= {'own_data', 'export'}  # By tests/scripts/export_test.py.
+  run |= {'bench'}  # By tests/scripts/comparison/runs_test.py.
   pages = {page.stem for page in GUIDE.glob('*.md') if '```python' in page.read_text('utf-8')}
   assert pages == run
 

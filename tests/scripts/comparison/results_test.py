@@ -1,5 +1,6 @@
 """Ranks, paired differences and sensitivity of the bench, against NumPy by hand."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -44,7 +45,8 @@ def test_ranks_are_those_by_hand(table):
 
 def test_a_method_with_a_lost_run_is_last_and_one_without_values_has_no_rank(table):
   lost = [key for key in table if key.method == 'scaffold' and key.problem == 'digits']
-  table[lost[-1]] = rows.Row(*lost[-1], point='', status=rows.DIVERGED, reason='not finite')
+  point = table[lost[-1]].point
+  table[lost[-1]] = rows.Row(*lost[-1], point, status=rows.DIVERGED, reason='not finite')
   assert collected(table).rank_on('digits', 'scaffold') == (3, 3)
   assert collected(table).ranks().by_problem['scaffold']['digits'] == 3
   # Its two other seeds are better by 0.1 each, whose interval does not have 0.
@@ -62,7 +64,7 @@ def test_a_method_with_a_lost_run_is_last_and_one_without_values_has_no_rank(tab
 def test_differences_and_intervals_are_those_of_students_t(table):
   keys = [k for k in table if k[:2] == ('digits', 'scaffold') and k.stage == rows.FINAL]
   for key, value in zip(sorted(keys), (0.90, 0.95, 0.88)):
-    table[key] = bench_rows.row_of(key, {'client_learning_rate': 0.1}, 0.0, value=value)
+    table[key] = bench_rows.row_of(key, table[key].settings, 0.0, value=value)
   difference = collected(table).difference('digits', 'scaffold', 'fed_avg')
   values = np.array([0.90 - 0.80, 0.95 - 0.82, 0.88 - 0.78])
   np.testing.assert_allclose(difference.values, values)
@@ -88,9 +90,9 @@ def test_good_trials_are_those_within_the_margin_of_the_best(table):
   assert 'client_learning_rate=0.0464' in outcome.point or '0.215' in outcome.point
 
 
-@pytest.mark.parametrize('stage', [rows.SEARCH, rows.FINAL])
-def test_refusals_are_no_values(table, stage):
-  key = rows.Key('digits', 'fed_lc', 'small', stage, 0)
+@pytest.mark.parametrize(('stage', 'number'), [(rows.SEARCH, 0), (rows.FINAL, 1)])
+def test_refusals_are_no_values(table, stage, number):
+  key = rows.Key('digits', 'fed_lc', 'small', stage, number)
   table[key] = rows.Row(*key, point='', status=rows.REFUSED, reason='it needs classes')
   of_three = collected(table)
   assert of_three.outcomes['digits', 'fed_lc'].refusal == 'it needs classes'
@@ -99,3 +101,17 @@ def test_refusals_are_no_values(table, stage):
     'refused': 'it needs classes'
   }
   assert of_three.record()['methods']['scaffold']['average_rank'] == pytest.approx(3.5 / 3)
+
+
+def test_a_method_that_lacks_a_trial_has_no_value_there(table):
+  del table[rows.Key('digits', 'moon', 'small', rows.SEARCH, 1)]
+  assert 'moon' not in collected(table).on('digits')
+  assert 'moon' in collected(table).on('synthetic')
+
+
+def test_runs_that_count_have_the_settings_of_the_best_trial(table):
+  key = rows.Key('digits', 'moon', 'small', rows.FINAL, 2)
+  other = table[rows.Key('digits', 'moon', 'small', rows.SEARCH, 0)].point
+  assert other != table[key].point
+  table[key] = dataclasses.replace(table[key], point=other)
+  assert 'moon' not in collected(table).on('digits')

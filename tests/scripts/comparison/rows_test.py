@@ -56,3 +56,18 @@ def test_each_stored_row_is_of_the_protocol_of_today():
       assert len(row.evaluations) > problems.AVERAGED
     else:
       assert row.reason
+
+
+def test_two_rows_of_a_run_and_a_value_that_is_not_the_curves_are_refused(tmp_path):
+  path = tmp_path / 'rows.csv'
+  row = rows.Row('digits', 'fed_avg', 'small', rows.FINAL, 1, '', rows.DONE, 0.75, 0.5, '0 0.5 1')
+  rows.write(str(path), [row])
+  assert list(rows.read(str(path))) == [row.key]
+  rows.write(str(path), [dataclasses.replace(row, value=0.8)])
+  with pytest.raises(ValueError, match=r'line 2: value is 0\.8, but the last 2 .* mean 0\.75;'):
+    rows.read(str(path))
+  rows.write(str(path), [row])
+  header, line = path.read_text().splitlines()
+  path.write_text('\n'.join([header, line, line]))
+  with pytest.raises(ValueError, match='line 3: digits/fed_avg/small/final/1 is there twice'):
+    rows.read(str(path))

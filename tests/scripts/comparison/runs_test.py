@@ -1,6 +1,8 @@
 """A run of the bench, against NumPy; and a user's method from its file to the page."""
 
 import dataclasses
+import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -73,6 +75,19 @@ def test_what_has_no_meaning_is_refused_and_a_users_error_names_the_line(tmp_pat
   method = methods.Method(f'{file}:Plain')
   with pytest.raises(ValueError, match=r'wrong.py, line 10, failed on the problem least_squares:'):
     runs.train(key._replace(method=method.key), method, point, None)
+
+
+def test_the_guides_class_halves_the_rate(monkeypatch, tmp_path):
+  page = pathlib.Path(bench.__file__).parents[1] / 'docs' / 'guide' / 'bench.md'
+  [text] = re.findall(r'```python\n(.*?)```', page.read_text('utf-8'), re.DOTALL)
+  file = tmp_path / 'mine.py'
+  file.write_text(text)
+  short(monkeypatch, 'least_squares', 2)
+  curves = []
+  for method, rate in ((methods.Method(f'{file}:Damped'), 0.2), (methods.Method('fed_avg'), 0.1)):
+    key = rows.Key('least_squares', method.key, 'small', rows.FINAL, 1)
+    curves.append(runs.train(key, method, {'client_learning_rate': rate}, None).evaluations)
+  np.testing.assert_allclose(curves[0], curves[1], atol=1e-5)
 
 
 def test_held_out_examples_judge_the_trials_and_the_validation_data_what_counts(monkeypatch):

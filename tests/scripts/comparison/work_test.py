@@ -200,3 +200,29 @@ def test_the_list_has_problems_methods_and_rows(stored, capsys):
   assert '  fed_avg: FedAvg, 14 rows\n' in printed
   assert '  least_squares: random linear regression' in printed
   assert '  scaffnew: it needs all clients' in printed
+
+
+def test_a_page_without_stored_rows_of_its_budget_says_so(trained, stored, mine, capsys, tmp_path):
+  command = ['bench.py', mine, '--problems=tumours', f'--rows={stored}', f'--output_dir={tmp_path}']
+  assert bench.main(command) == 0
+  assert 'No stored row' not in capsys.readouterr().err
+  assert bench.main([*command, '--budget=full']) == 0
+  assert 'No stored row is of these problems and --budget=full' in capsys.readouterr().err
+
+
+def test_a_page_of_some_runs_says_which_are_missing(trained, stored, mine, capsys, tmp_path):
+  command = ['bench.py', mine, '--problems=digits,tumours', f'--rows={stored}']
+  command.append(f'--output_dir={tmp_path}')
+  assert bench.main(command) == 0
+  known = rows.read(str(tmp_path / 'rows.csv'))
+  lost = [key for key in known if key.problem == 'digits' and key.stage == rows.FINAL]
+  rows.write(str(tmp_path / 'rows.csv'), [known[key] for key in known if key != lost[0]])
+  capsys.readouterr()
+  assert bench.main([*command, '--report_only']) == 0
+  assert 'is not on the page for digits: 1 of its runs are missing' in capsys.readouterr().err
+
+
+def test_verify_draws_from_the_problems_that_are_named(trained, stored, capsys):
+  command = ['bench.py', '--verify=20', f'--rows={stored}', '--problems=tumours']
+  bench.main(command)
+  assert {key.problem for key in trained} == {'tumours'}
