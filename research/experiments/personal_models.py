@@ -198,12 +198,17 @@ def _folder(title: str, seed: int) -> str:
   return os.path.join(_FLAGS.runs, f'{name}_seed_{seed}')
 
 
+def _rows(folder: str) -> pd.DataFrame:
+  """Returns a run's rows; none if it has not begun, or was stopped before its first row."""
+  path = os.path.join(folder, 'metrics.csv')
+  if not os.path.exists(path) or not os.path.getsize(path):
+    return pd.DataFrame({'round': []})
+  return pd.read_csv(path)
+
+
 def _done(folder: str) -> int:
   """Returns the number of rounds that the run in a folder has done."""
-  path = os.path.join(folder, 'metrics.csv')
-  if not os.path.exists(path):
-    return 0
-  return int(pd.read_csv(path)['round'].max())
+  return int(max(_rows(folder)['round'], default=0))
 
 
 def train() -> None:
@@ -226,10 +231,7 @@ def accuracies() -> pd.DataFrame:
   rows = []
   for title, method in METHODS.items():
     for seed in map(int, _FLAGS.seeds):
-      path = os.path.join(_folder(title, seed), 'metrics.csv')
-      if not os.path.exists(path):
-        continue
-      table = pd.read_csv(path)
+      table = _rows(_folder(title, seed))
       if method.column not in table:
         continue
       for _, row in table.dropna(subset=[method.column]).iterrows():

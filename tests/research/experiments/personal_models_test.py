@@ -37,6 +37,16 @@ def test_the_table_has_the_last_and_the_best_accuracy():
   assert '| FedPer | 20 | 97.00 | 97.50 | 97.44 ± 0.06 |' in text
 
 
+def test_a_run_that_was_stopped_before_its_first_row_has_none(tmp_path):
+  folder = tmp_path / 'fed_avg_seed_0'
+  assert personal_models._done(str(folder)) == 0
+  folder.mkdir()
+  (folder / 'metrics.csv').touch()
+  assert personal_models._done(str(folder)) == 0
+  (folder / 'metrics.csv').write_text('round,loss\n0,1.0\n1,0.5\n')
+  assert personal_models._done(str(folder)) == 1
+
+
 @pytest.mark.parametrize(
   ('flags', 'words'),
   [
