@@ -8,7 +8,7 @@
 # those of results/bench.
 . research/studies.sh
 
-# Some of each kind: with few problems more methods could not be told apart.
+# FedAvg, the server optimizers, and corrections of several kinds. More methods would only widen the critical difference.
 methods=fed_avg,fed_avgm,fed_adagrad,fed_adam,fed_yogi,fed_prox,scaffold,fed_dyn,ada_best,fed_exp,fed_cm,fed_dc,fed_acg
 
 if [ -n "${SMOKE:-}" ]; then

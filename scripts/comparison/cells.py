@@ -42,7 +42,7 @@ class Cell:
     """Returns the keys of the runs that count."""
     return [self.key(rows.FINAL, seed) for seed in methods.BUDGETS[self.budget].seeds]
 
-  def missing(self, known: Rows) -> int:
+  def missing(self, known: Mapping[rows.Key, rows.Row]) -> int:
     """Returns the number of runs that are to be done.
 
     A run that counts is to be done again if it has not the settings of the best trial.
@@ -56,13 +56,13 @@ class Cell:
     return sum(not _is_of(known.get(key), points) for key in self.final_keys())
 
 
-def is_refused(cell: Cell, known: Rows) -> bool:
+def is_refused(cell: Cell, known: Mapping[rows.Key, rows.Row]) -> bool:
   """Returns whether the method has no meaning on the problem."""
   of_cell = [known[key] for key in (*cell.search_keys(), *cell.final_keys()) if key in known]
   return any(row.status == rows.REFUSED for row in of_cell)
 
 
-def best_trial(cell: Cell, known: Rows) -> rows.Row | None:
+def best_trial(cell: Cell, known: Mapping[rows.Key, rows.Row]) -> rows.Row | None:
   """Returns the best trial of a search; None if all have diverged."""
   # By the trials alone: seeds that count must not choose settings.
   problem = problems.PROBLEMS[cell.problem]
@@ -70,7 +70,7 @@ def best_trial(cell: Cell, known: Rows) -> rows.Row | None:
   return max(done, key=lambda row: problem.worth(row.value), default=None)
 
 
-def _points_of_finals(cell: Cell, known: Rows) -> set[str]:
+def _points_of_finals(cell: Cell, known: Mapping[rows.Key, rows.Row]) -> set[str]:
   """Returns the settings that runs that count may have: those of the best trial, or of its equals.
 
   If all trials have diverged, the runs that count have the settings of any.

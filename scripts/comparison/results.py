@@ -266,13 +266,12 @@ def collect(
   for name in names:
     for key, method in compared.items():
       cell = cells.Cell(name, method, budget)
-      if cell.missing(dict(table)):
+      if cell.missing(table):
         continue
-      of_cell = [row for row in table.values() if row.key[:3] == (name, key, budget)]
       outcomes[name, key] = Outcome(
         problems.PROBLEMS[name],
-        {row.number: row for row in of_cell if row.stage == rows.SEARCH},
-        {row.number: row for row in of_cell if row.stage == rows.FINAL},
+        {run.number: table[run] for run in cell.search_keys() if run in table},
+        {run.number: table[run] for run in cell.final_keys() if run in table},
       )
   present = {key for _, key in outcomes}
   return Results(

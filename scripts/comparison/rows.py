@@ -113,12 +113,10 @@ def in_words(point: dict[str, float]) -> str:
 
 def stored_files() -> list[str]:
   """Returns the paths of the stored rows: in the checkout, or where the wheel put them."""
-  shared = pathlib.Path(sysconfig.get_path('data'), 'share', 'tff-adaptive')
-  for place in (_HERE.parents[2] / 'results', shared):
-    files = [place.joinpath(*names) for names in _STORED]
-    if files[0].is_file():
-      return [str(file) for file in files if file.is_file()]
-  return [str(file) for file in files]
+  place = _HERE.parents[2] / 'results'
+  if not place.is_dir():
+    place = pathlib.Path(sysconfig.get_path('data'), 'share', 'tff-adaptive')
+  return [str(place.joinpath(*names)) for names in _STORED]
 
 
 def read_all(paths: Iterable[str]) -> dict[Key, Row]:
@@ -163,11 +161,13 @@ def _check_value(path: str, line: int, row: Row) -> None:
   """Raises ValueError if the value of a complete run is not what its curve ends with."""
   if row.status != DONE:
     return
-  expected = math.nan
-  if row.curve:
-    expected = statistics.fmean(row.evaluations[-problems.AVERAGED :])
-  # Both are written with six digits.
-  if not math.isclose(row.value, expected, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+  last = row.evaluations[-problems.AVERAGED :]
+  if not last:
+    raise ValueError(f'{path}, line {line}: the run is done and has no curve; remove the line.')
+  expected = statistics.fmean(last)
+  # They are written with six digits each, so that the mean of large numbers is not exact.
+  digits = _ROUNDING * max(map(abs, last))
+  if not math.isclose(row.value, expected, rel_tol=_ROUNDING, abs_tol=max(digits, _ROUNDING)):
     raise ValueError(
       f'{path}, line {line}: value is {row.value:g}, but the last {problems.AVERAGED} evaluations'
       f' of curve have the mean {expected:g}; remove the line, and its run is made again.'

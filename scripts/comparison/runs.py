@@ -191,7 +191,7 @@ def _divergence(
 ) -> str:
   """Returns why a run has diverged; '' if it has not."""
   losses = [row['validation_loss'] for row in recorded if 'validation_loss' in row]
-  if not math.isfinite(curve[-1]) or not math.isfinite(losses[-1]):
+  if not np.isfinite([*curve[-problems.AVERAGED :], losses[-1]]).all():
     return 'the model is not finite'
   if losses[-1] > _WORSE * losses[0]:
     return f'the loss is above {_WORSE:g} times that of the initial model'

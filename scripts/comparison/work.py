@@ -48,10 +48,10 @@ def compare(given: asked.Asked, compared: Sequence[methods.Method]) -> int:
   folder = given.output_dir or os.path.join('runs', 'bench', _folder_name(compared, is_all))
   command.check_writable(folder, f'output_dir={folder}')
   stored = given.stored_rows()
-  if not (stored or is_all):
+  if not (is_all or any(k.budget == given.budget and k.problem in names for k in stored)):
     command.say(
-      f'{given.rows_named} has no stored rows: the page has only the methods that run here. Add'
-      ' --algorithm=fed_avg to compare with FedAvg.'
+      f'{given.rows_named}: no row is of these problems and --budget={given.budget}, so the page'
+      ' has only the methods that run here. Add --algorithm=fed_avg to compare with FedAvg.'
     )
   os.makedirs(folder, exist_ok=True)
   path = os.path.join(folder, 'rows.csv')
@@ -69,7 +69,7 @@ def compare(given: asked.Asked, compared: Sequence[methods.Method]) -> int:
     outcomes = results.collect({**stored, **known}, given.budget, names, subjects)
     _check_that_some_ran(outcomes, compared)
     if subjects:
-      _say_what_lacks(given, outcomes, cells, {**stored, **known})
+      _say_what_lacks(cells, {**stored, **known})
     whole = page.build(outcomes, _entry.commands()['bench'])
     paths = page.write(whole, os.path.join(folder, 'bench'))
   if given.json:
@@ -173,13 +173,8 @@ def _check_that_some_ran(outcomes: results.Results, compared: Sequence[methods.M
       raise ValueError(f'{method.key} has no meaning on these problems: {of_method[0].refusal}')
 
 
-def _say_what_lacks(
-  given: asked.Asked,
-  outcomes: results.Results,
-  cells: Sequence[cells_lib.Cell],
-  table: cells_lib.Rows,
-) -> None:
-  """Says which runs of the compared methods are missing, and whether there is none beside them."""
+def _say_what_lacks(cells: Sequence[cells_lib.Cell], table: cells_lib.Rows) -> None:
+  """Says which runs of the compared methods are missing."""
   for cell in cells:
     missing = cell.missing(table)
     if missing:
@@ -187,12 +182,6 @@ def _say_what_lacks(
         f'{cell.method.key} is not on the page for {cell.problem}: {missing} of its runs are'
         ' missing. The same command without --report_only makes them.'
       )
-  others = {key for _, key in outcomes.outcomes if key not in outcomes.subjects}
-  if not others and table:
-    command.say(
-      f'No stored row is of these problems and --budget={given.budget}: the page has only the'
-      ' methods that run here. Add --algorithm=fed_avg to compare with FedAvg.'
-    )
 
 
 def verify(given: asked.Asked) -> int:

@@ -71,3 +71,13 @@ def test_two_rows_of_a_run_and_a_value_that_is_not_the_curves_are_refused(tmp_pa
   path.write_text('\n'.join([header, line, line]))
   with pytest.raises(ValueError, match='line 3: digits/fed_avg/small/final/1 is there twice'):
     rows.read(str(path))
+
+
+def test_rounding_to_six_digits_is_no_other_value(tmp_path):
+  path = str(tmp_path / 'rows.csv')
+  evaluations = [-99999.94, 99999.5]  # Their mean has fewer exact digits than they have.
+  key = rows.Key('digits', 'fed_avg', 'small', rows.FINAL, 1)
+  curve = ' '.join(f'{value:.6g}' for value in [0.0, *evaluations])
+  row = rows.Row(*key, '', rows.DONE, sum(evaluations) / 2, 0.0, curve)
+  rows.write(path, [row])
+  assert list(rows.read(path)) == [key]

@@ -77,6 +77,13 @@ def test_what_has_no_meaning_is_refused_and_a_users_error_names_the_line(tmp_pat
     runs.train(key._replace(method=method.key), method, point, None)
 
 
+def test_a_run_has_diverged_if_an_evaluation_of_its_value_is_not_finite():
+  recorded = [{'validation_loss': 1.0}, {'validation_loss': 0.5}]
+  summary = {'ends_without_update': False}
+  assert runs._divergence(recorded, [0.1, np.nan, 0.7, 0.8], summary) == ''
+  assert runs._divergence(recorded, [0.1, 0.5, np.nan, 0.8], summary) == 'the model is not finite'
+
+
 def test_the_guides_class_halves_the_rate(monkeypatch, tmp_path):
   page = pathlib.Path(bench.__file__).parents[1] / 'docs' / 'guide' / 'bench.md'
   [text] = re.findall(r'```python\n(.*?)```', page.read_text('utf-8'), re.DOTALL)

@@ -205,9 +205,9 @@ def test_the_list_has_problems_methods_and_rows(stored, capsys):
 def test_a_page_without_stored_rows_of_its_budget_says_so(trained, stored, mine, capsys, tmp_path):
   command = ['bench.py', mine, '--problems=tumours', f'--rows={stored}', f'--output_dir={tmp_path}']
   assert bench.main(command) == 0
-  assert 'No stored row' not in capsys.readouterr().err
+  assert 'no row is of these problems' not in capsys.readouterr().err
   assert bench.main([*command, '--budget=full']) == 0
-  assert 'No stored row is of these problems and --budget=full' in capsys.readouterr().err
+  assert 'no row is of these problems and --budget=full' in capsys.readouterr().err
 
 
 def test_a_page_of_some_runs_says_which_are_missing(trained, stored, mine, capsys, tmp_path):
