@@ -242,8 +242,31 @@ def accuracies() -> pd.DataFrame:
   return pd.DataFrame(rows, columns=['method', 'seed', 'round', 'accuracy'])
 
 
+def _of_program() -> pd.DataFrame:
+  """Returns the rows of `beside_pfllib`, if it has been run."""
+  path = os.path.join(os.path.dirname(_FLAGS.results), 'pfllib.csv')
+  if not os.path.exists(path):
+    return pd.DataFrame(columns=['method', 'round', 'accuracy'])
+  return pd.read_csv(path)
+
+
+def _beside(here: pd.DataFrame, program: pd.DataFrame) -> str:
+  """Returns a method's accuracy here and in PFLlib's program after as many rounds as both have."""
+  both = (
+    here.groupby('round')[['accuracy']]
+    .mean()
+    .join(program.set_index('round')[['accuracy']], rsuffix='_there', how='inner')
+  )
+  both = both[both.index > 0]
+  if both.empty:
+    return ''
+  last = both.iloc[-1]
+  return f'round {both.index[-1]}: {last["accuracy"]:.2f}, {last["accuracy_there"]:.2f}'
+
+
 def report(table: pd.DataFrame) -> list[str]:
   """Returns the parts of RESULTS.md: the last and the best accuracy beside the published one."""
+  program = _of_program()
   lines = []
   for title, of_method in table.groupby('method', sort=False):
     method = METHODS[str(title)]
@@ -255,6 +278,7 @@ def report(table: pd.DataFrame) -> list[str]:
         'last': f'{by_seed.last().mean():.2f}',
         'best': f'{by_seed.max().mean():.2f}',
         'PFLlib': method.published,
+        'same round: here, PFLlib': _beside(of_method, program[program['method'] == title]),
         'settings': method.note,
       }
     )

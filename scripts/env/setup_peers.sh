@@ -62,7 +62,7 @@ for peer in "$@"; do
     pfllib)
       with_torch pfllib
       source_of pfllib TsingZ0/PFLlib d832e76f6a23b833038949ec1e4fdefe63a4d350 system
-      install pfllib h5py
+      install pfllib h5py cvxpy calmsize
       ;;
     fl_bench)
       with_torch fl_bench

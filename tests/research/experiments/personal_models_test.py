@@ -29,12 +29,18 @@ def test_the_smoke_run_trains_in_turns_and_goes_on(tmp_path, monkeypatch):
   assert '| FedPer | 2 |' in (tmp_path / 'found.md').read_text()
 
 
-def test_the_table_has_the_last_and_the_best_accuracy():
+def test_the_table_has_the_last_and_the_best_accuracy(tmp_path):
   rows = [('FedPer', 0, 10, 97.0), ('FedPer', 0, 20, 96.0), ('FedPer', 1, 20, 98.0)]
   table = pd.DataFrame(rows, columns=['method', 'seed', 'round', 'accuracy'])
-  personal_models._FLAGS(['personal_models.py'])
+  personal_models._FLAGS(['personal_models.py', f'--results={tmp_path}/found'])
   text = '\n'.join(personal_models.report(table))
-  assert '| FedPer | 20 | 97.00 | 97.50 | 97.44 ± 0.06 |' in text
+  assert '| FedPer | 20 | 97.00 | 97.50 | 97.44 ± 0.06 |  |' in text
+  # Beside PFLlib's own program, after as many rounds as both have.
+  program = [('FedPer', 10, 94.0), ('FedPer', 15, 95.0), ('FedAvg', 20, 50.0)]
+  rows_of_program = pd.DataFrame(program, columns=['method', 'round', 'accuracy'])
+  rows_of_program.to_csv(tmp_path / 'pfllib.csv', index=False)
+  text = '\n'.join(personal_models.report(table))
+  assert '| 97.44 ± 0.06 | round 10: 97.00, 94.00 |' in text
 
 
 def test_a_run_that_was_stopped_before_its_first_row_has_none(tmp_path):

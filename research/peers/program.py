@@ -1,0 +1,17 @@
+"""Runs a program of another library as it stands, on one thread, in that library's environment.
+
+usage: PYTHON -m research.peers.program FILE.py [ARGUMENT ...]
+"""
+
+import os
+import runpy
+import sys
+
+from research.peers import operators
+
+operators.torch.set_num_threads(1)
+program = os.path.abspath(sys.argv[1])
+sys.argv = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(program))  # As if the file had been started.
+os.chdir(os.environ['WORKING_FOLDER'])
+runpy.run_path(program, run_name='__main__')
