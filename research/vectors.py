@@ -25,6 +25,10 @@ VERSION = '1.3'
 ROUNDS = 10
 EPOCHS = 2
 BATCH_SIZE = 4
+SCHEDULES: dict[str, Any] = {  # Of a loss: the clients of a round, and the decay of their rate.
+  'least_squares': {'cohort': 4, 'factor': 1.0},
+  'logistic': {'cohort': 3, 'factor': 0.9},
+}
 TOLERANCE = 1e-11  # Relative to the largest entry of a list: other processors sum in other orders.
 
 ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
@@ -316,8 +320,8 @@ def files() -> dict[str, dict[str, Any]]:
   linear = {'w': [5]}
   softmax = {'W': [3, 3], 'b': [3]}
   sizes = [3, 11, 4, 8, 16, 5, 9]
-  few: Any = functools.partial(rounds, cohort=3, factor=0.9)
-  many: Any = functools.partial(rounds, cohort=4, factor=1.0)
+  few: Any = functools.partial(rounds, **SCHEDULES['logistic'])
+  many: Any = functools.partial(rounds, **SCHEDULES['least_squares'])
   contents: dict[str, dict[str, Any]] = {}
   for name, tensors, numbers, cases, make in (
     ('least_squares', linear, [*sizes, 6], LEAST_SQUARES, many),
