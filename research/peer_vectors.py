@@ -19,7 +19,8 @@ import pandas as pd
 
 from research import vectors
 from research.experiments import frame
-from research.peers.forms import FORMS
+from research.peers.forms import form_of
+from tff_adaptive._utils import temporary_folders
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LIBRARIES = {
@@ -34,15 +35,37 @@ LIBRARIES = {
   'appfl': ('APPFL', 'appfl'),
   'fl4health': ('FL4Health', 'fl4health'),
 }
+FILES = {'least_squares': 'Least squares', 'logistic': 'Logistic regression'}
+PLAIN = ('fed_avg', 'fed_prox', 'scaffold', 'fed_nova', 'fed_exp', 'mime_lite', 'mime', 'apfl')
 SAME = 2e-5  # Relative to the largest entry: some compute in float32.
+
+
+def content_of(name: str) -> Any:
+  """A file of vectors; the logistic one with further cases, of least squares' settings.
+
+  In that file most algorithms have options that few of the libraries combine with them.
+  """
+  content = json.loads((vectors.FOLDER / f'{name}.json').read_text(encoding='utf-8'))
+  if name != 'logistic':
+    return content
+  problem = content['problem']
+  for case in content_of('least_squares')['cases']:
+    if case['name'] in PLAIN:
+      settings = {**case, 'name': f'{case["name"]}-plain'}
+      done = vectors.rounds(settings, problem, **vectors.SCHEDULES['logistic'])
+      settings['rounds'] = json.loads(json.dumps([*done], default=np.ndarray.tolist))
+      content['cases'].append(settings)
+  return content
 
 
 def models_of(form: Callable[..., Any], case: Any, problem: Any) -> list[Any]:
   """The models by a class of the oracle, or by a server optimizer with the vectors' updates."""
   if isinstance(form, type):
+    schedule = vectors.SCHEDULES[problem['loss']]
     with np.errstate(all='ignore'):  # A client overflows.
-      return [one['server']['x'] for one in vectors.rounds(case, problem, 4, 1.0, form)]
-  step = form()
+      rounds = vectors.rounds(case, problem, **schedule, kind=form)
+      return [one['server']['x'] for one in rounds]
+  step = form(case['server_optimizer'])
   x = np.array(problem['initial'])
   seen = []
   for one in case['rounds']:
@@ -72,8 +95,9 @@ def departure(library: str, case: Any, problem: Any, models: list[Any]) -> dict[
   if not said.startswith('round'):
     return None
   row = {'library': LIBRARIES[library][0], 'case': case['name'], 'departs in': said}
-  if (library, case['name']) in FORMS:
-    text, form = FORMS[library, case['name']]
+  known = form_of(library, case)
+  if known is not None:
+    text, form = known
     rest = deviations(models, models_of(form, case, problem)).max()
     row |= {'the form that it computes': text, 'deviation from that': f'{rest:.0e}'}
   return row
@@ -98,31 +122,42 @@ def models_in(library: str, python: pathlib.Path, path: pathlib.Path) -> Any:
   return json.loads(said.splitlines()[-1])
 
 
+def environments() -> dict[str, pathlib.Path]:
+  """The Python of each library that has an environment here."""
+  pythons = {library: ROOT / '.peers' / library / 'bin' / 'python' for library in LIBRARIES}
+  pythons['tff'] = pathlib.Path(sys.executable)
+  return {library: python for library, python in pythons.items() if python.exists()}
+
+
+def tables(content: Any) -> str:
+  """Which library agrees with which case of a file, and the forms of those that depart."""
+  cases = content['cases']
+  columns = {'case': {case['name']: case['name'] for case in cases}}
+  rows = []
+  with temporary_folders.folder('peer-vectors-') as folder:
+    path = pathlib.Path(folder) / 'vectors.json'
+    path.write_text(json.dumps(content), encoding='utf-8')
+    for library, python in environments().items():
+      models = models_in(library, python, path)
+      tried = [case for case in cases if case['name'] in models]
+      column = {case['name']: cell(case, models[case['name']]) for case in tried}
+      columns[f'{LIBRARIES[library][0]} {version_of(library, python)}'] = column
+      for case in tried:
+        row = departure(library, case, content['problem'], models[case['name']])
+        if row is not None:
+          rows.append(row)
+  agreement = frame.table(pd.DataFrame(columns).dropna(thresh=2).fillna('').set_index('case'))
+  departures = frame.table(pd.DataFrame(rows).fillna('').set_index('library'))
+  return f'{agreement}\nWhere a library departs:\n\n{departures}'
+
+
 def main() -> int:
   """Writes the tables into results/peer_vectors/, below the text that stands there."""
   to = ROOT / 'results' / 'peer_vectors' / 'peer_vectors.md'
-  path = vectors.FOLDER / 'least_squares.json'
-  content = json.loads(path.read_text(encoding='utf-8'))
-  columns = {'algorithm': {case['name']: case['name'] for case in content['cases']}}
-  rows = []
-  for library, (title, _) in LIBRARIES.items():
-    python = ROOT / '.peers' / library / 'bin' / 'python'
-    if library == 'tff':
-      python = pathlib.Path(sys.executable)
-    if not python.exists():
-      continue
-    models = models_in(library, python, path)
-    tried = [case for case in content['cases'] if case['name'] in models]
-    column = {case['name']: cell(case, models[case['name']]) for case in tried}
-    columns[f'{title} {version_of(library, python)}'] = column
-    for case in tried:
-      row = departure(library, case, content['problem'], models[case['name']])
-      if row is not None:
-        rows.append(row)
-  agreement = frame.table(pd.DataFrame(columns).dropna(thresh=2).fillna('').set_index('algorithm'))
-  departures = frame.table(pd.DataFrame(rows).fillna('').set_index('library'))
-  head = to.read_text(encoding='utf-8').partition('\n|')[0]
-  to.write_text(f'{head}\n{agreement}\n## Departures\n\n{departures}', encoding='utf-8')
+  page = to.read_text(encoding='utf-8').partition('\n## ')[0]
+  for name, title in FILES.items():
+    page += f'\n## {title}\n\n{tables(content_of(name))}'
+  to.write_text(page, encoding='utf-8')
   return 0
 
 

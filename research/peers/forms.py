@@ -7,9 +7,7 @@ import numpy as np
 
 import oracle
 from oracle import methods, optimizers, personal
-
-TAU = 0.01
-RATE = 0.1
+from research.peers import cases
 
 
 class TffFedProx(oracle.FedProx):
@@ -17,6 +15,39 @@ class TffFedProx(oracle.FedProx):
 
   def correction(self, i: int, theta_i: Any) -> Any:
     return -super().correction(i, theta_i)
+
+
+class OfSteps(oracle.FedAvg):
+  """A client counts with the examples of its steps, not with all that it has."""
+
+  def round(self, cohort: Any, limits: Any = None) -> None:
+    self.taken = {i: self.examples(i, limits[i]) for i in cohort}
+    super().round(cohort, limits)
+
+  def examples(self, i: int, steps: int) -> list[int]:
+    """The positions of the examples of a client's first steps."""
+    number = len(self.clients[i][1])
+    starts = [*range(0, number, self.batch_size)] * self.epochs
+    return [k for start in starts[:steps] for k in range(number)[start : start + self.batch_size]]
+
+  def mean(self, cohort: Any, values: Any) -> Any:
+    weights = [len(self.taken[i]) if self.by_examples else 1.0 for i in cohort]
+    return np.average([values[i] for i in cohort], axis=0, weights=weights)
+
+
+class TffFedProxOfSteps(OfSteps, TffFedProx):
+  """Both."""
+
+
+class TffMimeLite(OfSteps, methods.MimeLite):
+  """The gradient at the server's model is that of the examples of the steps too."""
+
+  def exchange(self, cohort: Any) -> None:
+    c = {}
+    for i in cohort:
+      x, y = self.clients[i]
+      c[i] = self.gradient(self.theta, x[self.taken[i]], y[self.taken[i]])
+    self.c = self.mean(cohort, c)
 
 
 class PflScaffold(oracle.Scaffold):
@@ -81,7 +112,7 @@ class FlukeFedDyn(oracle.FedDyn):
 
   def __init__(self, *args: Any, **options: Any) -> None:
     sizes = [len(y) for _, y in args[1]]
-    super().__init__(*args, mean_examples=np.mean(sizes), **options)
+    super().__init__(*args, **{**options, 'mean_examples': np.mean(sizes)})
     self.begun = np.full((self.num_clients, self.theta.size), np.nan)
 
   def train(self, i: int, rate: float, limit: float = np.inf) -> Any:
@@ -108,8 +139,10 @@ class FlukeFedNova(methods.FedNova):
   """The models are summed by weights whose sum is not 1, in place of the updates."""
 
   def server_step(self, cohort: Any, g: Any, g_bar: Any, steps: Any, rate: float) -> None:
-    effective = self.mean(cohort, steps)
-    models = {i: effective / steps[i] * (self.theta - g[i]) for i in cohort}
+    rho = self.local_momentum
+    lengths = {i: np.sum(1 - rho ** np.arange(1, steps[i] + 1)) / (1 - rho) for i in cohort}
+    effective = self.mean(cohort, lengths)
+    models = {i: effective / lengths[i] * (self.theta - g[i]) for i in cohort}
     self.theta = self.mean(cohort, models)
 
 
@@ -137,8 +170,12 @@ class FlBenchAPFL(personal.APFL):
 class Corrected(oracle.Adaptive):
   """m and v are both corrected for the bias: with the factor of the rate, tau is as given."""
 
+  def __init__(self, *args: Any) -> None:
+    super().__init__(*args)
+    self.of_case = self.tau
+
   def __call__(self, theta: Any, delta: Any) -> Any:
-    self.tau = TAU * np.sqrt(1 - self.beta2 ** (self.t + 1))
+    self.tau = self.of_case * np.sqrt(1 - self.beta2 ** (self.t + 1))
     return super().__call__(theta, delta)
 
 
@@ -158,61 +195,96 @@ class WithoutFirst(oracle.Sgd):
     return super().__call__(theta, delta)
 
 
-def _adam(kind: Any, name: str, v: float, correct: bool = True, m: float = 0.0, t: int = 0) -> Any:
-  """An adaptive optimizer whose m, v and t begin with these values."""
-  beta1 = 0.0 if name == 'adagrad' else 0.9
-  optimizer = kind(name, RATE, beta1, 0.99, TAU, v, correct)
-  optimizer.m = m
-  optimizer.t = t
-  return optimizer
+def _adaptive(
+  kind: Any, v: float | None = None, correct: bool = True, m: float = 0.0, t: int = 0
+) -> Callable[..., Any]:
+  """Makes a case's adaptive optimizer, whose m, v (None: the case's) and t begin with these."""
+
+  def make(of_case: Any) -> Any:
+    moments = (of_case['beta1'], of_case.get('beta2'))
+    first_v = of_case['initial_v'] if v is None else v
+    optimizer = kind(of_case['name'], of_case['rate'], *moments, of_case['tau'], first_v, correct)
+    optimizer.m = m
+    optimizer.t = t
+    return optimizer
+
+  return make
 
 
-ADAPTIVE = oracle.Adaptive
+def _inside(of_case: Any) -> Any:
+  """Adagrad with eps = tau^2 below the root."""
+  below = of_case['initial_v'] + of_case['tau'] ** 2
+  return oracle.Adaptive('adagrad', of_case['rate'], 0.0, None, 0.0, below)
+
+
+def _of_tau(of_case: Any) -> Any:
+  """An adaptive optimizer whose v begins with tau^2."""
+  return _adaptive(oracle.Adaptive, of_case['tau'] ** 2, False)(of_case)
+
+
+def _momentum(kind: Any) -> Callable[..., Any]:
+  """Makes a momentum of the case's values."""
+  return lambda of_case: kind(of_case['rate'], of_case['momentum'])
+
+
+STEPS = 'p_i by the examples of the steps taken, for n_i'
+Form = tuple[str, Callable[..., Any]]
 ZERO = 'v = 0 at first'
 CORRECTED = 'the rate corrected for the bias'
-INSIDE = (
-  'sqrt(v + eps) for sqrt(v) + tau',
-  lambda: ADAPTIVE('adagrad', RATE, 0.0, None, 0.0, 2 * TAU**2),
+INSIDE: Form = ('sqrt(v + eps) for sqrt(v) + tau', _inside)
+BOTH: Form = (f'{ZERO}; m and v corrected for the bias', _adaptive(Corrected, 0.0))
+FROM_ZERO: Form = (ZERO, _adaptive(oracle.Adaptive, 0.0, False))
+TWICE: Form = (
+  f'{ZERO}; the update multiplied by the server rate before m and v',
+  _adaptive(TwiceRated, 0.0, False),
 )
-BOTH = (f'{ZERO}; m and v corrected for the bias', lambda: _adam(Corrected, 'adam', 0.0))
-TWICE = f'{ZERO}; the update multiplied by the server rate before m and v'
+UNCORRECTED = 'no bias correction'  # Where a case has one.
+ZERO_UNCORRECTED: Form = (f'{FROM_ZERO[0]}; {UNCORRECTED}', FROM_ZERO[1])
+OF_TAU_UNCORRECTED: Form = (f'v = tau^2 at first; {UNCORRECTED}', _of_tau)
+TWICE_UNCORRECTED: Form = (f'{TWICE[0]}; {UNCORRECTED}', TWICE[1])
 
-
-def _from_zero(name: str) -> tuple[str, Callable[..., Any]]:
-  return ZERO, lambda: _adam(ADAPTIVE, name, 0.0, False)
-
-
-def _twice(name: str) -> tuple[str, Callable[..., Any]]:
-  return TWICE, lambda: _adam(TwiceRated, name, 0.0, False)
-
-
-# (library, case) -> the form in words, and its class or what makes its server optimizer.
-FORMS: dict[tuple[str, str], tuple[str, Callable[..., Any]]] = {
+# (library, case or algorithm) -> the form in words, and its class, or what makes its server
+# optimizer from the values of the case's; None where it does not depart.
+FORMS: dict[tuple[str, str], Form | None] = {
   ('tff', 'fed_prox'): ('d = g(y) + mu (x - y), for g(y) + mu (y - x)', TffFedProx),
+  ('tff', 'fed_avg-plain'): (STEPS, OfSteps),
+  ('tff', 'fed_prox-plain'): (f'd = g(y) + mu (x - y); {STEPS}', TffFedProxOfSteps),
+  ('tff', 'mime_lite-plain'): (f'{STEPS}; the gradient at x of these examples too', TffMimeLite),
   ('tff', 'fed_adagrad'): INSIDE,
-  ('tff', 'fed_adam'): (f'{ZERO}; {CORRECTED}', lambda: _adam(ADAPTIVE, 'adam', 0.0)),
-  ('tff', 'fed_yogi'): (CORRECTED, lambda: _adam(ADAPTIVE, 'yogi', TAU**2)),
-  ('flower', 'fed_adagrad'): _from_zero('adagrad'),
-  ('flower', 'fed_yogi'): _from_zero('yogi'),
+  ('tff', 'fed_adam'): (f'{ZERO}; {CORRECTED}', _adaptive(oracle.Adaptive, 0.0)),
+  ('tff', 'fed_adam with bias_correction'): None,
+  ('tff', 'fed_yogi with bias_correction'): None,
+  ('tff', 'fed_yogi'): (CORRECTED, _adaptive(oracle.Adaptive)),
+  ('flower', 'fed_adagrad'): FROM_ZERO,
+  ('flower', 'fed_yogi'): FROM_ZERO,
   ('flower', 'fed_adam'): (
     f'{ZERO}; {CORRECTED} with exponent t + 1',
-    lambda: _adam(ADAPTIVE, 'adam', 0.0, t=1),
+    _adaptive(oracle.Adaptive, 0.0, t=1),
   ),
+  ('flower', 'fed_yogi with bias_correction'): ZERO_UNCORRECTED,
   ('pfl', 'fed_adam'): BOTH,
   ('pfl', 'scaffold'): ('(y_i - x) / (K_i eta_l) in c_i, for (x - y_i)', PflScaffold),
   ('fedjax', 'fed_adagrad'): INSIDE,
   ('fedjax', 'fed_adam'): BOTH,
   ('fedjax', 'fed_yogi'): (
     'm = v = 1e-6 at first; both corrected for the bias',
-    lambda: _adam(Corrected, 'yogi', 1e-6, m=-1e-6),
+    _adaptive(Corrected, 1e-6, m=-1e-6),
   ),
-  ('fluke', 'fed_adagrad'): _twice('adagrad'),
-  ('fluke', 'fed_adam'): _twice('adam'),
-  ('fluke', 'fed_yogi'): _twice('yogi'),
-  ('fluke', 'fed_avgm'): ("the first round's update is not taken", lambda: WithoutFirst(0.5, 0.9)),
+  ('fluke', 'fed_adagrad'): TWICE,
+  ('fluke', 'fed_adagrad-momentum'): TWICE,
+  ('fluke', 'fed_adam'): TWICE,
+  ('fluke', 'fed_yogi'): TWICE,
+  ('fluke', 'fed_adam with bias_correction'): TWICE_UNCORRECTED,
+  ('fluke', 'fed_yogi with bias_correction'): TWICE_UNCORRECTED,
+  ('fluke', 'fed_avgm'): ("the first round's update is not taken", _momentum(WithoutFirst)),
   ('fluke', 'fed_dyn'): (
     'h_i of the other sign and with mu twice; its mean over the cohort for h; mu_i = mu n-bar / n_i'
     '; a client that is new gets theta-bar',
+    FlukeFedDyn,
+  ),
+  ('fluke', 'fed_dyn with scale_mu'): (
+    'h_i of the other sign and with mu twice; its mean over the cohort for h; a client that is new'
+    ' gets theta-bar',
     FlukeFedDyn,
   ),
   ('fluke', 'fed_nova'): (
@@ -225,12 +297,15 @@ FORMS: dict[tuple[str, str], tuple[str, Callable[..., Any]]] = {
     PfllibFedDyn,
   ),
   ('pfllib', 'p_fed_me'): ('0.001 p added to the gradient in p, no option', PfllibPFedMe),
-  ('fl_bench', 'fed_adagrad'): _from_zero('adagrad'),
-  ('fl_bench', 'fed_adam'): _from_zero('adam'),
-  ('fl_bench', 'fed_yogi'): _from_zero('yogi'),
+  ('fl_bench', 'fed_adagrad'): FROM_ZERO,
+  ('fl_bench', 'fed_adagrad-momentum'): FROM_ZERO,
+  ('fl_bench', 'fed_adam'): FROM_ZERO,
+  ('fl_bench', 'fed_yogi'): FROM_ZERO,
+  ('fl_bench', 'fed_adam with bias_correction'): ZERO_UNCORRECTED,
+  ('fl_bench', 'fed_yogi with bias_correction'): ZERO_UNCORRECTED,
   ('fl_bench', 'fed_avgm'): (
     "Nesterov's momentum",
-    lambda: optimizers.Nesterov(0.5, 0.9),
+    _momentum(optimizers.Nesterov),
   ),
   ('fl_bench', 'scaffold'): (
     'c_i is 0 in each round: the server does not store it',
@@ -241,6 +316,8 @@ FORMS: dict[tuple[str, str], tuple[str, Callable[..., Any]]] = {
     FlBenchFedDyn,
   ),
   ('fl_bench', 'apfl'): ("the step of v moves w again by w's gradient", FlBenchAPFL),
+  ('appfl', 'fed_adam with bias_correction'): OF_TAU_UNCORRECTED,
+  ('appfl', 'fed_yogi with bias_correction'): OF_TAU_UNCORRECTED,
   ('fl4health', 'scaffold'): ('c_i of a client that is new begins at c, for 0', Fl4healthScaffold),
   ('nvflare', 'fed_adam'): BOTH,
   ('nvflare', 'scaffold'): (
@@ -248,3 +325,18 @@ FORMS: dict[tuple[str, str], tuple[str, Callable[..., Any]]] = {
     NvflareScaffold,
   ),
 }
+
+
+def form_of(library: str, case: Any) -> Form | None:
+  """The form that a library computes for a case, where one is known to depart."""
+  name = cases.algorithm(case)
+  if name is None:
+    return None
+  values = case['hyperparameters'] | case['server_optimizer']
+  keys = [
+    f'{name} with {option}' for option in ('scale_mu', 'bias_correction') if values.get(option)
+  ]
+  for key in (*keys, case['name'], name):
+    if (library, key) in FORMS:
+      return FORMS[library, key]
+  return None

@@ -24,11 +24,11 @@ logging.disable(logging.CRITICAL)
 
 
 class Data:
-  """The batches of one pass, as much of a DataLoader as the clients use."""
+  """The batches of a round's pass, as much of a DataLoader as the clients use."""
 
-  def __init__(self, client: int) -> None:
-    self.batches = torch_problem.batches(client)
-    self.dataset = problem.arrays(client)[1]
+  def __init__(self, number: int) -> None:
+    self.batches: list[Any] = []
+    self.dataset = problem.arrays(number)[1]
     self.batch_size = 4
 
   def __iter__(self) -> Any:
@@ -38,7 +38,7 @@ class Data:
     return len(self.batches)
 
 
-def _clients(kind: Any) -> list[Any]:
+def _clients(kind: Any, alpha: float | None = None) -> list[Any]:
   """A client of each number, whose user's part is the vectors' problem."""
 
   class OfVectors(kind):
@@ -48,7 +48,7 @@ def _clients(kind: Any) -> list[Any]:
 
     def get_model(self, config: Any) -> Any:
       if kind is ApflClient:
-        return ApflModule(torch_problem.Linear(), adaptive_alpha=False, alpha=0.4)
+        return ApflModule(torch_problem.Linear(), adaptive_alpha=False, alpha=alpha)
       return torch_problem.Linear()
 
     def get_data_loaders(self, config: Any) -> Any:
@@ -60,15 +60,15 @@ def _clients(kind: Any) -> list[Any]:
         models = {'global': self.model.global_model, 'local': self.model.local_model}
       if kind is DittoClient:
         models = {'global': self.global_model, 'local': self.model}
-      optimizers = {
-        name: torch.optim.SGD(model.parameters(), lr=problem.RATE) for name, model in models.items()
+      optimizers = {  # Their rate is set in each round.
+        name: torch.optim.SGD(model.parameters(), lr=0.0) for name, model in models.items()
       }
       if len(optimizers) == 1:
         return optimizers['global']
       return optimizers
 
     def get_criterion(self, config: Any) -> Any:
-      return torch_problem.HalfSquare()
+      return torch_problem.loss()
 
   clients = []
   for number in range(len(problem.CLIENTS)):
@@ -78,46 +78,79 @@ def _clients(kind: Any) -> list[Any]:
   return clients
 
 
-def _rounds(name: str, kind: Any, strategy: Any, first: list[Any]) -> Any:
-  """The models of a strategy's rounds with clients of a kind; `first` is what they are sent."""
-  clients = _clients(kind)
-  sent = first
+def _rounds(name: str, clients: list[Any], strategy: Any, others: list[Any]) -> Any:
+  """The models of a strategy's rounds; `others` is what clients are sent beside the model."""
+  count = len(problem.SHAPES)
+  sent = [*_start(), *others]
   seen = []
-  for t, members in enumerate(problem.members(name), 1):
+  for t, one in enumerate(problem.rounds(name), 1):
+    members = problem.sent(one)
     results = []
-    for i in members:
+    for member in members:
+      client = clients[member['client']]
       config = {'current_server_round': t, 'local_epochs': problem.EPOCHS}
-      arrays, examples, _ = clients[i].fit(sent, config)
+      if not client.initialized:
+        client.setup_client(config)
+      client.train_loader.batches = torch_problem.batches(member)
+      client.learning_rate = one['client_rate']  # SCAFFOLD's own copy.
+      for optimizer in client.optimizers.values():
+        for group in optimizer.param_groups:
+          group['lr'] = one['client_rate']
+      arrays, examples, _ = client.fit(sent, config)
       status = common.Status(common.Code.OK, '')
       parameters = common.ndarrays_to_parameters(arrays)
       results.append((None, common.FitRes(status, parameters, examples, {})))
     strategy.fraction_fit = len(members) / len(clients)  # SCAFFOLD takes |S| / N from it.
     new, _ = strategy.aggregate_fit(t, results, [])
     sent = common.parameters_to_ndarrays(new)
-    seen.append(sent[0].tolist())
+    seen.append(problem.flat(sent[:count]))
   return seen
+
+
+def _start() -> list[Any]:
+  return [np.array(one) for one in problem.tensors(problem.START).values()]
+
+
+def _averaged(name: str) -> Any:
+  strategy = BasicFedAvg(weighted_aggregation=problem.is_by_examples(name))
+  return _rounds(name, _clients(BasicClient), strategy, [])
+
+
+def _constrained(name: str, kind: Any, weight: float) -> Any:
+  """FedProx and Ditto."""
+  strategy = FedAvgWithAdaptiveConstraint(
+    initial_parameters=common.ndarrays_to_parameters(_start()),
+    initial_loss_weight=weight,
+    adapt_loss_weight=False,
+    weighted_aggregation=problem.is_by_examples(name),
+  )
+  return _rounds(name, _clients(kind), strategy, [np.array(weight)])
+
+
+def _scaffold(name: str) -> Any:
+  zeros = [0 * one for one in _start()]
+  strategy = Scaffold(
+    initial_parameters=common.ndarrays_to_parameters(_start()),
+    initial_control_variates=common.ndarrays_to_parameters(zeros),
+  )
+  return _rounds(name, _clients(ScaffoldClient), strategy, zeros)
+
+
+def _apfl(name: str) -> Any:
+  """APFL, whose clients are sent a model that stands for their own too."""
+  strategy = BasicFedAvg(weighted_aggregation=problem.is_by_examples(name))
+  clients = _clients(ApflClient, problem.value(name, 'alpha_mix'))
+  return _rounds(name, clients, strategy, _start())
 
 
 def models() -> problem.Models:
   """The models by each algorithm."""
-  start = problem.START
-  initial = common.ndarrays_to_parameters([start])
-  zero = common.ndarrays_to_parameters([0 * start])
-  scaffold = Scaffold(initial_parameters=initial, initial_control_variates=zero)
-
-  def constrained(weight: float, by_examples: bool) -> Any:
-    return FedAvgWithAdaptiveConstraint(
-      initial_parameters=common.ndarrays_to_parameters([start]),
-      initial_loss_weight=weight,
-      adapt_loss_weight=False,
-      weighted_aggregation=by_examples,
-    )
-
-  uniform = BasicFedAvg(weighted_aggregation=False)
-  return {
-    'fed_avg': _rounds('fed_avg', BasicClient, BasicFedAvg(), [start]),
-    'fed_prox': _rounds('fed_prox', FedProxClient, constrained(0.5, True), [start, np.array(0.5)]),
-    'scaffold': _rounds('scaffold', ScaffoldClient, scaffold, [start, 0 * start]),
-    'ditto': _rounds('ditto', DittoClient, constrained(0.3, False), [start, np.array(0.3)]),
-    'apfl': _rounds('apfl', ApflClient, uniform, [start, start]),
-  }
+  return problem.models_by(
+    {
+      'fed_avg': _averaged,
+      'fed_prox': lambda name: _constrained(name, FedProxClient, problem.value(name, 'mu')),
+      'scaffold': _scaffold,
+      'ditto': lambda name: _constrained(name, DittoClient, problem.value(name, 'lam')),
+      'apfl': _apfl,
+    }
+  )

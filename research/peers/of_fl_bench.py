@@ -7,6 +7,7 @@ twice here, which has the same mean gradient.
 import pathlib
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from research.peers import problem, torch_problem  # isort: skip  # Before torchvision.
@@ -29,14 +30,14 @@ from src.utils.models import DecoupledModel  # noqa: E402
 
 
 class Model(DecoupledModel):
-  """x w, as the base class of its models."""
+  """The file's model, with the base class of its models."""
 
   def __init__(self) -> None:
     super().__init__()
-    self.weight = torch.nn.Parameter(torch.tensor(problem.START))
+    torch_problem.add_weights(self)
 
   def forward(self, x: Any) -> Any:
-    return x @ self.weight
+    return torch_problem.predicted(self, x)
 
 
 class Nothing:
@@ -58,7 +59,7 @@ def _begin(server: Any, args: Any) -> None:
   server.client_num = len(problem.CLIENTS)
   server.train_clients = [*range(server.client_num)]
   server.model = Model()
-  server.public_model_params = OrderedDict(weight=torch.tensor(problem.START))
+  server.public_model_params = OrderedDict(torch_problem.tensors(problem.START))
   server.clients_personal_model_params = {i: {} for i in server.train_clients}
   server.client_optimizer_states = {i: {} for i in server.train_clients}
   server.client_lr_scheduler_states = {i: {} for i in server.train_clients}
@@ -69,7 +70,7 @@ def _begin(server: Any, args: Any) -> None:
 FedAvgServer.__init__ = _begin
 
 
-def _batches(client: int) -> list[Any]:
+def _batches(client: Any) -> list[Any]:
   both = torch_problem.batches(client)
   return [(torch.cat([x, x]), torch.cat([y, y])) if len(x) == 1 else (x, y) for x, y in both]
 
@@ -79,17 +80,19 @@ class Trainer:
 
   def __init__(self, server: Any) -> None:
     self.server = server
-    self.by_examples = True
+    self.case = ''
+    self.round: Any = None
     self.worker: Any = None
 
-  def start(self) -> None:
+  def start(self, name: str) -> None:
     """Makes the worker, once the server is complete."""
     server = self.server
-    examples = [len(client['y']) if self.by_examples else 1 for client in problem.CLIENTS]
+    self.case = name
+    examples = [problem.weight(name, number) for number in range(server.client_num)]
     indices = [{'train': [0] * n, 'val': [], 'test': []} for n in examples]
     self.worker = server.client_cls(
       model=Model(),
-      optimizer_cls=lambda params: torch.optim.SGD(params, lr=problem.RATE),
+      optimizer_cls=lambda params: torch.optim.SGD(params, lr=0.0),
       lr_scheduler_cls=None,
       args=server.args,
       dataset=Nothing(),
@@ -97,22 +100,32 @@ class Trainer:
       device=server.device,
       return_diff=server.return_diff,
     )
-    self.worker.criterion = torch_problem.HalfSquare()
+    self.worker.criterion = torch_problem.loss()
+
+  def _set_rate(self, rate: float) -> None:
+    """Sets the rate of the settings, and of the optimizer's state that a round begins with."""
+    self.server.args.optimizer.lr = rate
+    for group in self.worker.init_optimizer_state['param_groups']:
+      group['lr'] = rate
 
   def train(self) -> Any:
     """The packages of a round's clients."""
+    self._set_rate(self.round['client_rate'])
+    args = self.server.args
     packages = OrderedDict()
-    for i in self.server.selected_clients:
-      self.worker.trainloader = _batches(i)
+    for member in problem.sent(self.round):
+      i = member['client']
+      self.worker.trainloader = _batches(member)
       if isinstance(self.server, SCAFFOLDServer):  # Its epochs are single steps.
-        steps = problem.EPOCHS * len(self.worker.trainloader)
-        self.server.args.common.local_epoch = steps
-        self.server.client_local_epoches[i] = steps
+        args.common.local_epoch = member['steps']
+        self.server.client_local_epoches[i] = member['steps']
+      if isinstance(self.server, FedDynServer):
+        args.feddyn.alpha = problem.mu(self.case, i)
       packages[i] = self.worker.train(self.server.package(i))
     return packages
 
 
-def _rounds(name: str, kind: Any, by_examples: bool = True, **options: Any) -> Any:
+def _rounds(name: str, kind: Any, **options: Any) -> Any:
   """The models of an algorithm; options are those of its own group."""
   common = {
     'local_epoch': problem.EPOCHS,
@@ -124,58 +137,92 @@ def _rounds(name: str, kind: Any, by_examples: bool = True, **options: Any) -> A
     'test': {'client': {'train': False, 'val': False, 'test': False}},
   }
   group = kind.__module__.rsplit('.', 1)[1]
-  args = DictConfig({'common': common, 'optimizer': {'lr': problem.RATE}, group: options})
+  args = DictConfig({'common': common, 'optimizer': {'lr': 0.0}, group: options})
   server = kind(args)
-  server.trainer.by_examples = by_examples
-  server.trainer.start()
+  server.trainer.start(name)
   seen = []
-  for members in problem.members(name):
-    server.selected_clients = members
+  for one in problem.rounds(name):
+    server.trainer.round = one
+    server.selected_clients = [member['client'] for member in problem.sent(one)]
     server.train_one_round()
     seen.append(torch_problem.weights(server.public_model_params))
   return seen
 
 
 def _momentum(name: str) -> Any:
-  """FedAvgM, whose rate is 1: half of each update is the same as the rate 0.5."""
+  """FedAvgM, whose rate is 1: the update times the rate is the same as the rate."""
+  values = problem.of_server(name)
   common = {'common': {'local_epoch': 1}}
-  server = FedAvgMServer(DictConfig({**common, 'fedavgm': {'server_momentum': 0.9}}))
+  momentum = {'server_momentum': values['momentum']}
+  server = FedAvgMServer(DictConfig({**common, 'fedavgm': momentum}))
 
   def step(state: None, x: Any, d: Any) -> Any:
-    package = {'weight': 1, 'model_params_diff': {'weight': torch.tensor(0.5 * d)}}
-    server.aggregate_client_updates(OrderedDict({0: package}))
+    update = torch_problem.tensors(values['rate'] * d)
+    server.aggregate_client_updates(OrderedDict({0: {'weight': 1, 'model_params_diff': update}}))
     return state, torch_problem.weights(server.public_model_params)
 
   return problem.server(name, step)
 
 
-def _adaptive(name: str, **options: Any) -> Any:
+def _adaptive(kind: str) -> Callable[[str], Any]:
   """FedOpt's optimizer."""
-  weights = OrderedDict(weight=torch.tensor(problem.START))
-  optimizer = AdaptiveOptimizer(params_dict=weights, lr=problem.RATE, tau=problem.TAU, **options)
 
-  def step(state: None, x: Any, d: Any) -> Any:
-    optimizer.step([OrderedDict(weight=torch.tensor(d))], torch.ones(1))
-    return state, torch_problem.weights(weights)
+  def run(name: str) -> Any:
+    values = problem.of_server(name)
+    weights = OrderedDict(torch_problem.tensors(problem.START))
+    optimizer = AdaptiveOptimizer(
+      kind,
+      weights,
+      beta1=values['beta1'],
+      beta2=values.get('beta2', 0.0),
+      lr=values['rate'],
+      tau=values['tau'],
+    )
 
-  return problem.server(name, step)
+    def step(state: None, x: Any, d: Any) -> Any:
+      optimizer.step([OrderedDict(torch_problem.tensors(d))], torch.ones(1))
+      return state, torch_problem.weights(weights)
+
+    return problem.server(name, step)
+
+  return run
+
+
+def _fed_dyn(name: str) -> Any:
+  return _rounds(name, FedDynServer, alpha=problem.value(name, 'mu'), max_grad_norm=1e9)
+
+
+def _ditto(name: str) -> Any:
+  options = {'lamda': problem.value(name, 'lam'), 'pers_epoch': problem.EPOCHS}
+  return _rounds(name, DittoServer, **options)
+
+
+def _p_fed_me(name: str) -> Any:
+  options = {'lamda': problem.value(name, 'moreau_lam'), 'k': problem.value(name, 'inner_steps')}
+  inner = problem.value(name, 'inner_rate')
+  return _rounds(name, pFedMeServer, pers_lr=inner, mu=0.0, beta=1.0, **options)
+
+
+def _apfl(name: str) -> Any:
+  return _rounds(name, APFLServer, alpha=problem.value(name, 'alpha_mix'), adaptive_alpha=0)
 
 
 def models() -> problem.Models:
-  """The models by each algorithm."""
-  moments = {'beta1': problem.BETAS[0], 'beta2': problem.BETAS[1]}
-  p_fed_me = {'lamda': 3.0, 'k': 3, 'pers_lr': 0.05, 'mu': 0.0, 'beta': 1.0}
-  dyn = {'alpha': 0.2, 'max_grad_norm': 1e9}
-  return {
-    'fed_avg': _rounds('fed_avg', FedAvgServer),
-    'fed_prox': _rounds('fed_prox', FedProxServer, mu=0.5),
-    'fed_avgm': _momentum('fed_avgm'),
-    'fed_adagrad': _adaptive('fed_adagrad', optimizer_type='adagrad', **moments | {'beta1': 0.0}),
-    'fed_adam': _adaptive('fed_adam', optimizer_type='adam', **moments),
-    'fed_yogi': _adaptive('fed_yogi', optimizer_type='yogi', **moments),
-    'scaffold': _rounds('scaffold', SCAFFOLDServer, False, global_lr=1.0),
-    'fed_dyn': _rounds('fed_dyn', FedDynServer, False, **dyn),
-    'ditto': _rounds('ditto', DittoServer, False, lamda=0.3, pers_epoch=problem.EPOCHS),
-    'apfl': _rounds('apfl', APFLServer, False, alpha=0.4, adaptive_alpha=0),
-    'p_fed_me': _rounds('p_fed_me', pFedMeServer, False, **p_fed_me),
-  }
+  """The models by each algorithm; its FedAvgM has Nesterov's momentum."""
+  return problem.models_by(
+    {
+      'fed_avg': lambda name: _rounds(name, FedAvgServer),
+      'fed_prox': lambda name: _rounds(name, FedProxServer, mu=problem.value(name, 'mu')),
+      'fed_avgm': _momentum,
+      'fed_nesterov': _momentum,
+      'fed_adagrad': _adaptive('adagrad'),
+      'fed_adagrad-momentum': _adaptive('adagrad'),
+      'fed_adam': _adaptive('adam'),
+      'fed_yogi': _adaptive('yogi'),
+      'scaffold': lambda name: _rounds(name, SCAFFOLDServer, global_lr=1.0),
+      'fed_dyn': _fed_dyn,
+      'ditto': _ditto,
+      'apfl': _apfl,
+      'p_fed_me': _p_fed_me,
+    }
+  )

@@ -15,16 +15,16 @@ from nvflare.app_opt.pt.scaffold import PTScaffoldHelper
 from research.peers import problem, torch_problem
 from research.peers.torch_problem import torch
 
-HALF_SQUARE = torch_problem.HalfSquare()
+LOSS = torch_problem.loss()
 
 
-def _descend(model: Any, client: int, extra: Any = None, after: Any = None) -> None:
+def _descend(model: Any, one: Any, member: Any, extra: Any = None, after: Any = None) -> None:
   """The steps that NVFlare leaves to its user's script, with a further loss or a call."""
-  optimizer = torch.optim.SGD(model.parameters(), lr=problem.RATE)
+  optimizer = torch.optim.SGD(model.parameters(), lr=one['client_rate'])
   for _ in range(problem.EPOCHS):
-    for x, y in torch_problem.batches(client):
+    for x, y in torch_problem.batches(member):
       optimizer.zero_grad()
-      loss = HALF_SQUARE(model(x), y)
+      loss = LOSS(model(x), y)
       if extra is not None:
         loss = loss + extra(model)
       loss.backward()
@@ -38,29 +38,32 @@ def _averaged(name: str, mu: float = 0.0) -> Any:
   model = torch_problem.Linear()
   proximal = PTFedProxLoss(mu)
   seen = []
-  for t, members in enumerate(problem.members(name)):
+  for t, one in enumerate(problem.rounds(name)):
     helper = WeightedAggregationHelper()
-    for i in members:
+    for member in problem.sent(one):
+      i = member['client']
       local = copy.deepcopy(model)
       extra = None
       if mu:
-        extra = lambda one, received=model: proximal(one, received)  # noqa: E731
-      _descend(local, i, extra)
-      helper.add(local.state_dict(), len(problem.CLIENTS[i]['y']), str(i), t)
+        extra = lambda trained, received=model: proximal(trained, received)  # noqa: E731
+      _descend(local, one, member, extra)
+      helper.add(local.state_dict(), problem.weight(name, i), str(i), t)
     model.load_state_dict(helper.get_result())
     seen.append(torch_problem.weights(model))
   return seen
 
 
-def _scaffold() -> Any:
+def _scaffold(name: str) -> Any:
   model = torch_problem.Linear()
-  control = {'weight': torch.zeros_like(model.weight.detach())}
+  control = {tensor: torch.zeros_like(p) for tensor, p in model.state_dict().items()}
   helpers: dict[int, Any] = {}
   locals_: dict[int, Any] = {}
   seen = []
-  for t, members in enumerate(problem.members('scaffold')):
+  for t, one in enumerate(problem.rounds(name)):
+    rate = one['client_rate']
     results = []
-    for i in members:
+    for member in problem.sent(one):
+      i = member['client']
       local = locals_.setdefault(i, torch_problem.Linear())
       local.load_state_dict(model.state_dict())
       if i not in helpers:
@@ -71,24 +74,26 @@ def _scaffold() -> Any:
       of_server, of_client = helper.get_params()
       _descend(
         local,
-        i,
-        after=lambda one, helper=helper, c=of_server, c_i=of_client: helper.model_update(
-          one, problem.RATE, c, c_i
+        one,
+        member,
+        after=lambda trained, helper=helper, rate=rate, c=of_server, c_i=of_client: (
+          helper.model_update(trained, rate, c, c_i)
         ),
       )
-      helper.terms_update(local, problem.RATE, of_server, of_client, model)
-      difference = local.weight.detach() - model.weight.detach()
+      helper.terms_update(local, rate, of_server, of_client, model)
+      ended = local.state_dict()
       meta = {
         FLMetaKey.NUM_STEPS_CURRENT_ROUND: 1,  # Equal weights, as in the case.
         AlgorithmConstants.SCAFFOLD_CTRL_DIFF: helper.get_delta_controls(),
         'client_name': str(i),
       }
-      parameters = {'weight': difference.numpy()}
-      results.append(FLModel(ParamsType.DIFF, parameters, current_round=t, meta=meta))
+      change = {tensor: (ended[tensor] - p).numpy() for tensor, p in model.state_dict().items()}
+      results.append(FLModel(ParamsType.DIFF, change, current_round=t, meta=meta))
     mean = scaffold_aggregate_fn(results)
     changes = mean.meta[AlgorithmConstants.SCAFFOLD_CTRL_DIFF]
-    model.weight.data += torch.as_tensor(mean.params['weight'])
-    control = {'weight': control['weight'] + torch.as_tensor(changes['weight'])}
+    for tensor, p in model.named_parameters():
+      p.data += torch.as_tensor(mean.params[tensor])
+      control[tensor] = control[tensor] + torch.as_tensor(changes[tensor])
     seen.append(torch_problem.weights(model))
   return seen
 
@@ -98,25 +103,42 @@ def _server(name: str, optimizer: Any, **values: Any) -> Any:
   model = torch_problem.Linear()
   generator = PTFedOptModelShareableGenerator(source_model=model, device='cpu')
   generator.model = model
-  generator.optimizer = optimizer(model.parameters(), **values)
+  generator.optimizer = optimizer(model.parameters(), lr=problem.of_server(name)['rate'], **values)
 
   def step(state: None, x: Any, d: Any) -> Any:
-    state_dict, _ = generator.server_update({'weight': -d})
+    state_dict, _ = generator.server_update(problem.tensors(-d))
     return state, torch_problem.weights(state_dict)
 
   return problem.server(name, step)
 
 
+def _momentum(name: str) -> Any:
+  values = problem.of_server(name)
+  is_nesterov = values['name'] == 'nesterov'
+  return _server(name, torch.optim.SGD, momentum=values['momentum'], nesterov=is_nesterov)
+
+
+def _adagrad(name: str) -> Any:
+  values = problem.of_server(name)
+  options = {'initial_accumulator_value': values['initial_v'], 'eps': values['tau']}
+  return _server(name, torch.optim.Adagrad, **options)
+
+
+def _adam(name: str) -> Any:
+  tau = problem.of_server(name)['tau']
+  return _server(name, torch.optim.Adam, betas=problem.betas(name), eps=tau)
+
+
 def models() -> problem.Models:
   """The models by each algorithm; the optimizers are PyTorch's."""
-  tau = problem.TAU
-  adagrad = {'initial_accumulator_value': tau**2, 'eps': tau, 'lr': problem.RATE}
-  adam = {'betas': problem.BETAS, 'eps': tau, 'lr': problem.RATE}
-  return {
-    'fed_avg': _averaged('fed_avg'),
-    'fed_prox': _averaged('fed_prox', 0.5),
-    'scaffold': _scaffold(),
-    'fed_avgm': _server('fed_avgm', torch.optim.SGD, lr=0.5, momentum=0.9),
-    'fed_adagrad': _server('fed_adagrad', torch.optim.Adagrad, **adagrad),
-    'fed_adam': _server('fed_adam', torch.optim.Adam, **adam),
-  }
+  return problem.models_by(
+    {
+      'fed_avg': _averaged,
+      'fed_prox': lambda name: _averaged(name, problem.value(name, 'mu')),
+      'scaffold': _scaffold,
+      'fed_avgm': _momentum,
+      'fed_nesterov': _momentum,
+      'fed_adagrad': _adagrad,
+      'fed_adam': _adam,
+    }
+  )

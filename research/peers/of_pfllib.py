@@ -9,6 +9,8 @@ from typing import Any
 SYSTEM = pathlib.Path(__file__).resolve().parents[2] / '.peers' / 'pfllib' / 'source' / 'system'
 sys.path.insert(0, str(SYSTEM))
 
+from flcore.clients.clientdyn import clientDyn  # noqa: E402
+from flcore.clients.clientpFedMe import clientpFedMe  # noqa: E402
 from flcore.servers import serverbase  # noqa: E402
 from flcore.servers.serverapfl import APFL  # noqa: E402
 from flcore.servers.serveravg import FedAvg  # noqa: E402
@@ -36,7 +38,7 @@ def _settings(options: dict[str, Any]) -> Any:
     'num_clients': len(problem.CLIENTS),
     'batch_size': 4,
     'local_epochs': problem.EPOCHS,
-    'local_learning_rate': problem.RATE,
+    'local_learning_rate': 0.0,  # It is set in each round.
     'learning_rate_decay': False,
     'learning_rate_decay_gamma': 1.0,
     'join_ratio': 0.5,
@@ -47,21 +49,35 @@ def _settings(options: dict[str, Any]) -> Any:
   return types.SimpleNamespace(**values, **options)
 
 
-def _rounds(name: str, kind: Any, is_uniform: bool = False, **options: Any) -> Any:
+def _give(client: Any, member: Any, rate: float) -> None:
+  """Gives a client the batches and the rate of a round: its optimizers', and its own copy."""
+  client.load_train_data = lambda: torch_problem.batches(member)
+  client.learning_rate = rate
+  if isinstance(client, clientpFedMe):
+    return  # Its optimizer is that of the inner steps.
+  for name in ('optimizer', 'optimizer_per'):
+    if hasattr(client, name):
+      for group in getattr(client, name).param_groups:
+        group['lr'] = rate
+
+
+def _rounds(name: str, kind: Any, **options: Any) -> Any:
   """The models of an algorithm by the steps of its server's `train`, without evaluations."""
   server = kind(_settings(options), 0)
   for client in server.clients:
-    client.loss = torch_problem.HalfSquare()
-    client.load_train_data = lambda number=client.id: torch_problem.batches(number)
-    if is_uniform:
-      client.train_samples = 1
+    client.loss = torch_problem.loss()
+    client.train_samples = problem.weight(name, client.id)
+    if isinstance(client, clientDyn):
+      client.alpha = problem.mu(name, client.id)
   seen = []
-  for members in problem.members(name):
+  for one in problem.rounds(name):
     random.seed(0)
-    server.selected_clients = [server.clients[i] for i in members]
+    members = problem.sent(one)
+    server.selected_clients = [server.clients[member['client']] for member in members]
     server.current_num_join_clients = server.num_join_clients = len(members)
     server.send_models()
-    for client in server.selected_clients:
+    for client, member in zip(server.selected_clients, members):
+      _give(client, member, one['client_rate'])
       if hasattr(client, 'ptrain'):
         client.ptrain()
       client.train()
@@ -74,15 +90,27 @@ def _rounds(name: str, kind: Any, is_uniform: bool = False, **options: Any) -> A
   return seen
 
 
+def _ditto(name: str) -> Any:
+  options = {'mu': problem.value(name, 'lam'), 'plocal_epochs': problem.EPOCHS}
+  return _rounds(name, Ditto, **options)
+
+
+def _p_fed_me(name: str) -> Any:
+  options = {'lamda': problem.value(name, 'moreau_lam'), 'K': problem.value(name, 'inner_steps')}
+  inner = problem.value(name, 'inner_rate')
+  return _rounds(name, pFedMe, p_learning_rate=inner, beta=1.0, **options)
+
+
 def models() -> problem.Models:
   """The models by each algorithm."""
-  p_fed_me = {'lamda': 3.0, 'K': 3, 'p_learning_rate': 0.05, 'beta': 1.0}
-  return {
-    'fed_avg': _rounds('fed_avg', FedAvg),
-    'fed_prox': _rounds('fed_prox', FedProx, mu=0.5),
-    'scaffold': _rounds('scaffold', SCAFFOLD, server_learning_rate=1.0),
-    'fed_dyn': _rounds('fed_dyn', FedDyn, alpha=0.2),
-    'ditto': _rounds('ditto', Ditto, True, mu=0.3, plocal_epochs=problem.EPOCHS),
-    'apfl': _rounds('apfl', APFL, True, alpha=0.4),
-    'p_fed_me': _rounds('p_fed_me', pFedMe, True, **p_fed_me),
-  }
+  return problem.models_by(
+    {
+      'fed_avg': lambda name: _rounds(name, FedAvg),
+      'fed_prox': lambda name: _rounds(name, FedProx, mu=problem.value(name, 'mu')),
+      'scaffold': lambda name: _rounds(name, SCAFFOLD, server_learning_rate=1.0),
+      'fed_dyn': lambda name: _rounds(name, FedDyn, alpha=problem.value(name, 'mu')),
+      'ditto': _ditto,
+      'apfl': lambda name: _rounds(name, APFL, alpha=problem.value(name, 'alpha_mix')),
+      'p_fed_me': _p_fed_me,
+    }
+  )

@@ -22,15 +22,32 @@ except (OSError, StopIteration):
     OPERATORS.define(f'{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor')
 
 
+def tensors(weights: Any) -> dict[str, Any]:
+  """The tensors of a list of all weights."""
+  return {name: torch.tensor(one) for name, one in problem.tensors(weights).items()}
+
+
+def add_weights(module: Any) -> None:
+  """Gives a module the initial weights."""
+  for name, one in tensors(problem.START).items():
+    module.register_parameter(name, torch.nn.Parameter(one))
+
+
+def predicted(module: Any, x: Any) -> Any:
+  """x w, or x W + b."""
+  weight, *bias = (getattr(module, name) for name in problem.SHAPES)
+  return sum(bias, x @ weight)
+
+
 class Linear(torch.nn.Module):
-  """x w, from the initial weights."""
+  """The file's model, from the initial weights."""
 
   def __init__(self) -> None:
     super().__init__()
-    self.weight = torch.nn.Parameter(torch.tensor(problem.START))
+    add_weights(self)
 
   def forward(self, x: Any) -> Any:
-    return x @ self.weight
+    return predicted(self, x)
 
 
 class HalfSquare(torch.nn.Module):
@@ -40,12 +57,19 @@ class HalfSquare(torch.nn.Module):
     return 0.5 * torch.mean((prediction - y) ** 2)
 
 
-def batches(client: int) -> list[tuple[Any, Any]]:
-  """The batches of one pass of a client."""
+def loss() -> Any:
+  """The file's loss, of predictions and labels."""
+  if problem.IS_LOGISTIC:
+    return torch.nn.CrossEntropyLoss()
+  return HalfSquare()
+
+
+def batches(client: Any) -> list[tuple[Any, Any]]:
+  """The batches of one pass of a client in a round."""
   return [(torch.tensor(x), torch.tensor(y)) for x, y in problem.batches(client)]
 
 
 def weights(model: Any) -> list[float]:
-  """The weights of a model, or of a dictionary that has it."""
+  """All weights of a model, or of a dictionary that has them."""
   state = model if isinstance(model, dict) else model.state_dict()
-  return state['weight'].detach().numpy().tolist()
+  return problem.flat([state[name].detach().numpy() for name in problem.SHAPES])
