@@ -1,6 +1,5 @@
 """research/peer_vectors.py: what a cell says of a library's models. The libraries do not run."""
 
-import json
 import pathlib
 import re
 
@@ -8,9 +7,13 @@ import numpy as np
 import pytest
 
 from research import peer_vectors, vectors
+from research.peers import cases
+from research.peers.forms import form_of
 
-CONTENT = json.loads((vectors.FOLDER / 'least_squares.json').read_text(encoding='utf-8'))
+FILES = {name: peer_vectors.content_of(name) for name in peer_vectors.FILES}
+CONTENT = FILES['least_squares']
 CASES = {case['name']: case for case in CONTENT['cases']}
+LOGISTIC = {case['name']: case for case in FILES['logistic']['cases']}
 
 
 def test_a_cell_has_the_largest_deviation_or_the_round_in_which_a_library_departs():
@@ -24,11 +27,43 @@ def test_a_cell_has_the_largest_deviation_or_the_round_in_which_a_library_depart
   assert row == {'library': 'Flower', 'case': 'fed_avg', 'departs in': 'round 3 (nan)'}
 
 
-@pytest.mark.parametrize('library, name', peer_vectors.FORMS)
-def test_a_form_departs_from_the_vectors_and_is_named(library, name):
-  text, form = peer_vectors.FORMS[library, name]
-  models = peer_vectors.models_of(form, CASES[name], CONTENT['problem'])
-  row = peer_vectors.departure(library, CASES[name], CONTENT['problem'], models)
+def test_a_case_is_run_if_it_has_no_option_that_the_libraries_lack():
+  assert cases.algorithm(LOGISTIC['server-sgd']) == 'fed_avg'
+  assert cases.algorithm(LOGISTIC['server-adam-corrected']) == 'fed_adam'
+  assert cases.algorithm(LOGISTIC['server-adagrad-momentum']) == 'fed_adagrad-momentum'
+  assert cases.algorithm(LOGISTIC['fed_nova-momentum']) == 'fed_nova'
+  assert cases.algorithm(LOGISTIC['ditto']) == 'ditto'
+  for name in ('fed_prox', 'scaffold', 'fed_exp', 'apfl-learnt', 'mime-adam', 'client-adam'):
+    assert cases.algorithm(LOGISTIC[name]) is None
+
+
+@pytest.mark.parametrize('name', peer_vectors.PLAIN)
+def test_a_further_case_has_the_rounds_of_its_file_and_the_settings_of_least_squares(name):
+  further = LOGISTIC[f'{name}-plain']
+  assert cases.algorithm(further) == name
+  assert further['hyperparameters'] == CASES[name]['hyperparameters']
+  for one, other in zip(further['rounds'], LOGISTIC['server-sgd']['rounds'], strict=True):
+    assert one['client_rate'] == other['client_rate']
+    members = [[(c['client'], c['steps']) for c in each['clients']] for each in (one, other)]
+    assert members[0] == members[1]
+
+
+FORMS = [
+  (file, library, case['name'])
+  for file, content in FILES.items()
+  for case in content['cases']
+  for library in peer_vectors.LIBRARIES
+  if form_of(library, case) is not None
+]
+
+
+@pytest.mark.parametrize('file, library, name', FORMS)
+def test_a_form_departs_from_the_vectors_and_is_named(file, library, name):
+  content = FILES[file]
+  (case,) = [case for case in content['cases'] if case['name'] == name]
+  text, form = form_of(library, case)
+  models = peer_vectors.models_of(form, case, content['problem'])
+  row = peer_vectors.departure(library, case, content['problem'], models)
   assert row['library'] == peer_vectors.LIBRARIES[library][0]
   assert row['departs in'].startswith(('round 1 (', 'round 2 ('))
   assert row['the form that it computes'] == text
@@ -50,11 +85,15 @@ def test_the_program_of_a_report_to_others_prints_what_the_report_says(draft, ca
   assert 'vectors/least_squares.json' in text
 
 
-def test_the_table_that_is_stored_has_a_row_for_each_form():
-  page = ROOT / 'results' / 'peer_vectors' / 'peer_vectors.md'
-  departures = page.read_text(encoding='utf-8').partition('## Departures')[2]
-  for (library, name), (text, _) in peer_vectors.FORMS.items():
-    title = peer_vectors.LIBRARIES[library][0]
-    (row,) = re.findall(rf'\| {title} \| {name} \|.*', departures)
-    assert f'| {text} |' in row
-    assert float(row.split('|')[-2]) < peer_vectors.SAME
+@pytest.mark.parametrize('file', FILES)
+def test_the_tables_that_are_stored_have_the_form_of_each_departure(file):
+  page = (ROOT / 'results' / 'peer_vectors' / 'peer_vectors.md').read_text(encoding='utf-8')
+  section = page.partition(f'\n## {peer_vectors.FILES[file]}\n')[2].partition('\n## ')[0]
+  agreement, departures = section.split('Where a library departs:')
+  assert agreement.count('round ') == departures.count('round ')
+  rows = [line.strip('| ').split(' | ') for line in departures.splitlines() if 'round ' in line]
+  libraries = {title: library for library, (title, _) in peer_vectors.LIBRARIES.items()}
+  by_name = {case['name']: case for case in FILES[file]['cases']}
+  for title, name, _, text, deviation in rows:
+    assert text == form_of(libraries[title], by_name[name])[0]
+    assert float(deviation) < peer_vectors.SAME
