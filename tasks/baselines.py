@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks import errors, task as task_lib
 
 _MOST_CLIENTS = 1000  # Of more clients, the labels of the first ones are counted.
 
@@ -43,6 +43,9 @@ def of_task(task: task_lib.Task, model: models.Model) -> Baseline | None:
 
   Returns:
     The baseline; None if it is not known what the model's predictions mean.
+
+  Raises:
+    DataError: If a training label is none of the model's classes.
   """
   outputs = models.outputs_of(model)
   if outputs is None or task.validation['y'].dtype.kind not in 'biuf':
@@ -63,6 +66,13 @@ def of_task(task: task_lib.Task, model: models.Model) -> Baseline | None:
   # One-hot targets become class numbers.
   if targets.ndim == 2 and targets.shape[1] == outputs.num_classes > 1:
     targets = targets.argmax(1)
+  least, largest = targets.min(), targets.max()
+  if least < 0 or largest >= outputs.num_classes:
+    raise errors.DataError(
+      f'{task.name}: the labels of the training clients are {least:.6g} to {largest:.6g}, but'
+      f' the model has the classes 0 to {outputs.num_classes - 1}: correct the labels, or give the'
+      ' model more outputs'
+    )
   counts = np.bincount(targets.astype(int).ravel(), minlength=outputs.num_classes)
   shares = counts / counts.sum()
   most = int(counts.argmax())

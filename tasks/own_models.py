@@ -62,6 +62,9 @@ def builder(
     if make is not None:
       build, threshold = _of_keras(make, problem, loss, metrics, threshold)
     elif loss is not None or not all(map(named_metrics.is_name, metrics or ())):
+      for metric in metrics or ():
+        if isinstance(metric, str) and not named_metrics.is_name(metric):
+          raise ValueError(f"{metric!r:.80} is no name of a metric, such as 'f1_macro'")
       raise ValueError(
         'loss and metrics of Keras are for Keras models: leave them out, or give metrics by name,'
         " such as 'f1_macro'"

@@ -128,7 +128,13 @@ def from_frame(
   border = files.border(source, 'correct the table, or leave columns out')
   with border, _named(source), _numbered(rows):
     columns = columns_lib.columns_of(
-      cells, used, missing=missing, unseen=unseen, dates=dates, is_training=is_training
+      cells,
+      used,
+      are_named=features is not None,
+      missing=missing,
+      unseen=unseen,
+      dates=dates,
+      is_training=is_training,
     )
     x = preparation_lib.matrix(columns, cells)  # Not rounded yet.
   options = {'preparation': preparation_lib.Preparation(columns), 'targets': labels, **options}

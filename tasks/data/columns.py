@@ -17,6 +17,7 @@ _MOST_CATEGORIES = 1000  # In a column.
 _FEW = 10  # So many different texts may be categories, whatever they look like.
 _MANY = 20  # Of more different texts it is asked whether they repeat.
 _WORDS = 8  # Texts of so many words or more are no names of categories.
+_ROWS_OF_A_CATEGORY = 3  # Many texts are no categories if each has fewer rows in the mean.
 # Names that pandas, Hugging Face's data sets and R give to the numbers of rows.
 _NAMES_OF_ROWS = re.compile(r'Unnamed: \d+(_level_\d+)?(\.\d+)*|__index_level_\d+__|')
 _NAMES_OF_IDS = re.compile(
@@ -26,6 +27,11 @@ _NAMES_OF_IDS = re.compile(
 _NUMBER = re.compile(
   r"[<>≤≥~±+\-\u2212$€£¥]?\s*\d[\d\s.,'\u2019]*(?P<unit>%|‰|°?[A-Za-zµ][A-Za-zµ/²³]{0,5})?"
 )
+_HEXADECIMAL = re.compile('0[xX][0-9a-fA-F]+')
+_DIGITS = re.compile(r'\d[\d.,]*')
+# How texts with numbers begin, such as 12:30, 120/80 or (1.5); a code as A12 begins otherwise.
+_BEGINS_AS_NUMBER = re.compile(r'[(\[<>≤≥~±+\-\u2212$€£¥]*\s*#')
+_RANGE = re.compile(r'#\s*[-\u2013]\s*#')  # Such as an age group, 20-29, which is a category.
 _DATE = re.compile(
   r'\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})( .*)?'
 )
@@ -44,6 +50,7 @@ def columns_of(
   table: Mapping[str, Any],
   names: Sequence[str],
   *,
+  are_named: bool = True,
   missing: str = 'refuse',
   unseen: str = 'refuse',
   dates: str = 'refuse',
@@ -54,6 +61,7 @@ def columns_of(
   Args:
     table: Column name -> n values. Gaps are None or nan.
     names: The columns of inputs.
+    are_named: Whether the user named these columns. Else many texts that hardly repeat are refused.
     missing: What is done about gaps; see `tasks.from_csv`. Here 'drop' is as 'refuse'.
     unseen: What is done about a text that is no category, 'refuse' or 'ignore'.
     dates: What becomes of columns of dates: 'refuse', or 'days' or 'parts' as in `Column`.
@@ -81,7 +89,7 @@ def columns_of(
       columns.append(Column(name, fill=fill, dates=dates))
       continue
     is_gap &= missing not in ('refuse', 'drop')
-    kinds = _categories(name, values, is_gap)
+    kinds = _categories(name, values, is_gap, are_named)
     category_of_gaps = None
     if is_gap.any():
       category_of_gaps = ''
@@ -132,9 +140,14 @@ def is_number_of_row(name: str) -> bool:
 def is_id(name: str, values: np.ndarray) -> bool:
   """Returns whether a column identifies rows: many values that differ, and are named or look so."""
   count = len(values)
-  if values.dtype.kind in 'iu':
-    is_named = _NAMES_OF_IDS.fullmatch(name) is not None
-    return is_named and count > _FEW and len(np.unique(values)) == count
+  if values.dtype.kind in 'iuf':
+    is_whole = np.isfinite(values).all() and np.array_equal(values, np.round(values))
+    if count <= _FEW or not is_whole:
+      return False
+    # The numbers of rows in their order, from 0 or 1 on, whatever the column is called.
+    if values[0] in (0, 1) and np.array_equal(values, values[0] + np.arange(count)):
+      return True
+    return _NAMES_OF_IDS.fullmatch(name) is not None and len(np.unique(values)) == count
   if values.dtype.kind != 'O' or not all(isinstance(value, str) for value in values):
     return False
   # A few missing or repeated ids do not make a column of ids another one.
@@ -160,7 +173,7 @@ def _typical(name: str, values: np.ndarray, missing: str) -> float | None:
   return float(np.median(numbers))
 
 
-def _categories(name: str, values: np.ndarray, is_gap: np.ndarray) -> list[str]:
+def _categories(name: str, values: np.ndarray, is_gap: np.ndarray, is_named: bool) -> list[str]:
   """Returns the different texts of a column, sorted; ValueError if they are no categories."""
   if values.dtype.kind == 'm':
     fix = 'these are durations: give numbers, such as column.dt.total_seconds() / 86_400'
@@ -189,8 +202,8 @@ def _categories(name: str, values: np.ndarray, is_gap: np.ndarray) -> list[str]:
     raise refusal(name, values, row, _OF_DATES)
   if len(kinds) > _FEW and _have_numbers(kinds):
     fix = (
-      'these are numbers as texts: give numbers alone (12.3 for 12.3%, 1234 for 1 234), or leave '
-      'the column out by features='
+      'these are numbers as texts: give numbers alone (12.3 for 12.3%, 1234 for 1 234, 12.5 for '
+      '12:30), or leave the column out by features='
     )
     raise refusal(name, values, row, fix)
   if len(kinds) > _MANY and _is_prose(texts, kinds):
@@ -199,6 +212,12 @@ def _categories(name: str, values: np.ndarray, is_gap: np.ndarray) -> list[str]:
       'would be an input: leave it out by features=, group the texts into categories, or make '
       'numbers of them by tf.keras.layers.TextVectorization and call from_arrays (the guide, "Your '
       'own data", has an example)'
+    )
+  if not is_named and len(kinds) > _MANY and len(texts) < _ROWS_OF_A_CATEGORY * len(kinds):
+    raise ValueError(
+      f'the column {name!r} has {len(kinds):,} different texts in {len(texts):,} rows, and each '
+      'would be an input: leave it out by features=, or group the texts; if they are categories '
+      'all the same, name the column by features='
     )
   if len(kinds) > _MOST_CATEGORIES:
     fix = f'each of {len(kinds):,} texts would be an input: leave the column out, or group them'
@@ -224,8 +243,15 @@ def _are_dates(kinds: Any) -> bool:
 def _have_numbers(kinds: Any) -> bool:
   """Returns whether all texts are numbers, perhaps with signs, blanks or one of two units.
 
-  Codes of digits alone, such as 01067, are no numbers.
+  So are several numbers in one form, such as times, but not ranges. Codes of digits alone, such as
+  01067, are no numbers.
   """
+  if all(map(_HEXADECIMAL.fullmatch, kinds)):
+    return True
+  forms = {_DIGITS.sub('#', text.strip()) for text in kinds}
+  if len(forms) <= 2 and any(form.count('#') > 1 or form[0] in '([' for form in forms):
+    is_range = any(map(_RANGE.search, forms))
+    return not is_range and all(map(_BEGINS_AS_NUMBER.match, forms))
   matches = [_NUMBER.fullmatch(text.strip()) for text in kinds]
   if not all(matches):
     return False

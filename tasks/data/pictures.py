@@ -102,6 +102,8 @@ def _opened(file: str | BinaryIO) -> Any:
   """Returns a picture of Pillow, upright and opaque, of the mode L if it is grey, else RGB."""
   from PIL import Image, ImageOps  # Slow to import and needed here only.
 
+  if isinstance(file, str):
+    files.existing(file)  # Opening a pipe would wait for data.
   Image.init()
   formats = [name for name in _FORMATS if name in Image.OPEN]  # Pillow may lack a library.
   with Image.open(file, formats=formats) as image:

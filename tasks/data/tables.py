@@ -65,6 +65,9 @@ def plain(values: 'pd.Series[Any]') -> np.ndarray:
   Texts are composed. Columns of dates keep their dtype.
   """
   dtype: Any = values.dtype
+  if isinstance(dtype, pd.SparseDtype):
+    values = values.sparse.to_dense()
+    dtype = values.dtype
   if _has_numbers(values):
     if values.isna().any():
       return values.to_numpy(np.float64, na_value=np.nan)
@@ -132,20 +135,44 @@ def _check_quotation_marks(table: pd.DataFrame, client: str, separator: str) -> 
   if client not in table:
     return
   clients = {str(cell).strip() for cell in table[client]}
-  place_of_client = list(table.columns).index(client)
-  for place, name in enumerate(table):
-    if _has_numbers(table[name]):
+  columns = list(table.columns)
+  place_of_client = columns.index(client)
+  of_numbers = [place for place, name in enumerate(columns) if _has_numbers(table[name])]
+  for place, name in enumerate(columns):
+    if place in of_numbers:
       continue
     for row, cell in enumerate(table[name]):
       if not isinstance(cell, str) or not _LINE_END.search(cell):
         continue
       pieces = _cells_of_rows(cell, place, table.shape[1], separator)
-      if any(place_of_client in row_of and row_of[place_of_client] in clients for row_of in pieces):
+      if any(row_of.get(place_of_client) in clients for row_of in pieces) or _are_rows(
+        pieces, of_numbers
+      ):
         raise ValueError(
           f'the column {name!r} has in row {row} (rows count from 0) a text of {len(pieces)} lines'
           ' that are rows of the table: a quotation mark (") begins it; remove that one and the one'
           ' that ends it'
         )
+
+
+def _are_rows(pieces: list[dict[int, str]], of_numbers: list[int]) -> bool:
+  """Returns whether pieces of a text can be rows by themselves, whatever clients they name.
+
+  Where columns of numbers are, `of_numbers`, they then have numbers. Without such columns it takes
+  a line in the middle, which has as many cells as the table.
+  """
+  cells = [row_of[place] for row_of in pieces for place in of_numbers if place in row_of]
+  if not cells:
+    return len(pieces) > 2
+  return all(cell in ('', *_MISSING) or _is_number(cell) for cell in cells)
+
+
+def _is_number(text: str) -> bool:
+  try:
+    float(text)
+  except ValueError:
+    return False
+  return True
 
 
 def _cells_of_rows(text: str, place: int, width: int, separator: str) -> list[dict[int, str]]:

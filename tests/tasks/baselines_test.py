@@ -1,5 +1,7 @@
 """The constant prediction of a task against scikit-learn's dummies."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -91,3 +93,18 @@ def test_a_task_of_the_catalogue_has_one():
   most = np.bincount(training_targets(task)).argmax()
   assert baseline.prediction == str(most)
   assert baseline.metrics['accuracy'] == pytest.approx(np.mean(task.validation['y'] == most))
+
+
+@pytest.mark.parametrize('labels', [[0, 1, 2], [-1, 0, 1]])
+def test_a_label_that_is_no_class_of_the_model_is_named(labels):
+  y = np.tile(labels, 20)
+  task = tasks.from_arrays(X[:60], y % 2, CLIENTS[:60], model='logistic_regression')
+  model = task.build_model(0)
+  task = dataclasses.replace(
+    task, train=tasks.InMemoryClientData({'a': (X[:60], y.astype(np.int32))})
+  )
+  words = (
+    f'training clients are {min(labels)} to {max(labels)}, but the model has the classes 0 to 1'
+  )
+  with pytest.raises(tasks.DataError, match=words):
+    baselines.of_task(task, model)

@@ -253,6 +253,21 @@ def test_two_stray_quotes_do_not_swallow_the_rows_between_them(tmp_path, places,
     tasks.from_csv(path, 'who', 'y', features=['x'])  # Even where the column is left out.
 
 
+@pytest.mark.parametrize('rows_of_a_client', [1, 2])
+@pytest.mark.parametrize('order', ['who,note,x,y', 'note,x,y,who', 'who,note,y'])
+def test_stray_quotes_are_seen_if_no_row_of_their_clients_is_left(
+  tmp_path, order, rows_of_a_client
+):
+  table = QUOTED.assign(who=[f'c{i // rows_of_a_client}' for i in range(40)])[order.split(',')]
+  lines = table.to_csv(index=False).splitlines()
+  lines[6] = lines[6].replace('n5', '"n5')
+  lines[12] = lines[12].replace('n11', 'n11"')
+  path = tmp_path / 'a.csv'
+  path.write_text('\n'.join(lines))
+  with pytest.raises(tasks.DataError, match=r"'note' has in row 5 .*a quotation mark"):
+    tasks.from_csv(str(path), 'who', 'y', features=[name for name in ('x',) if name in order])
+
+
 def test_texts_of_several_lines_and_quotes_within_texts_are_read_as_they_are(tmp_path):
   path = tmp_path / 'a.csv'
   notes = [f'line 1, of {i}\nline 2\n\nline 3' for i in range(40)]

@@ -2,11 +2,14 @@
 
 The file runs as a module with a unique name, once for each path and content. (importlib would store
 a compiled copy next to the file, which might be outdated.) While the file runs, its folder is the
-last entry of sys.path. It can therefore import modules next to it, which hide no installed ones.
+last entry of sys.path. It can therefore import modules next to it, which hide no installed ones;
+those that only its functions import are loaded with it.
 Nothing here imports TensorFlow.
 """
 
+import contextlib
 import hashlib
+import importlib
 import os
 import sys
 import traceback
@@ -120,6 +123,7 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
     if other is not None:
       raise ImportError(f'{other[0]} is {other[1]!r} in this process, not {other[2]!r}; rename one')
     exec(compile(content, path, 'exec'), vars(module))
+    _load_late(content)
   except BaseException as error:
     at = place(error)
     del sys.modules[name]
@@ -133,6 +137,17 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
     if is_new and folder in sys.path:  # The file may have changed sys.path itself.
       sys.path.remove(folder)
   return module
+
+
+def _load_late(content: bytes) -> None:
+  """Loads the modules beside a file that its functions import, as its folder is in the path now.
+
+  A module that cannot be loaded is left to the function, which may have another way.
+  """
+  with contextlib.suppress(OSError):
+    for name in user_imports.not_loaded(content, sys.path):
+      with contextlib.suppress(Exception):
+        importlib.import_module(name)
 
 
 def place(error: BaseException) -> Place | None:

@@ -45,7 +45,24 @@ def digests(content: bytes, folders: Sequence[str]) -> dict[str, str]:
       would not be that of the code that runs.
     OSError: If a module cannot be read.
   """
-  by_path: dict[str, str] = {}
+  by_path = {}
+  for name, path, text in _modules(content, folders):
+    by_path[path] = _digest(name, path, text)
+  return by_path
+
+
+def not_loaded(content: bytes, folders: Sequence[str]) -> list[str]:
+  """Returns the names of the user's modules that a file imports, but has not loaded yet.
+
+  Its functions import them when they are called.
+  """
+  names = [name for name, _, _ in _modules(content, folders)]
+  return [name for name in names if name not in sys.modules]
+
+
+def _modules(content: bytes, folders: Sequence[str]) -> Iterator[tuple[str, str, bytes]]:
+  """Yields name, path and content of each of the user's modules that a file imports."""
+  seen = set()
   # Source texts still to be read, with the packages to which their relative imports refer.
   waiting = [(content, '')]
   while waiting:
@@ -55,14 +72,14 @@ def digests(content: bytes, folders: Sequence[str]) -> dict[str, str]:
         module = _find(part, folders)
         if module is None or not _is_users(part, module):
           break
-        if module.file and module.file not in by_path:
+        if module.file and module.file not in seen:
+          seen.add(module.file)
           text = _read(module.file)
-          by_path[module.file] = _digest(part, module.file, text)
+          yield part, module.file, text
           of_package = part  # To which the module's relative imports refer.
           if not module.folders:
             of_package = part.rpartition('.')[0]
           waiting.append((text, of_package))
-  return by_path
 
 
 def other_of_same_name(content: bytes, folders: Sequence[str]) -> tuple[str, str, str] | None:

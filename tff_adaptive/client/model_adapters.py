@@ -308,7 +308,7 @@ class _VariableModel(LocalModel):
     with tf.Graph().as_default() as graph:
       try:
         model = model_fn()
-      except TypeError as error:
+      except (AttributeError, TypeError) as error:
         raise check.explained_model_error(error) from error
       except RuntimeError as error:
         if not eager_constants.is_refusal(error):
@@ -405,6 +405,8 @@ def _assigned(graph: tf.Graph, variables: list[Any]) -> list[int]:
   A model function does so if it loads pretrained weights, by `set_weights` or `load_weights`, say.
   In a graph such an assignment is an operation that nobody runs, so that the values are lost.
   """
+  if any(variable.initializer is None for variable in variables):
+    raise ValueError(check.MODEL_FROM_OUTSIDE)
   initializers = {variable.initializer.name for variable in variables}
   handles = {
     operation.inputs[0].name

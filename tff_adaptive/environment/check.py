@@ -29,6 +29,18 @@ _NEEDED = (
   'tree',
   'vizier',
 )
+MODEL_FROM_OUTSIDE = (
+  'the model function returns a model that was made outside of it, whose weights all clients would'
+  ' share: make it in the function; to begin from its weights read them before, values ='
+  ' model.get_weights(), and call set_weights(values) on the new one'
+)
+_WEIGHTS_FROM_OUTSIDE = (
+  'the model function reads the weights of a model that was made outside of it, which it cannot in'
+  ' the graph in which it is called: read them before, values = model.get_weights(), and call'
+  ' set_weights(values) in it'
+)
+# Parts of Keras' messages for this.
+_READ_IN_A_GRAPH = ('_compile_time_distribution_strategy', 'Argument `fetch`')
 
 
 def missing_packages() -> str:
@@ -101,8 +113,14 @@ def require_keras_2_model(model: Any) -> None:
     raise TypeError(_KERAS_3_MODEL)
 
 
-def explained_model_error(error: TypeError) -> TypeError:
-  """Returns the error of a model function, explained if TFF was given a model of Keras 3 in it."""
+def explained_model_error(error: Exception) -> Exception:
+  """Returns the error of a model function, explained if it uses Keras in a way that fails there.
+
+  These are a model of Keras 3, and reading the weights of a model from outside, which fails in a
+  graph.
+  """
   if 'found keras.src.' in str(error):
     return TypeError(_KERAS_3_MODEL)
+  if any(words in str(error) for words in _READ_IN_A_GRAPH):
+    return ValueError(_WEIGHTS_FROM_OUTSIDE)
   return error

@@ -80,14 +80,58 @@ def test_a_column_of_more_texts_than_inputs_can_be_is_refused():
 
 
 @pytest.mark.parametrize(
+  'texts',
+  [
+    [f'{i // 60:02d}:{i % 60:02d}' for i in range(90)],
+    [f'1:02:{i:02d}' for i in range(60)],
+    [f'{100 + i}/{60 + i}' for i in range(50)],
+    [f'{i} years {i % 12} months' for i in range(60)],
+    [f'{i}e3/ul' for i in range(60)],
+    [f'({i}.5)' if i % 2 else f'{i}.5' for i in range(60)],
+    [hex(i) for i in range(60)],
+  ],
+)
+def test_numbers_in_one_form_are_no_categories(texts):
+  with pytest.raises(ValueError, match='these are numbers as texts: give numbers alone'):
+    kinds(texts * 10)
+
+
+@pytest.mark.parametrize(
+  'form', ['{}-{}', 'ward {}', 'C{}.{}', 'room-{}', '{}A', '{} - {}'], ids=lambda form: form
+)
+def test_codes_and_ranges_with_numbers_are_categories(form):
+  texts = [form.format(i, i + 5) for i in range(18)]
+  if form == '{}A':  # A unit would be the same in all.
+    texts = [f'{i}{letter}' for i in range(6) for letter in 'ABC']
+  assert len(kinds(texts * 5)) == 18
+
+
+def test_many_texts_that_hardly_repeat_are_categories_only_if_the_column_is_named():
+  table = {'col': np.array([f'P{i // 2}' for i in range(60)], object)}
+  assert len(columns.columns_of(table, ['col'])[0].categories) == 30
+  with pytest.raises(
+    ValueError, match=r"'col' has 30 different texts in 60 rows.* name the column"
+  ):
+    columns.columns_of(table, ['col'], are_named=False)
+  thrice = {'col': np.array([f'P{i // 3}' for i in range(90)], object)}
+  assert len(columns.columns_of(thrice, ['col'], are_named=False)[0].categories) == 30
+
+
+@pytest.mark.parametrize(
   'name, values, expected',
   [
     ('patient_id', np.arange(40), True),
     ('PatientID', RNG.permutation(400)[:40], True),
     ('Nr', np.arange(40), True),
     ('ward_id', np.arange(40) % 5, False),
-    ('humidity', np.arange(40), False),
-    ('paid', np.arange(40), False),
+    ('humidity', RNG.permutation(40), False),
+    ('paid', RNG.permutation(40), False),
+    ('X', np.arange(1, 41), True),  # Row numbers, as R calls them.
+    ('#', np.arange(40.0), True),
+    ('index', RNG.permutation(400)[:40].astype(np.float64), True),
+    ('days', 5 + np.arange(40), False),
+    ('x', np.array([*range(39), np.nan]), False),
+    ('at', np.array([f'{i // 60}:{i % 60:02d}' for i in range(40)], object), False),  # Refused.
     ('patient_id', np.arange(40.0) / 3, False),
     ('code', np.array([f'P{i}' for i in range(40)], object), True),
     ('code', np.array([f'P{i % 20}' for i in range(40)], object), False),

@@ -1,6 +1,7 @@
 """Pictures: upright, opaque, of one scale, and no program called to read them."""
 
 import io
+import os
 import subprocess
 
 import numpy as np
@@ -131,3 +132,11 @@ def test_no_program_is_called_whatever_a_file_is_named(tmp_path, monkeypatch):
 def test_a_size_is_a_height_and_a_width(size):
   with pytest.raises(tasks.DataError, match=r'size is .*; it must be \(height, width\)'):
     tasks.read_picture(file_of(Image.new('L', (2, 2))), size)
+
+
+def test_a_pipe_in_a_folder_of_pictures_is_refused(tmp_path):
+  folder = tmp_path / 'client' / 'class'
+  folder.mkdir(parents=True)
+  os.mkfifo(folder / 'a.png')
+  with pytest.raises(tasks.DataError, match=r'there is no file .*a\.png'):
+    tasks.from_image_folder(str(tmp_path))

@@ -36,6 +36,17 @@ def test_a_file_runs_once_and_again_when_it_has_changed_and_its_dataclasses_can_
   assert user_code.load(f'{_write(tmp_path, text)}:A')[0]().x == 1.0
 
 
+def test_a_function_finds_modules_beside_its_file_when_it_is_called(tmp_path):
+  (tmp_path / 'late_tff_a.py').write_text('import late_tff_b\nN = late_tff_b.N\n')
+  (tmp_path / 'late_tff_b.py').write_text('N = 7\n')
+  (tmp_path / 'late_tff_broken.py').write_text('1 / 0\n')
+  text = 'def n():\n  import late_tff_a\n  return late_tff_a.N\n'
+  text += 'def broken():\n  import late_tff_broken\n'
+  function, _ = user_code.load(f'{_write(tmp_path, text)}:n')
+  assert function() == 7
+  assert str(tmp_path) not in sys.path
+
+
 def test_two_files_of_one_name_are_two_modules(tmp_path):
   folders = tmp_path / 'a', tmp_path / 'b'
   for number, folder in enumerate(folders):

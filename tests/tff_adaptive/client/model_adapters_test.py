@@ -360,6 +360,33 @@ def test_a_model_without_trainable_weights_is_refused():
       model_adapters.wrap(model)
 
 
+@pytest.mark.parametrize(
+  ('way', 'words'),
+  [
+    ('itself', 'returns a model that was made outside of it'),
+    ('weights', 'reads the weights of a model that was made outside'),
+    ('layers', 'reads the weights of a model that was made outside'),
+  ],
+)
+def test_a_model_from_outside_of_the_function_is_refused(way, words):
+  outside = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))])
+
+  def model_fn():
+    model = outside
+    if way != 'itself':
+      model = tf.keras.models.clone_model(outside)
+    if way == 'weights':
+      model.set_weights(outside.get_weights())
+    if way == 'layers':
+      model.layers[0].set_weights(outside.layers[0].get_weights())
+    spec = collections.OrderedDict(x=tf.TensorSpec([None, 3]), y=tf.TensorSpec([None, 1], tf.int32))
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return tff.learning.models.from_keras_model(model, loss=loss, input_spec=spec)
+
+  with pytest.raises(ValueError, match=words):
+    model_adapters.wrap(model_fn)
+
+
 def test_anything_else_is_refused():
   undecorated = _Undecorated()
   undecorated.__class__ = type('Callable', (_Undecorated,), {'__call__': lambda self: self})
