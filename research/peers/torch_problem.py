@@ -1,25 +1,13 @@
 """The same for libraries that are built on PyTorch: in float64."""
 
-import pathlib
 from typing import Any
 
 import torch
 
-from research.peers import problem
+from research.peers import operators, problem  # noqa: F401
 
 torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
-
-# The torchvision of PyPI is built for CUDA. Beside a PyTorch for CPUs it cannot load its operators,
-# and importing it fails on these two, which nothing here calls.
-try:
-  torch.ops.load_library(
-    str(next(pathlib.Path(torch.__path__[0]).parent.glob('torchvision/_C.so')))
-  )
-except (OSError, StopIteration):
-  OPERATORS = torch.library.Library('torchvision', 'DEF')
-  for operator in ('nms', 'qnms'):
-    OPERATORS.define(f'{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor')
 
 
 def tensors(weights: Any) -> dict[str, Any]:
