@@ -24,6 +24,8 @@ _NAMES_OF_IDS = re.compile(
   r'(.*[ _.-])?(?i:id|ids|nr|no|idx|index|uuid|guid|row|key)|.*[a-z](Id|ID)'
   r'|(?i:row_?names?|level_\d+)'
 )
+# A column of one of these names identifies rows only if it counts them; R calls its row names X.
+_NAMES_OF_COUNTS = re.compile(r'X(\.\d+)?|#|(?i:obs|observation|record|case|sample|line|n|i)')
 _NUMBER = re.compile(
   r"[<>≤≥~±+\-\u2212$€£¥]?\s*\d[\d\s.,'\u2019]*(?P<unit>%|‰|°?[A-Za-zµ][A-Za-zµ/²³]{0,5})?"
 )
@@ -144,8 +146,8 @@ def is_id(name: str, values: np.ndarray) -> bool:
     is_whole = np.isfinite(values).all() and np.array_equal(values, np.round(values))
     if count <= _FEW or not is_whole:
       return False
-    # The numbers of rows in their order, from 0 or 1 on, whatever the column is called.
-    if values[0] in (0, 1) and np.array_equal(values, values[0] + np.arange(count)):
+    counts_rows = values[0] in (0, 1) and np.array_equal(values, values[0] + np.arange(count))
+    if counts_rows and _NAMES_OF_COUNTS.fullmatch(name):
       return True
     return _NAMES_OF_IDS.fullmatch(name) is not None and len(np.unique(values)) == count
   if values.dtype.kind != 'O' or not all(isinstance(value, str) for value in values):

@@ -124,12 +124,13 @@ def test_many_texts_that_hardly_repeat_are_categories_only_if_the_column_is_name
     ('PatientID', RNG.permutation(400)[:40], True),
     ('Nr', np.arange(40), True),
     ('ward_id', np.arange(40) % 5, False),
-    ('humidity', RNG.permutation(40), False),
-    ('paid', RNG.permutation(40), False),
+    ('humidity', np.arange(40), False),
+    ('paid', np.arange(40), False),
     ('X', np.arange(1, 41), True),  # Row numbers, as R calls them.
     ('#', np.arange(40.0), True),
     ('index', RNG.permutation(400)[:40].astype(np.float64), True),
-    ('days', 5 + np.arange(40), False),
+    ('X', 5 + np.arange(40), False),
+    ('X', RNG.permutation(40), False),
     ('x', np.array([*range(39), np.nan]), False),
     ('at', np.array([f'{i // 60}:{i % 60:02d}' for i in range(40)], object), False),  # Refused.
     ('patient_id', np.arange(40.0) / 3, False),
