@@ -61,7 +61,13 @@ def from_csv(
   if isinstance(client, str):  # `from_frame` refuses others.
     composed_client = tables.composed(client)
   with files.border(path):
-    table = tables.read_csv(path, composed_client, separator)
+    try:
+      table = tables.read_csv(path, composed_client, separator)
+    except UnicodeDecodeError:
+      raise errors.DataError(
+        f'{path} is no text in UTF-8: save it as UTF-8, or read it by pandas with its encoding and'
+        ' call from_frame'
+      ) from None
   return from_frame(
     table,
     client,
@@ -114,7 +120,10 @@ def from_frame(
   used = _features(source, cells, client, labels, features)
   if not used:
     named = ', '.join(map(repr, (client, *labels)))
-    raise errors.DataError(f'{source} has no columns but {named}: no inputs')
+    raise errors.DataError(
+      f'{source} has no inputs, only {named} and columns that number or identify rows: name those'
+      ' that are inputs by features='
+    )
   if not len(table):
     raise errors.DataError(f'{source} has no rows')
   # Gaps in columns that are not used do not matter.

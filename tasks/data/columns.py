@@ -31,9 +31,10 @@ _NUMBER = re.compile(
 )
 _HEXADECIMAL = re.compile('0[xX][0-9a-fA-F]+')
 _DIGITS = re.compile(r'\d[\d.,]*')
-# How texts with numbers begin, such as 12:30, 120/80 or (1.5); a code as A12 begins otherwise.
-_BEGINS_AS_NUMBER = re.compile(r'[(\[<>≤≥~±+\-\u2212$€£¥]*\s*#')
-_RANGE = re.compile(r'#\s*[-\u2013]\s*#')  # Such as an age group, 20-29, which is a category.
+# Times and durations, ratios, 12 years 3 months, 3e5/ul, and (1.5) for -1.5; # stands for digits.
+_FORM = re.compile(
+  r'#(:#){1,2}( ?[AaPp][Mm])?|#/#|#\s?[a-zµ]+\.? ?#\s?[a-zµ]+\.?|#e[+-]?#\S*|\(#\)|#'
+)
 _DATE = re.compile(
   r'\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4})( .*)?'
 )
@@ -41,6 +42,10 @@ _OF_DATES = (
   "these are dates: dates='days' makes numbers of days of them, dates='parts' year, month, day, "
   'weekday and hour; or leave the column out by features='
 )
+_OF_NUMBERS = (
+  'these are numbers as texts: give numbers alone (12.3 for 12.3%, 1234 for 1 234, 12.5 for 12:30)'
+)
+_NAME_IT = 'if they are categories all the same, name the column by features='
 _OTHER_DATES = (
   'these are dates, but not all exist and are written as 2020-12-31 or 2020-12-31 23:59: read the '
   'table by pandas, convert the column by pd.to_datetime(column, dayfirst=True), or without '
@@ -154,7 +159,9 @@ def is_id(name: str, values: np.ndarray) -> bool:
     return False
   # A few missing or repeated ids do not make a column of ids another one.
   kinds = set(values)
-  if len(kinds) <= _MANY or len(kinds) < 0.95 * count or _are_dates(kinds) or _have_numbers(kinds):
+  if len(kinds) <= _MANY or len(kinds) < 0.95 * count:
+    return False
+  if _are_dates(kinds) or _have_numbers(kinds) or _have_numbers_in_a_form(kinds):
     return False
   words = [text for text in kinds if not _is_number(text)]
   if 0 < 10 * len(words) <= len(kinds):  # Numbers with mistakes.
@@ -203,11 +210,9 @@ def _categories(name: str, values: np.ndarray, is_gap: np.ndarray, is_named: boo
   if len(kinds) > _FEW and _are_dates(kinds):
     raise refusal(name, values, row, _OF_DATES)
   if len(kinds) > _FEW and _have_numbers(kinds):
-    fix = (
-      'these are numbers as texts: give numbers alone (12.3 for 12.3%, 1234 for 1 234, 12.5 for '
-      '12:30), or leave the column out by features='
-    )
-    raise refusal(name, values, row, fix)
+    raise refusal(name, values, row, f'{_OF_NUMBERS}, or leave the column out by features=')
+  if not is_named and len(kinds) > _FEW and _have_numbers_in_a_form(kinds):
+    raise refusal(name, values, row, f'{_OF_NUMBERS}; {_NAME_IT}')
   if len(kinds) > _MANY and _is_prose(texts, kinds):
     raise ValueError(
       f'the column {name!r} has {len(kinds):,} different texts in {len(texts):,} rows, and each '
@@ -218,8 +223,7 @@ def _categories(name: str, values: np.ndarray, is_gap: np.ndarray, is_named: boo
   if not is_named and len(kinds) > _MANY and len(texts) < _ROWS_OF_A_CATEGORY * len(kinds):
     raise ValueError(
       f'the column {name!r} has {len(kinds):,} different texts in {len(texts):,} rows, and each '
-      'would be an input: leave it out by features=, or group the texts; if they are categories '
-      'all the same, name the column by features='
+      f'would be an input: leave it out by features=, or group the texts; {_NAME_IT}'
     )
   if len(kinds) > _MOST_CATEGORIES:
     fix = f'each of {len(kinds):,} texts would be an input: leave the column out, or group them'
@@ -245,20 +249,24 @@ def _are_dates(kinds: Any) -> bool:
 def _have_numbers(kinds: Any) -> bool:
   """Returns whether all texts are numbers, perhaps with signs, blanks or one of two units.
 
-  So are several numbers in one form, such as times, but not ranges. Codes of digits alone, such as
-  01067, are no numbers.
+  Codes of digits alone, such as 01067, are no numbers.
   """
-  if all(map(_HEXADECIMAL.fullmatch, kinds)):
-    return True
-  forms = {_DIGITS.sub('#', text.strip()) for text in kinds}
-  if len(forms) <= 2 and any(form.count('#') > 1 or form[0] in '([' for form in forms):
-    is_range = any(map(_RANGE.search, forms))
-    return not is_range and all(map(_BEGINS_AS_NUMBER.match, forms))
   matches = [_NUMBER.fullmatch(text.strip()) for text in kinds]
   if not all(matches):
     return False
   units = {match['unit'] for match in matches if match is not None and match['unit']}
   return len(units) <= 2 and not all(text.isdigit() for text in kinds)
+
+
+def _have_numbers_in_a_form(kinds: Any) -> bool:
+  """Returns whether all texts are numbers in one form, such as times, or hexadecimal.
+
+  They may be codes, too: a room 3/101 looks like a ratio.
+  """
+  if all(map(_HEXADECIMAL.fullmatch, kinds)):
+    return True
+  forms = {_DIGITS.sub('#', text.strip()) for text in kinds}
+  return len(forms) <= 2 and forms != {'#'} and all(map(_FORM.fullmatch, forms))
 
 
 def _is_number(text: str) -> bool:

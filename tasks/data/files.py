@@ -36,11 +36,6 @@ def border(what: str, fix: str = 'correct the file, or fetch it again') -> Itera
       yield
   except errors.DataError:
     raise
-  except UnicodeDecodeError:
-    raise errors.DataError(
-      f'{what} is no text in UTF-8: save it as UTF-8, or read it by pandas with its encoding and'
-      ' call from_frame'
-    ) from None
   # Parsers of damaged files raise anything, from zlib.error to MemoryError.
   except Exception as error:
     reason = error_text.in_brief(error) or type(error).__name__

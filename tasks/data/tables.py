@@ -134,19 +134,20 @@ def _check_quotation_marks(table: pd.DataFrame, client: str, separator: str) -> 
   """
   if client not in table:
     return
-  clients = {str(cell).strip() for cell in table[client]}
   columns = list(table.columns)
   place_of_client = columns.index(client)
-  of_numbers = [place for place, name in enumerate(columns) if _has_numbers(table[name])]
+  known: list[set[str] | None] = []
   for place, name in enumerate(columns):
-    if place in of_numbers:
+    if _has_numbers(table[name]) and not pd.api.types.is_bool_dtype(table[name].dtype):
       continue
     for row, cell in enumerate(table[name]):
       if not isinstance(cell, str) or not _LINE_END.search(cell):
         continue
-      pieces = _cells_of_rows(cell, place, table.shape[1], separator)
+      known = known or [_known(table[name]) for name in columns]
+      pieces = _cells_of_rows(cell, place, len(columns), separator)
+      clients = known[place_of_client] or ()
       if any(row_of.get(place_of_client) in clients for row_of in pieces) or _are_rows(
-        pieces, of_numbers
+        pieces, place, known
       ):
         raise ValueError(
           f'the column {name!r} has in row {row} (rows count from 0) a text of {len(pieces)} lines'
@@ -155,16 +156,33 @@ def _check_quotation_marks(table: pd.DataFrame, client: str, separator: str) -> 
         )
 
 
-def _are_rows(pieces: list[dict[int, str]], of_numbers: list[int]) -> bool:
-  """Returns whether pieces of a text can be rows by themselves, whatever clients they name.
+def _known(column: 'pd.Series[Any]') -> set[str] | None:
+  """Returns the texts in a column; None for a column of numbers, in which any number may be."""
+  if _has_numbers(column) and not pd.api.types.is_bool_dtype(column.dtype):
+    return None
+  return {str(cell).strip() for cell in column}
 
-  Where columns of numbers are, `of_numbers`, they then have numbers. Without such columns it takes
-  a line in the middle, which has as many cells as the table.
+
+def _are_rows(pieces: list[dict[int, str]], place: int, known: list[set[str] | None]) -> bool:
+  """Returns whether pieces of a text look like rows, whatever clients they name.
+
+  Two cells or more, and at least half of them, are what is in their columns: numbers, or texts that
+  other rows have. The column of the text itself, at `place`, does not count. The last line goes at
+  least up to that column, where the quotation mark ends the text.
   """
-  cells = [row_of[place] for row_of in pieces for place in of_numbers if place in row_of]
-  if not cells:
-    return len(pieces) > 2
-  return all(cell in ('', *_MISSING) or _is_number(cell) for cell in cells)
+  if not pieces or len(pieces[-1]) <= place:
+    return False
+  fits = []
+  for row_of in pieces:
+    for column, cell in row_of.items():
+      texts = known[column]
+      if column == place or not cell:
+        continue
+      if texts is None:
+        fits.append(cell in _MISSING or _is_number(cell))
+      else:
+        fits.append(cell in texts)
+  return sum(fits) >= 2 and 2 * sum(fits) >= len(fits)
 
 
 def _is_number(text: str) -> bool:
@@ -185,14 +203,16 @@ def _cells_of_rows(text: str, place: int, width: int, separator: str) -> list[di
     separator: The separator of cells.
 
   Returns:
-    Cells by line of the text. Nothing if its lines cannot be rows of such a table.
+    Cells by line of the text; a few lines of another width are left out. Nothing if its lines
+    cannot be rows of such a table.
   """
   first, *lines, last = (line.split(separator) for line in _LINE_END.split(text))
   lines = [line for line in lines if line != ['']]
-  if place + len(first) != width or any(len(line) != width for line in lines) or len(last) > width:
+  whole = [line for line in lines if len(line) == width]
+  if place + len(first) != width or 2 * len(whole) < len(lines) or len(last) > width:
     return []
   # The first line goes on in the column of the text, the others begin a row.
-  rows = [enumerate(first, place), *map(enumerate, lines), enumerate(last)]
+  rows = [enumerate(first, place), *map(enumerate, whole), enumerate(last)]
   return [_bare(row) for row in rows]
 
 

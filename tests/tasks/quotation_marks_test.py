@@ -60,3 +60,45 @@ def test_texts_of_several_lines_and_quotes_within_texts_are_read_as_they_are(tmp
   assert len(task.train.load_all()['y']) + len(task.validation['y']) == 40
   path.write_text(path.read_text().replace('"a pipe of 5"", or 6"""', 'a pipe of 5"'))
   assert tables.read_csv(str(path), 'who', ',')['note'][3] == 'a pipe of 5"'
+
+
+@pytest.mark.parametrize(
+  ('order', 'note'),
+  [
+    ('age,x,who,y,note', 'felt well\n'),
+    ('age,x,who,y,note', 'dose now\n5'),
+    ('age,x,who,y,note', '\n12'),
+    ('age,x,who,note,y', 'well, 1\n'),
+    ('who,sex,y,note', 'Symptoms:\ncough, fever, chills, pain\nrest'),
+    ('note,who,age,y', 'a, b, c, d\nand so on'),
+  ],
+)
+def test_notes_of_several_lines_with_commas_are_no_rows(tmp_path, order, note):
+  table = QUOTED.assign(age=range(20, 60), sex=['f', 'm'] * 20)
+  table.loc[5, 'note'] = note
+  path = tmp_path / 'a.csv'
+  table[order.split(',')].to_csv(path, index=False)
+  read = tables.read_csv(str(path), 'who', ',')
+  assert read['note'][5] == note.strip()
+
+
+@pytest.mark.parametrize(
+  'rows',
+  [
+    ['c6,n6,True,a', 'c7,n7,False,b'],  # A column of True and False.
+    ['c6,n6,>5,a', 'c7,n7,3,b', 'c8,n8,4,a'],  # A mistake in a number.
+    ['c6,n6,5', 'c7,n7,3,b', 'c8,n8,4,a'],  # A row that is too short.
+    ['c6,n6,5,a'],
+  ],
+)
+def test_rows_between_quotes_are_seen_in_spite_of_mistakes(tmp_path, rows):
+  x = 5
+  if 'True' in rows[0]:
+    x = True
+  begin = [f'a{i},m{i},{x},{"ab"[i % 2]}' for i in range(9)]
+  end = f'c9,n9",{x},b'
+  lines = ['who,note,x,y', *begin, f'c5,"n5,{x},a', *rows, end]
+  path = tmp_path / 'a.csv'
+  path.write_text('\n'.join(lines))
+  with pytest.raises(ValueError, match=r"'note' has in row 9 .*a quotation mark"):
+    tables.read_csv(str(path), 'who', ',')

@@ -2,18 +2,17 @@
 
 The file runs as a module with a unique name, once for each path and content. (importlib would store
 a compiled copy next to the file, which might be outdated.) While the file runs, its folder is the
-last entry of sys.path. It can therefore import modules next to it, which hide no installed ones;
-those that only its functions import are loaded with it.
-Nothing here imports TensorFlow.
+last entry of sys.path. It can therefore import modules next to it, which hide no installed ones.
+What its functions import later is found there too. Nothing here imports TensorFlow.
 """
 
-import contextlib
 import hashlib
-import importlib
+import inspect
 import os
 import sys
 import traceback
 import types
+from importlib import machinery
 from typing import Any, NamedTuple
 
 from tff_adaptive._utils import error_text, user_imports
@@ -123,7 +122,9 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
     if other is not None:
       raise ImportError(f'{other[0]} is {other[1]!r} in this process, not {other[2]!r}; rename one')
     exec(compile(content, path, 'exec'), vars(module))
-    _load_late(content)
+    _BESIDE.folders.add(folder)
+    if _BESIDE not in sys.meta_path:
+      sys.meta_path.append(_BESIDE)  # Last, so that it hides nothing.
   except BaseException as error:
     at = place(error)
     del sys.modules[name]
@@ -139,15 +140,38 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   return module
 
 
-def _load_late(content: bytes) -> None:
-  """Loads the modules beside a file that its functions import, as its folder is in the path now.
+class _BesideTheImporter:
+  """Finds modules in the folder of a user's file for code in that folder, when it is called."""
 
-  A module that cannot be loaded is left to the function, which may have another way.
-  """
-  with contextlib.suppress(OSError):
-    for name in user_imports.not_loaded(content, sys.path):
-      with contextlib.suppress(Exception):
-        importlib.import_module(name)
+  def __init__(self) -> None:
+    self.folders: set[str] = set()
+
+  def find_spec(
+    self, name: str, path: Any = None, unused_target: Any = None
+  ) -> machinery.ModuleSpec | None:
+    """Returns the spec of a module that nothing else has found; see importlib.abc."""
+    if path is not None:  # A package's module, which its own path finds.
+      return None
+    file = _importing_file()
+    if user_imports.is_installed(file):
+      return None
+    holders = [folder for folder in self.folders if file.startswith(os.path.join(folder, ''))]
+    return machinery.PathFinder.find_spec(name, sorted(holders, key=len, reverse=True))
+
+
+_BESIDE = _BesideTheImporter()
+
+
+def _importing_file() -> str:
+  """Returns the path of the file whose code imports, or ''."""
+  frame: Any = inspect.currentframe()
+  while frame is not None:
+    values = frame.f_globals
+    module = str(values.get('__name__'))
+    if module != __name__ and not module.startswith('importlib'):
+      return os.path.abspath(values.get('__file__') or '')
+    frame = frame.f_back
+  return ''
 
 
 def place(error: BaseException) -> Place | None:

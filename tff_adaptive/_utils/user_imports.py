@@ -21,6 +21,8 @@ _LIBRARIES = {
 }
 # SHA-256 by path, of modules as they were when this process imported them.
 _digests: dict[str, str] = {}
+# Path by name, of the modules that files of this process import now, or later in a function.
+_expected: dict[str, str] = {}
 
 
 class _Module(NamedTuple):
@@ -49,15 +51,6 @@ def digests(content: bytes, folders: Sequence[str]) -> dict[str, str]:
   for name, path, text in _modules(content, folders):
     by_path[path] = _digest(name, path, text)
   return by_path
-
-
-def not_loaded(content: bytes, folders: Sequence[str]) -> list[str]:
-  """Returns the names of the user's modules that a file imports, but has not loaded yet.
-
-  Its functions import them when they are called.
-  """
-  names = [name for name, _, _ in _modules(content, folders)]
-  return [name for name in names if name not in sys.modules]
 
 
 def _modules(content: bytes, folders: Sequence[str]) -> Iterator[tuple[str, str, bytes]]:
@@ -91,21 +84,28 @@ def other_of_same_name(content: bytes, folders: Sequence[str]) -> tuple[str, str
     The module's name, the path of the loaded file, and that of the file that the name stands for;
     None if there is no such module. Only modules of the user count.
   """
-  for name in _imported_names(content, ''):
-    top = name.partition('.')[0]
-    loaded = sys.modules.get(top)
-    if loaded is None:
-      continue
-    spec = machinery.PathFinder.find_spec(top, list(folders))
-    expected = _file_of(spec)
-    actual = getattr(loaded, '__file__', None) or ''
-    if not expected or not actual:
-      continue
-    if os.path.realpath(expected) == os.path.realpath(actual):
-      continue
-    if all(_is_users(top, _Module(os.path.abspath(path), ())) for path in (expected, actual)):
-      return top, actual, expected
+  new: dict[str, str] = {}
+  waiting = [content]
+  while waiting:
+    for name in _imported_names(waiting.pop(), ''):
+      top = name.partition('.')[0]
+      expected = _file_of(machinery.PathFinder.find_spec(top, list(folders)))
+      if top in new or not expected or not _is_users(top, _Module(expected, ())):
+        continue
+      new[top] = os.path.realpath(expected)
+      waiting.append(_read(expected))
+      loaded = getattr(sys.modules.get(top), '__file__', None) or ''
+      for actual in (loaded, _expected.get(top, '')):
+        differs = actual and os.path.realpath(actual) != new[top]
+        if differs and _is_users(top, _Module(os.path.abspath(actual), ())):
+          return top, actual, expected
+  _expected.update(new)
   return None
+
+
+def is_installed(path: str) -> bool:
+  """Returns whether a file is part of an installed package."""
+  return bool(_INSTALLED & set(path.split(os.sep)))
 
 
 def _imported_names(source: bytes, package: str) -> Iterator[str]:
@@ -171,7 +171,7 @@ def _is_users(name: str, module: _Module) -> bool:
   if not module.file:  # A folder without __init__.py; its modules are looked at one by one.
     return bool(module.folders)
   path = os.path.realpath(module.file)
-  if _INSTALLED & set(path.split(os.sep)) or not os.path.isfile(path):
+  if is_installed(path) or not os.path.isfile(path):
     return False
   return not any(path.startswith(os.path.join(library, '')) for library in _LIBRARIES)
 

@@ -79,6 +79,11 @@ def test_a_column_of_more_texts_than_inputs_can_be_is_refused():
     columns.columns_of({'a': [*few['a'], '9']}, 'a')
 
 
+def of_unnamed(texts):
+  table = {'col': np.array(texts, object)}
+  return columns.columns_of(table, ['col'], are_named=False)[0].categories
+
+
 @pytest.mark.parametrize(
   'texts',
   [
@@ -91,19 +96,39 @@ def test_a_column_of_more_texts_than_inputs_can_be_is_refused():
     [hex(i) for i in range(60)],
   ],
 )
-def test_numbers_in_one_form_are_no_categories(texts):
+def test_numbers_in_one_form_are_categories_only_if_the_column_is_named(texts):
   with pytest.raises(ValueError, match='these are numbers as texts: give numbers alone'):
-    kinds(texts * 10)
+    of_unnamed(texts * 10)
+  assert len(kinds(texts * 10)) == len(set(texts))
 
 
 @pytest.mark.parametrize(
-  'form', ['{}-{}', 'ward {}', 'C{}.{}', 'room-{}', '{}A', '{} - {}'], ids=lambda form: form
+  'form',
+  [
+    '{}-{}',
+    'ward {}',
+    'C{}.{}',
+    'room-{}',
+    '{} - {}',
+    '[{}, {})',
+    '{} to {}',
+    '${},000-${},999',
+    '{}%-{}%',
+    '{}x{}',
+    '{}/{} R16',
+    '2020-W{}',
+    '{}p{}',
+    '{}+{}',
+  ],
 )
-def test_codes_and_ranges_with_numbers_are_categories(form):
+def test_codes_sizes_and_ranges_with_numbers_are_categories(form):
   texts = [form.format(i, i + 5) for i in range(18)]
-  if form == '{}A':  # A unit would be the same in all.
-    texts = [f'{i}{letter}' for i in range(6) for letter in 'ABC']
-  assert len(kinds(texts * 5)) == 18
+  assert len(of_unnamed(texts * 5)) == 18
+
+
+def test_an_empty_text_is_a_category_beside_others():
+  texts = [f'R{i % 20}' for i in range(80)]
+  assert of_unnamed([*texts, '', '', '']) == tuple(sorted({'', *texts}))
 
 
 def test_many_texts_that_hardly_repeat_are_categories_only_if_the_column_is_named():

@@ -1,6 +1,7 @@
 """Facts about a user's own file: run once, as a module apart, refused in one line."""
 
 import hashlib
+import importlib
 import os
 import subprocess
 import sys
@@ -37,14 +38,36 @@ def test_a_file_runs_once_and_again_when_it_has_changed_and_its_dataclasses_can_
 
 
 def test_a_function_finds_modules_beside_its_file_when_it_is_called(tmp_path):
-  (tmp_path / 'late_tff_a.py').write_text('import late_tff_b\nN = late_tff_b.N\n')
-  (tmp_path / 'late_tff_b.py').write_text('N = 7\n')
-  (tmp_path / 'late_tff_broken.py').write_text('1 / 0\n')
+  _write(tmp_path, 'import late_tff_b\nN = late_tff_b.N\n', 'late_tff_a.py')
+  _write(tmp_path, 'def n():\n  import late_tff_c\n  return late_tff_c.N\nN = n()', 'late_tff_b.py')
+  _write(tmp_path, 'N = 7\n', 'late_tff_c.py')
+  _write(tmp_path, '1 / 0\n', 'late_tff_broken.py')
   text = 'def n():\n  import late_tff_a\n  return late_tff_a.N\n'
   text += 'def broken():\n  import late_tff_broken\n'
-  function, _ = user_code.load(f'{_write(tmp_path, text)}:n')
+  text += "if __name__ == '__main__':\n  import late_tff_broken\n"
+  path = _write(tmp_path, text)
+  function, origin = user_code.load(f'{path}:n')
   assert function() == 7
+  assert {'late_tff_a.py', 'late_tff_b.py', 'late_tff_c.py'} <= {name for name, _ in origin.modules}
+  with pytest.raises(ZeroDivisionError):
+    user_code.load(f'{path}:broken')[0]()
   assert str(tmp_path) not in sys.path
+  with pytest.raises(ModuleNotFoundError):  # Other code does not find them.
+    importlib.import_module('late_tff_broken')
+
+
+def test_modules_of_one_name_that_two_files_import_later_are_refused(tmp_path):
+  for place in ('a', 'b'):
+    folder = tmp_path / place
+    folder.mkdir()
+    _write(
+      folder, f'def x():\n  import deep_late_tff\n  return {place!r}', f'step_late_tff_{place}.py'
+    )
+    _write(folder, '', 'deep_late_tff.py')
+    _write(folder, f'def f():\n  import step_late_tff_{place}\n', 'own.py')
+  user_code.load(f'{tmp_path}/a/own.py:f')
+  with pytest.raises(ValueError, match=r'deep_late_tff is .*rename one'):
+    user_code.load(f'{tmp_path}/b/own.py:f')
 
 
 def test_two_files_of_one_name_are_two_modules(tmp_path):
