@@ -122,6 +122,7 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
     if other is not None:
       raise ImportError(f'{other[0]} is {other[1]!r} in this process, not {other[2]!r}; rename one')
     exec(compile(content, path, 'exec'), vars(module))
+    user_imports.note_late(content, sys.path)
     _BESIDE.folders.add(folder)
     if _BESIDE not in sys.meta_path:
       sys.meta_path.append(_BESIDE)  # Last, so that it hides nothing.

@@ -21,8 +21,8 @@ _LIBRARIES = {
 }
 # SHA-256 by path, of modules as they were when this process imported them.
 _digests: dict[str, str] = {}
-# Path by name, of the modules that files of this process import now, or later in a function.
-_expected: dict[str, str] = {}
+# Path by name, of modules that functions of files of this process import when they are called.
+_late: dict[str, str] = {}
 
 
 class _Module(NamedTuple):
@@ -84,23 +84,36 @@ def other_of_same_name(content: bytes, folders: Sequence[str]) -> tuple[str, str
     The module's name, the path of the loaded file, and that of the file that the name stands for;
     None if there is no such module. Only modules of the user count.
   """
-  new: dict[str, str] = {}
+  for top, expected in _outermost(content, folders):
+    loaded = getattr(sys.modules.get(top), '__file__', None) or ''
+    for actual in (loaded, _late.get(top, '')):
+      differs = actual and os.path.realpath(actual) != os.path.realpath(expected)
+      if differs and _is_users(top, _Module(os.path.abspath(actual), ())):
+        return top, actual, expected
+  return None
+
+
+def note_late(content: bytes, folders: Sequence[str]) -> None:
+  """Notes which modules a file that has run imports later, in a function, for the check above."""
+  for top, expected in _outermost(content, folders):
+    if top not in sys.modules:
+      _late[top] = expected
+
+
+def _outermost(content: bytes, folders: Sequence[str]) -> Iterator[tuple[str, str]]:
+  """Yields name and path of the user's modules, or packages, that a file imports from folders."""
+  seen = set()
   waiting = [content]
   while waiting:
     for name in _imported_names(waiting.pop(), ''):
       top = name.partition('.')[0]
-      expected = _file_of(machinery.PathFinder.find_spec(top, list(folders)))
-      if top in new or not expected or not _is_users(top, _Module(expected, ())):
+      if top in seen:
         continue
-      new[top] = os.path.realpath(expected)
-      waiting.append(_read(expected))
-      loaded = getattr(sys.modules.get(top), '__file__', None) or ''
-      for actual in (loaded, _expected.get(top, '')):
-        differs = actual and os.path.realpath(actual) != new[top]
-        if differs and _is_users(top, _Module(os.path.abspath(actual), ())):
-          return top, actual, expected
-  _expected.update(new)
-  return None
+      seen.add(top)
+      path = _file_of(machinery.PathFinder.find_spec(top, list(folders)))
+      if path and _is_users(top, _Module(path, ())):
+        waiting.append(_read(path))
+        yield top, path
 
 
 def is_installed(path: str) -> bool:
