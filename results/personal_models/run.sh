@@ -4,7 +4,8 @@
 # usage: sh results/personal_models/run.sh DIR    See research/studies.sh.
 #
 # DIR has the four files of Fashion-MNIST, such as train-images-idx3-ubyte.gz. ROUNDS, 200 by default, is the number of
-# rounds of each method; PFLlib has 2000. With more the same command goes on.
+# rounds of each method; PFLlib has 2000. With more the same command goes on. pfllib.csv is of PFLlib's own program:
+# sh scripts/env/setup_peers.sh pfllib && python -m research.experiments.beside_pfllib --data_dir=DIR --methods=FedAvg --rounds=10
 . research/studies.sh
 
 small="--rounds=${ROUNDS:-200}"
