@@ -13,11 +13,6 @@ from collections.abc import Iterator
 
 from .. import _entry
 
-# The number of new objects after which Python looks for cycles. With its default of 700 that takes
-# 0.15 s of a start, as TensorFlow makes many objects when it traces. Arrays and tensors are freed
-# without it.
-_OBJECTS_PER_COLLECTION = 10_000
-
 # What TensorFlow 2.21 writes when it is imported, whatever TF_CPP_MIN_LOG_LEVEL is, on processors
 # on which it uses oneDNN.
 _NOTES = re.compile(
@@ -42,7 +37,6 @@ def load() -> None:
     with without_notes():
       importlib.import_module('tensorflow_federated')
     gc.freeze()
-    gc.set_threshold(_OBJECTS_PER_COLLECTION)
   finally:
     gc.enable()
 
