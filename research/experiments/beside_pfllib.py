@@ -16,7 +16,7 @@ import pathlib
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,25 +25,14 @@ from absl import flags as absl_flags
 
 from scripts.cli import command
 
-from . import frame
+from . import frame, personal_models
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PFLLIB = _ROOT / '.peers' / 'pfllib'
-# Title -> the arguments of main.py, as far as they are not its defaults. The defaults are 20
-# clients, all in every round, one epoch of batches of 10 and the rate 0.005.
-METHODS: Mapping[str, Sequence[str]] = {
-  'FedAvg': ('-algo', 'FedAvg'),
-  'FedProx': ('-algo', 'FedProx', '-mu', '0.001'),
-  'FedPer': ('-algo', 'FedPer'),
-  'FedRep': ('-algo', 'FedRep'),
-  'Ditto': ('-algo', 'Ditto', '-mu', '0.01'),
-  'FedBABU': ('-algo', 'FedBABU'),
-  'Per-FedAvg': ('-algo', 'PerAvg'),
-  'pFedMe': ('-algo', 'pFedMe', '-lam', '15', '-bt', '1'),
-}
 # What the lines before an accuracy say of the models that are evaluated.
 _ROUND = re.compile(r'Round number: (\d+)')
-_ACCURACY = re.compile(r'Averaged? (?:Personalized )?Test Accuracy: ([\d.]+)')
+_ACCURACY = re.compile(r'Averaged? Test Accuracy: ([\d.]+)')
+_TUNES_AT_THE_END = 'FedBABU'
 _TUNED = 'Evaluate fine-tuned personalized models'
 COLUMNS = ('method', 'round', 'accuracy')
 
@@ -57,7 +46,7 @@ absl_flags.DEFINE_string(
 absl_flags.DEFINE_string(
   'folder', 'runs/beside_pfllib', "The folder of PFLlib's data and models.", flag_values=_FLAGS
 )
-absl_flags.DEFINE_list('methods', list(METHODS), 'Which.', flag_values=_FLAGS)
+absl_flags.DEFINE_list('methods', list(personal_models.METHODS), 'Which.', flag_values=_FLAGS)
 absl_flags.DEFINE_integer('rounds', 20, 'Of each method.', lower_bound=1, flag_values=_FLAGS)
 
 
@@ -82,17 +71,21 @@ def run(title: str, rounds: int, folder: pathlib.Path) -> pd.DataFrame:
   """Runs a method in PFLlib, and returns its rows."""
   system = folder / 'system'  # PFLlib's paths begin with '..'.
   system.mkdir(parents=True, exist_ok=True)
-  arguments = ['-data', 'FashionMNIST', '-dev', 'cpu', '-gr', str(rounds), *METHODS[title]]
+  method = personal_models.METHODS[title]
+  # It trains once more after its last evaluation, before models are tuned.
+  of_program = rounds - int(_TUNES_AT_THE_END in method.program)
+  arguments = ['-data', 'FashionMNIST', '-dev', 'cpu', '-gr', str(of_program), *method.program]
   program = _PFLLIB / 'source' / 'system' / 'main.py'
   python = str(_PFLLIB / 'bin' / 'python')
   done = subprocess.run(
     [python, '-W', 'ignore', '-m', 'research.peers.program', str(program), *arguments],
-    cwd=_ROOT,
-    env={**os.environ, 'WORKING_FOLDER': str(system)},
+    cwd=system,
+    env={**os.environ, 'PYTHONPATH': str(_ROOT)},
     stdout=subprocess.PIPE,
     text=True,
-    check=True,
   )
+  if done.returncode:
+    raise ValueError(f"PFLlib's {title} ended with {done.returncode}; it said why above")
   return rows(title, rounds, done.stdout)
 
 
@@ -100,8 +93,7 @@ def rows(title: str, rounds: int, output: str) -> pd.DataFrame:
   """Reads what PFLlib's program prints.
 
   Of a round with several accuracies the last one counts, which is that of the clients' own models.
-  Models that are tuned after the last round (FedBABU) have trained for one round more, as PFLlib
-  trains once more after its last evaluation.
+  Where models are tuned after the last round, only these count.
   """
   by_round: dict[int, float] = {}
   number = 0
@@ -112,7 +104,7 @@ def rows(title: str, rounds: int, output: str) -> pd.DataFrame:
       number = int(of_round[1])
     elif _TUNED in line:
       by_round.clear()
-      number = rounds + 1
+      number = rounds
     elif accuracy is not None:
       by_round[number] = 100 * float(accuracy[1])
   table = pd.DataFrame(by_round.items(), columns=['round', 'accuracy'])
@@ -124,9 +116,7 @@ def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns the exit code, 2 for bad input."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
-  for name in _FLAGS.methods:
-    if name not in METHODS:
-      raise ValueError(f'--methods: {name} is none of {", ".join(METHODS)}: give some of these.')
+  personal_models.check_methods(_FLAGS.methods)
   if not (_PFLLIB / 'bin' / 'python').exists():
     raise ValueError('PFLlib is not there: run sh scripts/env/setup_peers.sh pfllib')
   command.check_output('results', _FLAGS.results)

@@ -41,6 +41,7 @@ class Method:
     column: The column of metrics.csv with the accuracy of the models that PFLlib evaluates.
     values: The hyperparameters.
     epochs: Passes over a client's examples in a round.
+    program: The arguments of PFLlib's main.py for these settings, but for its defaults.
     tuning: The fine-tuning that belongs to the method: arguments of `Batching`; None for none.
     note: What PFLlib's code says of the hyperparameters.
   """
@@ -50,16 +51,22 @@ class Method:
   column: str
   values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   epochs: int = 1
+  program: Sequence[str] = ()
   tuning: Mapping[str, Any] | None = None
   note: str = ''
 
 
 METHODS: Mapping[str, Method] = {
-  'FedAvg': Method('fed_avg', '85.85 ± 0.19', _GLOBAL),
+  'FedAvg': Method('fed_avg', '85.85 ± 0.19', _GLOBAL, program=('-algo', 'FedAvg')),
   'FedProx': Method(
-    'fed_prox', '85.63 ± 0.57', _GLOBAL, {'mu': 0.001}, note='mu = 0.001; the default there is 0'
+    'fed_prox',
+    '85.63 ± 0.57',
+    _GLOBAL,
+    {'mu': 0.001},
+    note='mu = 0.001; the default there is 0',
+    program=('-algo', 'FedProx', '-mu', '0.001'),
   ),
-  'FedPer': Method('fed_per', '97.44 ± 0.06', _OWN),
+  'FedPer': Method('fed_per', '97.44 ± 0.06', _OWN, program=('-algo', 'FedPer')),
   'FedRep': Method(
     'fed_rep',
     '97.56 ± 0.04',
@@ -67,9 +74,15 @@ METHODS: Mapping[str, Method] = {
     {'head_share': 0.5},
     epochs=2,
     note='one epoch of the head, then one of the body',
+    program=('-algo', 'FedRep'),
   ),
   'Ditto': Method(
-    'ditto', '97.47 ± 0.04', _OWN, {'lam': 0.01}, note='lambda = 0.01; the default there is 0'
+    'ditto',
+    '97.47 ± 0.04',
+    _OWN,
+    {'lam': 0.01},
+    note='lambda = 0.01; the default there is 0',
+    program=('-algo', 'Ditto', '-mu', '0.01'),
   ),
   'FedBABU': Method(
     'fed_babu',
@@ -77,6 +90,7 @@ METHODS: Mapping[str, Method] = {
     _FINE_TUNED,
     tuning={'epochs': 10},
     note='after 10 epochs of fine-tuning of all weights',
+    program=('-algo', 'FedBABU'),
   ),
   'Per-FedAvg': Method(
     'per_fed_avg',
@@ -86,6 +100,7 @@ METHODS: Mapping[str, Method] = {
     epochs=2,
     tuning={'local_steps': 1},
     note='two epochs, as its server calls them; evaluated after one step',
+    program=('-algo', 'PerAvg'),
   ),
   'pFedMe': Method(
     'p_fed_me',
@@ -93,6 +108,7 @@ METHODS: Mapping[str, Method] = {
     _OWN,
     {'moreau_lam': 15.0, 'inner_steps': 5, 'inner_rate': 0.01},
     note='lambda = 15 and beta = 1; the defaults there are 1 and 0',
+    program=('-algo', 'pFedMe', '-lam', '15', '-bt', '1'),
   ),
 }
 
@@ -191,6 +207,13 @@ class Bench:
       personalize=personalize,
       seed=self._seed,
     )
+
+
+def check_methods(names: Sequence[str]) -> None:
+  """Raises ValueError if --methods names what is no method."""
+  for name in names:
+    if name not in METHODS:
+      raise ValueError(f'--methods: {name} is none of {", ".join(METHODS)}: give some of these.')
 
 
 def _folder(title: str, seed: int) -> str:
@@ -315,9 +338,7 @@ def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns the exit code, 2 for bad input."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
-  for name in _FLAGS.methods:
-    if name not in METHODS:
-      raise ValueError(f'--methods: {name} is none of {", ".join(METHODS)}: give some of these.')
+  check_methods(_FLAGS.methods)
   for seed in _FLAGS.seeds:
     if not seed.isdecimal():
       raise ValueError(f'--seeds: {seed}: give whole numbers from 0 on, 0,1,2 say.')

@@ -142,23 +142,6 @@ def _server(name: str, kind: Any, **values: Any) -> Any:
   return problem.server(name, step)
 
 
-def _momentum(name: str) -> Any:
-  values = problem.of_server(name)
-  is_nesterov = values['name'] == 'nesterov'
-  return _server(name, torch.optim.SGD, momentum=values['momentum'], nesterov=is_nesterov)
-
-
-def _adagrad(name: str) -> Any:
-  values = problem.of_server(name)
-  options = {'initial_accumulator_value': values['initial_v'], 'eps': values['tau']}
-  return _server(name, torch.optim.Adagrad, **options)
-
-
-def _adam(name: str) -> Any:
-  tau = problem.of_server(name)['tau']
-  return _server(name, torch.optim.Adam, betas=problem.betas(name), eps=tau)
-
-
 def models() -> problem.Models:
   """The models by each algorithm."""
   return problem.models_by(
@@ -166,9 +149,6 @@ def models() -> problem.Models:
       'fed_avg': _averaged,
       'fed_prox': _proximal,
       'scaffold': _scaffold,
-      'fed_avgm': _momentum,
-      'fed_nesterov': _momentum,
-      'fed_adagrad': _adagrad,
-      'fed_adam': _adam,
+      **torch_problem.optimizers(_server),
     }
   )

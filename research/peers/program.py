@@ -13,5 +13,4 @@ operators.torch.set_num_threads(1)
 program = os.path.abspath(sys.argv[1])
 sys.argv = sys.argv[1:]
 sys.path.insert(0, os.path.dirname(program))  # As if the file had been started.
-os.chdir(os.environ['WORKING_FOLDER'])
 runpy.run_path(program, run_name='__main__')

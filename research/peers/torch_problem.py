@@ -1,10 +1,11 @@
 """The same for libraries that are built on PyTorch: in float64."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from research.peers import operators, problem  # noqa: F401
+from research.peers import operators, problem  # noqa: F401  # So that torchvision can follow.
 
 torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
@@ -61,3 +62,31 @@ def weights(model: Any) -> list[float]:
   """All weights of a model, or of a dictionary that has them."""
   state = model if isinstance(model, dict) else model.state_dict()
   return problem.flat([state[name].detach().numpy() for name in problem.SHAPES])
+
+
+def optimizers(server: Callable[..., Any]) -> dict[str, Callable[[str], Any]]:
+  """The server optimizers that are PyTorch's: algorithm -> a function of a case's name.
+
+  `server` takes the name, the optimizer's class and its options but for the rate.
+  """
+
+  def momentum(name: str) -> Any:
+    values = problem.of_server(name)
+    is_nesterov = values['name'] == 'nesterov'
+    return server(name, torch.optim.SGD, momentum=values['momentum'], nesterov=is_nesterov)
+
+  def adagrad(name: str) -> Any:
+    values = problem.of_server(name)
+    options = {'initial_accumulator_value': values['initial_v'], 'eps': values['tau']}
+    return server(name, torch.optim.Adagrad, **options)
+
+  def adam(name: str) -> Any:
+    tau = problem.of_server(name)['tau']
+    return server(name, torch.optim.Adam, betas=problem.betas(name), eps=tau)
+
+  return {
+    'fed_avgm': momentum,
+    'fed_nesterov': momentum,
+    'fed_adagrad': adagrad,
+    'fed_adam': adam,
+  }

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tff_adaptive_tasks.data.tables import is_number
 from tff_adaptive_tasks.preparation import Column, days, moment, refusal
 
 MISSING = ('refuse', 'drop', 'mean', 'median', 'category')
@@ -163,7 +164,7 @@ def is_id(name: str, values: np.ndarray) -> bool:
     return False
   if _are_dates(kinds) or _have_numbers(kinds) or _have_numbers_in_a_form(kinds):
     return False
-  words = [text for text in kinds if not _is_number(text)]
+  words = [text for text in kinds if not is_number(text)]
   if 0 < 10 * len(words) <= len(kinds):  # Numbers with mistakes.
     return False
   return not any(len(text.split()) > 1 for text in kinds)
@@ -198,12 +199,12 @@ def _categories(name: str, values: np.ndarray, is_gap: np.ndarray, is_named: boo
     raise refusal(name, values, row, fix)
   texts = [str(value) for value in values[~is_gap]]
   kinds = sorted(set(texts))
-  others = {text for text in kinds if not _is_number(text)}
+  others = {text for text in kinds if not is_number(text)}
   # Of a column without others the first row is named.
   row = next((i for i, value in enumerate(values) if value in others), 0)
   # 1,5 and 1.234,5 are numbers if nothing but digits is left.
   digits = (text.replace(',', '').replace('.', '') for text in kinds)
-  are_decimals = any(',' in text for text in others) and all(map(_is_number, digits))
+  are_decimals = any(',' in text for text in others) and all(map(is_number, digits))
   if others and (are_decimals or 10 * len(others) <= len(kinds)):
     fix = 'others are numbers: correct it, with a decimal point, or leave the row out'
     raise refusal(name, values, row, fix)
@@ -267,10 +268,3 @@ def _have_numbers_in_a_form(kinds: Any) -> bool:
     return True
   forms = {_DIGITS.sub('#', text.strip()) for text in kinds}
   return len(forms) <= 2 and forms != {'#'} and all(map(_FORM.fullmatch, forms))
-
-
-def _is_number(text: str) -> bool:
-  try:
-    return '_' not in text and bool(np.isfinite(float(text)))
-  except ValueError:
-    return False

@@ -91,6 +91,14 @@ def plain(values: 'pd.Series[Any]') -> np.ndarray:
   return result
 
 
+def is_number(text: str) -> bool:
+  """Returns whether a text is a finite number."""
+  try:
+    return '_' not in text and bool(np.isfinite(float(text)))
+  except ValueError:
+    return False
+
+
 def _has_numbers(values: 'pd.Series[Any]') -> bool:
   return pd.api.types.is_bool_dtype(values.dtype) or pd.api.types.is_numeric_dtype(values.dtype)
 
@@ -138,7 +146,7 @@ def _check_quotation_marks(table: pd.DataFrame, client: str, separator: str) -> 
   place_of_client = columns.index(client)
   known: list[set[str] | None] = []
   for place, name in enumerate(columns):
-    if _has_numbers(table[name]) and not pd.api.types.is_bool_dtype(table[name].dtype):
+    if _has_numbers(table[name]):
       continue
     for row, cell in enumerate(table[name]):
       if not isinstance(cell, str) or not _LINE_END.search(cell):
@@ -179,18 +187,10 @@ def _are_rows(pieces: list[dict[int, str]], place: int, known: list[set[str] | N
       if column == place or not cell:
         continue
       if texts is None:
-        fits.append(cell in _MISSING or _is_number(cell))
+        fits.append(cell in _MISSING or is_number(cell))
       else:
         fits.append(cell in texts)
   return sum(fits) >= 2 and 2 * sum(fits) >= len(fits)
-
-
-def _is_number(text: str) -> bool:
-  try:
-    float(text)
-  except ValueError:
-    return False
-  return True
 
 
 def _cells_of_rows(text: str, place: int, width: int, separator: str) -> list[dict[int, str]]:

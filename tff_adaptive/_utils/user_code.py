@@ -118,11 +118,12 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   if is_new:
     sys.path.append(folder)
   try:
-    other = user_imports.other_of_same_name(content, sys.path)
+    imports = user_imports.outermost(content, sys.path)
+    other = user_imports.other_of_same_name(imports)
     if other is not None:
       raise ImportError(f'{other[0]} is {other[1]!r} in this process, not {other[2]!r}; rename one')
     exec(compile(content, path, 'exec'), vars(module))
-    user_imports.note_late(content, sys.path)
+    user_imports.note_late(imports)
     _BESIDE.folders.add(folder)
     if _BESIDE not in sys.meta_path:
       sys.meta_path.append(_BESIDE)  # Last, so that it hides nothing.

@@ -10,7 +10,7 @@ import hashlib
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import machinery
 from typing import NamedTuple
 
@@ -47,15 +47,7 @@ def digests(content: bytes, folders: Sequence[str]) -> dict[str, str]:
       would not be that of the code that runs.
     OSError: If a module cannot be read.
   """
-  by_path = {}
-  for name, path, text in _modules(content, folders):
-    by_path[path] = _digest(name, path, text)
-  return by_path
-
-
-def _modules(content: bytes, folders: Sequence[str]) -> Iterator[tuple[str, str, bytes]]:
-  """Yields name, path and content of each of the user's modules that a file imports."""
-  seen = set()
+  by_path: dict[str, str] = {}
   # Source texts still to be read, with the packages to which their relative imports refer.
   waiting = [(content, '')]
   while waiting:
@@ -65,43 +57,23 @@ def _modules(content: bytes, folders: Sequence[str]) -> Iterator[tuple[str, str,
         module = _find(part, folders)
         if module is None or not _is_users(part, module):
           break
-        if module.file and module.file not in seen:
-          seen.add(module.file)
+        if module.file and module.file not in by_path:
           text = _read(module.file)
-          yield part, module.file, text
+          by_path[module.file] = _digest(part, module.file, text)
           of_package = part  # To which the module's relative imports refer.
           if not module.folders:
             of_package = part.rpartition('.')[0]
           waiting.append((text, of_package))
+  return by_path
 
 
-def other_of_same_name(content: bytes, folders: Sequence[str]) -> tuple[str, str, str] | None:
-  """Returns a module that a file would import, where another of that name is loaded already.
+def outermost(content: bytes, folders: Sequence[str]) -> dict[str, str]:
+  """Returns the path of each of the user's modules, or packages, by name, without submodules.
 
-  Two files in two folders may each have a `helpers.py` beside them, and Python loads one of them.
-
-  Returns:
-    The module's name, the path of the loaded file, and that of the file that the name stands for;
-    None if there is no such module. Only modules of the user count.
+  They are those that Python would find for a file, and for the modules that it imports, in these
+  folders, whatever is loaded already.
   """
-  for top, expected in _outermost(content, folders):
-    loaded = getattr(sys.modules.get(top), '__file__', None) or ''
-    for actual in (loaded, _late.get(top, '')):
-      differs = actual and os.path.realpath(actual) != os.path.realpath(expected)
-      if differs and _is_users(top, _Module(os.path.abspath(actual), ())):
-        return top, actual, expected
-  return None
-
-
-def note_late(content: bytes, folders: Sequence[str]) -> None:
-  """Notes which modules a file that has run imports later, in a function, for the check above."""
-  for top, expected in _outermost(content, folders):
-    if top not in sys.modules:
-      _late[top] = expected
-
-
-def _outermost(content: bytes, folders: Sequence[str]) -> Iterator[tuple[str, str]]:
-  """Yields name and path of the user's modules, or packages, that a file imports from folders."""
+  paths: dict[str, str] = {}
   seen = set()
   waiting = [content]
   while waiting:
@@ -112,8 +84,38 @@ def _outermost(content: bytes, folders: Sequence[str]) -> Iterator[tuple[str, st
       seen.add(top)
       path = _file_of(machinery.PathFinder.find_spec(top, list(folders)))
       if path and _is_users(top, _Module(path, ())):
+        paths[top] = path
         waiting.append(_read(path))
-        yield top, path
+  return paths
+
+
+def other_of_same_name(paths: Mapping[str, str]) -> tuple[str, str, str] | None:
+  """Returns one of a file's modules for whose name another one is loaded, or will be.
+
+  Two files in two folders may each have a `helpers.py` beside them, and Python loads one of them.
+
+  Args:
+    paths: Those of `outermost`.
+
+  Returns:
+    The module's name, the path of the other one, and that of the file that the name stands for;
+    None if there is no such module. Only modules of the user count.
+  """
+  for top, expected in paths.items():
+    loaded = getattr(sys.modules.get(top), '__file__', None) or ''
+    for actual in (loaded, _late.get(top, '')):
+      differs = actual and os.path.realpath(actual) != os.path.realpath(expected)
+      if differs and _is_users(top, _Module(os.path.abspath(actual), ())):
+        return top, actual, expected
+  return None
+
+
+def note_late(paths: Mapping[str, str]) -> None:
+  """Notes which modules a file that has run will import later, in a function, for the check above.
+
+  `paths` are those of `outermost`.
+  """
+  _late.update((top, path) for top, path in paths.items() if top not in sys.modules)
 
 
 def is_installed(path: str) -> bool:

@@ -29,7 +29,7 @@ def test_the_last_accuracy_of_a_round_counts():
 def test_models_that_are_tuned_after_the_last_round_count_alone():
   output = f'{_OUTPUT}\n{beside_pfllib._TUNED}\nAveraged Test Accuracy: 0.7500\n'
   table = beside_pfllib.rows('FedBABU', 1, output)
-  assert table.to_numpy().tolist() == [['FedBABU', 2, 75.0]]
+  assert table.to_numpy().tolist() == [['FedBABU', 1, 75.0]]
 
 
 def test_pfllib_gets_the_clients_of_the_task(tmp_path, monkeypatch):
