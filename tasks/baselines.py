@@ -1,12 +1,10 @@
 """Predictions without a model, which a model should beat: the most frequent class, or the mean."""
 
-import copy
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tff_adaptive import models
 from tff_adaptive_tasks import errors, task as task_lib
@@ -58,11 +56,13 @@ def of_task(task: task_lib.Task, model: models.Model) -> Baseline | None:
     shares = targets.mean(0, dtype=np.float64)
     prediction = ', '.join(str(int(share > 0.5)) for share in shares)
     text = f'the more frequent value of each label in {clients}'
-    return Baseline(prediction, text, _metrics(task, model, outputs.constant(shares.tolist())))
+    metrics = models.evaluate_constant(model, outputs.constant(shares.tolist()), task.validation)
+    return Baseline(prediction, text, metrics)
   if outputs.num_classes is None:
     mean = targets.mean(0, dtype=np.float64)
     prediction = ', '.join(f'{number:.4g}' for number in np.ravel(mean))
-    return Baseline(prediction, f'the mean of {clients}', _metrics(task, model, mean))
+    metrics = models.evaluate_constant(model, mean, task.validation)
+    return Baseline(prediction, f'the mean of {clients}', metrics)
   # One-hot targets become class numbers.
   if targets.ndim == 2 and targets.shape[1] == outputs.num_classes > 1:
     targets = targets.argmax(1)
@@ -79,24 +79,10 @@ def of_task(task: task_lib.Task, model: models.Model) -> Baseline | None:
   labels: Any = getattr(task.preparation, 'classes', None)
   name = most if labels is None else labels[most]
   text = f'the most frequent class ({100 * shares[most]:.1f} % of {clients})'
-  return Baseline(repr(name), text, _metrics(task, model, outputs.constant(shares.tolist())))
+  metrics = models.evaluate_constant(model, outputs.constant(shares.tolist()), task.validation)
+  return Baseline(repr(name), text, metrics)
 
 
 def _targets(task: task_lib.Task) -> np.ndarray:
   ids: Sequence[str] = task.train.client_ids[:_MOST_CLIENTS]
   return np.concatenate([task.train.load(client)['y'] for client in ids])
-
-
-def _metrics(task: task_lib.Task, model: models.Model, values: np.ndarray) -> dict[str, float]:
-  """Evaluates the model with these values as its outputs for every example."""
-
-  def constant(weights: Any, x: Any, training: bool, seed: Any) -> tf.Tensor:
-    # Only the shape is used, so the graph does not compute the model.
-    outputs = model.forward(weights, x, training, seed)
-    flat = tf.constant(np.ravel(values), outputs.dtype)
-    row = tf.reshape(flat, [1, *outputs.shape[1:]])
-    return tf.repeat(row, tf.shape(x)[0], axis=0)
-
-  always = copy.copy(model)
-  always.forward = constant
-  return models.build_evaluation(always)(model.initial_weights[0], task.validation)

@@ -2,14 +2,18 @@
 
 import contextlib
 import errno
+import functools
 import os
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+import tensorflow as tf
+
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.runs import metrics
-from tff_adaptive.training import tensorboard_log
+
+_TFRecordWriter = tf.io.TFRecordWriter
 
 
 class FailingFile:
@@ -31,14 +35,37 @@ class FailingFile:
     return getattr(self._file, name)
 
 
+class FailingWriter:
+  """A writer of records like TensorFlow's, whose device is full after some bytes."""
+
+  def __init__(self, path: str, room: int, error: tf.errors.OpError):
+    self._writer = _TFRecordWriter(path)
+    self._room = room
+    self._error = error
+
+  def write(self, record: bytes) -> None:
+    if self._room < len(record):
+      raise self._error
+    self._room -= len(record)
+    self._writer.write(record)
+
+  def __getattr__(self, name: str) -> Any:
+    return getattr(self._writer, name)
+
+
 @contextlib.contextmanager
 def failing(kind: str, room: int, number: int = errno.ENOSPC) -> Iterator[None]:
   """A context without room for more than some bytes of 'metrics' or 'events', or for a file."""
-  if kind in ('metrics', 'events'):
-    if kind == 'metrics':
-      module = metrics
-    else:
-      module = tensorboard_log
+  if kind == 'events':
+    kind_of_error = tf.errors.FailedPreconditionError
+    if number == errno.ENOSPC:
+      kind_of_error = tf.errors.ResourceExhaustedError
+    error = kind_of_error(None, None, f'/a/file; {os.strerror(number)}')
+    writer = functools.partial(FailingWriter, room=room, error=error)
+    with mock.patch.object(tf.io, 'TFRecordWriter', writer):
+      yield
+    return
+  if kind == 'metrics':
 
     def opened(path: str, mode: str = 'r', **options: Any) -> Any:
       file = open(path, mode, **options)  # noqa: SIM115
@@ -46,7 +73,7 @@ def failing(kind: str, room: int, number: int = errno.ENOSPC) -> Iterator[None]:
         return file
       return FailingFile(file, room, number)
 
-    with mock.patch.object(module, 'open', opened, create=True):
+    with mock.patch.object(metrics, 'open', opened, create=True):
       yield
     return
   replace = os.replace

@@ -3,7 +3,10 @@ from .class_weights import (
   with_class_weight as with_class_weight,
 )
 from .client_evaluation import build_client_evaluation as build_client_evaluation
-from .evaluation import build_evaluation as build_evaluation
+from .evaluation import (
+  build_evaluation as build_evaluation,
+  evaluate_constant as evaluate_constant,
+)
 from .keras_model import KerasModel as KerasModel, from_keras as from_keras
 from .model import (
   Model as Model,

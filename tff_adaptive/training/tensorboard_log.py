@@ -1,18 +1,21 @@
-"""Writes a run's metrics for TensorBoard, without TensorFlow."""
+"""Writes a run's metrics for TensorBoard."""
 
-import io
+import contextlib
+import errno
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tensorboard.compat.proto import event_pb2, summary_pb2
-from tensorboard.summary.writer import record_writer
+import tensorflow as tf
 
 from tff_adaptive.runs.errors import saving
 from tff_adaptive.training import callbacks
 
+_Event = tf.compat.v1.Event
+_SessionLog = tf.compat.v1.SessionLog
+_Summary = tf.compat.v1.Summary
 _GROUPS = ('train', 'validation', 'inference', 'clients', 'seconds')
 
 
@@ -30,35 +33,47 @@ class EventLog(callbacks.Callback):
     with saving(self._folder):
       os.makedirs(self._folder, exist_ok=True)
     self._path = os.path.join(self._folder, name)
-    with saving(self._path):
-      # Without a buffer, so that TensorBoard shows each round at once.
-      self._file = open(self._path, 'wb', buffering=0)  # noqa: SIM115
+    with saving(self._path), _system_errors():
+      # TensorFlow's writer, because the package tensorboard takes long to import.
+      self._file = tf.io.TFRecordWriter(self._path)
     # The first record of a file names the version of the format.
-    self._write(event_pb2.Event(file_version='brain.Event:2'))
-    start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-    self._write(event_pb2.Event(step=run.first_round, session_log=start))
+    self._write(_Event(file_version='brain.Event:2'))
+    start = _SessionLog(status=_SessionLog.START)
+    self._write(_Event(step=run.first_round, session_log=start))
 
   def round_end(self, row: Mapping[str, Any]) -> None:
     """Writes one round's row; its value of `round` is TensorBoard's step."""
     values = [
-      summary_pb2.Summary.Value(tag=tag(name), simple_value=float(value))
+      _Summary.Value(tag=tag(name), simple_value=float(value))
       for name, value in row.items()
       if name != 'round'
     ]
-    self._write(event_pb2.Event(step=int(row['round']), summary=summary_pb2.Summary(value=values)))
+    self._write(_Event(step=int(row['round']), summary=_Summary(value=values)))
 
   def close(self) -> None:
     """Closes the file."""
     if self._file is not None:
       self._file.close()
 
-  def _write(self, event: event_pb2.Event) -> None:
+  def _write(self, event: Any) -> None:
     event.wall_time = time.time()
-    record = io.BytesIO()
-    record_writer.RecordWriter(record).write(event.SerializeToString())
-    with saving(self._path):
+    with saving(self._path), _system_errors():
       os.stat(self._path)  # It may have been removed: an open file would not notice.
-      self._file.write(record.getvalue())
+      self._file.write(event.SerializeToString())
+      self._file.flush()  # So that TensorBoard shows each round at once.
+
+
+@contextlib.contextmanager
+def _system_errors() -> Iterator[None]:
+  """Returns a context that turns errors of TensorFlow's files into OSErrors."""
+  try:
+    yield
+  except tf.errors.OpError as error:
+    number = None
+    if isinstance(error, tf.errors.ResourceExhaustedError):
+      number = errno.ENOSPC
+    # The message is the path, '; ' and the system's words.
+    raise OSError(number, error.message.rpartition('; ')[2]) from error
 
 
 def tag(column: str) -> str:

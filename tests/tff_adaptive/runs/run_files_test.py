@@ -179,7 +179,8 @@ def test_what_is_removed_or_renamed_during_a_run_is_noticed(run, name, is_rename
   'kind, number, words',
   [
     ('metrics', errno.ENOSPC, 'disk is full'),
-    ('events', errno.EROFS, 'written: Read-only'),
+    ('events', errno.ENOSPC, 'disk is full'),
+    ('events', errno.EROFS, 'written: Read-only file system'),
     ('summary.json', errno.EROFS, 'Read-only'),
     ('curves.png', errno.EDQUOT, 'disk quota is used up'),
   ],
