@@ -48,6 +48,13 @@ absl_flags.DEFINE_string(
 )
 absl_flags.DEFINE_list('methods', list(personal_models.METHODS), 'Which.', flag_values=_FLAGS)
 absl_flags.DEFINE_integer('rounds', 20, 'Of each method.', lower_bound=1, flag_values=_FLAGS)
+absl_flags.DEFINE_integer(
+  'rounds_per_evaluation',
+  1,
+  'On all images; each takes PFLlib about as long as a round. A divisor of --rounds.',
+  lower_bound=1,
+  flag_values=_FLAGS,
+)
 
 
 def write_clients(folder: pathlib.Path, data_dir: str | None) -> None:
@@ -74,7 +81,8 @@ def run(title: str, rounds: int, folder: pathlib.Path) -> pd.DataFrame:
   method = personal_models.METHODS[title]
   # It trains once more after its last evaluation, before models are tuned.
   of_program = rounds - int(_TUNES_AT_THE_END in method.program)
-  arguments = ['-data', 'FashionMNIST', '-dev', 'cpu', '-gr', str(of_program), *method.program]
+  arguments = ['-data', 'FashionMNIST', '-dev', 'cpu', '-gr', str(of_program)]
+  arguments += ['-eg', str(_FLAGS.rounds_per_evaluation), *method.program]
   program = _PFLLIB / 'source' / 'system' / 'main.py'
   python = str(_PFLLIB / 'bin' / 'python')
   done = subprocess.run(
@@ -117,6 +125,11 @@ def main(arguments: Sequence[str]) -> int:
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   personal_models.check_methods(_FLAGS.methods)
+  if _FLAGS.rounds % _FLAGS.rounds_per_evaluation:
+    raise ValueError(
+      f'--rounds_per_evaluation={_FLAGS.rounds_per_evaluation} does not divide'
+      f' --rounds={_FLAGS.rounds}: the last round would not be evaluated'
+    )
   if not (_PFLLIB / 'bin' / 'python').exists():
     raise ValueError('PFLlib is not there: run sh scripts/env/setup_peers.sh pfllib')
   command.check_output('results', _FLAGS.results)

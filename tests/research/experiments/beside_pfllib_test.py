@@ -54,6 +54,7 @@ def test_pfllib_gets_the_clients_of_the_task(tmp_path, monkeypatch):
   ('flags', 'words'),
   [
     (['--methods=FedPerr'], 'FedPerr is none of FedAvg'),
+    (['--rounds=7', '--rounds_per_evaluation=5'], 'does not divide --rounds=7'),
     ([], 'sh scripts/env/setup_peers.sh pfllib'),
   ],
 )
