@@ -324,12 +324,31 @@ _INTRODUCTION = frame.paragraph("""
 """)
 
 
+def with_rows_of_others(table: pd.DataFrame, before: pd.DataFrame) -> pd.DataFrame:
+  """Returns the rows of the runs, and those of an earlier table for longer or other runs.
+
+  Of a method and a seed the rows of the table with more rounds stay, those of the runs if both have
+  as many.
+  """
+  runs = []
+  for title in METHODS:
+    for seed in sorted({*table['seed'], *before['seed']}):
+      of_tables = []
+      for rows in (table, before):
+        of_tables.append(rows[(rows['method'] == title) & (rows['seed'] == seed)])
+      runs.append(max(of_tables, key=lambda rows: max(rows['round'], default=-1)))
+  return pd.concat(runs, ignore_index=True)
+
+
 def write() -> None:
-  """Writes RESULTS.csv and RESULTS.md from the runs."""
+  """Writes RESULTS.csv and RESULTS.md from the runs, and from rows that were there before."""
+  path = f'{_FLAGS.results}.csv'
   table = accuracies()
+  if os.path.exists(path):
+    table = with_rows_of_others(table, pd.read_csv(path))
   if table.empty:
     raise ValueError(f'{_FLAGS.runs} has no run with an evaluation: leave out --report_only.')
-  frame.write_rows(f'{_FLAGS.results}.csv', table)
+  frame.write_rows(path, table)
   frame.write(_FLAGS.results, report(table))
 
 

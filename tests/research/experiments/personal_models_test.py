@@ -43,6 +43,16 @@ def test_the_table_has_the_last_and_the_best_accuracy(tmp_path):
   assert '| 97.44 ± 0.06 | round 10: 97.00, 94.00 |' in text
 
 
+def test_rows_of_runs_that_are_gone_stay_unless_there_is_a_longer_run():
+  columns = ['method', 'seed', 'round', 'accuracy']
+  before = [('FedAvg', 0, 20, 1.0), ('FedPer', 0, 10, 2.0), ('FedPer', 1, 30, 3.0)]
+  of_runs = [('FedPer', 0, 10, 4.0), ('FedPer', 1, 10, 5.0), ('FedRep', 0, 10, 6.0)]
+  table = personal_models.with_rows_of_others(
+    pd.DataFrame(of_runs, columns=columns), pd.DataFrame(before, columns=columns)
+  )
+  assert table['accuracy'].tolist() == [1.0, 4.0, 3.0, 6.0]
+
+
 def test_a_run_that_was_stopped_before_its_first_row_has_none(tmp_path):
   folder = tmp_path / 'fed_avg_seed_0'
   assert personal_models._done(str(folder)) == 0
