@@ -45,7 +45,7 @@ _MOST = 100  # The most classes that the table lists.
 _FLAGS = flags.define_with_task(_Report)
 
 
-@command.entry('partition_report.py', prints_result=True)
+@command.entry('partition_report.py', prints_result=lambda: not _FLAGS['output'].value)
 def main(arguments: Sequence[str]) -> int:
   """Runs the command. Returns 0 for success, 1 for a failure and 2 for bad input."""
   if not command.read(_FLAGS, __doc__, arguments):

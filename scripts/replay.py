@@ -59,7 +59,7 @@ _OF_MESSAGES = (
 )
 
 
-@command.entry('replay.py', prints_result=True)
+@command.entry('replay.py', prints_result=lambda: not _FLAGS['output'].value)
 def main(arguments: Sequence[str]) -> int:
   """Runs the command. Returns 0 for success, 1 for a failure and 2 for bad input."""
   rest = command.parse(_FLAGS, __doc__, arguments)

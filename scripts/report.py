@@ -110,7 +110,7 @@ _Report = _group()
 _FLAGS = flags.define(flags.of_group(_Report))
 
 
-@command.entry('report.py', prints_result=True)
+@command.entry('report.py', prints_result=lambda: not _FLAGS['output'].value)
 def main(arguments: Sequence[str]) -> int:
   """Runs the command. Returns 0 for success, 1 for a failure and 2 for bad input."""
   folders = command.parse(_FLAGS, _help_text(), arguments)

@@ -42,7 +42,10 @@ class DivergedError(FailureError):
 
 
 def entry(
-  program: str, interrupted: str = 'interrupted.', *, prints_result: bool = False
+  program: str,
+  interrupted: str = 'interrupted.',
+  *,
+  prints_result: Callable[[], bool] = lambda: False,
 ) -> Callable[[Main], Callable[..., int]]:
   """Returns a decorator that turns errors of a `main` into a line on stderr and an exit code.
 
@@ -52,8 +55,8 @@ def entry(
   Args:
     program: The command's file name, which begins the line that reports a failure.
     interrupted: The message after Ctrl-C, which can say what is saved.
-    prints_result: Whether what the command prints is its result, and not in a file too. A command
-      whose result cannot be written has failed.
+    prints_result: Returns whether what the command prints is its result, and not in a file too. A
+      command whose result cannot be written has failed.
   """
 
   def decorate(main: Main) -> Callable[..., int]:
@@ -74,7 +77,7 @@ def entry(
       except KeyboardInterrupt:  # If `_entry.begin` was not called.
         return complain(name, interrupted, _entry.INTERRUPTED)
       lost = _streams.output_error()
-      if lost is not None and prints_result:
+      if lost is not None and prints_result():
         return complain(name, f'the result cannot be written: {lost.strerror}.', code or FAILED)
       return code
 

@@ -1,10 +1,12 @@
 """Tables and figures against numbers worked out by hand."""
 
+import errno
+import os
 import re
 
 import pytest
 
-from scripts import report
+from scripts import _streams, report
 from scripts.cli import settings as settings_lib
 from tests.helpers import run_folders
 from tff_adaptive.reports import report as report_lib
@@ -41,6 +43,13 @@ def test_runs_that_differ_in_what_touches_no_number_are_repetitions(tmp_path):
   for run in runs:
     run.config['change_no_number'].extend(settings_lib.CHANGE_NO_NUMBER)
   assert [len(members) for members in groups_lib.group(runs).values()] == [2]
+
+
+def test_what_is_in_a_file_need_not_be_printed(folder, tmp_path, monkeypatch):
+  lost = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+  monkeypatch.setattr(_streams, 'output_error', lambda: lost)
+  assert report.main(['report.py', folder]) == 1
+  assert report.main(['report.py', folder, f'--output={tmp_path}/all']) == 0
 
 
 def test_every_format_is_written_and_the_page_needs_no_other_file(folder, tmp_path, capsys):

@@ -16,7 +16,7 @@ from scripts import _entry
 _entry.begin()
 from scripts.cli import command
 
-@command.entry('x.py', prints_result={})
+@command.entry('x.py', prints_result=lambda: {})
 def main(arguments):
   print('done')
   return {}
