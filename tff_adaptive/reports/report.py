@@ -34,6 +34,8 @@ _LATEX = {
 # What Markdown reads as formatting, links and ends of cells. A backslash is among them: one in a
 # text would take the effect from the one before the next sign. '_' is only read at ends of words.
 _MARKDOWN = re.compile(r'[\\`*\[\]|]|(?<![^\W_])_|_(?![^\W_])')
+# GitHub takes what follows for a formula or an address. Not every reader knows a backslash there.
+_ACTIVE_ON_GITHUB = re.compile(r'[$@]|:(?=//)|(?<=www)\.')
 _ENTITY = re.compile(r'&(?=#?\w+;)')
 # Ending of a file's name -> content of the file.
 FORMATS = {
@@ -288,7 +290,8 @@ def _latex(text: str) -> str:
 def _markdown(text: str) -> str:
   # Markdown passes HTML on, so '<' and what looks like an entity are escaped, too.
   with_entities = _ENTITY.sub('&amp;', _one_line(text)).replace('<', '&lt;')
-  return _MARKDOWN.sub(r'\\\g<0>', with_entities)
+  with_backslashes = _MARKDOWN.sub(r'\\\g<0>', with_entities)
+  return _ACTIVE_ON_GITHUB.sub(lambda match: f'&#{ord(match[0])};', with_backslashes)
 
 
 def _one_line(text: str) -> str:

@@ -71,6 +71,8 @@ HOSTILE = {
   '<img src=x onerror=alert(1)>': None,
   '</td></table><script>alert(1)</script>': None,
   '&lt;b&gt; & &amp': None,
+  'https://example.org www.example.org a@example.org': None,
+  '$$x$$ $`x`$': None,
   '[1pt] a': None,
   '*1': None,
   r'\input{x} $\frac$ %{#': None,
@@ -103,6 +105,8 @@ def _python_markdown(text):
 def test_markdown_shows_texts_as_they_are(render, text, table):
   written = table.markdown()
   assert written.replace('\n', '').isprintable()
+  # What is active on GitHub, but in no reader here.
+  assert not re.search(r'\$|@|://|www\.', written)
   root = ET.fromstring(f'<div>{render(written)}</div>')
   assert {element.tag for element in root.iter()} <= {
     'div',
