@@ -383,6 +383,11 @@ def _loss_adder(
   model: model_adapters.LocalModel, theta: corrections.Weights, non_trainable: corrections.Weights
 ) -> _Add:
   """Returns `(total, batch, factor) -> total`, which adds the batch's loss times the factor."""
+  if not model.takes_loss:  # In `add`, AutoGraph would put its own words before these.
+    raise ValueError(
+      f'{type(model).__name__.strip("_")} has no loss at given weights, which this algorithm needs:'
+      ' give a tff_adaptive.models.Model (models.from_keras makes one of a Keras model)'
+    )
 
   def add(total: corrections.Weights, batch: Any, factor: tf.Tensor) -> corrections.Weights:
     return (total[0] + factor * model.mean_loss(theta, non_trainable, batch),)

@@ -108,11 +108,8 @@ class LocalModel:
     raise NotImplementedError
 
   def mean_loss(self, weights: Weights, non_trainable: Weights, batch: Any) -> tf.Tensor:
-    """Returns the mean loss of a batch, without dropout."""
-    raise ValueError(
-      f'{type(self).__name__.strip("_")} has no loss at given weights, which this algorithm needs:'
-      ' give a tff_adaptive.models.Model'
-    )
+    """Returns the mean loss of a batch, without dropout. Only models that take losses have it."""
+    raise NotImplementedError
 
   def features(self, weights: Weights, batch: Any) -> tf.Tensor:
     """Returns the inputs of the last layer, float32 [B, size], without dropout."""
