@@ -92,7 +92,7 @@ def test_a_part_without_what_it_needs_is_refused():
   with pytest.raises(ValueError, match='fed_ntd changes the loss, which needs the outputs'):
     build(corrections.FedNTD(), small_problem.keras_model, batching=None)
   # Not AutoGraph's "in user code" first.
-  with pytest.raises(ValueError, match='^VariableModel has no loss at given weights'):
+  with pytest.raises(ValueError, match=r'^VariableModel has no loss at given weights'):
     build(corrections.QFedAvg(), small_problem.keras_model, batching=None)
   with pytest.raises(ValueError, match='the model gives no features'):
     build(corrections.Moon())
