@@ -14,4 +14,5 @@ for task in mnist digits; do
 done
 report . drift --form=crossed --rows=participation,task,task_option --columns=algorithm --metric=test_accuracy \
   --formats=md
-report . curves --metric=test_accuracy --label_by=algorithm,server_optimizer,task,task_option --formats=png
+# --task_option=validation=test makes the test data those of every evaluation.
+report . curves --metric=validation_accuracy --label_by=algorithm,server_optimizer,task,task_option --formats=png

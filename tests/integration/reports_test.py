@@ -45,6 +45,11 @@ def test_runs_that_differ_in_what_touches_no_number_are_repetitions(tmp_path):
   assert [len(members) for members in groups_lib.group(runs).values()] == [2]
 
 
+def test_what_is_measured_once_has_no_curve(folder, capsys):
+  assert report.main(['report.py', folder, '--metric=test_accuracy']) == 2
+  assert 'measured once, after the last round, and has no curve' in capsys.readouterr().err
+
+
 def test_what_is_in_a_file_need_not_be_printed(folder, tmp_path, monkeypatch):
   lost = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
   monkeypatch.setattr(_streams, 'output_error', lambda: lost)
