@@ -14,5 +14,4 @@ for task in mnist digits; do
 done
 report . drift --form=crossed --rows=participation,task,task_option --columns=algorithm --metric=test_accuracy \
   --formats=md
-# --task_option=validation=test makes the test data those of every evaluation.
-report . curves --metric=validation_accuracy --label_by=algorithm,server_optimizer,task,task_option --formats=png
+program experiments.drift_curves --runs="$RUNS" --results="$RESULTS/drift"

@@ -126,8 +126,8 @@ def comparison_table(
     validation.above_zero('at_megabytes', at_megabytes, 'give megabytes, such as 100')
   if column == scores.TEST:
     raise ValueError(
-      f'{column} is measured once, after the last round, and has no curve: take --form=crossed, or'
-      ' a column of metrics.csv, such as validation_accuracy.'
+      f"{column} is measured once, after the last round, and has no curve: take the form 'crossed',"
+      ' or a column of metrics.csv, such as validation_accuracy.'
     )
   default_columns = _default_columns(target, axis, at_megabytes)
   _check_columns(columns, default_columns)

@@ -1,0 +1,96 @@
+"""Draws accuracy by round for results/drift: a panel for each task and alpha.
+
+usage: python -m research.experiments.drift_curves --runs=DIR [--results=RESULTS]
+
+A curve is the mean over the seeds, with a band of one standard deviation: of the mean of the client
+models where the run has it, else of the global model, which is the same with SGD of rate 1 on the
+server. Runs that diverged are in no mean; drift.md says which. Writes RESULTS.png.
+"""
+
+import collections
+import dataclasses
+import itertools
+import sys
+from collections.abc import Sequence
+
+from absl import flags as absl_flags
+
+from scripts.cli import command
+from tff_adaptive.reports import figures, style
+from tff_adaptive.runs import groups, run as run_lib
+
+_LABELS = ('algorithm', 'server_optimizer')
+_COLUMN = 'inference_accuracy'
+_GLOBAL = 'validation_accuracy'
+_LOWEST = 84.0  # Of the panels, in percent: differences are above it.
+_TASKS = {'digits_skewed': "scikit-learn's digits", 'mnist_skewed': 'MNIST'}
+_ALPHAS = {'0.03': 'alpha = 0.03', '0.3': 'alpha = 0.3', 'inf': 'IID'}
+
+_FLAGS = absl_flags.FlagValues()
+absl_flags.DEFINE_string('runs', 'runs/drift', 'The folder with the runs.', flag_values=_FLAGS)
+absl_flags.DEFINE_string('results', 'results/drift/drift', 'Where to write.', flag_values=_FLAGS)
+
+Panels = dict[tuple[str, str], list[run_lib.Run]]  # (task, alpha) -> its runs.
+
+
+def panels(runs: Sequence[run_lib.Run]) -> Panels:
+  """Returns the runs by task and alpha, each in the order of the tables above."""
+  by_panel: Panels = collections.defaultdict(list)
+  for run in runs:
+    options = dict(text.split('=', 1) for text in run.settings['task_option'])
+    by_panel[run.settings['task'], options['alpha']].append(_with_column(run))
+  places = [place for place in itertools.product(_TASKS, _ALPHAS) if place in by_panel]
+  return {place: by_panel[place] for place in places}
+
+
+def _with_column(run: run_lib.Run) -> run_lib.Run:
+  """Returns the run with the global model's accuracy where it has no other."""
+  rows = []
+  for row in run.rows:
+    if _GLOBAL in row:
+      row = {_COLUMN: row[_GLOBAL], **row}
+    rows.append(row)
+  return dataclasses.replace(run, rows=rows)
+
+
+def draw(runs: Sequence[run_lib.Run], path: str) -> None:
+  """Writes the figure."""
+  by_panel = panels(runs)
+  tasks, alphas = zip(*by_panel)
+  rows = [task for task in _TASKS if task in tasks]
+  columns = [alpha for alpha in _ALPHAS if alpha in alphas]
+  figure, grid = style.figure(len(rows), len(columns), width=4.2, height=2.9)
+  lines = {}
+  for (task, alpha), of_panel in by_panel.items():
+    axes = grid[rows.index(task)][columns.index(alpha)]
+    by_label = groups.group(of_panel, _LABELS)
+    curves = figures.mean_curves(by_label, _COLUMN)
+    for number, curve in enumerate(curves):
+      look = style.line(number)
+      accuracy, spread = 100 * curve.mean, 100 * curve.std
+      (lines[curve.group],) = axes.plot(curve.x, accuracy, **look)
+      low, high = accuracy - spread, accuracy + spread
+      axes.fill_between(curve.x, low, high, color=look['color'], alpha=0.15, linewidth=0)
+    axes.set_title(f'{_TASKS[task]}, {_ALPHAS[alpha]}', fontsize='medium')
+    axes.set_ylim(bottom=_LOWEST)
+    axes.grid(alpha=0.3)
+  for axes in grid[-1]:
+    axes.set_xlabel('round')
+  for axes in grid[:, 0]:
+    axes.set_ylabel('test accuracy, %')
+  style.legend(figure, [*lines.values()], [*lines])
+  style.write(figure, path)
+
+
+@command.entry('drift_curves.py')
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command; returns the exit code, 2 for bad input."""
+  if not command.read(_FLAGS, __doc__, arguments):
+    return command.DONE
+  command.check_output('results', _FLAGS.results)
+  draw(run_lib.find_runs([_FLAGS.runs]), f'{_FLAGS.results}.png')
+  return command.DONE
+
+
+if __name__ == '__main__':
+  sys.exit(main())
