@@ -42,7 +42,7 @@ def load(
   Args:
     data_dir: The folder with `shakespeare.sqlite`; None downloads it.
     padding: 'published' counts padded steps in the loss, as Reddi et al. (2021) do; 'tff' does not.
-    lstm: 'tensorflow' or 'compiled'; this package's compiled LSTM is 1.6 times as fast on a CPU.
+    lstm: 'tensorflow' or 'compiled'; this package's compiled LSTM is 1.4 times as fast on a CPU.
 
   Returns:
     The task. Its validation data are all clients' test snippets.

@@ -44,7 +44,7 @@ def load_words(
     num_validation: Number of test sentences to evaluate on, or all if there are fewer. They are
       those of the first test clients in a random order, as in the code of Reddi et al.
     padding: 'published' counts padded steps in the loss, as Reddi et al. (2021) do; 'tff' does not.
-    lstm: 'tensorflow' or 'compiled'; this package's compiled LSTM is 1.6 times as fast on a CPU.
+    lstm: 'tensorflow' or 'compiled'; this package's compiled LSTM is 1.4 times as fast on a CPU.
 
   Raises:
     tasks.DataError: If the data cannot be used or an option is out of range.

@@ -261,15 +261,29 @@ def test_partitions_of_any_arrays():
   assert len(scope['skewed'].train) == 20
 
 
-def test_texts_become_numbers_by_a_layer_of_keras(capsys):
-  scope = run_blocks(GUIDE / 'own_models.md', 1)
-  task = scope['text_task']
+@pytest.fixture(scope='module')
+def own_models():
+  return run_blocks(GUIDE / 'own_models.md', 2)
+
+
+def test_texts_become_numbers_by_a_layer_of_keras(own_models):
+  task = own_models['text_task']
   # The words of the list in the first note, and the one that it has not.
-  assert scope['counts'][0].tolist() == [0, 1, 0, 1, 1, 0, 0, 0]
-  assert scope['new'].tolist() == [[0, 1, 0, 0, 0, 0, 1, 0]]
+  assert own_models['counts'][0].tolist() == [0, 1, 0, 1, 1, 0, 0, 0]
+  assert own_models['new'].tolist() == [[0, 1, 0, 0, 0, 0, 1, 0]]
   assert task.preparation.classes == (False, True)
   assert len(task.train) == 5
-  assert "Task 'own_data': 5 clients with 50 examples" in capsys.readouterr().out
+  assert "Task 'own_data': 5 clients with 50 examples" in str(task)
+
+
+def test_of_a_pretrained_model_clients_send_the_small_parts_only(own_models):
+  assert own_models['base'].count_params() == 9610
+  weights = own_models['result'].weights
+  assert [weight.shape for weight in weights] == [(64, 2), (2, 128), (128, 2), (2, 10)]
+  # Four bytes a number, ten clients, in megabytes.
+  sent = own_models['result'].metrics['megabytes_up'].iloc[-1]
+  assert sent == pytest.approx(660 * 4 * 10 / 1e6)
+  assert own_models['result'].metrics['validation_accuracy'].iloc[-1] > 0.7
 
 
 def test_metrics(capsys):

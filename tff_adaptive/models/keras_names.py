@@ -19,6 +19,8 @@ def canonical(model: tf.keras.Model) -> tuple[str, ...]:
   names: list[str] = []
   for variable in model.trainable_variables:
     layer, _, weight = variable.name.partition(':')[0].rpartition('/')
+    if not layer:
+      layer = _owner(variable, model)
     if layer not in canonical:
       parts = []
       for part in layer.split('/'):
@@ -28,6 +30,16 @@ def canonical(model: tf.keras.Model) -> tuple[str, ...]:
       canonical[layer] = _unlike('/'.join(parts), canonical.values())
     names.append(_unlike(f'{canonical[layer]}/{weight}', names))
   return tuple(names)
+
+
+def _owner(variable: tf.Variable, model: tf.keras.Model) -> str:
+  """Returns the name of a variable's layer, which Keras does not note if `__init__` makes it."""
+  layers = [m for m in model.submodules if isinstance(m, tf.keras.layers.Layer)]
+  owners = [
+    layer for layer in layers if any(variable is weight for weight in layer.trainable_weights)
+  ]
+  # Layers that contain the owner have its weights, too, and are listed before it.
+  return min(reversed(owners), key=lambda layer: len(layer.trainable_weights)).name
 
 
 def _unlike(name: str, others: Collection[str]) -> str:

@@ -81,6 +81,20 @@ def test_layers_of_one_name_in_two_blocks_have_names_of_their_own():
   assert names == ('fc/kernel', 'fc/bias', 'fc/kernel_1', 'fc/bias_1')
 
 
+def test_a_weight_that_init_makes_has_the_name_of_its_layer():
+  class Scale(keras.layers.Layer):
+    def __init__(self):
+      super().__init__()
+      self.factor = self.add_weight('factor', [])  # Keras gives it no scope.
+
+    def call(self, x):
+      return self.factor * x
+
+  layers = [Scale(), keras.layers.Dense(1), keras.Sequential([Scale()])]
+  names = keras_names.canonical(keras.Sequential([keras.Input([2]), *layers]))
+  assert names == ('scale/factor', 'dense/kernel', 'dense/bias', 'scale_1/factor')
+
+
 @pytest.mark.parametrize('name', ['Dropout', 'GaussianNoise', 'GaussianDropout', 'AlphaDropout'])
 def test_what_a_layer_draws_comes_from_the_seed(name):
   option = {'GaussianNoise': 'stddev'}.get(name, 'rate')
