@@ -238,7 +238,7 @@ class _SeededModel(LocalModel):
       loss=loss,
       shares=shares,
       outputs_at=lambda weights: self.model.forward(tuple(weights), x, True, seed),
-      features_at=lambda weights: self.model.features(tuple(weights), x, True, seed),
+      features_at=lambda weights, layer=None: self.model.features(weights, x, True, seed, layer),
     )
     return change(batch), means
 

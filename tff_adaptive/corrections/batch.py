@@ -22,7 +22,8 @@ class Batch(NamedTuple):
     loss: The batch's loss, a scalar, with the model's penalty if it has one.
     shares: Each example's share in a mean, float32 [B]: 0 for padding. None if all count the same.
     outputs_at: A function (weights) -> the predictions at these weights, with the same dropout.
-    features_at: A function (weights) -> the input of the last layer at these weights, [B, size].
+    features_at: A function (weights, layer=None) -> the input of the last layer at these weights,
+      or the output of the layer of this name in a Keras model, [B, size].
   """
 
   theta: Weights
@@ -32,7 +33,7 @@ class Batch(NamedTuple):
   loss: tf.Tensor
   shares: tf.Tensor | None
   outputs_at: Callable[[Weights], tf.Tensor]
-  features_at: Callable[[Weights], tf.Tensor]
+  features_at: Callable[..., tf.Tensor]
 
   def mean(self, values: tf.Tensor) -> tf.Tensor:
     """Returns the mean of the examples' values [B], without padding."""

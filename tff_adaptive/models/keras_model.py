@@ -105,7 +105,7 @@ class KerasModel(model_lib.Model):
       private_apis.replace_randomness(layer, draws)
     self._freeze_batch_normalization()
     self._slots = list(self._find_slots())
-    has_constants = self._check_purity()
+    self._has_constants = self._check_purity()
 
     def penalty(weights: Sequence[tf.Tensor]) -> tf.Tensor:
       return tf.add_n([function(weights[i]) for function, i in self._regularizers])
@@ -115,7 +115,7 @@ class KerasModel(model_lib.Model):
     if y_spec is None:
       y_spec = keras_measures.target_spec(loss, output)
     forward = self._run
-    if has_constants:
+    if self._has_constants:
       forward = eager_constants.lifted(self._run)
     outputs = keras_measures.outputs_of(loss, y_spec, output)
     super().__init__(
@@ -127,7 +127,7 @@ class KerasModel(model_lib.Model):
       y_spec=y_spec,
       penalty=penalty if self._regularizers else None,
       outputs=outputs,
-      features=self._features_of_last_layer(keras, has_constants),
+      features=self._features_of_last_layer(),
     )
 
   def to_keras(self, weights: Sequence[Any]) -> tf.keras.Model:
@@ -143,21 +143,33 @@ class KerasModel(model_lib.Model):
       variable.assign(value)
     return keras
 
-  def _features_of_last_layer(
-    self, keras: tf.keras.Model, has_constants: bool
-  ) -> Callable[..., tf.Tensor] | None:
-    """Returns `Model.features`; None if the last layer has no single input."""
-    last_input = keras.layers[-1].input
+  def _features_of_last_layer(self) -> Callable[..., tf.Tensor] | None:
+    """Returns the function for `Model.features`; None if the last layer has no single input."""
+    last_input = self._keras.layers[-1].input
     if not tf.keras.backend.is_keras_tensor(last_input):
       return None
-    before_last = tf.keras.Model(keras.inputs[0], last_input)
-    run = functools.partial(self._run, of=before_last)
+    return self._values_of(last_input)
+
+  def _features_of(self, layer: str | None) -> Callable[..., tf.Tensor]:
+    if layer is None:
+      return super()._features_of(layer)
+    names = [of_model.name for of_model in self._keras.layers]
+    if layer not in names:
+      raise ValueError(f'the model has no layer {layer!r}; its layers are {", ".join(names)}.')
+    output = self._keras.get_layer(layer).output
+    if not tf.keras.backend.is_keras_tensor(output):
+      raise ValueError(f'the layer {layer!r} has no single output: name another one.')
+    return self._values_of(output)
+
+  def _values_of(self, tensor: Any) -> Callable[..., tf.Tensor]:
+    """Returns a function (weights, x, training, seed) -> a tensor of the model, [B, size]."""
+    run = functools.partial(self._run, of=tf.keras.Model(self._keras.inputs[0], tensor))
 
     def features(weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
       values = run(weights, x, training, seed)
       return tf.reshape(values, [tf.shape(values)[0], -1])
 
-    if has_constants:
+    if self._has_constants:
       return eager_constants.lifted(features)
     return features
 

@@ -39,7 +39,7 @@ def _owner(variable: tf.Variable, model: tf.keras.Model) -> str:
     layer for layer in layers if any(variable is weight for weight in layer.trainable_weights)
   ]
   # Layers that contain the owner have its weights, too, and are listed before it.
-  return min(reversed(owners), key=lambda layer: len(layer.trainable_weights)).name
+  return min(reversed(owners), key=lambda layer: len(layer.trainable_weights), default=model).name
 
 
 def _unlike(name: str, others: Collection[str]) -> str:

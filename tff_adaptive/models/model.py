@@ -225,19 +225,41 @@ class Model(tff.learning.models.FunctionalModel):
     """The number of trainable scalars."""
     return int(sum(np.size(w) for w in self.initial_weights[0]))
 
-  def features(self, weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
-    """Returns the input of the last layer, [B, size]; the arguments are those of `forward`.
+  def features(
+    self,
+    weights: Any,
+    x: Any,
+    training: bool,
+    seed: tf.Tensor | None,
+    layer: str | None = None,
+  ) -> tf.Tensor:
+    """Returns the input of the last layer, or the output of a named layer, [B, size].
+
+    Args:
+      weights: As for `forward`, like the next three.
+      x: See there.
+      training: See there.
+      seed: See there.
+      layer: The name of a layer of a Keras model; None for the input of the last one.
 
     Raises:
-      ValueError: If the model was built without `features`.
+      ValueError: If the model was built without `features`, or has no layer of this name.
     """
+    return self._features_of(layer)(tuple(weights), x, training, seed)
+
+  def _features_of(self, layer: str | None) -> Callable[..., tf.Tensor]:
+    """Returns the function (weights, x, training, seed) -> features."""
+    if layer is not None:
+      raise ValueError(
+        f'the model has no layer {layer!r}: only models of models.from_keras have layers by name.'
+      )
     if self._features is None:
       raise ValueError(
         'the model gives no features of its examples, which this algorithm compares: give'
         ' models.Model(features=...), a function like forward that returns the input of the last'
         ' layer.'
       )
-    return self._features(tuple(weights), x, training, seed)
+    return self._features
 
   def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
     """Returns the loss of a batch without the penalty: `mean_loss`, unless a subclass overrides it.
