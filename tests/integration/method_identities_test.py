@@ -21,11 +21,11 @@ def _graph_context(graph):
     yield
 
 
-def run_of(name, values=None, cohorts=COHORTS, batching=None, **options):
+def run_of(name, values=None, cohorts=COHORTS, batching=None, model=None, data=None, **options):
   """A run of some rounds with shuffled batches and clients weighted alike."""
   process = algorithms.build_process(
     name,
-    small_problem.linear_model(),
+    model or small_problem.linear_model(),
     values=values or {},
     clients=CLIENTS,
     client_learning_rate=0.2,
@@ -33,7 +33,7 @@ def run_of(name, values=None, cohorts=COHORTS, batching=None, **options):
     training=ClientTraining(batching=batching or Batching(4, epochs=2)),
     **options,
   )
-  return small_problem.Run(process, small_problem.clients()).rounds(cohorts)
+  return small_problem.Run(process, data or small_problem.clients()).rounds(cohorts)
 
 
 @pytest.fixture(scope='module')
@@ -48,6 +48,7 @@ def fed_avg(_graph_context):
     ('lg_fed_avg', {'layers': 'none'}),
     ('fed_rep', {'layers': 'none', 'head_share': 0.0}),
     ('fed_babu', {'layers': 'none'}),
+    ('fed_bn', {'layers': 'none'}),
     ('ditto', {}),
     ('apfl', {'alpha_mix': 0.0}),
     ('moon', {'contrast': 0.0}),
@@ -76,6 +77,28 @@ def test_fed_varp_is_fed_avg_if_all_clients_take_part():
   theta = run_of('fed_varp', cohorts=everyone).theta
   np.testing.assert_allclose(theta, run_of('fed_avg', cohorts=everyone).theta, rtol=1e-5, atol=1e-6)
   assert np.abs(run_of('fed_varp').theta - run_of('fed_avg').theta).max() > 1e-3
+
+
+@pytest.mark.exhaustive
+def test_fed_proto_without_its_prototypes_is_fed_avg():
+  values = {'layers': 'none', 'proto_weight': 0.0}
+  theta = run_of('fed_proto', values, model=small_problem.model_with_features()).theta
+  wanted = run_of('fed_avg', model=small_problem.model_with_features()).theta
+  np.testing.assert_allclose(theta, wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.exhaustive
+def test_fed_lc_without_its_calibration_is_fed_avg_if_clients_have_all_classes():
+  """FedLC leaves out the classes that a client has not."""
+  data = [(x, (np.arange(len(y)) % 3).astype(np.int32)) for x, y in small_problem.clients()]
+  theta = run_of('fed_lc', {'calibration': 0.0}, data=data).theta
+  np.testing.assert_allclose(theta, run_of('fed_avg', data=data).theta, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.exhaustive
+def test_fed_smoo_without_its_perturbation_is_fed_dyn():
+  theta = run_of('fed_smoo', {'rho': 0.0, 'mu': 0.1}).theta
+  np.testing.assert_allclose(theta, run_of('fed_dyn', {'mu': 0.1}).theta, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.exhaustive
