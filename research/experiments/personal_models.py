@@ -44,6 +44,7 @@ class Method:
     program: The arguments of PFLlib's main.py for these settings, but for its defaults.
     tuning: The fine-tuning that belongs to the method: arguments of `Batching`; None for none.
     note: What PFLlib's code says of the hyperparameters.
+    program_has_global: Whether PFLlib's program evaluates the global model, not the clients'.
   """
 
   algorithm: str
@@ -54,6 +55,7 @@ class Method:
   program: Sequence[str] = ()
   tuning: Mapping[str, Any] | None = None
   note: str = ''
+  program_has_global: bool = False
 
 
 METHODS: Mapping[str, Method] = {
@@ -108,6 +110,9 @@ METHODS: Mapping[str, Method] = {
     _OWN,
     {'moreau_lam': 15.0, 'inner_steps': 5, 'inner_rate': 0.01},
     note='lambda = 15 and beta = 1; the defaults there are 1 and 0',
+    # Its clients' `personalized_params` are the parameters of their model, into which the server's
+    # are copied before each evaluation.
+    program_has_global=True,
     program=('-algo', 'pFedMe', '-lam', '15', '-bt', '1'),
   ),
 }
@@ -258,11 +263,10 @@ def accuracies() -> pd.DataFrame:
       if method.column not in table:
         continue
       for _, row in table.dropna(subset=[method.column]).iterrows():
-        accuracy = 100 * row[method.column]
-        rows.append(
-          {'method': title, 'seed': seed, 'round': int(row['round']), 'accuracy': accuracy}
-        )
-  return pd.DataFrame(rows, columns=['method', 'seed', 'round', 'accuracy'])
+        place = {'method': title, 'seed': seed, 'round': int(row['round'])}
+        values = {'accuracy': 100 * row[method.column], 'of_global': 100 * row[_GLOBAL]}
+        rows.append({**place, **values})
+  return pd.DataFrame(rows, columns=['method', 'seed', 'round', 'accuracy', 'of_global'])
 
 
 def _of_program() -> pd.DataFrame:
@@ -273,18 +277,18 @@ def _of_program() -> pd.DataFrame:
   return pd.read_csv(path)
 
 
-def _beside(here: pd.DataFrame, program: pd.DataFrame) -> str:
+def _beside(here: pd.DataFrame, program: pd.DataFrame, column: str) -> str:
   """Returns a method's accuracy here and in PFLlib's program after as many rounds as both have."""
-  both = (
-    here.groupby('round')[['accuracy']]
-    .mean()
-    .join(program.set_index('round')[['accuracy']], rsuffix='_there', how='inner')
-  )
+  there = program.set_index('round')['accuracy'].rename('there')
+  both = here.groupby('round')[[column]].mean().join(there, how='inner').dropna()
   both = both[both.index > 0]
   if both.empty:
     return ''
   last = both.iloc[-1]
-  return f'round {both.index[-1]}: {last["accuracy"]:.2f}, {last["accuracy_there"]:.2f}'
+  text = f'round {both.index[-1]}: {last[column]:.2f}, {last["there"]:.2f}'
+  if column == 'of_global':
+    text += ' (global model)'
+  return text
 
 
 def report(table: pd.DataFrame) -> list[str]:
@@ -294,6 +298,8 @@ def report(table: pd.DataFrame) -> list[str]:
   for title, of_method in table.groupby('method', sort=False):
     method = METHODS[str(title)]
     by_seed = of_method.sort_values('round').groupby('seed')['accuracy']
+    of_program = program[program['method'] == title]
+    column = 'of_global' if method.program_has_global else 'accuracy'
     lines.append(
       {
         'method': title,
@@ -301,7 +307,7 @@ def report(table: pd.DataFrame) -> list[str]:
         'last': f'{by_seed.last().mean():.2f}',
         'best': f'{by_seed.max().mean():.2f}',
         'PFLlib': method.published,
-        'same round: here, PFLlib': _beside(of_method, program[program['method'] == title]),
+        'same round: here, PFLlib': _beside(of_method, of_program, column),
         'settings': method.note,
       }
     )
@@ -320,7 +326,8 @@ _INTRODUCTION = frame.paragraph("""
   the table was made; the column "settings" says what was taken instead. Three things differ: PFLlib
   leaves out the last batch of an epoch if it is smaller than 10; it evaluates after every round;
   and it draws the initial weights and the order of examples from other numbers. The clients' images
-  are the same.
+  are the same. "Same round" has what PFLlib's own program says at that commit: with pFedMe it
+  evaluates the global model, because the clients' own weights are overwritten before.
 """)
 
 
