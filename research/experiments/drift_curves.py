@@ -4,7 +4,8 @@ usage: python -m research.experiments.drift_curves --runs=DIR [--results=RESULTS
 
 A curve is the mean over the seeds, with a band of one standard deviation: of the mean of the client
 models where the run has it, else of the global model, which is the same with SGD of rate 1 on the
-server. Runs that diverged are in no mean; drift.md says which. Writes RESULTS.png.
+server. A run in which updates of clients were not finite has diverged: it is in no mean, and has a
+thin dotted line of its own. Writes RESULTS.png.
 """
 
 import collections
@@ -22,7 +23,7 @@ from tff_adaptive.runs import groups, run as run_lib
 _LABELS = ('algorithm', 'server_optimizer')
 _COLUMN = 'inference_accuracy'
 _GLOBAL = 'validation_accuracy'
-_LOWEST = 84.0  # Of the panels, in percent: differences are above it.
+_LIMITS = (84.0, 99.0)  # Of the panels, in percent: differences are between them.
 _TASKS = {'digits_skewed': "scikit-learn's digits", 'mnist_skewed': 'MNIST'}
 _ALPHAS = {'0.03': 'alpha = 0.03', '0.3': 'alpha = 0.3', 'inf': 'IID'}
 
@@ -53,6 +54,11 @@ def _with_column(run: run_lib.Run) -> run_lib.Run:
   return dataclasses.replace(run, rows=rows)
 
 
+def has_diverged(run: run_lib.Run) -> bool:
+  """Returns whether a client's update was not finite in a round."""
+  return any(row.get('non_finite_clients', 0) > 0 for row in run.rows)
+
+
 def draw(runs: Sequence[run_lib.Run], path: str) -> None:
   """Writes the figure."""
   by_panel = panels(runs)
@@ -63,16 +69,22 @@ def draw(runs: Sequence[run_lib.Run], path: str) -> None:
   lines = {}
   for (task, alpha), of_panel in by_panel.items():
     axes = grid[rows.index(task)][columns.index(alpha)]
-    by_label = groups.group(of_panel, _LABELS)
-    curves = figures.mean_curves(by_label, _COLUMN)
-    for number, curve in enumerate(curves):
+    for number, (label, members) in enumerate(groups.group(of_panel, _LABELS).items()):
       look = style.line(number)
+      for run in filter(has_diverged, members):
+        of_run = run.curve(_COLUMN)
+        values = [100 * value for value in of_run.values()]
+        axes.plot([*of_run], values, color=look['color'], linestyle=':', linewidth=0.9)
+      healthy = [run for run in members if not has_diverged(run)]
+      if not healthy:
+        continue
+      (curve,) = figures.mean_curves({label: healthy}, _COLUMN)
       accuracy, spread = 100 * curve.mean, 100 * curve.std
-      (lines[curve.group],) = axes.plot(curve.x, accuracy, **look)
+      (lines[label],) = axes.plot(curve.x, accuracy, **look)
       low, high = accuracy - spread, accuracy + spread
       axes.fill_between(curve.x, low, high, color=look['color'], alpha=0.15, linewidth=0)
     axes.set_title(f'{_TASKS[task]}, {_ALPHAS[alpha]}', fontsize='medium')
-    axes.set_ylim(bottom=_LOWEST)
+    axes.set_ylim(_LIMITS)
     axes.grid(alpha=0.3)
   for axes in grid[-1]:
     axes.set_xlabel('round')

@@ -31,6 +31,13 @@ def test_the_mean_of_the_client_models_goes_before_the_global_model(runs):
   assert [row['inference_accuracy'] for row in run.rows] == [0.5, 0.7]
 
 
+def test_a_run_with_updates_that_were_not_finite_has_diverged(runs):
+  run = run_lib.find_runs([str(runs)])[0]
+  assert not drift_curves.has_diverged(run)
+  run.rows[-1]['non_finite_clients'] = 1.0
+  assert drift_curves.has_diverged(run)
+
+
 def test_the_picture_is_written(runs, tmp_path):
   flags = [f'--runs={runs}', f'--results={tmp_path}/curves']
   assert drift_curves.main(['drift_curves.py', *flags]) == 0
