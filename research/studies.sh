@@ -20,11 +20,14 @@ if [ -n "${SMOKE:-}" ]; then
   RESULTS=$RUNS/results
 fi
 
-DIR=${1:-}
+DIR=
 if grep -q '\$DIR' "$0"; then
+  DIR=${1:-}
   [ -d "$DIR" ] || { echo "$0: '$DIR' is no folder: give the folder of the data first" >&2; exit 2; }
+  shift
+elif [ -d "${1:-}" ]; then
+  shift # So that one command can be given to all studies.
 fi
-[ $# = 0 ] || shift
 for part in "$@"; do
   grep -q "^$part() {" "$0" || { echo "$0: unknown part $part" >&2; exit 2; }
 done

@@ -168,8 +168,12 @@ def test_a_bad_meta_is_refused(change, said, tmp_path):
 
 
 def test_a_missing_folder_of_data_or_an_unknown_part_ends_it_in_one_line(tmp_path):
-  script = str(studies.RESULTS / 'shakespeare' / 'run.sh')
-  for given, said in (([], 'is no folder'), ([str(tmp_path), 'sonnets'], 'unknown part sonnets')):
+  for name, given, said in (
+    ('shakespeare', [], 'is no folder'),
+    ('shakespeare', [str(tmp_path), 'sonnets'], 'unknown part sonnets'),
+    ('stability', ['sonnets'], 'unknown part sonnets'),  # Which reads no data.
+  ):
+    script = str(studies.RESULTS / name / 'run.sh')
     result = subprocess.run(
       ['sh', script, *given], cwd=studies.ROOT, capture_output=True, text=True, check=False
     )
