@@ -38,7 +38,7 @@ class FailingFile:
 class FailingWriter:
   """A writer of records like TensorFlow's, whose device is full after some bytes."""
 
-  def __init__(self, path: str, room: int, error: tf.errors.OpError):
+  def __init__(self, path: bytes, room: int, error: tf.errors.OpError):
     self._writer = _TFRecordWriter(path)
     self._room = room
     self._error = error

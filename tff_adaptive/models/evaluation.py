@@ -52,7 +52,7 @@ def build_evaluation(
 def evaluate_constant(model: model_lib.Model, values: np.ndarray, data: Any) -> dict[str, float]:
   """Evaluates the same outputs for every example, in place of the model's.
 
-  No graph is traced, which would take longer than the evaluation itself.
+  The metrics are computed without a graph, whose making would take longer.
 
   Args:
     model: The model, of whose outputs only the shape is used.
@@ -63,9 +63,9 @@ def evaluate_constant(model: model_lib.Model, values: np.ndarray, data: Any) -> 
     The metrics by name.
   """
   weights = tuple(map(tf.convert_to_tensor, model.initial_weights[0]))
-  # Zeros, because what is wrong with the data is reported where they are evaluated.
-  example = tf.zeros([1, *np.shape(data['x'])[1:]], model.input_spec['x'].dtype)
-  outputs = model.forward(weights, example, False, None)
+  # Only traced, because a model may refuse some inputs.
+  forward = tf.function(lambda x: model.forward(weights, x, False, None), autograph=False)
+  outputs = forward.get_concrete_function(model.input_spec['x']).structured_outputs
   row = tf.reshape(tf.constant(np.ravel(values), outputs.dtype), [1, *outputs.shape[1:]])
   constant = copy.copy(model)
   constant.forward = lambda weights, x, training, seed: tf.repeat(row, tf.shape(x)[0], axis=0)

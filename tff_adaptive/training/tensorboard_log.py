@@ -34,8 +34,9 @@ class EventLog(callbacks.Callback):
       os.makedirs(self._folder, exist_ok=True)
     self._path = os.path.join(self._folder, name)
     with saving(self._path), _system_errors():
-      # TensorFlow's writer, because the package tensorboard takes long to import.
-      self._file = tf.io.TFRecordWriter(self._path)
+      # TensorFlow's writer, because the package tensorboard takes long to import. It takes a path
+      # for UTF-8, and what comes before '://' for the name of a file system.
+      self._file = tf.io.TFRecordWriter(os.fsencode(os.path.abspath(self._path)))
     # The first record of a file names the version of the format.
     self._write(_Event(file_version='brain.Event:2'))
     start = _SessionLog(status=_SessionLog.START)
