@@ -8,6 +8,7 @@ import tensorflow as tf
 from sklearn import dummy, metrics as sk
 
 import tff_adaptive_tasks as tasks
+from tff_adaptive import models
 from tff_adaptive_tasks import baselines
 
 keras = tf.keras
@@ -108,3 +109,20 @@ def test_a_label_that_is_no_class_of_the_model_is_named(labels):
   )
   with pytest.raises(tasks.DataError, match=words):
     baselines.of_task(task, model)
+
+
+def test_a_model_may_refuse_an_example_of_zeros():
+  def forward(weights, x, training, seed):
+    with tf.control_dependencies([tf.debugging.assert_positive(tf.reduce_sum(tf.abs(x), 1))]):
+      return x @ weights[0]
+
+  model = models.Model(
+    initial_weights=[np.zeros([2, 2], np.float32)],
+    forward=forward,
+    example_loss=models.sparse_cross_entropy,
+    x_spec=tf.TensorSpec([None, 2], tf.float32),
+    y_spec=tf.TensorSpec([None], tf.int32),
+    outputs=models.Outputs(num_classes=2),
+  )
+  task = tasks.from_arrays(X, RARE, CLIENTS)
+  assert baselines.of_task(task, model).prediction == "'no'"

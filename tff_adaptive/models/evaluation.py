@@ -63,14 +63,22 @@ def evaluate_constant(model: model_lib.Model, values: np.ndarray, data: Any) -> 
     The metrics by name.
   """
   weights = tuple(map(tf.convert_to_tensor, model.initial_weights[0]))
-  # Only traced, because a model may refuse some inputs.
-  forward = tf.function(lambda x: model.forward(weights, x, False, None), autograph=False)
-  outputs = forward.get_concrete_function(model.input_spec['x']).structured_outputs
+  outputs = _outputs(model, weights, np.shape(data['x'])[1:])
   row = tf.reshape(tf.constant(np.ravel(values), outputs.dtype), [1, *outputs.shape[1:]])
   constant = copy.copy(model)
   constant.forward = lambda weights, x, training, seed: tf.repeat(row, tf.shape(x)[0], axis=0)
   batch_size = max(500, _MOST_OUTPUTS // max(1, np.size(values)))
   return _evaluate(constant, constant.evaluation_sums, weights, data, batch_size)
+
+
+def _outputs(model: model_lib.Model, weights: _Weights, shape: tuple[int, ...]) -> Any:
+  """Returns the outputs for examples of a shape, of which dtype and shape [..., ...] are used."""
+  spec = model.input_spec['x']
+  try:
+    return model.forward(weights, tf.zeros([1, *shape], spec.dtype), False, None)
+  except Exception:  # A model may refuse zeros. A trace takes longer, and needs no example.
+    forward = tf.function(lambda x: model.forward(weights, x, False, None), autograph=False)
+    return forward.get_concrete_function(spec).structured_outputs
 
 
 def _evaluate(
