@@ -5,7 +5,7 @@ usage: python -m research.experiments.drift_curves --runs=DIR [--results=RESULTS
 A curve is the mean over the seeds, with a band of one standard deviation: of the mean of the client
 models where the run has it, else of the global model, which is the same with SGD of rate 1 on the
 server. A run in which updates of clients were not finite has diverged: it is in no mean, and has a
-thin dotted line of its own. Writes RESULTS.png.
+thin dotted line of its own. Writes RESULTS.png, and prints which runs have diverged.
 """
 
 import collections
@@ -100,7 +100,10 @@ def main(arguments: Sequence[str]) -> int:
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   command.check_output('results', _FLAGS.results)
-  draw(run_lib.find_runs([_FLAGS.runs]), f'{_FLAGS.results}.png')
+  runs = run_lib.find_runs([_FLAGS.runs])
+  draw(runs, f'{_FLAGS.results}.png')
+  for run in filter(has_diverged, runs):
+    command.show(f'diverged: {run.folder}\n')
   return command.DONE
 
 

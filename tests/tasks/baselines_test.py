@@ -122,7 +122,7 @@ def test_a_model_may_refuse_an_example_of_zeros():
     example_loss=models.sparse_cross_entropy,
     x_spec=tf.TensorSpec([None, 2], tf.float32),
     y_spec=tf.TensorSpec([None], tf.int32),
-    outputs=models.Outputs(num_classes=2),
+    metrics={'accuracy': models.accuracy},  # It says that the outputs are scores of classes.
   )
   task = tasks.from_arrays(X, RARE, CLIENTS)
   assert baselines.of_task(task, model).prediction == "'no'"

@@ -63,7 +63,7 @@ def evaluate_constant(model: model_lib.Model, values: np.ndarray, data: Any) -> 
     The metrics by name.
   """
   weights = tuple(map(tf.convert_to_tensor, model.initial_weights[0]))
-  outputs = _outputs(model, weights, np.shape(data['x'])[1:])
+  outputs = example_outputs(model)
   row = tf.reshape(tf.constant(np.ravel(values), outputs.dtype), [1, *outputs.shape[1:]])
   constant = copy.copy(model)
   constant.forward = lambda weights, x, training, seed: tf.repeat(row, tf.shape(x)[0], axis=0)
@@ -71,11 +71,13 @@ def evaluate_constant(model: model_lib.Model, values: np.ndarray, data: Any) -> 
   return _evaluate(constant, constant.evaluation_sums, weights, data, batch_size)
 
 
-def _outputs(model: model_lib.Model, weights: _Weights, shape: tuple[int, ...]) -> Any:
-  """Returns the outputs for examples of a shape, of which dtype and shape [..., ...] are used."""
+def example_outputs(model: model_lib.Model) -> Any:
+  """Returns outputs for one example, of which only the dtype and the shape behind [0] count."""
   spec = model.input_spec['x']
+  weights = tuple(map(tf.convert_to_tensor, model.initial_weights[0]))
   try:
-    return model.forward(weights, tf.zeros([1, *shape], spec.dtype), False, None)
+    x = tf.zeros([size or 1 for size in spec.shape], spec.dtype)
+    return model.forward(weights, x, False, None)
   except Exception:  # A model may refuse zeros. A trace takes longer, and needs no example.
     forward = tf.function(lambda x: model.forward(weights, x, False, None), autograph=False)
     return forward.get_concrete_function(spec).structured_outputs

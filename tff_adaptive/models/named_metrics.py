@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from tff_adaptive.models import model as model_lib, sum_metrics
+from tff_adaptive.models import evaluation, model as model_lib, sum_metrics
 
 Metric: TypeAlias = model_lib.MetricFn | sum_metrics.SumMetric
 
@@ -381,10 +381,7 @@ def outputs_of(model: model_lib.Model) -> Outputs | None:
   if model.metric_fns.get('accuracy') is not model_lib.accuracy:
     return None
   # `accuracy` takes the scores of classes, so it says all but their number.
-  spec = model.input_spec['x']
-  x = tf.zeros([size or 1 for size in spec.shape], spec.dtype)
-  weights = tuple(map(tf.convert_to_tensor, model.initial_weights[0]))
-  return Outputs(num_classes=int(model.forward(weights, x, False, None).shape[-1]))
+  return Outputs(num_classes=int(evaluation.example_outputs(model).shape[-1]))
 
 
 def _without_last(values: tf.Tensor) -> tf.Tensor:

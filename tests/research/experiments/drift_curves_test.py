@@ -1,5 +1,6 @@
 """research/experiments/drift_curves.py: which runs and which column a panel has."""
 
+import pandas as pd
 import pytest
 
 from research.experiments import drift_curves
@@ -38,7 +39,11 @@ def test_a_run_with_updates_that_were_not_finite_has_diverged(runs):
   assert drift_curves.has_diverged(run)
 
 
-def test_the_picture_is_written(runs, tmp_path):
+def test_the_picture_is_written_and_runs_that_diverged_are_named(runs, tmp_path, capsys):
+  path = runs / '1' / 'metrics.csv'
+  table = pd.read_csv(path)
+  table.assign(non_finite_clients=1.0).to_csv(path, index=False)
   flags = [f'--runs={runs}', f'--results={tmp_path}/curves']
   assert drift_curves.main(['drift_curves.py', *flags]) == 0
   assert (tmp_path / 'curves.png').stat().st_size > 5000
+  assert capsys.readouterr().out == f'diverged: {runs}/1\n'
