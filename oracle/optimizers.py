@@ -87,13 +87,17 @@ class Lion:
 
 
 class Muon(Adam):
-  """Orthogonal steps of tensors of two axes and more; AdamW, with the momentum as beta1, else."""
+  """Orthogonal steps of tensors of two axes and more; AdamW, with the momentum as beta1, else.
 
-  def __init__(self, eta, momentum, beta2, tau, decay):
+  `adamw` says that this tensor takes AdamW's steps whatever its axes.
+  """
+
+  def __init__(self, eta, momentum, beta2, tau, decay, adamw=False):
     super().__init__(eta, momentum, beta2, tau, decay)
+    self.adamw = adamw
 
   def __call__(self, x, delta):
-    if x.ndim < 2:
+    if self.adamw or x.ndim < 2:
       return super().__call__(x, delta)
     self.m = self.beta1 * self.m + delta
     o = (delta + self.beta1 * self.m).reshape(-1, x.shape[-1])

@@ -83,5 +83,5 @@ class FedMuon(WithLastUpdate):
 
   def set_slots(self, optimizer, means):
     for part, shape, mean in zip(optimizer.parts, self.shapes, means):
-      if len(shape) >= 2:
+      if len(shape) >= 2 and not part.adamw:
         part.m = mean.reshape(shape)

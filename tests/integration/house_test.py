@@ -32,7 +32,7 @@ algorithms:   asynchrony client corrections engine models optimizers schedules r
 reports:      runs costs registry _utils
 runs:         models costs registry _utils
 asynchrony:   client corrections population _utils
-client:       corrections models environment _utils
+client:       corrections optimizers models environment _utils
 engine:       devices environment kernels _utils
 models:       devices environment _utils
 population:   _utils

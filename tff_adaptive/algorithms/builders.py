@@ -109,7 +109,6 @@ def build_drift_corrected(
     training = local_training.ClientTraining()
   hint = 'give tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say'
   validation.instance('training', training, local_training.ClientTraining, hint)
-  training = training.resolved()
   if training.xla:
     # Others may keep variables, which XLA would share between clients.
     validation.instance('model', model, models.Model, 'leave xla out for others')
@@ -120,7 +119,9 @@ def build_drift_corrected(
     )
   local_model = model_adapters.wrap(model)
   # By the names of the weights, known only now, parts find those that stay or are frozen.
-  correction = correction.resolved(local_model.named_weights())
+  named_weights = local_model.named_weights()
+  training = training.resolved(named_weights)
+  correction = correction.resolved(named_weights)
   _check_needs(correction, local_model, training)
   if asynchrony is not None:
     _check_asynchrony(asynchrony, correction, training)

@@ -128,9 +128,10 @@ def counts(
     training = _as_named(entry, training)
   if training is None:
     training = local_training.ClientTraining()
-  training = training.resolved()
   local_model = model_adapters.wrap(model)
-  correction = correction.resolved(local_model.named_weights())
+  named_weights = local_model.named_weights()
+  training = training.resolved(named_weights)
+  correction = correction.resolved(named_weights)
   with tf.Graph().as_default():  # The graph is not used.
     weights = tuple(map(tf.convert_to_tensor, local_model.initial_weights().trainable))
     traced = probe.trace(correction, weights)

@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive.client import by_client
 from tff_adaptive.corrections import base as corrections, optimizer_slots as slots_lib
+from tff_adaptive.optimizers import per_coordinate
 
 
 def is_sgd(optimizer: tff.learning.optimizers.Optimizer) -> bool:
@@ -66,12 +67,21 @@ class ClientOptimizer:
     after = tf.nest.flatten(optimizer.next(self._state, weights, zeros)[0])
     self._changes = [new is not old for new, old in zip(after, flat)]
     self.slots = tuple(leaf for leaf, changes in zip(flat, self._changes) if changes)
-    names = zip(_names(self._state), self._changes)
-    self.slot_names = tuple(name for name, changes in names if changes)
+    # Only of slots is the number that of a weight; the other values of the state are scalars.
+    numbered = [
+      named for named, changes in zip(_numbered_names(self._state), self._changes) if changes
+    ]
+    self.slot_names = tuple(name for name, _ in numbered)
+    self._weight_of_slot = [number for _, number in numbered]
 
   def rules(self, optimizer_state: str, correction: corrections.Correction) -> tuple[str, ...]:
     """Returns what becomes of each slot after a round, one of `optimizer_slots.RULES`."""
-    named = list(zip(self.slot_names, self.slots))
+    named = []
+    for name, slot, number in zip(self.slot_names, self.slots, self._weight_of_slot):
+      is_matrix = slot.shape.rank >= 2
+      if is_matrix and isinstance(self._optimizer, per_coordinate.PerCoordinate):
+        is_matrix = not self._optimizer.is_by_entry(number)
+      named.append((name, is_matrix))
     return slots_lib.rules_of(correction, optimizer_state, named)
 
   def tile(self, tensors: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
@@ -172,11 +182,14 @@ def begun(
   return tuple(slots)
 
 
-def _names(state: Any) -> list[str]:
-  """Returns the name of each tensor of an optimizer's state, in the order of `tf.nest.flatten`."""
+def _numbered_names(state: Any) -> list[tuple[str, int]]:
+  """Returns (name, its number under this name) of each tensor of an optimizer's state.
+
+  They are in the order of `tf.nest.flatten`.
+  """
   if not isinstance(state, Mapping):
-    return [''] * len(tf.nest.flatten(state))
+    return [('', number) for number in range(len(tf.nest.flatten(state)))]
   names = []
   for name in sorted(state):
-    names += [name] * len(tf.nest.flatten(state[name]))
+    names += [(name, number) for number in range(len(tf.nest.flatten(state[name])))]
   return names

@@ -1,11 +1,14 @@
 """The settings of a client's training, which hold for every algorithm."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import tensorflow_federated as tff
 
 from tff_adaptive._utils import validation
+from tff_adaptive._utils.weight_groups import NamedWeight
 from tff_adaptive.client import batching as batching_lib
+from tff_adaptive.optimizers import per_coordinate
 
 OPTIMIZER_STATES = ('reset', 'keep', 'average')
 _SGD = tff.learning.optimizers.build_sgdm()
@@ -83,10 +86,15 @@ class ClientTraining:
     # 62 bits: what `seeds.base` holds.
     validation.whole_number('seed', self.seed, 0, 'give a seed such as 0', high=2**62 - 1)
 
-  def resolved(self) -> 'ClientTraining':
-    """Returns the settings with SGD for no optimizer, and 'reset' for no optimizer state."""
-    return dataclasses.replace(
-      self,
-      optimizer=_SGD if self.optimizer is None else self.optimizer,
-      optimizer_state=self.optimizer_state or 'reset',
-    )
+  def resolved(self, weights: Sequence[NamedWeight] = ()) -> 'ClientTraining':
+    """Returns the settings with SGD for no optimizer, and 'reset' for no optimizer state.
+
+    Args:
+      weights: The model's weights, which an optimizer may treat by name; () where the settings
+        have got them already.
+    """
+    optimizer = _SGD if self.optimizer is None else self.optimizer
+    if weights and isinstance(optimizer, per_coordinate.PerCoordinate):
+      optimizer = optimizer.for_weights(weights)
+    state = self.optimizer_state or 'reset'
+    return dataclasses.replace(self, optimizer=optimizer, optimizer_state=state)

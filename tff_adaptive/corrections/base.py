@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 from tff_adaptive._utils import hyperparameters, validation
 from tff_adaptive._utils.hyperparameters import option as option
 from tff_adaptive._utils.lazy_tensorflow import tf
+from tff_adaptive._utils.weight_groups import NamedWeight as NamedWeight
 from tff_adaptive.corrections.algebra import (
   Weights as Weights,
   combine as combine,
@@ -37,7 +38,6 @@ from tff_adaptive.corrections.algebra import (
 )
 from tff_adaptive.corrections.batch import Batch as Batch
 from tff_adaptive.corrections.rounds import ClientRound as ClientRound, ServerRound as ServerRound
-from tff_adaptive.corrections.weight_groups import NamedWeight as NamedWeight
 
 # The help of hyperparameters that several parts have.
 MU = "Weight of the client's correction"

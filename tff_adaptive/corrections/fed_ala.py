@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tff_adaptive._utils import validation
+from tff_adaptive._utils import validation, weight_groups
 from tff_adaptive._utils.hyperparameters import option
 from tff_adaptive._utils.lazy_tensorflow import tf
-from tff_adaptive.corrections import base, weight_groups
+from tff_adaptive.corrections import base
 from tff_adaptive.corrections.base import ClientRound, NamedWeight, Weights
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from tff_adaptive._utils import weight_groups
 from tff_adaptive._utils.hyperparameters import option
-from tff_adaptive.corrections import base, weight_groups
+from tff_adaptive.corrections import base
 from tff_adaptive.corrections.base import NamedWeight
 
 

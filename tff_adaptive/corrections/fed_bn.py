@@ -2,8 +2,9 @@
 
 import dataclasses
 
+from tff_adaptive._utils import weight_groups
 from tff_adaptive._utils.hyperparameters import option
-from tff_adaptive.corrections import kept_weights, weight_groups
+from tff_adaptive.corrections import kept_weights
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,10 +6,10 @@ import collections
 import dataclasses
 from typing import Any
 
-from tff_adaptive._utils import validation
+from tff_adaptive._utils import validation, weight_groups
 from tff_adaptive._utils.hyperparameters import option
 from tff_adaptive._utils.lazy_tensorflow import tf
-from tff_adaptive.corrections import base, weight_groups
+from tff_adaptive.corrections import base
 from tff_adaptive.corrections.base import Batch, ClientRound, ServerRound, Weights
 from tff_adaptive.corrections.kept_weights import KeptWeights
 

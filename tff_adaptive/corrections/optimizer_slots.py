@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
   from tff_adaptive.corrections.base import Correction
@@ -45,14 +45,14 @@ def averages(optimizer_state: str | None, rules: Mapping[str, str]) -> bool:
 
 
 def rules_of(
-  part: Correction, optimizer_state: str, slots: Sequence[tuple[str, Any]]
+  part: Correction, optimizer_state: str, slots: Sequence[tuple[str, bool]]
 ) -> tuple[str, ...]:
   """Returns the rule of each slot.
 
   Args:
     part: The part, or chain, that may name slots.
     optimizer_state: The rule of the others.
-    slots: The slots, each with its name.
+    slots: The name of each slot, and whether the optimizer steps its weight as a matrix.
 
   Raises:
     ValueError: If the part names a slot that the optimizer has not, or an unknown rule.
@@ -69,9 +69,9 @@ def rules_of(
         f'optimizer_slots of {part.name} has {name}={rule!r}: give one of {", ".join(RULES)}.'
       )
   rules = []
-  for name, slot in slots:
+  for name, is_matrix in slots:
     # A rule for the kind of tensor comes before that of the name, and this before the general one.
-    kind = 'matrices' if slot.shape.rank >= 2 else 'vectors'
+    kind = 'matrices' if is_matrix else 'vectors'
     of_name = part.optimizer_slots.get(name, optimizer_state)
     rules.append(part.optimizer_slots.get(f'{name}:{kind}', of_name))
   return tuple(rules)

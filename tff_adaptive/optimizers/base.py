@@ -6,7 +6,7 @@ and explain the optimizers quickly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from tff_adaptive._utils import hyperparameters
@@ -15,6 +15,8 @@ from tff_adaptive._utils.lazy_tensorflow import tf
 
 if TYPE_CHECKING:
   import tensorflow_federated as tff
+
+  from tff_adaptive._utils.weight_groups import NamedWeight
 
   Tensors: TypeAlias = dict[str, tf.Tensor]
   Stepped: TypeAlias = tuple[tf.Tensor, Tensors]  # The new weight and slots.
@@ -79,6 +81,8 @@ class Formula:
     client_rate: The clients' rate if none was tuned; None for the task's.
     has_momentum: Whether its step is a mean over rounds. AdaBest, whose server step is one already,
       then has another default of beta.
+    is_by_entry: Whether a matrix is stepped entry by entry although others are not. A rule for the
+      slots of matrices, such as FedMuon's, then does not hold.
     in_state: The names of the hyperparameters that stand in the state, where `set_hparams` changes
       them; None for all floats that `step` gets.
   """
@@ -91,6 +95,7 @@ class Formula:
   server_rate: ClassVar[float | None] = None
   client_rate: ClassVar[float | None] = None
   has_momentum: ClassVar[bool] = False
+  is_by_entry: ClassVar[bool] = False
   in_state: ClassVar[tuple[str, ...] | None] = None
 
   def __post_init__(self) -> None:
@@ -117,6 +122,17 @@ class Formula:
   def step(self, at: At) -> Stepped:
     """Returns the new weight x_{t+1} and the new slots by name."""
     raise NotImplementedError
+
+  def for_weights(self, weights: Sequence[NamedWeight]) -> Sequence[Formula]:
+    """Returns the formula of each weight, once the model is known; by default this one for all.
+
+    Only client optimizers are asked, before the first round. All formulas must have the
+    hyperparameters and slots of this one.
+
+    Args:
+      weights: The trainable weights by name and kind, in order.
+    """
+    return [self] * len(weights)
 
   def __call__(self, at: At) -> Stepped:
     """Returns `step(at)`. Unlike a bound method, the formula equals another with its values."""

@@ -5,7 +5,7 @@ The formulas themselves stand in files that the registry reads without TFF; this
 
 import collections
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive import schedules
 from tff_adaptive._utils import validation
+from tff_adaptive._utils.weight_groups import NamedWeight
 from tff_adaptive.optimizers.base import RATE, At, Formula, Rate, Stepped
 
 State: TypeAlias = collections.OrderedDict[str, Any]
@@ -36,14 +37,33 @@ class PerCoordinate(tff.learning.optimizers.Optimizer):
     hparams: The values of the hyperparameters by name.
     slots: The initial values, by name, of the tensors that the formula updates, such as m and v.
     formula: A function from an `At` to the new weight x_{t+1} and the new slots.
+    of_weights: The functions of the weights in order, where they are not all the same.
   """
 
   def __init__(
-    self, hparams: Mapping[str, float], slots: Mapping[str, float], formula: Callable[[At], Stepped]
+    self,
+    hparams: Mapping[str, float],
+    slots: Mapping[str, float],
+    formula: Callable[[At], Stepped],
+    of_weights: Sequence[Formula] | None = None,
   ) -> None:
     self._hparams = collections.OrderedDict(hparams)
     self._slots = slots
     self._formula = formula
+    self._of_weights = of_weights
+
+  def for_weights(self, weights: Sequence[NamedWeight]) -> 'PerCoordinate':
+    """Returns the optimizer for a model with these weights; see `Formula.for_weights`."""
+    if not isinstance(self._formula, Formula):
+      return self
+    formulas = self._formula.for_weights(weights)
+    if all(formula is self._formula for formula in formulas):
+      return self
+    return PerCoordinate(self._hparams, self._slots, self._formula, tuple(formulas))
+
+  def is_by_entry(self, i: int) -> bool:
+    """Returns whether the weight of this number is stepped by entry although others are not."""
+    return self._of_weights is not None and self._of_weights[i].is_by_entry
 
   def initialize(self, specs: Any) -> State:
     for spec in tf.nest.flatten(specs):
@@ -77,7 +97,10 @@ class PerCoordinate(tff.learning.optimizers.Optimizer):
         {name: _scalar(state[name], dtype) for name in self._hparams},
         tf.cast(count, dtype),
       )
-      new_weight, new_slots = self._formula(at)
+      formula = self._formula
+      if self._of_weights is not None:
+        formula = self._of_weights[i]
+      new_weight, new_slots = formula(at)
       flat_weights[i] = tf.cast(new_weight, weight.dtype)
       for name, value in new_slots.items():
         flat_slots[name][i] = value

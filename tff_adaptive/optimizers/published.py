@@ -8,16 +8,18 @@ and stays in the state even if its decay is 0, because in Lion m decays by beta2
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from tff_adaptive._utils import validation
+from tff_adaptive._utils import validation, weight_groups
 from tff_adaptive._utils.lazy_tensorflow import tf
 from tff_adaptive.optimizers import adaptive, base
 from tff_adaptive.optimizers.base import At, Rate, Stepped, option
 
 if TYPE_CHECKING:
   import tensorflow_federated as tff
+
+  from tff_adaptive._utils.weight_groups import NamedWeight
 
 # The coefficients of a Newton-Schulz step in Muon.
 _QUINTIC = (3.4445, -4.7750, 2.0315)
@@ -197,6 +199,12 @@ class Muon(base.Formula):
   beta2: float = option(0.999, adaptive.BETA2, validation.in_unit_interval)
   tau: float = option(1e-8, adaptive.TAU, validation.above_zero, _EPSILON_HINT)
   decay: float = option(0.0, _DECAY, validation.at_least_zero)
+  adamw: str = option(
+    'none',
+    'Weights that take the steps of AdamW, besides vectors: head, body, norm, embedding, none, or'
+    ' names. The authors take embedding,head',
+    weight_groups.check,
+  )
   name = 'muon'
   title = 'Muon'
   summary = 'orthogonal steps of matrices, AdamW for the rest'
@@ -208,10 +216,14 @@ class Muon(base.Formula):
     return {'m': 0.0, 'v': 0.0}
 
   def step(self, at: At) -> Stepped:
+    if self.adamw != 'none':
+      raise ValueError(
+        f'muon with adamw={self.adamw} needs the names of the weights: it is a client optimizer, '
+        'which gets them from ClientTraining; call for_weights where you use it by itself.'
+      )
     # Vectors and scalars have no orthogonal factor.
     if at.x.shape.rank < 2:
-      r, slots = _direction(at, 'momentum')
-      return at.moved(r), slots
+      return _adamw_step(at)
     momentum = at.h.get('momentum', 0.0)
     m = momentum * at.slots['m'] + at.g
     columns = at.x.shape[-1]
@@ -221,6 +233,23 @@ class Muon(base.Formula):
     o = tf.reshape(_orthogonal(o) * (0.2 * max(rows, columns) ** 0.5), at.x.shape)
     # Matrices have no v; their slot stays as all tensors have the same slots.
     return at.moved(o + at.h['decay'] * at.x), {'m': m, 'v': at.slots['v']}
+
+  def for_weights(self, weights: Sequence[NamedWeight]) -> Sequence[base.Formula]:
+    everywhere = dataclasses.replace(self, adamw='none')
+    formulas: list[base.Formula] = []
+    for takes_adamw in weight_groups.select('adamw', self.adamw, weights):
+      formulas.append(_AdamWOfMuon() if takes_adamw else everywhere)
+    return formulas
+
+
+@dataclasses.dataclass(frozen=True)
+class _AdamWOfMuon(base.Formula):
+  """The step that Muon takes for vectors, for any tensor."""
+
+  is_by_entry = True
+
+  def step(self, at: At) -> Stepped:
+    return _adamw_step(at)
 
 
 def build_sgd(learning_rate: float) -> tff.learning.optimizers.Optimizer:
@@ -336,6 +365,7 @@ def build_muon(
   beta2: float = Muon.beta2,
   tau: float = Muon.tau,
   decay: float = Muon.decay,
+  adamw: str = Muon.adamw,
 ) -> tff.learning.optimizers.Optimizer:
   """Muon for matrices, and AdamW for vectors and scalars, with the same rate.
 
@@ -344,10 +374,22 @@ def build_muon(
   An optimizer for hidden layers in neural networks", 2024; Liu et al., "Muon is Scalable for LLM
   Training", 2025 (arXiv 2502.16982), section 2.2, with the factor that gives O the size of AdamW's
   steps. A tensor with more than two axes, such as a convolution's kernel, is reshaped to a matrix;
-  its columns are the last axis. Embeddings and the last layer, for which the authors use AdamW,
-  count as matrices. `momentum`, in [0, 1), is also AdamW's beta1; the rest is as in `build_adamw`.
+  its columns are the last axis. `momentum`, in [0, 1), is also AdamW's beta1; the rest is as in
+  `build_adamw`.
+
+  `adamw` names weights that take AdamW's steps although they are matrices, as the option `layers`
+  of FedPer does: the authors take 'embedding,head', which leaves Muon the hidden layers. Such an
+  optimizer is for clients (`ClientTraining`), which know the names of the weights.
   """
-  return Muon.build(learning_rate, momentum=momentum, beta2=beta2, tau=tau, decay=decay)
+  return Muon.build(
+    learning_rate, momentum=momentum, beta2=beta2, tau=tau, decay=decay, adamw=adamw
+  )
+
+
+def _adamw_step(at: At) -> Stepped:
+  """Returns the weight and slots after Muon's step for vectors, whose beta1 is the momentum."""
+  r, slots = _direction(at, 'momentum')
+  return at.moved(r), slots
 
 
 def _direction(at: At, beta1: str = 'beta1') -> Stepped:

@@ -47,7 +47,11 @@ def build_personalization(
   # With the run's own seed, examples would have the order that they have in the next round.
   seed = int(draws.generator(training.seed, draws.FINE_TUNING).integers(2**62))
   training = dataclasses.replace(
-    training.resolved(), batching=batching, seed=seed, optimizer_state='reset', xla=False
+    training.resolved(local.named_weights()),
+    batching=batching,
+    seed=seed,
+    optimizer_state='reset',
+    xla=False,
   )
   # Without the algorithm's correction: there is no server that h or a broadcast could come from.
   correction = chains.chain(*parts)

@@ -69,14 +69,28 @@ METHODS = {
     algorithms.build_client_optimizer('muon', MUON),
     lambda: of_oracle.PerTensor(lambda: of_oracle.Muon(None, **MUON), oracle.SHAPES),
   ),
+  'fed_muon, hidden matrices': (
+    slots.FedMuon,
+    algorithms.build_client_optimizer('muon', {**MUON, 'adamw': 'head'}),
+    lambda: muon_of_hidden(),
+  ),
 }
 
 
-@pytest.mark.parametrize('name', METHODS)
-@pytest.mark.sample(1)
-def test_rounds_equal_the_formulas(name):
+def muon_of_hidden():
+  """The oracle's optimizer where the second of the two layers takes AdamW's steps."""
+  optimizer = of_oracle.PerTensor(lambda: of_oracle.Muon(None, **MUON), oracle.SHAPES)
+  for of_head in optimizer.parts[2:]:
+    of_head.adamw = True
+  return optimizer
+
+
+@pytest.mark.parametrize('case', METHODS)
+@pytest.mark.sample(2)
+def test_rounds_equal_the_formulas(case):
   """The vectors have these methods on tensors of one axis; here are matrices, too."""
-  kind, optimizer, make = METHODS[name]
+  kind, optimizer, make = METHODS[case]
+  name = case.partition(',')[0]
   process = algorithms.build_process(
     name,
     small_problem.model(),
@@ -120,7 +134,7 @@ def test_a_share_of_one_repeats_the_last_update():
 
 
 def test_slots_have_rules_by_name_and_kind():
-  of_optimizer = [('m', tf.zeros([2, 3])), ('m', tf.zeros([3])), ('step', tf.zeros([]))]
+  of_optimizer = [('m', True), ('m', False), ('step', False)]
   part = with_slots(**{'m:matrices': 'average', 'step': 'keep'})
   rules = optimizer_slots.rules_of(part, 'reset', of_optimizer)
   assert rules == ('average', 'reset', 'keep')

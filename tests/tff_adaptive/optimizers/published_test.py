@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from oracle import optimizers as oracles
 from tff_adaptive import algorithms, optimizers, registry
+from tff_adaptive._utils.weight_groups import NamedWeight
 from tff_adaptive.optimizers import published
 
 ETA = 0.1
@@ -67,3 +68,39 @@ def test_clients_of_a_group_step_as_each_by_itself(name):
   together = tf.vectorized_map(run, tf.stack(gs))
   for actual, g in zip(together, gs):
     np.testing.assert_allclose(actual, run(g), 1e-5, 1e-6)
+
+
+def muon_of_two(adamw):
+  """Muon for a model with two dense layers, after a step from ones with gradients of ones."""
+  weights = [
+    NamedWeight('body/kernel', (2, 3), frozenset({'body'})),
+    NamedWeight('head/kernel', (3, 2), frozenset({'head'})),
+  ]
+  optimizer = optimizers.build_muon(ETA, adamw=adamw).for_weights(weights)
+  ones = tuple(tf.ones(weight.shape) for weight in weights)
+  state = optimizer.initialize(tuple(tf.TensorSpec(w.shape, w.dtype) for w in ones))
+  return optimizer.next(state, ones, ones)[1]
+
+
+def test_muon_leaves_named_matrices_to_adamw():
+  every_matrix = muon_of_two('none')
+  hidden = muon_of_two('head')
+  np.testing.assert_array_equal(hidden[0], every_matrix[0])
+  # The first step of AdamW is the rate, whatever the gradient.
+  np.testing.assert_allclose(hidden[1], 1 - ETA, rtol=1e-6)
+  assert np.abs(every_matrix[1] - hidden[1]).max() > 0.01
+
+
+def test_muon_that_waits_for_the_names_of_weights_is_refused():
+  optimizer = optimizers.build_muon(ETA, adamw='head')
+  weights = (tf.ones([2, 3]),)
+  state = optimizer.initialize((tf.TensorSpec([2, 3], tf.float32),))
+  with pytest.raises(ValueError, match='adamw=head needs the names of the weights'):
+    optimizer.next(state, weights, weights)
+
+
+def test_muon_refuses_weights_that_the_model_has_not():
+  with pytest.raises(
+    ValueError, match="adamw=dense/kernel: the model has no weight 'dense/kernel'"
+  ):
+    muon_of_two('dense/kernel')

@@ -49,7 +49,7 @@ PUBLISHED = (
   lion 0.9 0.99 0.0 0.001""",
   """sgd None; sgdm 0.9 0.01; nesterov 0.9 0.01; adagrad 1e-07 0.0 0.01; adam 0.9 0.999 1e-08 0.001;
   amsgrad 0.9 0.999 1e-08 0.001; adamw 0.9 0.999 1e-08 0.01 0.001; lion 0.9 0.99 0.0 0.0001; muon
-  0.95 0.999 1e-08 0.0 0.001""",
+  0.95 0.999 1e-08 0.0 none 0.001""",
   'constant 0; inv_sqrt 0; exp_decay 0.1 500 0; round_decay 0.998 0; diminishing 1.0 1 0',
 )
 

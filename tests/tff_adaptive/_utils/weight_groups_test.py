@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from tests.helpers import small_problem
 from tff_adaptive import algorithms, corrections, models, registry
+from tff_adaptive._utils import weight_groups
 from tff_adaptive.client import Batching, ClientTraining, model_adapters, weight_kinds
-from tff_adaptive.corrections import weight_groups
 
 WEIGHTS = model_adapters.wrap(small_problem.model()).named_weights()
 
