@@ -29,6 +29,20 @@ def logits(theta, x):
   return features(theta, x) @ v + c
 
 
+def of_perceptron(theta, x, slopes):
+  """The gradient by theta of a loss whose slopes by the scores, [B, 3], are given."""
+  w, a, v, _ = oracle.unpack(theta)
+  hidden = np.tanh(x @ w + a)
+  back = (slopes @ v.T) * (1 - hidden**2)
+  return oracle.pack([x.T @ back, back.sum(0), hidden.T @ slopes, slopes.sum(0)])
+
+
+def shares(scores):
+  """The softmax of each row."""
+  powers = np.exp(scores - scores.max(1, keepdims=True))
+  return powers / powers.sum(1, keepdims=True)
+
+
 def slope(function, theta, step=1e-6):
   """The gradient of a function of theta by central differences, which errs by about 1e-9."""
   moves = step * np.eye(len(theta))
@@ -226,7 +240,21 @@ class Moon(FedAvg):
     super().server_step(cohort, g, g_bar, steps, rate)
 
 
-class FedLC(FedAvg):
+class OnScores(FedAvg):
+  """What FedLC and FedNTD share: their losses are functions of the scores, [B, 3].
+
+  Args:
+    scores: (theta, x) -> the scores.
+    by_scores: (theta, x, slopes) -> the gradient of a loss whose slopes by the scores are given.
+  """
+
+  def __init__(self, *args, scores=logits, by_scores=of_perceptron, **options):
+    super().__init__(*args, **options)
+    self.scores = scores
+    self.by_scores = by_scores
+
+
+class FedLC(OnScores):
   """Equation (6) of FedLC (Zhang et al., 2022), over the classes that the client has."""
 
   def __init__(self, *args, calibration, **options):
@@ -237,15 +265,14 @@ class FedLC(FedAvg):
     x, y = batch
     counts = np.bincount(self.clients[i][1], minlength=3)
     present = np.flatnonzero(counts)
+    shifted = self.scores(theta_i, x)[:, present] - self.calibration * counts[present] ** -0.25
+    slopes = np.zeros((len(y), 3))
+    slopes[:, present] = shares(shifted)
+    slopes[np.arange(len(y)), y] -= 1
+    return self.by_scores(theta_i, x, slopes / len(y))
 
-    def calibrated(theta):
-      scores = logits(theta, x)[:, present] - self.calibration * counts[present] ** -0.25
-      return np.mean(losses(scores, np.searchsorted(present, y)))
 
-    return slope(calibrated, theta_i)
-
-
-class FedNTD(FedAvg):
+class FedNTD(OnScores):
   """Equation (5) of FedNTD (Lee et al., 2022), times T^2 as in the authors' code."""
 
   def __init__(self, *args, distillation, softening, **options):
@@ -254,19 +281,17 @@ class FedNTD(FedAvg):
     self.softening = softening
 
   def not_true(self, theta, x, y):
-    """The softmax over the classes other than y, [B, 2]."""
-    scores = logits(theta, x) / self.softening
-    others = [np.delete(row, label) for row, label in zip(scores, y)]
-    powers = np.exp(others)
-    return powers / powers.sum(1, keepdims=True)
+    """The softmax over the classes other than y, [B, 3], with 0 for y."""
+    scores = self.scores(theta, x) / self.softening
+    scores[np.arange(len(y)), y] = -np.inf
+    return shares(scores)
 
   def corrected(self, i, theta_i, g, batch):
-    taught = self.not_true(self.theta, *batch)
-
-    def distilled(theta):
-      return np.mean((taught * np.log(taught / self.not_true(theta, *batch))).sum(1))
-
-    return g + self.beta * self.softening**2 * slope(distilled, theta_i)
+    x, y = batch
+    # The slope of KL(q' || q) by the scores is (q - q') / T.
+    slopes = (self.not_true(theta_i, x, y) - self.not_true(self.theta, x, y)) / self.softening
+    factor = self.beta * self.softening**2 / len(y)
+    return g + self.by_scores(theta_i, x, factor * slopes)
 
 
 class FedSMOO(oracle.FedDyn):

@@ -133,6 +133,11 @@ LOGISTIC += [
     'apfl', 'examples', {'alpha_mix': 0.4, 'learn_alpha': True}, name='apfl-learnt', server='adam'
   ),
 ]
+# Losses on the scores of three classes.
+LOGISTIC += [
+  case('fed_lc', 'examples', {'calibration': 0.5}),
+  case('fed_ntd', 'uniform', {'distillation': 0.5, 'softening': 2.0}, server='yogi'),
+]
 # Chains with compressors, of which the model's twelve numbers are few enough to follow.
 LOGISTIC += [
   case('fed_avg+top_k', 'examples', {'share': 0.25, 'feedback': 'ef14', 'decay': 0.9}),

@@ -21,7 +21,7 @@ from oracle import asynchronous, compressed, methods, newer, optimizers, persona
 from research.vector_cases import ASYNCHRONOUS, LEAST_SQUARES, LOGISTIC
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / 'vectors'
-VERSION = '1.3'
+VERSION = '1.4'
 ROUNDS = 10
 EPOCHS = 2
 BATCH_SIZE = 4
@@ -58,6 +58,8 @@ ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
   'fed_muon': slots.FedMuon,
   'fed_lada': slots.FedLADA,
   'fed_smoo': newer.FedSMOO,
+  'fed_lc': newer.FedLC,
+  'fed_ntd': newer.FedNTD,
   'fed_per': personal.Kept,
   'lg_fed_avg': personal.Kept,
   'fed_rep': personal.Kept,
@@ -97,11 +99,22 @@ def _linear(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
   return x.T @ (x @ w - y) / len(y)
 
 
+def _scores(theta: np.ndarray, x: np.ndarray) -> np.ndarray:
+  """x W + b, [B, 3]."""
+  return x @ theta[:9].reshape(3, 3) + theta[9:]
+
+
+def _by_scores(theta: np.ndarray, x: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+  """Gradient of a loss whose slopes by the scores are given."""
+  del theta  # The scores are linear.
+  return oracle.pack([x.T @ slopes, slopes.sum(0)])
+
+
 def _softmax(theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
   """Gradient of the mean cross-entropy of x W + b."""
-  scores = np.exp(x @ theta[:9].reshape(3, 3) + theta[9:])
-  error = (scores / scores.sum(1, keepdims=True) - np.eye(3)[y]) / len(y)
-  return oracle.pack([x.T @ error, error.sum(0)])
+  scores = np.exp(_scores(theta, x))
+  slopes = (scores / scores.sum(1, keepdims=True) - np.eye(3)[y]) / len(y)
+  return _by_scores(theta, x, slopes)
 
 
 def _squared_loss(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
@@ -111,7 +124,7 @@ def _squared_loss(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
 
 def _softmax_loss(theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
   """The mean cross-entropy of x W + b."""
-  return float(np.mean(newer.losses(x @ theta[:9].reshape(3, 3) + theta[9:], y)))
+  return float(np.mean(newer.losses(_scores(theta, x), y)))
 
 
 def _mask(layers: str, shapes: list[list[int]]) -> np.ndarray:
@@ -179,6 +192,9 @@ def rounds(
     gradient = _softmax
   if kind in (newer.QFedAvg, newer.AFL):
     values['loss'] = loss
+  if issubclass(kind, newer.OnScores):
+    values['scores'] = _scores
+    values['by_scores'] = _by_scores
   server = settings['server_optimizer']
   state = settings['client_optimizer']['state']
   run = kind(
