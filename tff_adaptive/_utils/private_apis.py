@@ -169,6 +169,14 @@ def keep_moving_statistics(layer: Any) -> None:
   vars(layer)['_get_training_value'] = lambda training=None: False
 
 
+def redirect_moving_statistics(
+  layer: Any, assign: Callable[..., None], average: Callable[..., None]
+) -> None:
+  """Replaces what a Keras BatchNormalization calls to change its moving mean and variance."""
+  vars(layer)['_assign_new_value'] = assign  # (variable, new value)
+  vars(layer)['_assign_moving_average'] = average  # (variable, value, momentum, batch size)
+
+
 # TFF: computations and its compiler.
 
 

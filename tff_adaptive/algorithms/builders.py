@@ -155,11 +155,33 @@ def _check_needs(
       f'{correction.name} changes the loss, which needs the outputs of the model: give a'
       ' tff_adaptive.models.Model (models.from_keras makes one of a Keras model).'
     )
+  _check_statistics(correction, model.statistics)
   sends_more = any(part.uploads_what for part in correction.parts)
   if correction.unsent and all(correction.unsent) and not sends_more:
     raise ValueError(
       f'{correction.name}: all weights of the model stay at the clients or are frozen, so that'
       ' nothing is sent: name fewer layers.'
+    )
+
+
+def _check_statistics(correction: corrections.Correction, statistics: tuple[bool, ...]) -> None:
+  """Raises ValueError unless a model's moving statistics stay at the clients, and only move."""
+  if not statistics:
+    return
+  stays = correction.stays or (False,) * len(statistics)
+  if any(moves and not here for moves, here in zip(statistics, stays)):
+    raise ValueError(
+      'the moving statistics of the model have to stay at the clients, because the server has no'
+      ' batches: take FedBN, or another part that keeps layers with layers=norm; or build the model'
+      ' without moving_statistics.'
+    )
+  # Clipping would count what other parts add to the gradients of statistics; decay comes after it.
+  names = [part.name for part in correction.parts if part.overrides('gradient')]
+  others = set(names) - {'clip', 'weight_decay'}
+  if 'clip' in names and others:
+    raise ValueError(
+      f'clipping cannot be combined with {", ".join(sorted(others))} for a model with moving'
+      ' statistics: leave one of them out, or build the model without moving_statistics.'
     )
 
 

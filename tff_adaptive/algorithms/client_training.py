@@ -279,7 +279,7 @@ def _measures(
     # What attackers send is made at the server; see `aggregation.InnerProductFactory`.
     is_attacker = attacks.of_data(data, entries_lib.ATTACK) > 0
     values['update_norm'] = tf.where(is_attacker, math.nan, values['update_norm'])
-  if recipe.model.is_masked:  # Then the metrics are a sum and a count by name.
+  if recipe.model.takes_loss:  # Then the metrics are a sum and a count by name.
     loss = trained.metrics['loss']
     # NaN for a client that took no step.
     values['train_loss'] = loss[..., 0] / loss[..., 1]

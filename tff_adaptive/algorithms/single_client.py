@@ -80,7 +80,7 @@ class Clients:
         'in asynchronous training clients begin with different models, so that single clients'
         ' cannot be followed: train synchronously.'
       )
-    if not recipe.model.is_masked or recipe.training.batching is None:
+    if not recipe.model.takes_loss or recipe.training.batching is None:
       raise ValueError(
         'the steps of a client are recorded for a tff_adaptive.models.Model whose clients are whole'
         ' arrays: build the process with one, and with'

@@ -163,10 +163,9 @@ class Loop:
       # The loss is that of one client, so the model runs client by client, too.
       batch = local.batch, local.weighting, local.seed
       of_client = state.theta, state.local_state, state.metrics
-      g, local_state, metrics = self._each(self._of_changed_loss, (of_client, batch))
-      non_trainable = state.non_trainable
+      g, local_state, others, metrics = self._each(self._of_changed_loss, (of_client, batch))
     else:
-      g, local_state, non_trainable, metrics = self._of_loss(state, local)
+      g, local_state, others, metrics = self._of_loss(state, local)
     if local.active is not None and self._moves_without_data:
       g = corrections.combine(lambda leaf: corrections.scale(local.active, leaf), g)
     if self._is_plain:
@@ -180,8 +179,12 @@ class Loop:
     if any(self._correction.frozen):  # An optimizer may move a weight without a gradient.
       still = corrections.only(self._correction.frozen, state.theta)
       theta = corrections.merged(self._correction.frozen, still, tuple(theta))
+    if self._model.statistics:
+      # Of such a model the others are the next moving statistics. Nothing else moves these.
+      theta = corrections.merged(self._model.statistics, others, tuple(theta))
+      others = state.non_trainable
     # Metrics need no restoring: a batch whose examples are all padding adds 0 to them.
-    new = _State(tuple(theta), non_trainable, slots, local_state, ())
+    new = _State(tuple(theta), others, slots, local_state, ())
     if local.active is not None and self._must_stop:
       new = by_client.where(local.active > 0, new, state._replace(metrics=()))
     return tuple(new._replace(metrics=metrics))
@@ -210,12 +213,12 @@ class Loop:
     if self._takes_elsewhere:
       point = self._point(client, (local_state, theta))
     # Only a `models.Model` takes a changed loss, and all its weights are trainable.
-    g, _, metrics = self._single.gradients(point, (), local, metrics)
+    g, others, metrics = self._single.gradients(point, (), local, metrics)
     g = self._without_frozen(g)
     if self._takes_loss_gradient or self._corrects:
       weights = theta, point, ()
       g, local_state = self._corrected(client, (local_state, g, weights, batch))
-    return g, local_state, metrics
+    return g, local_state, others, metrics
 
   def _loss_of(self, client: corrections.ClientRound, local_state: Any) -> Any:
     """Returns a function of a batch, the loss that the correction makes; None for the model's."""

@@ -11,7 +11,9 @@ import numpy as np
 from tff_adaptive import models
 from tff_adaptive.corrections.base import NamedWeight
 
-_NORM = ('gamma', 'beta')  # What Keras calls scale and offset of all normalisation layers.
+# What Keras calls scale and offset of all normalisation layers, and moving statistics.
+_STATISTICS = ('moving_mean', 'moving_variance')
+_NORM = ('gamma', 'beta', *_STATISTICS)
 _EMBEDDING = ('embeddings',)
 
 
@@ -27,9 +29,10 @@ def of_model(model: models.Model) -> tuple[NamedWeight, ...]:
 def of_names(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> tuple[NamedWeight, ...]:
   """Returns the weights of a Keras model from names such as 'dense/kernel'.
 
-  The last layer is the one of the last weight.
+  The last layer is the one of the last weight; moving statistics stand behind all others.
   """
-  last_layer = names[-1].rpartition('/')[0]
+  of_layers = [name for name in names if name.rpartition('/')[2] not in _STATISTICS]
+  last_layer = of_layers[-1].rpartition('/')[0]
   weights = []
   for name, shape in zip(names, shapes):
     layer, _, own_name = name.rpartition('/')

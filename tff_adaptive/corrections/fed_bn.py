@@ -13,7 +13,8 @@ class FedBN(kept_weights.KeptWeights):
 
   "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization" (Li et al., 2021).
   It is for models with normalisation layers. In the paper these are batch normalisations, whose
-  moving statistics stay at the client, too; here moving statistics do not change.
+  moving statistics stay at the client, too: `models.from_keras(..., moving_statistics=True)` makes
+  such a model. By default moving statistics do not change.
   """
 
   layers: str = option('norm', weight_groups.HELP, weight_groups.check)

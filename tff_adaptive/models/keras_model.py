@@ -3,7 +3,6 @@
 import functools
 import re
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import contextmanager
 from typing import Any
@@ -12,8 +11,14 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
-from tff_adaptive.environment import check
-from tff_adaptive.models import eager_constants, keras_measures, keras_names, model as model_lib
+from tff_adaptive.models import (
+  eager_constants,
+  keras_measures,
+  keras_names,
+  keras_seeds,
+  model as model_lib,
+  moving_statistics as statistics_lib,
+)
 
 # In training these layers draw from the seed; other layers that draw are refused.
 _SEEDED_LAYERS = (
@@ -70,8 +75,10 @@ class KerasModel(model_lib.Model):
 
   Attributes:
     weight_names: The trainable weights' names, such as 'dense/kernel', in order. They lack Keras's
-      layer counters, and are therefore the same each time the model is built.
-    constants: The arrays that are not trained, in the order of Keras's `non_trainable_variables`.
+      layer counters, and are therefore the same each time the model is built. Moving statistics
+      follow, if they are weights.
+    constants: The other arrays, in the order of Keras's `non_trainable_variables`.
+    statistics: For each weight whether it is a moving statistic; () if there is none.
   """
 
   def __init__(
@@ -81,6 +88,7 @@ class KerasModel(model_lib.Model):
     loss: Any,
     metrics: Sequence[Any],
     y_spec: tf.TensorSpec | None,
+    moving_statistics: bool = False,
   ):
     """Creates the model from the arguments of `from_keras` and the model that `build_fn` built."""
     _check_kind(keras)
@@ -89,21 +97,27 @@ class KerasModel(model_lib.Model):
     self._modules = [keras, *keras.submodules]
     # While one thread traces the model, its variables are replaced for all threads.
     self._lock = threading.RLock()
-    trainable = keras.trainable_variables
-    others = keras.non_trainable_variables
-    if not trainable:
+    if not keras.trainable_variables:
       raise ValueError(f'the Keras model {keras.name!r} has no trainable weights')
-    # By identity, because TensorFlow's variables compare by their values.
-    self._position = {id(v): i for i, v in enumerate([*trainable, *others])}
-    self._trainable = tuple(v.numpy() for v in trainable)
-    self.weight_names = keras_names.canonical(keras)
+    variables = list(keras.trainable_variables)
+    self._recorder: statistics_lib.Recorder | None = None
+    if moving_statistics:
+      self._recorder = statistics_lib.Recorder(keras)
+      self.statistics = (False,) * len(variables) + (True,) * len(self._recorder.variables)
+      variables += self._recorder.variables
+    else:
+      statistics_lib.freeze(keras)
+    others = statistics_lib.without(keras.variables, variables)
+    self._initial = tuple(v.numpy() for v in variables)
     self.constants = tuple(v.numpy() for v in others)
+    # By identity, because TensorFlow's variables compare by their values.
+    self._position = {id(v): i for i, v in enumerate([*variables, *others])}
+    self.weight_names = keras_names.canonical(keras, variables)
     self._regularizers = list(self._find_regularizers())  # (function, number of its weight)
     drawing = [m for m in self._modules if isinstance(m, _SEEDED_LAYERS)]
     self._draws = [_Draws(salt) for salt in range(1, len(drawing) + 1)]
     for layer, draws in zip(drawing, self._draws):
       private_apis.replace_randomness(layer, draws)
-    self._freeze_batch_normalization()
     self._slots = list(self._find_slots())
     self._has_constants = self._check_purity()
 
@@ -119,7 +133,7 @@ class KerasModel(model_lib.Model):
       forward = eager_constants.lifted(self._run)
     outputs = keras_measures.outputs_of(loss, y_spec, output)
     super().__init__(
-      initial_weights=self._trainable,
+      initial_weights=self._initial,
       forward=forward,
       example_loss=keras_measures.example_loss(loss, y_spec, output),
       metrics=keras_measures.metrics_of(metrics, y_spec, output, outputs),
@@ -137,11 +151,17 @@ class KerasModel(model_lib.Model):
       weights: Arrays or tensors with the shapes of `initial_weights[0]`.
     """
     keras = self._build_fn()
-    for variable, value in zip(keras.trainable_variables, weights):
+    variables = statistics_lib.weights_of(keras, len(self._initial))
+    others = statistics_lib.without(keras.variables, variables)
+    for variable, value in zip([*variables, *others], [*weights, *self.constants]):
       variable.assign(np.asarray(value))
-    for variable, value in zip(keras.non_trainable_variables, self.constants):
-      variable.assign(value)
     return keras
+
+  def values_of(self, keras: tf.keras.Model) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Returns (weights, constants), the arrays of a Keras model that `to_keras` has made."""
+    variables = statistics_lib.weights_of(keras, len(self._initial))
+    others = statistics_lib.without(keras.variables, variables)
+    return tuple(v.numpy() for v in variables), tuple(v.numpy() for v in others)
 
   def _features_of_last_layer(self) -> Callable[..., tf.Tensor] | None:
     """Returns the function for `Model.features`; None if the last layer has no single input."""
@@ -183,7 +203,7 @@ class KerasModel(model_lib.Model):
   ) -> tf.Tensor:
     """Computes the output of the Keras model, or of a part of it; see `Model.forward`."""
     weights = tuple(map(tf.convert_to_tensor, weights))
-    dtype = self._trainable[0].dtype
+    dtype = self._initial[0].dtype
     if weights[0].dtype != dtype:
       raise ValueError(
         f'a Keras model computes with the dtype it was built with ({dtype}), its weights are'
@@ -191,11 +211,26 @@ class KerasModel(model_lib.Model):
       )
     values = [*weights, *map(tf.constant, self.constants)]  # In the order of `_position`.
     with self._lock, self._replaced(values):
+      if self._recorder is not None:
+        self._recorder.restart(weights[-len(self._recorder.variables) :])
       for draws in self._draws:  # Each pass draws the same for the same seed.
         draws.restart(seed)
       # Only the layers that draw behave differently in training.
       run = self._keras if of is None else of
       return run(tf.convert_to_tensor(x), training=training and seed is not None)
+
+  def forward_and_move(self, weights: Any, x: Any, seed: tf.Tensor | None) -> tuple[Any, Any]:
+    run = self._run_and_move
+    if self._has_constants:
+      run = eager_constants.lifted(run)
+    return run(weights, x, seed)
+
+  def _run_and_move(self, weights: Any, x: Any, seed: tf.Tensor | None) -> tuple[Any, Any]:
+    if self._recorder is None:
+      return self._run(weights, x, True, seed), ()
+    with self._lock:  # Until the result is read no other pass may begin.
+      output = self._run(weights, x, True, seed)
+      return output, self._recorder.result()
 
   @contextmanager
   def _replaced(self, values: Sequence[tf.Tensor]) -> Iterator[None]:
@@ -234,20 +269,6 @@ class KerasModel(model_lib.Model):
         if not private_apis.KERAS_LISTS.match(name) and has_variable(value):
           yield attributes, name
 
-  def _freeze_batch_normalization(self) -> None:
-    kind = tf.keras.layers.BatchNormalization
-    layers = [m for m in self._modules if isinstance(m, kind)]
-    for layer in layers:
-      private_apis.keep_moving_statistics(layer)
-    if any(layer.trainable for layer in layers):
-      # The text names no layer, so that Python shows it once for all models of a task.
-      warnings.warn(
-        'BatchNormalization: its moving mean and variance stay where they start, as clients share '
-        'no batch statistics; only its scale and offset are trained. Take GroupNormalization or '
-        'LayerNormalization instead; for a pretrained network set trainable=False on it.',
-        stacklevel=4,
-      )
-
   def _find_regularizers(self) -> Iterator[tuple[Callable, int]]:
     for layer in self._modules:
       if getattr(layer, 'activity_regularizer', None) is not None:
@@ -265,7 +286,7 @@ class KerasModel(model_lib.Model):
             f'the layer {layer.name!r} adds a loss of its own, which clients cannot train with: '
             'put it into the loss'
           )
-        if self._position[id(inner.args[0])] < len(self._trainable):  # Else a constant.
+        if self._position[id(inner.args[0])] < len(self._initial):  # Else a constant.
           yield inner.func, self._position[id(inner.args[0])]
 
   def _check_purity(self) -> bool:
@@ -274,7 +295,7 @@ class KerasModel(model_lib.Model):
     Returns whether it uses constant tensors, as a Normalization layer does that was adapted.
     """
     x = self._keras.inputs[0]
-    specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in self._trainable)
+    specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in self._initial)
     signature = (specs, tf.TensorSpec([None, *x.shape[1:]], x.dtype), tf.TensorSpec([2], tf.int32))
 
     @tf.function(input_signature=signature, autograph=False)
@@ -314,6 +335,7 @@ def from_keras(
   *,
   seed: int = 0,
   y_spec: tf.TensorSpec | None = None,
+  moving_statistics: bool = False,
 ) -> KerasModel:
   """Converts a functional or Sequential Keras model to a `Model`.
 
@@ -333,6 +355,10 @@ def from_keras(
     seed: The seed of the initial weights.
     y_spec: Spec of a batch of targets, leading dimension None. By default int32 class numbers for
       sparse losses, float32 in the output's shape for others.
+    moving_statistics: Whether BatchNormalization normalises a batch by its own mean and variance in
+      training, as in Keras, and its moving statistics are weights, which follow the trainable ones.
+      They must stay at the clients (`corrections.FedBN`): the server has no batches. TFF's own
+      algorithms do not move them. By default they keep their initial values, also in training.
 
   Returns:
     The model. Its `to_keras` returns a Keras model with trained weights.
@@ -346,61 +372,10 @@ def from_keras(
       a known sum, or has `ignore_class`.
 
   Warns:
-    UserWarning: If the model has BatchNormalization, because its moving statistics do not change.
+    UserWarning: If the model has BatchNormalization whose moving statistics do not change.
   """
-  return KerasModel(build_fn, _build_seeded(build_fn, seed), loss, metrics, y_spec)
-
-
-def _build_seeded(build_fn: Callable[[], tf.keras.Model], seed: int) -> tf.keras.Model:
-  """Builds a Keras model whose initial weights are a function of the seed alone."""
-  if isinstance(build_fn, tf.keras.layers.Layer) or not callable(build_fn):
-    raise TypeError(
-      f'build_fn is {type(build_fn).__name__}: give a function without arguments that makes the '
-      'Keras model anew'
-    )
-  check.require_keras_2()
-  # 29 tells these draws from others with the same seed; see `_utils.draws`.
-  draws = np.random.default_rng([seed, 29])
-  created: list[tf.Variable] = []
-
-  def create(create_next: Callable, **arguments: Any) -> tf.Variable:
-    arguments['initial_value'] = _seeded(
-      arguments.get('initial_value'), int(draws.integers(2**31 - 1)), arguments.get('name')
-    )
-    created.append(create_next(**arguments))
-    return created[-1]
-
-  with tf.variable_creator_scope(create):
-    model = build_fn()
-  check.require_keras_2_model(model)
-  if not isinstance(model, tf.keras.Model):
-    raise TypeError(f'build_fn returned {type(model).__name__}, not a tf.keras.Model')
-  if not created and model.built and model.weights:
-    raise ValueError('build_fn returned a model that existed before: make it in the function')
-  return model
-
-
-def _seeded(initial_value: Any, seed: int, name: str | None) -> Any:
-  """Returns an initial value that depends on `seed` alone, or a function that makes one."""
-  if not callable(initial_value):
-    return initial_value
-  initializer = getattr(initial_value, 'func', None)
-  if isinstance(initializer, tf.keras.initializers.Initializer):
-    config = initializer.get_config()
-    if 'seed' not in config or config['seed'] is not None:
-      return initial_value
-    # Deterministic: Keras 2's initializers draw statelessly once they have a seed.
-    seeded = type(initializer).from_config({**config, 'seed': seed})
-    return functools.partial(seeded, *initial_value.args, **initial_value.keywords)
-  # Another function: it is kept if it gives the same twice.
-  first = np.asarray(initial_value())
-  second = np.asarray(initial_value())
-  if not np.array_equal(first, second):
-    raise ValueError(
-      f'the initial weights {name!r} come from a function that draws others each time: take an '
-      'initializer of tf.keras.initializers, which gets its seed from here'
-    )
-  return first
+  keras = keras_seeds.build(build_fn, seed)
+  return KerasModel(build_fn, keras, loss, metrics, y_spec, moving_statistics)
 
 
 def _check_kind(model: tf.keras.Model) -> None:

@@ -1,13 +1,13 @@
 """Names of the weights of Keras models that do not depend on what was built before."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import tensorflow as tf
 
 
-def canonical(model: tf.keras.Model) -> tuple[str, ...]:
-  """Returns the names of the trainable weights without Keras's layer counters."""
+def canonical(model: tf.keras.Model, variables: Sequence[tf.Variable]) -> tuple[str, ...]:
+  """Returns the names of variables of the model without Keras's layer counters."""
   automatic = set()
   for module in (model, *model.submodules):
     # Bidirectional puts the direction before the names of its layers.
@@ -17,7 +17,7 @@ def canonical(model: tf.keras.Model) -> tuple[str, ...]:
       automatic.add(module.name)
   canonical: dict[str, str] = {}  # Layer's name -> canonical name, in the order of variables.
   names: list[str] = []
-  for variable in model.trainable_variables:
+  for variable in variables:
     layer, _, weight = variable.name.partition(':')[0].rpartition('/')
     if not layer:
       layer = _owner(variable, model)

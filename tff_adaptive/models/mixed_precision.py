@@ -28,10 +28,14 @@ def convert(model: models.Model, dtype: str) -> models.Model:
     A model with the same weights. TFF's own algorithms ignore the conversion and use 32 bits.
 
   Raises:
-    ValueError: If the dtype is neither 'bfloat16' nor 'float16'.
+    ValueError: If the dtype is neither 'bfloat16' nor 'float16', or the model has moving statistics.
   """
   if dtype not in DTYPES:
     raise ValueError(f'dtype is {dtype!r}; it must be one of {", ".join(DTYPES)}')
+  if model.statistics:
+    raise ValueError(
+      'a model with moving statistics computes in 32 bits: leave mixed precision out.'
+    )
   compute = tf.dtypes.as_dtype(dtype)
   scale = 1.0
   if dtype == 'float16':

@@ -72,10 +72,12 @@ class Model(tff.learning.models.FunctionalModel):
     sum_metrics: The other metrics by name, which only evaluations compute.
     trained_metric_names: 'loss' and the names in `metric_fns`.
     outputs: What predictions mean, for metrics by name; None if that is not known.
+    statistics: For each weight whether it is a moving statistic; () if there is none.
     class_weights: None, or the factor of the training loss for each class; see `with_class_weight`.
   """
 
   outputs: 'named_metrics.Outputs | None' = None
+  statistics: tuple[bool, ...] = ()
   class_weights: tuple[float, ...] | None = None
 
   def __init__(
@@ -195,11 +197,7 @@ class Model(tff.learning.models.FunctionalModel):
       initial_weights=(tuple(initial_weights), ()),
       predict_on_batch_fn=predict_on_batch,
       loss_fn=loss_fn,
-      metrics_fns=(
-        initialize_metrics,
-        update_metrics,
-        tf.function(finalize),
-      ),
+      metrics_fns=(initialize_metrics, update_metrics, tf.function(finalize)),
       input_spec=collections.OrderedDict(x=x_spec, y=y_spec),
     )
 
@@ -246,6 +244,10 @@ class Model(tff.learning.models.FunctionalModel):
       ValueError: If the model was built without `features`, or has no layer of this name.
     """
     return self._features_of(layer)(tuple(weights), x, training, seed)
+
+  def forward_and_move(self, weights: Any, x: Any, seed: tf.Tensor | None) -> tuple[Any, Any]:
+    """Returns what `forward` does in training, and the tuple of `statistics` after this pass."""
+    return self.forward(tuple(weights), x, True, seed), ()
 
   def _features_of(self, layer: str | None) -> Callable[..., tf.Tensor]:
     """Returns the function (weights, x, training, seed) -> features."""

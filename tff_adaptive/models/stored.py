@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive._utils import error_text, graph_functions, private_apis, temporary_folders
-from tff_adaptive.models import model as model_lib, weights as weights_lib
+from tff_adaptive.models import model as model_lib, moving_statistics, weights as weights_lib
 
 FOLDER = 'model'  # In a run's folder.
 PREPARATION = ('preparation.json', 'preparation.py')
@@ -104,7 +104,8 @@ class StoredModel:
       keras = tf.keras.models.load_model(os.path.join(self._folder, _KERAS), compile=False)
     except Exception as error:  # Keras raises many classes for layers that it does not know.
       raise ValueError(f'Keras cannot load it: {error_text.in_brief(error)}') from None
-    for variable, value in zip(keras.trainable_variables, weights, strict=True):
+    variables = moving_statistics.weights_of(keras, len(weights))
+    for variable, value in zip(variables, weights, strict=True):
       variable.assign(np.asarray(value))
     x = self._example()
     expected = self.forward(tuple(map(tf.convert_to_tensor, weights)), x)

@@ -94,9 +94,8 @@ def _read_keras(
     with h5py.File(weights_path, 'r+') as file:
       _replace_arrays(file, arrays)
     keras.load_weights(weights_path)
-  trained = [v.numpy() for v in keras.trainable_variables]
-  constants = tuple(v.numpy() for v in keras.non_trainable_variables)
-  return dict(zip(model.weight_names, trained)), constants
+  weights, constants = model.values_of(keras)
+  return dict(zip(model.weight_names, weights)), constants
 
 
 def _layer_arrays(file: h5py.File) -> dict[str, Any]:
