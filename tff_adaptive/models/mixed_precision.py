@@ -28,7 +28,7 @@ def convert(model: models.Model, dtype: str) -> models.Model:
     A model with the same weights. TFF's own algorithms ignore the conversion and use 32 bits.
 
   Raises:
-    ValueError: If the dtype is neither 'bfloat16' nor 'float16', or the model has moving statistics.
+    ValueError: If the dtype is neither 'bfloat16' nor 'float16', or the model moves statistics.
   """
   if dtype not in DTYPES:
     raise ValueError(f'dtype is {dtype!r}; it must be one of {", ".join(DTYPES)}')
