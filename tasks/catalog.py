@@ -50,6 +50,7 @@ class Entry:
     batch_size: Number of examples in a local step.
     log10_rates: log10 of the client rates and the server rates, in the order of SERVER_OPTIMIZERS,
       and of tau, in the order of ADAPTIVE.
+    client_rates: Client rates of algorithms, by name, for which another was better than FedAvg's.
     client_epochs: Number of local epochs.
     max_examples_per_client: Largest number of examples used of a client; None for all examples.
     extra: Defaults of further flags of train.py by name, the same for every server optimizer.
@@ -65,6 +66,7 @@ class Entry:
   clients_per_round: int = 10
   batch_size: int = 20
   log10_rates: tuple[tuple[float, ...], ...] = (_CLIENT, _SERVER, _TAU)
+  client_rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
   client_epochs: int = 1
   max_examples_per_client: int | None = None
   extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -110,6 +112,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       rounds=150,
       batch_size=10,
       num_clients=60,
+      client_rates={'fed_babu': 0.03, 'per_fed_avg': 0.03},  # results/default_rates, after tuning.
     ),
     'emnist_cr': Entry(
       'EMNIST character recognition by writer, CNN with dropout (FedOpt)',
@@ -260,6 +263,14 @@ def rates(task: str, server_optimizer: str) -> dict[str, float]:
       # Rounded, because 10 to the power of log10(0.005) is 0.004999999999999999.
       result[name] = float(f'{10.0 ** row[position]:.10g}')
   return result
+
+
+def client_rate(task: str, algorithm: str) -> float:
+  """Returns the default client rate of an algorithm by name, which is FedAvg's for most."""
+  of_algorithm = _entry(task).client_rates.get(algorithm)
+  if of_algorithm is not None:
+    return of_algorithm
+  return rates(task, 'sgd')['client_learning_rate']
 
 
 def num_clients(task: str, options: Mapping[str, Any]) -> int | None:

@@ -100,15 +100,14 @@ def _of_algorithm(given: Layer, algorithm: registry.Algorithm) -> Layer:
 
 def _tuned(task: str, algorithm: registry.Algorithm, server: str) -> Layer:
   """Returns the rates, and tau, that were tuned for the task and the server optimizer."""
-  of_fed_avg = catalog.rates(task, 'sgd')
   tuned: dict[str, float] = {}
   if server in catalog.SERVER_OPTIMIZERS:
     tuned = catalog.rates(task, server)
   if algorithm.server_optimizer is None or not tuned:
-    # A correction has FedAvg's client rate and, with SGD, as published, the server rate 1.
+    # Most corrections have FedAvg's client rate and, with SGD, as published, the server rate 1.
     if server == 'sgd':
       tuned = {}
-    tuned = {**tuned, 'client_learning_rate': of_fed_avg['client_learning_rate']}
+    tuned = {**tuned, 'client_learning_rate': catalog.client_rate(task, algorithm.name)}
   if algorithm.pools_clients:
     del tuned['client_learning_rate']  # It was tuned for clients of a few examples each.
   return tuned

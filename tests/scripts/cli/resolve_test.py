@@ -39,6 +39,10 @@ YOGI = catalog.rates('digits', 'yogi')
     ),
     # A composition takes the rates tuned for its server.
     ('--algorithm=ada_best --server_optimizer=yogi', {**YOGI, 'mu': 0.02}),
+    # So do corrections, but those for which another client rate was better.
+    ('--algorithm=fed_rep', {'client_learning_rate': 0.1}),
+    ('--algorithm=fed_babu', {'client_learning_rate': 0.03}),
+    ('--task=mnist_2nn --algorithm=fed_babu', {'client_learning_rate': 0.1}),
     # AdaBest keeps the paper's beta with SGD, and forgets sooner with other servers.
     ('--algorithm=ada_best', {'server_learning_rate': 1.0, 'beta': 0.96}),
     ('--algorithm=ada_best --server_optimizer=sgd', {'beta': 0.96}),
