@@ -375,7 +375,7 @@ def note(choices: Mapping[str, str], members: Sequence[run_lib.Run], column: str
   Args:
     choices: For cells with several settings, the best settings by validation, by name of the cell.
     members: The runs of the table. The note has their setting `client_weighting`, which may differ
-      by algorithm, and names the runs that diverged or are not complete.
+      by algorithm, and names the runs that diverged, had clients that did, or are not complete.
     column: The column that the table shows. For `TEST` the note adds that settings were chosen by
       the global model, theta, while test accuracy is of theta-bar where there is one.
   """
@@ -393,6 +393,13 @@ def note(choices: Mapping[str, str], members: Sequence[run_lib.Run], column: str
   parts.append(weighting(members))
   lost = [run.folder for run in members if has_diverged(run, column)]
   parts.append(_named('Diverged', lost, len(members)))
+  # Such a run's values are finite and stand in the table, but some clients trained in vain.
+  impaired = []
+  for run in members:
+    updates = int(sum(row.get('non_finite_clients', 0) for row in run.rows))
+    if updates and not has_diverged(run, column):
+      impaired.append(f'{run.folder} ({updates:,})')
+  parts.append(_named('Updates that were not finite were left out', impaired, len(members)))
   begun = [
     f'{run.folder} ({run.rows[-1]["round"]:.0f} of {run.settings["rounds"]} rounds)'
     for run in members

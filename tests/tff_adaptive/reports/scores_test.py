@@ -117,6 +117,15 @@ def test_the_note_says_how_clients_are_weighed(tmp_path, weightings, words):
   assert scores.note({}, run_folders.each(tmp_path, ends)) == words
 
 
+def test_the_note_names_runs_with_finite_models_whose_clients_diverged(tmp_path):
+  healthy, impaired, diverged = run_folders.each(tmp_path, [(0.9, {}), (0.4, {}), (0.4, {})])
+  impaired.rows[-1].update(clients=10, non_finite_clients=3)
+  diverged.rows[-1].update(clients=10, non_finite_clients=10)
+  note = scores.note({}, [healthy, impaired, diverged])
+  assert f'left out: 1 of 3 runs: {impaired.folder} (3).' in note
+  assert f'Diverged: 1 of 3 runs: {diverged.folder}.' in note
+
+
 def test_runs_of_which_only_the_initial_model_was_evaluated_are_left_out(tmp_path, capsys):
   runs = [
     run_folders.make(tmp_path / name, values, every=2, rounds=4)
