@@ -44,19 +44,13 @@ def train_loss(metrics) -> float:
   return float(metrics['client_work']['train']['loss'])
 
 
-@pytest.mark.parametrize(
-  'page, blocks',
-  [
-    pytest.param(README, 2, id='README'),
-    pytest.param(GUIDE / 'tff_program.md', 3, id='tff_program', marks=pytest.mark.exhaustive),
-  ],
-)
-def test_a_tff_program(page, blocks, capsys):
-  scope = run_blocks(page, blocks)
-  if page == README:  # Its second block ends with what it has learned.
-    accuracy = re.search(r'training accuracy (0\.\d\d)\n', capsys.readouterr().out)
-    assert float(accuracy[1]) > 0.8
-    return
+def test_the_readmes_example(capsys):
+  run_blocks(README, 1)
+  assert float(capsys.readouterr().out) > 0.9
+
+
+def test_a_tff_program():
+  scope = run_blocks(GUIDE / 'tff_program.md', 3)
   assert np.isfinite(train_loss(scope['metrics']))
   assert len(scope['client_states']) == len(scope['clients'])
 
