@@ -175,6 +175,12 @@ def _check_statistics(correction: corrections.Correction, statistics: tuple[bool
       ' batches: take FedBN, or another part that keeps layers with layers=norm; or build the model'
       ' without moving_statistics.'
     )
+  for part in correction.parts:
+    if part.overrides('personal') and not any(part.stays):
+      raise ValueError(
+        f'{part.name} trains a second model at the client, whose moving statistics would not move:'
+        ' leave it out, or build the model without moving_statistics.'
+      )
   # Clipping would count what other parts add to the gradients of statistics; decay comes after it.
   names = [part.name for part in correction.parts if part.overrides('gradient')]
   others = set(names) - {'clip', 'weight_decay'}

@@ -154,6 +154,10 @@ def test_a_stored_model_has_them(tmp_path):
     (corrections.chain(), 'moving statistics of the model have to stay at the clients'),
     (corrections.FedPer(), 'moving statistics of the model have to stay at the clients'),
     (
+      corrections.chain(corrections.FedBN(), corrections.Ditto()),
+      'ditto trains a second model at the client',
+    ),
+    (
       corrections.chain(corrections.FedBN(), corrections.FedProx(0.1), corrections.Clip(1.0)),
       'clipping cannot be combined with fed_prox',
     ),
