@@ -162,6 +162,10 @@ def _check(method: methods.Method) -> None:
     raise ValueError(f'--algorithm: {text}')
   with fields.about('algorithm'):
     entry = method.entry
+  if methods.has_client_models(method):
+    raise ValueError(
+      f'{method.reference}: {methods.PERSONAL}; report.py --form=clients compares such.'
+    )
   own_options = {h.name for h in entry.hyperparameters}
   known = sorted(own_options | {flag.name for flag in run_flags.table()})
   for text in method.searched:

@@ -45,7 +45,7 @@ _LEFT_OUT = {
   'scaffnew': 'it needs all clients in each round and draws the number of local steps',
   'per_fed_avg': 'its model is meant to be fine-tuned by each client before it is used',
 }
-_PERSONAL = 'its result is a model for each client, and the bench evaluates one model for all'
+PERSONAL = 'its result is a model for each client, and the bench evaluates one model for all'
 _CLIENT_RATE = 'client_learning_rate'
 _BASES = (2, 3, 5, 7, 11, 13)  # Of the Halton sequence.
 
@@ -164,8 +164,13 @@ def left_out() -> dict[str, str]:
   reasons = dict(_LEFT_OUT)
   for name, entry in registry.ALGORITHMS.items():
     if any(_is_personal(part) for part in described.classes_of(entry)):
-      reasons[name] = _PERSONAL
+      reasons[name] = PERSONAL
   return reasons
+
+
+def has_client_models(method: Method) -> bool:
+  """Returns whether a method, also one of a user's own, has a model for each client."""
+  return any(part.overrides('personal') for part in described.classes_of(method.entry))
 
 
 def _is_personal(part: Any) -> bool:

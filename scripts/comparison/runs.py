@@ -3,13 +3,16 @@
 import datetime
 import functools
 import math
+import os
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+import tff_adaptive
 from tff_adaptive._utils import error_text, user_code
 from tff_adaptive.runs import revision
 from tff_adaptive.training import callbacks
@@ -20,6 +23,9 @@ from . import methods, problems, rows
 _FLOOR = 1e-6  # Of the relative distance to the optimum: float32 gets no nearer.
 _DISTANCE = 'log10_distance'
 _WORSE = 100.0  # A loss this many times that of the initial model has diverged.
+
+
+_PACKAGE = os.path.dirname(tff_adaptive.__file__) + os.sep
 
 
 class _Recorder(callbacks.Callback):
@@ -105,7 +111,8 @@ def train(
     return row(rows.DIVERGED, seconds=seconds, reason=error_text.in_brief(error))
   except Exception as error:
     place = user_code.place(error)
-    if place is not None and user_code.is_reference(method.reference):
+    is_refusal = isinstance(error, ValueError) and _is_raised_here(error)
+    if place is not None and user_code.is_reference(method.reference) and not is_refusal:
       raise ValueError(
         f'{place.path}, line {place.line}, failed on the problem {key.problem}:'
         f' {user_code.in_words(error)} (the runs before are kept: --report_only shows them, and'
@@ -128,6 +135,15 @@ def train(
     seconds=seconds,
     **evaluations,
   )
+
+
+def _is_raised_here(error: BaseException) -> bool:
+  """Returns whether tff_adaptive itself raised an error, if also for a user's part that called it.
+
+  Such a part asks for what a problem has not, as MOON for features of least squares.
+  """
+  frames = traceback.extract_tb(error.__traceback__)
+  return bool(frames) and frames[-1].filename.startswith(_PACKAGE)
 
 
 def _revision() -> str:

@@ -77,6 +77,21 @@ def test_what_has_no_meaning_is_refused_and_a_users_error_names_the_line(tmp_pat
     runs.train(key._replace(method=method.key), method, point, None)
 
 
+def test_a_users_part_that_asks_for_what_a_problem_has_not_is_refused_there(tmp_path, monkeypatch):
+  """As the built-in MOON is: the page says so, and the other problems go on."""
+  short(monkeypatch, 'least_squares', 1)
+  file = tmp_path / 'looks.py'
+  compares = (
+    'def loss(self, client, batch):\n    return batch.mean(batch.features_at(batch.theta)[:, 0])'
+  )
+  file.write_text(PLAIN[: PLAIN.index('  def ')] + f'  {compares}\n')
+  method = methods.Method(f'{file}:Plain')
+  key = rows.Key('least_squares', method.key, 'small', rows.FINAL, 1)
+  row = runs.train(key, method, {'client_learning_rate': 0.1}, None)
+  assert row.status == rows.REFUSED
+  assert 'the model gives no features' in row.reason
+
+
 def test_a_run_has_diverged_if_an_evaluation_of_its_value_is_not_finite():
   recorded = [{'validation_loss': 1.0}, {'validation_loss': 0.5}]
   summary = {'ends_without_update': False}
@@ -151,6 +166,7 @@ def test_a_users_file_gets_its_page_on_two_problems(monkeypatch, tmp_path, capsy
   assert '| least squares' in printed
   whole = rows.read('out/rows.csv')
   assert len(whole) == 2 * 2 * 4
-  for key, row in whole.items():  # The class changes nothing of FedAvg.
+  for key, row in whole.items():  # The class changes nothing of FedAvg but the order of products.
     if key.method == 'fed_avg':
-      assert whole[key._replace(method='plain.py:Plain')].curve == row.curve
+      of_class = whole[key._replace(method='plain.py:Plain')]
+      np.testing.assert_allclose(of_class.evaluations, row.evaluations, rtol=0, atol=1e-5)

@@ -52,6 +52,8 @@ def stored(tmp_path):
 def mine(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'mine.py').write_text(MINE)
+  of_each = '  def personal(self, client_state, theta):\n    return theta\n'
+  (tmp_path / 'personal.py').write_text(MINE.replace('class Mine', 'class Personal') + of_each)
   return 'mine.py:Mine'
 
 
@@ -111,6 +113,7 @@ def test_a_method_without_meaning_on_a_problem_has_no_values_there(trained, stor
     (['--algorithm=fed_avgg'], 'fed_avg'),
     (['--algorithm=ditto'], '--algorithm=ditto: its result is a model for each client'),
     (['mine.py:Other'], 'defines no Other'),
+    (['personal.py:Personal'], 'personal.py:Personal: its result is a model for each client'),
     (['mine.py:Mine', '--problems=digit'], '--problems'),
     (['mine.py:Mine', '--problems=mnist'], '--problems=mnist needs a folder with mnist.npz or'),
     (['mine.py:Mine', '--data_dir=nowhere'], '--data_dir=nowhere is no folder'),
