@@ -5,8 +5,8 @@ Nothing here imports TensorFlow, so that commands can list tasks and defaults qu
 For its seven tasks, "Adaptive Federated Optimization" (FedOpt) tuned base-10 logarithms of the
 client rate, the server rate and tau for each server optimizer (appendix D). AdaBest has one setting
 for its three tasks (section 4.1; the rounds are in table 2), without adaptive server optimizers.
-FLamby's two tasks have FLamby's rates, except for sgdm; fashion_mnist has PFLlib's client rate. The
-other rates were chosen here.
+FLamby's two tasks have FLamby's rates, except for sgdm; fashion_mnist and cifar100_pfllib have
+PFLlib's client rate. The other rates were chosen here.
 """
 
 import dataclasses
@@ -94,6 +94,15 @@ _mnist = functools.partial(
   rounds=200,
   batch_size=10,
   log10_rates=(_CLIENT, (-1.5, -2, -2, -0.5, 0), _TAU),
+)
+_pfllib = functools.partial(
+  Entry,
+  rounds=2000,
+  clients_per_round=20,
+  batch_size=10,
+  log10_rates=(_PFLLIB_CLIENT, _SERVER, _TAU),
+  extra={'client_weighting': 'examples'},
+  num_clients=20,
 )
 # From FLamby's `config_*.json`: 100 local steps of all clients; FedAvgM has FedAvg's rates.
 _flamby = functools.partial(
@@ -188,15 +197,13 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     ),
     'mnist_2nn': _mnist('MNIST, 100 clients of 600, two hidden layers of 200 (FedAvg paper)'),
     'mnist_cnn': _mnist('MNIST, 100 clients of 600, CNN of two convolutions (FedAvg paper)'),
-    'fashion_mnist': Entry(
+    'fashion_mnist': _pfllib(
       'Fashion-MNIST, 20 clients by Dirichlet(0.1), CNN of two convolutions (PFLlib)',
-      'fashion_mnist.load',
-      rounds=2000,
-      clients_per_round=20,
-      batch_size=10,
-      log10_rates=(_PFLLIB_CLIENT, _SERVER, _TAU),
-      extra={'client_weighting': 'examples'},
-      num_clients=20,
+      'pfllib.load_fashion_mnist',
+    ),
+    'cifar100_pfllib': _pfllib(
+      'CIFAR-100, 20 clients by Dirichlet(0.1), CNN of two convolutions (PFLlib)',
+      'pfllib.load_cifar100',
     ),
     'fed_heart': _flamby(
       'heart disease in 4 hospitals, logistic regression (FLamby)',

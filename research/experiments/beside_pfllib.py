@@ -2,7 +2,7 @@
 
 usage: python -m research.experiments.beside_pfllib --data_dir=DIR [--flag=value ...]
 
-It writes the 20 clients of the task fashion_mnist as PFLlib's files, and runs PFLlib's main.py on
+It writes the 20 clients of the task (--task) as PFLlib's files, and runs PFLlib's main.py on
 them, a method at a time, for as many rounds as --rounds says. PFLlib must be in .peers/pfllib, as
 `sh scripts/env/setup_peers.sh pfllib` makes it. Writes RESULTS.csv, the accuracy in percent on the
 clients' test images by method and round; methods that are in it with as many rounds are not run
@@ -34,12 +34,13 @@ _ROUND = re.compile(r'Round number: (\d+)')
 _ACCURACY = re.compile(r'Averaged? Test Accuracy: ([\d.]+)')
 _TUNES_AT_THE_END = 'FedBABU'
 _TUNED = 'Evaluate fine-tuned personalized models'
+# What PFLlib calls a task, and its number of classes.
+_NAMES = {'fashion_mnist': ('FashionMNIST', 10), 'cifar100_pfllib': ('Cifar100', 100)}
 COLUMNS = ('method', 'round', 'accuracy')
 
 _FLAGS = absl_flags.FlagValues()
-absl_flags.DEFINE_string(
-  'data_dir', None, "The folder of Fashion-MNIST's files.", flag_values=_FLAGS
-)
+absl_flags.DEFINE_enum('task', 'fashion_mnist', list(_NAMES), 'Which.', flag_values=_FLAGS)
+absl_flags.DEFINE_string('data_dir', None, "The folder of the task's files.", flag_values=_FLAGS)
 absl_flags.DEFINE_string(
   'results', 'results/personal_models/pfllib', 'Where to write: RESULTS.csv.', flag_values=_FLAGS
 )
@@ -57,19 +58,20 @@ absl_flags.DEFINE_integer(
 )
 
 
-def write_clients(folder: pathlib.Path, data_dir: str | None) -> None:
-  """Writes the clients' images where PFLlib's `read_data` looks, images [n, 1, 28, 28]."""
+def write_clients(folder: pathlib.Path, data_dir: str | None, name: str) -> None:
+  """Writes the clients' images where PFLlib's `read_data` looks, with the channels first."""
   import tff_adaptive_tasks as tasks
 
-  task = tasks.load('fashion_mnist', data_dir=data_dir, seed=0)
+  task = tasks.load(name, data_dir=data_dir, seed=0)
+  of_program, _ = _NAMES[name]
   tests = task.test_clients
   assert tests is not None
   for part, clients in (('train', task.train), ('test', tests)):
-    to = folder / 'dataset' / 'FashionMNIST' / part
+    to = folder / 'dataset' / of_program / part
     to.mkdir(parents=True, exist_ok=True)
     for number, client in enumerate(clients.client_ids):
       data = clients.load(client)
-      images = np.moveaxis(np.reshape(data['x'], (-1, 28, 28, 1)), -1, 1)
+      images = np.moveaxis(data['x'], -1, 1)
       content: Any = {'x': images, 'y': data['y']}
       np.savez(to / f'{number}.npz', data=content)
 
@@ -81,7 +83,8 @@ def run(title: str, rounds: int, folder: pathlib.Path) -> pd.DataFrame:
   method = personal_models.METHODS[title]
   # It trains once more after its last evaluation, before models are tuned.
   of_program = rounds - int(_TUNES_AT_THE_END in method.program)
-  arguments = ['-data', 'FashionMNIST', '-dev', 'cpu', '-gr', str(of_program)]
+  name, classes = _NAMES[_FLAGS.task]
+  arguments = ['-data', name, '-ncl', str(classes), '-dev', 'cpu', '-gr', str(of_program)]
   arguments += ['-eg', str(_FLAGS.rounds_per_evaluation), *method.program]
   program = _PFLLIB / 'source' / 'system' / 'main.py'
   python = str(_PFLLIB / 'bin' / 'python')
@@ -134,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
     raise ValueError('PFLlib is not there: run sh scripts/env/setup_peers.sh pfllib')
   command.check_output('results', _FLAGS.results)
   folder = pathlib.Path(_FLAGS.folder).resolve()
-  write_clients(folder, _FLAGS.data_dir)
+  write_clients(folder, _FLAGS.data_dir, _FLAGS.task)
   path = pathlib.Path(f'{_FLAGS.results}.csv')
   table = pd.DataFrame(columns=[*COLUMNS])
   if path.exists():

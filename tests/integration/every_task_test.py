@@ -17,7 +17,7 @@ _READ_BY = {
   'cifar100.sqlite': 'cifar100',
   'cifar10_lossless.npz': 'cifar10 cifar10_cnn',
   'letters.npz': 'emnist_letters',
-  'cifar100.npz': 'cifar100_cnn',
+  'cifar100.npz': 'cifar100_cnn cifar100_pfllib',
   'mnist_digits.npz': 'mnist_skewed mnist_2nn mnist_cnn',
   'fashion_mnist': 'fashion_mnist',
   'flamby': 'fed_heart fed_tcga_brca',

@@ -40,7 +40,7 @@ def test_pfllib_gets_the_clients_of_the_task(tmp_path, monkeypatch):
   )
   task = types.SimpleNamespace(train=clients, test_clients=clients)
   monkeypatch.setattr(tasks, 'load', lambda *_, **__: task)
-  beside_pfllib.write_clients(tmp_path, None)
+  beside_pfllib.write_clients(tmp_path, None, 'fashion_mnist')
   files = sorted((tmp_path / 'dataset' / 'FashionMNIST' / 'train').iterdir())
   assert [file.name for file in files] == ['0.npz', '1.npz', '2.npz']
   with np.load(files[0], allow_pickle=True) as content:

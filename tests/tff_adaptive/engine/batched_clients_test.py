@@ -23,10 +23,10 @@ from tff_adaptive_tasks import (
   catalog,
   digits,
   emnist,
-  fashion_mnist,
   flamby,
   least_squares,
   mnist,
+  pfllib,
   shakespeare,
   stackoverflow,
 )
@@ -242,14 +242,19 @@ MODELS = {
   'mnist_skewed': lambda s: ada_best.build_model(s, 'mnist_skewed'),
   'mnist_2nn': mnist.build_2nn,
   'mnist_cnn': mnist.build_cnn,
-  'fashion_mnist': fashion_mnist.build_model,
+  'fashion_mnist': pfllib.build_model,
   'synthetic': lambda s: layers.perceptron(s, [60, 10]),
   'fed_heart': flamby.build_heart_model,
   'fed_tcga_brca': flamby.build_cox_model,
   'least_squares': least_squares.build_model,
 }
 # The same networks for another number of classes.
-SAME = {'cifar10': 'cifar100', 'cifar100_cnn': 'cifar10_cnn', 'digits_skewed': 'mnist_skewed'}
+SAME = {
+  'cifar10': 'cifar100',
+  'cifar100_cnn': 'cifar10_cnn',
+  'digits_skewed': 'mnist_skewed',
+  'cifar100_pfllib': 'fashion_mnist',
+}
 
 
 def batch(model):

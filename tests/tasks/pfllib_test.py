@@ -1,4 +1,4 @@
-"""Fashion-MNIST: MNIST's own files, PFLlib's clients, its model."""
+"""PFLlib's tasks: MNIST's own files, PFLlib's clients, its model."""
 
 import gzip
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tff_adaptive_tasks as tasks
 from tests.helpers import image_files
-from tff_adaptive_tasks import fashion_mnist, partition
+from tff_adaptive_tasks import partition, pfllib
 from tff_adaptive_tasks.data import image_arrays
 
 
@@ -92,8 +92,7 @@ def test_a_folder_without_the_files_is_refused(tmp_path):
 
 
 def test_the_model_is_pfllibs():
-  model = fashion_mnist.build_model(0)
-  assert model.num_parameters == 582_026  # PyTorch's count of FedAvgCNN(1, 10, 1024).
+  model = pfllib.build_model(0)
   weights = model.initial_weights[0]
   assert [w.shape for w in weights[:3]] == [(5, 5, 1, 32), (32,), (5, 5, 32, 64)]
   for kernel, bias, fan_in in zip(weights[::2], weights[1::2], (25, 800, 1024, 512)):
@@ -101,7 +100,18 @@ def test_the_model_is_pfllibs():
     assert 0.98 * limit < abs(kernel).max() <= limit
     assert abs(bias).max() <= limit
     np.testing.assert_allclose(kernel.std(), limit / 3**0.5, rtol=0.1)
-  x = np.random.default_rng(0).normal(size=(2, 28, 28, 1)).astype('f')
+
+
+@pytest.mark.parametrize(
+  ('images', 'parameters'),
+  # PyTorch's counts of FedAvgCNN(1, 10, 1024) and FedAvgCNN(3, 100, 1600).
+  [(image_arrays.FASHION_MNIST, 582_026), (image_arrays.CIFAR100, 924_708)],
+)
+def test_the_model_is_that_of_keras(images, parameters):
+  model = pfllib.build_model(0, images)
+  assert model.num_parameters == parameters
+  weights = model.initial_weights[0]
+  x = np.random.default_rng(0).normal(size=(2, *images.shape)).astype('f')
   layers = tf.keras.layers
   keras = tf.keras.Sequential(
     [
@@ -111,10 +121,25 @@ def test_the_model_is_pfllibs():
       layers.MaxPool2D(),
       layers.Flatten(),
       layers.Dense(512, 'relu'),
-      layers.Dense(10),
+      layers.Dense(images.num_classes),
     ]
   )
   keras.build(x.shape)
   keras.set_weights(weights)
   outputs = model.forward(tuple(map(tf.constant, weights)), x, False, None)
   np.testing.assert_allclose(outputs, keras(x), atol=1e-5)
+
+
+def test_cifar100_has_pfllibs_clients_too(tmp_path):
+  image_files.write_classes(tmp_path / 'cifar100.npz', 100, shape=(32, 32, 3))
+  with np.load(tmp_path / 'cifar100.npz') as file:
+    x = np.concatenate([file['x_train'], file['x_test']])
+    y = np.concatenate([file['y_train'], file['y_test']])
+  task = tasks.load('cifar100_pfllib', str(tmp_path), num_clients=6)
+  train, test = partition.PfllibPartitioner(6, 0.1, seed=1).train_and_test(y)
+  for number, client in enumerate(task.train.client_ids):
+    examples = task.train.load(client)
+    np.testing.assert_array_equal(examples['y'], y[train[number]])
+    np.testing.assert_allclose(examples['x'], (x[train[number]] / 255 - 0.5) / 0.5, atol=1e-6)
+  assert len(task.validation['y']) == sum(map(len, test))
+  assert task.build_model(0).input_spec['x'].shape == (None, 32, 32, 3)
