@@ -107,7 +107,9 @@ def _tuned(task: str, algorithm: registry.Algorithm, server: str) -> Layer:
     # Most corrections have FedAvg's client rate and, with SGD, as published, the server rate 1.
     if server == 'sgd':
       tuned = {}
-    tuned = {**tuned, 'client_learning_rate': catalog.client_rate(task, algorithm.name)}
+    # A chain such as fed_babu+sam has the rate of its first part.
+    name = algorithm.name.partition('+')[0]
+    tuned = {**tuned, 'client_learning_rate': catalog.client_rate(task, name)}
   if algorithm.pools_clients:
     del tuned['client_learning_rate']  # It was tuned for clients of a few examples each.
   return tuned

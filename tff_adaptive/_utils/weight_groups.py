@@ -42,6 +42,7 @@ def check(name: str, value: str, hint: str = '') -> str:
     hint: Not used: the message says what is allowed.
   """
   del hint
+  value = str(value)  # Options of the command line that look like numbers are numbers.
   for word in _words(value):
     # The model is not known yet, so only the form of a name can be checked.
     has_name = word.startswith('weight_') or not {'/', '*', '?'}.isdisjoint(word)

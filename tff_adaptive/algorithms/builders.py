@@ -164,6 +164,20 @@ def _check_needs(
     )
 
 
+# With these a part moves weights or states by other rules than gradients of batches, takes them
+# elsewhere, has a second model, or sends what belongs to all weights.
+_MOVE_STATISTICS = (
+  'begin',
+  'point',
+  'moved',
+  'local_state',
+  'exchange',
+  'update',
+  'server_state',
+  'personal',
+)
+
+
 def _check_statistics(correction: corrections.Correction, statistics: tuple[bool, ...]) -> None:
   """Raises ValueError unless a model's moving statistics stay at the clients, and only move."""
   if not statistics:
@@ -176,18 +190,20 @@ def _check_statistics(correction: corrections.Correction, statistics: tuple[bool
       ' without moving_statistics.'
     )
   for part in correction.parts:
-    if part.overrides('personal') and not any(part.stays):
+    keeps_or_compresses = any(part.stays) or part.compresses or part.compresses_down
+    hooks = [hook for hook in _MOVE_STATISTICS if part.overrides(hook)]
+    if hooks and not keeps_or_compresses:
       raise ValueError(
-        f'{part.name} trains a second model at the client, whose moving statistics would not move:'
-        ' leave it out, or build the model without moving_statistics.'
+        f'{part.name} cannot be combined with moving statistics, which only forward passes may move'
+        f' and which stay at the client (its {", ".join(hooks)}): leave it out, or build the model'
+        ' without moving_statistics.'
       )
-  # Clipping would count what other parts add to the gradients of statistics; decay comes after it.
+  # Clipping would count what the parts before it add to the gradients of statistics.
   names = [part.name for part in correction.parts if part.overrides('gradient')]
-  others = set(names) - {'clip', 'weight_decay'}
-  if 'clip' in names and others:
+  if 'clip' in names and names[0] != 'clip':
     raise ValueError(
-      f'clipping cannot be combined with {", ".join(sorted(others))} for a model with moving'
-      ' statistics: leave one of them out, or build the model without moving_statistics.'
+      f'clipping cannot be combined with {names[0]} before it for a model with moving statistics:'
+      ' leave one of them out, or build the model without moving_statistics.'
     )
 
 

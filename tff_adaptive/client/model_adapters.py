@@ -19,7 +19,7 @@ from tff_adaptive.client.local_model import (
   check_trainable,
   gradients_of,
 )
-from tff_adaptive.corrections.base import Batch, NamedWeight, Weights
+from tff_adaptive.corrections.base import Batch, NamedWeight, Weights, merged, only
 from tff_adaptive.environment import check
 
 AnyModel: TypeAlias = (
@@ -100,6 +100,8 @@ class _SeededModel(LocalModel):
         return self._moving_loss(step.loss, tuple(weights), x, y, step.seed)
 
       g, (means, moved) = gradients_of(loss_and_moved, weights, step.factor)
+      # A layer that the model calls with training=False has a gradient by its statistics.
+      g = merged(self.statistics, tuple(map(tf.zeros_like, only(self.statistics, g))), g)
       return g, moved, metrics + size * means
 
     def differentiate(arguments: tuple[Any, ...]) -> tuple[Weights, tf.Tensor]:

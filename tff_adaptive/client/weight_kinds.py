@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,11 +32,11 @@ def of_names(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> tuple[N
 
   The last layer is the one of the last weight; moving statistics stand behind all others.
   """
-  of_layers = [name for name in names if name.rpartition('/')[2] not in _STATISTICS]
-  last_layer = of_layers[-1].rpartition('/')[0]
+  pairs = [_split(name) for name in names]
+  last_layer = [layer for layer, own_name in pairs if own_name not in _STATISTICS][-1]
   weights = []
   for name, shape in zip(names, shapes):
-    layer, _, own_name = name.rpartition('/')
+    layer, own_name = _split(name)
     kinds = _part_of_model(layer == last_layer)
     if own_name in _NORM:
       kinds.add('norm')
@@ -74,6 +75,12 @@ def of_arrays(weights: Sequence[Any], reads_tokens: bool = False) -> tuple[Named
       kinds.add('embedding')
     named.append(NamedWeight(f'weight_{i}', array.shape, frozenset(kinds)))
   return tuple(named)
+
+
+def _split(name: str) -> tuple[str, str]:
+  """Returns a weight's layer, and its name there without a number that tells equal names apart."""
+  layer, _, own_name = name.rpartition('/')
+  return layer, re.sub(r'_\d+$', '', own_name)
 
 
 def _part_of_model(is_last: bool) -> set[str]:

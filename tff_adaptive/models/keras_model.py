@@ -299,8 +299,8 @@ class KerasModel(model_lib.Model):
     signature = (specs, tf.TensorSpec([None, *x.shape[1:]], x.dtype), tf.TensorSpec([2], tf.int32))
 
     @tf.function(input_signature=signature, autograph=False)
-    def train(weights: Any, x: Any, seed: Any) -> tf.Tensor:
-      return self._run(weights, x, True, seed)
+    def train(weights: Any, x: Any, seed: Any) -> Any:
+      return self._run_and_move(weights, x, seed)
 
     where = (
       f'the Keras model {self._keras.name!r} is no pure function of its weights, input and seed'
@@ -311,6 +311,14 @@ class KerasModel(model_lib.Model):
     )
     try:
       concrete = train.get_concrete_function()
+    except (TypeError, ValueError) as error:
+      # TensorFlow has this class in no public module.
+      if type(error).__name__ != 'InaccessibleTensorError':
+        raise
+      raise ValueError(
+        f'{where}: BatchNormalization runs in a function of its own (tf.function, tf.map_fn), which'
+        ' keeps its statistics: leave moving_statistics out'
+      ) from None
     except AttributeError as error:
       if 'assign' not in str(error):
         raise

@@ -103,4 +103,9 @@ class Recorder:
   def _assign(self, statistic: Any, value: tf.Tensor) -> None:
     # By identity: tensors compare by their values.
     position = next(i for i, before in enumerate(self._before) if before is statistic)
+    if self._after[position] is not statistic:
+      raise ValueError(
+        'the model calls a BatchNormalization layer twice, whose moving statistics would lose the'
+        ' first call: give each call a layer of its own, or leave moving_statistics out.'
+      )
     self._after[position] = tf.cast(value, statistic.dtype)

@@ -56,10 +56,22 @@ class PerCoordinate(tff.learning.optimizers.Optimizer):
     """Returns the optimizer for a model with these weights; see `Formula.for_weights`."""
     if not isinstance(self._formula, Formula):
       return self
-    formulas = self._formula.for_weights(weights)
+    formulas = tuple(self._formula.for_weights(weights))
+    self._check(formulas, len(weights))
     if all(formula is self._formula for formula in formulas):
       return self
-    return PerCoordinate(self._hparams, self._slots, self._formula, tuple(formulas))
+    return PerCoordinate(self._hparams, self._slots, self._formula, formulas)
+
+  def _check(self, formulas: Sequence[Any], count: int) -> None:
+    """Raises TypeError or ValueError unless these can be the formulas of the weights."""
+    name = type(self._formula).__name__
+    if not all(isinstance(formula, Formula) for formula in formulas):
+      raise TypeError(f'{name}.for_weights must return instances of optimizers.Formula')
+    if len(formulas) != count:
+      raise ValueError(f'{name}.for_weights returned {len(formulas)} formulas for {count} weights')
+    for formula in formulas:
+      if dict(formula.slots()) != dict(self._slots):
+        raise ValueError(f'{name}.for_weights: all formulas must have the slots of {name}')
 
   def is_by_entry(self, i: int) -> bool:
     """Returns whether the weight of this number is stepped by entry although others are not."""

@@ -248,6 +248,9 @@ class _AdamWOfMuon(base.Formula):
 
   is_by_entry = True
 
+  def slots(self) -> Mapping[str, float]:
+    return {'m': 0.0, 'v': 0.0}
+
   def step(self, at: At) -> Stepped:
     return _adamw_step(at)
 

@@ -79,7 +79,7 @@ class Rates(fields.Group):
   TITLE = 'Rates'
 
   client_learning_rate: float = fields.number(
-    "Client rate eta_l. Default: the task's (FedAvg's for a correction), or the optimizer's own.",
+    "Client rate eta_l. Default: the task's (FedAvg's for most corrections) or the optimizer's.",
     validation.at_least_zero,
   )
   server_learning_rate: float = fields.number(

@@ -42,6 +42,7 @@ YOGI = catalog.rates('digits', 'yogi')
     # So do corrections, but those for which another client rate was better.
     ('--algorithm=fed_rep', {'client_learning_rate': 0.1}),
     ('--algorithm=fed_babu', {'client_learning_rate': 0.03}),
+    ('--algorithm=fed_babu+sam', {'client_learning_rate': 0.03}),
     ('--task=mnist_2nn --algorithm=fed_babu', {'client_learning_rate': 0.1}),
     # AdaBest keeps the paper's beta with SGD, and forgets sooner with other servers.
     ('--algorithm=ada_best', {'server_learning_rate': 1.0, 'beta': 0.96}),

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.helpers import small_problem
 from tff_adaptive import algorithms, corrections, engine, models
-from tff_adaptive.client import Batching, ClientTraining
+from tff_adaptive.client import Batching, ClientTraining, weight_kinds
 from tff_adaptive.models import mixed_precision
 
 keras = tf.keras
@@ -153,13 +153,25 @@ def test_a_stored_model_has_them(tmp_path):
   [
     (corrections.chain(), 'moving statistics of the model have to stay at the clients'),
     (corrections.FedPer(), 'moving statistics of the model have to stay at the clients'),
+    *(
+      (corrections.chain(corrections.FedBN(), part), f'{part.name} cannot be combined with moving')
+      for part in (
+        corrections.APFL(),
+        corrections.PFedMe(),
+        corrections.PerFedAvg(),
+        corrections.FedLESAM(),
+        corrections.DeltaSGD(),
+        corrections.Scaffold(num_clients=3),
+        corrections.Mime(),
+      )
+    ),
     (
       corrections.chain(corrections.FedBN(), corrections.Ditto()),
-      'ditto trains a second model at the client',
+      'ditto cannot be combined with moving statistics',
     ),
     (
       corrections.chain(corrections.FedBN(), corrections.FedProx(0.1), corrections.Clip(1.0)),
-      'clipping cannot be combined with fed_prox',
+      'clipping cannot be combined with fed_prox before it',
     ),
   ],
 )
@@ -178,9 +190,33 @@ def renormed():
   return keras.Sequential([keras.Input([5]), *layers])
 
 
+def called_twice():
+  inputs = keras.Input([4])
+  layer = keras.layers.BatchNormalization()
+  return keras.Model(inputs, keras.layers.Dense(3)(layer(layer(inputs))))
+
+
+class InAFunction(keras.layers.Layer):
+  """Normalises in a function of its own, which keeps its tensors."""
+
+  def __init__(self):
+    super().__init__()
+    self.normalize = keras.layers.BatchNormalization()
+
+  @tf.function
+  def call(self, x, training=None):
+    return self.normalize(x, training=training)
+
+
+def in_a_function():
+  return keras.Sequential([keras.Input([5]), InAFunction(), keras.layers.Dense(3)])
+
+
 @pytest.mark.parametrize(
   ('build', 'words'),
   [
+    (called_twice, 'calls a BatchNormalization layer twice'),
+    (in_a_function, 'BatchNormalization runs in a function of its own'),
     (renormed, 'has renorm, synchronized or virtual_batch_size'),
     (
       lambda: keras.Sequential([keras.Input([5]), keras.layers.Dense(3)]),
@@ -191,3 +227,39 @@ def renormed():
 def test_a_model_without_such_statistics_is_refused(build, words):
   with pytest.raises(ValueError, match=words):
     model_of(build)
+
+
+def test_weights_of_the_same_name_are_of_the_same_kind():
+  """Of two layers that a user gave one name, the second one's weights have a number behind them."""
+
+  def block():
+    layers = [keras.layers.BatchNormalization(name='bn'), keras.layers.Dense(4)]
+    return keras.Sequential([keras.Input([4]), *layers])
+
+  def build():
+    return keras.Sequential([keras.Input([4]), block(), block(), keras.layers.Dense(3)])
+
+  named = weight_kinds.of_model(model_of(build))
+  norms = [weight for weight in named if 'norm' in weight.kinds]
+  assert len(norms) == 8
+  assert all(weight.shape == (4,) for weight in norms)
+
+
+def test_a_layer_in_inference_mode_has_no_gradient_by_its_statistics():
+  def build():
+    inputs = keras.Input([5])
+    normalized = keras.layers.BatchNormalization()(inputs, training=False)
+    return keras.Model(inputs, keras.layers.Dense(3)(normalized))
+
+  model = model_of(build)
+  part = corrections.chain(corrections.FedBN(), corrections.Clip(0.1))
+  with engine.graph_context():
+    run = small_problem.Run(build_process(model, part), CLIENTS)
+    run.round([0, 1])
+  with pytest.warns(UserWarning, match='BatchNormalization'):
+    frozen = models.from_keras(build, LOSS)
+  with engine.graph_context():
+    other = small_problem.Run(build_process(frozen, part), CLIENTS)
+    other.round([0, 1])
+  count = sum(np.size(w) for w in frozen.initial_weights[0])
+  np.testing.assert_allclose(run.theta[:count], other.theta, rtol=1e-6, atol=1e-7)

@@ -7,7 +7,7 @@ import tensorflow as tf
 from oracle import optimizers as oracles
 from tff_adaptive import algorithms, optimizers, registry
 from tff_adaptive._utils.weight_groups import NamedWeight
-from tff_adaptive.optimizers import published
+from tff_adaptive.optimizers import base, published
 
 ETA = 0.1
 STEPS = 4
@@ -104,3 +104,30 @@ def test_muon_refuses_weights_that_the_model_has_not():
     ValueError, match="adamw=dense/kernel: the model has no weight 'dense/kernel'"
   ):
     muon_of_two('dense/kernel')
+
+
+class OtherSlots(published.Nesterov):
+  """Gives a weight a formula with other slots."""
+
+  def for_weights(self, weights):
+    return [published.AdamW()]
+
+
+class TooFew(published.Nesterov):
+  """Gives no weight a formula."""
+
+  def for_weights(self, weights):
+    return []
+
+
+@pytest.mark.parametrize(
+  ('formula', 'words'),
+  [
+    (OtherSlots(), 'all formulas must have the slots of OtherSlots'),
+    (TooFew(), 'TooFew.for_weights returned 0 formulas for 1 weights'),
+  ],
+)
+def test_formulas_that_cannot_be_those_of_the_weights_are_refused(formula, words):
+  weights = [NamedWeight('dense/kernel', (2, 3), frozenset({'head'}))]
+  with pytest.raises(ValueError, match=words):
+    base.build(formula, ETA).for_weights(weights)
