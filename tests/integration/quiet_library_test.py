@@ -103,8 +103,15 @@ import tff_adaptive
 for algorithm in ('fed_avg', 'fed_yogi', 'scaffold'):
   tff_adaptive.fit('digits', algorithm, rounds=2, clients_per_round=3, quiet=True)
 """
-_README = (ROOT / 'README.md').read_text(encoding='utf-8')
-_PROGRAMS = (*re.findall(r'```python\n(.*?)```', _README, re.DOTALL), _SEVERAL_FITS)
+
+
+def _first_block(page):
+  """The first Python example of a page."""
+  text = (ROOT / page).read_text(encoding='utf-8')
+  return re.search(r'```python\n(.*?)```', text, re.DOTALL)[1]
+
+
+_PROGRAMS = (_first_block('README.md'), _first_block('docs/guide/tff_program.md'), _SEVERAL_FITS)
 
 
 # TensorFlow 2.21 writes these while it is imported, whatever TF_CPP_MIN_LOG_LEVEL is.
