@@ -97,7 +97,7 @@ class _SeededModel(LocalModel):
     if self.statistics:
 
       def loss_and_moved() -> tuple[tf.Tensor, tuple[tf.Tensor, Weights]]:
-        return self._moving_loss(step.loss, tuple(weights), x, y, step.seed)
+        return self._loss_and_moved(step.loss, tuple(weights), x, y, None, step.seed)
 
       g, (means, moved) = gradients_of(loss_and_moved, weights, step.factor)
       # A layer that the model calls with training=False has a gradient by its statistics.
@@ -141,37 +141,23 @@ class _SeededModel(LocalModel):
     seed: tf.Tensor | None,
   ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the loss that a part makes of a batch's, and the means of the model's own metrics."""
-    outputs = self.model.forward(tuple(theta), x, True, seed)
-    return self._loss_of_outputs(outputs, change, theta, x, y, shares, seed)
+    loss, (means, _) = self._loss_and_moved(change, theta, x, y, shares, seed)
+    return loss, means
 
-  def _moving_loss(
+  def _loss_and_moved(
     self,
     change: Callable[[Batch], tf.Tensor] | None,
     theta: Weights,
     x: tf.Tensor,
     y: tf.Tensor,
+    shares: tf.Tensor | None,
     seed: tf.Tensor | None,
   ) -> tuple[tf.Tensor, tuple[tf.Tensor, Weights]]:
     """Returns the loss, and the means of the metrics with the moving statistics after the batch."""
-    outputs, moved = self.model.forward_and_move(theta, x, seed)
-    if change is None:
-      loss, means = self.model.loss_of_predictions(outputs, theta, y, training=True)
-    else:
-      loss, means = self._loss_of_outputs(outputs, change, theta, x, y, None, seed)
-    return loss, (means, moved)
-
-  def _loss_of_outputs(
-    self,
-    outputs: Any,
-    change: Callable[[Batch], tf.Tensor],
-    theta: Weights,
-    x: tf.Tensor,
-    y: tf.Tensor,
-    shares: tf.Tensor | None,
-    seed: tf.Tensor | None,
-  ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns what `_changed_loss` does, from the outputs at theta."""
+    outputs, moved = self.model.forward_and_move(tuple(theta), x, seed)
     loss, means = self.model.loss_of_predictions(outputs, theta, y, shares=shares, training=True)
+    if change is None:
+      return loss, (means, moved)
     batch = Batch(
       theta=tuple(theta),
       x=x,
@@ -182,7 +168,7 @@ class _SeededModel(LocalModel):
       outputs_at=lambda weights: self.model.forward(tuple(weights), x, True, seed),
       features_at=lambda weights, layer=None: self.model.features(weights, x, True, seed, layer),
     )
-    return change(batch), means
+    return change(batch), (means, moved)
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
     # Not a product: the sums of a client that diverged may be NaN.

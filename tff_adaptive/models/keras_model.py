@@ -99,15 +99,15 @@ class KerasModel(model_lib.Model):
     self._lock = threading.RLock()
     if not keras.trainable_variables:
       raise ValueError(f'the Keras model {keras.name!r} has no trainable weights')
-    variables = list(keras.trainable_variables)
+    count = len(keras.trainable_variables)
     self._recorder: statistics_lib.Recorder | None = None
     if moving_statistics:
       self._recorder = statistics_lib.Recorder(keras)
-      self.statistics = (False,) * len(variables) + (True,) * len(self._recorder.variables)
-      variables += self._recorder.variables
+      self.statistics = (False,) * count + (True,) * len(self._recorder.variables)
+      count = len(self.statistics)
     else:
       statistics_lib.freeze(keras)
-    others = statistics_lib.without(keras.variables, variables)
+    variables, others = statistics_lib.split(keras, count)
     self._initial = tuple(v.numpy() for v in variables)
     self.constants = tuple(v.numpy() for v in others)
     # By identity, because TensorFlow's variables compare by their values.
@@ -151,16 +151,14 @@ class KerasModel(model_lib.Model):
       weights: Arrays or tensors with the shapes of `initial_weights[0]`.
     """
     keras = self._build_fn()
-    variables = statistics_lib.weights_of(keras, len(self._initial))
-    others = statistics_lib.without(keras.variables, variables)
+    variables, others = statistics_lib.split(keras, len(self._initial))
     for variable, value in zip([*variables, *others], [*weights, *self.constants]):
       variable.assign(np.asarray(value))
     return keras
 
   def values_of(self, keras: tf.keras.Model) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Returns (weights, constants), the arrays of a Keras model that `to_keras` has made."""
-    variables = statistics_lib.weights_of(keras, len(self._initial))
-    others = statistics_lib.without(keras.variables, variables)
+    variables, others = statistics_lib.split(keras, len(self._initial))
     return tuple(v.numpy() for v in variables), tuple(v.numpy() for v in others)
 
   def _features_of_last_layer(self) -> Callable[..., tf.Tensor] | None:
@@ -220,6 +218,8 @@ class KerasModel(model_lib.Model):
       return run(tf.convert_to_tensor(x), training=training and seed is not None)
 
   def forward_and_move(self, weights: Any, x: Any, seed: tf.Tensor | None) -> tuple[Any, Any]:
+    if self._recorder is None:
+      return super().forward_and_move(weights, x, seed)
     run = self._run_and_move
     if self._has_constants:
       run = eager_constants.lifted(run)

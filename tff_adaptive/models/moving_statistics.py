@@ -23,22 +23,17 @@ def variables_of(keras: tf.keras.Model) -> list[tf.Variable]:
   return variables
 
 
-def weights_of(keras: tf.keras.Model, count: int) -> list[tf.Variable]:
-  """Returns the variables for the `count` weights of a `Model` that was made of a Keras model.
+def split(keras: tf.keras.Model, count: int) -> tuple[list[tf.Variable], list[tf.Variable]]:
+  """Returns the variables for the `count` weights of a `Model` of a Keras model, and the others.
 
-  They are the trainable variables; if the model has more weights, then the statistics, too.
+  The weights are the trainable variables; if there are more of them, then the statistics, too.
   """
-  variables = list(keras.trainable_variables)
-  if count > len(variables):
-    variables += variables_of(keras)
-  return variables
-
-
-def without(variables: Sequence[tf.Variable], others: Sequence[tf.Variable]) -> list[tf.Variable]:
-  """Returns the variables that are not among the others."""
+  weights = list(keras.trainable_variables)
+  if count > len(weights):
+    weights += variables_of(keras)
   # By identity: TensorFlow's variables compare by their values.
-  numbers = {id(variable) for variable in others}
-  return [variable for variable in variables if id(variable) not in numbers]
+  numbers = {id(variable) for variable in weights}
+  return weights, [v for v in keras.non_trainable_variables if id(v) not in numbers]
 
 
 def freeze(keras: tf.keras.Model) -> None:

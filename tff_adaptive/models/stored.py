@@ -104,7 +104,7 @@ class StoredModel:
       keras = tf.keras.models.load_model(os.path.join(self._folder, _KERAS), compile=False)
     except Exception as error:  # Keras raises many classes for layers that it does not know.
       raise ValueError(f'Keras cannot load it: {error_text.in_brief(error)}') from None
-    variables = moving_statistics.weights_of(keras, len(weights))
+    variables, _ = moving_statistics.split(keras, len(weights))
     for variable, value in zip(variables, weights, strict=True):
       variable.assign(np.asarray(value))
     x = self._example()

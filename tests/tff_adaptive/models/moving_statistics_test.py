@@ -109,7 +109,7 @@ def test_rounds_of_fed_bn_equal_keras(build):
     assert np.abs(variance - 1).max() > 0.1  # It has moved.
 
 
-def test_a_changed_loss_and_a_frozen_layer_move_them_too():
+def test_a_changed_loss_moves_them_too():
   """FedLC's loss, whose calibration of 0 changes nothing where a client has all classes."""
   x, y = CLIENTS[2]
   data = [(x, np.arange(len(y), dtype=np.int32) % 3)]
