@@ -42,15 +42,17 @@ PROBLEMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 # Title -> the algorithm and its options. AFL counts on every client in each round.
 METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-  'FedAvg, weights n_k': ('fed_avg', {'client_weighting': 'examples'}),
-  'FedAvg, equal weights': ('fed_avg', {}),
-  'q-FedAvg, q = 0.1': ('q_fed_avg', {'q': 0.1}),
-  'q-FedAvg, q = 1': ('q_fed_avg', {'q': 1.0}),
-  'q-FedAvg, q = 2': ('q_fed_avg', {'q': 2.0}),
-  'q-FedAvg, q = 5': ('q_fed_avg', {'q': 5.0}),
-  'AFL, rate 0.1': ('afl', {'lambda_rate': 0.1}),
-  'AFL, rate 0.001': ('afl', {'lambda_rate': 0.001}),
+  'FedAvg (weights n_k)': ('fed_avg', {'client_weighting': 'examples'}),
+  'FedAvg (equal weights)': ('fed_avg', {}),
+  'q-FedAvg (q = 0.1)': ('q_fed_avg', {'q': 0.1}),
+  'q-FedAvg (q = 1)': ('q_fed_avg', {'q': 1.0}),
+  'q-FedAvg (q = 2)': ('q_fed_avg', {'q': 2.0}),
+  'q-FedAvg (q = 5)': ('q_fed_avg', {'q': 5.0}),
+  'AFL (rate 0.1)': ('afl', {'lambda_rate': 0.1}),
+  'AFL (rate 0.001)': ('afl', {'lambda_rate': 0.001}),
 }
+# What `beside_fair_flearn` writes beside RESULTS.csv.
+PROGRAM = 'fair_flearn.csv'
 DOCTORATE = 'Doctorate'
 OTHERS = 'others'
 _COLUMNS = (
@@ -113,38 +115,49 @@ def _made_up() -> dict[str, tuple[np.ndarray, ...]]:
   return {'train': (x, y, clients), 'test': (x, y, clients)}
 
 
-def load(problem: str) -> dict[str, tuple[np.ndarray, ...]]:
-  """Reads a problem's parts from its file in --data_dir."""
-  if _FLAGS.smoke:
-    return _made_up()
-  with np.load(os.path.join(_FLAGS.data_dir, PROBLEMS[problem][0])) as file:
+def load(problem: str, data_dir: str) -> dict[str, tuple[np.ndarray, ...]]:
+  """Reads a problem's parts from its file in a folder."""
+  with np.load(os.path.join(data_dir, PROBLEMS[problem][0])) as file:
     data = {name: file[name] for name in file.files}
   return {'adult': adult, 'writers': writers}[problem](data)
+
+
+def build_task(problem: str, parts: Mapping[str, Any], seed: int) -> Any:
+  """Returns a problem's task: the clients, the test examples and the model."""
+  import tff_adaptive_tasks as tasks
+
+  model = 'mlp'
+  if problem == 'adult':
+    model = 'logistic_regression'
+  x, y, _ = parts['test']
+  return tasks.from_arrays(*parts['train'], model=model, validation=(x, y), seed=seed, name=problem)
+
+
+def summary(pooled: float, by_client: Sequence[float]) -> dict[str, float]:
+  """Returns a row's accuracies: on all examples, and what the clients have."""
+  values = np.sort(by_client)
+  worst = values[: -(-len(values) // 10)]  # A tenth of the clients, rounded up.
+  row = {
+    'pooled': pooled,
+    'mean': values.mean(),
+    'deviation': values.std(),
+    'worst_tenth': worst.mean(),
+  }
+  return {name: float(value) for name, value in row.items()}
 
 
 def run(problem: str, parts: Mapping[str, Any], method: str, seed: int) -> dict[str, float]:
   """Trains a method; returns accuracies on test data: pooled, by client, of the worst tenth."""
   import tff_adaptive
-  import tff_adaptive_tasks as tasks
   from tff_adaptive import models
 
   algorithm, options = METHODS[method]
   settings: dict[str, Any] = {'client_weighting': 'uniform', **PROBLEMS[problem][1], **options}
   if _FLAGS.smoke:
     settings |= {'rounds': 2, 'clients_per_round': 2}
-  model = 'mlp'
-  if problem == 'adult':
-    model = 'logistic_regression'
   x, y, clients = parts['test']
-  task = tasks.from_arrays(
-    *parts['train'],
-    model=model,
-    validation=(x, y),
-    seed=seed,
-    name=problem,
-  )
   result = tff_adaptive.fit(
-    task,
+    build_task(problem, parts, seed),
     algorithm,
     seed=seed,
     server_optimizer='sgd',
@@ -158,23 +171,15 @@ def run(problem: str, parts: Mapping[str, Any], method: str, seed: int) -> dict[
   def accuracy(rows: np.ndarray) -> float:
     return evaluate(result.weights, {'x': x[rows], 'y': y[rows]})['accuracy']
 
-  by_client = {name: accuracy(clients == name) for name in np.unique(clients)}
-  values = np.sort(list(by_client.values()))
-  worst = values[: -(-len(values) // 10)]  # A tenth of the clients, rounded up.
-  row = {
-    'pooled': accuracy(np.ones(len(y), bool)),
-    'mean': values.mean(),
-    'deviation': values.std(),
-    'worst_tenth': worst.mean(),
-  }
-  return {name: float(value) for name, value in row.items()}
+  by_client = [accuracy(clients == name) for name in np.unique(clients)]
+  return summary(accuracy(np.ones(len(y), bool)), by_client)
 
 
 def train(path: str) -> None:
   """Trains what the CSV file lacks, and writes row after row."""
   known = frame.read_rows(path)
   for problem in _FLAGS.problems:
-    parts = load(problem)
+    parts = _made_up() if _FLAGS.smoke else load(problem, _FLAGS.data_dir)
     for seed, method in itertools.product(map(int, _FLAGS.seeds), _FLAGS.methods):
       key = dict(zip(_KEYS, (problem, method, seed)))
       if any(key.items() <= row.items() for row in known):
@@ -194,14 +199,31 @@ def report(table: pd.DataFrame) -> list[str]:
     'worst_tenth': 'worst tenth of the clients',
   }
   parts = [_INTRODUCTION]
+  path = os.path.join(os.path.dirname(_FLAGS.results), PROGRAM)
   for problem, rows in table.groupby('problem', sort=False):
     named = rows.rename(columns=titles)
     cells = named.groupby('method', sort=False)[list(titles.values())].agg(frame.spread)
     parts += [f'## {problem}: accuracy in percent\n', frame.table(cells)]
+    if problem == 'adult' and os.path.exists(path):
+      both = rows.merge(pd.read_csv(path), on=['method', 'seed'], suffixes=('', '_program'))
+      if not both.empty:
+        parts.append('\n' + _beside_program(both))
   flags = 'experiments.fairness'
   if _FLAGS.smoke:
     flags += ' --smoke'
   return [*parts, frame.made_by(flags, f'seeds {", ".join(_FLAGS.seeds)}')]
+
+
+def _beside_program(both: pd.DataFrame) -> str:
+  """Says how far the accuracies here are from those of Li et al.'s program at most."""
+  columns = ['pooled', 'mean', 'deviation', 'worst_tenth']
+  of_program = both[[f'{column}_program' for column in columns]]
+  furthest = float(np.abs(both[columns].to_numpy() - of_program.to_numpy()).max())
+  return frame.paragraph(f"""
+    The trainers of Li et al.'s program, run from the same initial weights
+    ([{PROGRAM}]({PROGRAM}), {len(both)} runs: {both['method'].nunique()} of these methods, seeds
+    {', '.join(map(str, both['seed'].unique()))}), differ from these numbers by
+    {100 * furthest:.4f} points at most. AFL's model is that of the last round there, too.""")
 
 
 _INTRODUCTION = frame.paragraph("""

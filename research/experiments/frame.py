@@ -38,6 +38,16 @@ def check(
   files: Mapping[str, Sequence[str]],
 ) -> None:
   """Refuses bad flags before hours are spent on runs."""
+  check_values(given, known)
+  check_seeds([*given.seeds, given.tuning_seed])
+  if given.tuning_seed in given.seeds:
+    raise ValueError(f'--tuning_seed={given.tuning_seed} is one of --seeds: give another.')
+  if not given.report_only:
+    check_files(given.data_dir, files)
+
+
+def check_values(given: absl_flags.FlagValues, known: Mapping[str, Collection[str]]) -> None:
+  """Raises ValueError if one of the lists, or --seeds, is empty or has what is not known."""
   for flag, names in known.items():
     for name in given[flag].value or ():
       if name not in names:
@@ -45,16 +55,20 @@ def check(
   for flag in (*known, 'seeds'):
     if not given[flag].value:
       raise ValueError(f'--{flag}= is empty: give one value or more, or leave it out.')
-  for seed in (*given.seeds, given.tuning_seed):
+
+
+def check_seeds(seeds: Sequence[str]) -> None:
+  """Raises ValueError if a seed is no whole number."""
+  for seed in seeds:
     if not seed.isdecimal():
       raise ValueError(f'--seeds, --tuning_seed: {seed}: give whole numbers from 0 on, 0,1,2 say.')
-  if given.tuning_seed in given.seeds:
-    raise ValueError(f'--tuning_seed={given.tuning_seed} is one of --seeds: give another.')
-  if given.report_only:
-    return
+
+
+def check_files(data_dir: str | None, files: Mapping[str, Sequence[str]]) -> None:
+  """Raises ValueError if the folder lacks all of a task's files."""
   for task, names in files.items():
-    paths = [os.path.join(given.data_dir or '', name) for name in names]
-    if names and not (given.data_dir and any(map(os.path.isfile, paths))):
+    paths = [os.path.join(data_dir or '', name) for name in names]
+    if names and not (data_dir and any(map(os.path.isfile, paths))):
       raise ValueError(f'{task} needs a folder with {" or ".join(names)}: give --data_dir.')
 
 

@@ -5,11 +5,12 @@
 # have of their other requirements only what the compared classes import.
 #
 # usage: sh scripts/env/setup_peers.sh [NAME ...]   (all without a name; the names are below)
+# fair_flearn is for research/experiments/beside_fair_flearn.py alone.
 set -eu
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3.11}
 common='torchvision numpy pandas scikit-learn matplotlib seaborn omegaconf hydra-core rich psutil'
-names='pfl flower fedjax fluke pfllib fl_bench nvflare appfl fl4health'
+names='pfl flower fedjax fluke pfllib fl_bench nvflare appfl fl4health fair_flearn'
 
 make_one() {
   echo "peers: making .peers/$1 ..."
@@ -80,6 +81,10 @@ for peer in "$@"; do
       install fl4health --no-deps --ignore-requires-python fl4health==0.4.2 opacus==1.6.0
       install fl4health --no-deps qpth peft ecos
       install fl4health flwr==1.18.0 torchmetrics tqdm opt_einsum dm-tree wandb
+      ;;
+    fair_flearn)
+      make_one fair_flearn numpy tqdm
+      source_of fair_flearn litian96/fair_flearn f09797113147b5ae66eb0348e93f575d5d63baed flearn
       ;;
     *)
       echo "setup_peers.sh: no peer '$peer': $names" >&2

@@ -46,10 +46,19 @@ def test_the_table_has_means_over_seeds_by_method():
   assert '| AFL | 90.0 ± 0.0 | 85.0 ± 0.0 | 5.0 ± 0.0 | 75.0 ± 7.1 |' in text
 
 
+def test_the_table_says_how_far_another_program_is(tmp_path):
+  rows = pd.DataFrame({'method': ['AFL'], 'seed': [0], 'worst_tenth': [0.7]})
+  rows = rows.assign(pooled=0.9, mean=0.85, deviation=0.05)
+  rows.assign(worst_tenth=0.6975).to_csv(tmp_path / fairness.PROGRAM, index=False)
+  fairness._FLAGS(['fairness.py', f'--results={tmp_path}/fairness'])
+  text = '\n'.join(fairness.report(rows.assign(problem='adult')))
+  assert 'differ from these numbers by 0.2500 points at most' in text
+
+
 @pytest.mark.exhaustive
 def test_the_smoke_run_trains_and_goes_on(tmp_path):
   arguments = ['fairness.py', '--smoke', f'--results={tmp_path}/smoke']
   assert fairness.main(arguments) == 0
   table = pd.read_csv(tmp_path / 'smoke.csv')
-  assert list(table['method']) == ['q-FedAvg, q = 5', 'AFL']
+  assert list(table['method']) == ['AFL (rate 0.1)', 'AFL (rate 0.001)']
   assert fairness.main([*arguments, '--report_only']) == 0
