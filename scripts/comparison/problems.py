@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 _EMBEDDED = str(pathlib.Path(__file__).with_name('embedded.py'))
+_FROM_FILES = str(pathlib.Path(__file__).with_name('from_files.py'))
 EVALUATIONS = 10  # Of a run, after round 0.
 AVERAGED = 2  # The value of a run is the mean over its last evaluations, of this number.
 
@@ -223,6 +224,50 @@ _WITH_FILES: Mapping[str, Problem] = {
     test=_BY_TEST,
     tuning=_BY_CLIENTS,
     files=('emnist_letters.npz',),
+  ),
+  'letters_26': Problem(
+    'letters, all 26',
+    'all EMNIST letters, MLP of two hidden layers; 10 of 100 clients by Dirichlet(0.3) a round,'
+    ' 5 epochs, 40 rounds',
+    (
+      *('--task=emnist_letters', '--task_option=letters=26', '--task_option=num_clients=110'),
+      *('--clients_per_round=10', *_rounds(40)),
+    ),
+    'accuracy',
+    (0.01, 1.0),
+    0.02,
+    test=_BY_TEST,
+    tuning=_BY_CLIENTS,
+    files=('emnist_letters.npz',),
+  ),
+  'fashion': Problem(
+    'Fashion-MNIST',
+    'Fashion-MNIST, MLP of one hidden layer; 10 of 100 clients by Dirichlet(0.3) a round, 1 epoch,'
+    ' 60 rounds',
+    (
+      *(f'--task={_FROM_FILES}:load_fashion', '--batch_size=20', '--client_epochs=1'),
+      *('--clients_per_round=10', *_rounds(60)),
+    ),
+    'accuracy',
+    (0.01, 1.0),
+    0.02,
+    tuning=_PART_FOR_TUNING,
+    files=('train-images-idx3-ubyte.gz', 'fashion_mnist.npz'),
+  ),
+  'adult': Problem(
+    'Adult',
+    "UCI's Adult, logistic regression; 8 of 16 clients, the levels of education, a round, 1 epoch,"
+    ' 30 rounds',
+    (
+      *(f'--task={_FROM_FILES}:load_adult', '--batch_size=50', '--client_epochs=1'),
+      *('--clients_per_round=8', *_rounds(30)),
+    ),
+    'loss',
+    (0.003, 1.0),
+    0.005,
+    tuning=_PART_FOR_TUNING,
+    is_better_high=False,
+    files=('adult.data',),
   ),
 }
 
