@@ -256,8 +256,10 @@ def _with_own_layers(run: Any, source: _Source, weights: Sequence[Any]) -> _Sour
     try:
       model = _of_task(run).model
     except ValueError as error:
+      # Either may end with a full stop of its own.
+      why, what = (str(reason).rstrip('.') for reason in (refusal, error))
       raise ValueError(
-        f'--format=keras: {refusal}. This model needs the code of the task and its data: {error}.'
+        f'--format=keras: {why}. This model needs the code of the task and its data: {what}.'
         ' --format=saved_model does without them'
       ) from None
     return dataclasses.replace(source, model=model)

@@ -153,6 +153,12 @@ def load(data_dir, seed):
 """
 
 
+def forget_user_code(monkeypatch) -> None:
+  """Removes modules of users' files, as in another process."""
+  for name in [name for name in sys.modules if user_code.is_module(name)]:
+    monkeypatch.delitem(sys.modules, name)
+
+
 @pytest.mark.exhaustive
 def test_a_run_with_layers_of_ones_own_or_of_an_earlier_release_says_what_is_missing(
   tmp_path, monkeypatch, capsys
@@ -164,13 +170,17 @@ def test_a_run_with_layers_of_ones_own_or_of_an_earlier_release_says_what_is_mis
   assert export.main(['export.py', folder, f'--output={tmp_path}/with_task']) == 0
   assert (tmp_path / 'with_task' / 'model.keras').exists()
   (tmp_path / 'own.py').unlink()
-  for name in [name for name in sys.modules if user_code.is_module(name)]:
-    monkeypatch.delitem(sys.modules, name)  # As in another process.
+  forget_user_code(monkeypatch)
   capsys.readouterr()
+  assert export.main(['export.py', folder, f'--output={tmp_path}/from_the_copy']) == 0
+  assert "is gone: the copy '" in capsys.readouterr().err
+  shutil.rmtree(f'{folder}/files')
+  forget_user_code(monkeypatch)
   assert export.main(['export.py', folder, f'--output={tmp_path}/without']) == 2
   error = capsys.readouterr().err
   assert error.count('\n') == 1
   assert '--format=keras: Keras cannot load it' in error
+  assert '..' not in error
   assert '--format=saved_model does without them' in error
   assert not (tmp_path / 'without').exists()
   flags = ['--format=saved_model', f'--output={tmp_path}/served']
