@@ -17,6 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / 'results'
 README = 'README.md'
 BY_RUN_SH = 'run.sh'
+# Studies that were made with another TensorFlow have a star in the table.
+TENSORFLOW = '2.21.'
 # Field of meta.json -> the types that it may have.
 FIELDS: Mapping[str, tuple[type, ...]] = {
   'shows': (str,),
@@ -122,7 +124,7 @@ def table() -> str:
   for folder in folders():
     meta = read(folder)
     revision = meta['revision']
-    if meta['made_by'] != BY_RUN_SH:
+    if not meta['versions']['tensorflow'].startswith(TENSORFLOW):
       revision += ' \\*'
     cells = (
       f'[{folder.name}]({folder.name}/{README})',
