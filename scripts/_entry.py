@@ -47,7 +47,7 @@ def begin() -> None:
   _streams.make_lenient()
   if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # A background job ignores it.
     signal.signal(signal.SIGINT, _end)
-  atexit.register(_let_tff_end)
+  atexit.register(let_tff_end)
   _show_about_the_installation()
 
 
@@ -101,7 +101,7 @@ def _end(unused_number: int, unused_frame: Any) -> None:
     os._exit(INTERRUPTED)
 
 
-def _let_tff_end() -> None:
+def let_tff_end() -> None:
   """Lets Python take the modules of TensorFlow and TFF apart quietly, and quickly."""
   if 'tensorflow_federated' not in sys.modules:
     return

@@ -121,3 +121,12 @@ assert not context.context()._initialized
 def test_nothing_is_computed_before_a_fork():
   """TensorFlow's threads would not survive it."""
   subprocess.run([*fresh.python(), '-c', _LOADS], check=True, cwd=_ROOT)
+
+
+@pytest.mark.slow
+def test_the_process_that_forks_ends_quietly():
+  """It ends when the sweep has ended, and would show a traceback of TFF's on its terminal."""
+  # A Python of its own: one that has been forked ends without taking its modules apart.
+  program = [sys.executable, '-c', 'from scripts.cli import preload']
+  done = subprocess.run(program, cwd=_ROOT, capture_output=True, text=True)
+  assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
