@@ -64,6 +64,11 @@ def _of_entry(find: Callable[[str], Any]) -> Callable[[str], Collection[str]]:
   return names
 
 
+def _of_client_optimizer(base: str) -> Collection[str]:
+  # Unlike those of the server's, the hyperparameters of a built-in one are no flags.
+  return [option.name for option in registry.client_optimizer(base).hyperparameters]
+
+
 def _of_cohort(base: str) -> Collection[str]:
   if user_code.is_reference(base):
     return _of_file(base)
@@ -104,7 +109,7 @@ def _of_file(base: str) -> Collection[str]:
 _OPTIONS: Mapping[str, Callable[[str], Collection[str]]] = {
   'algorithm_option': _of_entry(registry.algorithm),
   'server_optimizer_option': _of_entry(registry.server_optimizer),
-  'client_optimizer_option': _of_entry(registry.client_optimizer),
+  'client_optimizer_option': _of_client_optimizer,
   'cohort_option': _of_cohort,
   'aggregator_option': _of_entry(table.aggregator),
   'attack_option': _of_attack,

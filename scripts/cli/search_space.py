@@ -305,7 +305,18 @@ def _parsed(
   check_flags_of_runs([name])
   if name in axes:
     raise ValueError(f'--{option}={name}: give each flag once, in --grid or in --range.')
-  return name, values.split(',')
+  return name, _values(name, values)
+
+
+def _values(name: str, text: str) -> list[str]:
+  """Returns the values between commas; what has no NAME= goes on with an option's value."""
+  values: list[str] = []
+  for part in text.split(','):
+    if values and name.endswith('_option') and '=' not in part:
+      values[-1] += f',{part}'
+    else:
+      values.append(part)
+  return values
 
 
 def check_flags_of_runs(names: Iterable[str]) -> None:

@@ -188,6 +188,23 @@ def test_flags_are_read_as_they_are_written():
   }
 
 
+def test_a_comma_without_a_name_after_it_is_of_the_value_of_an_option():
+  grids = ['client_optimizer_option=adamw=embedding,head,adamw=head', 'algorithm=fed_avg,scaffold']
+  axes = search_space.read(grids, [])
+  assert axes['client_optimizer_option'] == ['adamw=embedding,head', 'adamw=head']
+  assert axes['algorithm'] == ['fed_avg', 'scaffold']
+
+
+def test_an_option_counts_for_the_client_optimizers_that_have_it():
+  values = ['momentum=0.5', 'momentum=0.8']
+  axes = {'client_optimizer': ['sgd', 'sgdm'], 'client_optimizer_option': values}
+  assert _labels(axes) == [
+    'client_optimizer=sgd',
+    'client_optimizer=sgdm,client_optimizer_option=momentum=0.5',
+    'client_optimizer=sgdm,client_optimizer_option=momentum=0.8',
+  ]
+
+
 @pytest.mark.parametrize(
   'grids, ranges, message',
   [
