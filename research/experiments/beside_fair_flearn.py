@@ -99,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   frame.check_values(_FLAGS, {'methods': METHODS})
-  frame.check_seeds(_FLAGS.seeds)
+  frame.check_seeds('seeds', _FLAGS.seeds)
   frame.check_files(_FLAGS.data_dir, {'adult': (fairness.PROBLEMS['adult'][0],)})
   if not (_PEER / 'bin' / 'python').exists():
     raise ValueError(

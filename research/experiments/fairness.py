@@ -205,7 +205,10 @@ def report(table: pd.DataFrame) -> list[str]:
     cells = named.groupby('method', sort=False)[list(titles.values())].agg(frame.spread)
     parts += [f'## {problem}: accuracy in percent\n', frame.table(cells)]
     if problem == 'adult' and os.path.exists(path):
-      both = rows.merge(pd.read_csv(path), on=['method', 'seed'], suffixes=('', '_program'))
+      program = pd.read_csv(path)
+      # Rows after other numbers of rounds say nothing of these.
+      program = program[program['rounds'] == PROBLEMS[problem][1]['rounds']]
+      both = rows.merge(program, on=['method', 'seed'], suffixes=('', '_program'))
       if not both.empty:
         parts.append('\n' + _beside_program(both))
   flags = 'experiments.fairness'

@@ -39,7 +39,8 @@ def check(
 ) -> None:
   """Refuses bad flags before hours are spent on runs."""
   check_values(given, known)
-  check_seeds([*given.seeds, given.tuning_seed])
+  check_seeds('seeds', given.seeds)
+  check_seeds('tuning_seed', [given.tuning_seed])
   if given.tuning_seed in given.seeds:
     raise ValueError(f'--tuning_seed={given.tuning_seed} is one of --seeds: give another.')
   if not given.report_only:
@@ -57,11 +58,11 @@ def check_values(given: absl_flags.FlagValues, known: Mapping[str, Collection[st
       raise ValueError(f'--{flag}= is empty: give one value or more, or leave it out.')
 
 
-def check_seeds(seeds: Sequence[str]) -> None:
-  """Raises ValueError if a seed is no whole number."""
+def check_seeds(flag: str, seeds: Sequence[str]) -> None:
+  """Raises ValueError if a seed that a flag gives is no whole number."""
   for seed in seeds:
     if not seed.isdecimal():
-      raise ValueError(f'--seeds, --tuning_seed: {seed}: give whole numbers from 0 on, 0,1,2 say.')
+      raise ValueError(f'--{flag}: {seed}: give whole numbers from 0 on, 0,1,2 say.')
 
 
 def check_files(data_dir: str | None, files: Mapping[str, Sequence[str]]) -> None:

@@ -382,9 +382,7 @@ def main(arguments: Sequence[str]) -> int:
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   check_methods(_FLAGS.methods)
-  for seed in _FLAGS.seeds:
-    if not seed.isdecimal():
-      raise ValueError(f'--seeds: {seed}: give whole numbers from 0 on, 0,1,2 say.')
+  frame.check_seeds('seeds', _FLAGS.seeds)
   if _FLAGS.smoke:
     _FLAGS['rounds'].value = 2
     _FLAGS['rounds_per_turn'].value = 1

@@ -312,7 +312,8 @@ def _values(name: str, text: str) -> list[str]:
   """Returns the values between commas; what has no NAME= goes on with an option's value."""
   values: list[str] = []
   for part in text.split(','):
-    if values and name.endswith('_option') and '=' not in part:
+    # Values of a task's options are checked only when a run loads it.
+    if values and part and '=' not in part and name in option_axes.BASES:
       values[-1] += f',{part}'
     else:
       values.append(part)

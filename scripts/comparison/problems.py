@@ -4,6 +4,7 @@ Nothing here imports TensorFlow.
 """
 
 import dataclasses
+import functools
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -89,6 +90,16 @@ _BY_TEST = ('--task_option=validation=test',)
 _PART_FOR_TUNING = ('--task_option=part=tuning',)
 _HELD_OUT = ('--heldout_examples=0.2', '--rounds_per_client_evaluation=5')
 
+# A classification of images, tuned by clients that do not train.
+_with_held_out_clients = functools.partial(
+  Problem,
+  metric='accuracy',
+  rates=(0.01, 1.0),
+  margin=0.02,
+  test=_BY_TEST,
+  tuning=_BY_CLIENTS,
+)
+
 _OFFLINE: Mapping[str, Problem] = {
   'least_squares': Problem(
     'least squares',
@@ -129,7 +140,7 @@ _OFFLINE: Mapping[str, Problem] = {
     (1e-3, 0.3),
     0.02,
   ),
-  'digits': Problem(
+  'digits': _with_held_out_clients(
     'digits, few labels',
     "scikit-learn's digits, MLP of two hidden layers; 10 of 100 clients by Dirichlet(0.1) a round,"
     ' 5 epochs, 30 rounds',
@@ -137,13 +148,8 @@ _OFFLINE: Mapping[str, Problem] = {
       *('--task=digits_skewed', '--task_option=alpha=0.1', '--task_option=num_clients=110'),
       *('--clients_per_round=10', *_rounds(30)),
     ),
-    'accuracy',
-    (0.01, 1.0),
-    0.02,
-    test=_BY_TEST,
-    tuning=_BY_CLIENTS,
   ),
-  'digits_rare': Problem(
+  'digits_rare': _with_held_out_clients(
     'digits, 2 % of the clients',
     "scikit-learn's digits, the same MLP; 6 of 300 clients by Dirichlet(0.3) a round, so that a"
     ' client takes part about once; 5 epochs, 60 rounds',
@@ -151,11 +157,6 @@ _OFFLINE: Mapping[str, Problem] = {
       *('--task=digits_skewed', '--task_option=alpha=0.3', '--task_option=num_clients=330'),
       *('--clients_per_round=6', *_rounds(60)),
     ),
-    'accuracy',
-    (0.01, 1.0),
-    0.02,
-    test=_BY_TEST,
-    tuning=_BY_CLIENTS,
   ),
   'sonnets': Problem(
     'sonnets',
@@ -195,7 +196,7 @@ _WITH_FILES: Mapping[str, Problem] = {
     tuning_column='clients_heldout_concordance_mean',
     files=('brca.csv', 'flamby/brca.csv'),
   ),
-  'mnist': Problem(
+  'mnist': _with_held_out_clients(
     'MNIST, alpha = 0.03',
     "MNIST in AdaBest's partition, MLP of two hidden layers; 10 of 100 clients a round, 5 epochs,"
     ' 40 rounds',
@@ -203,14 +204,9 @@ _WITH_FILES: Mapping[str, Problem] = {
       *('--task=mnist_skewed', '--task_option=alpha=0.03', '--clients_per_round=10'),
       *_rounds(40),
     ),
-    'accuracy',
-    (0.01, 1.0),
-    0.02,
-    test=_BY_TEST,
-    tuning=_BY_CLIENTS,
     files=('mnist.npz', 'mnist_digits.npz'),
   ),
-  'letters': Problem(
+  'letters': _with_held_out_clients(
     'letters, 1 % of 1,000 clients',
     'ten EMNIST letters, MLP of two hidden layers; 10 of 1,000 clients by Dirichlet(0.3) a round,'
     ' 5 epochs, 200 rounds',
@@ -218,14 +214,9 @@ _WITH_FILES: Mapping[str, Problem] = {
       *('--task=emnist_letters', '--task_option=num_clients=1100', '--clients_per_round=10'),
       *_rounds(200),
     ),
-    'accuracy',
-    (0.01, 1.0),
-    0.02,
-    test=_BY_TEST,
-    tuning=_BY_CLIENTS,
     files=('emnist_letters.npz',),
   ),
-  'letters_26': Problem(
+  'letters_26': _with_held_out_clients(
     'letters, all 26',
     'all EMNIST letters, MLP of two hidden layers; 10 of 100 clients by Dirichlet(0.3) a round,'
     ' 5 epochs, 40 rounds',
@@ -233,11 +224,6 @@ _WITH_FILES: Mapping[str, Problem] = {
       *('--task=emnist_letters', '--task_option=letters=26', '--task_option=num_clients=110'),
       *('--clients_per_round=10', *_rounds(40)),
     ),
-    'accuracy',
-    (0.01, 1.0),
-    0.02,
-    test=_BY_TEST,
-    tuning=_BY_CLIENTS,
     files=('emnist_letters.npz',),
   ),
   'fashion': Problem(

@@ -49,10 +49,13 @@ def test_the_table_has_means_over_seeds_by_method():
 def test_the_table_says_how_far_another_program_is(tmp_path):
   rows = pd.DataFrame({'method': ['AFL'], 'seed': [0], 'worst_tenth': [0.7]})
   rows = rows.assign(pooled=0.9, mean=0.85, deviation=0.05)
-  rows.assign(worst_tenth=0.6975).to_csv(tmp_path / fairness.PROGRAM, index=False)
+  after_all = rows.assign(rounds=600, worst_tenth=0.6975)
+  after_ten = rows.assign(rounds=10, worst_tenth=0.1)
+  pd.concat([after_ten, after_all]).to_csv(tmp_path / fairness.PROGRAM, index=False)
   fairness._FLAGS(['fairness.py', f'--results={tmp_path}/fairness'])
   text = '\n'.join(fairness.report(rows.assign(problem='adult')))
   assert 'differ from these numbers by 0.2500 points at most' in text
+  assert ', 1 runs:' in text
 
 
 @pytest.mark.exhaustive

@@ -9,7 +9,7 @@ from scripts.cli import search
 @pytest.mark.parametrize(
   'flags, message',
   [
-    (['--seeds=0,-1'], '--seeds, --tuning_seed: -1: give whole numbers'),
+    (['--seeds=0,-1'], '--seeds: -1: give whole numbers'),
     (['--seeds='], '--seeds= is empty'),
     (['--problems=mnist', '--data_dir=.'], 'mnist needs a folder with mnist.npz or mnist_digits'),
     (['--results=/proc/x'], '--results=/proc/x cannot be written to ('),

@@ -211,6 +211,7 @@ def test_an_option_counts_for_the_client_optimizers_that_have_it():
     (['zzz=1'], [], '--grid=zzz: train.py has no such flag; see train.py'),
     ([], ['client_rate=0,1'], '--range=client_rate: train.py has no such flag; did you mean'),
     (['tau='], [], '--grid=tau=: write it as'),
+    (['cohort_option=candidates=2,'], [], '--grid=cohort_option=candidates=2,: write it as'),
     (['seed=0,0'], [], '--grid=seed=0,0: .* each value once'),
     (['tau=1'], ['tau=0.1,1'], 'each flag once'),
     (['output_dir=x'], [], 'the sweep names the folders itself'),
