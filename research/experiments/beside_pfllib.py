@@ -89,7 +89,7 @@ def run(title: str, rounds: int, folder: pathlib.Path) -> pd.DataFrame:
   program = _PFLLIB / 'source' / 'system' / 'main.py'
   python = str(_PFLLIB / 'bin' / 'python')
   done = subprocess.run(
-    [python, '-W', 'ignore', '-m', 'research.peers.program', str(program), *arguments],
+    [python, '-W', 'ignore', '-m', method.module, str(program), *arguments],
     cwd=system,
     env={**os.environ, 'PYTHONPATH': str(_ROOT)},
     stdout=subprocess.PIPE,

@@ -46,7 +46,7 @@ class Method:
     program: The arguments of PFLlib's main.py for these settings, but for its defaults.
     tuning: The fine-tuning that belongs to the method: arguments of `Batching`; None for none.
     note: What PFLlib's code says of the hyperparameters.
-    program_has_global: Whether PFLlib's program evaluates the global model, not the clients'.
+    module: The program of this project that runs PFLlib's main.py.
   """
 
   algorithm: str
@@ -57,7 +57,7 @@ class Method:
   program: Sequence[str] = ()
   tuning: Mapping[str, Any] | None = None
   note: str = ''
-  program_has_global: bool = False
+  module: str = 'research.peers.program'
 
 
 def _published(of_fashion: str, of_cifar: str) -> Mapping[str, str]:
@@ -120,9 +120,7 @@ METHODS: Mapping[str, Method] = {
     _OWN,
     {'moreau_lam': 15.0, 'inner_steps': 5, 'inner_rate': 0.01},
     note='lambda = 15 and beta = 1; the defaults there are 1 and 0',
-    # Its clients' `personalized_params` are the parameters of their model, into which the server's
-    # are copied before each evaluation.
-    program_has_global=True,
+    module='research.peers.pfedme',
     program=('-algo', 'pFedMe', '-lam', '15', '-bt', '1'),
   ),
 }
@@ -291,18 +289,15 @@ def _of_program() -> pd.DataFrame:
   return pd.read_csv(path)
 
 
-def _beside(here: pd.DataFrame, program: pd.DataFrame, column: str) -> str:
+def _beside(here: pd.DataFrame, program: pd.DataFrame) -> str:
   """Returns a method's accuracy here and in PFLlib's program after as many rounds as both have."""
   there = program.set_index('round')['accuracy'].rename('there')
-  both = here.groupby('round')[[column]].mean().join(there, how='inner').dropna()
+  both = here.groupby('round')[['accuracy']].mean().join(there, how='inner')
   both = both[both.index > 0]
   if both.empty:
     return ''
   last = both.iloc[-1]
-  text = f'round {both.index[-1]}: {last[column]:.2f}, {last["there"]:.2f}'
-  if column == 'of_global':
-    text += ' (global model)'
-  return text
+  return f'round {both.index[-1]}: {last["accuracy"]:.2f}, {last["there"]:.2f}'
 
 
 def report(table: pd.DataFrame) -> list[str]:
@@ -313,7 +308,6 @@ def report(table: pd.DataFrame) -> list[str]:
     method = METHODS[str(title)]
     by_seed = of_method.sort_values('round').groupby('seed')['accuracy']
     of_program = program[program['method'] == title]
-    column = 'of_global' if method.program_has_global else 'accuracy'
     lines.append(
       {
         'method': title,
@@ -321,7 +315,7 @@ def report(table: pd.DataFrame) -> list[str]:
         'last': f'{by_seed.last().mean():.2f}',
         'best': f'{by_seed.max().mean():.2f}',
         'PFLlib': method.published[_FLAGS.task],
-        'same round: here, PFLlib': _beside(of_method, of_program, column),
+        'same round: here, PFLlib': _beside(of_method, of_program),
         'settings': method.note,
       }
     )
@@ -343,8 +337,9 @@ _INTRODUCTION = frame.paragraph("""
   the table was made; the column "settings" says what was taken instead. Three things differ: PFLlib
   leaves out the last batch of an epoch if it is smaller than 10; it evaluates after every round;
   and it draws the initial weights and the order of examples from other numbers. The clients' images
-  are the same. "Same round" has what PFLlib's own program says at that commit: with pFedMe it
-  evaluates the global model, because the clients' own weights are overwritten before.
+  are the same. "Same round" has what PFLlib's own program says at that commit. With pFedMe it
+  evaluates the global model, because the clients' own weights are overwritten before; here they are
+  kept (research/peers/pfedme.py).
 """)
 
 

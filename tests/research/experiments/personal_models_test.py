@@ -43,15 +43,6 @@ def test_the_table_has_the_last_and_the_best_accuracy(tmp_path):
   assert '| 97.44 ± 0.06 | round 10: 97.00, 94.00 |' in text
 
 
-def test_beside_a_program_that_evaluates_the_global_model_stands_that_of_the_run(tmp_path):
-  columns = ['method', 'seed', 'round', 'accuracy', 'of_global']
-  table = pd.DataFrame([('pFedMe', 0, 10, 90.0, 60.0)], columns=columns)
-  personal_models._FLAGS(['personal_models.py', f'--results={tmp_path}/found'])
-  program = pd.DataFrame([('pFedMe', 10, 63.0)], columns=['method', 'round', 'accuracy'])
-  program.to_csv(tmp_path / 'pfllib.csv', index=False)
-  assert 'round 10: 60.00, 63.00 (global model)' in '\n'.join(personal_models.report(table))
-
-
 def test_rows_of_runs_that_are_gone_stay_unless_there_is_a_longer_run():
   columns = ['method', 'seed', 'round', 'accuracy']
   before = [('FedAvg', 0, 20, 1.0), ('FedPer', 0, 10, 2.0), ('FedPer', 1, 30, 3.0)]
