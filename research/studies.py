@@ -17,8 +17,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / 'results'
 README = 'README.md'
 BY_RUN_SH = 'run.sh'
-# Studies that were made with another TensorFlow have a star in the table.
-TENSORFLOW = '2.21.'
 # Field of meta.json -> the types that it may have.
 FIELDS: Mapping[str, tuple[type, ...]] = {
   'shows': (str,),
@@ -32,6 +30,7 @@ FIELDS: Mapping[str, tuple[type, ...]] = {
   'seconds': (int, float, type(None)),
 }
 VERSIONS = {'python', 'tensorflow', 'tensorflow_federated'}
+_LOCKED = re.compile(r'^tensorflow==(\d+\.\d+\.)', re.MULTILINE)
 _DATE = re.compile(r'2\d\d\d-\d\d-\d\d( to 2\d\d\d-\d\d-\d\d)?')
 _REVISION = re.compile(r'[0-9a-f]{7,40}')
 _TABLE = re.compile(r'(<!-- studies -->\n).*?(<!-- end -->)', re.DOTALL)
@@ -69,6 +68,18 @@ def read(folder: pathlib.Path) -> dict[str, Any]:
   if '\n' in meta['shows'] or '|' in meta['shows']:
     raise ValueError(f'{path}: shows is one line without |.')
   return meta
+
+
+def locked_tensorflow() -> str:
+  """Returns the beginning of the version in requirements.lock, such as '2.21.'.
+
+  Studies that were made with another one have a star in the table.
+  """
+  lock = (ROOT / 'requirements.lock').read_text(encoding='utf-8')
+  found = _LOCKED.search(lock)
+  if found is None:
+    raise ValueError('requirements.lock has no tensorflow==VERSION.')
+  return found[1]
 
 
 def command(name: str, meta: Mapping[str, Any]) -> str:
@@ -120,11 +131,12 @@ def page(folder: pathlib.Path) -> str:
 
 def table() -> str:
   """Returns the table of all studies in Markdown."""
+  tensorflow = locked_tensorflow()
   lines = ['| study | what it shows | command | made at | seeds |', '|---|---|---|---|---|']
   for folder in folders():
     meta = read(folder)
     revision = meta['revision']
-    if not meta['versions']['tensorflow'].startswith(TENSORFLOW):
+    if not meta['versions']['tensorflow'].startswith(tensorflow):
       revision += ' \\*'
     cells = (
       f'[{folder.name}]({folder.name}/{README})',

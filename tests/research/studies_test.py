@@ -209,3 +209,14 @@ def test_its_smoke_ends_well(name, tmp_path):
   assert result.returncode == 0, result.stderr[-2000:]
   assert [*(tmp_path / 'runs_smoke' / 'results').iterdir()]
   assert before == {path: path.stat().st_mtime_ns for path in studies.RESULTS.rglob('*')}
+
+
+def test_a_study_of_another_tensorflow_than_the_locked_one_has_a_star(tmp_path, monkeypatch):
+  version = studies.read(studies.folders()[0])['versions']['tensorflow']
+  monkeypatch.setattr(studies, 'ROOT', tmp_path)
+  starred = []
+  for locked in (version, '2.99.0'):
+    (tmp_path / 'requirements.lock').write_text(f'x==1\ntensorflow=={locked} ; a != b \\\n')
+    first = studies.table().splitlines()[2]
+    starred.append(first.split('|')[4].endswith('\\* '))
+  assert starred == [False, True]
