@@ -76,10 +76,10 @@ def locked_tensorflow() -> str:
   Studies that were made with another one have a star in the table.
   """
   lock = (ROOT / 'requirements.lock').read_text(encoding='utf-8')
-  found = _LOCKED.search(lock)
-  if found is None:
+  line = _LOCKED.search(lock)
+  if line is None:
     raise ValueError('requirements.lock has no tensorflow==VERSION.')
-  return found[1]
+  return line[1]
 
 
 def command(name: str, meta: Mapping[str, Any]) -> str:

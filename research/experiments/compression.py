@@ -375,7 +375,7 @@ def main(arguments: Sequence[str]) -> int:
   if _FLAGS.smoke:
     _shorten()
   else:
-    files = {name: PROBLEMS[name][-1] for name in _FLAGS.problems}
+    files = {name: PROBLEMS[name][-1] for name in _FLAGS.problems if name in PROBLEMS}
   if 'text' in _FLAGS.stages and not _FLAGS.smoke:
     files[_TEXT] = ('shakespeare.sqlite',)
   known = {

@@ -245,7 +245,7 @@ def main(arguments: Sequence[str]) -> int:
   if _FLAGS.smoke:
     frame.shorten(_FLAGS, {'methods': list(METHODS)[-2:], 'problems': ['adult'], 'seeds': ['0']})
   else:
-    files = {name: (PROBLEMS[name][0],) for name in _FLAGS.problems}
+    files = {name: (PROBLEMS[name][0],) for name in _FLAGS.problems if name in PROBLEMS}
   frame.check(_FLAGS, {'problems': PROBLEMS, 'methods': METHODS}, files)
   table = frame.trained(_FLAGS, train)
   frame.write(_FLAGS.results, report(table))

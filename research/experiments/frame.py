@@ -2,19 +2,16 @@
 
 import datetime
 import os
-import pathlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 from absl import flags as absl_flags
 
-from scripts.cli import command, flags as run_flags
+from scripts.cli import command
 from tff_adaptive._utils import atomic_files, suggestions
-from tff_adaptive.reports import report as report_lib, scores
-from tff_adaptive.runs import run as run_lib
+from tff_adaptive.reports import report as report_lib
 
-CONFIGS = pathlib.Path(__file__).parents[2] / 'scripts' / 'configs'
 MNIST = ('mnist.npz', 'mnist_digits.npz')
 
 
@@ -71,18 +68,6 @@ def check_files(data_dir: str | None, files: Mapping[str, Sequence[str]]) -> Non
     paths = [os.path.join(data_dir or '', name) for name in names]
     if names and not (data_dir and any(map(os.path.isfile, paths))):
       raise ValueError(f'{task} needs a folder with {" or ".join(names)}: give --data_dir.')
-
-
-def settings(*arguments: str) -> dict[str, Any]:
-  """What flags of scripts/train.py ask for, but for the seed."""
-  asked = run_flags.parse(['', *arguments]) or {}
-  return {name: value for name, value in asked.items() if name != 'seed'}
-
-
-def best(folder: str, names: Sequence[str], metric: str) -> dict[str, Any]:
-  """Some settings of the run in a folder that was best by a metric on validation data."""
-  _, best = scores.best_runs(run_lib.find_runs([folder]), metric)
-  return {name: best[0].settings[name] for name in names if best[0].settings.get(name)}
 
 
 def read_rows(path: str) -> list[dict[str, Any]]:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from research import which_optimizer
-from scripts.cli import search
+from research.experiments import fairness
 
 
 @pytest.mark.parametrize(
@@ -11,16 +10,17 @@ from scripts.cli import search
   [
     (['--seeds=0,-1'], '--seeds: -1: give whole numbers'),
     (['--seeds='], '--seeds= is empty'),
-    (['--problems=mnist', '--data_dir=.'], 'mnist needs a folder with mnist.npz or mnist_digits'),
-    (['--results=/proc/x'], '--results=/proc/x cannot be written to ('),
+    (['--data_dir=.'], 'adult needs a folder with adult.npz: give --data_dir'),
+    (['--results=/proc/x', '--smoke'], '--results=/proc/x cannot be written to ('),
     (['--tuning_seed=1'], '--tuning_seed=1 is one of --seeds'),
-    (['--methods=fed_avgg'], "--methods: unknown method 'fed_avgg'"),
+    (['--problems=adultt'], "--problems: unknown problem 'adultt'"),
+    (['--methods=FedAvgg'], "--methods: unknown method 'FedAvgg'"),
   ],
 )
 def test_bad_input_is_one_line_before_training(tmp_path, monkeypatch, capsys, flags, message):
   monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(search, 'search', None)  # No search begins.
-  assert which_optimizer.main(['which_optimizer.py', '--problems=digits', *flags]) == 2
+  monkeypatch.setattr(fairness, 'train', None)  # No training begins.
+  assert fairness.main(['fairness.py', *flags]) == 2
   error = capsys.readouterr().err
-  assert error.startswith(f'which_optimizer.py: {message}')
+  assert error.startswith(f'fairness.py: {message}')
   assert error.count('\n') == 1
