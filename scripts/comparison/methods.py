@@ -39,6 +39,18 @@ SEARCHED: Mapping[str, Sequence[str]] = {
   'mo_fed_sam': (*_ALPHA, *_RHO),
   'fed_speed': (*_MU, *_RHO),
   **dict.fromkeys(('diloco', 'fed_lalr'), (*_ADAM_CLIENTS, *_SGD)),
+  'fed_dc': ('drift_weight=0.01,1,log',),
+  'fed_acg': ('lookahead=0.5,0.95', 'pull=0.001,0.1,log'),
+  'fed_init': ('relaxation=0.01,0.5,log',),
+  'fed_varp': (),
+  'fed_lesam': ('rho=0.01,0.5,log',),
+  'fed_smoo': (*_MU, 'rho=0.01,0.5,log'),
+  'q_fed_avg': ('q=0.1,10,log',),
+  'afl': ('lambda_rate=0.0001,0.1,log',),
+  'moon': ('contrast=0.1,10,log', 'temperature=0.1,2,log'),
+  'fed_ntd': ('distillation=0.1,3,log', 'softening=1,5'),
+  'fed_lc': ('calibration=0.1,3,log',),
+  **dict.fromkeys(('fed_adamw', 'fed_muon', 'fed_lada'), (*_ADAM_CLIENTS, 'global_share=0.1,0.95')),
 }
 # Methods that the bench does not compare, with the reason.
 _LEFT_OUT = {

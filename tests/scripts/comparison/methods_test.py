@@ -13,10 +13,11 @@ def test_the_small_budget_is_a_grid_of_client_rates():
   np.testing.assert_allclose(rates, np.geomspace(0.01, 1, 4), rtol=1e-3)
   assert points == [{}] * 4
   # Adam's steps at the clients have another size, whatever the budget.
-  points = methods.points(methods.Method('fed_lalr'), (0.01, 1.0), methods.BUDGETS['small'])
-  np.testing.assert_allclose(
-    [point['client_learning_rate'] for point in points], np.geomspace(3e-4, 0.1, 4), rtol=1e-3
-  )
+  for name in ('fed_lalr', 'fed_adamw', 'fed_muon', 'fed_lada'):
+    points = methods.points(methods.Method(name), (0.01, 1.0), methods.BUDGETS['small'])
+    np.testing.assert_allclose(
+      [point['client_learning_rate'] for point in points], np.geomspace(3e-4, 0.1, 4), rtol=1e-3
+    )
 
 
 def test_the_full_budget_is_a_halton_sequence_of_all_settings():
@@ -47,7 +48,19 @@ def test_every_method_of_the_registry_is_compared_or_left_out_with_a_reason():
   assert not compared & set(reasons)
   assert {'fed_per', 'ditto', 'apfl', 'scaffnew'} <= set(reasons)
   assert {'fed_avg', 'scaffold', 'moon', 'fed_dc'} <= compared
-  assert set(methods.SEARCHED) <= set(registry.ALGORITHMS)
+
+
+def test_a_search_varies_a_number_of_each_method_that_has_any():
+  assert set(methods.SEARCHED) == {method.key for method in methods.built_in()}
+  for name, texts in methods.SEARCHED.items():
+    searched = {text.partition('=')[0] for text in texts}
+    entry = registry.algorithm(name)
+    settings = [setting for setting in entry.hyperparameters if setting.kind is float]
+    own = {setting.name for setting in settings}
+    of_chain = {'client_learning_rate', 'server_learning_rate', 'tau', 'sam_rho'}
+    assert searched <= own | of_chain
+    # Mime's and MimeLite's numbers are those of the optimizer that they freeze.
+    assert searched & own or not own or name in ('mime', 'mime_lite', 'fed_nova'), name
 
 
 def test_a_key_names_the_flags_and_the_digest_changes_with_file_and_flags(tmp_path):
