@@ -134,8 +134,7 @@ def paragraph(text: str) -> str:
   return ' '.join(text.split()) + '\n'
 
 
-def made_by(command: str, what: str, day: str | None = None) -> str:
-  """The last line of a report: its command, what that did, the machine and the day."""
-  return paragraph(f"""
-    Made by `python -m research.{command}`: {what}, on {len(os.sched_getaffinity(0))} CPU cores
-    shared with other work; {day or datetime.date.today().isoformat()}.""")
+def made_by(command: str, what: str) -> str:
+  """The last line of a report: its command, what that did, and the day."""
+  day = datetime.date.today().isoformat()
+  return paragraph(f'Made by `python -m research.{command}`: {what}; {day}.')

@@ -179,17 +179,24 @@ def _row(
   needed = difference.seeds_needed
   conclusion = 'none'
   if difference.is_concluded:
-    is_better = scores.sign(column) * difference.mean > 0
-    conclusion = 'better' if is_better else 'worse'
-  # The other seeds show settings with a diverged run better than they are.
-  is_of_own = bool(lost) and conclusion == 'better'
-  is_of_reference = bool(lost_of_reference) and conclusion == 'worse'
-  if is_of_own or is_of_reference:
-    conclusion = f'none: {lost + lost_of_reference} diverged'
+    conclusion = _conclusion(difference.mean, column, lost, lost_of_reference)
   text = str(needed)
   if needed is None:
     text = f'more than {_MOST_SEEDS}'
   return [*cells, f'{_signed(limits[0])} to {_signed(limits[1])}', conclusion, text]
+
+
+def _conclusion(mean: float, column: str, lost: int, lost_of_reference: int) -> str:
+  """Says of a difference that is not 0 what it means."""
+  diverged = f'none: {lost + lost_of_reference} diverged'
+  if not scores.is_ordered(column):
+    if lost or lost_of_reference:
+      return diverged
+    return 'larger' if mean > 0 else 'smaller'
+  # The other seeds show settings with a diverged run better than they are.
+  if scores.sign(column) * mean > 0:
+    return diverged if lost else 'better'
+  return diverged if lost_of_reference else 'worse'
 
 
 def _signed(value: float) -> str:

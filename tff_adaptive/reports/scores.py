@@ -18,6 +18,7 @@ K = TypeVar('K')
 _FAR = 100  # A loss of more than this many times its first value has diverged.
 _MOST_NAMED = 3  # A note names at most this many runs.
 _SHARES = ('accuracy', 'recall', 'precision')
+_OF_METRICS = ('train_', 'validation_', 'inference_', 'test_', 'clients_')  # Columns begin so.
 _MODELS = (
   'Validation is of theta, the global model; test accuracy is of theta-bar where there is one: the'
   ' mean of the client models, or of the last two global models for FedExP.'
@@ -63,6 +64,14 @@ class Score:
 def sign(column: str) -> int:
   """Returns -1 if the column's name is that of a loss or an error, else 1."""
   return -1 if names.is_error(column) else 1
+
+
+def is_ordered(column: str) -> bool:
+  """Returns whether large or small values of a column are good, as those of metrics are.
+
+  Norms, cosines and counts have no good end, nor has the deviation over clients.
+  """
+  return column.startswith(_OF_METRICS) and not column.endswith('_std')
 
 
 def unit(column: str) -> tuple[float, str]:

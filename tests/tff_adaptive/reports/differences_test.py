@@ -90,6 +90,19 @@ def test_of_errors_small_values_are_better_and_another_row_may_be_the_reference(
   assert differences.table({'a': groups['a']}, losses) is None
 
 
+@pytest.mark.parametrize('column', ['theta_norm', 'clients_test_accuracy_std'])
+def test_what_is_no_metric_is_larger_or_smaller_and_never_better(tmp_path, column):
+  groups = {
+    'a': runs(tmp_path / 'a', [0.5, 0.6], column),
+    'b': runs(tmp_path / 'b', [0.3, 0.4], column),
+  }
+  for against, conclusion in (('a', 'smaller'), ('b', 'larger')):
+    (row,) = differences.table(groups, column, against=against).rows
+    assert row[4] == conclusion
+  groups['lost'] = runs(tmp_path / 'lost', [0.5, 0.6, math.nan], column)
+  assert differences.table(groups, column, against='b').rows[1][4] == 'none: 1 diverged'
+
+
 def test_a_comparison_has_the_differences_after_each_metrics_table(tmp_path):
   groups = {'a': runs(tmp_path / 'a', [0.5, 0.6]), 'b': runs(tmp_path / 'b', [0.3, 0.4])}
   first, second = tables.comparison(groups, [COLUMN]).tables
