@@ -12,6 +12,7 @@ writes the folder OUTPUT with
   {export} runs/digits_fed_yogi --format=keras --output=digits_model
 """
 
+import contextlib
 import dataclasses
 import importlib
 import inspect
@@ -114,6 +115,8 @@ def main(arguments: Sequence[str]) -> int:
   except OSError as error:
     raise command.FailureError(f'--output={output}: {error}; nothing is left of it.') from error
   values = ', '.join(f'{name} {value:.4f}' for name, value in record['validation'].items())
+  if not values:
+    values = "none, because the run's task is not here"
   path = os.path.join(output, record['file'])
   command.show(f'{path}: {record["weights"]} of round {record["round"]}; validation: {values}\n')
   return command.DONE
@@ -208,7 +211,7 @@ def _of_task(run: Any) -> _Source:
     metrics = models.build_evaluation(model)(run.chosen(which), task.validation)
     return run.round_number, metrics
 
-  return _Source(model, stored_model.description(task), copy_preparation, evaluate)
+  return _Source(model, stored_model.description(task, model), copy_preparation, evaluate)
 
 
 def _of_best_evaluation(run: Any) -> tuple[_Source, Any]:
@@ -231,16 +234,37 @@ def _of_best_evaluation(run: Any) -> tuple[_Source, Any]:
 
 
 def _of_client(run: Any, client: str) -> tuple[_Source, Any]:
-  """Returns what the run's task gives, and the weights of a client's own model."""
-  from tff_adaptive import models
+  """Returns what is stored in a run's folder, and the weights of a client's own model.
 
-  source = _of_task(run)
-  task = run.task()
-  weights = client_models.weights_of(run, task, source.model, client)
+  The validation metrics are those of the client's model, if the run's task can be loaded here, and
+  are left out otherwise.
+  """
+  from tff_adaptive import models
+  from tff_adaptive.client import model_adapters
+
+  from .cli import stored_model
+
+  task: Any = None
+  with contextlib.suppress(ValueError):  # Its data need not be here.
+    task = run.task()
+  source = _source(run)
+  named = stored_model.named_weights(source.model)
+  if named is None:  # A run of an earlier release, whose model says less.
+    source = _of_task(run)
+    named = model_adapters.wrap(source.model).named_weights()
+  initial, _ = source.model.initial_weights
+  weights = client_models.weights_of(run, named, initial, client)
+  if weights is None:
+    client_models.check_known(run, task, client)
+    weights = client_models.global_of(run)
 
   def evaluate(which: str) -> tuple[int, Mapping[str, float]]:
     del which
-    return run.round_number, models.build_evaluation(source.model)(weights, task.validation)
+    metrics: Mapping[str, float] = {}
+    if task is not None:
+      model = task.build_model(run.settings['seed'])
+      metrics = models.build_evaluation(model)(weights, task.validation)
+    return run.round_number, metrics
 
   return dataclasses.replace(source, evaluate=evaluate), weights
 

@@ -99,7 +99,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> Prepared
   run_id = uuid.uuid4().hex
   if folder is not None:
     run_id = record.open(folder, data, model.num_parameters)['run_id']
-  description = stored_model.description(task)
+  description = stored_model.description(task, model)
   observers: list[Any] = [
     stored_model.StoreModel(model, description, task.preparation),
     stored_files.StoreFiles(record.files),

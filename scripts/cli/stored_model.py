@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive._utils import error_text, temporary_folders
+from tff_adaptive._utils.weight_groups import NamedWeight
 from tff_adaptive.models import stored
 from tff_adaptive.runs.errors import saving
 from tff_adaptive.training import callbacks
@@ -44,9 +45,28 @@ class StoreModel(callbacks.Callback):
       os.rename(new, path)
 
 
-def description(task: Any) -> dict[str, Any]:
-  """Returns what an exported model says about a task."""
-  return {'task': task.name, 'source': task.source, 'metric': task.metric}
+def description(task: Any, model: Any) -> dict[str, Any]:
+  """Returns what an exported model says about a task, and the kinds of its model's weights."""
+  from tff_adaptive.client import model_adapters
+
+  named = model_adapters.wrap(model).named_weights()
+  kinds = [[weight.name, sorted(weight.kinds)] for weight in named]
+  return {'task': task.name, 'source': task.source, 'metric': task.metric, 'kinds': kinds}
+
+
+def named_weights(model: Any) -> tuple[NamedWeight, ...] | None:
+  """Returns the weights of a stored model by name and kind.
+
+  None of a model that is not stored, or was stored by an earlier release.
+  """
+  if not isinstance(model, stored.StoredModel) or 'kinds' not in model.description:
+    return None
+  kinds = model.description['kinds']
+  weights, _ = model.initial_weights
+  named = []
+  for (name, of_weight), weight in zip(kinds, weights, strict=True):
+    named.append(NamedWeight(name, weight.shape, frozenset(of_weight)))
+  return tuple(named)
 
 
 def of_run(folder: str) -> stored.StoredModel | None:

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+import tff_adaptive
 import tff_adaptive_tasks as tasks
 from scripts import export, train
 from tests.helpers import fakes
@@ -85,3 +86,48 @@ def test_a_clients_own_model_is_exported(tmp_path, capsys):
   other = run(tmp_path / 'other', '--algorithm=fed_prox', '--rounds=1')
   assert export.main(['export.py', other, f'--client={client}']) == 2
   assert 'have no models of their own' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('algorithm', ['ditto', 'apfl'])
+@pytest.mark.sample(1)
+def test_own_models_are_exported_without_the_task_and_its_data(tmp_path, algorithm, capsys):
+  """Of a run from arrays the folder is all that is left; one client never took part."""
+  rng = np.random.default_rng(0)
+  data = {}
+  for client in 'abcdef':
+    x = rng.normal(size=(12, 5)).astype(np.float32)
+    data[client] = x, (x[:, 0] > 0).astype(int)
+  folder = str(tmp_path / 'run')
+  tff_adaptive.fit(
+    data,
+    algorithm,
+    rounds=3,
+    clients_per_round=4,
+    heldout_clients=0.2,
+    heldout_examples=0.25,
+    rounds_per_client_evaluation=3,
+    client_learning_rate=0.3,
+    output_dir=folder,
+    quiet=True,
+  )
+  with open(f'{folder}/client_evaluations/round_000003.csv', newline='') as file:
+    lines = list(csv.DictReader(file))
+  unseen = {line['client'] for line in lines if line['group'] == 'unseen'}
+  trained = {line['client'] for line in lines} - unseen
+  # The examples of one more are the validation data.
+  assert (len(unseen), len(trained)) == (1, 4)
+  arrays = {}
+  for client in (*trained, *unseen):
+    output = tmp_path / f'of_{client}'
+    flags = [f'--client={client}', '--format=npz', f'--output={output}']
+    assert export.main(['export.py', folder, *flags]) == 0
+    assert "none, because the run's task is not here" in capsys.readouterr().out
+    with np.load(output / 'model.npz') as weights:
+      arrays[client] = [weights[name] for name in weights.files]
+  everywhere = tasks.load_run(folder).weights
+  for client in unseen:
+    for of_unseen, shared in zip(arrays[client], everywhere):
+      np.testing.assert_array_equal(of_unseen, shared)
+  assert all(not np.array_equal(arrays[client][-1], everywhere[-1]) for client in trained)
+  assert export.main(['export.py', folder, '--client=g', f'--output={tmp_path / "g"}']) == 2
+  assert 'its task is not here to say whether there is such a client' in capsys.readouterr().err

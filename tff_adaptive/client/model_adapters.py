@@ -167,6 +167,8 @@ class _SeededModel(LocalModel):
       shares=shares,
       outputs_at=lambda weights: self.model.forward(tuple(weights), x, True, seed),
       features_at=lambda weights, layer=None: self.model.features(weights, x, True, seed, layer),
+      loss_of=lambda predictions: self.model.training_loss(predictions, y, shares),
+      are_probabilities=self.model.outputs is not None and self.model.outputs.are_probabilities,
     )
     return change(batch), (means, moved)
 

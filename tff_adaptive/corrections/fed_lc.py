@@ -37,8 +37,7 @@ class FedLC(base.Correction):
     # 1: 0 to the power -1/4 is infinite, and absent classes get -1e9 below.
     shift = self.calibration * tf.pow(tf.maximum(counts, 1.0), -0.25)
     absent = tf.where(counts > 0, 0.0, -1e9)  # Not infinity, whose gradient would be NaN.
-    cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
-    plain = cross_entropy(labels=batch.y, logits=logits)
-    calibrated = cross_entropy(labels=batch.y, logits=logits - shift + absent)
-    # The model's penalty, and what other parts added to the loss, stay in it.
-    return batch.loss + tf.cast(batch.mean(calibrated - plain), batch.loss.dtype)
+    # The model's penalty, its class weights and what other parts added to the loss stay in it.
+    calibrated = batch.loss_of_logits(logits - shift + absent)
+    change = calibrated - batch.loss_of_logits(logits)
+    return batch.loss + tf.cast(change, batch.loss.dtype)

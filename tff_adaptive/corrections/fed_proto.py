@@ -55,10 +55,11 @@ class FedProto(KeptWeights):
   def loss(self, client: ClientRound, batch: Batch) -> tf.Tensor:
     if self.proto_weight == 0:
       return batch.loss
+    classes = batch.classes()
     features = tf.cast(batch.features_at(batch.theta), tf.float32)
-    prototypes = tf.gather(client.broadcast['prototypes'], batch.y)
+    prototypes = tf.gather(client.broadcast['prototypes'], classes)
     distance = tf.reduce_mean(tf.square(features - prototypes), -1)
-    is_known = tf.gather(client.broadcast['known'], batch.y)
+    is_known = tf.gather(client.broadcast['known'], classes)
     return batch.loss + self.proto_weight * batch.mean(is_known * distance)
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:

@@ -163,7 +163,9 @@ class KerasModel(model_lib.Model):
 
   def _features_of_last_layer(self) -> Callable[..., tf.Tensor] | None:
     """Returns the function for `Model.features`; None if the last layer has no single input."""
-    last_input = self._keras.layers[-1].input
+    # A softmax or a flattening after the last layer with weights is none of its own.
+    with_weights = [layer for layer in self._keras.layers if layer.trainable_variables]
+    last_input = with_weights[-1].input
     if not tf.keras.backend.is_keras_tensor(last_input):
       return None
     return self._values_of(last_input)

@@ -1,7 +1,6 @@
 """Models as pure functions of (weights, batch, seed)."""
 
 import collections
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -10,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive._utils import metric_names
-from tff_adaptive.models.sum_metrics import SumMetric
+from tff_adaptive.models.sum_metrics import SumMetric, counted, counted_metric
 
 if TYPE_CHECKING:
   from tff_adaptive.models import named_metrics
@@ -131,8 +130,8 @@ class Model(tff.learning.models.FunctionalModel):
         raise ValueError(f'{name} is {spec}; its leading (batch) dimension must be None')
     if couples_examples:
       rank = y_spec.shape.rank
-      example_loss = _of_all(example_loss, rank)
-      metrics = {name: _metric_of_all(metric, rank) for name, metric in metrics.items()}
+      example_loss = counted(example_loss, rank)
+      metrics = {name: counted_metric(metric, rank) for name, metric in metrics.items()}
     self.forward = forward
     self.example_loss = example_loss
     self.penalty = penalty
@@ -332,12 +331,31 @@ class Model(tff.learning.models.FunctionalModel):
         means.append(_mean(denominator, shares))
     means = tf.stack([tf.cast(mean, tf.float32) for mean in means], axis=-1)
     # The metric 'loss' has no weights, so that training and validation can be compared.
-    if self.class_weights is not None and training:
-      mean_loss = _mean(losses * _weights_of(self.class_weights, y, losses.dtype), shares)
-    loss = self.batch_loss(mean_loss, y, shares)
+    if training:
+      loss = self._training_loss(losses, y, shares)
+    else:
+      loss = self.batch_loss(mean_loss, y, shares)
     if self.penalty is not None and training:
       loss += self.penalty(tuple(weights))
     return loss, means
+
+  def training_loss(self, predictions: Any, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
+    """Returns the loss of a batch in training, from its predictions, without the penalty.
+
+    Args:
+      predictions: As `forward` returns them.
+      y: Labels [B, ...].
+      shares: Each example's share in the means, or None; see `loss_and_metrics`.
+    """
+    arguments = [predictions, y]
+    if self.couples_examples and shares is not None:
+      arguments.append(shares > 0)
+    return self._training_loss(self.example_loss(*arguments), y, shares)
+
+  def _training_loss(self, losses: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
+    if self.class_weights is not None:
+      losses = losses * _weights_of(self.class_weights, y, losses.dtype)
+    return self.batch_loss(_mean(losses, shares), y, shares)
 
   def evaluation_sums(
     self, weights: Sequence[tf.Tensor], x: tf.Tensor, y: tf.Tensor
@@ -381,23 +399,6 @@ def _contradiction(name: str, metric: SumMetric) -> str:
     f'the metric {name!r} has is_error=False, but by its name small values are good: give it'
     ' another name'
   )
-
-
-def _of_all(function: Callable, rank: int) -> Callable:
-  """Makes the third argument, bool [B], of a loss or metric optional; by default it is all True."""
-
-  def of_counted(predictions: Any, y: tf.Tensor, counts: tf.Tensor | None = None) -> Any:
-    if counts is None:
-      counts = tf.ones(tf.shape(y)[: len(y.shape) - rank + 1], tf.bool)
-    return function(predictions, y, counts)
-
-  return of_counted
-
-
-def _metric_of_all(metric: MetricFn | SumMetric, rank: int) -> MetricFn | SumMetric:
-  if isinstance(metric, SumMetric):
-    return dataclasses.replace(metric, contribution=_of_all(metric.contribution, rank))
-  return _of_all(metric, rank)
 
 
 def _sum(values: tf.Tensor | None, like: tf.Tensor | None = None) -> tf.Tensor:

@@ -57,6 +57,29 @@ class SumMetric:
     return np.asarray(self.result(tf.constant(sums, tf.float64)))
 
 
+def counted(function: Callable, rank: int) -> Callable:
+  """Makes the third argument, bool [B], of a loss or metric optional; by default it is all True.
+
+  Args:
+    function: `(predictions, y, is_counted) -> values`, of examples that their batch couples.
+    rank: The number of axes of a batch's labels.
+  """
+
+  def of_counted(predictions: Any, y: tf.Tensor, counts: tf.Tensor | None = None) -> Any:
+    if counts is None:
+      counts = tf.ones(tf.shape(y)[: len(y.shape) - rank + 1], tf.bool)
+    return function(predictions, y, counts)
+
+  return of_counted
+
+
+def counted_metric(metric: Any, rank: int) -> Any:
+  """Does the same for a metric, a function or a `SumMetric`."""
+  if isinstance(metric, SumMetric):
+    return dataclasses.replace(metric, contribution=counted(metric.contribution, rank))
+  return counted(metric, rank)
+
+
 def ratio(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
   """Returns numerator / denominator, and NaN where the denominator is not above 0."""
   is_defined = denominator > 0

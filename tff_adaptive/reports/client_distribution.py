@@ -74,6 +74,15 @@ def of_clients(sums: np.ndarray) -> np.ndarray:
     return np.where(sums[:, 1] != 0, sums[:, 0] / sums[:, 1], np.nan)
 
 
+def evaluated_clients(run: run_lib.Run) -> list[str]:
+  """Returns the ids of the clients in a run's last evaluation by client; [] if there is none."""
+  every = _files(run)
+  if not every:
+    return []
+  with open(every[-1], encoding='utf-8', newline='') as file:
+    return [line['client'] for line in csv.DictReader(file)]
+
+
 def build(
   groups: Mapping[str, Sequence[run_lib.Run]], metric: str, clients: str, *, title: str = ''
 ) -> report.Report:
@@ -151,10 +160,15 @@ def build(
   return report.Report([table], text, figure, title)
 
 
+def _files(run: run_lib.Run) -> list[str]:
+  """Returns the paths of a run's evaluations by client, in the order of the rounds."""
+  return sorted(glob.glob(os.path.join(glob.escape(run.folder), FOLDER, 'round_*.csv')))
+
+
 def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
   """Returns the metric of each client in a group, NaN for a client for which it is not defined."""
   last = f'round_{int(run.rows[-1]["round"]):06d}.csv'  # A run in progress may have later ones.
-  every = sorted(glob.glob(os.path.join(glob.escape(run.folder), FOLDER, 'round_*.csv')))
+  every = _files(run)
   paths = [path for path in every if os.path.basename(path) <= last]
   if not paths:
     raise ValueError(f'{run.folder} has no evaluations by client ({FOLDER}/round_....csv).')
