@@ -32,6 +32,8 @@ class Kept(FedAvg):
     planned = min(self.epochs * batches, limit)
     self.step = 0
     self.of_head = np.round((self.head_share or 0) * planned)
+    if planned > 1 and self.head_share not in (None, 0, 1):
+      self.of_head = min(max(self.of_head, 1), planned - 1)
     self.theta = self.first = np.where(self.mask, self.own[i], received)
     theta_i, steps = super().train(i, rate, limit)
     self.theta = received

@@ -29,6 +29,7 @@ from . import (
   baseline,
   data_digest,
   fields,
+  local_steps,
   records,
   repeat,
   rules,
@@ -93,6 +94,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> Prepared
   private = settings.aggregation.plan(how_long, num_clients, flags.seed)
   config = _training_config(of_run, task, model)
   training.older_models(config, task.train)  # Refuses what does not fit the clients.
+  local_steps.check(settings, config, task.train)
   process = build_process(of_run, task, model, private)
   _say_how_large(settings, process, config, num_clients)
   # Nothing is written before this line: what was refused so far has left no trace.

@@ -93,6 +93,8 @@ class Correction:
       counts, and the run says that less may be sent.
     sends_exact: Whether what it sends besides the update and the model is never compressed.
     needs_batching: The reason why clients must be given as whole arrays, for messages; '' for none.
+    one_step: What a client's training that has one local step a round fails to do, for messages; ''
+      if one step is as good as several.
     optimizer_slots: What becomes of named slots of the client optimizer after a round, in place of
       `ClientTraining.optimizer_state`: name -> one of `optimizer_slots.RULES`. 'm:matrices' is the
       slot m of weights with two axes or more, 'm:vectors' that of the others.
@@ -118,6 +120,7 @@ class Correction:
   sends_whole: ClassVar[bool] = False
   sends_exact: ClassVar[bool] = False
   needs_batching: ClassVar[str] = ''
+  one_step: ClassVar[str] = ''
   optimizer_slots: ClassVar[Mapping[str, str]] = MappingProxyType({})
   evaluates_mean: ClassVar[bool] = True
   stays: tuple[bool, ...] = ()

@@ -33,13 +33,14 @@ class FedRep(KeptWeights):
   paper = 'Collins et al., "Exploiting Shared Representations ...", ICML 2021, Algorithm 1'
   assumes_sgd = 'each step moves the head or the other weights alone'
   needs_batching = 'it plans how many of the local steps train the head'
+  one_step = 'trains the head or the other weights, and not both'
 
   def local_state(self, client: ClientRound) -> Any:
     return tf.zeros([])  # The number of steps taken.
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
     step = client.local_state
-    trains_head = tf.cast(step < tf.round(self.head_share * client.planned_steps), tf.float32)
+    trains_head = tf.cast(step < self._head_steps(client.planned_steps), tf.float32)
     # What stays at the client is the head. Products and no branch, for groups of clients.
     factors = []
     for is_head in self.stays:
@@ -48,3 +49,11 @@ class FedRep(KeptWeights):
       else:
         factors.append(1 - trains_head)
     return base.combine(base.scale, tuple(factors), g), step + 1
+
+  def _head_steps(self, planned_steps: tf.Tensor) -> tf.Tensor:
+    steps = tf.round(self.head_share * planned_steps)
+    if self.head_share in (0.0, 1.0):
+      return steps
+    # Of two steps or more one at least trains the head, and one at least the other weights.
+    others = planned_steps - 1
+    return tf.clip_by_value(steps, tf.minimum(1.0, others), tf.maximum(others, 0.0))

@@ -34,6 +34,7 @@ class PerFedAvg(base.Correction):
   paper = 'Fallah et al., "Personalized Federated Learning ...", NeurIPS 2020, Algorithm 1'
   client_weighting = 'uniform'
   assumes_sgd = 'only every second step moves the model'
+  one_step = 'does not move the model'
 
   def local_state(self, client: ClientRound) -> Any:
     # A pair of batches begins with each round: `ahead` counts only where `is_ahead` is true.
