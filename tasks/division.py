@@ -1,7 +1,8 @@
 """Divides the clients of a task anew: what `--task_option=partition=NAME` does."""
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -72,8 +73,18 @@ def from_options(
     raise errors.DataError(f'the {what} has no option {", ".join(others)}; it has: {allowed}')
   if not kind.startswith('pfllib'):  # These have PFLlib's own seed.
     arguments.setdefault('seed', seed)
-  partitioner = build(**options_lib.checked(what, build, arguments, reserved=()))
+  with _names_of_tasks():
+    partitioner = build(**options_lib.checked(what, build, arguments, reserved=()))
   return Division(partitioner, noise, seed), rest
+
+
+@contextlib.contextmanager
+def _names_of_tasks() -> Iterator[None]:
+  """A context in which messages name the option of a task, and not the partitioner's field."""
+  try:
+    yield
+  except errors.DataError as error:
+    raise errors.DataError(str(error).replace('num_partitions', 'num_clients')) from None
 
 
 def _fields(cls: Any) -> list[str]:
@@ -100,7 +111,8 @@ def divide(task: task_lib.Task, division: Division) -> task_lib.Task:
       'divide them'
     )
   examples = task.train.load_all()
-  parts = division.partitioner(_labels(examples['y']))
+  with _names_of_tasks():
+    parts = division.partitioner(_labels(examples['y']))
   x = examples['x']
   if division.feature_noise:
     x = partition.feature_noise(x, parts, division.feature_noise, division.seed)

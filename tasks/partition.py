@@ -47,6 +47,7 @@ class IidPartitioner(Partitioner):
 
   def __call__(self, labels: Any) -> Partition:
     """Returns each client's rows; see `Partitioner`."""
+    errors.check_range('num_partitions', self.num_partitions, 1, len(labels))
     return draws.iid(len(labels), self.num_partitions, self.seed, self.unbalance)
 
 
@@ -105,6 +106,7 @@ class InnerDirichletPartitioner(Partitioner):
   def __call__(self, labels: Any) -> Partition:
     """Returns each client's rows; see `Partitioner`."""
     codes = codes_of(labels)
+    errors.check_range('num_partitions', self.num_partitions, 1, len(codes))
     return draws.label_dirichlet(codes, self.num_partitions, self.alpha, self.seed, self.unbalance)
 
 

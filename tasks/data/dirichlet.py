@@ -1,7 +1,9 @@
 """What partitioners share: their interface, and the division of classes by Dirichlet(alpha)."""
 
 import abc
-from typing import Any
+import dataclasses
+import numbers
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,8 +13,29 @@ from tff_adaptive_tasks.data.partition import LEAST_ALPHA, MOST_ALPHA, Partition
 _MOST_TRIES = 1000  # Draws of a whole partition until all clients have enough examples.
 
 
+class _Number(NamedTuple):
+  kind: type
+  words: str
+
+
+# By the annotation of a field. NumPy's numbers are such, too.
+_NUMBERS = {
+  'int': _Number(numbers.Integral, 'a whole number'),
+  'float': _Number(numbers.Real, 'a number'),
+}
+
+
 class Partitioner(abc.ABC):
   """Divides the rows of a data set over clients. The same object always returns the same rows."""
+
+  def __post_init__(self) -> None:
+    """Raises DataError unless the numbers among a dataclass's fields are numbers."""
+    for field in dataclasses.fields(self):  # type: ignore[arg-type]
+      value = getattr(self, field.name)
+      annotation: Any = field.type
+      expected = _NUMBERS.get(getattr(annotation, '__name__', str(annotation)))
+      if expected is not None and not isinstance(value, expected.kind):
+        raise errors.DataError(f'{field.name} is {value!r:.80}; it must be {expected.words}')
 
   @abc.abstractmethod
   def __call__(self, labels: Any) -> Partition:

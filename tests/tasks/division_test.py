@@ -81,7 +81,7 @@ def test_a_user_s_own_task_is_divided_unless_it_has_such_an_option(tmp_path):
       {'partition': 'iid', 'num_clients': 5, 'alpha': 0.3},
       'partition=iid has no option alpha; it has: num_clients, unbalance, seed, feature_noise',
     ),
-    ({'partition': 'iid', 'num_clients': 2.5}, 'num_partitions of the .* is 2.5; it must be a who'),
+    ({'partition': 'iid', 'num_clients': 2.5}, 'num_clients of the .* is 2.5; it must be a who'),
     ({'partition': 'iid', 'num_clients': 5, 'num_partitions': 5}, 'are the same to the task'),
     ({'partition': 'iid', 'num_clients': 5, 'feature_noise': 'x'}, "is 'x'; it must be a number"),
     ({'partition': 'iid', 'num_clients': 5, 'letters': 3}, "'digits' has no option letters"),

@@ -8,7 +8,7 @@ import pytest
 from sklearn import model_selection
 
 import tff_adaptive_tasks as tasks
-from tff_adaptive_tasks import partition
+from tff_adaptive_tasks import errors, partition
 from tff_adaptive_tasks.data import partition as draws
 
 LABELS = np.random.default_rng(0).integers(0, 10, 3000)
@@ -231,7 +231,7 @@ def test_noise_grows_from_client_to_client():
 @pytest.mark.parametrize(
   'partitioner, labels, words',
   [
-    (partition.IidPartitioner(0), LABELS, 'num_clients is 0; it must be from 1 to 3,000'),
+    (partition.IidPartitioner(0), LABELS, 'num_partitions is 0; it must be from 1 to 3,000'),
     (partition.DirichletPartitioner(4000), LABELS, 'num_partitions is 4000'),
     (partition.DirichletPartitioner(5, alpha=0), LABELS, 'alpha is 0; it must be from 0.0001'),
     (partition.DirichletPartitioner(5, alpha=math.nan), LABELS, 'alpha is nan'),
@@ -290,3 +290,30 @@ def test_noise_that_cannot_be_added_is_refused():
     partition.feature_noise(np.zeros(3, np.uint8), parts, 1)
   with pytest.raises(tasks.DataError, match='feature_noise is -1; it must be from 0'):
     partition.feature_noise(np.zeros(3), parts, -1)
+
+
+@pytest.mark.parametrize('kind', [*partition.NAMES.values()], ids=[*partition.NAMES])
+def test_numbers_that_are_none_are_refused_by_name(kind):
+  needed = {
+    'num_partitions': 3,
+    'alpha': 0.5,
+    'num_shards_per_partition': 2,
+    'num_classes_per_partition': 2,
+  }
+  fields = {field.name for field in dataclasses.fields(kind)}
+  arguments = {name: value for name, value in needed.items() if name in fields}
+  kind(**arguments)
+  for value in (2.5, '3'):
+    with pytest.raises(errors.DataError, match=r"num_partitions is '?[23][.5]*'?; it must be a w"):
+      kind(**(arguments | {'num_partitions': value}))
+  if 'alpha' in fields:
+    with pytest.raises(errors.DataError, match="alpha is 'x'; it must be a number"):
+      kind(**(arguments | {'alpha': 'x'}))
+
+
+def test_more_clients_than_examples_are_refused_by_the_partitioners_name():
+  for kind in (partition.IidPartitioner, partition.LinearPartitioner):
+    with pytest.raises(errors.DataError, match='num_partitions is 9; it must be from 1 to 4'):
+      kind(9)(np.arange(4) % 2)
+  with pytest.raises(errors.DataError, match='num_partitions is 9'):
+    partition.InnerDirichletPartitioner(9, 0.5)(np.arange(4) % 2)

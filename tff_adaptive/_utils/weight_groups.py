@@ -43,7 +43,10 @@ def check(name: str, value: str, hint: str = '') -> str:
   """
   del hint
   value = str(value)  # Options of the command line that look like numbers are numbers.
-  for word in _words(value):
+  words = _words(value)
+  if 'none' in words and len(words) > 1:
+    raise ValueError(f'{name}={value}: none goes with no other word: leave it out.')
+  for word in words:
     # The model is not known yet, so only the form of a name can be checked.
     has_name = word.startswith('weight_') or not {'/', '*', '?'}.isdisjoint(word)
     if word not in KINDS and not has_name:

@@ -108,3 +108,9 @@ def test_weights_that_stay_are_not_counted():
   assert algorithms.counts('fed_lesam', model) == registry.Counts(1, 1, 1, 0)
   assert algorithms.counts('ditto', model).gradients == 2
   assert algorithms.counts('p_fed_me', model, values={'inner_steps': 3}).gradients == 3
+
+
+def test_none_stands_alone():
+  assert weight_groups.check('layers', 'none') == 'none'
+  with pytest.raises(ValueError, match='layers=none,head: none goes with no other word'):
+    weight_groups.check('layers', 'none,head')
