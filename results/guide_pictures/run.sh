@@ -4,8 +4,12 @@
 # usage: sh results/guide_pictures/run.sh    See research/studies.sh.
 . research/studies.sh
 
-first_run() { # Draws curves.png of the run.
+first_run() { # The picture is that of the run.
   train --flagfile=scripts/configs/digits.flags --output_dir="$RUNS/digits"
+  if [ -f "$RUNS/digits/curves.png" ]; then # Not with PY=echo.
+    mkdir -p "$RESULTS"
+    cp "$RUNS/digits/curves.png" "$RESULTS/guide_first_run.png"
+  fi
 }
 
 asynchronous() {
