@@ -9,5 +9,5 @@ AdaBest='--flagfile=scripts/configs/drift_digits.flags --rounds_per_checkpoint=1
 sweep mu --grid=seed=0,1,2 --grid=algorithm=ada_best,fed_dyn --grid=mu=0.0025,0.005,0.01,0.02,0.04,0.08,0.16 -- \
   $AdaBest --task_option=alpha=inf
 report mu founding_mu --form=crossed --rows=algorithm --columns=mu --metric=test_accuracy --title='mu'
-report mu founding_mu_norm --form=crossed --rows=algorithm --columns=mu --metric=theta_norm \
+report mu founding_mu_norm --form=crossed --rows=algorithm --columns=mu --metric=theta_norm --formats=md \
   --title='Norm of the model by mu'

@@ -221,9 +221,12 @@ def _row(
   show: Callable[[scores.Score, str], str] = scores.text,
   within: float = 0.0,
 ) -> _Row:
-  """Formats a row of scores. The scores that `scores.is_best` returns are bold."""
+  """Formats a row of scores. Of metrics those that `scores.is_best` returns are bold."""
   texts = {name: show(score, column) for name, score in by_column.items()}
-  return _Row(place, by_column, texts, scores.is_best(by_column, column, within))
+  bold: Collection[str] = ()
+  if scores.is_ordered(column):  # A large norm is not better than a small one.
+    bold = scores.is_best(by_column, column, within)
+  return _Row(place, by_column, texts, bold)
 
 
 def _table(

@@ -201,3 +201,11 @@ def test_by_a_number_there_is_a_line_for_each_row(tmp_path):
     report = cross_tables.build(both, ['algorithm'], 'tau', title='Mine')
     assert (report.figure.axes[0].get_xscale(), report.title) == (scale, 'Mine')
     assert report.tables[0].title.startswith('Mine: validation accuracy, %, mean of the last')
+
+
+@pytest.mark.parametrize(
+  ('column', 'bold'), [('validation_accuracy', {'b'}), ('validation_loss', {'a'}), ('h_norm', ())]
+)
+def test_no_norm_is_the_best_of_a_row(column, bold):
+  cells = {name: scores.Score(np.array([value])) for name, value in (('a', 0.1), ('b', 0.2))}
+  assert {*cross_tables._row(['FedDyn'], cells, column).bold} == {*bold}
