@@ -4,6 +4,7 @@ from typing import Any
 
 from tff_adaptive import training
 from tff_adaptive.registry import described
+from tff_adaptive.training import client_source
 
 from . import settings as settings_lib
 
@@ -23,12 +24,9 @@ def check(settings: settings_lib.Settings, config: training.TrainingConfig, clie
   missing = next(filter(None, (part.one_step for part in parts)), '')
   if not missing or config.cost_model is None:
     return
-  steps = []
-  for client_id in clients.client_ids:
-    examples = clients.num_examples(client_id)
-    if config.max_examples_per_client is not None:
-      examples = min(examples, config.max_examples_per_client)
-    steps.append(config.cost_model.local_steps(examples))
+  source = client_source.ClientSource(clients, config.max_examples_per_client)
+  sizes = map(source.num_examples, clients.client_ids)
+  steps = [config.cost_model.local_steps(examples) for examples in sizes]
   few = steps.count(1)
   why = f'with {settings.what.algorithm} a client with one local step a round {missing}'
   hint = 'give smaller batches (--batch_size) or more passes (--client_epochs).'

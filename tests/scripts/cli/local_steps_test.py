@@ -4,6 +4,7 @@ import types
 
 import pytest
 
+from scripts import train
 from scripts.cli import local_steps
 from tff_adaptive import registry
 
@@ -40,3 +41,8 @@ def test_clients_with_one_step_are_counted_and_refused_if_all_are_such(algorithm
 def test_other_algorithms_may_have_one_step():
   assert _check('fed_avg', [1, 1]) == []
   assert _check('fed_per', [1, 1]) == []
+
+
+def test_train_refuses_clients_of_which_all_have_one_step(capsys):
+  assert train.main(['train.py', '--algorithm=per_fed_avg', '--batch_size=0', '--rounds=1']) == 2
+  assert 'all 60 clients have one: give smaller batches' in capsys.readouterr().err
